@@ -1,0 +1,132 @@
+"""One model's answer as one JSON object, and the identity that says when it still holds."""
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from jaxtroj.errors import StoreError
+
+SCHEMA_VERSION = 1
+"""Raised whenever a record gains, loses or redefines a field, or `identity` changes."""
+
+STATUSES = ("ok", "failed", "skipped")
+
+
+@dataclass(frozen=True)
+class Record:
+    """The answer for one model.
+
+    A failed or skipped model has a record too: `reason` says why, and `probability` is the base
+    rate, because one confident wrong answer costs 27.6 nats.
+    """
+
+    model: str
+    """Name of the model in its dataset: printable, unique there (such as `id-00000012`)."""
+    sha256: str
+    """Hex digest of the model file; empty if it could not be read."""
+    probability: float
+    """P(poisoned), in (0, 1)."""
+    poisoned: bool
+    """`probability` exceeds the threshold of the settings, and the scan did not fail."""
+    target_class: int | None
+    """The class that the trigger forces; None if none was found or the model is called clean."""
+    source_classes: tuple[int, ...]
+    """The classes that the trigger works from."""
+    status: str
+    """`ok`, `failed` or `skipped`."""
+    reason: str
+    """One line: why the scan failed or skipped, or what the verdict rests on."""
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """Wall time by step, in seconds."""
+    evidence: Mapping[str, float] = field(default_factory=dict)
+    """Named finite floats; see `jaxtroj.evidence`."""
+    architecture: str | None = None
+    """Such as `resnet50`; None if the model could not be converted."""
+    trigger: str | None = None
+    """Path of the picture of the recovered trigger."""
+    identity: str = ""
+    """See `identity`; empty for skipped models."""
+    schema: int = SCHEMA_VERSION
+
+    def to_json(self) -> str:
+        """The record as one line of strict JSON: ASCII, no NaN, no newline inside."""
+        return json.dumps(asdict(self), allow_nan=False, ensure_ascii=True)
+
+
+def parse_record(line: str | bytes) -> Record:
+    """Read back `Record.to_json`.
+
+    Raises:
+        StoreError: the line is not a record of this schema version.
+    """
+    try:
+        values: Any = json.loads(line)
+    except ValueError as error:
+        raise StoreError(f"not a JSON record: {error}") from error
+    names = {f.name for f in fields(Record)}
+    if not isinstance(values, dict) or set(values) != names:
+        odd = sorted(names ^ set(values)) if isinstance(values, dict) else type(values).__name__
+        raise StoreError(f"not a record of schema {SCHEMA_VERSION}: fields differ ({odd})")
+    if values["schema"] != SCHEMA_VERSION:
+        raise StoreError(f"record of schema {values['schema']}, expected {SCHEMA_VERSION}")
+    return Record(**{**values, "source_classes": tuple(values["source_classes"])})
+
+
+def finite(values: Mapping[str, Any]) -> dict[str, float]:
+    """`values` as plain floats, the non-finite ones left out.
+
+    >>> finite({"asr": 1, "mask_l1": float("nan")})
+    {'asr': 1.0}
+    """
+    floats = {name: float(value) for name, value in values.items()}
+    return {name: value for name, value in floats.items() if math.isfinite(value)}
+
+
+def printable(name: str) -> str:
+    """A file name as text that any terminal and any JSON reader takes, on one line.
+
+    >>> printable("id-00000001")
+    'id-00000001'
+    >>> printable("a\\nb\\udcff")
+    'a\\\\nb\\\\xff'
+    """
+    text = os.fsencode(name).decode("utf-8", "backslashreplace")
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def identity(
+    sha256: str, examples_digest: str, settings: Mapping[str, Any], schema: int = SCHEMA_VERSION
+) -> str:
+    """What an answer depends on, as 32 hex digits; equal identities mean equal answers.
+
+    Args:
+        sha256: digest of the model file, empty if unreadable.
+        examples_digest: see `digest_folder`; empty if the model has no examples.
+        settings: JSON values of everything that changes the answer, and nothing else.
+        schema: version of the record.
+    """
+    parts = {"model": sha256, "examples": examples_digest, "settings": dict(settings)}
+    text = json.dumps({**parts, "schema": schema}, sort_keys=True, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def digest_file(path: Path) -> str:
+    """sha256 of a file's bytes, hex. Raises OSError if it cannot be read."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def digest_folder(folder: Path) -> str:
+    """sha256 over the names and bytes of the files directly in `folder`, in name order, hex.
+
+    Raises OSError if the folder or a file in it cannot be read.
+    """
+    digest = hashlib.sha256()
+    for path in sorted(p for p in folder.iterdir() if p.is_file()):
+        digest.update(os.fsencode(path.name) + b"\0" + digest_file(path).encode() + b"\0")
+    return digest.hexdigest()
