@@ -1,0 +1,1 @@
+"""Files to Flax models, without executing anything in the file."""

@@ -1,0 +1,56 @@
+"""The hand-written Flax families, found by the names and shapes of the tensors in a file."""
+
+from types import ModuleType
+
+from converters.families import densenet, inception, resnet
+
+FAMILIES: dict[str, ModuleType] = {"resnet": resnet, "densenet": densenet, "inception": inception}
+ARCHITECTURES: dict[str, ModuleType] = {
+    **{name: resnet for name in resnet.DEPTHS},
+    **{name: densenet for name in densenet.DEPTHS},
+    "inception_v3": inception,
+}
+
+
+def standard(architecture: str, num_classes: int):
+    """Configuration of a torchvision network by its torchvision name.
+
+    Raises:
+      KeyError: the name is not one of `ARCHITECTURES`.
+    """
+    if architecture not in ARCHITECTURES:
+        known = ", ".join(sorted(ARCHITECTURES))
+        raise KeyError(f"unknown architecture {architecture!r}; expected one of {known}")
+    return ARCHITECTURES[architecture].standard(architecture, num_classes)
+
+
+def build(architecture: str, num_classes: int, rngs):
+    """Configuration and freshly initialised trainable NNX module of a standard architecture."""
+    config = standard(architecture, num_classes)
+    return config, config.build(rngs)
+
+
+def family_of(config) -> ModuleType:
+    """The family module that a configuration belongs to."""
+    return next(f for f in FAMILIES.values() if f.__name__ == type(config).__module__)
+
+
+def architecture_of(config) -> str:
+    """torchvision's name for a configuration of standard depth, else the family's name."""
+    family = family_of(config)
+    for name, module in ARCHITECTURES.items():
+        if module is family and _outline(module.standard(name, 1)) == _outline(config):
+            return name
+    return family.__name__.rpartition(".")[2]
+
+
+def _outline(config):
+    """What names a depth: blocks per stage, groups, and whether the inner widths are the wide ones."""
+    if isinstance(config, resnet.ResNetConfig):
+        stages = tuple((len(stage), len(stage[0].widths)) for stage in config.stages)
+        first = config.stages[0][0].widths
+        return stages, config.groups, first[0] / first[-1]
+    if isinstance(config, densenet.DenseNetConfig):
+        # A narrow DenseNet keeps its depths; 161 and no other grows by three quarters of its stem / 1.5.
+        return tuple(len(block) for block in config.blocks)
+    return "inception_v3"

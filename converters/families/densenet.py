@@ -1,0 +1,203 @@
+"""DenseNet 121, 161, 169 and 201.
+
+Reference:
+  Huang et al., Densely Connected Convolutional Networks, https://arxiv.org/abs/1608.06993, 2016.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from converters import layers
+from converters.names import Rule, norm_rules
+
+EPS = 1e-5
+_LAYER = r"features\.denseblock\d+\.denselayer\d+"
+_CONVOLUTION = rf"features\.conv0|{_LAYER}\.conv\d|features\.transition\d+\.conv"
+TABLE = (
+    Rule(rf"({_CONVOLUTION})\.weight", r"\1.kernel", "convolution"),
+    *norm_rules(rf"features\.norm\d|{_LAYER}\.norm\d|features\.transition\d+\.norm"),
+    Rule(r"classifier\.weight", "classifier.kernel", "linear"),
+    Rule(r"classifier\.bias", "classifier.bias", "vector"),
+)
+IGNORED = (r".*\.num_batches_tracked",)
+# Files from before torchvision 0.2.1 write `norm.1` where later ones write `norm1`.
+OLD_NAME = re.compile(rf"({_LAYER}\.(?:norm|relu|conv))\.([12])\.")
+CLASSES = frozenset(
+    {
+        "torchvision.models.densenet.DenseNet",
+        "torchvision.models.densenet._DenseBlock",
+        "torchvision.models.densenet._DenseLayer",
+        "torchvision.models.densenet._Transition",
+        "torch.nn.modules.conv.Conv2d",
+        "torch.nn.modules.batchnorm.BatchNorm2d",
+        "torch.nn.modules.activation.ReLU",
+        "torch.nn.modules.pooling.MaxPool2d",
+        "torch.nn.modules.pooling.AvgPool2d",
+        "torch.nn.modules.container.Sequential",
+        "torch.nn.modules.linear.Linear",
+    }
+)
+POOLS = {
+    "features.pool0": {"kernel_size": 3, "stride": 2, "padding": 1, "dilation": 1, "ceil_mode": False},
+    r"features.transition\d+.pool": {"kernel_size": 2, "stride": 2, "padding": 0, "ceil_mode": False},
+}
+
+# architecture -> layers per block, growth rate, stem width.
+DEPTHS = {
+    "densenet121": ((6, 12, 24, 16), 32, 64),
+    "densenet161": ((6, 12, 36, 24), 48, 96),
+    "densenet169": ((6, 12, 32, 32), 32, 64),
+    "densenet201": ((6, 12, 48, 32), 32, 64),
+}
+
+
+@dataclass(frozen=True)
+class DenseNetConfig:
+    """Static description: per block, per layer the widths of its 1x1 and 3x3 convolution."""
+
+    stem: int
+    blocks: tuple[tuple[tuple[int, int], ...], ...]
+    transitions: tuple[int, ...]
+    num_classes: int
+    channels: int = 3
+    eps: float = EPS
+    folded: bool = False
+
+    def build(self, rngs: nnx.Rngs) -> "DenseNet":
+        """A freshly initialised module of this shape."""
+        return DenseNet(self, rngs)
+
+
+class DenseLayer(nnx.Module):
+    """norm, relu, 1x1, norm, relu, 3x3: the new features to append."""
+
+    def __init__(self, config: DenseNetConfig, cin: int, widths: tuple[int, int], rngs):
+        self.norm1 = layers.batch_norm(cin, config.eps, rngs)
+        self.conv1 = layers.Conv(cin, widths[0], 1, use_bias=config.folded, rngs=rngs)
+        self.norm2 = _folded_norm(config, widths[0], rngs)
+        self.conv2 = layers.Conv(widths[0], widths[1], 3, padding=1, rngs=rngs)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        x = self.conv1(jax.nn.relu(self.norm1(x)))
+        return self.conv2(jax.nn.relu(self.norm2(x)))
+
+
+class DenseBlock(nnx.Module):
+    """Layers that each see all features before them."""
+
+    def __init__(self, config: DenseNetConfig, cin: int, widths, rngs: nnx.Rngs):
+        self.depth = len(widths)
+        for j, layer in enumerate(widths, 1):
+            setattr(self, f"denselayer{j}", DenseLayer(config, cin, layer, rngs))
+            cin += layer[1]
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        for j in range(1, self.depth + 1):
+            x = jnp.concatenate([x, getattr(self, f"denselayer{j}")(x)], axis=-1)
+        return x
+
+
+class Transition(nnx.Module):
+    """norm, relu, 1x1, 2x2 mean: halves the map."""
+
+    def __init__(self, config: DenseNetConfig, cin: int, cout: int, rngs: nnx.Rngs):
+        self.norm = layers.batch_norm(cin, config.eps, rngs)
+        self.conv = layers.Conv(cin, cout, 1, rngs=rngs)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        # A mean commutes with a 1x1 convolution: pooling first does a quarter of the products.
+        return self.conv(layers.avg_pool(jax.nn.relu(self.norm(x)), 2, 2))
+
+
+class Features(nnx.Module):
+    """Everything before the classifier, under torch's name `features`."""
+
+    def __init__(self, config: DenseNetConfig, rngs: nnx.Rngs):
+        self.conv0 = layers.Conv(
+            config.channels, config.stem, 7, stride=2, padding=3, use_bias=config.folded, rngs=rngs
+        )
+        self.norm0 = _folded_norm(config, config.stem, rngs)
+        self.depth = len(config.blocks)
+        width = config.stem
+        for i, block in enumerate(config.blocks, 1):
+            setattr(self, f"denseblock{i}", DenseBlock(config, width, block, rngs))
+            width += sum(layer[1] for layer in block)
+            if i < self.depth:
+                cout = config.transitions[i - 1]
+                setattr(self, f"transition{i}", Transition(config, width, cout, rngs))
+                width = cout
+        self.width = width
+        self.norm5 = layers.batch_norm(width, config.eps, rngs)
+
+    def __call__(self, images: jax.Array) -> jax.Array:
+        x = jax.nn.relu(self.norm0(self.conv0(images)))
+        x = layers.max_pool(x, 3, 2, 1)
+        for i in range(1, self.depth + 1):
+            x = getattr(self, f"denseblock{i}")(x)
+            x = x if i == self.depth else getattr(self, f"transition{i}")(x)
+        return jax.nn.relu(self.norm5(x))
+
+
+class DenseNet(nnx.Module):
+    """Densely connected network over NHWC images."""
+
+    def __init__(self, config: DenseNetConfig, rngs: nnx.Rngs):
+        self.features = Features(config, rngs)
+        self.classifier = nnx.Linear(self.features.width, config.num_classes, rngs=rngs)
+
+    def __call__(self, images: jax.Array) -> jax.Array:
+        return self.classifier(layers.global_mean(self.features(images)))
+
+
+def _folded_norm(config: DenseNetConfig, width: int, rngs: nnx.Rngs):
+    return layers.Identity() if config.folded else layers.batch_norm(width, config.eps, rngs)
+
+
+def standard(architecture: str, num_classes: int) -> DenseNetConfig:
+    """The torchvision network of that name, with a head of `num_classes`."""
+    depths, growth, stem = DEPTHS[architecture]
+    transitions, width = [], stem
+    for depth in depths[:-1]:
+        width = (width + depth * growth) // 2
+        transitions.append(width)
+    blocks = tuple(((4 * growth, growth),) * depth for depth in depths)
+    return DenseNetConfig(stem, blocks, tuple(transitions), num_classes)
+
+
+def recognise(shapes: Mapping[str, tuple[int, ...]]) -> DenseNetConfig | None:
+    """Configuration read off torch tensor shapes, or None when this is no dense network."""
+    if not {"features.conv0.weight", "classifier.weight"} <= set(shapes):
+        return None
+    found: dict[int, dict[int, list[int]]] = {}
+    transitions: dict[int, int] = {}
+    for name, shape in shapes.items():
+        layer = re.fullmatch(r"features\.denseblock(\d+)\.denselayer(\d+)\.conv(\d)\.weight", name)
+        if layer and len(shape) == 4:
+            i, j, k = map(int, layer.groups())
+            found.setdefault(i, {}).setdefault(j, [0, 0])[min(k, 2) - 1] = shape[0]
+        transition = re.fullmatch(r"features\.transition(\d+)\.conv\.weight", name)
+        if transition:
+            transitions[int(transition[1])] = shape[0]
+    if len(transitions) != len(found) - 1:
+        return None
+    blocks = tuple(
+        tuple((found[i][j][0], found[i][j][1]) for j in sorted(found[i])) for i in sorted(found)
+    )
+    widths = tuple(transitions[i] for i in sorted(transitions))
+    stem, head = shapes["features.conv0.weight"], shapes["classifier.weight"]
+    return DenseNetConfig(stem[0], blocks, widths, head[0], stem[1])
+
+
+def norm_pairs(config: DenseNetConfig) -> tuple[tuple[str, str], ...]:
+    """(convolution, batch norm) pairs that fold; norms before a relu-convolution do not."""
+    pairs = [("features.conv0", "features.norm0")]
+    for i, block in enumerate(config.blocks, 1):
+        for j in range(1, len(block) + 1):
+            path = f"features.denseblock{i}.denselayer{j}"
+            pairs.append((f"{path}.conv1", f"{path}.norm2"))
+    return tuple(pairs)

@@ -1,0 +1,293 @@
+"""Inception v3 as torchvision builds it, for any input of 75 px or more.
+
+The auxiliary head only trains the network; its tensors are ignored. Files from torchvision 0.4 have no
+pooling submodules, which changes nothing here: pooling is part of the family.
+
+Reference:
+  Szegedy et al., Rethinking the Inception Architecture, https://arxiv.org/abs/1512.00567, 2015.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from converters import layers
+from converters.names import Rule, norm_rules
+
+EPS = 1e-3
+_BASIC = r"(?:Conv2d|Mixed)_\w+(?:\.branch\w+)?"
+TABLE = (
+    Rule(rf"({_BASIC}\.conv)\.weight", r"\1.kernel", "convolution"),
+    *norm_rules(rf"{_BASIC}\.bn"),
+    Rule(r"fc\.weight", "fc.kernel", "linear"),
+    Rule(r"fc\.bias", "fc.bias", "vector"),
+)
+IGNORED = (r".*\.num_batches_tracked", r"AuxLogits\..*")
+CLASSES = frozenset(
+    {
+        "torchvision.models.inception.Inception3",
+        *(f"torchvision.models.inception.Inception{kind}" for kind in ("A", "B", "C", "D", "E", "Aux")),
+        "torchvision.models.inception.BasicConv2d",
+        "torch.nn.modules.conv.Conv2d",
+        "torch.nn.modules.batchnorm.BatchNorm2d",
+        "torch.nn.modules.pooling.MaxPool2d",
+        "torch.nn.modules.pooling.AdaptiveAvgPool2d",
+        "torch.nn.modules.dropout.Dropout",
+        "torch.nn.modules.linear.Linear",
+    }
+)
+POOLS = {r"maxpool\d": {"kernel_size": 3, "stride": 2, "padding": 0, "dilation": 1, "ceil_mode": False}}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One convolution of a branch: torch name, width, kernel, stride, padding."""
+
+    name: str
+    width: int
+    kernel: int | tuple[int, int] = 1
+    stride: int = 1
+    padding: int | tuple[int, int] = 0
+
+
+def _block_a(pool: int):
+    return (
+        (Step("branch1x1", 64),),
+        (Step("branch5x5_1", 48), Step("branch5x5_2", 64, 5, 1, 2)),
+        (
+            Step("branch3x3dbl_1", 64),
+            Step("branch3x3dbl_2", 96, 3, 1, 1),
+            Step("branch3x3dbl_3", 96, 3, 1, 1),
+        ),
+        ("mean", Step("branch_pool", pool)),
+    )
+
+
+def _block_c(width: int):
+    row, column = ((1, 7), 1, (0, 3)), ((7, 1), 1, (3, 0))
+    return (
+        (Step("branch1x1", 192),),
+        (
+            Step("branch7x7_1", width),
+            Step("branch7x7_2", width, *row),
+            Step("branch7x7_3", 192, *column),
+        ),
+        (
+            Step("branch7x7dbl_1", width),
+            Step("branch7x7dbl_2", width, *column),
+            Step("branch7x7dbl_3", width, *row),
+            Step("branch7x7dbl_4", width, *column),
+            Step("branch7x7dbl_5", 192, *row),
+        ),
+        ("mean", Step("branch_pool", 192)),
+    )
+
+
+def _block_e():
+    row, column = ((1, 3), 1, (0, 1)), ((3, 1), 1, (1, 0))
+    return (
+        (Step("branch1x1", 320),),
+        (
+            Step("branch3x3_1", 384),
+            (Step("branch3x3_2a", 384, *row), Step("branch3x3_2b", 384, *column)),
+        ),
+        (
+            Step("branch3x3dbl_1", 448),
+            Step("branch3x3dbl_2", 384, 3, 1, 1),
+            (Step("branch3x3dbl_3a", 384, *row), Step("branch3x3dbl_3b", 384, *column)),
+        ),
+        ("mean", Step("branch_pool", 192)),
+    )
+
+
+_BLOCK_B = (
+    (Step("branch3x3", 384, 3, 2),),
+    (
+        Step("branch3x3dbl_1", 64),
+        Step("branch3x3dbl_2", 96, 3, 1, 1),
+        Step("branch3x3dbl_3", 96, 3, 2),
+    ),
+    ("max",),
+)
+_BLOCK_D = (
+    (Step("branch3x3_1", 192), Step("branch3x3_2", 320, 3, 2)),
+    (
+        Step("branch7x7x3_1", 192),
+        Step("branch7x7x3_2", 192, (1, 7), 1, (0, 3)),
+        Step("branch7x7x3_3", 192, (7, 1), 1, (3, 0)),
+        Step("branch7x7x3_4", 192, 3, 2),
+    ),
+    ("max",),
+)
+# The network in order: a single convolution, a pooling, or a block of branches.
+TRUNK = (
+    ("Conv2d_1a_3x3", Step("", 32, 3, 2)),
+    ("Conv2d_2a_3x3", Step("", 32, 3)),
+    ("Conv2d_2b_3x3", Step("", 64, 3, 1, 1)),
+    ("maxpool1", "max"),
+    ("Conv2d_3b_1x1", Step("", 80)),
+    ("Conv2d_4a_3x3", Step("", 192, 3)),
+    ("maxpool2", "max"),
+    ("Mixed_5b", _block_a(32)),
+    ("Mixed_5c", _block_a(64)),
+    ("Mixed_5d", _block_a(64)),
+    ("Mixed_6a", _BLOCK_B),
+    ("Mixed_6b", _block_c(128)),
+    ("Mixed_6c", _block_c(160)),
+    ("Mixed_6d", _block_c(160)),
+    ("Mixed_6e", _block_c(192)),
+    ("Mixed_7a", _BLOCK_D),
+    ("Mixed_7b", _block_e()),
+    ("Mixed_7c", _block_e()),
+)
+
+
+def _steps(branch):
+    for step in branch:
+        if isinstance(step, tuple):
+            yield from step
+        elif isinstance(step, Step):
+            yield step
+
+
+def _convolutions():
+    """(torch path, Step) of every convolution, in network order."""
+    for name, part in TRUNK:
+        if isinstance(part, Step):
+            yield name, part
+        elif isinstance(part, tuple):
+            for branch in part:
+                yield from ((f"{name}.{step.name}", step) for step in _steps(branch))
+
+
+@dataclass(frozen=True)
+class InceptionConfig:
+    """Static description: the width of every convolution in network order."""
+
+    widths: tuple[int, ...]
+    num_classes: int
+    channels: int = 3
+    eps: float = EPS
+    transform_input: bool = False
+    folded: bool = False
+
+    def build(self, rngs: nnx.Rngs) -> "Inception":
+        """A freshly initialised module of this shape."""
+        return Inception(self, rngs)
+
+
+class BasicConv(nnx.Module):
+    """Convolution, batch norm, relu."""
+
+    def __init__(self, config: InceptionConfig, cin: int, cout: int, step: Step, rngs: nnx.Rngs):
+        self.conv = layers.Conv(
+            cin,
+            cout,
+            step.kernel,
+            stride=step.stride,
+            padding=step.padding,
+            use_bias=config.folded,
+            rngs=rngs,
+        )
+        folded = config.folded
+        self.bn = layers.Identity() if folded else layers.batch_norm(cout, config.eps, rngs)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return jax.nn.relu(self.bn(self.conv(x)))
+
+
+class Mixed(nnx.Module):
+    """Branches over one input, concatenated."""
+
+    def __init__(self, config: InceptionConfig, cin: int, branches, widths, rngs: nnx.Rngs):
+        self.branches = branches
+        self.width = 0
+        for branch in branches:
+            width = cin
+            for step in branch:
+                fork = step if isinstance(step, tuple) else (step,)
+                convs = [s for s in fork if isinstance(s, Step)]
+                for s in convs:
+                    setattr(self, s.name, BasicConv(config, width, widths[s.name], s, rngs))
+                width = sum(widths[s.name] for s in convs) if convs else width
+            self.width += width
+
+    def _step(self, step, x: jax.Array) -> jax.Array:
+        if step == "mean":
+            return layers.avg_pool(x, 3, 1, 1)
+        if step == "max":
+            return layers.max_pool(x, 3, 2)
+        if isinstance(step, tuple):
+            return jnp.concatenate([self._step(part, x) for part in step], axis=-1)
+        return getattr(self, step.name)(x)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        outputs = []
+        for branch in self.branches:
+            y = x
+            for step in branch:
+                y = self._step(step, y)
+            outputs.append(y)
+        return jnp.concatenate(outputs, axis=-1)
+
+
+class Inception(nnx.Module):
+    """Inception v3 over NHWC images."""
+
+    def __init__(self, config: InceptionConfig, rngs: nnx.Rngs):
+        paths = [path for path, _ in _convolutions()]
+        widths = dict(zip(paths, config.widths, strict=True))
+        self.transform_input = config.transform_input
+        cin = config.channels
+        for name, part in TRUNK:
+            if isinstance(part, Step):
+                setattr(self, name, BasicConv(config, cin, widths[name], part, rngs))
+                cin = widths[name]
+            elif isinstance(part, tuple):
+                inner = {path.split(".")[1]: w for path, w in widths.items() if path.startswith(name)}
+                block = Mixed(config, cin, part, inner, rngs)
+                setattr(self, name, block)
+                cin = block.width
+        self.fc = nnx.Linear(cin, config.num_classes, rngs=rngs)
+
+    def features(self, images: jax.Array) -> jax.Array:
+        """Pooled features `[n, d]` of images `[n, h, w, c]`."""
+        x = _transform(images) if self.transform_input else images
+        for name, part in TRUNK:
+            x = layers.max_pool(x, 3, 2) if part == "max" else getattr(self, name)(x)
+        return layers.global_mean(x)
+
+    def __call__(self, images: jax.Array) -> jax.Array:
+        return self.fc(self.features(images))
+
+
+def _transform(images: jax.Array) -> jax.Array:
+    """torchvision's `transform_input`: ImageNet normalisation to the one of the original weights."""
+    scale = jnp.asarray([0.229, 0.224, 0.225], images.dtype) / 0.5
+    shift = (jnp.asarray([0.485, 0.456, 0.406], images.dtype) - 0.5) / 0.5
+    return images * scale + shift
+
+
+def standard(architecture: str, num_classes: int) -> InceptionConfig:
+    """Inception v3 with a head of `num_classes`."""
+    return InceptionConfig(tuple(step.width for _, step in _convolutions()), num_classes)
+
+
+def recognise(shapes: Mapping[str, tuple[int, ...]]) -> InceptionConfig | None:
+    """Configuration read off torch tensor shapes, or None when this is no Inception v3."""
+    if not {"Conv2d_1a_3x3.conv.weight", "Mixed_5b.branch1x1.conv.weight", "fc.weight"} <= set(shapes):
+        return None
+    # An absent convolution keeps its standard width; `names.assign` then lists it as missing.
+    widths = tuple(
+        shapes.get(f"{path}.conv.weight", (step.width,))[0] for path, step in _convolutions()
+    )
+    return InceptionConfig(widths, shapes["fc.weight"][0], shapes["Conv2d_1a_3x3.conv.weight"][1])
+
+
+def norm_pairs(config: InceptionConfig) -> tuple[tuple[str, str], ...]:
+    """(convolution, batch norm) pairs; every batch norm of the network folds."""
+    del config
+    return tuple((f"{path}.conv", f"{path}.bn") for path, _ in _convolutions())

@@ -1,0 +1,207 @@
+"""ResNet 18 to 152, wide ResNet and ResNeXt (torchvision's v1.5: the stride is in the 3x3).
+
+References:
+  He et al., Deep Residual Learning for Image Recognition, https://arxiv.org/abs/1512.03385, 2015.
+  Zagoruyko and Komodakis, Wide Residual Networks, https://arxiv.org/abs/1605.07146, 2016.
+  Xie et al., Aggregated Residual Transformations, https://arxiv.org/abs/1611.05431, 2016.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import jax
+from flax import nnx
+
+from converters import layers
+from converters.names import Rule, norm_rules
+
+EPS = 1e-5
+TABLE = (
+    Rule(r"((?:layer\d+\.\d+\.)?conv\d|layer\d+\.\d+\.downsample\.0)\.weight", r"\1.kernel", "convolution"),
+    Rule(r"((?:layer\d+\.\d+\.)?conv\d|layer\d+\.\d+\.downsample\.0)\.bias", r"\1.bias", "vector"),
+    *norm_rules(r"(?:layer\d+\.\d+\.)?bn\d|layer\d+\.\d+\.downsample\.1"),
+    Rule(r"fc\.weight", "fc.kernel", "linear"),
+    Rule(r"fc\.bias", "fc.bias", "vector"),
+)
+IGNORED = (r".*\.num_batches_tracked",)
+CLASSES = frozenset(
+    {
+        "torchvision.models.resnet.ResNet",
+        "torchvision.models.resnet.BasicBlock",
+        "torchvision.models.resnet.Bottleneck",
+        "torch.nn.modules.conv.Conv2d",
+        "torch.nn.modules.batchnorm.BatchNorm2d",
+        "torch.nn.modules.activation.ReLU",
+        "torch.nn.modules.pooling.MaxPool2d",
+        "torch.nn.modules.pooling.AdaptiveAvgPool2d",
+        "torch.nn.modules.container.Sequential",
+        "torch.nn.modules.linear.Linear",
+    }
+)
+POOLS = {"maxpool": {"kernel_size": 3, "stride": 2, "padding": 1, "dilation": 1, "ceil_mode": False}}
+
+# architecture -> blocks per stage, width of one group, groups. Basic blocks have two convolutions.
+DEPTHS = {
+    "resnet18": ("basic", (2, 2, 2, 2), 64, 1),
+    "resnet34": ("basic", (3, 4, 6, 3), 64, 1),
+    "resnet50": ("bottleneck", (3, 4, 6, 3), 64, 1),
+    "resnet101": ("bottleneck", (3, 4, 23, 3), 64, 1),
+    "resnet152": ("bottleneck", (3, 8, 36, 3), 64, 1),
+    "wide_resnet50_2": ("bottleneck", (3, 4, 6, 3), 128, 1),
+    "wide_resnet101_2": ("bottleneck", (3, 4, 23, 3), 128, 1),
+    "resnext50_32x4d": ("bottleneck", (3, 4, 6, 3), 4, 32),
+    "resnext101_32x8d": ("bottleneck", (3, 4, 23, 3), 8, 32),
+    "resnext101_64x4d": ("bottleneck", (3, 4, 23, 3), 4, 64),
+}
+
+
+@dataclass(frozen=True)
+class BlockConfig:
+    """Output channels of a block's convolutions, and whether its shortcut is a convolution."""
+
+    widths: tuple[int, ...]
+    downsample: bool
+
+
+@dataclass(frozen=True)
+class ResNetConfig:
+    """Static description of a residual network; hashable, so it is a jit argument."""
+
+    stem: int
+    stages: tuple[tuple[BlockConfig, ...], ...]
+    groups: int
+    num_classes: int
+    channels: int = 3
+    eps: float = EPS
+    folded: bool = False
+
+    def build(self, rngs: nnx.Rngs) -> "ResNet":
+        """A freshly initialised module of this shape."""
+        return ResNet(self, rngs)
+
+
+class Block(nnx.Module):
+    """Basic (two 3x3) or bottleneck (1x1, 3x3, 1x1) residual block."""
+
+    def __init__(self, config: ResNetConfig, cin: int, block: BlockConfig, stride: int, rngs):
+        bottleneck = len(block.widths) == 3
+        kernels = (1, 3, 1) if bottleneck else (3, 3)
+        strides = (1, stride, 1) if bottleneck else (stride, 1)
+        groups = (1, config.groups, 1) if bottleneck else (1, 1)
+        self.depth = len(kernels)
+        width_in = cin
+        for i, (kernel, width) in enumerate(zip(kernels, block.widths, strict=True)):
+            conv = layers.Conv(
+                width_in,
+                width,
+                kernel,
+                stride=strides[i],
+                padding=kernel // 2,
+                groups=groups[i],
+                use_bias=config.folded,
+                rngs=rngs,
+            )
+            setattr(self, f"conv{i + 1}", conv)
+            setattr(self, f"bn{i + 1}", _norm(config, width, rngs))
+            width_in = width
+        self.downsample = None if not block.downsample else nnx.List(
+            [
+                layers.Conv(cin, width_in, 1, stride=stride, use_bias=config.folded, rngs=rngs),
+                _norm(config, width_in, rngs),
+            ]
+        )
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        y = x
+        for i in range(1, self.depth + 1):
+            y = getattr(self, f"bn{i}")(getattr(self, f"conv{i}")(y))
+            y = y if i == self.depth else jax.nn.relu(y)
+        shortcut = x if self.downsample is None else self.downsample[1](self.downsample[0](x))
+        return jax.nn.relu(y + shortcut)
+
+
+class ResNet(nnx.Module):
+    """Residual network over NHWC images."""
+
+    def __init__(self, config: ResNetConfig, rngs: nnx.Rngs):
+        self.conv1 = layers.Conv(
+            config.channels, config.stem, 7, stride=2, padding=3, use_bias=config.folded, rngs=rngs
+        )
+        self.bn1 = _norm(config, config.stem, rngs)
+        self.stages = len(config.stages)
+        cin = config.stem
+        for i, stage in enumerate(config.stages):
+            blocks = []
+            for j, block in enumerate(stage):
+                blocks.append(Block(config, cin, block, 2 if i and not j else 1, rngs))
+                cin = block.widths[-1]
+            setattr(self, f"layer{i + 1}", nnx.List(blocks))
+        self.fc = nnx.Linear(cin, config.num_classes, rngs=rngs)
+
+    def features(self, images: jax.Array) -> jax.Array:
+        """Pooled features `[n, d]` of images `[n, h, w, c]`."""
+        x = jax.nn.relu(self.bn1(self.conv1(images)))
+        x = layers.max_pool(x, 3, 2, 1)
+        for i in range(1, self.stages + 1):
+            for block in getattr(self, f"layer{i}"):
+                x = block(x)
+        return layers.global_mean(x)
+
+    def __call__(self, images: jax.Array) -> jax.Array:
+        return self.fc(self.features(images))
+
+
+def _norm(config: ResNetConfig, width: int, rngs: nnx.Rngs):
+    return layers.Identity() if config.folded else layers.batch_norm(width, config.eps, rngs)
+
+
+def standard(architecture: str, num_classes: int) -> ResNetConfig:
+    """The torchvision network of that name, with a head of `num_classes`."""
+    kind, depths, group_width, groups = DEPTHS[architecture]
+    stages, cin = [], 64
+    for i, depth in enumerate(depths):
+        planes = 64 * 2**i
+        inner = planes * group_width // 64 * groups
+        widths = (planes, planes) if kind == "basic" else (inner, inner, planes * 4)
+        first = BlockConfig(widths, downsample=bool(i) or cin != widths[-1])
+        stages.append((first, *(BlockConfig(widths, False) for _ in range(depth - 1))))
+        cin = widths[-1]
+    return ResNetConfig(64, tuple(stages), groups, num_classes)
+
+
+def recognise(shapes: Mapping[str, tuple[int, ...]]) -> ResNetConfig | None:
+    """Configuration read off torch tensor shapes, or None when this is no residual network."""
+    if not {"conv1.weight", "fc.weight", "layer1.0.conv1.weight"} <= set(shapes):
+        return None
+    stages: dict[int, dict[int, dict[int, tuple[int, ...]]]] = {}
+    for name, shape in shapes.items():
+        match = re.fullmatch(r"layer(\d+)\.(\d+)\.conv(\d)\.weight", name)
+        if match and len(shape) == 4:
+            i, j, k = map(int, match.groups())
+            stages.setdefault(i, {}).setdefault(j, {})[k] = shape
+    blocks = tuple(
+        tuple(_block(shapes, f"layer{i}.{j}", stages[i][j]) for j in sorted(stages[i]))
+        for i in sorted(stages)
+    )
+    first = stages[1][0]
+    groups = first[1][0] // first[2][1] if len(first) == 3 and first[2][1] else 1
+    stem, head = shapes["conv1.weight"], shapes["fc.weight"]
+    return ResNetConfig(stem[0], blocks, max(groups, 1), head[0], stem[1])
+
+
+def _block(shapes, prefix: str, convs: Mapping[int, tuple[int, ...]]) -> BlockConfig:
+    widths = tuple(convs[k][0] for k in sorted(convs))
+    return BlockConfig(widths, f"{prefix}.downsample.0.weight" in shapes)
+
+
+def norm_pairs(config: ResNetConfig) -> tuple[tuple[str, str], ...]:
+    """(convolution path, batch norm path) of every batch norm that follows a convolution."""
+    pairs = [("conv1", "bn1")]
+    for i, stage in enumerate(config.stages, 1):
+        for j, block in enumerate(stage):
+            path = f"layer{i}.{j}"
+            pairs += [(f"{path}.conv{k}", f"{path}.bn{k}") for k in range(1, len(block.widths) + 1)]
+            if block.downsample:
+                pairs.append((f"{path}.downsample.0", f"{path}.downsample.1"))
+    return tuple(pairs)

@@ -1,0 +1,135 @@
+"""NHWC layers as NNX modules, lowered the way XLA runs them fastest.
+
+Convolutions are NHWC/HWIO throughout. XLA on CPU is many times slower for NCHW inside loops, and its
+convolution falls off a cliff (80x) for maps smaller than the kernel; see `_lowering`.
+"""
+
+import math
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax import lax
+
+Pair = tuple[int, int]
+
+# Below this many output positions a convolution is a matrix product over gathered patches. Measured on
+# 2 CPU cores: 7x7x512 maps gain 1.2x forward and 1.6x with gradients, 2x2 maps 80x.
+_PATCH_POSITIONS = 49
+_HE_FAN_OUT = nnx.initializers.variance_scaling(2.0, "fan_out", "normal")
+
+
+def pair(value: int | tuple[int, ...]) -> Pair:
+    """Return `(value, value)` for an int, or the two-element tuple itself."""
+    return (value, value) if isinstance(value, int) else (value[0], value[1])
+
+
+class Conv(nnx.Module):
+    """2-D convolution, NHWC images and HWIO kernel `[kh, kw, cin / groups, cout]`."""
+
+    def __init__(
+        self,
+        cin: int,
+        cout: int,
+        kernel_size: int | Pair,
+        *,
+        stride: int | Pair = 1,
+        padding: int | Pair = 0,
+        groups: int = 1,
+        use_bias: bool = False,
+        rngs: nnx.Rngs,
+    ):
+        self.stride, self.padding, self.groups = pair(stride), pair(padding), groups
+        shape = (*pair(kernel_size), cin // groups, cout)
+        self.kernel = nnx.Param(_HE_FAN_OUT(rngs.params(), shape, jnp.float32))
+        self.bias = nnx.Param(jnp.zeros((cout,))) if use_bias else None
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        y = _convolve(x, self.kernel[...], self.stride, self.padding, self.groups)
+        return y if self.bias is None else y + self.bias[...]
+
+
+def _convolve(x: jax.Array, kernel: jax.Array, stride: Pair, padding: Pair, groups: int):
+    lowering = _lowering(x.shape, kernel.shape, stride, padding, groups)
+    if lowering == "product":
+        return jnp.einsum("nhwc,cd->nhwd", x[:, :: stride[0], :: stride[1]], kernel[0, 0])
+    if lowering == "patches":
+        patches = _patches(x, kernel.shape[:2], stride, padding)
+        return jnp.einsum("nhwk,kd->nhwd", patches, kernel.reshape(-1, kernel.shape[-1]))
+    return lax.conv_general_dilated(
+        x,
+        kernel,
+        stride,
+        [(padding[0], padding[0]), (padding[1], padding[1])],
+        dimension_numbers=("NHWC", "HWIO", "NHWC"),
+        feature_group_count=groups,
+    )
+
+
+def _lowering(shape, kernel_shape, stride: Pair, padding: Pair, groups: int) -> str:
+    """Choose between a matrix product, gathered patches and XLA's convolution."""
+    if groups > 1:
+        return "convolution"
+    if kernel_shape[:2] == (1, 1) and padding == (0, 0):
+        return "product"
+    positions = math.prod(
+        (shape[1 + i] + 2 * padding[i] - kernel_shape[i]) // stride[i] + 1 for i in (0, 1)
+    )
+    return "patches" if positions <= _PATCH_POSITIONS else "convolution"
+
+
+def _windows(x: jax.Array, window: Pair, stride: Pair):
+    """Yield, for each tap of the window in row order, the strided view of `x` under it."""
+    n, height, width, channels = x.shape
+    out = [(s - k) // t + 1 for s, k, t in zip((height, width), window, stride, strict=True)]
+    for i in range(window[0]):
+        for j in range(window[1]):
+            stop = (n, i + stride[0] * (out[0] - 1) + 1, j + stride[1] * (out[1] - 1) + 1, channels)
+            yield lax.slice(x, (0, i, j, 0), stop, (1, *stride, 1))
+
+
+def _pad(x: jax.Array, padding: Pair, value: float = 0.0) -> jax.Array:
+    (top, left) = padding
+    if not (top or left):
+        return x
+    return jnp.pad(x, ((0, 0), (top, top), (left, left), (0, 0)), constant_values=value)
+
+
+def _patches(x: jax.Array, window: Pair, stride: Pair, padding: Pair) -> jax.Array:
+    return jnp.concatenate(list(_windows(_pad(x, padding), window, stride)), axis=-1)
+
+
+def max_pool(x: jax.Array, window: int, stride: int, padding: int = 0) -> jax.Array:
+    """Maximum over windows; ties send their gradient to the first element, as torch does.
+
+    Written as a chain of selections: XLA's select-and-scatter gradient is several times slower on CPU.
+    """
+    best = None
+    for tap in _windows(_pad(x, pair(padding), -jnp.inf), pair(window), pair(stride)):
+        best = tap if best is None else jnp.where(tap > best, tap, best)
+    if best is None:
+        raise ValueError(f"max_pool window must be at least 1, got {window}")
+    return best
+
+
+def avg_pool(x: jax.Array, window: int, stride: int, padding: int = 0) -> jax.Array:
+    """Mean over windows, padding zeros counted (torch's `count_include_pad=True`)."""
+    taps = list(_windows(_pad(x, pair(padding)), pair(window), pair(stride)))
+    return sum(taps[1:], taps[0]) / len(taps)
+
+
+def global_mean(x: jax.Array) -> jax.Array:
+    """Spatial mean `[n, h, w, c] -> [n, c]`."""
+    return x.mean(axis=(1, 2))
+
+
+class Identity(nnx.Module):
+    """Takes the place of a batch norm that was folded into the convolution before it."""
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return x
+
+
+def batch_norm(features: int, eps: float, rngs: nnx.Rngs) -> nnx.BatchNorm:
+    """Batch norm with torch's momentum (0.1 there is 0.9 here)."""
+    return nnx.BatchNorm(features, momentum=0.9, epsilon=eps, rngs=rngs)

@@ -1,0 +1,101 @@
+"""A converted model: a static configuration and traced parameters.
+
+The split is what makes scanning fast: jitted code takes the hashable configuration as a static argument
+and the parameters as a traced one, so all models of one architecture share one compiled program.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from converters import families
+from converters.names import to_torch
+
+Params = dict[str, jax.Array]
+
+
+@lru_cache(maxsize=256)
+def _abstract(config) -> tuple[nnx.GraphDef, nnx.State]:
+    def build():
+        module = config.build(nnx.Rngs(0))
+        module.eval()
+        return module
+
+    return nnx.split(nnx.eval_shape(build))
+
+
+def _dotted(path: tuple) -> str:
+    return ".".join(map(str, path))
+
+
+def param_shapes(config) -> dict[str, tuple[int, ...]]:
+    """Flax path -> shape of every parameter and statistic that a configuration needs."""
+    flat = nnx.to_flat_state(_abstract(config)[1])
+    return {_dotted(path): tuple(leaf.shape) for path, leaf in flat}
+
+
+def module_of(config, params: Mapping[str, jax.Array]) -> nnx.Module:
+    """The NNX module in inference mode, holding `params`."""
+    graph, state = _abstract(config)
+    flat = [(path, leaf.replace(params[_dotted(path)])) for path, leaf in nnx.to_flat_state(state)]
+    return nnx.merge(graph, nnx.from_flat_state(flat))
+
+
+def params_of(module: nnx.Module) -> dict[str, np.ndarray]:
+    """Flax path -> value of every parameter and statistic of a module, on the host."""
+    state = nnx.state(module, (nnx.Param, nnx.BatchStat))
+    flat = nnx.to_flat_state(state)
+    return {_dotted(path): np.asarray(leaf[...]) for path, leaf in flat}
+
+
+def apply(config, params: Params, images: jax.Array) -> jax.Array:
+    """Logits `[n, classes]` of images `[n, h, w, c]`; pure, `config` is static under jit."""
+    return module_of(config, params)(images)
+
+
+_jitted_apply = jax.jit(apply, static_argnums=0)
+
+
+@dataclass(frozen=True)
+class Model:
+    """A network ready for scanning.
+
+    Attributes:
+      config: hashable description of the architecture, a static jit argument.
+      params: Flax path -> array, traced.
+      architecture: torchvision's name, e.g. "resnet50", or the family for odd depths.
+      findings: what was noticed while reading and converting.
+    """
+
+    config: object
+    params: Params
+    architecture: str
+    findings: tuple[str, ...] = ()
+
+    @property
+    def num_classes(self) -> int:
+        """Number of logits."""
+        return self.config.num_classes  # pyright: ignore[reportAttributeAccessIssue]
+
+    @property
+    def channels(self) -> int:
+        """Channels of the input images."""
+        return self.config.channels  # pyright: ignore[reportAttributeAccessIssue]
+
+    def __call__(self, images) -> jax.Array:
+        """Logits `[n, classes]` of images `[n, h, w, c]` in [0, 1], in the model's channel order."""
+        return _jitted_apply(self.config, self.params, jnp.asarray(images))
+
+    def astype(self, dtype) -> "Model":
+        """The same model with parameters of another floating type."""
+        return replace(self, params={k: jnp.asarray(v, dtype) for k, v in self.params.items()})
+
+
+def to_torch_state_dict(config, module: nnx.Module, names: Mapping[str, tuple[int, ...]]):
+    """Torch-layout tensors of a module, for each torch name (-> shape) that has a parameter here."""
+    return to_torch(families.family_of(config).TABLE, names, params_of(module))

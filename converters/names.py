@@ -1,0 +1,109 @@
+"""Name tables: how a torch state dict becomes the parameters of a Flax module, and back.
+
+A family keeps one table of `Rule`s. Completeness is two-sided: every source tensor is consumed or named
+as ignored, every target leaf is filled, or one error lists all that is missing, unused and misshapen.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from converters.errors import MismatchError
+
+# torch layout -> Flax layout; each permutation's inverse takes it back.
+LAYOUTS = {"convolution": (2, 3, 1, 0), "linear": (1, 0), "vector": (0,)}
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Torch names matching `pattern` (whole name) go to Flax path `target` in layout `layout`."""
+
+    pattern: str
+    target: str
+    layout: str
+
+
+def norm_rules(pattern: str) -> tuple[Rule, ...]:
+    """Rules for batch norms whose torch module path matches `pattern` (no groups inside)."""
+    pairs = {"weight": "scale", "bias": "bias", "running_mean": "mean", "running_var": "var"}
+    return tuple(Rule(rf"({pattern})\.{src}", rf"\1.{dst}", "vector") for src, dst in pairs.items())
+
+
+def target_of(table: tuple[Rule, ...], name: str) -> tuple[str, str] | None:
+    """Flax path and layout of a torch name, or None when no rule matches."""
+    for rule in table:
+        match = re.fullmatch(rule.pattern, name)
+        if match:
+            return match.expand(rule.target), rule.layout
+    return None
+
+
+def assign(
+    table: tuple[Rule, ...],
+    ignored: tuple[str, ...],
+    tensors: Mapping[str, np.ndarray],
+    shapes: Mapping[str, tuple[int, ...]],
+) -> dict[str, np.ndarray]:
+    """Flax parameters from torch tensors.
+
+    Args:
+      table: the family's rules.
+      ignored: patterns of source names that carry nothing for inference.
+      tensors: torch name -> array, torch layout.
+      shapes: Flax path -> shape of every leaf that must be filled.
+
+    Raises:
+      MismatchError: with every missing, unused and misshapen name.
+    """
+    filled: dict[str, np.ndarray] = {}
+    unused, misshapen = [], []
+    for name, tensor in tensors.items():
+        if any(re.fullmatch(pattern, name) for pattern in ignored):
+            continue
+        found = target_of(table, name)
+        if found is None or found[0] not in shapes:
+            unused.append(f"{name} {tuple(tensor.shape)}")
+            continue
+        path, layout = found
+        permutation = LAYOUTS[layout]
+        if tensor.ndim != len(permutation):
+            misshapen.append(f"{name}: got {tensor.ndim} dimensions, expected {len(permutation)}")
+            continue
+        value = np.transpose(tensor, permutation)
+        if value.shape != shapes[path]:
+            misshapen.append(f"{name}: got {value.shape}, expected {shapes[path]} (Flax layout)")
+            continue
+        filled[path] = value
+    _refuse_mismatch(sorted(set(shapes) - set(filled)), unused, misshapen)
+    return filled
+
+
+def _refuse_mismatch(missing: list[str], unused: list[str], misshapen: list[str]) -> None:
+    # A misshapen source also leaves its target unfilled: report it once, as misshapen.
+    parts = {"misshapen": misshapen, "unused": unused, "missing": missing if not misshapen else []}
+    if not any(parts.values()):
+        return
+    text = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in parts.items() if names)
+    raise MismatchError(
+        f"the weights do not fit the architecture they name. {text}. "
+        "Check that the file holds one whole, unmodified model of this family."
+    )
+
+
+def to_torch(
+    table: tuple[Rule, ...], names: Mapping[str, tuple[int, ...]], params: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """Torch-layout tensors for each of `names` (name -> shape) that the table maps to a parameter."""
+    out = {}
+    for name, shape in names.items():
+        found = target_of(table, name)
+        if found is None:
+            continue
+        path, layout = found
+        value = np.transpose(np.asarray(params[path]), np.argsort(LAYOUTS[layout]))
+        if value.shape != tuple(shape):
+            raise MismatchError(f"{name}: got {value.shape} from the model, expected {tuple(shape)}")
+        out[name] = np.ascontiguousarray(value)
+    return out
