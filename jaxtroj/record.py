@@ -106,7 +106,7 @@ def identity(
 
     Args:
         sha256: digest of the model file, empty if unreadable.
-        examples_digest: see `digest_folder`; empty if the model has no examples.
+        examples_digest: see `rounds.examples.examples_digest`; empty if the model has no examples.
         settings: JSON values of everything that changes the answer, and nothing else.
         schema: version of the record.
     """
@@ -119,14 +119,3 @@ def digest_file(path: Path) -> str:
     """sha256 of a file's bytes, hex. Raises OSError if it cannot be read."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def digest_folder(folder: Path) -> str:
-    """sha256 over the names and bytes of the files directly in `folder`, in name order, hex.
-
-    Raises OSError if the folder or a file in it cannot be read.
-    """
-    digest = hashlib.sha256()
-    for path in sorted(p for p in folder.iterdir() if p.is_file()):
-        digest.update(os.fsencode(path.name) + b"\0" + digest_file(path).encode() + b"\0")
-    return digest.hexdigest()

@@ -1,0 +1,116 @@
+"""`jaxtroj COMMAND`: parses, runs one command, and turns errors into one line and an exit code.
+
+Only the module of the command that was asked for is imported, so `jaxtroj --help` is quick.
+"""
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+from typing import NoReturn
+
+from converters.errors import ConverterError
+from jaxtroj import __version__
+from jaxtroj.errors import DatasetError, JaxtrojError, StoreError, UsageError
+
+EXIT_CLEAN, EXIT_POISONED, EXIT_FAILED, EXIT_NOTHING, EXIT_USAGE = range(5)
+EXIT_INTERRUPTED = 130
+
+COMMANDS = {
+    "detect": "probability that given models are poisoned; without a model, two examples",
+    "scan": "every model of a dataset folder, into a run folder that can be resumed",
+    "calibrate": "fit evidence to probability on a run with known truth",
+    "evaluate": "log score, ROC AUC and more of a run with known truth",
+    "generate": "make a synthetic round: clean and poisoned models with examples",
+    "convert": "write a model as a Flax checkpoint, and check that it agrees",
+}
+
+_DESCRIPTION = "Scanner for poisoned (backdoored, trojaned) neural networks."
+_EPILOG = """\
+exit status:
+  0  done; no model is above the threshold
+  1  at least one model is above the threshold (detect, scan)
+  2  some model failed; its record says why
+  3  nothing there to scan
+  4  usage error, or a folder or file that the command needs cannot be used
+
+Results go to stdout, progress and messages to stderr.
+`jaxtroj COMMAND --help` describes a command."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Like argparse's, with status 4 for usage errors: 2 means that a model failed."""
+
+    def error(self, message: str) -> NoReturn:
+        """One line on stderr that says what was wrong, and exit status 4."""
+        self.exit(EXIT_USAGE, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit status (see `jaxtroj --help`)."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        status = _run(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader (such as `head`) has gone; nothing more can be said on stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + 13
+    except KeyboardInterrupt:
+        _complain("interrupted; finished records are kept")
+        return EXIT_INTERRUPTED
+    except (UsageError, StoreError, DatasetError) as error:
+        _complain(f"error: {error}")
+        return EXIT_USAGE
+    except (JaxtrojError, ConverterError, OSError) as error:
+        _complain(f"error: {error}")
+        return EXIT_FAILED
+    return status
+
+
+def _run(arguments: list[str]) -> int:
+    # Options of the top level take no value, so the first plain word is the command.
+    name = next((word for word in arguments if not word.startswith("-")), None)
+    command = _module(name) if name in COMMANDS else None
+    if command is not None and hasattr(command, "before_parsing"):
+        command.before_parsing(arguments)
+    parser = _parser(name, command)
+    try:
+        parsed = parser.parse_args(arguments)
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else EXIT_USAGE
+    if command is None:
+        parser.print_help()
+        return EXIT_CLEAN
+    return command.run(parsed)
+
+
+def _module(name: str) -> ModuleType:
+    return importlib.import_module(f"jaxtroj.cli.{name}")
+
+
+def _parser(wanted: str | None, command: ModuleType | None) -> Parser:
+    parser = Parser(
+        prog="jaxtroj",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"jaxtroj {__version__}")
+    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command")
+    for name, summary in COMMANDS.items():
+        if name == wanted and command is not None:
+            command.add_parser(subparsers)
+        else:
+            subparsers.add_parser(name, help=summary)
+    return parser
+
+
+def _complain(message: str) -> None:
+    print(f"jaxtroj: {message}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
