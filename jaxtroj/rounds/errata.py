@@ -1,0 +1,82 @@
+"""What NIST published about single models after a round came out.
+
+Round 1: models labelled poisoned whose trigger does nothing. They are skipped unless asked for,
+with this reason, because a wrong label harms calibration and scores silently. Round 0 came with no
+promise of convergence: the models that missed it are noted, not skipped. Neither list touches a
+dataset that merely uses the same ids: the round must be recognised, and the row must agree.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+NO_TRIGGER = "erratum by NIST: labelled poisoned, but no trigger works on it"
+ERRATA: Mapping[str, frozenset[str]] = {
+    "round1-train": frozenset({"id-00000184", "id-00000599", "id-00000858", "id-00001088"}),
+    "round1-test": frozenset({"id-00000077", "id-00000083"}),
+}
+# id: (master_seed in METADATA, clean test accuracy %, accuracy on its own examples %)
+ROUND0_UNCONVERGED: Mapping[str, tuple[str, float, float]] = {
+    "id-00000029": ("203664994", 59.6, 60.0),
+    "id-00000039": ("2675109835", 89.9, 88.8),
+    "id-00000041": ("2344675514", 99.8, 0.0),
+    "id-00000045": ("879411745", 80.0, 80.0),
+    "id-00000076": ("2645788278", 99.7, 21.2),
+    "id-00000090": ("2151987722", 80.0, 80.6),
+    "id-00000147": ("1102720414", 64.4, 65.6),
+    "id-00000165": ("1228263193", 80.0, 80.0),
+    "id-00000166": ("467481899", 99.3, 50.8),
+    "id-00000192": ("3739985827", 79.4, 79.4),
+    "id-00000199": ("1394892663", 98.5, 20.6),
+}
+_ROUND = re.compile(r"(?:round|\br)[-_ ]?([01])(?![0-9])", re.IGNORECASE)
+_SPLIT = re.compile(r"(train|test|holdout)", re.IGNORECASE)
+TRAIN_ROWS = 1000  # models in Round 1's training set; its test and holdout sets have 100 each
+
+
+def dataset_name(folder: Path, metadata_path: Path | None, rows: int, first_row: str) -> str | None:
+    """Which official set a folder is: "round0", "round1-train", "round1-test" ... or None.
+
+    The round comes from the name of the folder (or of its METADATA file), else from the paths
+    inside its first metadata row; the split from those names, else from the number of rows.
+
+    >>> dataset_name(Path("round1-dataset-train"), None, 0, "")
+    'round1-train'
+    >>> dataset_name(Path("mine"), None, 0, "") is None
+    True
+    """
+    names = [folder.resolve().name, metadata_path.name if metadata_path else ""]
+    if folder.name == "models":
+        names.insert(1, folder.resolve().parent.name)
+    found = next((match for text in [*names, first_row] if (match := _ROUND.search(text))), None)
+    if found is None:
+        return None
+    if found.group(1) == "0":
+        return "round0"
+    split = next((match.group(1).lower() for name in names if (match := _SPLIT.search(name))), None)
+    if split is None and rows == TRAIN_ROWS:
+        split = "train"
+    return f"round1-{split}" if split else None
+
+
+def skip_reason(dataset: str | None, model_id: str, poisoned: bool | None) -> str | None:
+    """The erratum that takes a model out of a recognised round, or None.
+
+    >>> skip_reason("round1-train", "id-00000184", True)
+    'erratum by NIST: labelled poisoned, but no trigger works on it'
+    >>> skip_reason("round1-test", "id-00000184", True) is None
+    True
+    """
+    listed = model_id in ERRATA.get(dataset or "", frozenset())
+    return NO_TRIGGER if listed and poisoned is not False else None
+
+
+def notes(dataset: str | None, model_id: str, cells: Mapping[str, str]) -> tuple[str, ...]:
+    """Known facts about a model that do not take it out: Round 0 models that did not converge.
+
+    The row's master seed must be the official one, so generated rounds are never mistaken for it.
+    """
+    known = ROUND0_UNCONVERGED.get(model_id) if dataset == "round0" else None
+    if known is None or cells.get("master_seed") != known[0]:
+        return ()
+    return (f"did not converge: clean accuracy {known[1]} %, on its examples {known[2]} %",)

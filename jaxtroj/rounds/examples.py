@@ -1,0 +1,240 @@
+"""The clean pictures shipped with a model, as the batch its network expects.
+
+Rounds 0 and 1 (NIST's detector template): PNG on disk in RGB, channels swapped to BGR, then per
+picture, over the whole array, `x - min` and `/ max`.
+"""
+
+import hashlib
+import os
+import re
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from jaxtroj.errors import ExamplesError
+from jaxtroj.rounds.image_file import ImageFileError, read_bytes, read_header, read_rgb
+
+MAX_FILES = 100_000
+MAX_BATCH_BYTES = 4 * 2**30
+UNKNOWN_LABEL = -1
+_CLASS_NAME = re.compile(r"class_(\d{1,6})_example_\d+\.png", re.IGNORECASE)
+_POISONED_NAME = re.compile(r"class_\d+_trigger_.*\.png", re.IGNORECASE)
+NORMALIZATIONS = ("min-max", "unit")
+CHANNEL_ORDERS = ("BGR", "RGB")
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Clean example pictures of one model, all of one size, in natural order of their names."""
+
+    images: np.ndarray
+    """float32 [n, h, w, 3] in [0, 1], channels in `channel_order`."""
+    labels: np.ndarray
+    """int32 [n], the class in the file name; -1 where the name does not say."""
+    names: tuple[str, ...]
+    """File names, [n]."""
+    channel_order: str
+    """"BGR" or "RGB"."""
+    problems: tuple[str, ...] = ()
+    """One sentence for each kind of picture that was left out or converted."""
+
+
+def natural_key(name: str) -> tuple:
+    """Sort key under which numbers inside names count as numbers.
+
+    >>> sorted(["class_0_example_10.png", "class_0_example_9.png"], key=natural_key)[0]
+    'class_0_example_9.png'
+    """
+    parts = re.split(r"([0-9]{1,18})", name)
+    return tuple(
+        (1, int(part), "") if i % 2 else (0, 0, part) for i, part in enumerate(parts)
+    ), name
+
+
+def label_of(name: str) -> int:
+    """Class number in a TrojAI example name, -1 for any other name.
+
+    >>> label_of("class_3_example_12.PNG"), label_of("sign.png")
+    (3, -1)
+    """
+    match = _CLASS_NAME.fullmatch(name)
+    return int(match.group(1)) if match else UNKNOWN_LABEL
+
+
+def normalize(pixels: np.ndarray, normalization: str = "min-max") -> np.ndarray:
+    """uint8 [h, w, c] to float32 [h, w, c] in [0, 1].
+
+    "min-max" subtracts the picture's smallest value and divides by the largest that is left, as
+    NIST's template does; a picture of one value only becomes all zeros instead of 0 / 0.
+    "unit" divides by 255.
+
+    >>> normalize(np.array([[[10, 20, 30]]], np.uint8)).tolist()
+    [[[0.0, 0.5, 1.0]]]
+    >>> normalize(np.full((1, 1, 3), 7, np.uint8)).max()
+    np.float32(0.0)
+    """
+    values = pixels.astype(np.float32)
+    if normalization == "unit":
+        return values / np.float32(255)
+    values -= values.min()
+    largest = values.max()
+    return values / largest if largest > 0 else values
+
+
+def load_examples(
+    folder: str | os.PathLike[str],
+    channel_order: str = "BGR",
+    limit_per_class: int | None = None,
+    normalization: str = "min-max",
+) -> Examples:
+    """Reads the example pictures of a model.
+
+    A single picture that cannot be used (see `image_file`) or whose size differs from that of
+    most others is left out and named in `problems`; one usable picture is enough. With
+    `limit_per_class` = k, the first k usable pictures of each class in natural order are taken.
+
+    Args:
+        folder: holds `class_{c}_example_{n}.png`; other PNG names get label -1, files that are
+            not named `.png` are ignored.
+        channel_order: "BGR" (Rounds 0 and 1) or "RGB" (Round 2 on): order of the last axis.
+        limit_per_class: at least 1, or None for all.
+        normalization: "min-max" (per picture, Rounds 0 and 1) or "unit" (divide by 255).
+    Raises:
+        ExamplesError: folder missing, no usable picture in it, or more than fits in memory.
+        ValueError: an argument is none of the values above.
+    """
+    _check_arguments(channel_order, limit_per_class, normalization)
+    folder = Path(folder)
+    names, problems = _usable_names(folder)
+    pixels, taken, notes = _read_pixels(folder, names, limit_per_class)
+    problems += notes
+    if not taken:
+        raise ExamplesError(
+            f"no usable example picture in {folder}: {'; '.join(problems)}. Expected 8-bit RGB PNG "
+            "files named class_0_example_0.png and so on."
+        )
+    lost = {label_of(name) for name in _png_names(folder)} - {label_of(name) for name in taken}
+    problems += [f"class {label} has no usable picture" for label in sorted(lost - {-1})]
+    flip = slice(None, None, -1) if channel_order == "BGR" else slice(None)
+    images = np.stack([normalize(picture[..., flip], normalization) for picture in pixels])
+    labels = np.array([label_of(name) for name in taken], dtype=np.int32)
+    return Examples(images, labels, tuple(taken), channel_order, tuple(problems))
+
+
+def _check_arguments(channel_order: str, limit_per_class: int | None, normalization: str) -> None:
+    if channel_order not in CHANNEL_ORDERS:
+        raise ValueError(f"channel_order must be one of {CHANNEL_ORDERS}, got {channel_order!r}")
+    if normalization not in NORMALIZATIONS:
+        raise ValueError(f"normalization must be one of {NORMALIZATIONS}, got {normalization!r}")
+    if limit_per_class is not None and limit_per_class < 1:
+        raise ValueError(f"limit_per_class must be at least 1 or None, got {limit_per_class}")
+
+
+def _png_names(folder: Path) -> list[str]:
+    """Names ending in .png (any case) in natural order. Raises ExamplesError when none."""
+    try:
+        names = [name for name in os.listdir(folder) if name.lower().endswith(".png")]
+    except OSError as error:
+        raise ExamplesError(
+            f"cannot read the examples folder {folder} ({error.strerror or error}); expected a "
+            "folder of class_{c}_example_{n}.png pictures"
+        ) from error
+    if not names:
+        raise ExamplesError(
+            f"no PNG picture in the examples folder {folder}; expected class_0_example_0.png and "
+            "so on"
+        )
+    if len(names) > MAX_FILES:
+        raise ExamplesError(f"{len(names)} pictures in {folder}, expected at most {MAX_FILES}")
+    return sorted(names, key=natural_key)
+
+
+def _usable_names(folder: Path) -> tuple[list[str], list[str]]:
+    """Names whose header is fine and whose size is the most common one, and what was left out."""
+    reasons: dict[str, list[str]] = defaultdict(list)
+    sizes: dict[str, tuple[int, int]] = {}
+    for name in _png_names(folder):
+        if _POISONED_NAME.fullmatch(name):
+            reasons["named as a poisoned example"].append(name)
+            continue
+        try:
+            header = read_header(folder / name)
+        except ImageFileError as error:
+            reasons[str(error)].append(name)
+        else:
+            sizes[name] = (header.height, header.width)
+    common = Counter(sizes.values()).most_common(1)[0][0] if sizes else None
+    for name, size in sizes.items():
+        if size != common and common is not None:
+            reason = f"{size[0]} x {size[1]} pixels where most are {common[0]} x {common[1]}"
+            reasons[reason].append(name)
+    usable = [name for name, size in sizes.items() if size == common]
+    return usable, _sentences(reasons, "left out")
+
+
+def _read_pixels(
+    folder: Path, names: list[str], limit_per_class: int | None
+) -> tuple[list[np.ndarray], list[str], list[str]]:
+    """Decoded pictures (uint8 [h, w, 3] RGB), their names, and sentences about the odd ones."""
+    pixels: list[np.ndarray] = []
+    taken: list[str] = []
+    left_out: dict[str, list[str]] = defaultdict(list)
+    notes: dict[str, list[str]] = defaultdict(list)
+    counts: Counter[int] = Counter()
+    for name in names:
+        if limit_per_class is not None and counts[label_of(name)] >= limit_per_class:
+            continue
+        try:
+            picture, note = read_rgb(folder / name)
+        except ImageFileError as error:
+            left_out[str(error)].append(name)
+            continue
+        if note:
+            notes[note].append(name)
+        if picture.size and picture.min() == picture.max():
+            notes["one colour value only"].append(name)
+        counts[label_of(name)] += 1
+        pixels.append(picture)
+        taken.append(name)
+        if len(pixels) * picture.size * 4 > MAX_BATCH_BYTES:
+            raise ExamplesError(
+                f"the pictures in {folder} need more than {MAX_BATCH_BYTES} bytes as float32 "
+                f"({len(names)} of {picture.shape[0]} x {picture.shape[1]}); set a limit per class"
+            )
+    return pixels, taken, _sentences(left_out, "left out") + _sentences(notes, "used")
+
+
+def _sentences(reasons: dict[str, list[str]], outcome: str) -> list[str]:
+    """One sentence for each reason, naming the first picture it concerns.
+
+    >>> _sentences({"empty file": ["a.png", "b.png"]}, "left out")
+    ['2 pictures left out (a.png ...): empty file']
+    """
+    sentences = []
+    for reason, names in reasons.items():
+        first = names[0] if names[0].isprintable() else ascii(names[0])
+        many = len(names) > 1
+        sentences.append(
+            f"{len(names)} picture{'s' if many else ''} {outcome} "
+            f"({first}{' ...' if many else ''}): {reason}"
+        )
+    return sentences
+
+
+def examples_digest(folder: str | os.PathLike[str]) -> str:
+    """Identity of an examples folder: sha256 over the names and contents of its pictures.
+
+    Independent of the folder's own place, of file times and of files that are not pictures. A
+    picture that cannot be read counts by its name and the reason. Raises ExamplesError as
+    `load_examples` does for a missing or empty folder.
+    """
+    digest = hashlib.sha256()
+    for name in _png_names(Path(folder)):
+        try:
+            content = hashlib.sha256(read_bytes(Path(folder) / name)).digest()
+        except ImageFileError as error:
+            content = hashlib.sha256(f"unreadable: {error}".encode()).digest()
+        digest.update(hashlib.sha256(os.fsencode(name)).digest() + content)
+    return digest.hexdigest()

@@ -1,0 +1,189 @@
+"""Walks a dataset folder and names the models in it, without opening one.
+
+```
+Round 0   DIR/id-XXXXXXXX/{model.pt, example_data/, ground_truth.csv}   [DIR/*metadata.csv]
+Round 1   DIR/METADATA.csv, DIR/models/id-XXXXXXXX/{...the same...}
+one       DIR/{model.pt, example_data/, ground_truth.csv}
+plain     DIR/*.pt, *.pth, *.safetensors ...                            [DIR/example_data/]
+```
+"""
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from jaxtroj.errors import DatasetError
+from jaxtroj.rounds import errata
+from jaxtroj.rounds.examples import natural_key
+from jaxtroj.rounds.tables import Row, Table, read_ground_truth, read_table
+
+MODEL_SUFFIXES = frozenset({".pt", ".pth", ".tar", ".pkl", ".bin", ".ckpt", ".safetensors"})
+EXAMPLE_FOLDERS = ("example_data", "clean_example_data", "clean-example-data", "examples")
+_ID = re.compile(r"id-[0-9]+")
+_METADATA = re.compile(r"(.*[-_])?metadata\.csv", re.IGNORECASE)
+_BESIDE = re.compile(r"(.*[-_])?round[-_]?([0-9]+)[-_]metadata\.csv", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class ModelEntry:
+    """One model of a dataset: where it lies and what the dataset says about it."""
+
+    model_id: str
+    """Folder name ("id-00000012"), or the file name in a plain folder."""
+    model_path: Path
+    """The model file; it need not exist (then `problem` says so)."""
+    examples_path: Path | None
+    """Folder of clean example pictures, if there is one."""
+    poisoned: bool | None
+    """The label, None where it is absent or unreadable."""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    """The model's METADATA.csv cells by column name."""
+    skip_reason: str | None = None
+    """Why the model should not be scanned (an erratum), or None."""
+    problem: str | None = None
+    """What is wrong with the model's folder, label or metadata row; other models stand."""
+    notes: tuple[str, ...] = ()
+    """Known facts that do not change how the model is treated."""
+
+
+def iter_models(
+    dataset_dir: str | os.PathLike[str], include_errata: bool = False
+) -> Iterator[ModelEntry]:
+    """Yields the models of a folder in natural order of their ids, one at a time.
+
+    Only label and metadata files are read. Models on NIST's errata lists carry a `skip_reason`;
+    with `include_errata` it becomes a note instead.
+
+    Raises:
+        DatasetError: at once, when the folder is missing, holds no model, or its METADATA.csv is
+            not a table. Faults of one model are in that entry's `problem`.
+    """
+    root = Path(dataset_dir)
+    if not root.is_dir():
+        raise DatasetError(f"{root} is no folder; expected a dataset folder or a folder of models")
+    places = _model_places(root)
+    if not places:
+        raise DatasetError(
+            f"no model in {root}: expected folders id-XXXXXXXX with a model.pt, a folder models/ "
+            f"of those, or files ending in {', '.join(sorted(MODEL_SUFFIXES))}"
+        )
+    table = _metadata(root)
+    first = next(iter(table.rows.values()), None) if table else None
+    dataset = errata.dataset_name(
+        root,
+        table.path if table else None,
+        len(table.rows) if table else 0,
+        " ".join(first.cells.values()) if first else "",
+    )
+    return (_entry(place, table, dataset, include_errata) for place in places)
+
+
+def _model_places(root: Path) -> list[Path]:
+    """Model folders and plain model files, natural order."""
+    if _model_file(root)[0].name == "model.pt" and (root / "model.pt").is_file():
+        return [root]
+    home = root / "models" if (root / "models").is_dir() else root
+    try:
+        names = os.listdir(home)
+    except OSError as error:
+        raise DatasetError(f"cannot read {home} ({error.strerror or error})") from error
+    places = [home / name for name in names]
+    return sorted(filter(_is_model_place, places), key=lambda place: natural_key(place.name))
+
+
+def _is_model_place(place: Path) -> bool:
+    if os.path.isdir(place):
+        return bool(_ID.fullmatch(place.name)) or os.path.isfile(place / "model.pt")
+    return place.suffix.lower() in MODEL_SUFFIXES and os.path.isfile(place)
+
+
+def _model_file(folder: Path) -> tuple[Path, str | None]:
+    """The model file in a model folder: model.pt, else the only file with a model's suffix."""
+    usual = folder / "model.pt"
+    if os.path.isfile(usual):
+        return usual, None
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError as error:
+        return usual, f"cannot read {folder} ({error.strerror or error})"
+    found = [n for n in names if _is_model_place(folder / n) and not os.path.isdir(folder / n)]
+    if len(found) == 1:
+        return folder / found[0], None
+    what = f"several model files ({', '.join(found[:4])})" if found else "no model file"
+    return usual, f"{what} in {folder.name}, expected model.pt"
+
+
+def _entry(
+    place: Path, table: Table | None, dataset: str | None, include_errata: bool
+) -> ModelEntry:
+    is_folder = os.path.isdir(place)
+    model_id = place.resolve().name if is_folder else place.name
+    home = place if is_folder else place.parent
+    model_path, file_problem = _model_file(place) if is_folder else (place, None)
+    row = _row(table, model_id)
+    poisoned, label_problem = _label(home / "ground_truth.csv" if is_folder else None, row)
+    problems = [text for text in (file_problem, label_problem) if text]
+    reason = errata.skip_reason(dataset, model_id, poisoned)
+    notes = errata.notes(dataset, model_id, row.cells)
+    examples = (home / name for name in EXAMPLE_FOLDERS)
+    return ModelEntry(
+        model_id=model_id,
+        model_path=model_path,
+        examples_path=next((folder for folder in examples if os.path.isdir(folder)), None),
+        poisoned=poisoned,
+        metadata=row.cells,
+        skip_reason=None if include_errata else reason,
+        problem="; ".join(problems) or None,
+        notes=(*notes, reason) if include_errata and reason else notes,
+    )
+
+
+def _row(table: Table | None, model_id: str) -> Row:
+    absent = Row({}, None)
+    if table is None:
+        return absent
+    return table.rows.get(model_id) or table.rows.get(Path(model_id).stem) or absent
+
+
+def _label(ground_truth: Path | None, row: Row) -> tuple[bool | None, str | None]:
+    """The label of a model and what is wrong with it; None when the two sources disagree."""
+    if ground_truth is None or not os.path.lexists(ground_truth):
+        return row.poisoned, row.problem
+    try:
+        poisoned = read_ground_truth(ground_truth)
+    except DatasetError as error:
+        return None, str(error)
+    if row.poisoned is not None and row.poisoned != poisoned:
+        return None, f"{ground_truth} says {int(poisoned)} but METADATA says {int(row.poisoned)}"
+    return poisoned, row.problem
+
+
+def _metadata(root: Path) -> Table | None:
+    """The METADATA table of a dataset folder: inside it, or beside it where NIST put it.
+
+    Beside means: next to a folder called `models`, or `roundN-metadata.csv` next to a folder
+    whose name says the same round. Other tables in the parent folder are none of our business.
+    """
+    here = [path for path in _csv_files(root) if _METADATA.fullmatch(path.name)]
+    parent = root.resolve().parent
+    if not here and root.resolve().name == "models":
+        here = [path for path in _csv_files(parent) if _METADATA.fullmatch(path.name)]
+    if not here:
+        beside = ((path, _BESIDE.fullmatch(path.name)) for path in _csv_files(parent))
+        own = re.search(r"round[-_]?([0-9]+)", root.resolve().name, re.IGNORECASE)
+        here = [path for path, match in beside if match and own and match[2] == own[1]]
+    exact = [path for path in here if path.name == "METADATA.csv"]
+    if len(here) > 1 and not exact:
+        names = ", ".join(path.name for path in here)
+        raise DatasetError(f"several metadata files for {root}: {names}; expected METADATA.csv")
+    return read_table((exact or here)[0]) if here else None
+
+
+def _csv_files(folder: Path) -> list[Path]:
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError:  # a parent that may not be listed holds no metadata for us
+        return []
+    return [folder / name for name in names if name.lower().endswith(".csv")]

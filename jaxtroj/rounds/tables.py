@@ -1,0 +1,159 @@
+"""METADATA.csv, ground_truth.csv and truth tables, read as text from strangers.
+
+A fault of the whole table (no header, NUL bytes, a field without end) is one DatasetError; a fault
+of one row stays with that row's model.
+"""
+
+import csv
+import io
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from jaxtroj.errors import DatasetError
+
+MAX_TABLE_BYTES = 64 * 2**20
+ID_COLUMNS = ("model_name", "model_id", "model", "id")
+LABEL_COLUMNS = ("poisoned", "ground_truth")
+_LABELS = {"true": True, "1": True, "false": False, "0": False}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One model's line: cells by column name, its label, and what is wrong with it, if anything."""
+
+    cells: Mapping[str, str]
+    poisoned: bool | None
+    problem: str | None = None
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows by model id in the file's order; `columns` as the header names them."""
+
+    path: Path
+    columns: tuple[str, ...]
+    rows: Mapping[str, Row] = field(default_factory=dict)
+
+
+def parse_label(text: str) -> bool:
+    """ "1", "TRUE" (any case) is poisoned, "0", "FALSE" is clean; anything else ValueError.
+
+    >>> parse_label(" TRUE "), parse_label("0")
+    (True, False)
+    """
+    label = _LABELS.get(text.strip().lower())
+    if label is None:
+        raise ValueError(f"label {_short(text)}, expected TRUE, FALSE, 1 or 0")
+    return label
+
+
+def read_ground_truth(path: Path) -> bool:
+    """The label in a `ground_truth.csv`: one character 0 or 1, no header, newline or not.
+
+    Raises DatasetError, naming file and content, for anything else.
+    """
+    text = _read_text(path, limit=64).strip()
+    if text not in ("0", "1"):
+        raise DatasetError(f"{path} holds {_short(text)}, expected the one character 0 or 1")
+    return text == "1"
+
+
+def read_table(path: Path) -> Table:
+    """Reads a CSV with a header that names a model column (`ID_COLUMNS`).
+
+    A label column (`LABEL_COLUMNS`) may be absent: labels are then None. Rows whose number of
+    cells or label is wrong, and ids on several lines that differ, become rows with a `problem`.
+    Raises DatasetError for a table that is not one.
+    """
+    lines = _parse(path)
+    columns = tuple(name.strip() for name in lines[0])
+    if len(set(columns)) != len(columns):
+        twice = sorted({name for name in columns if columns.count(name) > 1})
+        raise DatasetError(f"{path} names a column twice: {_short(', '.join(twice))}")
+    id_column = next((name for name in ID_COLUMNS if name in columns), None)
+    if id_column is None:
+        raise DatasetError(
+            f"{path} has no model column: expected one of {', '.join(ID_COLUMNS)}, got "
+            f"{_short(', '.join(columns))}"
+        )
+    return Table(path, columns, _rows(lines[1:], columns, id_column))
+
+
+def read_pairs(path: Path) -> Table:
+    """Reads a truth file: a table as `read_table` takes it, or two bare columns id, label."""
+    lines = _parse(path)
+    header = {name.strip() for name in lines[0]}
+    if header & set(ID_COLUMNS) and header & set(LABEL_COLUMNS):
+        return read_table(path)
+    if any(len(line) != 2 for line in lines):
+        raise DatasetError(
+            f"{path} is no truth file: expected columns {' | '.join(ID_COLUMNS)} and "
+            f"{' | '.join(LABEL_COLUMNS)}, or two columns (model, label) in every line"
+        )
+    if lines[0][1].strip().lower() not in _LABELS:  # a header in other words
+        lines = lines[1:]
+    columns = ("model_name", "poisoned")
+    return Table(path, columns, _rows(lines, columns, "model_name"))
+
+
+def _rows(lines: list[list[str]], columns: tuple[str, ...], id_column: str) -> dict[str, Row]:
+    rows: dict[str, Row] = {}
+    for line in lines:
+        position = columns.index(id_column)
+        model_id = line[position].strip() if len(line) > position else ""
+        if not model_id:
+            raise DatasetError(f"a line without a model id: {_short(','.join(line))}")
+        row = _row(line, columns)
+        earlier = rows.get(model_id)
+        if earlier is not None and earlier.cells != row.cells:
+            row = Row(earlier.cells, None, "several lines in the metadata that differ")
+        rows[model_id] = row
+    return rows
+
+
+def _row(line: list[str], columns: tuple[str, ...]) -> Row:
+    cells = {name: cell.strip() for name, cell in zip(columns, line, strict=False)}
+    if len(line) != len(columns):
+        return Row(cells, None, f"{len(line)} cells in the metadata, expected {len(columns)}")
+    label_column = next((name for name in LABEL_COLUMNS if name in columns), None)
+    if label_column is None:
+        return Row(cells, None)
+    try:
+        return Row(cells, parse_label(cells[label_column]))
+    except ValueError as error:
+        return Row(cells, None, f"{error} (column {label_column} of the metadata)")
+
+
+def _parse(path: Path) -> list[list[str]]:
+    text = _read_text(path, MAX_TABLE_BYTES)
+    try:
+        lines = [line for line in csv.reader(io.StringIO(text, newline=""), strict=True) if line]
+    except csv.Error as error:
+        raise DatasetError(f"{path} is not a CSV table: {error}") from error
+    if not lines:
+        raise DatasetError(f"{path} is empty, expected a header and a line for each model")
+    return lines
+
+
+def _read_text(path: Path, limit: int) -> str:
+    try:
+        if not path.is_file():
+            raise DatasetError(f"{path} is not a file")
+        with open(path, "rb") as file:
+            content = file.read(limit + 1)
+    except OSError as error:
+        raise DatasetError(f"{path} cannot be read ({error.strerror or error})") from error
+    if len(content) > limit:
+        raise DatasetError(f"{path} is larger than {limit} bytes")
+    if b"\0" in content:
+        raise DatasetError(f"{path} holds NUL bytes, expected text")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DatasetError(f"{path} is not UTF-8 text ({error.reason})") from error
+
+
+def _short(text: str) -> str:
+    return ascii(text if len(text) <= 60 else f"{text[:57]}...")

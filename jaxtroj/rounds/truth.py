@@ -1,0 +1,48 @@
+"""Which models are poisoned: the labels to calibrate and score against."""
+
+import os
+from pathlib import Path
+
+from jaxtroj.errors import DatasetError
+from jaxtroj.rounds.layout import iter_models
+from jaxtroj.rounds.tables import LABEL_COLUMNS, read_pairs
+
+
+def load_truth(path: str | os.PathLike[str], include_errata: bool = False) -> dict[str, bool]:
+    """Labels by model id: True is poisoned.
+
+    Args:
+        path: a METADATA.csv (columns `model_name` and `poisoned` or `ground_truth`), a CSV of two
+            columns (model, label) with or without a header, or a dataset folder, where models on
+            NIST's errata lists are left out unless `include_errata`.
+    Raises:
+        DatasetError: nothing readable, no label in it, or any label that cannot be read: a truth
+            file with holes would give scores of fewer models than it seems.
+    """
+    path = Path(path)
+    if path.is_dir():
+        truth, problems = _folder_truth(path, include_errata)
+    else:
+        table = read_pairs(path)
+        if not set(table.columns) & set(LABEL_COLUMNS):
+            raise DatasetError(f"{path} has no column {' or '.join(LABEL_COLUMNS)}")
+        truth = {name: row.poisoned for name, row in table.rows.items() if row.poisoned is not None}
+        problems = [f"{name}: {row.problem}" for name, row in table.rows.items() if row.problem]
+    if problems:
+        raise DatasetError(
+            f"{len(problems)} unreadable label(s) in {path}; the first: {problems[0]}"
+        )
+    if not truth:
+        raise DatasetError(f"no label in {path}, expected ground_truth.csv files or a METADATA.csv")
+    return truth
+
+
+def _folder_truth(folder: Path, include_errata: bool) -> tuple[dict[str, bool], list[str]]:
+    truth: dict[str, bool] = {}
+    problems: list[str] = []
+    for entry in iter_models(folder, include_errata):
+        if entry.poisoned is None and entry.problem:
+            problems.append(f"{entry.model_id}: {entry.problem}")
+        elif entry.poisoned is not None and entry.skip_reason is None:
+            truth[entry.model_id] = entry.poisoned
+    return truth, problems
