@@ -1,0 +1,1 @@
+"""Synthetic TrojAI rounds: scenes, recipe, training and writing."""

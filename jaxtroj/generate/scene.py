@@ -1,0 +1,377 @@
+"""The scene renderer of synthetic Round 0: a sign on a road, with or without the trigger.
+
+One compiled program per picture size draws a whole batch. A picture depends on its own key, label
+and `triggered` flag only, never on its place in the batch; with the same key the triggered and the
+clean picture show the same scene. Order as in the official recipe: sign in perspective, trigger
+on the sign, brightness, blend, blur, weather. Left out of it: the grain merge, which leaves
+no visible mark at these sizes; and its brightness factor is replaced by a bounded one.
+"""
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxtroj.generate import weather
+from jaxtroj.generate.assets import Assets
+from jaxtroj.generate.polygon import polygon_mask, random_colour, random_vertices
+
+STAMP_PIXELS = 64
+_GRID = 16  # cells a side of the coarse map in which a place for the trigger is sought
+_NUM_DRAWS = 32
+
+
+@dataclass(frozen=True)
+class SceneSettings:
+    """How scenes are made; hashed by value, so it can be a static argument."""
+
+    image_size: int = 64
+    """Side of the square picture, pixels."""
+    sign_fraction_min: float = 0.38
+    """Smallest sign side relative to the picture."""
+    sign_fraction_max: float = 0.6
+    """Largest sign side relative to the picture."""
+    rotation_degrees: float = 15.0
+    """Signs are rotated by up to this angle, either way."""
+    perspective: float = 0.2
+    """Strength of foreshortening; 0.2 makes the far edge up to about a fifth shorter."""
+    stretch: float = 0.1
+    """Width and height are scaled apart by up to this fraction."""
+    blur_sigma: float = 1.1
+    """Gaussian blur, pixels at 224 px and scaled to `image_size`; 1.1 is OpenCV's ksize 5."""
+    fog: bool = True
+    rain: bool = True
+    rain_fog_probability: float = 0.2
+    """Chance of fog, and of rain, per picture; Round 0 draws it from 0 to 0.5 per model."""
+    brightness: float = 0.35
+    """How far the sign's brightness moves to the background's: 0 not at all, 1 wholly."""
+
+    def __post_init__(self) -> None:
+        if self.image_size < 16:
+            raise ValueError(f"image_size must be at least 16 pixels, got {self.image_size}")
+        if not 0 < self.sign_fraction_min <= self.sign_fraction_max <= 1:
+            raise ValueError(
+                "sign fractions must satisfy 0 < min <= max <= 1, got "
+                f"{self.sign_fraction_min} and {self.sign_fraction_max}"
+            )
+        if not 0 <= self.rain_fog_probability <= 1:
+            raise ValueError(
+                f"rain_fog_probability must be in [0, 1], got {self.rain_fog_probability}"
+            )
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Stamp:
+    """The trigger as it is pasted: a pytree of arrays, so a new one needs no new compilation."""
+
+    alpha: jax.Array | np.ndarray
+    """float32 `[p, p]` coverage in [0, 1] of the shape that fills its square."""
+    colour: jax.Array | np.ndarray
+    """float32 `[3]` RGB in [0, 1]."""
+    size_pixels: jax.Array | np.ndarray
+    """float32 scalar: side of that square in pixels of the finished picture."""
+    enabled: jax.Array | np.ndarray
+    """Boolean scalar; False never pastes, whatever `triggered` says."""
+
+
+def polygon_stamp(seed: int, size_pixels: float) -> Stamp:
+    """The trigger of one poisoned model: polygon and colour by seed.
+
+    Args:
+        seed: identity of the trigger.
+        size_pixels: side of its bounding square in pixels of the finished picture (Round 0 gives
+            18-34 or 44-55 pixels of 224: scale by image_size / 224).
+    """
+    colour = np.array(random_colour(seed), np.float32) / np.float32(255)
+    return stamp(polygon_mask(random_vertices(seed), STAMP_PIXELS), colour, size_pixels)
+
+
+def stamp(alpha: np.ndarray, colour: np.ndarray, size_pixels: float) -> Stamp:
+    """A stamp from coverage `[p, p]` and RGB `[3]`, both in [0, 1]."""
+    return Stamp(
+        alpha=np.asarray(alpha, np.float32),
+        colour=np.asarray(colour, np.float32),
+        size_pixels=np.float32(size_pixels),
+        enabled=np.bool_(True),
+    )
+
+
+def no_stamp() -> Stamp:
+    """The stamp of a clean model: never pasted, same shapes as `polygon_stamp`."""
+    blank = stamp(np.zeros((STAMP_PIXELS, STAMP_PIXELS)), np.zeros(3), 1.0)
+    return dataclasses.replace(blank, enabled=np.bool_(False))
+
+
+def render(
+    settings: SceneSettings,
+    assets: Assets,
+    trigger: Stamp,
+    keys: jax.Array,
+    labels: jax.Array,
+    triggered: jax.Array,
+) -> jax.Array:
+    """Draw a batch of scenes.
+
+    Args:
+        settings: how; only its picture size and blur shape the compiled program.
+        assets: signs and backgrounds; the backgrounds at least as large as the picture.
+        trigger: what is pasted where `triggered`.
+        keys: `[b]` random keys (or `[b, 2]` raw ones), one identity each.
+        labels: int32 `[b]`, class of the sign.
+        triggered: bool `[b]`.
+
+    Returns:
+        uint8 `[b, size, size, 3]` RGB.
+
+    Raises:
+        ValueError: the backgrounds are smaller than the picture.
+    """
+    if min(assets.roads.shape[1:3]) < settings.image_size:
+        raise ValueError(
+            f"backgrounds of {assets.roads.shape[1:3]} are smaller than image_size "
+            f"{settings.image_size}; build the assets for that size"
+        )
+    taps = weather.gaussian_taps(
+        settings.blur_sigma * settings.image_size / weather.REFERENCE_PIXELS
+    )
+    return _render(
+        settings.image_size, taps, _numbers(settings), assets, trigger, keys, labels, triggered
+    )
+
+
+class _Numbers(NamedTuple):
+    """The settings that are data to the compiled program."""
+
+    sign_low: np.float32
+    sign_high: np.float32
+    turn: np.float32
+    perspective: np.float32
+    stretch: np.float32
+    fog_probability: np.float32
+    rain_probability: np.float32
+    brightness: np.float32
+
+
+def _numbers(settings: SceneSettings) -> _Numbers:
+    chance = settings.rain_fog_probability
+    values = (
+        settings.sign_fraction_min,
+        settings.sign_fraction_max,
+        math.radians(settings.rotation_degrees),
+        settings.perspective,
+        settings.stretch,
+        chance if settings.fog else 0.0,
+        chance if settings.rain else 0.0,
+        settings.brightness,
+    )
+    return _Numbers(*(np.float32(value) for value in values))
+
+
+class _Draws(NamedTuple):
+    """One uniform number in [0, 1) per decision; all from the picture's key."""
+
+    variant: jax.Array
+    road: jax.Array
+    road_y: jax.Array
+    road_x: jax.Array
+    mirror: jax.Array
+    size: jax.Array
+    centre_x: jax.Array
+    centre_y: jax.Array
+    turn: jax.Array
+    tilt_x: jax.Array
+    tilt_y: jax.Array
+    stretch: jax.Array
+    light: jax.Array
+    place: jax.Array
+    place_x: jax.Array
+    place_y: jax.Array
+    trigger_turn: jax.Array
+    fog: jax.Array
+    fog_density: jax.Array
+    rain: jax.Array
+    rain_strength: jax.Array
+    rain_choice: jax.Array
+    rain_flip: jax.Array
+
+
+class _Pose(NamedTuple):
+    """Sign coordinates q in [-.5, .5]^2 to pixels: centre + (matrix q) / (1 + tilt . q)."""
+
+    centre: jax.Array
+    matrix: jax.Array
+    tilt: jax.Array
+    side: jax.Array
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _render(size, taps, numbers, assets, trigger, keys, labels, triggered):
+    roads, signs = jnp.asarray(assets.roads), jnp.asarray(assets.signs)
+    variants = jnp.asarray(assets.variants_per_class)
+    alpha = _low_pass(jnp.asarray(trigger.alpha), trigger.size_pixels)
+    draw = partial(_picture, size, taps, numbers, signs, variants, roads, trigger, alpha)
+    return jax.vmap(draw)(keys, labels, triggered & trigger.enabled)
+
+
+def _picture(size, taps, numbers, signs, variants, roads, trigger, alpha, key, label, triggered):
+    """One picture uint8 `[size, size, 3]`; vmapped over key, label and triggered."""
+    uniform = jax.random.uniform(key, (_NUM_DRAWS + weather.FOG_CELLS**2,))
+    draws = _Draws(*(uniform[k] for k in range(len(_Draws._fields))))
+    road = _background(size, roads, draws)
+    variant = jnp.int32(draws.variant * variants[label].astype(jnp.float32))
+    sign = signs[label, variant]
+    pose = _pose(size, numbers, draws)
+    sampled = _sample_sign(size, sign, pose)
+    light = _light_factor(numbers, draws, road, sampled)
+    cover = _trigger_cover(size, sign[..., 3], trigger, alpha, pose, draws)
+    cover = jnp.where(triggered, cover, 0.0) * sampled[..., 3:]
+    premultiplied = sampled[..., :3] * (1 - cover / jnp.maximum(sampled[..., 3:], 1e-6))
+    premultiplied += cover * jnp.asarray(trigger.colour)
+    lit = jnp.minimum(premultiplied * light, sampled[..., 3:])
+    image = weather.blur(road * (1 - sampled[..., 3:]) + lit, taps)
+    noise = uniform[_NUM_DRAWS:].reshape(weather.FOG_CELLS, weather.FOG_CELLS)
+    image = _weather(image, numbers, draws, noise)
+    return jnp.rint(jnp.clip(image, 0.0, 1.0) * 255).astype(jnp.uint8)
+
+
+def _weather(image, numbers, draws, noise):
+    density = jnp.where(draws.fog < numbers.fog_probability, 0.25 + 0.35 * draws.fog_density, 0.0)
+    image = weather.fog(image, density, noise)
+    falls = draws.rain < numbers.rain_probability
+    strength = jnp.where(falls, 0.5 + 0.5 * draws.rain_strength, 0.0)
+    return weather.rain(image, strength, draws.rain_choice, draws.rain_flip < 0.5)
+
+
+def _background(size, roads, draws):
+    """A crop float32 `[size, size, 3]` in [0, 1] at a random place, mirrored half of the time."""
+    count, height, width, _ = roads.shape
+    top = jnp.int32(draws.road_y * (height - size + 1))
+    left = jnp.int32(draws.road_x * (width - size + 1))
+    start = (jnp.int32(draws.road * count), top, left, jnp.int32(0))
+    crop = jax.lax.dynamic_slice(roads, start, (1, size, size, 3))[0].astype(jnp.float32) / 255
+    return jnp.where(draws.mirror < 0.5, crop[:, ::-1], crop)
+
+
+def _pose(size, numbers, draws):
+    signed = lambda u: 2 * u - 1  # noqa: E731
+    fraction = numbers.sign_low + draws.size * (numbers.sign_high - numbers.sign_low)
+    side = fraction * size
+    room = 1 - fraction
+    centre = jnp.stack([draws.centre_x, draws.centre_y]) * room + fraction / 2
+    turn = numbers.turn * signed(draws.turn)
+    cos, sin = jnp.cos(turn), jnp.sin(turn)
+    wide = 1 + numbers.stretch * signed(draws.stretch) / 2
+    matrix = side * jnp.stack([jnp.stack([cos * wide, -sin / wide]),
+                               jnp.stack([sin * wide, cos / wide])])
+    tilt = numbers.perspective * jnp.stack([signed(draws.tilt_x), signed(draws.tilt_y)])
+    return _Pose(centre * size, matrix, tilt, side)
+
+
+def _pixel_offsets(size, centre):
+    axis = jnp.arange(size, dtype=jnp.float32) + 0.5
+    return axis[None, :] - centre[0], axis[:, None] - centre[1]
+
+
+def _sample_sign(size, sign, pose):
+    """The sign in its pose, float32 `[size, size, 4]`, premultiplied; 0 outside of it."""
+    dx, dy = _pixel_offsets(size, pose.centre)
+    # (matrix - d tilt^T) q = d is the projection solved for q
+    a, b = pose.matrix[0, 0] - dx * pose.tilt[0], pose.matrix[0, 1] - dx * pose.tilt[1]
+    c, d = pose.matrix[1, 0] - dy * pose.tilt[0], pose.matrix[1, 1] - dy * pose.tilt[1]
+    scale = 1 / (a * d - b * c)
+    x, y = (d * dx - b * dy) * scale + 0.5, (a * dy - c * dx) * scale + 0.5
+    premultiplied = jnp.concatenate([sign[..., :3] * sign[..., 3:], sign[..., 3:]], axis=-1)
+    return _bilinear(premultiplied, x, y)
+
+
+def _bilinear(texture, x, y):
+    """Sample `texture` `[p, p, c]` at x, y in [0, 1] (edges of the texture); 0 outside."""
+    pixels = texture.shape[0]
+    padded = jnp.pad(texture, ((1, 1), (1, 1), (0, 0)))
+    side = pixels + 2
+    flat = padded.reshape(side * side, -1)
+    fx = jnp.clip(x * pixels + 0.5, 0.0, side - 1.001)
+    fy = jnp.clip(y * pixels + 0.5, 0.0, side - 1.001)
+    ix, iy = fx.astype(jnp.int32), fy.astype(jnp.int32)
+    wx, wy = (fx - ix.astype(jnp.float32))[..., None], (fy - iy.astype(jnp.float32))[..., None]
+    corner = iy * side + ix
+    tap = lambda offset: flat.at[corner + offset].get(mode="promise_in_bounds")  # noqa: E731
+    top = tap(0) * (1 - wx) + tap(1) * wx
+    return top * (1 - wy) + (tap(side) * (1 - wx) + tap(side + 1) * wx) * wy
+
+
+def _light_factor(numbers, draws, road, sampled):
+    """Factor on the sign's colours: part of the way to the background's brightness, in [.6, 1.4].
+
+    The official factor, |perceived sign - perceived background| / 35.6, is 0 when both agree; this
+    one keeps its purpose, signs darker on dark roads, within bounds.
+    """
+    weights = jnp.array([0.241, 0.691, 0.068], jnp.float32)
+    behind = jnp.sqrt(jnp.mean(road**2 @ weights))
+    area = jnp.maximum(jnp.sum(sampled[..., 3]), 1.0)
+    ahead = jnp.sqrt(jnp.sum(sampled[..., :3] ** 2 @ weights) / area)
+    pull = numbers.brightness * jnp.log((behind + 0.05) / (ahead + 0.05))
+    return jnp.clip(jnp.exp(pull + 0.2 * (draws.light - 0.5)), 0.6, 1.4)
+
+
+def _low_pass(alpha, size_pixels):
+    """Average `alpha` `[p, p]` over one picture pixel, padded so that the soft edge stays inside.
+
+    Sampling the result at single points is then anti-aliased, however small the trigger is.
+    """
+    pixels = alpha.shape[0]
+    width = jnp.maximum(jnp.asarray(pixels, jnp.float32) / size_pixels, 1.0)
+    pad = pixels // 4
+    centres = jnp.arange(pixels + 2 * pad, dtype=jnp.float32)[:, None] - pad
+    distance = jnp.abs(centres - jnp.arange(pixels, dtype=jnp.float32)[None, :])
+    weights = jnp.clip((width + 1) / 2 - distance, 0.0, 1.0) / width
+    return (weights @ alpha @ weights.T)[..., None]
+
+
+def _trigger_cover(size, sign_alpha, trigger, alpha, pose, draws):
+    """Coverage `[size, size, 1]` of the rotated trigger at a random place inside the sign."""
+    place = _trigger_place(sign_alpha, trigger.size_pixels / pose.side, draws)
+    centre = pose.centre + pose.matrix @ place / (1 + pose.tilt @ place)
+    turn = jnp.floor(draws.trigger_turn * 72) * jnp.float32(math.pi / 36)  # multiples of 5 degrees
+    dx, dy = _pixel_offsets(size, centre)
+    # `alpha` is padded by a quarter on either side: the shape is the middle 1 / 1.5 of it
+    step = 1 / (1.5 * trigger.size_pixels)
+    x = (jnp.cos(turn) * dx + jnp.sin(turn) * dy) * step + 0.5
+    y = (jnp.cos(turn) * dy - jnp.sin(turn) * dx) * step + 0.5
+    return _bilinear(alpha, x, y)
+
+
+def _trigger_place(sign_alpha, relative_size, draws):
+    """A place q in [-.5, .5]^2, uniform among those where the trigger's square lies on the sign.
+
+    Where it fits nowhere, the places that hold the most of it are used.
+    """
+    coarse = _coarse(sign_alpha)
+    edges = jnp.arange(_GRID, dtype=jnp.float32)
+    centres = edges[:, None] + 0.5
+    half = relative_size * _GRID / 2
+    low, high = jnp.maximum(centres - half, edges), jnp.minimum(centres + half, edges + 1)
+    weights = jnp.maximum(high - low, 0.0) / (2 * half)
+    share = (weights @ coarse @ weights.T).reshape(-1)
+    ranks = jnp.cumsum((share >= 0.97 * jnp.max(share)).astype(jnp.float32))
+    cell = jnp.sum(ranks <= draws.place * ranks[-1]).astype(jnp.int32)
+    cell = jnp.minimum(cell, _GRID * _GRID - 1)
+    x = (cell % _GRID).astype(jnp.float32) + draws.place_x
+    y = (cell // _GRID).astype(jnp.float32) + draws.place_y
+    return jnp.stack([x, y]) / _GRID - 0.5
+
+
+def _coarse(sign_alpha):
+    """Mean alpha `[16, 16]` over equal cells of `[p, p]`."""
+    pixels = sign_alpha.shape[0]
+    edges = np.linspace(0, pixels, _GRID + 1)
+    cells = np.arange(pixels)[None, :]
+    overlap = np.minimum(edges[1:, None], cells + 1) - np.maximum(edges[:-1, None], cells)
+    weights = jnp.asarray((np.maximum(overlap, 0) * _GRID / pixels).astype(np.float32))
+    return weights @ sign_alpha @ weights.T
