@@ -81,16 +81,18 @@ def iter_models(
 
 
 def _model_places(root: Path) -> list[Path]:
-    """Model folders and plain model files, natural order."""
-    if _model_file(root)[0].name == "model.pt" and (root / "model.pt").is_file():
-        return [root]
-    home = root / "models" if (root / "models").is_dir() else root
+    """Model folders and plain model files, natural order; the root itself when it is one model."""
+    places = _places_in(root / "models") if os.path.isdir(root / "models") else []
+    places = places or _places_in(root)
+    return [root] if places == [root / "model.pt"] else places
+
+
+def _places_in(home: Path) -> list[Path]:
     try:
         names = os.listdir(home)
     except OSError as error:
         raise DatasetError(f"cannot read {home} ({error.strerror or error})") from error
-    places = [home / name for name in names]
-    return sorted(filter(_is_model_place, places), key=lambda place: natural_key(place.name))
+    return [home / name for name in sorted(names, key=natural_key) if _is_model_place(home / name)]
 
 
 def _is_model_place(place: Path) -> bool:

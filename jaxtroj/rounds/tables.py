@@ -6,7 +6,6 @@ of one row stays with that row's model.
 
 import csv
 import io
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -78,7 +77,7 @@ def read_table(path: Path) -> Table:
             f"{path} has no model column: expected one of {', '.join(ID_COLUMNS)}, got "
             f"{_short(', '.join(columns))}"
         )
-    return Table(path, columns, _rows(lines[1:], columns, id_column))
+    return Table(path, columns, _rows(path, lines[1:], columns, id_column))
 
 
 def read_pairs(path: Path) -> Table:
@@ -95,21 +94,23 @@ def read_pairs(path: Path) -> Table:
     if lines[0][1].strip().lower() not in _LABELS:  # a header in other words
         lines = lines[1:]
     columns = ("model_name", "poisoned")
-    return Table(path, columns, _rows(lines, columns, "model_name"))
+    return Table(path, columns, _rows(path, lines, columns, "model_name"))
 
 
-def _rows(lines: list[list[str]], columns: tuple[str, ...], id_column: str) -> dict[str, Row]:
+def _rows(
+    path: Path, lines: list[list[str]], columns: tuple[str, ...], id_column: str
+) -> dict[str, Row]:
     rows: dict[str, Row] = {}
+    position = columns.index(id_column)
     for line in lines:
-        position = columns.index(id_column)
         model_id = line[position].strip() if len(line) > position else ""
         if not model_id:
-            raise DatasetError(f"a line without a model id: {_short(','.join(line))}")
+            raise DatasetError(f"{path} has a line without a model id: {_short(','.join(line))}")
         row = _row(line, columns)
-        earlier = rows.get(model_id)
-        if earlier is not None and earlier.cells != row.cells:
-            row = Row(earlier.cells, None, "several lines in the metadata that differ")
-        rows[model_id] = row
+        earlier = rows.setdefault(model_id, row)
+        if earlier.cells != row.cells:
+            problem = "several lines in the metadata that differ"
+            rows[model_id] = Row(earlier.cells, None, problem)
     return rows
 
 
