@@ -148,7 +148,7 @@ def file_stem(name: str) -> str:
     'a_b-2c2c791a'
     """
     safe = re.sub(r"[^A-Za-z0-9._-]+", "_", name).strip("._")[:80]
-    if safe == name:
+    if safe and safe == name:
         return name
     digest = hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()
     return f"{safe}-{digest[:8]}"

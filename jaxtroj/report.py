@@ -1,0 +1,111 @@
+"""Records and triggers made visible: lines of text, JSON, and pictures of triggers."""
+
+import io
+import json
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from jaxtroj.record import Record
+from jaxtroj.store import write_atomic
+
+_PANEL_PIXELS = 224
+_GAP_PIXELS = 8
+_JSON_FIELDS = (
+    "model",
+    "probability",
+    "poisoned",
+    "target_class",
+    "source_classes",
+    "status",
+    "reason",
+    "seconds",
+    "evidence",
+    "architecture",
+    "sha256",
+    "trigger",
+)
+
+
+def json_line(record: Record) -> str:
+    """One record for other programs: a line of strict JSON."""
+    values = {name: getattr(record, name) for name in _JSON_FIELDS}
+    return json.dumps(values, allow_nan=False)
+
+
+def text_line(record: Record) -> str:
+    """One record for people.
+
+    >>> text_line(Record("id-1", "", 0.5, False, None, (), "failed", "empty file"))
+    'id-1  failed    probability 0.500  empty file'
+    >>> text_line(Record("id-2", "", 0.97, True, 3, (0, 1), "ok", "", architecture="resnet50"))
+    'id-2  poisoned  probability 0.970  target class 3  source classes 0 1  resnet50'
+    """
+    word = ("poisoned" if record.poisoned else "clean") if record.status == "ok" else record.status
+    parts = [record.model, f"{word:8}", f"probability {record.probability:.3f}"]
+    if record.target_class is not None:
+        parts.append(f"target class {record.target_class}")
+    if record.source_classes:
+        parts.append("source classes " + " ".join(map(str, record.source_classes)))
+    if record.architecture:
+        parts.append(record.architecture)
+    if record.seconds:
+        parts.append(f"{sum(record.seconds.values()):.1f} s")
+    if record.status != "ok":
+        parts.append(record.reason)
+    if record.trigger:
+        parts.append(f"trigger in {record.trigger}")
+    return "  ".join(parts)
+
+
+def summary(records: Iterable[Record]) -> str:
+    """Counts in one line.
+
+    >>> summary([Record("id-1", "", 0.5, False, None, (), "failed", "empty file")])
+    '1 model: 0 poisoned, 0 clean, 1 failed, 0 skipped'
+    """
+    counts = Counter(
+        ("poisoned" if record.poisoned else "clean") if record.status == "ok" else record.status
+        for record in records
+    )
+    words = ", ".join(f"{counts[word]} {word}" for word in ("poisoned", "clean", "failed"))
+    total = counts.total()
+    return f"{total} model{'' if total == 1 else 's'}: {words}, {counts['skipped']} skipped"
+
+
+def write_trigger(
+    path: Path, mask: np.ndarray, pattern: np.ndarray, clean: np.ndarray, channel_order: str
+) -> None:
+    """Write the PNG that shows a trigger: clean example, the same stamped, mask, masked pattern.
+
+    Args:
+        path: the PNG file; its folder is made.
+        mask: [h, w, 1] in [0, 1].
+        pattern: [h, w, 3] in [0, 1], channels in `channel_order`.
+        clean: one example picture, like `pattern`.
+        channel_order: "BGR" or "RGB".
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    flip = slice(None, None, -1) if channel_order == "BGR" else slice(None)
+    mask, pattern, clean = (np.asarray(a, np.float32) for a in (mask, pattern, clean))
+    shown = mask * pattern
+    stamped = (1 - mask) * clean + shown
+    white = np.broadcast_to(mask, clean.shape)
+    panels = [_panel(a[..., flip]) for a in (clean, stamped, white, shown)]
+    gap = np.full((panels[0].shape[0], _GAP_PIXELS, 3), 255, np.uint8)
+    row = [part for panel in panels for part in (panel, gap)][:-1]
+    buffer = io.BytesIO()
+    Image.fromarray(np.concatenate(row, axis=1)).save(buffer, format="PNG")
+    write_atomic(path, buffer.getvalue())
+
+
+def _panel(image: np.ndarray) -> np.ndarray:
+    """float [h, w, 3] in [0, 1] to uint8, small ones enlarged by a whole factor."""
+    factor = max(1, _PANEL_PIXELS // max(image.shape[:2]))
+    pixels = np.rint(np.clip(image, 0, 1) * 255).astype(np.uint8)
+    return pixels.repeat(factor, axis=0).repeat(factor, axis=1)

@@ -1,0 +1,207 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from jaxtroj.errors import StoreError
+from jaxtroj.record import Record, finite, identity, parse_record, printable
+from jaxtroj.store import RunStore, file_stem, read_records, write_atomic
+
+SETTINGS = {"seed": 0, "stages": ["weights"]}
+
+
+def record(model: str, key: str = "k", probability: float = 0.25) -> Record:
+    return Record(
+        model=model,
+        sha256="ab" * 32,
+        probability=probability,
+        poisoned=False,
+        target_class=None,
+        source_classes=(0, 2),
+        status="ok",
+        reason="",
+        seconds={"read": 0.5},
+        evidence={"mask_l1": 3.0},
+        identity=key,
+    )
+
+
+def fill(folder, *models: str) -> bytes:
+    with RunStore(folder, SETTINGS) as store:
+        for model in models:
+            store.append(record(model))
+    return (folder / "records.jsonl").read_bytes()
+
+
+def test_records_come_back_as_written(tmp_path):
+    fill(tmp_path / "run", "a", "b")
+    assert read_records(tmp_path / "run") == [record("a"), record("b")]
+
+
+def test_every_torn_end_loses_only_the_last_record(tmp_path):
+    whole = fill(tmp_path, "a", "b")
+    first = whole.index(b"\n") + 1
+    for cut in (first, first + 1, len(whole) - 20, len(whole) - 1):
+        (tmp_path / "records.jsonl").write_bytes(whole[:cut])
+        assert read_records(tmp_path) == [record("a")]
+        with RunStore(tmp_path, SETTINGS) as store:
+            assert store.records == [record("a")]
+            store.append(record("b"))
+        assert (tmp_path / "records.jsonl").read_bytes() == whole
+
+
+def test_damage_before_the_end_is_named_not_dropped(tmp_path):
+    whole = fill(tmp_path, "a", "b")
+    (tmp_path / "records.jsonl").write_bytes(b"\0" * 30 + whole[30:])
+    with pytest.raises(StoreError, match="line 1: not a JSON record"):
+        RunStore(tmp_path, SETTINGS)
+    assert (tmp_path / "records.jsonl").read_bytes()[30:] == whole[30:]
+
+
+def test_finished_needs_the_same_model_and_identity(tmp_path):
+    fill(tmp_path, "a")
+    with RunStore(tmp_path, SETTINGS) as store:
+        assert store.finished("a", "k") == record("a")
+        assert store.finished("a", "other") is None
+        assert store.finished("b", "k") is None
+
+
+def test_the_latest_record_of_a_model_counts(tmp_path):
+    with RunStore(tmp_path, SETTINGS) as store:
+        for probability in (0.25, 0.75):
+            store.append(record("a", key=str(probability), probability=probability))
+    assert [r.probability for r in read_records(tmp_path)] == [0.75]
+
+
+def test_other_settings_are_refused_by_name_until_restart(tmp_path):
+    fill(tmp_path, "a")
+    with pytest.raises(StoreError, match="seed was 0, now 1.*--restart"):
+        RunStore(tmp_path, {**SETTINGS, "seed": 1})
+    with RunStore(tmp_path, {**SETTINGS, "seed": 1}, restart=True) as store:
+        assert store.records == []
+    assert (tmp_path / "records.1.jsonl").exists()
+
+
+def test_second_writer_is_refused_and_a_closed_one_lets_go(tmp_path):
+    with RunStore(tmp_path, SETTINGS):
+        with pytest.raises(StoreError, match=f"process {os.getpid()}.*wait"):
+            RunStore(tmp_path, SETTINGS)
+    RunStore(tmp_path, SETTINGS).close()
+
+
+def test_lock_of_a_killed_process_is_no_obstacle(tmp_path):
+    code = (
+        "import sys, time; from pathlib import Path; from jaxtroj.store import RunStore\n"
+        "store = RunStore(Path(sys.argv[1]), {'seed': 0, 'stages': ['weights']})\n"
+        "print('held', flush=True); time.sleep(60)"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
+    with process:
+        assert process.stdout is not None and process.stdout.readline() == "held\n"
+        with pytest.raises(StoreError, match="another scan"):
+            RunStore(tmp_path, SETTINGS)
+        process.send_signal(signal.SIGKILL)
+    RunStore(tmp_path, SETTINGS).close()
+
+
+def test_kill_while_writing_leaves_whole_records(tmp_path):
+    code = (
+        "import sys; from pathlib import Path; from dataclasses import replace\n"
+        "from jaxtroj.record import Record; from jaxtroj.store import RunStore\n"
+        "store = RunStore(Path(sys.argv[1]), {'seed': 0, 'stages': ['weights']})\n"
+        "for n in range(10**6):\n"
+        "    store.append(Record(str(n), '', .5, False, None, (), 'ok', 'x' * 5000))\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)]) as process:
+        records = tmp_path / "records.jsonl"
+        while not records.exists() or records.stat().st_size < 50_000:
+            assert process.poll() is None
+            time.sleep(0.02)
+        process.kill()
+    with RunStore(tmp_path, SETTINGS) as store:
+        assert [r.model for r in store.records] == [str(n) for n in range(len(store.records))]
+        assert len(store.records) >= 9
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path):
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(StoreError, match="not a run folder"):
+        RunStore(tmp_path, SETTINGS)
+    assert [p.name for p in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_run_folder_that_is_a_file(tmp_path):
+    (tmp_path / "run").write_text("")
+    with pytest.raises(StoreError, match="cannot use"):
+        RunStore(tmp_path / "run", SETTINGS)
+
+
+def test_damaged_settings_are_named(tmp_path):
+    fill(tmp_path, "a")
+    (tmp_path / "settings.json").write_text("[")
+    with pytest.raises(StoreError, match="settings.json is damaged"):
+        RunStore(tmp_path, SETTINGS)
+
+
+def test_environment_lists_every_session(tmp_path):
+    fill(tmp_path, "a")
+    fill(tmp_path, "b")
+    sessions = json.loads((tmp_path / "environment.json").read_bytes())["sessions"]
+    assert len(sessions) == 2
+    assert sessions[0]["packages"]["numpy"]
+
+
+@pytest.mark.parametrize("model", ["a\nb", 'q"', "\u2028", printable("\udcff"), "x" * 5000])
+def test_any_model_name_survives(tmp_path, model):
+    fill(tmp_path, model, "after")
+    assert [r.model for r in read_records(tmp_path)] == [model, "after"]
+
+
+@pytest.mark.parametrize("name", ["../../etc/passwd", "a\nb", "\udcff", "", ".", "x" * 300, "é"])
+def test_file_stems_stay_inside_and_apart(name):
+    stem = file_stem(name)
+    assert "/" not in stem and stem.isascii() and 0 < len(stem) < 100 and stem.strip(".")
+    assert stem != file_stem(name + "_")
+
+
+def test_records_of_another_schema_are_refused():
+    line = json.loads(record("a").to_json())
+    with pytest.raises(StoreError, match="schema 99"):
+        parse_record(json.dumps({**line, "schema": 99}))
+    with pytest.raises(StoreError, match="fields differ.*extra"):
+        parse_record(json.dumps({**line, "extra": 1}))
+    with pytest.raises(StoreError, match="fields differ"):
+        parse_record("[1]")
+
+
+def test_records_hold_no_nan():
+    with pytest.raises(ValueError):
+        record("a", probability=float("nan")).to_json()
+    assert finite({"a": float("inf"), "b": 2}) == {"b": 2.0}
+
+
+def test_identity_follows_each_part_and_nothing_else():
+    base = identity("m", "e", {"a": 1, "b": 2})
+    assert base == identity("m", "e", {"b": 2, "a": 1})
+    others = [
+        identity("n", "e", {"a": 1, "b": 2}),
+        identity("m", "f", {"a": 1, "b": 2}),
+        identity("m", "e", {"a": 1, "b": 3}),
+        identity("m", "e", {"a": 1, "b": 2}, schema=99),
+    ]
+    assert len({base, *others}) == 5
+
+
+def test_atomic_write_leaves_the_old_file_when_it_fails(tmp_path):
+    path = tmp_path / "new" / "result.txt"
+    write_atomic(path, b"0.5")
+    with pytest.raises(TypeError):
+        write_atomic(path, "text")  # pyright: ignore[reportArgumentType]
+    assert path.read_bytes() == b"0.5"
+    assert [p.name for p in path.parent.iterdir()] == ["result.txt"]
