@@ -1,44 +1,59 @@
-"""Progress on stderr: a live line on a terminal, plain lines elsewhere."""
+"""Progress on stderr, results on stdout, without one garbling the other."""
 
 import sys
-import time
 from types import TracebackType
 from typing import Self
 
 from rich.console import Console
-from rich.markup import escape
-from rich.status import Status
+from rich.live import Live
+from rich.spinner import Spinner
+from rich.text import Text
 
 
 class Progress:
-    """What a command is doing now (`update`) and has done (`line`); use as a context manager.
+    """What a command is doing now and has done; use as a context manager.
 
     On a terminal the present step is a live line with a spinner; elsewhere only `line` shows.
     """
 
     def __init__(self) -> None:
         self._console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
-        self._status: Status | None = None
-        self._started = time.monotonic()
+        self._spinner = Spinner("dots")
+        self._live: Live | None = None
 
     def update(self, text: str) -> None:
         """Replace the live line."""
-        if self._status is not None:
-            self._status.update(escape(text))
+        self._spinner.update(text=Text(text))
 
     def line(self, text: str) -> None:
-        """Add one line that stays."""
+        """Add one line that stays, on stderr."""
         self._console.print(text, markup=False)
 
+    def result(self, text: str) -> None:
+        """Add one line to stdout, at once."""
+        if self._live is not None:
+            self._live.stop()
+        print(text, flush=True)
+        if self._live is not None:
+            self._live.start()
+
     @property
-    def seconds(self) -> float:
-        """Wall time since the start."""
-        return time.monotonic() - self._started
+    def is_live(self) -> bool:
+        """Whether there is a live line for people to look at."""
+        return self._live is not None
 
     def __enter__(self) -> Self:
         if self._console.is_terminal:
-            self._status = self._console.status("")
-            self._status.start()
+            # rich would send our stdout to its own console, away from a pipe: not wanted.
+            self._live = Live(
+                self._spinner,
+                console=self._console,
+                transient=True,
+                refresh_per_second=4,
+                redirect_stdout=False,
+                redirect_stderr=False,
+            )
+            self._live.start()
         return self
 
     def __exit__(
@@ -47,13 +62,13 @@ class Progress:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._status is not None:
-            self._status.stop()
-            self._status = None
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
 
 
 def remaining(done: int, total: int, seconds: float) -> str:
-    """Time left in words, from the models finished so far.
+    """Time left in words, from `done` of `total` models that took `seconds`.
 
     >>> remaining(1, 4, 30.0), remaining(0, 4, 0.0), remaining(10, 1000, 100.0)
     ('1.5 min left', '', '2.8 h left')

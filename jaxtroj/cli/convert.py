@@ -1,0 +1,55 @@
+"""`jaxtroj convert`: a model file as a Flax checkpoint, with a parity report on request."""
+
+import argparse
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from jaxtroj.cli import options
+from jaxtroj.cli.main import COMMANDS, EXIT_CLEAN
+
+
+def add_parser(subparsers: argparse._SubParsersAction) -> None:
+    """Declare the command and its options."""
+    parser = subparsers.add_parser(
+        "convert", help=COMMANDS["convert"], description=__doc__, allow_abbrev=False
+    )
+    parser.add_argument("model", type=Path, metavar="MODEL", help="model file")
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="DIR", help="folder for the checkpoint"
+    )
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="compare logits and input gradients with torchvision's; writes DIR/parity.json",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Convert, write, check; returns the exit status, 2 if the file is no model or disagrees.
+
+    Raises:
+        ConverterError: the file cannot be read or converted, or the result disagrees.
+    """
+    from converters.artifact import open_artifact
+    from converters.checkpoint import save_checkpoint
+    from converters.model import convert
+
+    artifact = open_artifact(args.model)
+    model = convert(artifact)
+    for finding in (*artifact.findings, *model.findings):
+        options.message(finding)
+    save_checkpoint(model, args.out)
+    print(f"{args.model}: {model.architecture}, {model.num_classes} classes, in {args.out}")
+    if args.check:
+        _check(artifact, model, args.out)
+    return EXIT_CLEAN
+
+
+def _check(artifact, model, out: Path) -> None:
+    from converters.parity import check_parity
+    from jaxtroj.store import write_atomic
+
+    report = asdict(check_parity(artifact, model))
+    write_atomic(out / "parity.json", json.dumps(report, indent=2).encode() + b"\n")
+    print(f"parity: {json.dumps(report)}")

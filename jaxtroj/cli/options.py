@@ -1,0 +1,119 @@
+"""Options and exit codes that several commands share. Imports nothing heavy."""
+
+import argparse
+import sys
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jaxtroj.cli.main import EXIT_CLEAN, EXIT_FAILED, EXIT_NOTHING, EXIT_POISONED
+from jaxtroj.errors import UsageError
+
+if TYPE_CHECKING:
+    from jaxtroj.record import Record
+    from jaxtroj.scan import Settings
+
+
+def open_unit(text: str) -> float:
+    """A number strictly between 0 and 1, for argparse."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < 1:
+        raise argparse.ArgumentTypeError(f"expected a number between 0 and 1, got {text!r}")
+    return value
+
+
+def count(text: str) -> int:
+    """A whole number of at least 1, for argparse."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got {text!r}")
+    return int(text)
+
+
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    """The options that change an answer; `settings_from` reads them."""
+    group = parser.add_argument_group("what changes the answer")
+    group.add_argument("--calibrator", type=Path, metavar="FILE", help="default: the shipped one")
+    group.add_argument(
+        "--evidence-only",
+        action="store_true",
+        help="gather evidence, do not calibrate: every probability is the base rate",
+    )
+    group.add_argument(
+        "--base-rate",
+        type=open_unit,
+        metavar="P",
+        help="share of poisoned models where yours come from (default: the calibrator's)",
+    )
+    group.add_argument("--threshold", type=open_unit, metavar="P", help="default: 0.5")
+    group.add_argument(
+        "--stages", metavar="A,B", help="evidence stages to run (default: all, cheap ones first)"
+    )
+    group.add_argument(
+        "--no-early-stop",
+        action="store_true",
+        help="run every stage, also those that cannot change the verdict",
+    )
+    group.add_argument("--seed", type=int, metavar="N", help="default: 0")
+    group.add_argument(
+        "--examples-per-class", type=count, metavar="N", help="default: all examples"
+    )
+    group.add_argument(
+        "--channel-order",
+        choices=("BGR", "RGB"),
+        help="order the models expect (default: BGR, as in TrojAI rounds 0 and 1)",
+    )
+    group.add_argument(
+        "--normalization",
+        choices=("min-max", "unit"),
+        help="pixels to [0, 1] per picture by min-max (default, rounds 0 and 1) or by / 255",
+    )
+
+
+def settings_from(args: argparse.Namespace) -> "Settings":
+    """The settings that the options of `add_settings` ask for.
+
+    Raises:
+        UsageError: options contradict each other or name an unknown stage.
+    """
+    from jaxtroj.scan import Settings
+
+    if args.evidence_only and args.calibrator is not None:
+        raise UsageError("--evidence-only and --calibrator exclude each other; give one")
+    names = ("calibrator", "base_rate", "threshold", "seed", "examples_per_class")
+    names += ("channel_order", "normalization")
+    given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
+    settings = Settings(early_stop=not args.no_early_stop, **given)
+    if args.evidence_only:
+        settings = replace(settings, calibrator=None, early_stop=False)
+    return replace(settings, stages=_stages(args.stages)) if args.stages else settings
+
+
+def _stages(text: str) -> tuple[str, ...]:
+    from jaxtroj.scan import STAGES
+
+    asked = {name.strip() for name in text.split(",")}
+    if not asked <= set(STAGES):
+        raise UsageError(
+            f"--stages: unknown {', '.join(sorted(asked - set(STAGES)))!r};"
+            f" the stages are {', '.join(STAGES)}"
+        )
+    return tuple(name for name in STAGES if name in asked)
+
+
+def exit_status(records: "Iterable[Record]") -> int:
+    """The exit status that tells of these records; a failure outranks a poisoned model."""
+    statuses = {record.status if not record.poisoned else "poisoned" for record in records}
+    if "failed" in statuses:
+        return EXIT_FAILED
+    if "poisoned" in statuses:
+        return EXIT_POISONED
+    return EXIT_CLEAN if "ok" in statuses else EXIT_NOTHING
+
+
+def message(text: str) -> None:
+    """One line for people on stderr."""
+    print(f"jaxtroj: {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,84 @@
+import subprocess
+import sys
+import time
+
+import pytest
+
+from jaxtroj.cli.main import COMMANDS, main
+
+HEAVY = ("jax", "flax", "torch", "torchvision", "onnx", "transformers", "numpy", "sklearn")
+
+
+def test_help_is_quick_and_imports_nothing_heavy():
+    code = (
+        "import sys; from jaxtroj.cli.main import main; status = main(['--help'])\n"
+        f"print([name for name in {HEAVY} if name in sys.modules], file=sys.stderr)\n"
+        "raise SystemExit(status)"
+    )
+    seconds = []
+    for _ in range(3):
+        started = time.perf_counter()
+        result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        seconds.append(time.perf_counter() - started)
+        assert result.returncode == 0
+        assert result.stderr == "[]\n"
+        assert all(name in result.stdout for name in COMMANDS)
+    assert min(seconds) < 0.5
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_of_a_command_imports_neither_jax_nor_torch(command):
+    code = (
+        "import sys; from jaxtroj.cli.main import main; status = main([sys.argv[1], '--help'])\n"
+        "print([n for n in ('jax', 'torch') if n in sys.modules], file=sys.stderr)\n"
+        "raise SystemExit(status)"
+    )
+    result = subprocess.run([sys.executable, "-c", code, command], capture_output=True, text=True)
+    assert (result.returncode, result.stderr) == (0, "[]\n")
+
+
+def test_importing_the_packages_loads_nothing_heavy():
+    code = f"import sys, jaxtroj, converters; print([n for n in {HEAVY} if n in sys.modules])"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--nonsense"],
+        ["explode"],
+        ["scan", "somewhere"],
+        ["detect", "--threshold", "1.5"],
+        ["detect", "--base-rate", "many"],
+        ["detect", "--stages", "weights,magic"],
+        ["detect", "--evidence-only", "--calibrator", "c.json"],
+        ["detect", "a.pt", "b.pt", "--result_filepath", "{tmp}/result.txt"],
+        ["scan", "no-such-folder", "--out", "{tmp}/run"],
+        ["evaluate", "{tmp}", "--truth", "no-such-file.csv"],
+    ],
+)
+def test_usage_errors_exit_with_4_and_one_line(arguments, tmp_path, capsys):
+    assert main([word.format(tmp=tmp_path) for word in arguments]) == 4
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "error: " in captured.err and captured.err.count("\n") == 1
+
+
+def test_no_command_prints_help(capsys):
+    assert main([]) == 0
+    assert "commands:" in capsys.readouterr().out
+
+
+def test_version(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("jaxtroj ")
+
+
+def test_a_reader_that_goes_away_is_no_crash():
+    command = [sys.executable, "-m", "jaxtroj", "--help"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait() == 141
