@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 import time
@@ -77,7 +78,11 @@ def test_version(capsys):
 
 def test_a_reader_that_goes_away_is_no_crash():
     command = [sys.executable, "-m", "jaxtroj", "--help"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    # Unbuffered, argparse meets the closed pipe itself and says nothing; test our own handling.
+    environment = {**os.environ, "PYTHONUNBUFFERED": ""}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+    ) as process:
         assert process.stdout is not None and process.stderr is not None
         process.stdout.close()
         assert process.stderr.read() == b""
