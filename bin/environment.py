@@ -18,7 +18,8 @@ PROJECT = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 VENV = os.path.join(PROJECT, ".venv")
 PYTHON = os.path.join(VENV, "bin", "python")
 STAMP = os.path.join(VENV, "jaxtroj-installed.json")
-STARTED = os.path.join(VENV, "jaxtroj-installing")
+LOCK = os.path.join(PROJECT, "build", "install.lock")
+STARTED = os.path.join(PROJECT, "build", "install.started")
 TEST_TOOLS = ("beartype", "hypothesis", "pyright", "pytest", "ruff")
 
 
@@ -30,9 +31,9 @@ def python(extras=()):
     if sys.version_info >= (3, 11) and has_jaxtroj(extras):
         return sys.executable
     if not is_complete(extras):
-        with locked():
+        with locked() as lock:
             if not is_complete(extras):
-                install(extras)
+                install(extras, lock)
     return PYTHON
 
 
@@ -73,8 +74,8 @@ class locked:
 
     def __enter__(self):
         try:
-            os.makedirs(os.path.join(PROJECT, "build"), exist_ok=True)
-            self.file = open(os.path.join(PROJECT, "build", "install.lock"), "w")
+            os.makedirs(os.path.dirname(LOCK), exist_ok=True)
+            self.file = open(LOCK, "w")
         except OSError as error:
             give_up(f"cannot write in {PROJECT} ({error.strerror}); pip install jaxtroj elsewhere")
         try:
@@ -82,28 +83,28 @@ class locked:
         except BlockingIOError:
             say("waiting for another first call to finish installing")
             fcntl.flock(self.file, fcntl.LOCK_EX)
+        return self.file
 
     def __exit__(self, *error):
         self.file.close()
 
 
-def install(extras):
+def install(extras, lock):
     """Make PROJECT/.venv and install jaxtroj into it; the stamp is written last."""
     interrupted = os.path.exists(STARTED)
-    if interrupted or not os.path.exists(PYTHON):
-        say(f"making a virtual environment in {VENV}" + (" again" if interrupted else ""))
-        run([modern_python(), "-m", "venv", "--clear", VENV], "making the virtual environment")
+    extras = set(extras) | set(read_stamp()["extras"] if os.path.exists(STAMP) else ())
+    fresh = interrupted or not os.path.exists(PYTHON)
     with open(STARTED, "w"):
         pass
     if os.path.exists(STAMP):
-        extras = sorted({*extras, *read_stamp()["extras"]})
         os.unlink(STAMP)
-    what = PROJECT + (f"[{','.join(extras)}]" if extras else "")
+    if fresh:
+        say(f"making a virtual environment in {VENV}" + (" again" if interrupted else ""))
+        run([modern_python(), "-m", "venv", "--clear", VENV], lock, "making the environment")
+    what = PROJECT + (f"[{','.join(sorted(extras))}]" if extras else "")
     say(f"installing {what}: once, some minutes and up to 7 GB, mostly torch")
-    run(
-        [PYTHON, "-m", "pip", "install", "--disable-pip-version-check", "--editable", what],
-        "pip",
-    )
+    quiet = ["--disable-pip-version-check", "--no-input"]
+    run([PYTHON, "-m", "pip", "install", *quiet, "--editable", what], lock, "pip")
     write_stamp(extras)
     os.unlink(STARTED)
     say("installed; going on with the command")
@@ -133,9 +134,13 @@ def modern_python():
     give_up(f"needs Python 3.11 or newer; this is {sys.version.split()[0]} ({sys.executable})")
 
 
-def run(command, what):
-    """Run a command with its output on stderr; give up if it fails."""
-    status = subprocess.run(command, stdout=sys.stderr.fileno()).returncode
+def run(command, lock, what):
+    """Run a command with its output on stderr; give up if it fails.
+
+    It inherits the lock: if this process is killed, the next call waits until pip has ended.
+    """
+    hold = (lock.fileno(),)
+    status = subprocess.run(command, stdout=sys.stderr.fileno(), pass_fds=hold).returncode
     if status:
         give_up(f"{what} failed with status {status}; its own message stands above")
 
