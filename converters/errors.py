@@ -1,6 +1,20 @@
 """Everything `converters` raises on bad input, one class per kind of fault."""
 
 
+def shown(value: object) -> str:
+    """``value`` for a message: ASCII and short; values with content only by type.
+
+    Content from a hostile file may be nested without end, so containers are never formatted.
+    """
+    if value is None or isinstance(value, (bool, float)):
+        return str(value)
+    if isinstance(value, int):
+        return str(value) if abs(value) < 10**20 else "an integer of more than 20 digits"
+    if isinstance(value, (str, bytes)):
+        return ascii(value[:200])
+    return f"a {type(value).__name__}"
+
+
 class ConverterError(Exception):
     """Base of every error that a model file can cause."""
 
@@ -18,7 +32,15 @@ class CorruptFileError(LoadError):
 
 
 class UnsafePickleError(LoadError):
-    """The pickle asks for a global or an operation outside the allow-list."""
+    """The pickle asks for a global or an operation outside the allow-list.
+
+    Attributes:
+        global_name: full name it asked for, such as ``"os.system"``; ``None`` for an operation.
+    """
+
+    def __init__(self, message: str, global_name: str | None = None):
+        super().__init__(message)
+        self.global_name = global_name
 
 
 class TooLargeError(LoadError):

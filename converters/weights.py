@@ -2,14 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 import numpy as np
 
 Scalar = int | float | bool | str | None
 Plain = Scalar | tuple["Plain", ...]
-
-_EMPTY: Mapping = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -23,7 +20,7 @@ class ModuleInfo:
     """
 
     class_name: str
-    attributes: Mapping[str, Plain] = field(default_factory=lambda: _EMPTY)
+    attributes: Mapping[str, Plain] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -39,5 +36,5 @@ class Weights:
     """
 
     tensors: Mapping[str, np.ndarray]
-    modules: Mapping[str, ModuleInfo] = field(default_factory=lambda: _EMPTY)
-    metadata: Mapping[str, Plain] = field(default_factory=lambda: _EMPTY)
+    modules: Mapping[str, ModuleInfo] = field(default_factory=dict)
+    metadata: Mapping[str, Plain] = field(default_factory=dict)

@@ -1,0 +1,82 @@
+"""Open a model file of any supported format without executing anything in it."""
+
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+
+from converters import sniff
+from converters.contents import read_contents, without_prefixes
+from converters.errors import LoadError, UnknownFormatError
+from converters.limits import Limits
+from converters.safetensors_file import read_safetensors
+from converters.torch_legacy import read_bare, read_legacy
+from converters.torch_tar import read_tar
+from converters.torch_zip import read_zip
+from converters.weights import Weights
+
+_PICKLED = {
+    sniff.TORCH_ZIP: read_zip,
+    sniff.TORCH_LEGACY: read_legacy,
+    sniff.TORCH_TAR: read_tar,
+    sniff.PICKLE: read_bare,
+}
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A model file that was read.
+
+    Attributes:
+        path: where it was.
+        format: "torch zip", "torch legacy stream", "torch legacy tar", "safetensors" or "pickle".
+        sha256: hexadecimal digest of exactly the bytes that were parsed.
+        size: bytes.
+        findings: remarks a reader should know: wrappers removed, hooks present, ...
+        weights: tensors, module descriptions and metadata.
+    """
+
+    path: Path
+    format: str
+    sha256: str
+    size: int
+    findings: tuple[str, ...]
+    weights: Weights
+
+
+def open_artifact(path: str | PathLike[str], limits: Limits | None = None) -> Artifact:
+    """Read a model file; its format is told by content.
+
+    Nothing named in the file is imported or called, and every size it claims is checked before
+    memory is allocated. The file is read into memory once; tensors share that memory.
+
+    Args:
+        path: file to read; symbolic links are followed.
+        limits: caps; the defaults fit every network of TrojAI rounds 0-6.
+
+    Raises:
+        UnknownFormatError: no supported format, or no network in it.
+        CorruptFileError: truncated, inconsistent, or lying about its tensors.
+        UnsafePickleError: it asks for a global or an operation outside the allow-list.
+        TooLargeError: it exceeds ``limits``.
+        LoadError: the base of these, and itself for a file that cannot be read.
+    """
+    limits = limits or Limits()
+    content = sniff.read_file(Path(path), limits)
+    try:
+        weights, findings = _parse(content, limits)
+    except LoadError as error:
+        error.args = (f"{content.path} ({content.format}): {error}",)
+        raise
+    return Artifact(
+        content.path, content.format, content.sha256, len(content.data), findings, weights
+    )
+
+
+def _parse(content: sniff.FileContent, limits: Limits) -> tuple[Weights, tuple[str, ...]]:
+    if content.format == sniff.SAFETENSORS:
+        tensors, metadata = read_safetensors(content.data, limits)
+        findings: list[str] = []
+        if not tensors:
+            raise UnknownFormatError("the file holds no tensors; expected weights")
+        return Weights(without_prefixes(tensors, findings), {}, metadata), tuple(findings)
+    return read_contents(_PICKLED[content.format](content.data, limits), limits)

@@ -1,0 +1,98 @@
+"""The inert values that stand for what a pickle names: data only, no code behind them."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from converters.errors import CorruptFileError, UnsafePickleError, shown
+from converters.tensors import DTYPES
+
+
+@dataclass(frozen=True, eq=False)
+class Global:
+    """An allowed name. ``kind``: "module", "storage", "dtype", "constructor" or "name"."""
+
+    name: str
+    kind: str
+
+
+@dataclass(eq=False)
+class Standin:
+    """An instance of an allowed class: its name and its saved state, without its code."""
+
+    class_name: str
+    state: dict[Any, Any] = field(default_factory=dict)
+    built: bool = False
+
+
+def named(value: Any) -> str:
+    """A value for a message; globals by their full name."""
+    return value.name if isinstance(value, Global) else shown(value)
+
+
+class OrderedMap(dict):
+    """Stands for ``collections.OrderedDict``, which unlike ``dict`` may carry attributes."""
+
+    __slots__ = ()
+
+
+TYPED_STORAGES = {
+    "HalfStorage": "float16",
+    "FloatStorage": "float32",
+    "DoubleStorage": "float64",
+    "BFloat16Storage": "bfloat16",
+    "CharStorage": "int8",
+    "ShortStorage": "int16",
+    "IntStorage": "int32",
+    "LongStorage": "int64",
+    "ByteStorage": "uint8",
+    "BoolStorage": "bool",
+    "ComplexFloatStorage": "complex64",
+    "ComplexDoubleStorage": "complex128",
+}
+STORAGES = {
+    "torch.UntypedStorage": DTYPES["uint8"],
+    "torch.storage.UntypedStorage": DTYPES["uint8"],
+    "torch.storage._UntypedStorage": DTYPES["uint8"],
+    **{f"torch.{name}": DTYPES[dtype] for name, dtype in TYPED_STORAGES.items()},
+    **{f"torch.cuda.{name}": DTYPES[dtype] for name, dtype in TYPED_STORAGES.items()},
+}
+TORCH_DTYPES = {
+    **{f"torch.{name}": dtype for name, dtype in DTYPES.items()},
+    "torch.half": DTYPES["float16"],
+    "torch.float": DTYPES["float32"],
+    "torch.double": DTYPES["float64"],
+    "torch.int": DTYPES["int32"],
+    "torch.long": DTYPES["int64"],
+}
+
+
+def key_of(value: Any) -> Any:
+    """``value`` if it may be a dict key or set member.
+
+    Only flat values: hashing nested tuples recurses in C without a bound, and large integers
+    can be chosen to collide.
+    """
+    if type(value) is int and abs(value) < 2**60:
+        return value
+    if value is None or type(value) in (str, bool, float, bytes):
+        return value
+    raise CorruptFileError(
+        f"a {type(value).__name__} is a dict key or set member; expected text, a number or None"
+    )
+
+
+def instance_of(cls: Any, args: Any) -> Any:
+    """A new inert instance of an allowed class; only module classes without arguments, and dicts.
+
+    Raises:
+        UnsafePickleError: any other class, or arguments to its constructor.
+    """
+    if isinstance(cls, Global) and cls.name == "collections.OrderedDict" and args == ():
+        return OrderedMap()
+    if not isinstance(cls, Global) or cls.kind != "module" or args != ():
+        raise UnsafePickleError(
+            f"the pickle makes an instance of {named(cls)} with arguments; expected a module "
+            "class without; nothing was executed",
+            global_name=cls.name if isinstance(cls, Global) else None,
+        )
+    return Standin(cls.name)
