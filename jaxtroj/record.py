@@ -1,9 +1,11 @@
 """One model's answer as one JSON object, and the identity that says when it still holds."""
 
+import errno
 import hashlib
 import json
 import math
 import os
+import stat
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -116,6 +118,8 @@ def identity(
 
 
 def digest_file(path: Path) -> str:
-    """sha256 of a file's bytes, hex. Raises OSError if it cannot be read."""
+    """sha256 of a file's bytes, hex. Raises OSError if it cannot be read or is no plain file."""
+    if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe would keep us waiting for ever
+        raise OSError(errno.EINVAL, "not a plain file", str(path))
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -31,13 +31,12 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         ConverterError: the file cannot be read or converted, or the result disagrees.
     """
-    from converters.artifact import open_artifact
+    from converters import convert, open_artifact
     from converters.checkpoint import save_checkpoint
-    from converters.model import convert
 
     artifact = open_artifact(args.model)
     model = convert(artifact)
-    for finding in (*artifact.findings, *model.findings):
+    for finding in model.findings:
         options.message(finding)
     save_checkpoint(model, args.out)
     print(f"{args.model}: {model.architecture}, {model.num_classes} classes, in {args.out}")

@@ -17,7 +17,7 @@ from jaxtroj.errors import DatasetError, UsageError
 if TYPE_CHECKING:
     from jaxtroj.record import Record
     from jaxtroj.rounds import ModelEntry
-    from jaxtroj.scan import Settings
+    from jaxtroj.settings import Settings
 
 DEFAULT_OUT = Path("jaxtroj-out")
 _IGNORED_NIST_FLAGS = (

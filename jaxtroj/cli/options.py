@@ -12,7 +12,7 @@ from jaxtroj.errors import UsageError
 
 if TYPE_CHECKING:
     from jaxtroj.record import Record
-    from jaxtroj.scan import Settings
+    from jaxtroj.settings import Settings
 
 
 def open_unit(text: str) -> float:
@@ -79,7 +79,7 @@ def settings_from(args: argparse.Namespace) -> "Settings":
     Raises:
         UsageError: options contradict each other or name an unknown stage.
     """
-    from jaxtroj.scan import Settings
+    from jaxtroj.settings import Settings
 
     if args.evidence_only and args.calibrator is not None:
         raise UsageError("--evidence-only and --calibrator exclude each other; give one")
@@ -93,7 +93,7 @@ def settings_from(args: argparse.Namespace) -> "Settings":
 
 
 def _stages(text: str) -> tuple[str, ...]:
-    from jaxtroj.scan import STAGES
+    from jaxtroj.settings import STAGES
 
     asked = {name.strip() for name in text.split(",")}
     if not asked <= set(STAGES):

@@ -13,7 +13,7 @@ from jaxtroj.errors import DatasetError, UsageError
 if TYPE_CHECKING:
     from jaxtroj.record import Record
     from jaxtroj.rounds import ModelEntry
-    from jaxtroj.scan import Settings
+    from jaxtroj.settings import Settings
     from jaxtroj.store import RunStore
 
 
@@ -53,14 +53,14 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
 def run(args: argparse.Namespace) -> int:
     """Scan the folder, print one line for each model; returns the exit status."""
     from jaxtroj.report import summary
-    from jaxtroj.scan import check_calibrator
+    from jaxtroj.settings import load_calibrator
     from jaxtroj.store import RunStore
 
     settings = options.settings_from(args)
-    check_calibrator(settings)
     entries = _entries(args)
     if not entries:
         return EXIT_NOTHING
+    load_calibrator(settings)  # hours of work would be for nothing if this cannot be read
     with RunStore(args.out, settings.as_json(), restart=args.restart) as store:
         if store.records:
             options.message(f"{args.out} has {len(store.records)} records; going on from there")

@@ -1,0 +1,84 @@
+"""What besides model and examples changes an answer, and the calibrator it names."""
+
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from jaxtroj.calibration import Calibrator
+from jaxtroj.errors import CalibrationError
+from jaxtroj.record import digest_file
+
+STAGES = ("weights", "probes", "sensitivity", "inversion")
+DEFAULT_CALIBRATOR = Path(__file__).parent / "data" / "calibrators" / "round0.json"
+EVEN_ODDS = 0.5
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything besides model and examples that changes an answer."""
+
+    stages: tuple[str, ...] = STAGES
+    """Evidence stages to run, a non-empty part of `STAGES` in their order."""
+    early_stop: bool = True
+    """Leave out later stages once they cannot change the verdict."""
+    seed: int = 0
+    """Seed of all random choices; these are keyed by model digest as well."""
+    calibrator: Path | None = DEFAULT_CALIBRATOR
+    """Calibrator file; None gathers evidence only, and every probability is the base rate."""
+    base_rate: float | None = None
+    """P(poisoned) before any evidence, in (0, 1); None takes the calibrator's."""
+    threshold: float = 0.5
+    """A model with a probability above this counts as poisoned; in (0, 1)."""
+    channel_order: str = "BGR"
+    """Channel order that the models expect: BGR in rounds 0 and 1, RGB later."""
+    normalization: str = "min-max"
+    """How pixels become [0, 1]: min-max per picture in rounds 0 and 1, unit (/ 255) later."""
+    examples_per_class: int | None = None
+    """Use at most this many examples of a class; None uses all."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The settings as JSON values, the calibrator by the digest of its content."""
+        values = asdict(self) | {"stages": list(self.stages), "calibrator": None}
+        if self.calibrator is not None:
+            values["calibrator"] = digest_or_reason(self.calibrator)
+        return values
+
+
+def load_calibrator(settings: Settings) -> Calibrator | None:
+    """The calibrator of the settings; None if they ask for evidence only.
+
+    Raises:
+        CalibrationError: the file is missing or no calibrator.
+    """
+    if settings.calibrator is None:
+        return None
+    return _cached_calibrator(settings.calibrator)
+
+
+def base_rate(settings: Settings) -> float:
+    """P(poisoned) of a model that nothing is known of: as set, or as the calibrator saw it.
+
+    Without a readable calibrator even odds are left; that it cannot be read is the reason of
+    every record then.
+    """
+    if settings.base_rate is not None:
+        return settings.base_rate
+    try:
+        calibrator = load_calibrator(settings)
+    except CalibrationError:
+        return EVEN_ODDS
+    return EVEN_ODDS if calibrator is None else calibrator.base_rate
+
+
+@lru_cache(maxsize=4)
+def _cached_calibrator(path: Path) -> Calibrator:
+    return Calibrator.load(path)
+
+
+def digest_or_reason(path: Path) -> str:
+    """sha256 of a file, or why there is none: an unreadable file counts as what it is."""
+    try:
+        return digest_file(path)
+    except OSError as error:  # whoever needs the content meets the same error and reports it
+        return f"unreadable: {error.strerror}"

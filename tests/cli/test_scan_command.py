@@ -1,0 +1,71 @@
+import json
+
+import pytest
+
+from jaxtroj.cli.main import main
+
+
+def run(*arguments) -> int:
+    return main([str(word) for word in arguments])
+
+
+@pytest.fixture
+def dataset(tmp_path):
+    for number in range(3):
+        home = tmp_path / "round" / f"id-{number:08d}"
+        (home / "example_data").mkdir(parents=True)
+        (home / "model.pt").write_bytes(b"garbage" * number)
+        (home / "ground_truth.csv").write_text(str(number % 2))
+    return tmp_path / "round"
+
+
+def test_scan_records_every_model_and_goes_on_where_it_stopped(dataset, tmp_path, capsys):
+    arguments = ("scan", dataset, "--out", tmp_path / "run", "--evidence-only")
+    assert run(*arguments, "--limit", 2) == 2
+    first = capsys.readouterr()
+    assert first.out.count("\n") == 2
+    assert run(*arguments, "--json", "--truth") == 2
+    captured = capsys.readouterr()
+    objects = [json.loads(line) for line in captured.out.splitlines()[:3]]
+    assert [found["model"] for found in objects] == [f"id-{n:08d}" for n in range(3)]
+    assert "2 records" in captured.err and "3 failed" in captured.err
+    assert "3 models, 1 poisoned  log score 0.6931" in captured.out
+
+
+def test_evaluate_a_run(dataset, tmp_path, capsys):
+    assert run("scan", dataset, "--out", tmp_path / "run", "--evidence-only") == 2
+    truth = tmp_path / "METADATA.csv"
+    truth.write_text(
+        "model_name,poisoned,kind\nid-00000000,False,a\nid-00000001,True,b\nid-9,True,c\n"
+    )
+    capsys.readouterr()
+    assert run("evaluate", tmp_path / "run", "--truth", truth, "--by", "kind") == 0
+    captured = capsys.readouterr()
+    assert "all: 2 models, 1 poisoned" in captured.out and "kind b: 1 models" in captured.out
+    assert "1 models of the run have no label" in captured.err
+    assert run("evaluate", tmp_path / "run", "--truth", truth, "--json") == 0
+    scores = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert (scores["models"], scores["accuracy"], scores["unlabelled"]) == (2, 0.5, 1)
+    assert run("evaluate", tmp_path / "run", "--truth", truth, "--by", "colour") == 4
+
+
+def test_other_settings_and_foreign_folders_are_refused(dataset, tmp_path, capsys):
+    arguments = ("scan", dataset, "--out", tmp_path / "run", "--evidence-only")
+    run(*arguments)
+    assert run(*arguments, "--seed", 1) == 4
+    assert "seed was 0, now 1" in capsys.readouterr().err
+    assert run(*arguments, "--seed", 1, "--restart") == 2
+    assert run("scan", dataset, "--out", dataset, "--evidence-only") == 4
+
+
+def test_a_folder_without_models_has_nothing_to_scan(tmp_path, capsys):
+    (tmp_path / "nothing").mkdir()
+    assert run("scan", tmp_path / "nothing", "--out", tmp_path / "run") == 3
+    assert "no model in" in capsys.readouterr().err
+
+
+def test_a_missing_calibrator_stops_a_scan_before_it_starts(dataset, tmp_path, capsys):
+    arguments = ("scan", dataset, "--out", tmp_path / "run", "--calibrator", tmp_path / "none.json")
+    assert run(*arguments) == 4
+    assert "none.json" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()

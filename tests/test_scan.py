@@ -1,0 +1,143 @@
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from jaxtroj.record import parse_record
+from jaxtroj.report import json_line, write_trigger
+from jaxtroj.rounds import ModelEntry, iter_models
+from jaxtroj.scan import Settings, identify, scan, scan_model
+from jaxtroj.settings import base_rate
+from jaxtroj.store import RunStore, read_records
+
+SETTINGS = Settings(calibrator=None, early_stop=False, base_rate=0.3)
+BAD_FILES = {
+    "empty": b"",
+    "random": bytes(range(200, 256)) * 20,
+    "text": b"not a model\n",
+    "torn zip": b"PK\x03\x04" + b"\0" * 40,
+    "system call": b"cos\nsystem\n(S'touch ran'\ntR.",
+}
+
+
+def entry_of(path: Path, **changes) -> ModelEntry:
+    return replace(ModelEntry("id-00000001", path, None, None), **changes)
+
+
+@pytest.mark.parametrize("content", BAD_FILES.values(), ids=BAD_FILES)
+def test_a_bad_file_is_a_record_with_the_base_rate(tmp_path, monkeypatch, content):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "model.pt"
+    path.write_bytes(content)
+    record = scan_model(entry_of(path), SETTINGS)
+    assert (record.status, record.probability, record.poisoned) == ("failed", 0.3, False)
+    assert record.reason and "\n" not in record.reason and "internal error" not in record.reason
+    assert parse_record(record.to_json()) == record
+    assert json.loads(json_line(record))["reason"] == record.reason
+    assert os.listdir(tmp_path) == ["model.pt"]
+
+
+def test_a_missing_model_says_what_the_folder_lacks(tmp_path):
+    record = scan_model(entry_of(tmp_path / "model.pt", problem="no model file"), SETTINGS)
+    assert record.status == "failed"
+    assert "model.pt" in record.reason and "no model file" in record.reason
+
+
+def test_a_fault_nobody_foresaw_is_a_record_that_says_where(tmp_path):
+    entry = entry_of(None)  # pyright: ignore[reportArgumentType]
+    record = scan_model(entry, SETTINGS)
+    assert record.reason.startswith("internal error: ") and ".py:" in record.reason
+
+
+def test_a_pipe_in_place_of_a_model_keeps_nobody_waiting(tmp_path):
+    os.mkfifo(tmp_path / "model.pt")
+    with RunStore(tmp_path / "run", SETTINGS.as_json()) as store:
+        (record,) = scan([entry_of(tmp_path / "model.pt")], SETTINGS, store)
+    assert record.status == "failed" and record.identity
+
+
+def test_steps_are_announced_and_timed(tmp_path):
+    seen = []
+    record = scan_model(entry_of(tmp_path / "m.pt"), SETTINGS, on_step=lambda m, s: seen.append(s))
+    assert seen == ["read"] == list(record.seconds)
+
+
+def make_round(folder: Path) -> Path:
+    for number, content in enumerate(BAD_FILES.values()):
+        home = folder / f"id-{number:08d}"
+        (home / "example_data").mkdir(parents=True)
+        (home / "model.pt").write_bytes(content)
+        (home / "ground_truth.csv").write_text(str(number % 2))
+    return folder
+
+
+def test_every_model_gets_a_record_and_resume_repeats_none(tmp_path):
+    folder = make_round(tmp_path / "round")
+    with RunStore(tmp_path / "run", SETTINGS.as_json()) as store:
+        first = list(scan(iter_models(folder), SETTINGS, store))
+    assert [r.model for r in first] == [f"id-{n:08d}" for n in range(5)]
+    before = (tmp_path / "run/records.jsonl").read_bytes()
+    steps = []
+    with RunStore(tmp_path / "run", SETTINGS.as_json()) as store:
+        again = list(scan(iter_models(folder), SETTINGS, store, lambda m, s: steps.append(m)))
+    assert again == first == read_records(tmp_path / "run")
+    assert (tmp_path / "run/records.jsonl").read_bytes() == before
+    assert steps == []
+
+
+def test_resume_after_a_crash_scans_only_what_is_missing_or_changed(tmp_path):
+    folder = make_round(tmp_path / "round")
+    with RunStore(tmp_path / "run", SETTINGS.as_json()) as store:
+        list(scan(iter_models(folder), SETTINGS, store))
+    records = tmp_path / "run/records.jsonl"
+    records.write_bytes(records.read_bytes()[:-10])
+    (folder / "id-00000001/model.pt").write_bytes(b"changed")
+    steps = []
+    with RunStore(tmp_path / "run", SETTINGS.as_json()) as store:
+        again = list(scan(iter_models(folder), SETTINGS, store, lambda m, s: steps.append(m)))
+    assert len(again) == 5
+    assert steps == ["id-00000001", "id-00000004"]
+
+
+def test_skipped_models_have_a_record_too(tmp_path):
+    entry = entry_of(tmp_path / "model.pt", skip_reason="no trigger, says the errata list")
+    with RunStore(tmp_path / "run", SETTINGS.as_json()) as store:
+        records = [*scan([entry, entry], SETTINGS, store)]
+    assert [r.status for r in records] == ["skipped", "skipped"]
+    assert len(read_records(tmp_path / "run")) == 1
+
+
+def test_identity_follows_model_examples_and_settings(tmp_path):
+    (tmp_path / "model.pt").write_bytes(b"a")
+    entry = entry_of(tmp_path / "model.pt")
+    keys = [identify(entry, SETTINGS), identify(entry, replace(SETTINGS, seed=1))]
+    (tmp_path / "examples").mkdir()
+    Image.new("RGB", (8, 8)).save(tmp_path / "examples/class_0_example_0.png")
+    keys.append(identify(replace(entry, examples_path=tmp_path / "examples"), SETTINGS))
+    (tmp_path / "model.pt").write_bytes(b"b")
+    keys.append(identify(entry, SETTINGS))
+    assert len(set(keys)) == 4
+    assert identify(replace(entry, model_id="other"), SETTINGS) == keys[3]
+
+
+def test_a_missing_calibrator_leaves_even_odds(tmp_path):
+    assert base_rate(Settings(calibrator=tmp_path / "none.json")) == 0.5
+
+
+def test_the_picture_of_a_trigger_shows_colours_the_right_way_round(tmp_path):
+    mask = np.zeros((8, 8, 1))
+    mask[0, 0] = 1
+    pattern = np.zeros((8, 8, 3))
+    pattern[..., 2] = 1  # red, in BGR
+    path = tmp_path / "new" / "trigger.png"
+    write_trigger(path, mask, pattern, np.full((8, 8, 3), 0.5), "BGR")
+    picture = np.asarray(Image.open(path))
+    assert picture.shape == (224, 4 * 224 + 3 * 8, 3)
+    clean, stamped, white, shown = (picture[0, panel * 232] for panel in range(4))
+    assert clean.tolist() == [128, 128, 128]
+    assert stamped.tolist() == shown.tolist() == [255, 0, 0]
+    assert white.tolist() == [255, 255, 255]
