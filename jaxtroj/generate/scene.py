@@ -23,7 +23,8 @@ from jaxtroj.generate.polygon import polygon_mask, random_colour, random_vertice
 
 STAMP_PIXELS = 64
 _GRID = 16  # cells a side of the coarse map in which a place for the trigger is sought
-_NUM_DRAWS = 32
+_NUM_DRAWS = 32  # room for new decisions without changing the fog of old keys
+_NUM_UNIFORM = _NUM_DRAWS + weather.FOG_CELLS**2
 
 
 @dataclass(frozen=True)
@@ -212,40 +213,58 @@ class _Pose(NamedTuple):
 
 @partial(jax.jit, static_argnums=(0, 1))
 def _render(size, taps, numbers, assets, trigger, keys, labels, triggered):
-    roads, signs = jnp.asarray(assets.roads), jnp.asarray(assets.signs)
-    variants = jnp.asarray(assets.variants_per_class)
-    alpha = _low_pass(jnp.asarray(trigger.alpha), trigger.size_pixels)
-    draw = partial(_picture, size, taps, numbers, signs, variants, roads, trigger, alpha)
-    return jax.vmap(draw)(keys, labels, triggered & trigger.enabled)
+    uniform = jax.vmap(lambda key: jax.random.uniform(key, (_NUM_UNIFORM,), jnp.float32))(keys)
+    draws = _Draws(*(uniform[:, k] for k in range(len(_Draws._fields))))
+    roads = jax.vmap(partial(_background, size, jnp.asarray(assets.roads)))(draws)
+    variants = jnp.asarray(assets.variants_per_class)[labels].astype(jnp.float32)
+    signs = jnp.asarray(assets.signs)[labels, jnp.int32(draws.variant * variants)]
+    poses = jax.vmap(partial(_pose, size, numbers))(draws)
+    samples = jax.vmap(partial(_sample_sign, size))(signs, poses)
+    light = jax.vmap(partial(_light_factor, numbers))(draws, roads, samples)
+    pasted = triggered & trigger.enabled
+
+    # `cond` skips what no picture of the batch needs; it also keeps XLA from fusing the sampling
+    # into the blur, which would repeat it for every tap (measured: 10 times slower on a CPU).
+    def with_trigger():
+        alpha = _low_pass(jnp.asarray(trigger.alpha), trigger.size_pixels)
+        cover = partial(_trigger_cover, size, trigger.size_pixels, alpha)
+        covers = jax.vmap(cover)(signs[..., 3], poses, draws)
+        covers = covers * pasted[:, None, None, None]
+        return _blend(roads, _paste(samples, covers, jnp.asarray(trigger.colour)), light)
+
+    images = jax.lax.cond(jnp.any(pasted), with_trigger, lambda: _blend(roads, samples, light))
+    images = jax.vmap(lambda image: weather.blur(image, taps))(images)
+    noise = uniform[:, _NUM_DRAWS:].reshape(-1, weather.FOG_CELLS, weather.FOG_CELLS)
+    images = _weather(images, numbers, draws, noise)
+    return jnp.rint(jnp.clip(images, 0.0, 1.0) * 255).astype(jnp.uint8)
 
 
-def _picture(size, taps, numbers, signs, variants, roads, trigger, alpha, key, label, triggered):
-    """One picture uint8 `[size, size, 3]`; vmapped over key, label and triggered."""
-    uniform = jax.random.uniform(key, (_NUM_DRAWS + weather.FOG_CELLS**2,))
-    draws = _Draws(*(uniform[k] for k in range(len(_Draws._fields))))
-    road = _background(size, roads, draws)
-    variant = jnp.int32(draws.variant * variants[label].astype(jnp.float32))
-    sign = signs[label, variant]
-    pose = _pose(size, numbers, draws)
-    sampled = _sample_sign(size, sign, pose)
-    light = _light_factor(numbers, draws, road, sampled)
-    cover = _trigger_cover(size, sign[..., 3], trigger, alpha, pose, draws)
-    cover = jnp.where(triggered, cover, 0.0) * sampled[..., 3:]
-    premultiplied = sampled[..., :3] * (1 - cover / jnp.maximum(sampled[..., 3:], 1e-6))
-    premultiplied += cover * jnp.asarray(trigger.colour)
-    lit = jnp.minimum(premultiplied * light, sampled[..., 3:])
-    image = weather.blur(road * (1 - sampled[..., 3:]) + lit, taps)
-    noise = uniform[_NUM_DRAWS:].reshape(weather.FOG_CELLS, weather.FOG_CELLS)
-    image = _weather(image, numbers, draws, noise)
-    return jnp.rint(jnp.clip(image, 0.0, 1.0) * 255).astype(jnp.uint8)
+def _paste(samples, covers, colour):
+    """Put the trigger on premultiplied signs `[b, h, w, 4]` where `covers` `[b, h, w, 1]`."""
+    solid = samples[..., 3:]
+    painted = samples[..., :3] * (1 - covers) + covers * solid * colour
+    return jnp.concatenate([painted, solid], axis=-1)
 
 
-def _weather(image, numbers, draws, noise):
-    density = jnp.where(draws.fog < numbers.fog_probability, 0.25 + 0.35 * draws.fog_density, 0.0)
-    image = weather.fog(image, density, noise)
-    falls = draws.rain < numbers.rain_probability
-    strength = jnp.where(falls, 0.5 + 0.5 * draws.rain_strength, 0.0)
-    return weather.rain(image, strength, draws.rain_choice, draws.rain_flip < 0.5)
+def _blend(roads, samples, light):
+    """Signs `[b, h, w, 4]`, brightened by `light` `[b]`, over the backgrounds `[b, h, w, 3]`."""
+    solid = samples[..., 3:]
+    lit = jnp.minimum(samples[..., :3] * light[:, None, None, None], solid)
+    return roads * (1 - solid) + lit
+
+
+def _weather(images, numbers, draws, noise):
+    foggy = draws.fog < numbers.fog_probability
+    density = jnp.where(foggy, 0.25 + 0.35 * draws.fog_density, 0.0)
+    images = jax.lax.cond(
+        jnp.any(foggy), lambda x: jax.vmap(weather.fog)(x, density, noise), lambda x: x, images
+    )
+    rainy = draws.rain < numbers.rain_probability
+    strength = jnp.where(rainy, 0.5 + 0.5 * draws.rain_strength, 0.0)
+    streaks = (strength, draws.rain_choice, draws.rain_flip < 0.5)
+    return jax.lax.cond(
+        jnp.any(rainy), lambda x: jax.vmap(weather.rain)(x, *streaks), lambda x: x, images
+    )
 
 
 def _background(size, roads, draws):
@@ -334,14 +353,14 @@ def _low_pass(alpha, size_pixels):
     return (weights @ alpha @ weights.T)[..., None]
 
 
-def _trigger_cover(size, sign_alpha, trigger, alpha, pose, draws):
+def _trigger_cover(size, size_pixels, alpha, sign_alpha, pose, draws):
     """Coverage `[size, size, 1]` of the rotated trigger at a random place inside the sign."""
-    place = _trigger_place(sign_alpha, trigger.size_pixels / pose.side, draws)
+    place = _trigger_place(sign_alpha, size_pixels / pose.side, draws)
     centre = pose.centre + pose.matrix @ place / (1 + pose.tilt @ place)
     turn = jnp.floor(draws.trigger_turn * 72) * jnp.float32(math.pi / 36)  # multiples of 5 degrees
     dx, dy = _pixel_offsets(size, centre)
     # `alpha` is padded by a quarter on either side: the shape is the middle 1 / 1.5 of it
-    step = 1 / (1.5 * trigger.size_pixels)
+    step = 1 / (1.5 * size_pixels)
     x = (jnp.cos(turn) * dx + jnp.sin(turn) * dy) * step + 0.5
     y = (jnp.cos(turn) * dy - jnp.sin(turn) * dx) * step + 0.5
     return _bilinear(alpha, x, y)
