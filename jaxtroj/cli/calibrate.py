@@ -1,0 +1,111 @@
+"""`jaxtroj calibrate`: fit evidence to probability on a run whose truth is known.
+
+Scan for it with --evidence-only, so that every model has the evidence of every stage. Failed and
+skipped models are left out. From 20 models up; half of them poisoned is best.
+"""
+
+import argparse
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jaxtroj.cli import options
+from jaxtroj.cli.main import COMMANDS, EXIT_CLEAN
+from jaxtroj.errors import UsageError
+
+if TYPE_CHECKING:
+    from jaxtroj.calibration import Calibrator
+    from jaxtroj.calibration.training import StageScore
+
+
+def add_parser(subparsers: argparse._SubParsersAction) -> None:
+    """Declare the command and its options."""
+    parser = subparsers.add_parser(
+        "calibrate", help=COMMANDS["calibrate"], description=__doc__, allow_abbrev=False
+    )
+    parser.add_argument("run_folder", type=Path, metavar="RUN", help="what scan --out wrote")
+    parser.add_argument(
+        "--truth",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="METADATA.csv, a CSV of model and label, or the dataset folder",
+    )
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="FILE", help="calibrator.json to write"
+    )
+    parser.add_argument(
+        "--population",
+        default="",
+        metavar="TEXT",
+        help="what the models are, in words; kept in the calibrator (default: RUN and FILE)",
+    )
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the folds; default: 0")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Fit, save and print the out-of-fold scores; returns the exit status.
+
+    Raises:
+        CalibrationError: too few models, or the file cannot be written.
+    """
+    from jaxtroj.calibration import Calibrator
+    from jaxtroj.cli.evaluate import matched
+    from jaxtroj.evidence.schema import DIRECTIONS, LABELS, STAGE_FIELDS
+    from jaxtroj.rounds import load_truth
+    from jaxtroj.store import read_records
+
+    records = read_records(args.run_folder)
+    pairs = [(r, t) for r, t in matched(records, load_truth(args.truth)) if r.evidence]
+    if not pairs:
+        raise UsageError(f"no model of {args.run_folder} has evidence and a label in {args.truth}")
+    calibrator = Calibrator.fit(
+        rows=[record.evidence for record, _ in pairs],
+        poisoned=[truth for _, truth in pairs],
+        architectures=[record.architecture for record, _ in pairs],
+        stages=STAGE_FIELDS,
+        directions=DIRECTIONS,
+        labels=LABELS,
+        seed=args.seed,
+        population=args.population or f"{args.run_folder.name} with {args.truth.name}",
+        commit=_commit(),
+    )
+    calibrator.save(args.out)
+    left_out = sum(record.status != "skipped" for record in records) - len(pairs)
+    if left_out:
+        options.message(f"{left_out} models without evidence or label are left out")
+    print(_text(calibrator, args.out))
+    return EXIT_CLEAN
+
+
+def _text(calibrator: "Calibrator", path: Path) -> str:
+    """Out-of-fold scores by stage and architecture; log scores in nats, lower is better."""
+    origin = calibrator.provenance
+    lines = [f"fitted on {origin.models} models, {origin.poisoned} poisoned; out of fold:"]
+    for stage, report in calibrator.reports.items():
+        lines.append(_row(f"up to {stage}", report.score))
+        lines += [_row(f"  {name}", score) for name, score in report.by_architecture.items()]
+    lines += [f"too few models to fit {stage}" for stage in calibrator.unfitted]
+    return "\n".join([*lines, f"written to {path}"])
+
+
+def _row(name: str, score: "StageScore") -> str:
+    area = "none" if score.roc_auc is None else f"{score.roc_auc:.4f}"
+    return (
+        f"{name:20}  {score.models:4d} models  log score {score.log_score:.4f}"
+        f" ({score.log_score_low:.4f} to {score.log_score_high:.4f})  ROC AUC {area}"
+    )
+
+
+def _commit() -> str:
+    """The commit of the checkout that this code stands in, with a mark if it was changed."""
+    root = Path(__file__).resolve().parents[2]
+    if not (root / "pyproject.toml").is_file():  # installed, not a checkout
+        return ""
+    command = ["git", "-C", str(root), "describe", "--always", "--dirty"]
+    command += ["--exclude", "*"]
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, timeout=20)
+    except (OSError, subprocess.TimeoutExpired):  # no git, no commit to name
+        return ""
+    return found.stdout.strip()
