@@ -222,21 +222,32 @@ def _render(size, taps, numbers, assets, trigger, keys, labels, triggered):
     samples = jax.vmap(partial(_sample_sign, size))(signs, poses)
     light = jax.vmap(partial(_light_factor, numbers))(draws, roads, samples)
     pasted = triggered & trigger.enabled
-
+    covers = _covers(size, trigger, signs, poses, draws, pasted)
     # `cond` skips what no picture of the batch needs; it also keeps XLA from fusing the sampling
     # into the blur, which would repeat it for every tap (measured: 10 times slower on a CPU).
-    def with_trigger():
-        alpha = _low_pass(jnp.asarray(trigger.alpha), trigger.size_pixels)
-        cover = partial(_trigger_cover, size, trigger.size_pixels, alpha)
-        covers = jax.vmap(cover)(signs[..., 3], poses, draws)
-        covers = covers * pasted[:, None, None, None]
-        return _blend(roads, _paste(samples, covers, jnp.asarray(trigger.colour)), light)
-
-    images = jax.lax.cond(jnp.any(pasted), with_trigger, lambda: _blend(roads, samples, light))
+    images = jax.lax.cond(
+        jnp.any(pasted),
+        lambda: _blend(roads, _paste(samples, covers, jnp.asarray(trigger.colour)), light),
+        lambda: _blend(roads, samples, light),
+    )
     images = jax.vmap(lambda image: weather.blur(image, taps))(images)
     noise = uniform[:, _NUM_DRAWS:].reshape(-1, weather.FOG_CELLS, weather.FOG_CELLS)
     images = _weather(images, numbers, draws, noise)
     return jnp.rint(jnp.clip(images, 0.0, 1.0) * 255).astype(jnp.uint8)
+
+
+def _covers(size, trigger, signs, poses, draws, pasted):
+    """Coverage `[b, size, size, 1]` of the trigger; 0 where it is not pasted."""
+    place = partial(_trigger_place, size_pixels=trigger.size_pixels)
+    centres, axes = jax.vmap(place)(signs[..., 3], poses, draws)
+
+    def some():
+        alpha = _low_pass(jnp.asarray(trigger.alpha), trigger.size_pixels)
+        cover = jax.vmap(partial(_trigger_cover, size, trigger.size_pixels, alpha))(centres, axes)
+        return cover * pasted[:, None, None, None]
+
+    blank = jnp.zeros((pasted.shape[0], size, size, 1), jnp.float32)
+    return jax.lax.cond(jnp.any(pasted), some, lambda: blank)
 
 
 def _paste(samples, covers, colour):
@@ -353,37 +364,37 @@ def _low_pass(alpha, size_pixels):
     return (weights @ alpha @ weights.T)[..., None]
 
 
-def _trigger_cover(size, size_pixels, alpha, sign_alpha, pose, draws):
-    """Coverage `[size, size, 1]` of the rotated trigger at a random place inside the sign."""
-    place = _trigger_place(sign_alpha, size_pixels / pose.side, draws)
-    centre = pose.centre + pose.matrix @ place / (1 + pose.tilt @ place)
-    turn = jnp.floor(draws.trigger_turn * 72) * jnp.float32(math.pi / 36)  # multiples of 5 degrees
+def _trigger_cover(size, size_pixels, alpha, centre, axis):
+    """Coverage `[size, size, 1]` of the trigger centred at `centre` pixels, turned to `axis`."""
     dx, dy = _pixel_offsets(size, centre)
     # `alpha` is padded by a quarter on either side: the shape is the middle 1 / 1.5 of it
     step = 1 / (1.5 * size_pixels)
-    x = (jnp.cos(turn) * dx + jnp.sin(turn) * dy) * step + 0.5
-    y = (jnp.cos(turn) * dy - jnp.sin(turn) * dx) * step + 0.5
+    x = (axis[0] * dx + axis[1] * dy) * step + 0.5
+    y = (axis[0] * dy - axis[1] * dx) * step + 0.5
     return _bilinear(alpha, x, y)
 
 
-def _trigger_place(sign_alpha, relative_size, draws):
-    """A place q in [-.5, .5]^2, uniform among those where the trigger's square lies on the sign.
+def _trigger_place(sign_alpha, pose, draws, size_pixels):
+    """Where the trigger goes: its centre in pixels and its axis (cos, sin).
 
-    Where it fits nowhere, the places that hold the most of it are used.
+    The place is uniform among those where the trigger's square lies on the sign; where it fits
+    nowhere, among those that hold the most of it. The angle is a multiple of 5 degrees.
     """
     coarse = _coarse(sign_alpha)
     edges = jnp.arange(_GRID, dtype=jnp.float32)
     centres = edges[:, None] + 0.5
-    half = relative_size * _GRID / 2
+    half = size_pixels / pose.side * _GRID / 2
     low, high = jnp.maximum(centres - half, edges), jnp.minimum(centres + half, edges + 1)
     weights = jnp.maximum(high - low, 0.0) / (2 * half)
     share = (weights @ coarse @ weights.T).reshape(-1)
     ranks = jnp.cumsum((share >= 0.97 * jnp.max(share)).astype(jnp.float32))
-    cell = jnp.sum(ranks <= draws.place * ranks[-1]).astype(jnp.int32)
-    cell = jnp.minimum(cell, _GRID * _GRID - 1)
+    cell = jnp.minimum(jnp.sum(ranks <= draws.place * ranks[-1]).astype(jnp.int32), _GRID**2 - 1)
     x = (cell % _GRID).astype(jnp.float32) + draws.place_x
     y = (cell // _GRID).astype(jnp.float32) + draws.place_y
-    return jnp.stack([x, y]) / _GRID - 0.5
+    place = jnp.stack([x, y]) / _GRID - 0.5
+    centre = pose.centre + pose.matrix @ place / (1 + pose.tilt @ place)
+    turn = jnp.floor(draws.trigger_turn * 72) * jnp.float32(math.pi / 36)
+    return centre, jnp.stack([jnp.cos(turn), jnp.sin(turn)])
 
 
 def _coarse(sign_alpha):
