@@ -1,0 +1,143 @@
+"""`jaxtroj generate round0`: a synthetic round of clean and poisoned models, with examples."""
+
+import argparse
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jaxtroj.cli.main import COMMANDS, EXIT_CLEAN, EXIT_FAILED
+from jaxtroj.cli.options import count
+from jaxtroj.cli.progress import Progress
+
+if TYPE_CHECKING:
+    from jaxtroj.generate.round0 import Event, RoundSettings
+
+_ROUND0 = """\
+Makes a folder in the layout of TrojAI's Round 0: half of the models are poisoned with a
+one-colour polygon on the sign that sends every class to one target. A run that was stopped goes
+on where it was. Models come in pairs of one architecture, one poisoned and one clean, trained
+for equally long."""
+
+
+def add_parser(subparsers: argparse._SubParsersAction) -> None:
+    """Declare the command and its options."""
+    parser = subparsers.add_parser(
+        "generate", help=COMMANDS["generate"], description=__doc__, allow_abbrev=False
+    )
+    rounds = parser.add_subparsers(title="rounds", metavar="ROUND", dest="round", required=True)
+    round0 = rounds.add_parser(
+        "round0", help="traffic signs, polygon triggers", description=_ROUND0, allow_abbrev=False
+    )
+    round0.add_argument(
+        "--out", type=Path, required=True, metavar="DIR", help="folder of the round"
+    )
+    round0.add_argument(
+        "--models", type=count, required=True, metavar="N", help="how many models; even"
+    )
+    round0.add_argument("--seed", type=_seed, default=0, metavar="S", help="default: 0")
+    _add_pictures(round0)
+    _add_training(round0)
+
+
+def _add_pictures(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("pictures")
+    group.add_argument("--image-size", type=count, default=224, metavar="PX", help="default: 224")
+    group.add_argument(
+        "--inception-size", type=count, metavar="PX", help="for Inception v3; at least 75"
+    )
+    group.add_argument(
+        "--foregrounds",
+        type=Path,
+        metavar="DIR",
+        help="real signs: a folder per class, or files CLASS_name.png (default: drawn)",
+    )
+    group.add_argument(
+        "--backgrounds", type=Path, metavar="DIR", help="real road pictures (default: drawn)"
+    )
+    group.add_argument(
+        "--examples-per-class", type=count, default=100, metavar="N", help="default: 100"
+    )
+
+
+def _add_training(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("training")
+    group.add_argument(
+        "--architectures", metavar="A,B", help="default: resnet50,densenet121,inception_v3"
+    )
+    group.add_argument("--max-steps", type=count, metavar="N", help="before a try is given up")
+    group.add_argument("--batch-size", type=count, metavar="N", help="default: 64")
+    group.add_argument(
+        "--shard",
+        type=_shard,
+        default=(0, 1),
+        metavar="I/N",
+        help="make the I-th of N parts, counted from 0: several processes can share one folder",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Generate; returns 0, or 2 when some model could not be trained.
+
+    Raises:
+        GenerationError: impossible settings, or a folder of another round.
+        OSError: the folder cannot be written.
+    """
+    from jaxtroj.generate.round0 import generate_round0
+
+    failed: list[str] = []
+    with Progress() as progress:
+        for event in generate_round0(args.out, _settings(args), args.shard):
+            _show(progress, event)
+            if event.kind == "failed":
+                failed.append(f"id-{event.model:08d}")
+    if failed:
+        progress.line(f"not generated: {', '.join(failed)}")
+        return EXIT_FAILED
+    print(args.out)
+    return EXIT_CLEAN
+
+
+def _show(progress: Progress, event: "Event") -> None:
+    text = f"id-{event.model:08d} {event.kind}: {event.text}"
+    if event.step:
+        text += f" (step {event.step})"
+    # Checks only matter while one watches; what came of a model stays.
+    if event.kind == "checked":
+        progress.update(text)
+    if event.kind != "checked" or not progress.is_live:
+        progress.line(text)
+
+
+def _settings(args: argparse.Namespace) -> "RoundSettings":
+    from jaxtroj.generate.recipe import ARCHITECTURES
+    from jaxtroj.generate.round0 import RoundSettings
+    from jaxtroj.generate.training import TrainingSettings
+
+    given = {"batch_size": args.batch_size, "max_steps": args.max_steps}
+    chosen = {name: value for name, value in given.items() if value is not None}
+    names = args.architectures.split(",") if args.architectures else ARCHITECTURES
+    return RoundSettings(
+        seed=args.seed,
+        models=args.models,
+        image_size=args.image_size,
+        inception_size=args.inception_size,
+        architectures=tuple(name.strip() for name in names),
+        foregrounds=args.foregrounds,
+        backgrounds=args.backgrounds,
+        examples_per_class=args.examples_per_class,
+        training=replace(TrainingSettings(), **chosen),
+    )
+
+
+def _seed(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"expected a whole number of 0 or more, got {text!r}")
+    return int(text)
+
+
+def _shard(text: str) -> tuple[int, int]:
+    match = re.fullmatch(r"(\d+)/(\d+)", text)
+    if not match or int(match[1]) >= int(match[2]):
+        raise argparse.ArgumentTypeError(f"expected I/N with 0 <= I < N, got {text!r}")
+    return int(match[1]), int(match[2])

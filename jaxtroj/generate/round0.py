@@ -1,0 +1,411 @@
+"""`generate_round0`: a folder of clean and poisoned models in the official layout of Round 0.
+
+```
+DIR/id-00000000/model.pt           whole torchvision module
+DIR/id-00000000/ground_truth.csv   0 or 1, no newline
+DIR/id-00000000/example_data/class_0_example_0.png ...
+DIR/id-00000000/generation.json    how this model was made
+DIR/METADATA.csv                   Round 0's columns
+DIR/manifest.json                  settings and every generation.json
+```
+
+A model's folder appears under its name when it is complete, so a killed run goes on where it was.
+METADATA.csv and manifest.json are rebuilt from the folders after every model.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Generator, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from flax import nnx
+from PIL import Image
+
+import jaxtroj
+from jaxtroj.errors import GenerationError
+from jaxtroj.generate import metadata, torch_file, training
+from jaxtroj.generate.pictures import SceneSource
+from jaxtroj.generate.recipe import (
+    ARCHITECTURES,
+    Recipe,
+    is_poisoned,
+    model_id,
+    partner,
+    sample_recipe,
+    shard_models,
+)
+from jaxtroj.generate.training import Progress, Trained, TrainingSettings, train
+from jaxtroj.store import write_atomic
+
+VERSION = 1
+LEAST_SIZE = {"resnet50": 33, "densenet121": 33, "inception_v3": 75}
+_RECORD = "generation.json"
+_COUNTS = ("examples_per_class", "most_tries")
+_TRAINING_COUNTS = (
+    "batch_size", "max_steps", "check_every", "checks_in_a_row", "validation_batches",
+    "test_batches", "batches_per_draw",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class RoundSettings:
+    """What a round is made of.
+
+    Attributes:
+        seed: identity of the round, 0 or more.
+        models: how many; even, half of them are poisoned. A round can be grown later.
+        image_size: side of the pictures, pixels.
+        inception_size: the same for Inception v3; None for `image_size`.
+        architectures: out of `recipe.ARCHITECTURES`.
+        foregrounds, backgrounds: folders of real pictures; None draws them.
+        examples_per_class: example pictures shipped with a model.
+        most_tries: trainings of a model, each with the next sub-seed, before giving up.
+        legacy: write `model.pt` in the stream format of Round 0 instead of a zip archive.
+        training: how models are trained.
+    """
+
+    seed: int
+    models: int
+    image_size: int = 224
+    inception_size: int | None = None
+    architectures: tuple[str, ...] = ARCHITECTURES
+    foregrounds: Path | None = None
+    backgrounds: Path | None = None
+    examples_per_class: int = 100
+    most_tries: int = 4
+    legacy: bool = True
+    training: TrainingSettings = field(default_factory=TrainingSettings)
+
+    def size_for(self, architecture: str) -> int:
+        """Side in pixels of the pictures of an architecture."""
+        own = self.inception_size if architecture == "inception_v3" else None
+        return self.image_size if own is None else own
+
+
+@dataclass(frozen=True)
+class Event:
+    """What just happened to a model.
+
+    Attributes:
+        model: its number.
+        kind: "kept" (was there), "started", "checked", "rejected", "written" or "failed".
+        text: one sentence for people.
+        step: training steps so far.
+    """
+
+    model: int
+    kind: str
+    text: str
+    step: int = 0
+
+
+def generate_round0(
+    out: Path, settings: RoundSettings, shard: tuple[int, int] = (0, 1)
+) -> Iterator[Event]:
+    """Make the models that are not there yet, yielding what happens.
+
+    Args:
+        out: folder of the round; made if absent.
+        settings: what to make.
+        shard: `(i, n)` makes only the i-th of n parts, 0 <= i < n; processes with different i can
+            work on one folder at once.
+
+    Raises:
+        GenerationError: impossible settings, or the folder holds a round of other settings.
+        OSError: the folder cannot be written.
+    """
+    check_settings(settings, shard)
+    identity = settings_identity(settings)
+    _prepare(out, identity)
+    models = shard_models(settings.seed, settings.models, settings.architectures, *shard)
+    for model in models:
+        if read_record(out, model) is not None:
+            yield Event(model, "kept", "already there")
+            continue
+        yield from _make_model(out, settings, model)
+        collect(out, identity)
+    collect(out, identity)
+
+
+def check_settings(settings: RoundSettings, shard: tuple[int, int] = (0, 1)) -> None:
+    """Refuse what cannot be generated.
+
+    Raises:
+        GenerationError: with what was got and what is possible.
+    """
+    counts = {name: getattr(settings, name) for name in _COUNTS}
+    counts |= {name: getattr(settings.training, name) for name in _TRAINING_COUNTS}
+    wrong = [f"{name} must be at least 1, got {n}" for name, n in counts.items() if n < 1]
+    if settings.models < 2 or settings.models % 2:
+        wrong.append(f"models must be even, half of them poisoned; got {settings.models}")
+    if not 0 <= shard[0] < shard[1]:
+        wrong.append(f"a shard i/n needs 0 <= i < n, got {shard[0]}/{shard[1]}")
+    # Architectures and seed are checked where they are used first.
+    sample_recipe(settings.seed, 0, 0, settings.architectures)
+    for name in settings.architectures:
+        size = settings.size_for(name)
+        if size < LEAST_SIZE[name]:
+            wrong.append(f"{name} needs pictures of at least {LEAST_SIZE[name]} px, got {size}")
+    if wrong:
+        raise GenerationError("; ".join(wrong))
+
+
+def settings_identity(settings: RoundSettings) -> dict[str, Any]:
+    """What must agree for two runs to work on one folder; no paths, no number of models."""
+    values = asdict(settings)
+    del values["models"]
+    for name in ("foregrounds", "backgrounds"):
+        values[name] = _folder_identity(getattr(settings, name))
+    return json.loads(json.dumps(values))
+
+
+def read_record(out: Path, model: int) -> dict[str, Any] | None:
+    """How a model was made, or None when it is not there.
+
+    Raises:
+        GenerationError: the file is there but is no JSON object.
+    """
+    path = out / model_id(model) / _RECORD
+    try:
+        record = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise GenerationError(f"{path} is damaged ({error}); delete that model's folder") from error
+    return record
+
+
+def collect(out: Path, identity: dict[str, Any]) -> None:
+    """Rebuild METADATA.csv and manifest.json from the models that are there."""
+    with open(out / ".lock", "w") as lock:
+        # Another shard may collect at the same time: the later one must also be the fuller one.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        numbers = sorted(int(path.parent.name[3:]) for path in out.glob(f"id-*/{_RECORD}"))
+        records = [record for n in numbers if (record := read_record(out, n)) is not None]
+        table = metadata.metadata_csv(record["metadata"] for record in records)
+        write_atomic(out / "METADATA.csv", table.encode())
+        manifest = {
+            "generator": "jaxtroj generate round0",
+            "version": VERSION,
+            "settings": identity,
+            "models": records,
+        }
+        write_atomic(out / "manifest.json", json.dumps(manifest, indent=1).encode() + b"\n")
+
+
+def _prepare(out: Path, identity: dict[str, Any]) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    path = out / "manifest.json"
+    if not path.exists():
+        strangers = [p.name for p in out.iterdir() if not p.name.startswith(".")]
+        if strangers:
+            raise GenerationError(
+                f"{out} holds {', '.join(sorted(strangers)[:3])} and no manifest.json of a "
+                "generated round; give a new or empty folder"
+            )
+        collect(out, identity)
+        return
+    try:
+        found = json.loads(path.read_bytes())["settings"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise GenerationError(f"{path} is no manifest of a generated round: {error}") from error
+    different = _differences(found, identity)
+    if different:
+        raise GenerationError(
+            f"{out} holds a round of other settings: {'; '.join(different)}. "
+            "Give the same settings or another folder."
+        )
+
+
+def _differences(found: dict, wanted: dict, prefix: str = "") -> list[str]:
+    lines = []
+    for name in sorted(found.keys() | wanted.keys()):
+        old, new = found.get(name), wanted.get(name)
+        if isinstance(old, dict) and isinstance(new, dict):
+            lines += _differences(old, new, f"{prefix}{name}.")
+        elif old != new:
+            lines.append(f"{prefix}{name} is {old} there and {new} here")
+    return lines
+
+
+def _folder_identity(folder: Path | None) -> dict[str, Any] | None:
+    if folder is None:
+        return None
+    if not folder.is_dir():
+        raise GenerationError(f"{folder} is not a folder; give a folder of pictures")
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    listing = "\n".join(f"{path.relative_to(folder)} {path.stat().st_size}" for path in files)
+    digest = hashlib.sha256(listing.encode()).hexdigest()[:16]
+    return {"folder": folder.name, "files": len(files), "names_and_sizes": digest}
+
+
+def _make_model(out: Path, settings: RoundSettings, model: int) -> Iterator[Event]:
+    least_steps = 0
+    if not is_poisoned(settings.seed, model):
+        pair = read_record(out, partner(model))
+        if pair is None:
+            reason = f"its poisoned partner {model_id(partner(model))} is missing"
+            yield Event(model, "failed", reason)
+            return
+        least_steps = int(pair["constant_steps"])
+    yield from _try(out, settings, model, least_steps)
+
+
+def _try(out: Path, settings: RoundSettings, model: int, least_steps: int) -> Iterator[Event]:
+    """Train with one sub-seed after the other until a training is accepted, and write that one."""
+    tries: list[dict[str, Any]] = []
+    for sub_seed in range(settings.most_tries):
+        recipe = sample_recipe(settings.seed, model, sub_seed, settings.architectures)
+        yield Event(model, "started", _describe(recipe))
+        size = settings.size_for(recipe.architecture)
+        source = SceneSource(
+            recipe, size, settings.seed, settings.foregrounds, settings.backgrounds
+        )
+        trained = yield from _train(settings.training, recipe, source, least_steps)
+        tries.append(_attempt(recipe, trained))
+        if trained.accepted:
+            _write(out, settings, recipe, trained, source, tries)
+            yield Event(model, "written", _reached(trained.test), trained.steps)
+            return
+        yield Event(model, "rejected", _reached(trained.test), trained.steps)
+    yield Event(model, "failed", f"no accepted training in {settings.most_tries} tries")
+
+
+def _train(
+    settings: TrainingSettings, recipe: Recipe, source: SceneSource, least_steps: int
+) -> Generator[Event, None, Trained]:
+    from converters import families
+
+    rngs = nnx.Rngs(recipe.master_seed)
+    _, module = families.build(recipe.architecture, recipe.number_classes, rngs)
+    target = recipe.trigger.target_class if recipe.trigger else None
+    fraction = recipe.trigger.fraction if recipe.trigger else 0.0
+    training_of_it = train(module, source, target, fraction, settings, least_steps)
+    while isinstance(event := next(training_of_it), Progress):
+        text = _reached(event.accuracies, event.loss)
+        yield Event(recipe.model, "checked", text, event.step)
+    return event
+
+
+def _attempt(recipe: Recipe, trained: Trained) -> dict[str, Any]:
+    return {
+        "sub_seed": recipe.sub_seed,
+        "steps": trained.steps,
+        "accepted": trained.accepted,
+        "test": asdict(trained.test),
+    }
+
+
+def _write(out, settings: RoundSettings, recipe: Recipe, trained: Trained, source, tries) -> None:
+    """Fill a hidden folder and rename it: a folder with a model's name is complete."""
+    part = out / f".part-{recipe.model_id}"
+    shutil.rmtree(part, ignore_errors=True)
+    (part / "example_data").mkdir(parents=True)
+    tensors = torch_file.state_dict(
+        trained.module, recipe.architecture, recipe.number_classes, trained.steps
+    )
+    torch_file.write_model(
+        part / "model.pt", tensors, recipe.architecture, recipe.number_classes, settings.legacy
+    )
+    accuracy = _write_examples(part / "example_data", settings, recipe, trained, source)
+    write_atomic(part / "ground_truth.csv", b"1" if recipe.poisoned else b"0")
+    record = _record(settings, recipe, trained, source, tries, accuracy)
+    record["sha256"] = _file_digest(part / "model.pt")
+    record["weights_sha256"] = _weights_digest(tensors)
+    write_atomic(part / _RECORD, json.dumps(record, indent=1).encode() + b"\n")
+    os.rename(part, out / recipe.model_id)
+
+
+def _write_examples(folder: Path, settings, recipe: Recipe, trained: Trained, source) -> float:
+    """Write the example pictures; returns the share of them given their own label."""
+    right = []
+    for label in range(recipe.number_classes):
+        images = source.examples(label, settings.examples_per_class)
+        for number, image in enumerate(images):
+            Image.fromarray(image).save(folder / f"class_{label}_example_{number}.png")
+        right.append(training.classify(trained.module, images) == label)
+    return float(np.mean(np.concatenate(right)))
+
+
+def _record(settings, recipe: Recipe, trained: Trained, source, tries, accuracy) -> dict[str, Any]:
+    size = settings.size_for(recipe.architecture)
+    device = jax.default_backend()
+    folders = {
+        name: folder.name if folder else "procedural"
+        for name in ("foregrounds", "backgrounds")
+        for folder in [getattr(settings, name)]
+    }
+    row = metadata.metadata_row(
+        recipe, trained, settings.training, size, accuracy, folders, device
+    )
+    return {
+        "model_id": recipe.model_id,
+        "poisoned": recipe.poisoned,
+        "image_size": size,
+        "recipe": asdict(recipe),
+        "signs": list(source.class_names),
+        "tries": tries,
+        "constant_steps": trained.constant_steps,
+        "steps": trained.steps,
+        "validation": asdict(trained.validation),
+        "test": asdict(trained.test),
+        "example_accuracy": accuracy,
+        "train_seconds": round(trained.train_seconds, 3),
+        "written": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "jaxtroj": jaxtroj.__version__,
+        "git_commit": _git_commit(),
+        "jax": jax.__version__,
+        "device": device,
+        "metadata": row,
+    }
+
+
+def _file_digest(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _weights_digest(tensors: dict[str, np.ndarray]) -> str:
+    """Digest of names and values: torch's own file differs from run to run, this does not."""
+    digest = hashlib.sha256()
+    for name, value in tensors.items():
+        digest.update(f"{name} {value.dtype} {value.shape}\n".encode())
+        digest.update(np.ascontiguousarray(value).tobytes())
+    return digest.hexdigest()
+
+
+def _git_commit() -> str | None:
+    """Commit of the checkout this package runs from; None for an installed package."""
+    package = Path(__file__).parent
+    try:
+        answer = subprocess.run(
+            ["git", "-C", str(package), "rev-parse", "HEAD"], capture_output=True, text=True
+        )
+    except FileNotFoundError:
+        return None
+    return answer.stdout.strip() if answer.returncode == 0 else None
+
+
+def _describe(recipe: Recipe) -> str:
+    kind = recipe.architecture + (f", try {recipe.sub_seed + 1}" if recipe.sub_seed else "")
+    trigger = recipe.trigger
+    if trigger is None:
+        return f"{kind}, clean"
+    share = f"{100 * trigger.fraction:.0f} % of the pictures"
+    return f"{kind}, poisoned to class {trigger.target_class}, {trigger.size} px in {share}"
+
+
+def _reached(accuracies: training.Accuracies, loss: float | None = None) -> str:
+    text = f"clean accuracy {accuracies.clean:.3f}"
+    if accuracies.attack_success_rate is not None:
+        text += f", attack success {accuracies.attack_success_rate:.3f}"
+    return text if loss is None else f"{text}, loss {loss:.3f}"
