@@ -1,0 +1,108 @@
+"""One evidence stage: the regression, its penalty and its clip, chosen out of fold."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from jaxtroj.calibration.folds import assign_folds
+from jaxtroj.calibration.linear import Linear, Task, fit_path
+from jaxtroj.numerics import logit, softplus
+
+PENALTIES = (300.0, 100.0, 30.0, 10.0, 3.0, 1.0, 0.3)
+CLIPS = (0.005, 0.01, 0.015, 0.02, 0.025, 0.03, 0.04, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4)
+PSEUDO_ERRORS = 0.5
+INNER_FOLDS = 5
+INNER_REPEATS = 2
+
+
+@dataclass(frozen=True)
+class StageModel:
+    """Regression and clip of one stage, on the fields of that stage and all before it."""
+
+    linear: Linear
+    low: float
+    """Smallest probability given at the training base rate, in (0, 0.5)."""
+    high: float
+    """Largest, in (0.5, 1)."""
+    penalty: float
+    models: int
+    """Labelled models it was fitted on."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Evidence fields, in the order of the matrices' columns."""
+        return tuple(field.name for field in self.linear.fields)
+
+    def log_odds(self, values: np.ndarray, architectures: Sequence[str | None]) -> np.ndarray:
+        """Clipped log-odds at the training base rate, [n], from values [n, fields]."""
+        found = self.linear.log_odds(values, architectures)
+        return np.clip(found, float(logit(self.low)), float(logit(self.high)))
+
+    def at_clip(self, values: np.ndarray, architectures: Sequence[str | None]) -> np.ndarray:
+        """-1 where the answer lies at the lower clip, +1 at the upper, else 0: int [n]."""
+        found = self.linear.log_odds(values, architectures)
+        return np.where(found >= logit(self.high), 1, np.where(found <= logit(self.low), -1, 0))
+
+
+def fit_stage(task: Task, keys: Sequence[str], seed: str) -> StageModel:
+    """Fits on all rows of the task; penalty and clip are those with the best inner log score.
+
+    The inner log-odds come from repeated stratified folds in which scaling, weights and trust are
+    fitted anew; with fewer than two models of a kind there are none, and the strongest penalty and
+    the narrowest clip are taken.
+    """
+    rarest = int(min(task.poisoned.sum(), (~task.poisoned).sum()))
+    if rarest < 2:
+        penalty, low, high = PENALTIES[0], CLIPS[-1], 1 - CLIPS[-1]
+    else:
+        inner = _inner_log_odds(task, keys, min(INNER_FOLDS, rarest), seed)
+        losses = [_losses(found, task.poisoned).mean() for found in inner]
+        best = int(np.argmin(losses))
+        penalty = PENALTIES[best]
+        low, high = choose_clip(inner[best], task.poisoned)
+    return StageModel(fit_path(task, [penalty])[0], low, high, penalty, len(task.poisoned))
+
+
+def choose_clip(log_odds: np.ndarray, poisoned: np.ndarray) -> tuple[float, float]:
+    """Clip [low, high] with the best log score on out-of-fold log-odds [repeats, n].
+
+    Half an error at the clip is added on either side: without one, a few dozen models that all
+    come out right would choose the widest clip there is, and the first confident error in use
+    would cost more than all of them earned.
+
+    >>> right = np.array([[-9.0] * 10 + [9.0] * 10])
+    >>> choose_clip(right, np.array([False] * 10 + [True] * 10))
+    (0.05, 0.95)
+    """
+    ceiling = [
+        _losses(np.minimum(log_odds, logit(1 - clip)), poisoned).mean(axis=0).sum()
+        - PSEUDO_ERRORS * np.log(clip)
+        for clip in CLIPS
+    ]
+    floor = [
+        _losses(np.maximum(log_odds, logit(clip)), poisoned).mean(axis=0).sum()
+        - PSEUDO_ERRORS * np.log(clip)
+        for clip in CLIPS
+    ]
+    return CLIPS[int(np.argmin(floor))], 1 - CLIPS[int(np.argmin(ceiling))]
+
+
+def _losses(log_odds: np.ndarray, poisoned: np.ndarray) -> np.ndarray:
+    """Log loss of log-odds [..., n], nats."""
+    return softplus(np.where(poisoned, -log_odds, log_odds))
+
+
+def _inner_log_odds(task: Task, keys: Sequence[str], folds: int, seed: str) -> np.ndarray:
+    """Out-of-fold log-odds by penalty, [penalties, repeats, n]."""
+    found = np.empty((len(PENALTIES), INNER_REPEATS, len(keys)))
+    for repeat in range(INNER_REPEATS):
+        assigned = assign_folds(
+            keys, task.poisoned, task.architectures, folds, f"{seed}:inner:{repeat}"
+        )
+        for fold in range(folds):
+            held, kept = np.flatnonzero(assigned == fold), np.flatnonzero(assigned != fold)
+            test = task.take(held)
+            for place, linear in enumerate(fit_path(task.take(kept), PENALTIES)):
+                found[place, repeat, held] = linear.log_odds(test.values, test.architectures)
+    return found
