@@ -154,7 +154,12 @@ def fit_path(task: Task, penalties: Sequence[float]) -> list[Linear]:
     groups = sorted({name for name in task.architectures if name is not None})
     member = [[float(name == group) for group in groups] for name in task.architectures]
     design = np.concatenate(
-        [np.ones((len(positions), 1)), np.reshape(member, (-1, len(groups))), positions], axis=1
+        [
+            np.ones((len(positions), 1)),
+            np.reshape(member, (len(positions), len(groups))),
+            positions,
+        ],
+        axis=1,
     )
     free = 1 + len(groups)
     signs = np.array([0] * free + list(task.directions))

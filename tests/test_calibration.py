@@ -1,0 +1,472 @@
+"""Calibration on synthetic populations whose truth is known, and on hostile calibrator files."""
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from jaxtroj import scoring
+from jaxtroj.calibration import Calibrator, cross_validate, out_of_fold
+from jaxtroj.calibration.linear import Field, Linear, Task, fit_path
+from jaxtroj.calibration.stage import choose_clip
+from jaxtroj.calibration.stopping import MARGIN, WITNESSES, StopRule
+from jaxtroj.errors import CalibrationError
+from jaxtroj.numerics import logit, sigmoid
+
+ARCHITECTURES = ("densenet121", "inceptionv3", "resnet50")
+STAGES = {"weights": ("noise",), "probes": ("flip", "speck"), "inversion": ("mask", "gap")}
+DIRECTIONS = {"flip": 1, "mask": -1}
+
+
+def population(models, seed, strength=1.5):
+    """Rows, labels, architectures: flip is larger and mask smaller in poisoned models."""
+    random = np.random.default_rng(seed)
+    rows, labels, names = [], [], []
+    for index in range(models):
+        poisoned = index % 2 == 0
+        place = random.integers(3)
+        shift = float(place) - 1.0  # evidence levels differ by architecture
+        rows.append(
+            {
+                "noise": float(random.normal()),
+                "flip": float(random.normal() + strength * poisoned + shift),
+                "speck": float(random.normal()),
+                "mask": float(np.exp(random.normal() - strength * poisoned)),
+                "gap": float(random.normal()),
+            }
+        )
+        labels.append(poisoned)
+        names.append(ARCHITECTURES[place])
+    return rows, labels, names
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return Calibrator.fit(*population(60, 0), STAGES, DIRECTIONS, population="synthetic", seed=3)
+
+
+@pytest.fixture(scope="module")
+def fresh():
+    return population(600, 99)
+
+
+def answers(calibrator, data):
+    rows, _, names = data
+    return [calibrator.probability(*item) for item in zip(rows, names, strict=True)]
+
+
+def test_probabilities_of_fresh_models_rank_and_are_calibrated(fitted, fresh):
+    scores = scoring.score(answers(fitted, fresh), fresh[1])
+    assert scores.roc_auc > 0.88
+    assert scores.log_score < 0.46
+    for row in scoring.reliability(answers(fitted, fresh), fresh[1], bins=4):
+        assert abs(row.mean_probability - row.poisoned_fraction) < 0.15
+
+
+def test_out_of_fold_score_is_honest(fitted, fresh):
+    report = fitted.reports["inversion"].score
+    truth = scoring.log_score(answers(fitted, fresh), fresh[1])
+    assert report.log_score_low < truth < report.log_score_high
+    assert report.models == 60 and sum(s.models for s in _by(fitted).values()) == 60
+
+
+def _by(calibrator):
+    return calibrator.reports["inversion"].by_architecture
+
+
+def test_noise_alone_gives_probabilities_near_the_base_rate():
+    rows, labels, names = population(40, 5, strength=0.0)
+    held_out = cross_validate(rows, labels, names, STAGES, DIRECTIONS)
+    assert scoring.log_score(held_out, labels) < math.log(2) + 0.12
+
+
+def test_twenty_models_are_enough(fresh):
+    calibrator = Calibrator.fit(*population(20, 1, strength=2.5), STAGES, DIRECTIONS)
+    data = population(300, 98, strength=2.5)
+    assert scoring.log_score(answers(calibrator, data), data[1]) < 0.4
+    assert all(0 < probability < 1 for probability in answers(calibrator, fresh))
+
+
+def test_order_of_rows_changes_nothing(fitted):
+    data = population(60, 0)
+    order = np.random.default_rng(1).permutation(60)
+    shuffled = [[column[i] for i in order] for column in data]
+    again = Calibrator.fit(*shuffled, STAGES, DIRECTIONS, population="synthetic", seed=3)
+    assert again.stages == fitted.stages
+    first = out_of_fold(*data, STAGES, DIRECTIONS, seed=3)["probes"].log_odds
+    second = out_of_fold(*shuffled, STAGES, DIRECTIONS, seed=3)["probes"].log_odds
+    np.testing.assert_array_equal(first[order], second)
+
+
+def test_seed_chooses_the_folds():
+    data = population(40, 2)
+    first, second = (cross_validate(*data, STAGES, DIRECTIONS, seed=seed) for seed in (0, 1))
+    assert not np.array_equal(first, second)
+    assert np.abs(first - second).mean() < 0.15
+
+
+def test_held_out_labels_do_not_reach_their_own_answer():
+    """Turning one label must move the answers of others only: its own fold never saw it."""
+    rows, labels, names = population(30, 4, strength=3.0)
+    before = cross_validate(rows, labels, names, STAGES, DIRECTIONS)
+    labels[0] = not labels[0]
+    after = cross_validate(rows, labels, names, STAGES, DIRECTIONS)
+    assert (before[0] > 0.5) == (after[0] > 0.5)
+
+
+def test_sign_constraints_hold_against_the_data():
+    rows, labels, names = population(40, 6)
+    against = {"flip": -1, "mask": 1}
+    calibrator = Calibrator.fit(rows, labels, names, STAGES, against)
+    for model in calibrator.stages.values():
+        for field in model.linear.fields:
+            assert field.weight * field.direction >= 0
+            if field.name in against:
+                assert field.weight == 0
+
+
+@pytest.mark.parametrize("trial", range(12))
+def test_regression_agrees_with_scipy(trial):
+    from scipy.optimize import minimize
+
+    from jaxtroj.calibration.linear import _minimise
+
+    random = np.random.default_rng(trial)
+    models, width = int(random.integers(10, 60)), int(random.integers(2, 20))
+    design = random.normal(size=(models, width)) @ random.normal(size=(width, width))
+    design = np.c_[np.ones(models), design]
+    label = np.arange(models) % 2 == 0
+    ridge = np.r_[0.0, np.full(width, 10.0 ** random.integers(-1, 3))]
+    signs = np.r_[0, random.integers(-1, 2, width)]
+
+    def loss(solution):
+        eta = design @ solution
+        return np.logaddexp(0, eta).sum() - eta[label].sum() + 0.5 * (ridge * solution**2).sum()
+
+    def gradient(solution):
+        return design.T @ (sigmoid(design @ solution) - label) + ridge * solution
+
+    ours = _minimise(design, label, ridge, signs, np.zeros(width + 1))
+    bounds = [{0: (None, None), 1: (0, None), -1: (None, 0)}[sign] for sign in signs.tolist()]
+    options = {"ftol": 1e-15, "gtol": 1e-9, "maxiter": 5000}
+    theirs = minimize(
+        loss, 0 * ours, jac=gradient, method="L-BFGS-B", bounds=bounds, options=options
+    )
+    assert loss(ours) <= theirs.fun * (1 + 1e-8)
+    assert np.all(ours * signs >= 0)
+
+
+def test_base_rate_shift_is_bayes_rule_even_at_the_clip(fitted):
+    rows, _, names = population(60, 7)
+    for row, name in zip(rows, names, strict=True):
+        at_half = fitted.probability(row, name, 0.5)
+        at_tenth = fitted.probability(row, name, 0.1)
+        assert logit(at_tenth) - logit(at_half) == pytest.approx(float(logit(0.1)), abs=1e-6)
+    for rate in (0.0, 1.0, -1.0, math.nan):
+        with pytest.raises(CalibrationError, match="base rate"):
+            fitted.probability(rows[0], names[0], rate)
+
+
+def test_uneven_training_population_is_shifted_to_even_odds():
+    rows, labels, names = population(200, 8)
+    kept = [i for i in range(200) if not labels[i] or i % 10 == 0]  # one poisoned in six
+    chosen = [[column[i] for i in kept] for column in (rows, labels, names)]
+    calibrator = Calibrator.fit(*chosen, STAGES, DIRECTIONS)
+    assert calibrator.base_rate == pytest.approx(1 / 6, abs=0.01)
+    fresh = population(400, 97)
+    assert np.mean(answers(calibrator, fresh)) == pytest.approx(0.5, abs=0.1)
+
+
+def test_unknown_architecture_gets_the_mean_intercept(fitted):
+    row = population(1, 11)[0][0]
+    linear = fitted.stages["inversion"].linear
+    assert sum(linear.offsets.values()) == pytest.approx(0, abs=1e-5)
+    assert fitted.probability(row, "vgg16") == fitted.probability(row, None)
+    assert any("vgg16" in reason for reason in fitted.explain(row, "vgg16"))
+
+
+def test_population_without_architecture_names():
+    rows, labels, _ = population(20, 21, strength=3.0)
+    calibrator = Calibrator.fit(rows, labels, [None] * 20, STAGES, DIRECTIONS)
+    assert scoring.roc_auc(answers(calibrator, (rows, labels, [None] * 20)), labels) > 0.9
+    assert calibrator.reports["probes"].by_architecture == {}
+
+
+def test_architecture_intercepts_absorb_evidence_levels(fitted):
+    offsets = fitted.stages["probes"].linear.offsets
+    assert offsets["densenet121"] > offsets["resnet50"]  # flip is lower there for both kinds
+
+
+def test_missing_field_falls_back_to_the_last_complete_stage(fitted):
+    row = dict(population(1, 12)[0][0])
+    expected = fitted.stage_probability("probes", row, "resnet50")
+    for absent in (None, math.nan, math.inf, 1e300):
+        assert fitted.probability(row | {"mask": absent}, "resnet50") == expected
+    del row["gap"]
+    assert fitted.probability(row, "resnet50") == expected
+    assert fitted.missing(row) == ("gap",)
+    assert "later fields are missing" in fitted.explain(row, "resnet50")[-1]
+    with pytest.raises(CalibrationError, match="lacks fields"):
+        fitted.stage_probability("inversion", row)
+    assert fitted.probability({}, "resnet50", 0.3) == 0.3
+    assert "no evidence" in fitted.explain({})[0]
+
+
+def test_rows_that_stopped_early_are_left_out_of_later_stages_only():
+    rows, labels, names = population(40, 13)
+    for row in rows[:12]:
+        row["gap"] = math.nan
+    calibrator = Calibrator.fit(rows, labels, names, STAGES, DIRECTIONS)
+    assert [model.models for model in calibrator.stages.values()] == [40, 40, 28]
+    for row in rows:
+        row["gap"] = None
+    calibrator = Calibrator.fit(rows, labels, names, STAGES, DIRECTIONS)
+    assert list(calibrator.stages) == ["weights", "probes"]
+    assert calibrator.unfitted == ("inversion",)
+    assert np.isfinite(cross_validate(rows, labels, names, STAGES, DIRECTIONS)).all()
+
+
+def field(direction, weight=2.0):
+    return Field("flip", "flip rate", direction, 0.0, 1.0, 1.0, -1.0, 1.0, weight, -0.5, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("direction", "down", "up"), [(0, True, True), (1, True, False), (-1, False, True)]
+)
+def test_trust_falls_outside_the_training_range_but_not_towards_poisoned(direction, down, up):
+    linear = Linear((field(direction, 2.0 * (direction or 1)),), 0.0, {}, 0.5)
+    far = np.sinh([[0.9], [1.9], [3.0], [5.0], [9.0], [27.0]])
+    for values, falls in ((-far, down), (far, up)):
+        trust = linear.trust(values)
+        assert trust[0] == trust[1] == 1.0
+        assert (trust[-1] < 1e-4) == falls
+        assert np.all(np.diff(trust) <= 0)
+
+
+def test_far_evidence_is_shrunk_to_the_base_rate_and_said_so(fitted):
+    row = population(1, 14)[0][0]
+    strange = row | {"mask": 1e30}
+    assert fitted.probability(strange, "resnet50") == pytest.approx(0.5, abs=0.02)
+    assert fitted.probability(strange, "resnet50", 0.2) == pytest.approx(0.2, abs=0.02)
+    assert any("outside the calibration models" in r for r in fitted.explain(strange, "resnet50"))
+
+
+def test_extreme_evidence_of_poison_is_believed(fitted):
+    row = population(1, 14)[0][0] | {"flip": 1e30}
+    assert fitted.probability(row, "resnet50") == pytest.approx(fitted.stages["inversion"].high)
+
+
+def test_field_that_never_varies_has_no_say():
+    rows, labels, names = population(30, 15)
+    for row in rows:
+        row["noise"] = 4.0
+    calibrator = Calibrator.fit(rows, labels, names, STAGES, DIRECTIONS)
+    assert calibrator.stages["weights"].linear.fields[0].weight == 0
+    same = calibrator.probability(rows[0], names[0])
+    assert calibrator.probability(rows[0] | {"noise": 99.0}, names[0]) == same
+
+
+def test_clip_bounds_every_answer_and_more_models_allow_a_wider_one(fitted, fresh):
+    model = fitted.stages["inversion"]
+    found = answers(fitted, fresh)
+    assert min(found) >= model.low - 1e-12 and max(found) <= model.high + 1e-12
+    few = choose_clip(np.array([[-9.0] * 10 + [9.0] * 10]), np.arange(20) >= 10)
+    many = choose_clip(np.array([[-9.0] * 100 + [9.0] * 100]), np.arange(200) >= 100)
+    assert few[0] > many[0] and few[1] < many[1]
+    assert choose_clip(np.array([[9.0] * 20]), np.arange(20) >= 10) == (0.4, 0.6)
+
+
+def test_stop_rule():
+    rule = StopRule(worst_drop=1.0, worst_rise=2.0, witnesses_high=WITNESSES, witnesses_low=50)
+    assert rule.allows(1.0 + MARGIN + 0.1, 1)
+    assert not rule.allows(1.0 + MARGIN - 0.1, 1)
+    assert not rule.allows(9.0, 0)
+    assert rule.allows(-2.6, -1) and not rule.allows(-2.4, -1)
+    assert not replace(rule, witnesses_high=WITNESSES - 1).allows(9.0, 1)
+
+
+def test_stops_early_only_where_the_labelled_models_allow_it():
+    def strong(models, seed):
+        rows, labels, names = population(models, seed)
+        for row, poisoned in zip(rows, labels, strict=True):
+            row["flip"] = row["flip"] * 0.3 + 6.0 * poisoned
+        return rows, labels, names
+
+    calibrator = Calibrator.fit(*strong(60, 16), STAGES, DIRECTIONS)
+    rows, labels, names = strong(100, 17)
+    stopped = [calibrator.can_stop(r, "probes", n) for r, n in zip(rows, names, strict=True)]
+    assert sum(stopped) > 50
+    for row, name, stop, poisoned in zip(rows, names, stopped, labels, strict=True):
+        if stop:
+            assert (calibrator.probability(row, name) > 0.5) == poisoned
+    assert not any(calibrator.can_stop(row, "weights") for row in rows)
+    assert calibrator.can_stop(rows[0], "inversion")
+    assert not calibrator.can_stop({}, "probes")
+    assert not calibrator.can_stop(rows[0], "unheard")
+    poisoned_row = rows[labels.index(True)]
+    assert not calibrator.can_stop(poisoned_row, "probes", base_rate=0.001)
+
+
+def test_reasons_name_value_and_what_is_typical(fitted):
+    labels = {"flip": "flip rate"}
+    calibrator = Calibrator.fit(*population(40, 18), STAGES, DIRECTIONS, labels)
+    row = {"noise": 0.0, "flip": 4.0, "speck": 0.0, "mask": 0.05, "gap": 0.0}
+    verdict = calibrator.verdict(row, "resnet50", target_class=3, source_classes=(0, 1))
+    assert verdict.poisoned and verdict.target_class == 3 and verdict.source_classes == (0, 1)
+    assert any(r.startswith("flip rate is 4 (typical clean") for r in verdict.reasons)
+    clean = row | {"flip": -3.0, "mask": 4.0}
+    verdict = calibrator.verdict(clean, "resnet50", target_class=3)
+    assert not verdict.poisoned and verdict.target_class is None
+    assert verdict.probability < 0.5
+
+
+def test_one_kind_or_too_few_models_are_refused():
+    rows, labels, names = population(40, 19)
+    with pytest.raises(CalibrationError, match="0 poisoned and 40 clean"):
+        Calibrator.fit(rows, [False] * 40, names, STAGES)
+    with pytest.raises(CalibrationError, match="at least 10 models"):
+        Calibrator.fit(rows[:8], labels[:8], names[:8], STAGES)
+    with pytest.raises(CalibrationError, match="at least 10 models"):
+        cross_validate(rows[:8], labels[:8], names[:8], STAGES)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"poisoned": [True]}, "as many of each"),
+        ({"poisoned": [2] * 12}, "booleans"),
+        ({"stages": {}}, "at least one field"),
+        ({"stages": {"weights": ()}}, "at least one field"),
+        ({"stages": {"weights": ("flip",), "probes": ("flip",)}}, "belongs to one stage"),
+        ({"directions": {"flip": 2}}, "directions"),
+    ],
+)
+def test_misshapen_training_input(change, message):
+    rows, labels, names = population(12, 20)
+    given = {"rows": rows, "poisoned": labels, "architectures": names, "stages": STAGES}
+    with pytest.raises(CalibrationError, match=message):
+        Calibrator.fit(**given | change)
+
+
+def test_penalised_fit_shrinks_to_the_intercept():
+    random = np.random.default_rng(0)
+    task = Task(
+        random.normal(size=(30, 2)),
+        np.arange(30) % 3 == 0,
+        (None,) * 30,
+        ("a", "b"),
+        ("a", "b"),
+        (0, 0),
+    )
+    (linear,) = fit_path(task, [1e6])
+    assert sigmoid(linear.raw_log_odds(task.values, task.architectures)) == pytest.approx(
+        np.full(30, 1 / 3), abs=1e-3
+    )
+
+
+def test_save_and_load_are_exact_and_leave_no_traces(fitted, tmp_path):
+    path = tmp_path / "calibrator.json"
+    fitted.save(path)
+    fitted.save(path)
+    assert [item.name for item in tmp_path.iterdir()] == ["calibrator.json"]
+    assert Calibrator.load(path) == fitted
+    provenance = json.loads(path.read_text())["provenance"]
+    assert provenance["population"] == "synthetic" and provenance["models"] == 60
+
+
+def test_unwritable_and_missing_files(fitted, tmp_path):
+    with pytest.raises(CalibrationError, match="cannot write"):
+        fitted.save(tmp_path / "absent" / "calibrator.json")
+    with pytest.raises(CalibrationError, match="cannot write"):
+        (tmp_path / "folder").mkdir()
+        fitted.save(tmp_path / "folder")
+    assert [item.name for item in tmp_path.iterdir()] == ["folder"]
+    with pytest.raises(CalibrationError, match="cannot read"):
+        Calibrator.load(tmp_path / "absent.json")
+
+
+def _set(document, path, value):
+    *steps, last = path
+    for step in steps:
+        document = document[step]
+    if value is KeyError:
+        del document[last]
+    else:
+        document[last] = value
+
+
+FIRST = ("stages", 0)
+HOSTILE = [
+    (("format",), "other"),
+    (("schema",), 2),
+    (("stages",), []),
+    (("stages",), {"a": 1}),
+    ((*FIRST, "stage"), 7),
+    ((*FIRST, "stage"), "probes"),
+    ((*FIRST, "intercept"), "1.0"),
+    ((*FIRST, "intercept"), True),
+    ((*FIRST, "intercept"), None),
+    ((*FIRST, "intercept"), 10**400),
+    ((*FIRST, "intercept"), 1e200),
+    ((*FIRST, "low"), 0),
+    ((*FIRST, "high"), 1),
+    ((*FIRST, "high"), 0.2),
+    ((*FIRST, "rate"), 1.0),
+    ((*FIRST, "models"), 1.5),
+    ((*FIRST, "fields"), []),
+    ((*FIRST, "architectures"), {"resnet50": []}),
+    ((*FIRST, "architectures"), {"x" * 5000: 1.0}),
+    ((*FIRST, "fields", 0, "name"), "flip"),
+    ((*FIRST, "fields", 0, "spread"), 0),
+    ((*FIRST, "fields", 0, "scale"), -1),
+    ((*FIRST, "fields", 0, "low"), 1e9),
+    ((*FIRST, "fields", 0, "weight"), KeyError),
+    ((*FIRST, "stop", "worst_drop"), -1),
+    ((*FIRST, "out_of_fold", "roc_auc"), 2),
+    (("stages", 1, "fields", 1, "weight"), -3.0),
+    (("provenance",), []),
+    (("provenance", "poisoned"), 60),
+    (("provenance", "population"), "x" * 10_000),
+    (("unfitted",), "no list"),
+]
+
+
+@pytest.mark.parametrize(("path", "value"), HOSTILE, ids=[str(p[0]) for p in HOSTILE])
+def test_hostile_calibrators_are_refused(fitted, tmp_path, path, value):
+    file = tmp_path / "calibrator.json"
+    fitted.save(file)
+    document = json.loads(file.read_text())
+    _set(document, path, value)
+    file.write_text(json.dumps(document))
+    with pytest.raises(CalibrationError, match="calibrator"):
+        Calibrator.load(file)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\xff\xfe",
+        b"[]",
+        b"null",
+        b"{",
+        b'{"format": "jaxtroj calibrator"}',
+        b"[" * 100_000,
+        b'{"format": NaN}',
+        b'{"format": Infinity}',
+        b"9" * 10_000,
+    ],
+)
+def test_files_that_are_no_calibrators(tmp_path, content):
+    (tmp_path / "calibrator.json").write_bytes(content)
+    with pytest.raises(CalibrationError, match="not a"):
+        Calibrator.load(tmp_path / "calibrator.json")
+
+
+def test_nothing_but_numbers_near_the_cap(tmp_path, monkeypatch):
+    monkeypatch.setattr("jaxtroj.calibration.files.MAX_BYTES", 10)
+    (tmp_path / "calibrator.json").write_bytes(b"1" * 11)
+    with pytest.raises(CalibrationError, match="larger than"):
+        Calibrator.load(tmp_path / "calibrator.json")
