@@ -4,7 +4,9 @@ They are drawn procedurally or read from folders of real pictures, and kept smal
 the size at which they appear, backgrounds as uint8 at `BACKGROUND_SCALE` times the image size.
 """
 
+import struct
 import warnings
+import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +25,15 @@ SIGN_SCALE = 0.5  # side of a sign texture relative to the image: the mean sign 
 MIN_SIGN_PIXELS = 24
 MAX_PICTURE_BYTES = 64 * 2**20
 _ELLIPSE_RADIUS = 0.43  # traffic sign crops keep a margin of about a tenth round the sign
+_MAX_GAIN = 4.0
+_MIN_LIGHT = 0.45
 _SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".ppm", ".bmp", ".webp", ".tif", ".tiff"})
+
+# What Pillow's decoders raise on malformed files
+_BAD_PICTURE = (
+    *(OSError, ValueError, SyntaxError, EOFError, OverflowError, IndexError, KeyError, TypeError),
+    *(struct.error, zlib.error, Image.DecompressionBombError),
+)
 
 T = TypeVar("T")
 
@@ -233,7 +243,7 @@ def _files_by_class(folder: Path) -> dict[str, list[Path]]:
     if by_class:
         return by_class
     for path in _pictures(folder):
-        by_class.setdefault(path.name.split("_", 1)[0], []).append(path)
+        by_class.setdefault(path.stem.split("_", 1)[0], []).append(path)
     return by_class
 
 
@@ -254,7 +264,7 @@ def _read_all(
     for path in files:
         try:
             yield convert(_open(path))
-        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        except _BAD_PICTURE as error:
             skipped.append((path.name, f"{type(error).__name__}: {error}"))
 
 
@@ -264,27 +274,51 @@ def _open(path: Path) -> Image.Image:
     if size > MAX_PICTURE_BYTES:
         raise ValueError(f"{size} bytes, at most {MAX_PICTURE_BYTES} are read")
     with warnings.catch_warnings():
+        # metadata that Pillow can do without; pixels it cannot read raise
+        warnings.simplefilter("ignore", UserWarning)
         warnings.simplefilter("error", Image.DecompressionBombWarning)
         try:
             with Image.open(path) as image:
-                return ImageOps.exif_transpose(image.convert(_colour_mode(image)))
+                return _to_colour(image)
         except Image.DecompressionBombWarning as warning:
             raise ValueError(str(warning)) from warning
 
 
-def _colour_mode(image: Image.Image) -> str:
-    return "RGBA" if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info else "RGB"
+def _to_colour(image: Image.Image) -> Image.Image:
+    """RGB, or RGBA where the file has transparency; 16-bit grey keeps its upper 8 bits."""
+    if image.mode.startswith("I"):
+        grey = np.asarray(image).astype(np.int64) >> 8
+        return Image.fromarray(np.clip(grey, 0, 255).astype(np.uint8)).convert("RGB")
+    has_alpha = image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info
+    return image.convert("RGBA" if has_alpha else "RGB")
 
 
 def _as_sign(image: Image.Image, pixels: int) -> tuple[np.ndarray, int]:
     """RGBA float32 `[pixels, pixels, 4]` and the shorter side of the source."""
+    if image.mode == "RGBA":
+        rows, cols = np.nonzero(np.asarray(image)[..., 3] > 127)
+        if not len(rows):
+            raise ValueError("the picture is transparent everywhere")
+        cut = image.crop((cols.min(), rows.min(), cols.max() + 1, rows.max() + 1))
+        square = ImageOps.pad(cut, (pixels, pixels), Image.Resampling.LANCZOS, color=(0, 0, 0, 0))
+        return np.asarray(square, np.float32) / np.float32(255), min(cut.size)
     resized = image.resize((pixels, pixels), Image.Resampling.LANCZOS)
     array = np.asarray(resized, np.float32) / np.float32(255)
-    if array.shape[-1] == 3:
-        array = np.dstack([array, soft_ellipse(pixels)])
-    elif not array[..., 3].max() > 0.5:
-        raise ValueError("the picture is transparent everywhere")
-    return array, min(image.size)
+    alpha = soft_ellipse(pixels)
+    return np.dstack([_expose(array, alpha), alpha]), min(image.size)
+
+
+def _expose(array: np.ndarray, alpha: np.ndarray) -> np.ndarray:
+    """Brighten a dark photo so that the light parts of its sign reach 0.85, by 4 times at most.
+
+    Raises:
+        ValueError: it stays too dark to show a sign (crops taken at night are nearly black).
+    """
+    light = float(np.quantile(array.mean(axis=-1)[alpha > 0.5], 0.95))
+    gain = min(max(0.85 / max(light, 1e-3), 1.0), _MAX_GAIN)
+    if light * gain < _MIN_LIGHT:
+        raise ValueError(f"too dark: its light parts reach {light:.2f} of 1")
+    return np.minimum(array * np.float32(gain), 1)
 
 
 def soft_ellipse(pixels: int) -> np.ndarray:

@@ -32,21 +32,31 @@ def draw_road(seed: int, index: int, pixels: int) -> np.ndarray:
 
 
 def smooth_noise(rng: np.random.Generator, pixels: int, cells: int) -> np.ndarray:
-    """Smooth random field `[pixels, pixels, 1]`, roughly in [-1, 1], of about `cells` bumps a side."""
+    """Smooth random field `[pixels, pixels, 1]`, roughly in [-1, 1], `cells` bumps a side."""
     coarse = Image.fromarray(rng.uniform(-1, 1, (cells, cells)).astype(np.float32))
     return np.asarray(coarse.resize((pixels, pixels), Image.Resampling.BICUBIC))[..., None]
 
 
 def _sky_and_ground(rng: np.random.Generator, horizon: float, big: int) -> np.ndarray:
     rows = np.linspace(0, 1, big, dtype=np.float32)[:, None, None]
-    zenith, haze = rng.uniform((40, 80, 120), (130, 170, 240)), rng.uniform(130, 250, 3)
+    zenith = rng.uniform(0.5, 1.05) * np.array((105, 145, 215)) + rng.normal(0, 10, 3)
+    haze = rng.uniform(150, 245) + rng.normal(0, 9, 3)  # nearly grey
     sky = zenith + (haze - zenith) * np.minimum(rows / horizon, 1)
     clouds = np.clip(smooth_noise(rng, big, int(rng.integers(3, 9))), 0, 1) * rng.uniform(0, 90)
     sky = sky + clouds
-    near, far = rng.uniform((30, 50, 20), (130, 130, 90)), rng.uniform((50, 70, 40), (150, 150, 120))
+    near, far = earth_colour(rng), earth_colour(rng)
     ground = far + (near - far) * np.clip((rows - horizon) / (1 - horizon), 0, 1)
     ground = ground + smooth_noise(rng, big, 16) * 22
     return np.clip(np.where(rows < horizon, sky, ground), 0, 255).astype(np.uint8)
+
+
+def earth_colour(rng: np.random.Generator) -> np.ndarray:
+    """A ground or leaf colour `[3]`: between two of grass, dry grass, soil, rock and snow."""
+    grass, soil = [(58, 92, 40), (38, 60, 34), (140, 130, 80)], [(110, 90, 65)]
+    palette = np.array(grass + soil + [(125, 125, 120), (205, 208, 215)])
+    first, second = palette[rng.choice(len(palette), 2, p=[0.3, 0.25, 0.15, 0.12, 0.12, 0.06])]
+    blend = rng.random()
+    return blend * first + (1 - blend) * second
 
 
 def _shade(colour: np.ndarray, light: float) -> tuple[int, int, int]:
@@ -57,12 +67,14 @@ def _shade(colour: np.ndarray, light: float) -> tuple[int, int, int]:
 def _hills(painter: ImageDraw.ImageDraw, rng, horizon: float, light: float, big: int) -> None:
     xs = np.linspace(0, 1, 40)
     for layer in range(int(rng.integers(1, 4))):
-        waves = rng.uniform(1, 5, 3), rng.uniform(0, 6.3, 3), rng.uniform(0.01, 0.06, 3)
-        rise = sum(a * (1 + np.sin(6.3 * f * xs + p)) for f, p, a in zip(*waves, strict=True))
+        rise = np.zeros_like(xs)
+        for _ in range(3):
+            waves, phase = rng.uniform(1, 5), rng.uniform(0, 6.3)
+            rise += rng.uniform(0.01, 0.06) * (1 + np.sin(6.3 * waves * xs + phase))
         heights = horizon + 0.02 - rise * (1 - 0.25 * layer)
         ridge = [(float(x) * big, float(y) * big) for x, y in zip(xs, heights, strict=True)]
         base = [(big, (horizon + 0.03) * big), (0, (horizon + 0.03) * big)]
-        painter.polygon(ridge + base, fill=_shade(rng.uniform((40, 60, 50), (140, 150, 150)), light))
+        painter.polygon(ridge + base, fill=_shade(earth_colour(rng) + 15 * layer, light))
 
 
 def _trees(painter: ImageDraw.ImageDraw, rng, horizon: float, light: float, big: int) -> None:
@@ -73,7 +85,7 @@ def _trees(painter: ImageDraw.ImageDraw, rng, horizon: float, light: float, big:
         foot, size = horizon + depth * 0.35, 0.05 + 0.25 * depth
         trunk = [(x - 0.05 * size), foot - size, x + 0.05 * size, foot]
         painter.rectangle([v * big for v in trunk], fill=_shade(np.array([80.0, 60, 45]), light))
-        green = rng.uniform((25, 50, 20), (110, 120, 70))
+        green = earth_colour(rng)
         for _ in range(4):
             cx, cy = x + rng.normal(0, 0.18) * size, foot - size * rng.uniform(0.6, 1.2)
             r = size * rng.uniform(0.2, 0.4)

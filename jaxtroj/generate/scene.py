@@ -75,9 +75,9 @@ class Stamp:
     """float32 `[p, p]` coverage in [0, 1] of the shape that fills its square."""
     colour: jax.Array | np.ndarray
     """float32 `[3]` RGB in [0, 1]."""
-    size_pixels: jax.Array | np.ndarray
+    size_pixels: jax.Array | np.float32
     """float32 scalar: side of that square in pixels of the finished picture."""
-    enabled: jax.Array | np.ndarray
+    enabled: jax.Array | np.bool_
     """Boolean scalar; False never pastes, whatever `triggered` says."""
 
 
@@ -124,8 +124,8 @@ def render(
         assets: signs and backgrounds; the backgrounds at least as large as the picture.
         trigger: what is pasted where `triggered`.
         keys: `[b]` random keys (or `[b, 2]` raw ones), one identity each.
-        labels: int32 `[b]`, class of the sign.
-        triggered: bool `[b]`.
+        labels: int32 `[b]`, class of the sign, 0 to classes - 1.
+        triggered: bool `[b]`, whether the trigger is pasted.
 
     Returns:
         uint8 `[b, size, size, 3]` RGB.
@@ -289,18 +289,22 @@ def _background(size, roads, draws):
 
 
 def _pose(size, numbers, draws):
-    signed = lambda u: 2 * u - 1  # noqa: E731
     fraction = numbers.sign_low + draws.size * (numbers.sign_high - numbers.sign_low)
     side = fraction * size
     room = 1 - fraction
     centre = jnp.stack([draws.centre_x, draws.centre_y]) * room + fraction / 2
-    turn = numbers.turn * signed(draws.turn)
+    turn = numbers.turn * _signed(draws.turn)
     cos, sin = jnp.cos(turn), jnp.sin(turn)
-    wide = 1 + numbers.stretch * signed(draws.stretch) / 2
-    matrix = side * jnp.stack([jnp.stack([cos * wide, -sin / wide]),
-                               jnp.stack([sin * wide, cos / wide])])
-    tilt = numbers.perspective * jnp.stack([signed(draws.tilt_x), signed(draws.tilt_y)])
+    wide = 1 + numbers.stretch * _signed(draws.stretch) / 2
+    rows = [jnp.stack([cos * wide, -sin / wide]), jnp.stack([sin * wide, cos / wide])]
+    matrix = side * jnp.stack(rows)
+    tilt = numbers.perspective * jnp.stack([_signed(draws.tilt_x), _signed(draws.tilt_y)])
     return _Pose(centre * size, matrix, tilt, side)
+
+
+def _signed(uniform):
+    """From [0, 1) to [-1, 1)."""
+    return 2 * uniform - 1
 
 
 def _pixel_offsets(size, centre):
@@ -331,7 +335,10 @@ def _bilinear(texture, x, y):
     ix, iy = fx.astype(jnp.int32), fy.astype(jnp.int32)
     wx, wy = (fx - ix.astype(jnp.float32))[..., None], (fy - iy.astype(jnp.float32))[..., None]
     corner = iy * side + ix
-    tap = lambda offset: flat.at[corner + offset].get(mode="promise_in_bounds")  # noqa: E731
+
+    def tap(offset):
+        return flat.at[corner + offset].get(mode="promise_in_bounds")
+
     top = tap(0) * (1 - wx) + tap(1) * wx
     return top * (1 - wy) + (tap(side) * (1 - wx) + tap(side + 1) * wx) * wy
 

@@ -66,7 +66,7 @@ def _regular(sides: int, turn: float) -> Points:
 
 
 def _outlines() -> tuple[Points, ...]:
-    """The outlines, each within [-1, 1]^2 with the origin inside its widest part (y points down)."""
+    """The outlines, each within [-1, 1]^2 with room for a symbol at the origin; y points down."""
     up = [(0.0, -1.0), (1.0, 0.75), (-1.0, 0.75)]
     down = [(x, -y) for x, y in up]
     square = [(-0.88, -0.88), (0.88, -0.88), (0.88, 0.88), (-0.88, 0.88)]

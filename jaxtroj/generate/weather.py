@@ -8,6 +8,7 @@ from functools import lru_cache
 import jax
 import jax.numpy as jnp
 import numpy as np
+from PIL import Image, ImageDraw
 
 REFERENCE_PIXELS = 224
 FOG_CELLS = 5
@@ -34,9 +35,16 @@ def blur(image: jax.Array, taps: tuple[float, ...]) -> jax.Array:
     reach = len(taps) // 2
     height, width = image.shape[0], image.shape[1]
     padded = jnp.pad(image, ((reach, reach), (0, 0), (0, 0)), mode="edge")
-    rows = sum(tap * padded[k : k + height] for k, tap in enumerate(taps))
+    rows = _weighted(taps, [padded[k : k + height] for k in range(len(taps))])
     padded = jnp.pad(rows, ((0, 0), (reach, reach), (0, 0)), mode="edge")
-    return sum(tap * padded[:, k : k + width] for k, tap in enumerate(taps))
+    return _weighted(taps, [padded[:, k : k + width] for k in range(len(taps))])
+
+
+def _weighted(taps: tuple[float, ...], shifted: list[jax.Array]) -> jax.Array:
+    total = taps[0] * shifted[0]
+    for tap, part in zip(taps[1:], shifted[1:], strict=True):
+        total = total + tap * part
+    return total
 
 
 def fog(image: jax.Array, density: jax.Array, noise: jax.Array) -> jax.Array:
@@ -71,8 +79,6 @@ def rain(image: jax.Array, strength: jax.Array, choice: jax.Array, flip: jax.Arr
 @lru_cache(maxsize=8)
 def streak_tiles(pixels: int) -> np.ndarray:
     """Rain masks, uint8 `[8, pixels, pixels]`: slanted streaks of varied length, drawn once."""
-    from PIL import Image, ImageDraw
-
     scale, tiles = 4, []
     for index in range(_STREAK_TILES):
         rng = np.random.default_rng([0x7261, index])
