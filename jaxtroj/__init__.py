@@ -1,10 +1,31 @@
 """Scanner for poisoned (backdoored, trojaned) neural networks.
 
-Importing this package loads neither jax nor torch; each step is imported where it is used.
+`scan_model(entry, Settings())` answers for one model; `load(path)` is `converters.load`. Importing
+this package loads neither jax nor torch: each name is imported when it is first used.
 """
+
+import importlib
 
 from jaxtroj.errors import JaxtrojError
 
 __version__ = "0.1.0"
 
-__all__ = ["JaxtrojError", "__version__"]
+_HOMES = {
+    "Calibrator": "jaxtroj.calibration",
+    "ModelEntry": "jaxtroj.rounds",
+    "Record": "jaxtroj.record",
+    "RunStore": "jaxtroj.store",
+    "Settings": "jaxtroj.settings",
+    "iter_models": "jaxtroj.rounds",
+    "load": "converters",
+    "load_examples": "jaxtroj.rounds",
+    "read_records": "jaxtroj.store",
+    "scan_model": "jaxtroj.scan",
+}
+__all__ = ["JaxtrojError", "__version__", *_HOMES]
+
+
+def __getattr__(name: str):
+    if name not in _HOMES:
+        raise AttributeError(f"module 'jaxtroj' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)

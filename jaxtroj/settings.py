@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from jaxtroj.calibration import Calibrator
-from jaxtroj.errors import CalibrationError
+from jaxtroj.errors import CalibrationError, UsageError
 from jaxtroj.record import digest_file
+from jaxtroj.rounds.examples import CHANNEL_ORDERS, NORMALIZATIONS
 
 STAGES = ("weights", "probes", "sensitivity", "inversion")
 DEFAULT_CALIBRATOR = Path(__file__).parent / "data" / "calibrators" / "round0.json"
@@ -16,7 +17,11 @@ EVEN_ODDS = 0.5
 
 @dataclass(frozen=True)
 class Settings:
-    """Everything besides model and examples that changes an answer."""
+    """Everything besides model and examples that changes an answer.
+
+    Raises:
+        UsageError: a value is outside its range; all such values are named.
+    """
 
     stages: tuple[str, ...] = STAGES
     """Evidence stages to run, a non-empty part of `STAGES` in their order."""
@@ -36,6 +41,26 @@ class Settings:
     """How pixels become [0, 1]: min-max per picture in rounds 0 and 1, unit (/ 255) later."""
     examples_per_class: int | None = None
     """Use at most this many examples of a class; None uses all."""
+
+    def __post_init__(self) -> None:
+        problems = [
+            f"{name} must lie between 0 and 1, got {value}"
+            for name, value in (("base_rate", self.base_rate), ("threshold", self.threshold))
+            if value is not None and not 0 < value < 1
+        ]
+        if not self.stages or tuple(s for s in STAGES if s in self.stages) != self.stages:
+            problems.append(
+                f"stages must be some of {', '.join(STAGES)} in this order,"
+                f" got {', '.join(self.stages) or 'none'}"
+            )
+        if self.channel_order not in CHANNEL_ORDERS:
+            problems.append(f"channel_order must be one of {CHANNEL_ORDERS}")
+        if self.normalization not in NORMALIZATIONS:
+            problems.append(f"normalization must be one of {NORMALIZATIONS}")
+        if self.examples_per_class is not None and self.examples_per_class < 1:
+            problems.append(f"examples_per_class must be at least 1, got {self.examples_per_class}")
+        if problems:
+            raise UsageError("settings: " + "; ".join(problems))
 
     def as_json(self) -> dict[str, Any]:
         """The settings as JSON values, the calibrator by the digest of its content."""

@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+import jaxtroj
 from jaxtroj.cli.main import COMMANDS, main
 
 HEAVY = ("jax", "flax", "torch", "torchvision", "onnx", "transformers", "numpy", "sklearn")
@@ -36,6 +37,12 @@ def test_help_of_a_command_imports_neither_jax_nor_torch(command):
     )
     result = subprocess.run([sys.executable, "-c", code, command], capture_output=True, text=True)
     assert (result.returncode, result.stderr) == (0, "[]\n")
+
+
+def test_every_public_name_of_the_package_is_there():
+    assert all(getattr(jaxtroj, name) is not None for name in jaxtroj.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        jaxtroj.nonsense  # noqa: B018
 
 
 def test_importing_the_packages_loads_nothing_heavy():

@@ -1,8 +1,12 @@
 import json
+import signal
+import subprocess
+import sys
 
 import pytest
 
 from jaxtroj.cli.main import main
+from jaxtroj.store import read_records
 
 
 def run(*arguments) -> int:
@@ -69,3 +73,24 @@ def test_a_missing_calibrator_stops_a_scan_before_it_starts(dataset, tmp_path, c
     assert run(*arguments) == 4
     assert "none.json" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
+
+
+def test_ctrl_c_keeps_finished_records_and_exits_with_130(tmp_path):
+    for number in range(3000):
+        (tmp_path / "round").mkdir(exist_ok=True)
+        (tmp_path / "round" / f"{number:04d}.pt").write_bytes(b"garbage")
+    command = [sys.executable, "-m", "jaxtroj", "scan", str(tmp_path / "round"), "--evidence-only"]
+    with subprocess.Popen(
+        [*command, "--out", str(tmp_path / "run")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        for _ in range(3):
+            process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        _, messages = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert messages.endswith("jaxtroj: interrupted; finished records are kept\n")
+    assert 3 <= len(read_records(tmp_path / "run")) < 3000
