@@ -89,6 +89,7 @@ def run(args: argparse.Namespace) -> int:
     from jaxtroj.cli.progress import Progress
     from jaxtroj.report import json_line, summary, text_line
 
+    options.keep_compiled()
     settings = options.settings_from(args)
     entries = _entries(args)
     if not entries:

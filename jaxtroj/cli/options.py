@@ -1,6 +1,7 @@
 """Options and exit codes that several commands share. Imports nothing heavy."""
 
 import argparse
+import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -90,6 +91,18 @@ def settings_from(args: argparse.Namespace) -> "Settings":
     if args.evidence_only:
         return Settings(**given | {"calibrator": None, "early_stop": False})
     return Settings(**given, early_stop=not args.no_early_stop)
+
+
+def keep_compiled() -> None:
+    """Let jax keep compiled programs between runs; call before jax is imported.
+
+    Where the user's own JAX_COMPILATION_CACHE_DIR does not say, in the user's cache folder; a
+    folder that cannot be written costs only the time to compile again.
+    """
+    caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    if os.path.isabs(caches):
+        folder = os.path.join(caches, "jaxtroj", "compiled")
+        os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", folder)
 
 
 def exit_status(records: "Iterable[Record]") -> int:

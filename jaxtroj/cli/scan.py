@@ -56,6 +56,7 @@ def run(args: argparse.Namespace) -> int:
     from jaxtroj.settings import load_calibrator
     from jaxtroj.store import RunStore
 
+    options.keep_compiled()
     settings = options.settings_from(args)
     entries = _entries(args)
     if not entries:
