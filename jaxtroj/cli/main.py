@@ -5,6 +5,7 @@ Only the module of the command that was asked for is imported, so `jaxtroj --hel
 
 import argparse
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -51,6 +52,9 @@ class Parser(argparse.ArgumentParser):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status (see `jaxtroj --help`)."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A name that the terminal's encoding lacks is shown escaped, not a crash.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         status = _run(arguments)
         sys.stdout.flush()

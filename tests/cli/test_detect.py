@@ -1,4 +1,5 @@
 import json
+import os
 import subprocess
 import sys
 
@@ -37,6 +38,16 @@ def test_progress_goes_to_stderr_and_results_to_stdout(garbage, capsys):
     captured = capsys.readouterr()
     assert captured.out.startswith(f"{garbage}  failed ") and captured.out.count("\n") == 1
     assert "read" in captured.err
+
+
+def test_names_that_the_terminal_cannot_show_are_escaped(garbage):
+    names = [b"m\xff.pt", "\u00e9.pt".encode(), b"new\nline.pt"]
+    command = [sys.executable, "-m", "jaxtroj", "detect", *names]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    result = subprocess.run(command, capture_output=True, env=environment)
+    assert result.returncode == 2
+    starts = [line.split(b"  ")[0] for line in result.stdout.splitlines()]
+    assert starts == [b"m\\xff.pt", b"\\xe9.pt", b"new\\nline.pt"]
 
 
 NIST_EXTRA = ("--scratch_dirpath", "s", "--round_training_dataset_dirpath", "r")
