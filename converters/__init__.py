@@ -1,1 +1,23 @@
-"""Files to Flax models, without executing anything in the file."""
+"""Files to Flax models, without executing anything in the file.
+
+`open_artifact(path)` reads, `convert(artifact)` makes the model, `load(path)` does both. Importing this
+package loads neither jax nor torch; the functions import what they use.
+"""
+
+import importlib
+
+_HOMES = {
+    "Artifact": "artifact",
+    "open_artifact": "artifact",
+    "Model": "model",
+    "convert": "conversion",
+    "load": "conversion",
+    "fold": "folding",
+}
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str):
+    if name not in _HOMES:
+        raise AttributeError(f"module 'converters' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"converters.{_HOMES[name]}"), name)

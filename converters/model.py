@@ -20,13 +20,20 @@ Params = dict[str, jax.Array]
 
 
 @lru_cache(maxsize=256)
-def _abstract(config) -> tuple[nnx.GraphDef, nnx.State]:
+def abstract_module(config) -> nnx.Module:
+    """The module of a configuration in inference mode, shapes without values; do not change it."""
+
     def build():
         module = config.build(nnx.Rngs(0))
         module.eval()
         return module
 
-    return nnx.split(nnx.eval_shape(build))
+    return nnx.eval_shape(build)
+
+
+@lru_cache(maxsize=256)
+def _abstract(config) -> tuple[nnx.GraphDef, nnx.State]:
+    return nnx.split(abstract_module(config))
 
 
 def _dotted(path: tuple) -> str:

@@ -1,0 +1,115 @@
+"""From the tensors of a file to a Flax model: recognise, check, assign."""
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+
+from converters import families
+from converters.artifact import Artifact, open_artifact
+from converters.errors import ConversionError, MismatchError, UnsupportedArchitectureError
+from converters.hyperparameters import check_modules, uniform_eps
+from converters.model import Model, abstract_module, param_shapes
+from converters.names import assign
+from converters.weights import Weights
+
+# The largest supported network has about 1,600 tensors; a file of far more is built to stall us.
+MAX_TENSORS = 10_000
+
+
+def load(path: str | Path) -> Model:
+    """Read a model file and convert it; nothing in the file is executed.
+
+    Raises:
+      LoadError: the file cannot be read safely.
+      ConversionError: it holds no supported network.
+    """
+    return convert(open_artifact(path))
+
+
+def convert(artifact: Artifact) -> Model:
+    """The Flax model of an opened file, float32, batch norms as they are (see `folding`).
+
+    Raises:
+      UnsupportedArchitectureError: no family recognises the tensor names.
+      MismatchError: weights or hyperparameters differ from the family's, all differences listed.
+      ConversionError: a weight is NaN or infinite.
+    """
+    weights = artifact.weights
+    tensors = _current_names(weights.tensors)
+    family, config = _recognise(tensors)
+    config = _with_hyperparameters(family, config, weights)
+    params = _params(family, config, tensors)
+    check_modules(family, abstract_module(config), weights.modules)
+    architecture = families.architecture_of(config)
+    findings = (*artifact.findings, *_findings(config, weights))
+    return Model(config, params, architecture, findings)
+
+
+def _current_names(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Torch names as torchvision writes them today."""
+    old = families.densenet.OLD_NAME
+    return {old.sub(r"\1\2.", name): tensor for name, tensor in tensors.items()}
+
+
+def _recognise(tensors: Mapping[str, np.ndarray]):
+    if len(tensors) > MAX_TENSORS:
+        raise UnsupportedArchitectureError(
+            f"the file holds {len(tensors)} tensors, expected at most {MAX_TENSORS}"
+        )
+    # A convolution has four dimensions, a head two; anything else cannot name a family's layer.
+    shapes = {n: tuple(t.shape) for n, t in tensors.items() if t.ndim in (2, 4) and t.size}
+    for family in families.FAMILIES.values():
+        config = family.recognise(shapes)
+        if config is not None:
+            return family, config
+    sample = ", ".join(f"{n} {tuple(t.shape)}" for n, t in list(tensors.items())[:6])
+    raise UnsupportedArchitectureError(
+        f"no family has tensors named like these: {sample or 'none at all'}"
+        f"{' ...' if len(tensors) > 6 else ''}; expected torchvision names of "
+        f"{', '.join(families.FAMILIES)}. Export the network in one of these forms."
+    )
+
+
+def _with_hyperparameters(family, config, weights: Weights):
+    changes: dict[str, object] = {"eps": uniform_eps(weights.modules, family.IGNORED, family.EPS)}
+    root = weights.modules.get("")
+    if root is not None and hasattr(config, "transform_input"):
+        changes["transform_input"] = bool(root.attributes.get("transform_input", False))
+    return dataclasses.replace(config, **changes)
+
+
+def _params(family, config, tensors: Mapping[str, np.ndarray]):
+    try:
+        shapes = param_shapes(config)
+    except (ValueError, ZeroDivisionError, TypeError, OverflowError) as error:
+        raise MismatchError(f"the tensor shapes make no network: {error}") from error
+    filled = assign(family.TABLE, family.IGNORED, tensors, shapes)
+    _refuse_non_finite(filled)
+    return {path: jnp.asarray(value, jnp.float32) for path, value in filled.items()}
+
+
+def _refuse_non_finite(params: Mapping[str, np.ndarray]) -> None:
+    faulty = [
+        path for path, value in params.items() if not np.isfinite(value.astype(np.float32)).all()
+    ]
+    if faulty:
+        raise ConversionError(
+            f"{len(faulty)} tensors hold NaN or infinite values, the first is {faulty[0]}; expected "
+            "finite weights. The network computes nothing: train or save it again."
+        )
+
+
+def _findings(config, weights: Weights) -> list[str]:
+    found = []
+    root = weights.modules.get("")
+    if root is not None and root.attributes.get("training") is True:
+        found.append("saved in training mode; scanned in evaluation mode")
+    if any(re.fullmatch(r"AuxLogits\..*", name) for name in weights.tensors):
+        found.append("the auxiliary head only trains the network and was left out")
+    if root is None and hasattr(config, "transform_input"):
+        found.append("a state dict does not say whether transform_input is on; taken as off")
+    return found

@@ -1,0 +1,120 @@
+"""Check that a pickled module computes what its family computes.
+
+A pickled network carries strides, paddings, epsilons and class names beside its weights. Whoever changed
+them has another network than the one the family builds: it is refused, never scanned as something else.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+
+from flax import nnx
+
+from converters.errors import MismatchError
+from converters.layers import Conv, pair
+from converters.weights import ModuleInfo
+
+
+def check_modules(family, module: nnx.Module, infos: Mapping[str, ModuleInfo]) -> None:
+    """Compare every submodule of a file with the family's.
+
+    Args:
+      family: the family module, with `CLASSES`, `POOLS` and `IGNORED`.
+      module: the Flax module (may be abstract).
+      infos: torch path -> class name and plain attributes; empty for a state dict.
+
+    Raises:
+      MismatchError: listing every difference.
+    """
+    faults = [
+        fault
+        for path, info in infos.items()
+        if not any(re.fullmatch(pattern, f"{path}.") for pattern in family.IGNORED)
+        for fault in _faults(family, module, path, info)
+    ]
+    if faults:
+        raise MismatchError(
+            "the file's modules differ from the architecture they name: "
+            f"{'; '.join(faults[:20])}{' ...' if len(faults) > 20 else ''}. "
+            "Only unmodified networks of a family are converted by it."
+        )
+
+
+def _faults(family, module, path: str, info: ModuleInfo) -> Iterator[str]:
+    where = path or "the root"
+    if info.class_name not in family.CLASSES:
+        yield f"{where} is a {info.class_name}"
+        return
+    kind = info.class_name.rpartition(".")[2]
+    if kind == "Conv2d":
+        yield from _differences(where, info, _convolution(_at(module, path)))
+    elif kind == "BatchNorm2d":
+        yield from _differences(where, info, {"track_running_stats": True, "affine": True})
+    elif kind == "AdaptiveAvgPool2d":
+        size = info.attributes.get("output_size", 1)
+        if size not in (1, (1, 1)):
+            yield f"{where}.output_size is {size}, expected 1"
+    elif kind.endswith("Pool2d"):
+        yield from _differences(where, info, _pool(family, path))
+
+
+def _at(module: nnx.Module, path: str):
+    """The submodule at a torch path (names are the same in both), or None."""
+    for name in path.split("."):
+        try:
+            module = module[int(name)] if name.isdecimal() else getattr(module, name)  # pyright: ignore
+        except (AttributeError, IndexError, TypeError):
+            return None
+    return module
+
+
+def _convolution(conv) -> dict[str, object]:
+    if not isinstance(conv, Conv):
+        return {"in this family": True}
+    return {
+        "stride": conv.stride,
+        "padding": conv.padding,
+        "groups": conv.groups,
+        "dilation": (1, 1),
+        "padding_mode": "zeros",
+    }
+
+
+def _pool(family, path: str) -> Mapping[str, object]:
+    for pattern, expected in family.POOLS.items():
+        if re.fullmatch(pattern, path):
+            return expected
+    return {"in this family": True}
+
+
+def _differences(where: str, info: ModuleInfo, expected: Mapping[str, object]) -> Iterator[str]:
+    for name, want in expected.items():
+        got = info.attributes.get(name, want if name != "in this family" else False)
+        same = pair(got) == pair(want) if _is_size(got) and _is_size(want) else got == want
+        if not same:
+            yield f"{where}.{name} is {got}, expected {want}"
+
+
+def _is_size(value: object) -> bool:
+    if isinstance(value, bool):
+        return False
+    return isinstance(value, int) or (
+        isinstance(value, tuple) and len(value) == 2 and all(isinstance(v, int) for v in value)
+    )
+
+
+def uniform_eps(infos: Mapping[str, ModuleInfo], ignored: tuple[str, ...], default: float) -> float:
+    """The epsilon that all batch norms of a file share.
+
+    Raises:
+      MismatchError: they differ, or one is not a positive number.
+    """
+    found = {
+        info.attributes.get("eps", default)
+        for path, info in infos.items()
+        if info.class_name.endswith(".BatchNorm2d")
+        and not any(re.fullmatch(pattern, f"{path}.") for pattern in ignored)
+    } or {default}
+    eps = next(iter(found))
+    if len(found) > 1 or isinstance(eps, bool) or not isinstance(eps, float) or not 0 < eps < 1:
+        raise MismatchError(f"batch norms have eps {sorted(map(str, found))}; expected one in (0, 1)")
+    return eps
