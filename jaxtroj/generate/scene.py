@@ -17,12 +17,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxtroj.generate import weather
+from jaxtroj.generate import placement, weather
 from jaxtroj.generate.assets import Assets
 from jaxtroj.generate.polygon import polygon_mask, random_colour, random_vertices
 
 STAMP_PIXELS = 64
-_GRID = 16  # cells a side of the coarse map in which a place for the trigger is sought
 _NUM_DRAWS = 32  # room for new decisions without changing the fog of old keys
 _NUM_UNIFORM = _NUM_DRAWS + weather.FOG_CELLS**2
 
@@ -60,6 +59,8 @@ class SceneSettings:
                 "sign fractions must satisfy 0 < min <= max <= 1, got "
                 f"{self.sign_fraction_min} and {self.sign_fraction_max}"
             )
+        if not 0 <= self.perspective <= 0.5:
+            raise ValueError(f"perspective must be in [0, 0.5], got {self.perspective}")
         if not 0 <= self.rain_fog_probability <= 1:
             raise ValueError(
                 f"rain_fog_probability must be in [0, 1], got {self.rain_fog_probability}"
@@ -94,7 +95,13 @@ def polygon_stamp(seed: int, size_pixels: float) -> Stamp:
 
 
 def stamp(alpha: np.ndarray, colour: np.ndarray, size_pixels: float) -> Stamp:
-    """A stamp from coverage `[p, p]` and RGB `[3]`, both in [0, 1]."""
+    """A stamp from coverage `[p, p]` and RGB `[3]`, both in [0, 1].
+
+    Raises:
+        ValueError: `size_pixels` is not positive.
+    """
+    if not size_pixels > 0:
+        raise ValueError(f"a trigger needs a positive size in pixels, got {size_pixels}")
     return Stamp(
         alpha=np.asarray(alpha, np.float32),
         colour=np.asarray(colour, np.float32),
@@ -202,15 +209,6 @@ class _Draws(NamedTuple):
     rain_flip: jax.Array
 
 
-class _Pose(NamedTuple):
-    """Sign coordinates q in [-.5, .5]^2 to pixels: centre + (matrix q) / (1 + tilt . q)."""
-
-    centre: jax.Array
-    matrix: jax.Array
-    tilt: jax.Array
-    side: jax.Array
-
-
 @partial(jax.jit, static_argnums=(0, 1))
 def _render(size, taps, numbers, assets, trigger, keys, labels, triggered):
     uniform = jax.vmap(lambda key: jax.random.uniform(key, (_NUM_UNIFORM,), jnp.float32))(keys)
@@ -218,8 +216,8 @@ def _render(size, taps, numbers, assets, trigger, keys, labels, triggered):
     roads = jax.vmap(partial(_background, size, jnp.asarray(assets.roads)))(draws)
     variants = jnp.asarray(assets.variants_per_class)[labels].astype(jnp.float32)
     signs = jnp.asarray(assets.signs)[labels, jnp.int32(draws.variant * variants)]
-    poses = jax.vmap(partial(_pose, size, numbers))(draws)
-    samples = jax.vmap(partial(_sample_sign, size))(signs, poses)
+    poses = jax.vmap(partial(placement.pose_of, size, numbers))(draws)
+    samples = jax.vmap(partial(placement.sample_sign, size))(signs, poses)
     light = jax.vmap(partial(_light_factor, numbers))(draws, roads, samples)
     pasted = triggered & trigger.enabled
     covers = _covers(size, trigger, signs, poses, draws, pasted)
@@ -238,12 +236,14 @@ def _render(size, taps, numbers, assets, trigger, keys, labels, triggered):
 
 def _covers(size, trigger, signs, poses, draws, pasted):
     """Coverage `[b, size, size, 1]` of the trigger; 0 where it is not pasted."""
-    place = partial(_trigger_place, size_pixels=trigger.size_pixels)
+    place = partial(placement.trigger_place, size_pixels=trigger.size_pixels)
     centres, axes = jax.vmap(place)(signs[..., 3], poses, draws)
 
     def some():
-        alpha = _low_pass(jnp.asarray(trigger.alpha), trigger.size_pixels)
-        cover = jax.vmap(partial(_trigger_cover, size, trigger.size_pixels, alpha))(centres, axes)
+        alpha = placement.low_pass(jnp.asarray(trigger.alpha), trigger.size_pixels)
+        cover = jax.vmap(partial(placement.trigger_cover, size, trigger.size_pixels, alpha))(
+            centres, axes
+        )
         return cover * pasted[:, None, None, None]
 
     blank = jnp.zeros((pasted.shape[0], size, size, 1), jnp.float32)
@@ -288,61 +288,6 @@ def _background(size, roads, draws):
     return jnp.where(draws.mirror < 0.5, crop[:, ::-1], crop)
 
 
-def _pose(size, numbers, draws):
-    fraction = numbers.sign_low + draws.size * (numbers.sign_high - numbers.sign_low)
-    side = fraction * size
-    room = 1 - fraction
-    centre = jnp.stack([draws.centre_x, draws.centre_y]) * room + fraction / 2
-    turn = numbers.turn * _signed(draws.turn)
-    cos, sin = jnp.cos(turn), jnp.sin(turn)
-    wide = 1 + numbers.stretch * _signed(draws.stretch) / 2
-    rows = [jnp.stack([cos * wide, -sin / wide]), jnp.stack([sin * wide, cos / wide])]
-    matrix = side * jnp.stack(rows)
-    tilt = numbers.perspective * jnp.stack([_signed(draws.tilt_x), _signed(draws.tilt_y)])
-    return _Pose(centre * size, matrix, tilt, side)
-
-
-def _signed(uniform):
-    """From [0, 1) to [-1, 1)."""
-    return 2 * uniform - 1
-
-
-def _pixel_offsets(size, centre):
-    axis = jnp.arange(size, dtype=jnp.float32) + 0.5
-    return axis[None, :] - centre[0], axis[:, None] - centre[1]
-
-
-def _sample_sign(size, sign, pose):
-    """The sign in its pose, float32 `[size, size, 4]`, premultiplied; 0 outside of it."""
-    dx, dy = _pixel_offsets(size, pose.centre)
-    # (matrix - d tilt^T) q = d is the projection solved for q
-    a, b = pose.matrix[0, 0] - dx * pose.tilt[0], pose.matrix[0, 1] - dx * pose.tilt[1]
-    c, d = pose.matrix[1, 0] - dy * pose.tilt[0], pose.matrix[1, 1] - dy * pose.tilt[1]
-    scale = 1 / (a * d - b * c)
-    x, y = (d * dx - b * dy) * scale + 0.5, (a * dy - c * dx) * scale + 0.5
-    premultiplied = jnp.concatenate([sign[..., :3] * sign[..., 3:], sign[..., 3:]], axis=-1)
-    return _bilinear(premultiplied, x, y)
-
-
-def _bilinear(texture, x, y):
-    """Sample `texture` `[p, p, c]` at x, y in [0, 1] (edges of the texture); 0 outside."""
-    pixels = texture.shape[0]
-    padded = jnp.pad(texture, ((1, 1), (1, 1), (0, 0)))
-    side = pixels + 2
-    flat = padded.reshape(side * side, -1)
-    fx = jnp.clip(x * pixels + 0.5, 0.0, side - 1.001)
-    fy = jnp.clip(y * pixels + 0.5, 0.0, side - 1.001)
-    ix, iy = fx.astype(jnp.int32), fy.astype(jnp.int32)
-    wx, wy = (fx - ix.astype(jnp.float32))[..., None], (fy - iy.astype(jnp.float32))[..., None]
-    corner = iy * side + ix
-
-    def tap(offset):
-        return flat.at[corner + offset].get(mode="promise_in_bounds")
-
-    top = tap(0) * (1 - wx) + tap(1) * wx
-    return top * (1 - wy) + (tap(side) * (1 - wx) + tap(side + 1) * wx) * wy
-
-
 def _light_factor(numbers, draws, road, sampled):
     """Factor on the sign's colours: part of the way to the background's brightness, in [.6, 1.4].
 
@@ -355,60 +300,3 @@ def _light_factor(numbers, draws, road, sampled):
     ahead = jnp.sqrt(jnp.sum(sampled[..., :3] ** 2 @ weights) / area)
     pull = numbers.brightness * jnp.log((behind + 0.05) / (ahead + 0.05))
     return jnp.clip(jnp.exp(pull + 0.2 * (draws.light - 0.5)), 0.6, 1.4)
-
-
-def _low_pass(alpha, size_pixels):
-    """Average `alpha` `[p, p]` over one picture pixel, padded so that the soft edge stays inside.
-
-    Sampling the result at single points is then anti-aliased, however small the trigger is.
-    """
-    pixels = alpha.shape[0]
-    width = jnp.maximum(jnp.asarray(pixels, jnp.float32) / size_pixels, 1.0)
-    pad = pixels // 4
-    centres = jnp.arange(pixels + 2 * pad, dtype=jnp.float32)[:, None] - pad
-    distance = jnp.abs(centres - jnp.arange(pixels, dtype=jnp.float32)[None, :])
-    weights = jnp.clip((width + 1) / 2 - distance, 0.0, 1.0) / width
-    return (weights @ alpha @ weights.T)[..., None]
-
-
-def _trigger_cover(size, size_pixels, alpha, centre, axis):
-    """Coverage `[size, size, 1]` of the trigger centred at `centre` pixels, turned to `axis`."""
-    dx, dy = _pixel_offsets(size, centre)
-    # `alpha` is padded by a quarter on either side: the shape is the middle 1 / 1.5 of it
-    step = 1 / (1.5 * size_pixels)
-    x = (axis[0] * dx + axis[1] * dy) * step + 0.5
-    y = (axis[0] * dy - axis[1] * dx) * step + 0.5
-    return _bilinear(alpha, x, y)
-
-
-def _trigger_place(sign_alpha, pose, draws, size_pixels):
-    """Where the trigger goes: its centre in pixels and its axis (cos, sin).
-
-    The place is uniform among those where the trigger's square lies on the sign; where it fits
-    nowhere, among those that hold the most of it. The angle is a multiple of 5 degrees.
-    """
-    coarse = _coarse(sign_alpha)
-    edges = jnp.arange(_GRID, dtype=jnp.float32)
-    centres = edges[:, None] + 0.5
-    half = size_pixels / pose.side * _GRID / 2
-    low, high = jnp.maximum(centres - half, edges), jnp.minimum(centres + half, edges + 1)
-    weights = jnp.maximum(high - low, 0.0) / (2 * half)
-    share = (weights @ coarse @ weights.T).reshape(-1)
-    ranks = jnp.cumsum((share >= 0.97 * jnp.max(share)).astype(jnp.float32))
-    cell = jnp.minimum(jnp.sum(ranks <= draws.place * ranks[-1]).astype(jnp.int32), _GRID**2 - 1)
-    x = (cell % _GRID).astype(jnp.float32) + draws.place_x
-    y = (cell // _GRID).astype(jnp.float32) + draws.place_y
-    place = jnp.stack([x, y]) / _GRID - 0.5
-    centre = pose.centre + pose.matrix @ place / (1 + pose.tilt @ place)
-    turn = jnp.floor(draws.trigger_turn * 72) * jnp.float32(math.pi / 36)
-    return centre, jnp.stack([jnp.cos(turn), jnp.sin(turn)])
-
-
-def _coarse(sign_alpha):
-    """Mean alpha `[16, 16]` over equal cells of `[p, p]`."""
-    pixels = sign_alpha.shape[0]
-    edges = np.linspace(0, pixels, _GRID + 1)
-    cells = np.arange(pixels)[None, :]
-    overlap = np.minimum(edges[1:, None], cells + 1) - np.maximum(edges[:-1, None], cells)
-    weights = jnp.asarray((np.maximum(overlap, 0) * _GRID / pixels).astype(np.float32))
-    return weights @ sign_alpha @ weights.T

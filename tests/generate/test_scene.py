@@ -163,6 +163,7 @@ def test_settings_are_values():
         {"image_size": 8},
         {"sign_fraction_min": 0.7, "sign_fraction_max": 0.5},
         {"rain_fog_probability": 1.5},
+        {"perspective": 2.0},
     ],
 )
 def test_impossible_settings_are_refused(wrong):
@@ -174,3 +175,20 @@ def test_small_backgrounds_are_refused(assets, keys):
     large = SceneSettings(image_size=100)
     with pytest.raises(ValueError, match="smaller than image_size 100"):
         render(large, assets, no_stamp(), keys, LABELS, NONE)
+
+
+def test_a_trigger_without_size_is_refused():
+    with pytest.raises(ValueError, match="positive size"):
+        polygon_stamp(0, 0.0)
+
+
+def test_nothing_is_drawn_beyond_the_horizon_of_a_steep_sign(assets, keys):
+    steep = dataclasses.replace(
+        CLEAR, sign_fraction_min=0.2, sign_fraction_max=0.2, perspective=0.5, brightness=0.0
+    )
+    blank = dataclasses.replace(assets, signs=np.zeros_like(assets.signs))
+    trigger = no_stamp()
+    drawn = pictures(steep, assets, trigger, keys, LABELS, NONE)
+    changed = np.abs(drawn - pictures(steep, blank, trigger, keys, LABELS, NONE)).max(axis=-1) > 1
+    assert changed.any(axis=(1, 2)).all()
+    assert changed.mean(axis=(1, 2)).max() < 0.15
