@@ -109,12 +109,12 @@ def read_rgb(path: Path) -> tuple[np.ndarray, str | None]:
     """
     content = read_bytes(path)
     header = parse_header(content[: _HEADER.size])
+    if b"acTL" in content[: content.find(b"IDAT")]:
+        raise ImageFileError("animated picture")
     try:
         with Image.open(io.BytesIO(content), formats=("PNG",)) as picture:
             if picture.size != (header.width, header.height):
                 raise ImageFileError("corrupt PNG: two headers that disagree")
-            if getattr(picture, "is_animated", False):
-                raise ImageFileError("animated picture")
             picture.load()
             return _to_rgb(picture, header)
     except _DECODE_ERRORS as error:

@@ -129,7 +129,13 @@ REFUSED = {
     ),
     "unknown_colour_type": (header(5, 6, 8, 5), "corrupt PNG header"),
     "animated": (animated(), "animated"),
+    "broken_animation": (
+        header(5, 6) + chunk(b"acTL", bytes(8)) + png(GOOD)[33:],
+        "animated",
+    ),
     "transparent": (transparent(10), "transparent"),
+    "transparent_palette": (png(GOOD, "P", transparency=bytes(256)), "transparent"),
+    "transparent_colour": (png(GOOD, transparency=tuple(GOOD[0, 0].tolist())), "transparent"),
     "cmyk_jpeg": (jpeg("CMYK"), "not a PNG"),
     "jpeg": (jpeg("RGB"), "not a PNG"),
     "text_bomb": (
