@@ -16,6 +16,7 @@ _MODULE_PACKAGES = re.compile(
     r"(torch\.nn|torchvision\.models|torchvision\.ops|model_factories|timm)(\.[A-Za-z_]\w*)*",
     re.ASCII,
 )
+_LONGEST_NAME = 200
 _CLASS_NAME = re.compile(r"_*[A-Z]\w*", re.ASCII)
 
 # Names that appear as values only: never called, never entered.
@@ -91,4 +92,6 @@ def resolve(module: str, name: str) -> Global:
 
 def is_module_class(module: str, name: str) -> bool:
     """Whether the name is that of a class in a package of network modules."""
+    if len(module) + len(name) > _LONGEST_NAME:
+        return False
     return bool(_MODULE_PACKAGES.fullmatch(module) and _CLASS_NAME.fullmatch(name))

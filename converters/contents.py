@@ -1,6 +1,8 @@
 """From an unpickled object to `Weights`: which part of it is the network, and what it holds."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -37,7 +39,8 @@ _CANDIDATES = (
 _WRAPPERS = ("torch.nn.parallel.", "torch.nn.DataParallel")
 _PREFIXES = {"module.": "DataParallel", "_orig_mod.": "torch.compile"}
 _MAX_WRAPPING = 4
-_COMPUTED = ("parametrizations.", "_orig", "weight_g", "weight_v")
+_MAX_PARTS = 1000
+_LONGEST_KEY = 200
 
 
 @dataclass
@@ -91,53 +94,58 @@ def _enter(value: Any, source: _Source, limits: Limits, path: str) -> None:
 
 
 def _checkpoint_finding(key: str, rest: dict) -> str:
-    names = ", ".join(sorted(shown(k) for k in rest)[:12])
-    return f"weights taken from {shown(key)} of a checkpoint" + (
-        f"; beside it: {names}" if names else ""
-    )
+    beside = f"; ignored beside it: {_listed(rest)}" if rest else ""
+    return f"weights taken from {shown(key)} of a checkpoint{beside}"
 
 
 def _is_tensor(value: Any) -> bool:
     return isinstance(value, (TensorRef, ArrayRef))
 
 
-def _looks_like_weights(value: Any) -> bool:
+def _looks_like_weights(value: dict | Standin) -> bool:
     """A network, or a dict with tensors or a network under text keys."""
-    if isinstance(value, Standin):
-        return "_modules" in value.state
-    if not isinstance(value, dict):
-        return False
-    if any(_is_tensor(item) for key, item in value.items() if isinstance(key, str)):
+    if _holds_tensors(value):
         return True
-    return any(
-        isinstance(inner, (dict, Standin)) and _holds_tensors(inner)
-        for inner in (value.get(key) for key in _CANDIDATES)
-    )
+    inner = [] if isinstance(value, Standin) else [value.get(key) for key in _CANDIDATES]
+    return any(isinstance(item, (dict, Standin)) and _holds_tensors(item) for item in inner)
 
 
 def _holds_tensors(value: dict | Standin) -> bool:
+    """Whether the first entries have a tensor; a pickle may repeat one dict without end."""
     if isinstance(value, Standin):
         return "_modules" in value.state
-    return any(_is_tensor(item) for key, item in value.items() if isinstance(key, str))
+    first = islice(value.items(), _MAX_PARTS)
+    return any(isinstance(key, str) and _is_tensor(item) for key, item in first)
 
 
 def _choose(value: dict) -> str | None:
     """The key that leads to the network; None when ``value`` is itself a state dict."""
-    likely = [k for k, v in value.items() if isinstance(k, str) and _looks_like_weights(v)]
+    parts = {k: v for k, v in value.items() if isinstance(v, (dict, Standin)) and _is_name(k)}
+    if len(parts) > _MAX_PARTS:
+        raise UnknownFormatError(f"the file holds a dict of {len(parts)} dicts, expected a network")
+    likely = [key for key, part in parts.items() if _looks_like_weights(part)]
     known = [key for key in likely if key in _CANDIDATES]
     choice = known or ([] if _holds_tensors(value) else likely)
     if len(choice) > 1:
         raise UnknownFormatError(
-            f"the checkpoint holds {len(choice)} networks under {', '.join(map(shown, choice))}; "
-            "save the one to scan in a file of its own"
+            f"the checkpoint holds {len(choice)} networks under {_listed(choice)}; save the one to "
+            "scan in a file of its own"
         )
     if not choice and not _holds_tensors(value):
         raise UnknownFormatError(
-            "the file holds a dict without weights, with the keys "
-            f"{', '.join(shown(key) for key in list(value)[:12]) or 'none'}; expected tensors or "
-            "one of " + ", ".join(_CANDIDATES[:4])
+            f"the file holds a dict without weights, with the keys {_listed(value) or 'none'}; "
+            f"expected tensors or one of {', '.join(_CANDIDATES[:4])}"
         )
     return choice[0] if choice else None
+
+
+def _is_name(key: Any) -> bool:
+    return isinstance(key, str) and len(key) <= _LONGEST_KEY
+
+
+def _listed(keys: Iterable[Any]) -> str:
+    """At most twelve keys for a message."""
+    return ", ".join(shown(key) for key in islice(keys, 12))
 
 
 def _read_state_dict(value: dict, source: _Source) -> None:
@@ -148,15 +156,17 @@ def _read_state_dict(value: dict, source: _Source) -> None:
         else:
             others[name] = item
     if others:
-        names = ", ".join(sorted(shown(key) for key in others)[:12])
-        source.findings.append(f"{len(others)} entries of the state dict are no tensors: {names}")
+        source.findings.append(
+            f"{len(others)} entries of the state dict are no tensors: {_listed(others)}"
+        )
         source.metadata.update(plain_items(others, ""))
 
 
 def _read_standin(value: Standin, source: _Source, limits: Limits) -> None:
-    while value.class_name.startswith(_WRAPPERS):
-        inner = (value.state.get("_modules") or {}).get("module")
-        if not isinstance(inner, Standin):
+    for _ in range(_MAX_WRAPPING):
+        children = value.state.get("_modules")
+        inner = children.get("module") if isinstance(children, dict) else None
+        if not value.class_name.startswith(_WRAPPERS) or not isinstance(inner, Standin):
             break
         source.findings.append(f"{value.class_name} around the network removed")
         value = inner
@@ -191,14 +201,11 @@ def without_prefixes(tensors: dict[str, Any], findings: list[str]) -> dict[str, 
 
     Weights that a reparametrisation computes are noted too: they are not in the file.
     """
-    stripped = True
-    while stripped and tensors:
-        stripped = False
+    for _ in range(_MAX_WRAPPING):
         for prefix, wrapper in _PREFIXES.items():
-            if all(name.startswith(prefix) and name != prefix for name in tensors):
+            if tensors and all(n.startswith(prefix) and n != prefix for n in tensors):
                 tensors = {name.removeprefix(prefix): value for name, value in tensors.items()}
                 findings.append(f"prefix {prefix!r} of {wrapper} removed from every tensor name")
-                stripped = True
     computed = [
         n
         for n in tensors

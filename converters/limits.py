@@ -13,10 +13,10 @@ class Limits:
     Attributes:
         file_bytes: size of the file, which is read into memory once. The largest network of
             TrojAI rounds 0-6 is below 600 MB.
-        pickle_bytes: size of one pickle. ResNet152 as a whole module takes 0.2 MB in a zip; the
-            legacy stream adds the source text of each class, 0.3 MB.
-        pickle_steps: opcodes of one pickle. ResNet152 takes 80,000; a million costs about one
-            second and at most 150 MB.
+        pickle_bytes: size of one pickle. DenseNet201 as a whole module takes 0.3 MB, with the
+            source text that legacy streams carry 0.4 MB.
+        pickle_steps: opcodes of one pickle, and values read from its modules. DenseNet201 takes
+            140,000; a million costs about one second and at most 150 MB.
         pickle_text: characters of one text or bytes value inside a pickle.
         members: entries of a zip or tar; one per tensor, DenseNet201 has 1,200.
         expansion_ratio: bytes that a compressed zip may expand to per byte of the file. Weights
@@ -29,7 +29,8 @@ class Limits:
         tensor_bytes: size of one tensor.
         view_ratio: total bytes of all named tensors, per byte of their storages. Tied weights
             count once per name, and ``expand``-ed tensors their full size.
-        header_bytes: JSON header of a safetensors file; 100,000 tensors take 8 MiB.
+        header_bytes: JSON header of a safetensors file; 50,000 tensors take 4 MiB, and the worst
+            JSON of that size about 100 MB of memory.
     """
 
     file_bytes: int = 4 * GIB
@@ -41,7 +42,7 @@ class Limits:
     free_expansion_bytes: int = 16 * MIB
     tensors: int = 100_000
     modules: int = 20_000
-    module_depth: int = 64
+    module_depth: int = 32
     tensor_bytes: int = 4 * GIB
     view_ratio: int = 4
-    header_bytes: int = 8 * MIB
+    header_bytes: int = 4 * MIB

@@ -13,14 +13,51 @@ from converters.weights import ModuleInfo, Plain
 # Instance attributes with these names would replace code of the class.
 _CODE_NAMES = ("forward", "__call__", "_call_impl", "_forward_impl", "_forward")
 
+# Tables of functions that torch calls around the network's own code.
+_HOOK_TABLES = (
+    "_forward_hooks",
+    "_forward_pre_hooks",
+    "_backward_hooks",
+    "_backward_pre_hooks",
+    "_state_dict_hooks",
+    "_state_dict_pre_hooks",
+    "_load_state_dict_pre_hooks",
+    "_load_state_dict_post_hooks",
+)
+_LONGEST_NAME = 500
+
 
 @dataclass
 class ModuleTree:
-    """Tensors and module descriptions by dotted name, in torch's order, and findings."""
+    """What `read_modules` found.
+
+    Attributes:
+        tensors, modules: by dotted name, in torch's order.
+        oddities: what a finding should say, with the names of the modules it is true of.
+        values: values looked at so far; modules shared under many names count each time.
+    """
 
     tensors: dict[str, TensorRef] = field(default_factory=dict)
     modules: dict[str, ModuleInfo] = field(default_factory=dict)
-    findings: list[str] = field(default_factory=list)
+    oddities: dict[str, list[str]] = field(default_factory=dict)
+    values: int = 0
+
+    @property
+    def findings(self) -> list[str]:
+        """One sentence for each oddity."""
+        return [
+            f"{what}, which is not run: {len(names)} modules, such as {shown(names[0])}"
+            for what, names in self.oddities.items()
+        ]
+
+    def charge(self, values: int, limits: Limits) -> None:
+        """Count values; a small pickle can repeat large modules under thousands of names."""
+        self.values += values
+        if self.values > limits.pickle_steps:
+            raise TooLargeError(
+                "the modules have more values than Limits.pickle_steps = "
+                f"{limits.pickle_steps}, because they repeat"
+            )
 
 
 def read_modules(root: Standin, limits: Limits) -> ModuleTree:
@@ -42,8 +79,9 @@ def read_modules(root: Standin, limits: Limits) -> ModuleTree:
             )
         if len(tree.modules) >= limits.modules:
             raise TooLargeError(f"more modules than Limits.modules = {limits.modules}")
+        tree.charge(len(module.state), limits)
         _read_one(name, module, tree, limits)
-        children = _part(module, "_modules", name)
+        children = _part(module, "_modules", name, tree, limits)
         for key, child in reversed(children.items()):
             if child is None:
                 continue
@@ -54,12 +92,12 @@ def read_modules(root: Standin, limits: Limits) -> ModuleTree:
 
 
 def _read_one(name: str, module: Standin, tree: ModuleTree, limits: Limits) -> None:
-    tree.modules[name] = ModuleInfo(module.class_name, _attributes(module))
+    tree.modules[name] = ModuleInfo(module.class_name, _attributes(module, tree, limits))
     skipped = module.state.get("_non_persistent_buffers_set") or ()
-    if not isinstance(skipped, (set, frozenset, tuple)):
+    if not isinstance(skipped, (set, frozenset)) and skipped != ():
         raise CorruptFileError(f"module {shown(name)}: its non-persistent buffers are no set")
     for part in ("_parameters", "_buffers"):
-        for key, value in _part(module, part, name).items():
+        for key, value in _part(module, part, name, tree, limits).items():
             if value is None or (part == "_buffers" and key in skipped):
                 continue
             if not isinstance(value, TensorRef):
@@ -67,10 +105,13 @@ def _read_one(name: str, module: Standin, tree: ModuleTree, limits: Limits) -> N
             tree.tensors[_join(name, key)] = value
     if len(tree.tensors) > limits.tensors:
         raise TooLargeError(f"more tensors than Limits.tensors = {limits.tensors}")
-    tree.findings.extend(_oddities(name, module))
+    for what in _oddities(module):
+        tree.oddities.setdefault(what, []).append(name)
 
 
-def _part(module: Standin, part: str, name: str) -> dict[str, Any]:
+def _part(
+    module: Standin, part: str, name: str, tree: ModuleTree, limits: Limits
+) -> dict[str, Any]:
     """One of the dicts that every module has; keys are names without dots, as in torch."""
     if part not in module.state:
         raise CorruptFileError(
@@ -79,6 +120,7 @@ def _part(module: Standin, part: str, name: str) -> dict[str, Any]:
     entries = module.state[part]
     if not isinstance(entries, dict):
         raise CorruptFileError(f"module {shown(name)}: {part} is {shown(entries)}, no dict")
+    tree.charge(len(entries), limits)
     for key in entries:
         if not isinstance(key, str) or not key or "." in key or len(key) > 200:
             raise CorruptFileError(f"module {shown(name)}: {part} has the name {shown(key)}")
@@ -86,36 +128,37 @@ def _part(module: Standin, part: str, name: str) -> dict[str, Any]:
 
 
 def _join(prefix: str, key: str) -> str:
-    return f"{prefix}.{key}" if prefix else key
+    name = f"{prefix}.{key}" if prefix else key
+    if len(name) > _LONGEST_NAME:
+        raise TooLargeError(f"a name of {len(name)} characters starts with {shown(name[:60])}")
+    return name
 
 
-def _attributes(module: Standin) -> dict[str, Plain]:
+def _attributes(module: Standin, tree: ModuleTree, limits: Limits) -> dict[str, Plain]:
     """Plain public attributes, such as ``stride``; the others are left out."""
     found: dict[str, Plain] = {}
     for key, value in module.state.items():
-        if key.startswith("_"):
+        if key.startswith("_") or len(key) > _LONGEST_NAME:
             continue
         try:
             found[key] = plain(value)
         except NotPlainError:
             continue
+        tree.charge(_size(found[key]), limits)
     return found
 
 
-def _oddities(name: str, module: Standin) -> list[str]:
-    """Findings on code-like state: hooks, and attributes that would replace methods."""
-    where = shown(name) if name else "the network"
+def _size(value: Plain) -> int:
+    """Number of values in a plain value."""
+    return sum(map(_size, value)) + 1 if isinstance(value, tuple) else 1
+
+
+def _oddities(module: Standin) -> list[str]:
+    """Code-like state: hooks, and attributes that would replace methods."""
     found = [
-        f"{where} has {len(value)} entries in {key}, which are not run"
-        for key, value in module.state.items()
-        if key.startswith("_")
-        and key.endswith(("_hooks", "_with_kwargs"))
-        and isinstance(value, dict)
-        and value
+        f"entries in {key}"
+        for key in _HOOK_TABLES
+        if isinstance(module.state.get(key), dict) and module.state[key]
     ]
-    found += [
-        f"{where} has an attribute {key} that replaces its code, which is not run"
-        for key in _CODE_NAMES
-        if key in module.state
-    ]
+    found += [f"an attribute {key} in place of code" for key in _CODE_NAMES if key in module.state]
     return found

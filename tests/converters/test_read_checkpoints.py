@@ -34,7 +34,7 @@ def test_usual_keys(key, zipped, tmp_path):
     artifact = read_back({"epoch": 3, key: STATE, "accuracy": 0.5}, tmp_path, zipped)
     check_state(artifact)
     assert artifact.findings == (
-        f"weights taken from {key!r} of a checkpoint; beside it: 'accuracy', 'epoch'",
+        f"weights taken from {key!r} of a checkpoint; ignored beside it: 'epoch', 'accuracy'",
     )
     assert artifact.weights.metadata == {"epoch": 3, "accuracy": 0.5}
 

@@ -3,12 +3,14 @@
 import io
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from converters.artifact import open_artifact
+from converters.unpickle import unpickle
 
 torch = pytest.importorskip("torch", reason="writes the files that are read here")
 models = pytest.importorskip("torchvision", reason="needs real networks").models
@@ -153,7 +155,9 @@ def test_hooks_are_a_finding_and_not_run(tmp_path):
     network = nn.Sequential(nn.Linear(2, 2))
     network[0].register_forward_hook(torch.nn.functional.relu)
     artifact = open_artifact(save(network, tmp_path / "model.pt"))
-    assert artifact.findings == ("'0' has 1 entries in _forward_hooks, which are not run",)
+    assert artifact.findings == (
+        "entries in _forward_hooks, which is not run: 1 modules, such as '0'",
+    )
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")
@@ -171,8 +175,39 @@ def test_attribute_that_replaces_code_is_a_finding(tmp_path):
     network = nn.Linear(2, 2)
     network.forward = torch.nn.functional.relu
     findings = open_artifact(save(network, tmp_path / "model.pt")).findings
-    assert findings == ("the network has an attribute forward that replaces its code, which is "
-                        "not run",)  # fmt: skip
+    assert findings == (
+        "an attribute forward in place of code, which is not run: 1 modules, such as ''",
+    )
+
+
+@both_containers
+def test_networks_of_torch_1_2(container, tmp_path):
+    """Rounds 0 and 1: no set of non-persistent buffers, no newer hook tables."""
+    network = build("narrow densenet")
+    expected = network.state_dict()
+    for module in network.modules():
+        for key in list(vars(module)):
+            if key.startswith("_") and key not in ("_parameters", "_buffers", "_modules"):
+                if not key.endswith("_hooks") or "pre" in key:
+                    del vars(module)[key]
+    check_tensors(open_artifact(save(network, tmp_path / "model.pt", container)), expected)
+
+
+def test_marker_of_modules_before_torch_1_2():
+    value, _ = unpickle(b"\x80\x02ctorch.nn.backends.thnn\n_get_thnn_function_backend\n)R.")
+    assert value is None
+
+
+@both_containers
+def test_memory_stays_near_the_size_of_the_file(container, tmp_path):
+    network = nn.Linear(2048, 2048)
+    path = save(network, tmp_path / "model.pt", container)
+    tracemalloc.start()
+    artifact = open_artifact(path)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    # Legacy storages are copied once, to align them.
+    assert peak < artifact.size * (1.1 if container == "torch zip" else 2.1)
 
 
 def test_reading_loads_no_framework(tmp_path):

@@ -6,10 +6,7 @@ import os
 import pickle
 import socket
 import struct
-import subprocess
-import sys
 import tarfile
-import time
 import tracemalloc
 import zipfile
 import zlib
@@ -22,28 +19,18 @@ from converters.artifact import open_artifact
 from converters.errors import CorruptFileError, LoadError, TooLargeError, UnknownFormatError
 from converters.limits import Limits
 
-# -- a tensor by hand: class, key, location, numel; then offset, shape, stride ---------------------
-
 
 def opcodes(value) -> bytes:
     """A plain value without the pickle's frame."""
     return pickle.dumps(value, 2)[2:-1]
 
 
-def tensor(
-    numel=6, offset=0, shape=(2, 3), stride=(3, 1), kind="FloatStorage", key="0", view=None
-) -> bytes:
-    storage = b"(" + opcodes("storage") + f"ctorch\n{kind}\n".encode() + opcodes(key)
-    storage += opcodes("cuda:0") + opcodes(numel) + (b"" if view is None else opcodes(view)) + b"tQ"
-    return (
-        b"ctorch._utils\n_rebuild_tensor_v2\n("
-        + storage
-        + opcodes(offset)
-        + opcodes(shape)
-        + opcodes(stride)
-        + opcodes(False)
-        + b"NtR"
-    )
+def tensor() -> bytes:
+    """The opcodes of a float32 tensor of shape (2, 3) over storage "0"."""
+    storage = b"(" + opcodes("storage") + b"ctorch\nFloatStorage\n"
+    storage += opcodes("0") + opcodes("cuda:0") + opcodes(6) + b"tQ"
+    rest = opcodes(0) + opcodes((2, 3)) + opcodes((3, 1)) + opcodes(False) + b"NtR"
+    return b"ctorch._utils\n_rebuild_tensor_v2\n(" + storage + rest
 
 
 def state_dict(**entries: bytes) -> bytes:
@@ -68,19 +55,13 @@ def reject(tmp_path: Path, content: bytes, message: str, kind=CorruptFileError, 
 
 @pytest.fixture
 def small(tmp_path, make_zip, make_legacy):
-    """The same two tensors in every format."""
-    arrays = b"".join(
-        struct.pack("<Q", len(header)) + header + CONTENT.tobytes()
-        for header in [
-            json.dumps({"w": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}}).encode()
-        ]
-    )
+    """The same tensor in every format."""
+    header = json.dumps(entry(shape=[2, 3])).encode()
     pickled = state_dict(w=tensor())
-    legacy = state_dict(w=tensor(view=(None,))).replace(opcodes((None,)), b"N")
     return {
         "zip": make_zip(pickled, storages=STORED),
-        "legacy": make_legacy(legacy, {"0": (6, CONTENT.tobytes())}),
-        "safetensors": arrays,
+        "legacy": make_legacy(pickled, {"0": (6, CONTENT.tobytes())}),
+        "safetensors": struct.pack("<Q", len(header)) + header + CONTENT.tobytes(),
     }
 
 
@@ -106,171 +87,6 @@ def test_appended_bytes_are_refused(name, small, tmp_path):
 def test_bytes_after_a_legacy_stream_are_a_finding(small, tmp_path):
     findings = read(tmp_path, small["legacy"] + b"xyz").findings
     assert findings == ("3 unused bytes follow the last storage",)
-
-
-# -- tensors that lie ------------------------------------------------------------------------------
-
-LIES = {
-    "shape past the storage": (dict(shape=(7,), stride=(1,)), "past the 24 bytes"),
-    "offset past the storage": (dict(offset=1), "past the 24 bytes"),
-    "huge offset": (dict(offset=2**62), "past the 24 bytes"),
-    "negative offset": (dict(offset=-1), "offset -1"),
-    "negative stride": (dict(stride=(-3, 1)), "entry -3"),
-    "negative shape": (dict(shape=(-2, 3)), "entry -2"),
-    "stride overflow": (dict(stride=(2**63 - 1, 1)), "past the 24 bytes"),
-    "stride over 63 bits": (dict(stride=(2**63, 1)), "expected integers"),
-    "ranks differ": (dict(stride=(1,)), "2 dimensions but 1 strides"),
-    "text in shape": (dict(shape=("2", 3)), "expected integers"),
-    "bool in shape": (dict(shape=(True, 6)), "expected integers"),
-    "float in shape": (dict(shape=(2.0, 3)), "expected integers"),
-    "33 dimensions": (dict(shape=(1,) * 33, stride=(1,) * 33), "at most 32"),
-    "numel": (dict(numel=7), "should have 7"),
-    "numel overflow": (dict(numel=2**62), "should have"),
-    "negative numel": (dict(numel=-6), "-6 elements"),
-    "dtype": (dict(kind="DoubleStorage"), "should have 6 x float64"),
-    "missing storage": (dict(key="9"), "the zip holds 0 bytes"),
-    "key with a path": (dict(key="../data.pkl"), "the zip holds 0 bytes"),
-    "view past the storage": (dict(view=("v", 3, 4)), "does not fit"),
-    "view not a triple": (dict(view=(1, 2)), "not a triple"),
-}
-
-
-@pytest.mark.parametrize("case", sorted(LIES))
-def test_lying_tensor_is_refused(case, tmp_path, make_zip):
-    arguments, message = LIES[case]
-    reject(tmp_path, make_zip(state_dict(w=tensor(**arguments)), storages=STORED), message)
-
-
-@pytest.mark.parametrize(
-    "shape", [(2**40,), (2**31, 2**31), (2**62, 2**62), (0, 2**62), (10**6, 10**6)]
-)
-def test_expansion_through_zero_strides_is_refused(shape, tmp_path, make_zip):
-    pickled = state_dict(w=tensor(shape=shape, stride=(0,) * len(shape)))
-    reject(tmp_path, make_zip(pickled, storages=STORED), "tensor_bytes", TooLargeError)
-
-
-def test_many_views_of_one_storage_are_refused(tmp_path, make_zip):
-    wide = tensor(shape=(2**20, 1), stride=(0, 1))
-    pickled = state_dict(**{f"w{i}": wide for i in range(6)})
-    reject(tmp_path, make_zip(pickled, storages=STORED), "view_ratio", TooLargeError)
-
-
-def test_stride_of_a_single_element_is_ignored(tmp_path, make_zip):
-    pickled = state_dict(w=tensor(shape=(1, 6), stride=(2**62, 1)))
-    weights = read(tmp_path, make_zip(pickled, storages=STORED)).weights
-    assert weights.tensors["w"].shape == (1, 6)
-
-
-@pytest.mark.parametrize("other", [dict(kind="IntStorage"), dict(numel=5)])
-def test_one_storage_described_twice_differently(other, tmp_path, make_zip):
-    pickled = state_dict(a=tensor(), b=tensor(**other))
-    reject(tmp_path, make_zip(pickled, storages=STORED), "described as")
-
-
-@pytest.mark.parametrize("count", [-1, 0, 5, 7, 2**62])
-def test_legacy_storage_must_have_its_announced_length(count, tmp_path, make_legacy):
-    pickled = state_dict(w=tensor())
-    reject(tmp_path, make_legacy(pickled, {"0": (count, CONTENT.tobytes())}), "its description 6")
-
-
-@pytest.mark.parametrize("keys", [["0", "0"], ["1"], [], "0", [0]])
-def test_legacy_storage_list_must_match(keys, tmp_path, make_legacy):
-    content = make_legacy(state_dict(w=tensor())).replace(
-        pickle.dumps([], 2), pickle.dumps(keys, 2)
-    )
-    reject(tmp_path, content + struct.pack("<q", 6) + CONTENT.tobytes(), "storage")
-
-
-# -- pickles that cost -----------------------------------------------------------------------------
-
-PICKLE_BOMBS = {
-    "deep lists": b"\x80\x02" + b"(" * 200_000 + b"l" * 200_000 + b".",
-    "deep tuples": b"\x80\x02)" + b"\x85" * 400_000 + b".",
-    "deep dict value": b"\x80\x02" + b"}K\x01" * 100_000 + b"N" + b"s" * 100_000 + b".",
-    "deep tuple as key": b"\x80\x02})" + b"\x85" * 400_000 + b"Ns.",
-    "billion laughs": b"\x80\x02]q\x00"
-    + b"".join(
-        b"](" + b"h" + bytes([i]) * 1 + (b"h" + bytes([i])) * 50 + b"eq" + bytes([i + 1])
-        for i in range(60)
-    )
-    + b".",
-    "list of itself": b"\x80\x02]q\x00h\x00a.",
-    "many steps": b"\x80\x02" + b"N0" * 2_000_000 + b"N.",
-    "many sets": b"\x80\x02(" + b"\x8f" * 1_000_000 + b"l.",
-    "copies": b"\x80\x02](" + b"N" * 60_000 + b"eq\x00" + b"ctorch\nSize\n(h\x00tR" * 60_000 + b".",
-    "copies of text": b"\x80\x02X"
-    + struct.pack("<I", 2**20)
-    + b"a" * 2**20
-    + b"q\x000"
-    + b"c_codecs\nencode\n(h\x00tR" * 5_000
-    + b".",
-    "states": b"\x80\x02}("
-    + b"".join(opcodes(f"k{i}") + b"N" for i in range(40_000))
-    + b"uq\x00"
-    + b"ctorch.nn\nLinear\n)\x81h\x00b" * 40_000
-    + b".",
-    "long integer": b"\x80\x02\x8b" + struct.pack("<i", 2**20) + b"\x01" * 2**20 + b".",
-    "long integer, lying": b"\x80\x02\x8b" + struct.pack("<i", 2**31 - 1) + b".",
-    "negative length": b"\x80\x02\x8b" + struct.pack("<i", -1) + b".",
-    "long decimal": b"\x80\x02I" + b"9" * 10**6 + b"\n.",
-    "lying text": b"\x80\x02X" + struct.pack("<I", 2**32 - 1) + b".",
-    "lying bytes": b"\x80\x02\x8e" + struct.pack("<Q", 2**63) + b".",
-    "lying frame": b"\x80\x04\x95" + struct.pack("<Q", 2**63) + b"N.",
-    "colliding keys": b"\x80\x02}("
-    + b"".join(opcodes(i * (2**61 - 1)) + b"N" for i in range(1, 20_000))
-    + b"u.",
-    "lines without end": b"\x80\x02" + b"I1\n0" * 100_000 + b"c" + b"x" * 2**20,
-    "no stop": b"\x80\x02N",
-    "underflow": b"\x80\x020.",
-    "mark missing": b"\x80\x02Nu.",
-    "pop through a mark": b"\x80\x02N(\x85.",
-    "unknown memo": b"\x80\x02h\x09.",
-    "unknown opcode": b"\x80\x02\xff.",
-    "bad text": b"\x80\x02X\x01\x00\x00\x00\xff.",
-    "bad quoted text": b"\x80\x02S'\\x'\n.",
-    "bad number": b"\x80\x02Fabc\n.",
-    "bad unicode escape": b"\x80\x02V\\u12\n.",
-    "odd items": b"\x80\x02}(Nu.",
-}
-
-
-@pytest.mark.parametrize("case", sorted(PICKLE_BOMBS))
-def test_pickle_bomb_is_refused_quickly(case, tmp_path, make_zip):
-    started = time.process_time()
-    for content in (make_zip(PICKLE_BOMBS[case]), PICKLE_BOMBS[case]):
-        reject(tmp_path, content, ".", LoadError)
-    assert time.process_time() - started < 20
-
-
-def module_opcodes(children: bytes) -> bytes:
-    return (
-        b"ctorch.nn\nLinear\n)\x81}("
-        + opcodes("_parameters")
-        + b"}"
-        + opcodes("_buffers")
-        + b"}"
-        + opcodes("_modules")
-        + children
-        + b"ub"
-    )
-
-
-# Memo entries 98 and 99: `opcodes` uses the low ones itself.
-
-
-def test_module_that_contains_itself(tmp_path, make_zip):
-    pickled = b"\x80\x02" + b"}qb0" + module_opcodes(b"hb") + b"qc"
-    pickled += b"0hb" + opcodes("a") + b"hcs0hc."
-    reject(tmp_path, make_zip(pickled), "module_depth", TooLargeError)
-
-
-def test_modules_shared_without_end(tmp_path, make_zip):
-    """30 modules with 2 references each to the next would be a billion names."""
-    pickled = b"\x80\x02" + module_opcodes(b"}") + b"qc"
-    for _ in range(30):
-        children = b"}(" + opcodes("a") + b"hc" + opcodes("b") + b"hcu"
-        pickled += b"0" + module_opcodes(children) + b"qc"
-    reject(tmp_path, make_zip(pickled + b"."), "Limits.modules", TooLargeError)
 
 
 @pytest.mark.parametrize("limit", ["pickle_steps", "pickle_bytes", "file_bytes", "members"])
@@ -542,31 +358,3 @@ def test_huge_sparse_file_is_refused_from_its_head(tmp_path):
         file.truncate(2**31)
     with pytest.raises(UnknownFormatError):
         open_artifact(path)
-
-
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux's /proc")
-def test_bombs_stay_within_200_mb(tmp_path):
-    """All bombs one after the other in a fresh process, for an honest peak."""
-    paths = []
-    for number, content in enumerate(PICKLE_BOMBS.values()):
-        paths.append(tmp_path / str(number))
-        paths[-1].write_bytes(content)
-    script = (
-        "import sys\n"
-        "from converters.artifact import open_artifact\n"
-        "from converters.errors import LoadError\n"
-        "for path in sys.argv[1:]:\n"
-        "    try: open_artifact(path)\n"
-        "    except LoadError: pass\n"
-        # Not ru_maxrss, which a child takes over from the process that started it.
-        "status = dict(line.split(':', 1) for line in open('/proc/self/status'))\n"
-        "print(int(status['VmHWM'].split()[0]) // 1024)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script, *map(str, paths)],
-        cwd=Path(__file__).parents[2],
-        capture_output=True,
-        check=True,
-        timeout=300,
-    )
-    assert int(done.stdout) < 200
