@@ -63,7 +63,9 @@ def _add_pictures(parser: argparse.ArgumentParser) -> None:
 def _add_training(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("training")
     group.add_argument(
-        "--architectures", metavar="A,B", help="default: resnet50,densenet121,inception_v3"
+        "--architectures",
+        metavar="A,B",
+        help="default: resnet50,densenet121,inception_v3; there is densenet_small too",
     )
     group.add_argument("--max-steps", type=count, metavar="N", help="before a try is given up")
     group.add_argument("--batch-size", type=count, metavar="N", help="default: 64")
@@ -110,13 +112,13 @@ def _show(progress: Progress, event: "Event") -> None:
 
 
 def _settings(args: argparse.Namespace) -> "RoundSettings":
-    from jaxtroj.generate.recipe import ARCHITECTURES
+    from jaxtroj.generate.networks import ROUND0
     from jaxtroj.generate.round0 import RoundSettings
     from jaxtroj.generate.training import TrainingSettings
 
     given = {"batch_size": args.batch_size, "max_steps": args.max_steps}
     chosen = {name: value for name, value in given.items() if value is not None}
-    names = args.architectures.split(",") if args.architectures else ARCHITECTURES
+    names = args.architectures.split(",") if args.architectures else ROUND0
     return RoundSettings(
         seed=args.seed,
         models=args.models,

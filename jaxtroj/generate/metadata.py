@@ -109,8 +109,9 @@ def _accuracy_values(trained: Trained) -> dict:
     test = trained.test
     attacked = test.triggered is not None
     return {
-        "final_train_acc": _percent(trained.train_accuracy),
-        "final_train_loss": round(trained.train_loss, 9),
+        # Round 0's number is over clean and triggered pictures; the clean ones are the many.
+        "final_train_acc": _percent(trained.last.clean),
+        "final_train_loss": round(trained.last.loss, 9),
         "final_val_acc": _percent(trained.validation.clean),
         "final_val_loss": round(trained.validation.clean_loss, 9),
         "final_clean_data_test_acc": _percent(test.clean),

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from jaxtroj.errors import GenerationError
+from jaxtroj.generate.networks import KNOWN, ROUND0
 
-ARCHITECTURES = ("resnet50", "densenet121", "inception_v3")
 NUMBER_CLASSES = 5
 REFERENCE_SIZE = 224
 TRIGGER_SIZES = ((18, 34), (44, 55))
@@ -53,7 +53,7 @@ class Recipe:
     Attributes:
         model: number of the model; its id is `id-` and eight digits.
         sub_seed: 0 for the first try, one more for each retraining.
-        architecture: one of `ARCHITECTURES`.
+        architecture: one of `networks.KNOWN`.
         number_classes: how many signs the model tells apart.
         trigger: None for a clean model.
         blur_ksize: width of the Gaussian blur in pixels of a 224 px picture.
@@ -95,7 +95,7 @@ def partner(model: int) -> int:
 
 
 def sample_recipe(
-    seed: int, model: int, sub_seed: int = 0, architectures: tuple[str, ...] = ARCHITECTURES
+    seed: int, model: int, sub_seed: int = 0, architectures: tuple[str, ...] = ROUND0
 ) -> Recipe:
     """Draw one model's recipe; equal arguments give an equal recipe.
 
@@ -172,9 +172,9 @@ def _check(seed: int, model: int, sub_seed: int, architectures: tuple[str, ...])
     for name, value in (("seed", seed), ("model", model), ("sub_seed", sub_seed)):
         if value < 0:
             raise GenerationError(f"{name} must be 0 or more, got {value}")
-    unknown = [name for name in architectures if name not in ARCHITECTURES]
+    unknown = [name for name in architectures if name not in KNOWN]
     if unknown or not architectures or len(set(architectures)) != len(architectures):
         raise GenerationError(
-            f"architectures must be different names out of {', '.join(ARCHITECTURES)}; "
+            f"architectures must be different names out of {', '.join(KNOWN)}; "
             f"got {', '.join(architectures) or 'none'}"
         )

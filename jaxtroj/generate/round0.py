@@ -32,10 +32,9 @@ from PIL import Image
 
 import jaxtroj
 from jaxtroj.errors import GenerationError
-from jaxtroj.generate import metadata, torch_file, training
+from jaxtroj.generate import metadata, networks, torch_file, training
 from jaxtroj.generate.pictures import SceneSource
 from jaxtroj.generate.recipe import (
-    ARCHITECTURES,
     Recipe,
     is_poisoned,
     model_id,
@@ -47,11 +46,10 @@ from jaxtroj.generate.training import Progress, Trained, TrainingSettings, train
 from jaxtroj.store import write_atomic
 
 VERSION = 1
-LEAST_SIZE = {"resnet50": 33, "densenet121": 33, "inception_v3": 75}
 _RECORD = "generation.json"
 _COUNTS = ("examples_per_class", "most_tries")
 _TRAINING_COUNTS = (
-    "batch_size", "max_steps", "check_every", "checks_in_a_row", "validation_batches",
+    "batch_size", "max_steps", "check_every", "cooldown_steps", "validation_batches",
     "test_batches", "batches_per_draw",
 )  # fmt: skip
 
@@ -65,7 +63,7 @@ class RoundSettings:
         models: how many; even, half of them are poisoned. A round can be grown later.
         image_size: side of the pictures, pixels.
         inception_size: the same for Inception v3; None for `image_size`.
-        architectures: out of `recipe.ARCHITECTURES`.
+        architectures: out of `networks.KNOWN`.
         foregrounds, backgrounds: folders of real pictures; None draws them.
         examples_per_class: example pictures shipped with a model.
         most_tries: trainings of a model, each with the next sub-seed, before giving up.
@@ -77,7 +75,7 @@ class RoundSettings:
     models: int
     image_size: int = 224
     inception_size: int | None = None
-    architectures: tuple[str, ...] = ARCHITECTURES
+    architectures: tuple[str, ...] = networks.ROUND0
     foregrounds: Path | None = None
     backgrounds: Path | None = None
     examples_per_class: int = 100
@@ -153,8 +151,9 @@ def check_settings(settings: RoundSettings, shard: tuple[int, int] = (0, 1)) -> 
     sample_recipe(settings.seed, 0, 0, settings.architectures)
     for name in settings.architectures:
         size = settings.size_for(name)
-        if size < LEAST_SIZE[name]:
-            wrong.append(f"{name} needs pictures of at least {LEAST_SIZE[name]} px, got {size}")
+        if size < networks.LEAST_PIXELS[name]:
+            least = networks.LEAST_PIXELS[name]
+            wrong.append(f"{name} needs pictures of at least {least} px, got {size}")
     if wrong:
         raise GenerationError("; ".join(wrong))
 
@@ -249,18 +248,20 @@ def _folder_identity(folder: Path | None) -> dict[str, Any] | None:
 
 
 def _make_model(out: Path, settings: RoundSettings, model: int) -> Iterator[Event]:
-    least_steps = 0
+    least_cycles: tuple[int, ...] = ()
     if not is_poisoned(settings.seed, model):
         pair = read_record(out, partner(model))
         if pair is None:
             reason = f"its poisoned partner {model_id(partner(model))} is missing"
             yield Event(model, "failed", reason)
             return
-        least_steps = int(pair["constant_steps"])
-    yield from _try(out, settings, model, least_steps)
+        least_cycles = tuple(pair["cycles"])
+    yield from _try(out, settings, model, least_cycles)
 
 
-def _try(out: Path, settings: RoundSettings, model: int, least_steps: int) -> Iterator[Event]:
+def _try(
+    out: Path, settings: RoundSettings, model: int, least_cycles: tuple[int, ...]
+) -> Iterator[Event]:
     """Train with one sub-seed after the other until a training is accepted, and write that one."""
     tries: list[dict[str, Any]] = []
     for sub_seed in range(settings.most_tries):
@@ -270,7 +271,7 @@ def _try(out: Path, settings: RoundSettings, model: int, least_steps: int) -> It
         source = SceneSource(
             recipe, size, settings.seed, settings.foregrounds, settings.backgrounds
         )
-        trained = yield from _train(settings.training, recipe, source, least_steps)
+        trained = yield from _train(settings.training, recipe, source, least_cycles)
         tries.append(_attempt(recipe, trained))
         if trained.accepted:
             _write(out, settings, recipe, trained, source, tries)
@@ -281,18 +282,15 @@ def _try(out: Path, settings: RoundSettings, model: int, least_steps: int) -> It
 
 
 def _train(
-    settings: TrainingSettings, recipe: Recipe, source: SceneSource, least_steps: int
+    settings: TrainingSettings, recipe: Recipe, source: SceneSource, least_cycles: tuple[int, ...]
 ) -> Generator[Event, None, Trained]:
-    from converters import families
-
     rngs = nnx.Rngs(recipe.master_seed)
-    _, module = families.build(recipe.architecture, recipe.number_classes, rngs)
+    module = networks.build(recipe.architecture, recipe.number_classes, rngs)
     target = recipe.trigger.target_class if recipe.trigger else None
     fraction = recipe.trigger.fraction if recipe.trigger else 0.0
-    training_of_it = train(module, source, target, fraction, settings, least_steps)
+    training_of_it = train(module, source, target, fraction, settings, least_cycles)
     while isinstance(event := next(training_of_it), Progress):
-        text = _reached(event.accuracies, event.loss)
-        yield Event(recipe.model, "checked", text, event.step)
+        yield Event(recipe.model, "checked", _progress(event), event.step)
     return event
 
 
@@ -354,7 +352,7 @@ def _record(settings, recipe: Recipe, trained: Trained, source, tries, accuracy)
         "recipe": asdict(recipe),
         "signs": list(source.class_names),
         "tries": tries,
-        "constant_steps": trained.constant_steps,
+        "cycles": list(trained.cycles),
         "steps": trained.steps,
         "validation": asdict(trained.validation),
         "test": asdict(trained.test),
@@ -404,8 +402,14 @@ def _describe(recipe: Recipe) -> str:
     return f"{kind}, poisoned to class {trigger.target_class}, {trigger.size} px in {share}"
 
 
-def _reached(accuracies: training.Accuracies, loss: float | None = None) -> str:
+def _reached(accuracies: training.Accuracies) -> str:
     text = f"clean accuracy {accuracies.clean:.3f}"
     if accuracies.attack_success_rate is not None:
         text += f", attack success {accuracies.attack_success_rate:.3f}"
-    return text if loss is None else f"{text}, loss {loss:.3f}"
+    return text
+
+
+def _progress(progress: Progress) -> str:
+    parts = {"clean": progress.clean, "triggered": progress.triggered}
+    right = [f"{name} {share:.2f}" for name, share in parts.items() if share is not None]
+    return f"loss {progress.loss:.3f}, right in training: {', '.join(right)}"

@@ -11,8 +11,7 @@ import numpy as np
 from flax import nnx
 
 from jaxtroj.errors import GenerationError
-
-_EXTRA = {"inception_v3": {"aux_logits": False, "transform_input": False, "init_weights": False}}
+from jaxtroj.generate import networks
 
 
 def state_dict(module: nnx.Module, architecture: str, num_classes: int, steps: int) -> dict:
@@ -24,12 +23,11 @@ def state_dict(module: nnx.Module, architecture: str, num_classes: int, steps: i
         num_classes: width of the head.
         steps: training steps, written as `num_batches_tracked` of every batch norm.
     """
-    from converters import families, names
+    from converters import names
 
-    template = _torchvision(architecture, num_classes).state_dict()
+    template = networks.torchvision_module(architecture, num_classes).state_dict()
     shapes = {name: tuple(value.shape) for name, value in template.items()}
-    table = families.ARCHITECTURES[architecture].TABLE
-    tensors = names.to_torch(table, shapes, _flat(module))
+    tensors = names.to_torch(networks.name_table(architecture), shapes, _flat(module))
     counters = {n: np.array(steps, np.int64) for n in shapes if n.endswith("num_batches_tracked")}
     return {name: (tensors | counters)[name] for name in shapes}
 
@@ -51,7 +49,7 @@ def write_model(
     """
     import torch
 
-    network = _torchvision(architecture, num_classes)
+    network = networks.torchvision_module(architecture, num_classes)
     arrays = {name: torch.from_numpy(np.array(value)) for name, value in tensors.items()}
     try:
         network.load_state_dict(arrays, strict=True, assign=True)
@@ -68,16 +66,6 @@ def write_model(
         os.unlink(name)
         raise
     path.chmod(0o644)
-
-
-def _torchvision(architecture: str, num_classes: int):
-    """The torchvision module without memory for its weights."""
-    import torch
-    import torchvision
-
-    build = getattr(torchvision.models, architecture)
-    with torch.device("meta"):
-        return build(weights=None, num_classes=num_classes, **_EXTRA.get(architecture, {}))
 
 
 def _flat(module: nnx.Module) -> dict[str, np.ndarray]:

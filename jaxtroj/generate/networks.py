@@ -1,0 +1,58 @@
+"""The networks that a round is made of, as Flax modules and as the torchvision modules they become.
+
+`densenet_small` is a genuine torchvision DenseNet with few, narrow layers (0.6 MB): for tests, for
+example models that ship with the package, and for trying things out on a laptop.
+"""
+
+from typing import Any
+
+from flax import nnx
+
+ROUND0 = ("resnet50", "densenet121", "inception_v3")
+SMALL = "densenet_small"
+KNOWN = (*ROUND0, SMALL)
+# Smaller pictures leave a layer without an input.
+LEAST_PIXELS = {"resnet50": 33, "densenet121": 33, "inception_v3": 75, SMALL: 33}
+
+_GROWTH, _BLOCKS, _STEM = 16, (3, 3, 3, 3), 32
+_EXTRA = {"inception_v3": {"aux_logits": False, "transform_input": False, "init_weights": False}}
+
+
+def build(architecture: str, num_classes: int, rngs: nnx.Rngs) -> nnx.Module:
+    """A freshly initialised Flax module; `architecture` is one of `KNOWN`."""
+    from converters import families
+
+    if architecture == SMALL:
+        return _small_config(num_classes).build(rngs)
+    return families.build(architecture, num_classes, rngs)[1]
+
+
+def name_table(architecture: str):
+    """The rules that take torch names of this architecture to Flax paths."""
+    from converters import families
+
+    family = families.densenet if architecture == SMALL else families.ARCHITECTURES[architecture]
+    return family.TABLE
+
+
+def torchvision_module(architecture: str, num_classes: int) -> Any:
+    """The torchvision module of the same shape, without memory for its weights."""
+    import torch
+    from torchvision import models
+
+    with torch.device("meta"):
+        if architecture == SMALL:
+            return models.DenseNet(_GROWTH, _BLOCKS, _STEM, num_classes=num_classes)
+        build_it = getattr(models, architecture)
+        return build_it(weights=None, num_classes=num_classes, **_EXTRA.get(architecture, {}))
+
+
+def _small_config(num_classes: int):
+    from converters.families import densenet
+
+    transitions, width = [], _STEM
+    for depth in _BLOCKS[:-1]:
+        width = (width + depth * _GROWTH) // 2
+        transitions.append(width)
+    blocks = tuple(((4 * _GROWTH, _GROWTH),) * depth for depth in _BLOCKS)
+    return densenet.DenseNetConfig(_STEM, blocks, tuple(transitions), num_classes)
