@@ -5,6 +5,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from jaxtroj.evidence.gather import RecoveredTrigger
 
 _LONGEST_REASON = 400
+_NO_MEMORY = "not enough memory for this model; scan it on a larger machine"
 
 OnStep = Callable[[str, str], None]
 """Called with the model's name and the step that begins: read, convert, examples or a stage."""
@@ -72,11 +74,12 @@ def scan_model(
     except (ConverterError, JaxtrojError) as error:
         return work.failed(str(error))
     except MemoryError:
-        return work.failed("not enough memory for this model; scan it on a larger machine")
+        return work.failed(_NO_MEMORY)
     except OSError as error:
         return work.failed(f"cannot read {error.filename or 'a file'}: {error.strerror or error}")
     except Exception as error:  # A record is owed for every model: the fault goes into it.
-        return work.failed(f"internal error: {_describe(error)}")
+        is_memory = "RESOURCE_EXHAUSTED" in str(error)  # what jax says on a full device
+        return work.failed(_NO_MEMORY if is_memory else f"internal error: {_describe(error)}")
 
 
 def identify(entry: ModelEntry, settings: Settings) -> str:
@@ -148,15 +151,17 @@ class _Work:
 
         stop_early = self.settings.early_stop and self.settings.threshold == EVEN_ODDS
 
+        following = dict(pairwise(self.settings.stages))
+
         def on_stage(stage: str, fields: Mapping[str, float]) -> bool:
             self.evidence = finite(fields)
-            self.on_step(self.name, f"{stage} done")
+            self.on_step(self.name, following.get(stage, "trigger"))
             if not stop_early or calibrator is None:
                 return False
             rate = base_rate(self.settings)
             return calibrator.can_stop(fields, stage, self.architecture, rate)
 
-        self.on_step(self.name, "evidence")
+        self.on_step(self.name, self.settings.stages[0])
         evidence = gather(model, examples, self.settings, on_stage=on_stage)
         self.evidence = finite(evidence.fields)
         self.seconds.update({stage: round(s, 4) for stage, s in evidence.seconds.items()})

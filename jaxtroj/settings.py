@@ -7,10 +7,10 @@ from typing import Any
 
 from jaxtroj.calibration import Calibrator
 from jaxtroj.errors import CalibrationError, UsageError
+from jaxtroj.evidence.schema import SCHEMA_VERSION, STAGES
 from jaxtroj.record import digest_file
 from jaxtroj.rounds.examples import CHANNEL_ORDERS, NORMALIZATIONS
 
-STAGES = ("weights", "probes", "sensitivity", "inversion")
 DEFAULT_CALIBRATOR = Path(__file__).parent / "data" / "calibrators" / "round0.json"
 EVEN_ODDS = 0.5
 
@@ -63,8 +63,9 @@ class Settings:
             raise UsageError("settings: " + "; ".join(problems))
 
     def as_json(self) -> dict[str, Any]:
-        """The settings as JSON values, the calibrator by the digest of its content."""
+        """JSON values: the settings, the calibrator by its digest, the version of the evidence."""
         values = asdict(self) | {"stages": list(self.stages), "calibrator": None}
+        values["evidence_schema"] = SCHEMA_VERSION
         if self.calibrator is not None:
             values["calibrator"] = digest_or_reason(self.calibrator)
         return values

@@ -1,0 +1,144 @@
+"""A whole scan of a small sound model, cheap stages only: the networks' own tests are elsewhere."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from safetensors.numpy import save_file
+
+from jaxtroj.cli.main import main
+from jaxtroj.record import Record
+from jaxtroj.store import RunStore, read_records
+
+CLASSES, PIXELS = 3, 32
+
+
+def narrow_resnet(seed: int) -> dict[str, np.ndarray]:
+    """Random torch-named weights of a ResNet-18 of widths 8, 8, 8, 8."""
+    random = np.random.default_rng(seed)
+    tensors: dict[str, np.ndarray] = {}
+
+    def conv(name: str, norm: str, size: int, channels: int) -> None:
+        kernel = random.normal(size=(8, channels, size, size)) / np.sqrt(channels * size * size)
+        tensors[f"{name}.weight"] = kernel.astype(np.float32)
+        for part, value in (("weight", 1), ("bias", 0), ("running_mean", 0), ("running_var", 1)):
+            tensors[f"{norm}.{part}"] = np.full(8, value, np.float32)
+
+    conv("conv1", "bn1", 7, 3)
+    for layer in range(1, 5):
+        for block in range(2):
+            home = f"layer{layer}.{block}"
+            for k in (1, 2):
+                conv(f"{home}.conv{k}", f"{home}.bn{k}", 3, 8)
+            if layer > 1 and block == 0:
+                conv(f"{home}.downsample.0", f"{home}.downsample.1", 1, 8)
+    tensors["fc.weight"] = random.normal(size=(CLASSES, 8)).astype(np.float32)
+    tensors["fc.bias"] = np.zeros(CLASSES, np.float32)
+    return tensors
+
+
+def write_model(home: Path, seed: int) -> None:
+    (home / "example_data").mkdir(parents=True)
+    save_file(narrow_resnet(seed), home / "model.pt")
+    random = np.random.default_rng(seed)
+    for label in range(CLASSES):
+        for number in range(4):
+            pixels = random.integers(0, 256, (PIXELS, PIXELS, 3), dtype=np.uint8)
+            path = home / "example_data" / f"class_{label}_example_{number}.png"
+            Image.fromarray(pixels).save(path)
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("round")
+    for number in range(2):
+        write_model(folder / f"id-{number:08d}", number)
+    return folder
+
+
+def run(*arguments) -> int:
+    return main([str(word) for word in arguments])
+
+
+def found(capsys) -> list[dict]:
+    lines = capsys.readouterr().out.splitlines()
+    return [json.loads(line, parse_constant=pytest.fail) for line in lines]
+
+
+def calibrator_for(folder: Path) -> Path:
+    """A calibrator fitted through the command line on made-up evidence of the weights stage."""
+    from jaxtroj.evidence.schema import STAGE_FIELDS
+
+    random = np.random.default_rng(0)
+    truth = ["model,poisoned"]
+    with RunStore(folder / "run", {"made": "up"}) as store:
+        for number in range(24):
+            poisoned = number % 2
+            evidence = {name: random.normal() + 3 * poisoned for name in STAGE_FIELDS["weights"]}
+            name = f"id-{number:08d}"
+            truth.append(f"{name},{poisoned}")
+            record = Record(name, "", 0.5, False, None, (), "ok", "", evidence=evidence)
+            store.append(record)
+    (folder / "truth.csv").write_text("\n".join(truth))
+    path = folder / "calibrator.json"
+    assert run("calibrate", folder / "run", "--truth", folder / "truth.csv", "--out", path) == 0
+    return path
+
+
+def test_a_model_answers_the_same_alone_and_in_a_folder(dataset, tmp_path, capsys):
+    options = ("--evidence-only", "--stages", "weights", "--json")
+    assert run("scan", dataset, "--out", tmp_path / "run", *options) == 0
+    in_folder = found(capsys)
+    assert run("detect", dataset / "id-00000001", *options) == 0
+    (alone,) = found(capsys)
+    assert [record["status"] for record in in_folder] == ["ok", "ok"]
+    assert in_folder[1]["evidence"] == alone["evidence"] != in_folder[0]["evidence"]
+    assert in_folder[1]["sha256"] == alone["sha256"]
+    assert alone["probability"] == 0.5 and alone["seconds"]["weights"] >= 0
+    assert [r.architecture for r in read_records(tmp_path / "run")] == ["resnet18"] * 2
+
+
+def test_calibrated_detection(dataset, tmp_path, capsys):
+    path = calibrator_for(tmp_path)
+    capsys.readouterr()
+    options = ("--stages", "weights", "--json", "--calibrator", path)
+    assert run("detect", dataset / "id-00000000", *options) in (0, 1)
+    (even,) = found(capsys)
+    result = tmp_path / "result.txt"
+    nist = ("--model_filepath", dataset / "id-00000000" / "model.pt", "--result_filepath", result)
+    assert run("detect", *options, *nist, "--base-rate", "0.01") in (0, 1)
+    (rare,) = found(capsys)
+    assert 0 < rare["probability"] < even["probability"] < 1
+    assert float(result.read_text()) == rare["probability"]
+    assert even["reason"] and even["poisoned"] == (even["probability"] > 0.5)
+
+
+def test_a_calibrator_of_other_evidence_is_a_failed_record(dataset, tmp_path, capsys):
+    path = calibrator_for(tmp_path)
+    content = path.read_text().replace("head_mean_outlier", "head_other_outlier")
+    path.write_text(content)
+    capsys.readouterr()
+    options = ("--stages", "weights", "--json", "--calibrator", path, "--no-early-stop")
+    assert run("detect", dataset / "id-00000000", *options) == 2
+    (record,) = found(capsys)
+    assert record["probability"] == 0.5 and record["evidence"]
+    assert "calibrator" in record["reason"]
+
+
+def test_examples_that_do_not_fit_are_a_failed_record(dataset, tmp_path, capsys):
+    Image.new("RGB", (PIXELS, PIXELS)).save(tmp_path / "class_9_example_0.png")
+    arguments = ("--evidence-only", "--examples", tmp_path, "--json")
+    assert run("detect", dataset / "id-00000000", *arguments) == 2
+    assert "class" in found(capsys)[0]["reason"]
+
+
+def test_calibrate_says_when_there_is_too_little(tmp_path, capsys):
+    with RunStore(tmp_path / "run", {"made": "up"}) as store:
+        store.append(Record("a", "", 0.5, False, None, (), "ok", "", evidence={"x": 1.0}))
+    (tmp_path / "truth.csv").write_text("a,1")
+    arguments = ("--truth", tmp_path / "truth.csv", "--out", tmp_path / "calibrator.json")
+    assert run("calibrate", tmp_path / "run", *arguments) == 4
+    assert "at least 10 models" in capsys.readouterr().err
+    assert not (tmp_path / "calibrator.json").exists()
