@@ -17,6 +17,8 @@ SCHEMA_VERSION = 1
 """Raised whenever a record gains, loses or redefines a field, or `identity` changes."""
 
 STATUSES = ("ok", "failed", "skipped")
+EVIDENCE_ONLY = "evidence only"
+"""The reason of records that were not calibrated: their probability says nothing."""
 
 
 @dataclass(frozen=True)

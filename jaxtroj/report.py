@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from jaxtroj.record import Record
+from jaxtroj.record import EVIDENCE_ONLY, Record
 from jaxtroj.store import write_atomic
 
 _PANEL_PIXELS = 224
@@ -44,8 +44,7 @@ def text_line(record: Record) -> str:
     >>> text_line(Record("id-2", "", 0.97, True, 3, (0, 1), "ok", "", architecture="resnet50"))
     'id-2  poisoned  probability 0.970  target class 3  source classes 0 1  resnet50'
     """
-    word = ("poisoned" if record.poisoned else "clean") if record.status == "ok" else record.status
-    parts = [record.model, f"{word:8}", f"probability {record.probability:.3f}"]
+    parts = [record.model, f"{_word(record):8}", f"probability {record.probability:.3f}"]
     if record.target_class is not None:
         parts.append(f"target class {record.target_class}")
     if record.source_classes:
@@ -67,13 +66,20 @@ def summary(records: Iterable[Record]) -> str:
     >>> summary([Record("id-1", "", 0.5, False, None, (), "failed", "empty file")])
     '1 model: 0 poisoned, 0 clean, 1 failed, 0 skipped'
     """
-    counts = Counter(
-        ("poisoned" if record.poisoned else "clean") if record.status == "ok" else record.status
-        for record in records
-    )
-    words = ", ".join(f"{counts[word]} {word}" for word in ("poisoned", "clean", "failed"))
+    counts = Counter(_word(record) for record in records)
     total = counts.total()
-    return f"{total} model{'' if total == 1 else 's'}: {words}, {counts['skipped']} skipped"
+    kinds = ["poisoned", "clean", "failed", "skipped"] + ["gathered"] * ("gathered" in counts)
+    words = ", ".join(f"{counts[word]} {word}" for word in kinds)
+    return f"{total} model{'' if total == 1 else 's'}: {words}"
+
+
+def _word(record: Record) -> str:
+    """The answer in one word; `gathered` where there is evidence and no verdict."""
+    if record.status != "ok":
+        return record.status
+    if record.reason.startswith(EVIDENCE_ONLY):
+        return "gathered"
+    return "poisoned" if record.poisoned else "clean"
 
 
 def write_trigger(

@@ -14,7 +14,7 @@ import numpy as np
 from converters.errors import ConverterError
 from jaxtroj.calibration import Calibrator, Verdict
 from jaxtroj.errors import CalibrationError, EvidenceError, ExamplesError, JaxtrojError
-from jaxtroj.record import Record, finite, identity, printable
+from jaxtroj.record import EVIDENCE_ONLY, Record, finite, identity, printable
 from jaxtroj.report import write_trigger
 from jaxtroj.rounds import Examples, ModelEntry, examples_digest, load_examples
 from jaxtroj.settings import EVEN_ODDS, Settings, base_rate, digest_or_reason, load_calibrator
@@ -179,7 +179,7 @@ class _Work:
         """The record of a model whose evidence is complete."""
         trigger = triggers[0] if triggers else None
         if calibrator is None:
-            verdict = Verdict(base_rate(self.settings), False, None, (), ("evidence only",))
+            verdict = Verdict(base_rate(self.settings), False, None, (), (EVIDENCE_ONLY,))
         else:
             verdict = self.verdict(calibrator, trigger)
         picture, problem = None, ""
