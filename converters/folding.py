@@ -47,5 +47,8 @@ def _fold_pair(params: dict[str, np.ndarray], conv: str, norm: str, eps: float) 
     factor = scale / np.sqrt(var + eps)
     params[f"{conv}.kernel"] = (kernel.astype(np.float64) * factor).astype(kernel.dtype)
     params[f"{conv}.bias"] = (bias - mean * factor).astype(kernel.dtype)
-    if not np.isfinite(params[f"{conv}.kernel"]).all() or not np.isfinite(params[f"{conv}.bias"]).all():
+    if (
+        not np.isfinite(params[f"{conv}.kernel"]).all()
+        or not np.isfinite(params[f"{conv}.bias"]).all()
+    ):
         raise ConversionError(f"folding {norm} into {conv} overflows {kernel.dtype}")

@@ -116,5 +116,7 @@ def uniform_eps(infos: Mapping[str, ModuleInfo], ignored: tuple[str, ...], defau
     } or {default}
     eps = next(iter(found))
     if len(found) > 1 or isinstance(eps, bool) or not isinstance(eps, float) or not 0 < eps < 1:
-        raise MismatchError(f"batch norms have eps {sorted(map(str, found))}; expected one in (0, 1)")
+        raise MismatchError(
+            f"batch norms have eps {sorted(map(str, found))}; expected one in (0, 1)"
+        )
     return eps

@@ -104,6 +104,8 @@ def to_torch(
         path, layout = found
         value = np.transpose(np.asarray(params[path]), np.argsort(LAYOUTS[layout]))
         if value.shape != tuple(shape):
-            raise MismatchError(f"{name}: got {value.shape} from the model, expected {tuple(shape)}")
+            raise MismatchError(
+                f"{name}: got {value.shape} from the model, expected {tuple(shape)}"
+            )
         out[name] = np.ascontiguousarray(value)
     return out

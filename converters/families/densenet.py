@@ -43,8 +43,19 @@ CLASSES = frozenset(
     }
 )
 POOLS = {
-    "features.pool0": {"kernel_size": 3, "stride": 2, "padding": 1, "dilation": 1, "ceil_mode": False},
-    r"features.transition\d+.pool": {"kernel_size": 2, "stride": 2, "padding": 0, "ceil_mode": False},
+    "features.pool0": {
+        "kernel_size": 3,
+        "stride": 2,
+        "padding": 1,
+        "dilation": 1,
+        "ceil_mode": False,
+    },
+    r"features.transition\d+.pool": {
+        "kernel_size": 2,
+        "stride": 2,
+        "padding": 0,
+        "ceil_mode": False,
+    },
 }
 
 # architecture -> layers per block, growth rate, stem width.

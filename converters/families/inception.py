@@ -29,7 +29,10 @@ IGNORED = (r".*\.num_batches_tracked", r"AuxLogits\..*")
 CLASSES = frozenset(
     {
         "torchvision.models.inception.Inception3",
-        *(f"torchvision.models.inception.Inception{kind}" for kind in ("A", "B", "C", "D", "E", "Aux")),
+        *(
+            f"torchvision.models.inception.Inception{kind}"
+            for kind in ("A", "B", "C", "D", "E", "Aux")
+        ),
         "torchvision.models.inception.BasicConv2d",
         "torch.nn.modules.conv.Conv2d",
         "torch.nn.modules.batchnorm.BatchNorm2d",
@@ -39,7 +42,9 @@ CLASSES = frozenset(
         "torch.nn.modules.linear.Linear",
     }
 )
-POOLS = {r"maxpool\d": {"kernel_size": 3, "stride": 2, "padding": 0, "dilation": 1, "ceil_mode": False}}
+POOLS = {
+    r"maxpool\d": {"kernel_size": 3, "stride": 2, "padding": 0, "dilation": 1, "ceil_mode": False}
+}
 
 
 @dataclass(frozen=True)
@@ -247,7 +252,9 @@ class Inception(nnx.Module):
                 setattr(self, name, BasicConv(config, cin, widths[name], part, rngs))
                 cin = widths[name]
             elif isinstance(part, tuple):
-                inner = {path.split(".")[1]: w for path, w in widths.items() if path.startswith(name)}
+                inner = {
+                    path.split(".")[1]: w for path, w in widths.items() if path.startswith(name)
+                }
                 block = Mixed(config, cin, part, inner, rngs)
                 setattr(self, name, block)
                 cin = block.width
@@ -278,7 +285,9 @@ def standard(architecture: str, num_classes: int) -> InceptionConfig:
 
 def recognise(shapes: Mapping[str, tuple[int, ...]]) -> InceptionConfig | None:
     """Configuration read off torch tensor shapes, or None when this is no Inception v3."""
-    if not {"Conv2d_1a_3x3.conv.weight", "Mixed_5b.branch1x1.conv.weight", "fc.weight"} <= set(shapes):
+    if not {"Conv2d_1a_3x3.conv.weight", "Mixed_5b.branch1x1.conv.weight", "fc.weight"} <= set(
+        shapes
+    ):
         return None
     # An absent convolution keeps its standard width; `names.assign` then lists it as missing.
     widths = tuple(

@@ -18,7 +18,11 @@ from converters.names import Rule, norm_rules
 
 EPS = 1e-5
 TABLE = (
-    Rule(r"((?:layer\d+\.\d+\.)?conv\d|layer\d+\.\d+\.downsample\.0)\.weight", r"\1.kernel", "convolution"),
+    Rule(
+        r"((?:layer\d+\.\d+\.)?conv\d|layer\d+\.\d+\.downsample\.0)\.weight",
+        r"\1.kernel",
+        "convolution",
+    ),
     Rule(r"((?:layer\d+\.\d+\.)?conv\d|layer\d+\.\d+\.downsample\.0)\.bias", r"\1.bias", "vector"),
     *norm_rules(r"(?:layer\d+\.\d+\.)?bn\d|layer\d+\.\d+\.downsample\.1"),
     Rule(r"fc\.weight", "fc.kernel", "linear"),
@@ -39,7 +43,9 @@ CLASSES = frozenset(
         "torch.nn.modules.linear.Linear",
     }
 )
-POOLS = {"maxpool": {"kernel_size": 3, "stride": 2, "padding": 1, "dilation": 1, "ceil_mode": False}}
+POOLS = {
+    "maxpool": {"kernel_size": 3, "stride": 2, "padding": 1, "dilation": 1, "ceil_mode": False}
+}
 
 # architecture -> blocks per stage, width of one group, groups. Basic blocks have two convolutions.
 DEPTHS = {
@@ -105,11 +111,15 @@ class Block(nnx.Module):
             setattr(self, f"conv{i + 1}", conv)
             setattr(self, f"bn{i + 1}", _norm(config, width, rngs))
             width_in = width
-        self.downsample = None if not block.downsample else nnx.List(
-            [
-                layers.Conv(cin, width_in, 1, stride=stride, use_bias=config.folded, rngs=rngs),
-                _norm(config, width_in, rngs),
-            ]
+        self.downsample = (
+            None
+            if not block.downsample
+            else nnx.List(
+                [
+                    layers.Conv(cin, width_in, 1, stride=stride, use_bias=config.folded, rngs=rngs),
+                    _norm(config, width_in, rngs),
+                ]
+            )
         )
 
     def __call__(self, x: jax.Array) -> jax.Array:

@@ -1,0 +1,109 @@
+"""Examples as the kernels take them: with the class the model gives each, and where its object is.
+
+Round 0 and its siblings put the trigger on the object, and the object anywhere in the picture. A patch
+tried at one fixed place would miss it in most examples; one input gradient per example finds it.
+"""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxtroj.errors import EvidenceError
+from jaxtroj.network import Network, one_hot_gain
+from jaxtroj.rounds.examples import Examples
+
+# Deviation of the blur over the saliency map, as a share of the picture's side.
+_BLUR = 0.08
+
+
+@dataclass(frozen=True)
+class AnchoredExamples:
+    """Examples in an order that goes through the classes in turn: 0, 1, 2, 0, 1, 2, ...
+
+    Attributes:
+      images: `[n, h, w, c]` in [0, 1].
+      anchors: `[n, 2]` rows and columns of the object, pixels.
+      sources: int `[n]`, the class the model gives the clean image.
+      logits: `[n, classes]` of the clean images.
+      gradients: `[n, h, w, c]` of the margin of the predicted class.
+      accuracy: fraction of labelled examples classified as labelled; 1 when none is labelled.
+    """
+
+    images: jax.Array
+    anchors: jax.Array
+    sources: jax.Array
+    logits: jax.Array
+    gradients: jax.Array
+    accuracy: float
+
+    @property
+    def classes(self) -> int:
+        """Number of classes."""
+        return self.logits.shape[-1]
+
+    def first(self, count: int) -> "AnchoredExamples":
+        """The first `count` examples."""
+        return self._cut(slice(0, count))
+
+    def after(self, count: int) -> "AnchoredExamples":
+        """The examples after the first `count`, to measure on; all of them when none is left."""
+        return self._cut(slice(count if count < len(self.images) else 0, None))
+
+    def _cut(self, cut: slice) -> "AnchoredExamples":
+        arrays = (self.images, self.anchors, self.sources, self.logits, self.gradients)
+        return AnchoredExamples(*(array[cut] for array in arrays), self.accuracy)
+
+    def offsets(self) -> jax.Array:
+        """Whole pixels `[n, 2]` from the picture's centre to each anchor."""
+        centre = jnp.asarray(self.images.shape[1:3]) // 2
+        return (self.anchors - centre).astype(jnp.int32)
+
+
+def anchor(network: Network, examples: Examples, limit: int) -> AnchoredExamples:
+    """Take `limit` examples, spread over the classes, and find where the object is in each.
+
+    Raises:
+      EvidenceError: the model's logits are not finite on clean examples.
+    """
+    chosen = _spread(examples.labels, limit)
+    images, labels = jnp.asarray(examples.images[chosen]), examples.labels[chosen]
+    logits = network.logits(images)
+    if not bool(jnp.isfinite(logits).all()):
+        raise EvidenceError(
+            "the model's logits are not finite on its own clean examples; expected a trained network"
+        )
+    gradients, _ = network.gradients(images, one_hot_gain(logits))
+    sources = logits.argmax(axis=-1)
+    known = labels >= 0
+    accuracy = float((np.asarray(sources) == labels)[known].mean()) if known.any() else 1.0
+    return AnchoredExamples(images, _peaks(gradients), sources, logits, gradients, accuracy)
+
+
+def _spread(labels: np.ndarray, limit: int) -> np.ndarray:
+    """Indices of `limit` examples that go through the labels in turn."""
+    ranks = np.zeros(len(labels), int)
+    for label in np.unique(labels):
+        where = labels == label
+        ranks[where] = np.arange(where.sum())
+    return np.lexsort((labels, ranks))[:limit]
+
+
+def _peaks(gradients: jax.Array) -> jax.Array:
+    """Rows and columns `[n, 2]` where the blurred size of the gradient is largest."""
+    saliency = _blur(jnp.abs(gradients).sum(axis=-1))
+    n, _, width = saliency.shape
+    peak = saliency.reshape(n, -1).argmax(axis=-1)
+    return jnp.stack([peak // width, peak % width], axis=-1).astype(gradients.dtype)
+
+
+def _blur(x: jax.Array) -> jax.Array:
+    """Gaussian blur of `[n, h, w]`: two matrix products."""
+    deviation = _BLUR * min(x.shape[1:])
+
+    def kernel(size: int) -> jax.Array:
+        distance = jnp.arange(size)[:, None] - jnp.arange(size)[None, :]
+        return jnp.exp(-0.5 * (distance / deviation) ** 2)
+
+    return jnp.einsum("ij,njk,kl->nil", kernel(x.shape[1]), x, kernel(x.shape[2]))

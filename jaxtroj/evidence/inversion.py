@@ -1,0 +1,132 @@
+"""Inversion stage: search the trigger by gradients, then measure it on examples it has not seen."""
+
+from dataclasses import dataclass, field
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxtroj.evidence.anchors import AnchoredExamples
+from jaxtroj.evidence.patches import take
+from jaxtroj.evidence.probes import Probed
+from jaxtroj.inversion.driver import Arms, Rung, invert
+from jaxtroj.inversion.neural_cleanse import NeuralCleanse
+from jaxtroj.inversion.patch_search import PatchSearch
+from jaxtroj.network import Network
+from jaxtroj.trigger import Trigger, all_margins, mask_l1, share, shift, stamp
+
+_WORKS = 0.6
+
+
+@dataclass(frozen=True)
+class InversionBudget:
+    """Examples stamped per class, methods, and their rounds of successive halving."""
+
+    per_class: int = 1
+    held_out_per_class: int = 3
+    patch_search: PatchSearch = field(default=PatchSearch())
+    patch_rungs: tuple[Rung, ...] = (Rung(8, 6), Rung(4, 12))
+    neural_cleanse: NeuralCleanse = field(default=NeuralCleanse())
+    mask_rungs: tuple[Rung, ...] = (Rung(16, 10), Rung(4, 24))
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one method found for each arm, on held-out examples; arms as `invert` returns them.
+
+    Attributes:
+      targets: int `[arms]`.
+      scores: `[arms]` mean sigmoid margin; flips: `[arms, n]` bool, per held-out example.
+      sizes: `[arms]` mean of the mask, a share of the picture.
+      triggers: the arms' triggers, at the picture's centre when anchored.
+      anchored: bool `[arms]`.
+    """
+
+    method: str
+    targets: np.ndarray
+    scores: np.ndarray
+    flips: np.ndarray
+    sizes: np.ndarray
+    triggers: Trigger
+    anchored: np.ndarray
+
+
+def search_patches(
+    network: Network, examples: AnchoredExamples, probed: Probed, budget
+) -> Measured:
+    """Patch search from the probe bank's best starts for every class."""
+    method, shape = budget.patch_search, examples.images.shape[1:]
+    ranked = np.argsort(-probed.scores, axis=0, kind="stable")
+    starts = [(int(ranked[place, t]), t) for place in (0, 1) for t in range(examples.classes)]
+    patches = take(probed.patches, jnp.asarray([start for start, _ in starts]))
+    # How far a start gets is known already: the first rung drops the hopeless ones by it.
+    known = jnp.asarray([probed.scores[start, t] for start, t in starts], jnp.float32)
+    states = jax.vmap(method.init)(patches, known)
+    arms = Arms(states, np.asarray([t for _, t in starts]), np.ones(len(starts), bool))
+    few, rest = _split(examples, budget)
+    arms = invert(method, network, few, arms, budget.patch_rungs)
+    triggers = jax.vmap(lambda s: method.trigger_at(s, *shape[:2]))(arms.states)
+    return _measure("patch search", network, rest, arms, triggers)
+
+
+def cleanse(network: Network, examples: AnchoredExamples, key: jax.Array, budget) -> Measured:
+    """Neural Cleanse for every class, with the mask moving to the object and with it fixed."""
+    method, shape = budget.neural_cleanse, examples.images.shape[1:]
+    targets = np.tile(np.arange(examples.classes), 2)
+    anchored = np.repeat([True, False], examples.classes)
+
+    def start(target: jax.Array, moves: jax.Array):
+        # Keyed by class and placement, so an arm is the same whatever arms run beside it.
+        return method.init(jax.random.fold_in(jax.random.fold_in(key, target), moves), shape)
+
+    states = jax.vmap(start)(jnp.asarray(targets), jnp.asarray(anchored, jnp.int32))
+    few, rest = _split(examples, budget)
+    arms = invert(method, network, few, Arms(states, targets, anchored), budget.mask_rungs)
+    triggers = jax.vmap(method.trigger)(arms.states)
+    return _measure("neural cleanse", network, rest, arms, triggers)
+
+
+def _split(examples: AnchoredExamples, budget) -> tuple[AnchoredExamples, AnchoredExamples]:
+    count = budget.per_class * examples.classes
+    rest = examples.after(count).first(budget.held_out_per_class * examples.classes)
+    return examples.first(count), rest
+
+
+def _measure(name: str, network: Network, rest: AnchoredExamples, arms: Arms, triggers: Trigger):
+    scores, flips = [], []
+    for i in range(len(arms)):
+        trigger = jax.tree.map(lambda x, i=i: x[i], triggers)
+        offsets = rest.offsets() * int(arms.anchored[i])
+        moved = jax.vmap(shift, in_axes=(None, 0))(trigger, offsets)
+        gains = all_margins(network.logits(stamp(rest.images, moved)))[:, arms.targets[i]]
+        scores.append(float(share(jax.nn.sigmoid(gains), rest.sources != arms.targets[i])))
+        flips.append(np.asarray(gains > 0))
+    area = triggers.mask.shape[1] * triggers.mask.shape[2]
+    sizes = np.asarray(mask_l1(triggers), np.float64) / area
+    return Measured(
+        name, arms.targets, np.asarray(scores), np.stack(flips), sizes, triggers, arms.anchored
+    )
+
+
+def _best_by_class(
+    values: np.ndarray, targets: np.ndarray, classes: int, least: float
+) -> np.ndarray:
+    """Largest value of each class's arms, `least` for a class without one."""
+    return np.array([values[targets == t].max(initial=least) for t in range(classes)])
+
+
+def inversion_fields(patches: Measured, masks: Measured, classes: int) -> dict[str, float]:
+    """Evidence of the stage; `schema` says what each field means."""
+    patch = np.sort(_best_by_class(patches.scores, patches.targets, classes, 0.0))
+    mask = _best_by_class(masks.scores, masks.targets, classes, 0.0)
+    # A mask that does not work has no size: it counts as the whole picture.
+    sizes = np.where(masks.scores >= _WORKS, masks.sizes, 1.0)
+    smallest = np.sort(-_best_by_class(-sizes, masks.targets, classes, -1.0))
+    return {
+        "patch_score": float(patch[-1]),
+        "patch_gap": float(patch[-1] - patch[-2]),
+        "patch_area": float(patches.sizes[patches.scores.argmax()]),
+        "mask_score": float(mask.max()),
+        "mask_size": float(np.log(smallest[0])),
+        "mask_ratio": float(np.log(smallest[1] / smallest[0])),
+    }

@@ -1,0 +1,138 @@
+"""The one loop of trigger inversion: all arms, in rounds, the better half going on.
+
+An arm is a (target class, start, placement). All arms of a round run in one compiled program, `vmap`ped in
+chunks of one size, so one network compiles once per method whatever the number of arms, steps or models.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from converters.model import apply
+from jaxtroj.evidence.anchors import AnchoredExamples
+from jaxtroj.network import Network
+
+
+class Method(Protocol):
+    """A trigger inversion: a frozen value with pure functions; see `NeuralCleanse`."""
+
+    def step(self, state: Any, forward, images, offsets, sources, target) -> Any:
+        """One step of one arm."""
+        ...
+
+    def rank(self, state: Any) -> jax.Array:
+        """What successive halving sorts by, larger is better."""
+        ...
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One round of successive halving: how many arms go in, and for how many steps."""
+
+    arms: int
+    steps: int
+
+
+@dataclass(frozen=True)
+class Arms:
+    """Arms along the leading axis of every leaf.
+
+    Attributes:
+      states: the method's states.
+      targets: int `[arms]`.
+      anchored: bool `[arms]`, whether the trigger moves to each image's anchor.
+    """
+
+    states: Any
+    targets: np.ndarray
+    anchored: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def labels(self) -> tuple[np.ndarray, np.ndarray]:
+        """Targets and placements."""
+        return self.targets, self.anchored
+
+    def take(self, index: np.ndarray) -> "Arms":
+        """The arms at `index`."""
+        states = jax.tree.map(lambda x: x[jnp.asarray(index)], self.states)
+        return Arms(states, self.targets[index], self.anchored[index])
+
+
+@partial(jax.jit, static_argnames=("method", "config"))
+def _run(method, config, params, steps, states, targets, anchored, images, offsets, sources):
+    """`steps` (traced) steps of every arm of a chunk."""
+
+    def arm(state, target, moves):
+        def body(_, state):
+            return method.step(
+                state, partial(apply, config, params), images, moves * offsets, sources, target
+            )
+
+        return jax.lax.fori_loop(0, steps, body, state)
+
+    return jax.vmap(arm)(states, targets, anchored)
+
+
+def invert(
+    method: Method,
+    network: Network,
+    examples: AnchoredExamples,
+    arms: Arms,
+    rungs: tuple[Rung, ...],
+) -> Arms:
+    """Run every rung; returns all arms, those that went furthest first.
+
+    Args:
+      method: frozen hyperparameters, a static jit argument.
+      network: the model.
+      examples: images to stamp; the same for every arm.
+      arms: their starts.
+      rungs: arms beyond a rung's number drop out before it, the worst first.
+    """
+    dropped: list[Arms] = []
+    for rung in rungs:
+        order = np.argsort(-np.asarray(jax.vmap(method.rank)(arms.states)), kind="stable")
+        dropped.insert(0, arms.take(order[rung.arms :]))
+        arms = _advance(method, network, examples, arms.take(order[: rung.arms]), rung.steps)
+    order = np.argsort(-np.asarray(jax.vmap(method.rank)(arms.states)), kind="stable")
+    return _joined([arms.take(order), *dropped])
+
+
+def _advance(method, network: Network, examples: AnchoredExamples, arms: Arms, steps: int) -> Arms:
+    model, chunk = network.model, _chunk(network, examples)
+    parts = []
+    for start in range(0, len(arms), chunk):
+        # The last chunk repeats its first arm to keep the shape; the copies are cut off again.
+        index = np.arange(start, start + chunk)
+        part = arms.take(np.where(index < len(arms), index, start))
+        states = _run(
+            method,
+            model.config,
+            model.params,
+            steps,
+            part.states,
+            jnp.asarray(part.targets),
+            jnp.asarray(part.anchored, jnp.int32),
+            examples.images,
+            examples.offsets(),
+            examples.sources,
+        )
+        kept = min(chunk, len(arms) - start)
+        parts.append(Arms(states, *part.labels()).take(np.arange(kept)))
+    return _joined(parts)
+
+
+def _chunk(network: Network, examples: AnchoredExamples) -> int:
+    return max(1, network.batch(examples.images) // len(examples.images))
+
+
+def _joined(parts: list[Arms]) -> Arms:
+    states = jax.tree.map(lambda *x: jnp.concatenate(x), *(part.states for part in parts))
+    targets, anchored = (np.concatenate(x) for x in zip(*(p.labels() for p in parts), strict=True))
+    return Arms(states, targets, anchored)

@@ -1,0 +1,124 @@
+"""Neural Cleanse: a mask and a pattern per target class, as small as still works.
+
+    minimise  mean_i max-margin loss(f(stamp(x_i, m, p)), t) + cost * mean(m)
+
+References:
+  Wang et al., Neural Cleanse: Identifying and Mitigating Backdoor Attacks in Neural Networks, IEEE S&P
+  2019. Followed: tanh-like bounded mask and pattern, Adam with betas (.5, .9), the cost schedule.
+  Differs: the loss is a softplus of the margin, whose gradient does not vanish on confident networks; an
+  arm may move its trigger to each image's anchor; the mask starts as a soft disc, not at random.
+"""
+
+from dataclasses import dataclass, field
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from jaxtroj.inversion.cost import CostSchedule, CostState, update_cost
+from jaxtroj.trigger import Trigger, attack_success_rate, margins, mask_l1, share, shift, stamp
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class NeuralCleanseState:
+    """Unbounded mask and pattern, Adam's moments, the cost, and the best trigger so far."""
+
+    mask: jax.Array
+    pattern: jax.Array
+    moments: optax.OptState
+    cost: CostState
+    best: Trigger
+    best_l1: jax.Array
+    success: jax.Array
+    margin: jax.Array
+
+
+@dataclass(frozen=True)
+class NeuralCleanse:
+    """Hyperparameters; a frozen value, so equal settings share one compiled program.
+
+    Attributes:
+      learning_rate: of Adam, on logits of mask and pattern.
+      schedule: cost of the mask's mean.
+      start_share: share of the picture's side that the starting disc spans.
+    """
+
+    learning_rate: float = 0.3
+    schedule: CostSchedule = field(default=CostSchedule(initial=1.0, goal=0.95, patience=3))
+    start_share: float = 0.25
+
+    def _optimiser(self) -> optax.GradientTransformation:
+        return optax.adam(self.learning_rate, b1=0.5, b2=0.9)
+
+    def init(self, key: jax.Array, shape: tuple[int, int, int]) -> NeuralCleanseState:
+        """State of one arm for images of `shape` `[h, w, c]`."""
+        height, width, channels = shape
+        y = (jnp.arange(height) - height / 2)[:, None] / min(height, width)
+        x = (jnp.arange(width) - width / 2)[None, :] / min(height, width)
+        disc = 6.0 * jax.nn.sigmoid((self.start_share / 2 - jnp.hypot(y, x)) * 30.0) - 4.0
+        pattern = jax.random.normal(key, (1, 1, channels)) * jnp.ones((height, width, 1))
+        values = (disc[..., None], pattern)
+        return NeuralCleanseState(
+            mask=values[0],
+            pattern=values[1],
+            moments=self._optimiser().init(values),
+            cost=self.schedule.init(),
+            best=_trigger(*values),
+            best_l1=jnp.asarray(jnp.inf),
+            success=jnp.asarray(0.0),
+            margin=jnp.asarray(-jnp.inf),
+        )
+
+    def step(self, state: NeuralCleanseState, forward, images, offsets, sources, target):
+        """One Adam step of one arm.
+
+        Args:
+          state: the arm's.
+          forward: images `[n, h, w, c]` -> logits.
+          images: `[n, h, w, c]`; offsets: int `[n, 2]` pixels the trigger moves by in each image.
+          sources: int `[n]`, class of each image; target: int, the arm's target class.
+        """
+        others = sources != target
+
+        def loss_of(values):
+            trigger = _trigger(*values)
+            moved = jax.vmap(shift, in_axes=(None, 0))(trigger, offsets)
+            logits = forward(stamp(images, moved))
+            gains = margins(logits, target)
+            loss = share(jax.nn.softplus(1.0 - gains), others)
+            return loss + state.cost.cost * trigger.mask.mean(), (logits, share(gains, others))
+
+        values = (state.mask, state.pattern)
+        (_, (logits, gain)), gradients = jax.value_and_grad(loss_of, has_aux=True)(values)
+        success = attack_success_rate(logits, sources, target)
+        trigger = _trigger(*values)
+        l1 = mask_l1(trigger)
+        better = (success >= self.schedule.goal) & (l1 < state.best_l1)
+        updates, moments = self._optimiser().update(gradients, state.moments)
+        mask, pattern = optax.apply_updates(values, updates)
+        return NeuralCleanseState(
+            mask=mask,
+            pattern=pattern,
+            moments=moments,
+            cost=update_cost(self.schedule, state.cost, success),
+            best=jax.tree.map(lambda new, old: jnp.where(better, new, old), trigger, state.best),
+            best_l1=jnp.where(better, l1, state.best_l1),
+            success=success,
+            margin=gain,
+        )
+
+    def trigger(self, state: NeuralCleanseState) -> Trigger:
+        """The smallest trigger that reached the goal, else the current one."""
+        current = _trigger(state.mask, state.pattern)
+        found = jnp.isfinite(state.best_l1)
+        return jax.tree.map(lambda best, now: jnp.where(found, best, now), state.best, current)
+
+    def rank(self, state: NeuralCleanseState) -> jax.Array:
+        """What successive halving sorts by, larger is better: works first, then small, then near."""
+        size = jnp.where(jnp.isfinite(state.best_l1), -state.best_l1 / state.mask.size, -1.0)
+        return 1e3 * size + jnp.tanh(state.margin / 10.0)
+
+
+def _trigger(mask: jax.Array, pattern: jax.Array) -> Trigger:
+    return Trigger(jax.nn.sigmoid(mask), jax.nn.sigmoid(pattern))
