@@ -70,6 +70,13 @@ def _add_training(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--max-steps", type=count, metavar="N", help="before a try is given up")
     group.add_argument("--batch-size", type=count, metavar="N", help="default: 64")
     group.add_argument(
+        "--warm-start",
+        type=count,
+        metavar="STEPS",
+        help="start models from one network per architecture, trained on other clean signs for at "
+        "most so many steps (default: from random weights, as Round 0)",
+    )
+    group.add_argument(
         "--shard",
         type=_shard,
         default=(0, 1),
@@ -105,9 +112,10 @@ def _show(progress: Progress, event: "Event") -> None:
     if event.step:
         text += f" (step {event.step})"
     # Checks only matter while one watches; what came of a model stays.
-    if event.kind == "checked":
+    passing = event.kind in ("checked", "warm start")
+    if passing:
         progress.update(text)
-    if event.kind != "checked" or not progress.is_live:
+    if not passing or not progress.is_live:
         progress.line(text)
 
 
@@ -128,6 +136,7 @@ def _settings(args: argparse.Namespace) -> "RoundSettings":
         foregrounds=args.foregrounds,
         backgrounds=args.backgrounds,
         examples_per_class=args.examples_per_class,
+        warm_start=args.warm_start or 0,
         training=replace(TrainingSettings(), **chosen),
     )
 

@@ -43,6 +43,7 @@ from jaxtroj.generate.recipe import (
     shard_models,
 )
 from jaxtroj.generate.training import Progress, Trained, TrainingSettings, train
+from jaxtroj.generate.warm_start import base_weights, start_from
 from jaxtroj.store import write_atomic
 
 VERSION = 1
@@ -67,6 +68,8 @@ class RoundSettings:
         foregrounds, backgrounds: folders of real pictures; None draws them.
         examples_per_class: example pictures shipped with a model.
         most_tries: trainings of a model, each with the next sub-seed, before giving up.
+        warm_start: most steps of training the network that models start from; 0 starts each from
+            random weights, as Round 0 did.
         legacy: write `model.pt` in the stream format of Round 0 instead of a zip archive.
         training: how models are trained.
     """
@@ -80,6 +83,7 @@ class RoundSettings:
     backgrounds: Path | None = None
     examples_per_class: int = 100
     most_tries: int = 4
+    warm_start: int = 0
     legacy: bool = True
     training: TrainingSettings = field(default_factory=TrainingSettings)
 
@@ -95,7 +99,8 @@ class Event:
 
     Attributes:
         model: its number.
-        kind: "kept" (was there), "started", "checked", "rejected", "written" or "failed".
+        kind: "kept" (was there), "started", "warm start", "checked", "rejected", "written" or
+            "failed".
         text: one sentence for people.
         step: training steps so far.
     """
@@ -271,7 +276,12 @@ def _try(
         source = SceneSource(
             recipe, size, settings.seed, settings.foregrounds, settings.backgrounds
         )
-        trained = yield from _train(settings.training, recipe, source, least_cycles)
+        start = None
+        if settings.warm_start:
+            base = base_weights(out, settings, recipe.architecture)
+            start = yield from _watched(model, "warm start", base)
+        training_of_it = _training(settings.training, recipe, source, least_cycles, start)
+        trained = yield from _watched(model, "checked", training_of_it)
         tries.append(_attempt(recipe, trained))
         if trained.accepted:
             _write(out, settings, recipe, trained, source, tries)
@@ -281,16 +291,28 @@ def _try(
     yield Event(model, "failed", f"no accepted training in {settings.most_tries} tries")
 
 
-def _train(
-    settings: TrainingSettings, recipe: Recipe, source: SceneSource, least_cycles: tuple[int, ...]
-) -> Generator[Event, None, Trained]:
+def _watched(model: int, kind: str, training_of_it: Generator[Progress, None, Any]):
+    """Pass a training's progress on as events; returns what the training returns."""
+    while True:
+        try:
+            progress = next(training_of_it)
+        except StopIteration as end:
+            return end.value
+        yield Event(model, kind, _progress(progress), progress.step)
+
+
+def _training(
+    settings: TrainingSettings, recipe: Recipe, source: SceneSource, least_cycles, start
+) -> Generator[Progress, None, Trained]:
     rngs = nnx.Rngs(recipe.master_seed)
     module = networks.build(recipe.architecture, recipe.number_classes, rngs)
+    if start is not None:
+        start_from(module, start)
     target = recipe.trigger.target_class if recipe.trigger else None
     fraction = recipe.trigger.fraction if recipe.trigger else 0.0
-    training_of_it = train(module, source, target, fraction, settings, least_cycles)
-    while isinstance(event := next(training_of_it), Progress):
-        yield Event(recipe.model, "checked", _progress(event), event.step)
+    events = train(module, source, target, fraction, settings, least_cycles)
+    while isinstance(event := next(events), Progress):
+        yield event
     return event
 
 
@@ -342,9 +364,7 @@ def _record(settings, recipe: Recipe, trained: Trained, source, tries, accuracy)
         for name in ("foregrounds", "backgrounds")
         for folder in [getattr(settings, name)]
     }
-    row = metadata.metadata_row(
-        recipe, trained, settings.training, size, accuracy, folders, device
-    )
+    row = metadata.metadata_row(recipe, trained, settings.training, size, accuracy, folders, device)
     return {
         "model_id": recipe.model_id,
         "poisoned": recipe.poisoned,
