@@ -1,7 +1,7 @@
 """Files to Flax models, without executing anything in the file.
 
-`open_artifact(path)` reads, `convert(artifact)` makes the model, `load(path)` does both. Importing this
-package loads neither jax nor torch; the functions import what they use.
+`open_artifact(path)` reads, `convert(artifact)` makes the model, `load(path)` does both. Importing
+this package loads neither jax nor torch; the functions import what they use.
 """
 
 import importlib
@@ -14,7 +14,7 @@ _HOMES = {
     "load": "conversion",
     "fold": "folding",
 }
-__all__ = sorted(_HOMES)
+__all__ = [*_HOMES]
 
 
 def __getattr__(name: str):

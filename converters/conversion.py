@@ -98,8 +98,8 @@ def _refuse_non_finite(params: Mapping[str, np.ndarray]) -> None:
     ]
     if faulty:
         raise ConversionError(
-            f"{len(faulty)} tensors hold NaN or infinite values, the first is {faulty[0]}; expected "
-            "finite weights. The network computes nothing: train or save it again."
+            f"{len(faulty)} tensors hold NaN or infinite values, the first is {faulty[0]}; "
+            "expected finite weights. The network computes nothing: train or save it again."
         )
 
 

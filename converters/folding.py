@@ -1,8 +1,8 @@
 """Fold batch norms into the convolutions before them.
 
-In inference a batch norm is an affine map per channel, `scale / sqrt(var + eps) * (x - mean) + bias`, and
-a convolution followed by one is a convolution with other weights and a bias. A norm that stands before a
-relu and a convolution (DenseNet) has nothing to fold into and stays.
+In inference a batch norm is an affine map per channel, `scale / sqrt(var + eps) * (x - mean) +
+bias`, and a convolution followed by one is a convolution with other weights and a bias. A norm that
+stands before a relu and a convolution (DenseNet) has nothing to fold into and stays.
 """
 
 import dataclasses

@@ -1,7 +1,8 @@
 """Check that a pickled module computes what its family computes.
 
-A pickled network carries strides, paddings, epsilons and class names beside its weights. Whoever changed
-them has another network than the one the family builds: it is refused, never scanned as something else.
+A pickled network carries strides, paddings, epsilons and class names beside its weights. Whoever
+changed them has another network than the one the family builds: it is refused, never scanned as
+something else.
 """
 
 import re
@@ -10,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from flax import nnx
 
 from converters.errors import MismatchError
-from converters.layers import Conv, pair
+from converters.layers import Conv
 from converters.weights import ModuleInfo
 
 
@@ -89,17 +90,13 @@ def _pool(family, path: str) -> Mapping[str, object]:
 def _differences(where: str, info: ModuleInfo, expected: Mapping[str, object]) -> Iterator[str]:
     for name, want in expected.items():
         got = info.attributes.get(name, want if name != "in this family" else False)
-        same = pair(got) == pair(want) if _is_size(got) and _is_size(want) else got == want
-        if not same:
+        if _normal(got) != _normal(want):
             yield f"{where}.{name} is {got}, expected {want}"
 
 
-def _is_size(value: object) -> bool:
-    if isinstance(value, bool):
-        return False
-    return isinstance(value, int) or (
-        isinstance(value, tuple) and len(value) == 2 and all(isinstance(v, int) for v in value)
-    )
+def _normal(value: object) -> object:
+    """A size as a pair, since torch takes 3 for (3, 3); anything else as it is."""
+    return (value, value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def uniform_eps(infos: Mapping[str, ModuleInfo], ignored: tuple[str, ...], default: float) -> float:

@@ -1,7 +1,7 @@
 """NHWC layers as NNX modules, lowered the way XLA runs them fastest.
 
-Convolutions are NHWC/HWIO throughout. XLA on CPU is many times slower for NCHW inside loops, and its
-convolution falls off a cliff (80x) for maps smaller than the kernel; see `_lowering`.
+Convolutions are NHWC/HWIO throughout. XLA on CPU is many times slower for NCHW inside loops, and
+its convolution falls off a cliff (80x) for maps smaller than the kernel; see `_lowering`.
 """
 
 import math
@@ -13,8 +13,8 @@ from jax import lax
 
 Pair = tuple[int, int]
 
-# Below this many output positions a convolution is a matrix product over gathered patches. Measured on
-# 2 CPU cores: 7x7x512 maps gain 1.2x forward and 1.6x with gradients, 2x2 maps 80x.
+# Below this many output positions a convolution is a matrix product over gathered patches. Measured
+# on 2 CPU cores: 7x7x512 maps gain 1.2x forward and 1.6x with gradients, 2x2 maps 80x.
 _PATCH_POSITIONS = 49
 _HE_FAN_OUT = nnx.initializers.variance_scaling(2.0, "fan_out", "normal")
 
@@ -54,7 +54,7 @@ def _convolve(x: jax.Array, kernel: jax.Array, stride: Pair, padding: Pair, grou
     if lowering == "product":
         return jnp.einsum("nhwc,cd->nhwd", x[:, :: stride[0], :: stride[1]], kernel[0, 0])
     if lowering == "patches":
-        patches = _patches(x, kernel.shape[:2], stride, padding)
+        patches = _patches(x, pair(kernel.shape[:2]), stride, padding)
         return jnp.einsum("nhwk,kd->nhwd", patches, kernel.reshape(-1, kernel.shape[-1]))
     return lax.conv_general_dilated(
         x,
@@ -102,7 +102,8 @@ def _patches(x: jax.Array, window: Pair, stride: Pair, padding: Pair) -> jax.Arr
 def max_pool(x: jax.Array, window: int, stride: int, padding: int = 0) -> jax.Array:
     """Maximum over windows; ties send their gradient to the first element, as torch does.
 
-    Written as a chain of selections: XLA's select-and-scatter gradient is several times slower on CPU.
+    Written as a chain of selections: XLA's select-and-scatter gradient is several times slower on
+    CPU.
     """
     best = None
     for tap in _windows(_pad(x, pair(padding), -jnp.inf), pair(window), pair(stride)):

@@ -1,7 +1,8 @@
 """A converted model: a static configuration and traced parameters.
 
-The split is what makes scanning fast: jitted code takes the hashable configuration as a static argument
-and the parameters as a traced one, so all models of one architecture share one compiled program.
+The split is what makes scanning fast: jitted code takes the hashable configuration as a static
+argument and the parameters as a traced one, so all models of one architecture share one compiled
+program.
 """
 
 from collections.abc import Mapping
@@ -95,7 +96,7 @@ class Model:
         return self.config.channels  # pyright: ignore[reportAttributeAccessIssue]
 
     def __call__(self, images) -> jax.Array:
-        """Logits `[n, classes]` of images `[n, h, w, c]` in [0, 1], in the model's channel order."""
+        """Logits `[n, classes]` of images `[n, h, w, c]` in [0, 1], in the model's channels."""
         return _jitted_apply(self.config, self.params, jnp.asarray(images))
 
     def astype(self, dtype) -> "Model":
@@ -104,5 +105,5 @@ class Model:
 
 
 def to_torch_state_dict(config, module: nnx.Module, names: Mapping[str, tuple[int, ...]]):
-    """Torch-layout tensors of a module, for each torch name (-> shape) that has a parameter here."""
+    """Torch-layout tensors of a module, for each torch name (-> shape) with a parameter here."""
     return to_torch(families.family_of(config).TABLE, names, params_of(module))

@@ -1,7 +1,8 @@
 """Name tables: how a torch state dict becomes the parameters of a Flax module, and back.
 
-A family keeps one table of `Rule`s. Completeness is two-sided: every source tensor is consumed or named
-as ignored, every target leaf is filled, or one error lists all that is missing, unused and misshapen.
+A family keeps one table of `Rule`s. Completeness is two-sided: every source tensor is consumed or
+named as ignored, every target leaf is filled, or one error lists all that is missing, unused and
+misshapen.
 """
 
 import re
@@ -95,7 +96,7 @@ def _refuse_mismatch(missing: list[str], unused: list[str], misshapen: list[str]
 def to_torch(
     table: tuple[Rule, ...], names: Mapping[str, tuple[int, ...]], params: Mapping[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """Torch-layout tensors for each of `names` (name -> shape) that the table maps to a parameter."""
+    """Torch-layout tensors of those `names` (name -> shape) that the table maps to a parameter."""
     out = {}
     for name, shape in names.items():
         found = target_of(table, name)

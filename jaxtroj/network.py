@@ -1,7 +1,8 @@
 """A model as the evidence stages call it: two compiled programs, whatever the number of images.
 
-Compiling a deep network takes far longer than running it, so every forward pass of a scan goes through
-one program of fixed batch size, and every input gradient through another; the last batch is padded.
+Compiling a deep network takes far longer than running it, so every forward pass of a scan goes
+through one program of fixed batch size, and every input gradient through another; the last batch is
+padded.
 """
 
 from dataclasses import dataclass

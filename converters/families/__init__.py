@@ -45,12 +45,12 @@ def architecture_of(config) -> str:
 
 
 def _outline(config):
-    """What names a depth: blocks per stage, groups, and whether the inner widths are the wide ones."""
+    """What names a depth: blocks per stage, groups, whether the inner widths are the wide ones."""
     if isinstance(config, resnet.ResNetConfig):
         stages = tuple((len(stage), len(stage[0].widths)) for stage in config.stages)
         first = config.stages[0][0].widths
         return stages, config.groups, first[0] / first[-1]
     if isinstance(config, densenet.DenseNetConfig):
-        # A narrow DenseNet keeps its depths; 161 and no other grows by three quarters of its stem / 1.5.
+        # The depths alone tell the four apart, so a narrow variant keeps its name.
         return tuple(len(block) for block in config.blocks)
     return "inception_v3"

@@ -1,7 +1,7 @@
 """Inception v3 as torchvision builds it, for any input of 75 px or more.
 
-The auxiliary head only trains the network; its tensors are ignored. Files from torchvision 0.4 have no
-pooling submodules, which changes nothing here: pooling is part of the family.
+The auxiliary head only trains the network; its tensors are ignored. Files from torchvision 0.4 have
+no pooling submodules, which changes nothing here: pooling is part of the family.
 
 Reference:
   Szegedy et al., Rethinking the Inception Architecture, https://arxiv.org/abs/1512.00567, 2015.
@@ -272,7 +272,7 @@ class Inception(nnx.Module):
 
 
 def _transform(images: jax.Array) -> jax.Array:
-    """torchvision's `transform_input`: ImageNet normalisation to the one of the original weights."""
+    """torchvision's `transform_input`: ImageNet normalisation to that of the original weights."""
     scale = jnp.asarray([0.229, 0.224, 0.225], images.dtype) / 0.5
     shift = (jnp.asarray([0.485, 0.456, 0.406], images.dtype) - 0.5) / 0.5
     return images * scale + shift

@@ -1,7 +1,8 @@
 """Examples as the kernels take them: with the class the model gives each, and where its object is.
 
-Round 0 and its siblings put the trigger on the object, and the object anywhere in the picture. A patch
-tried at one fixed place would miss it in most examples; one input gradient per example finds it.
+Round 0 and its siblings put the trigger on the object, and the object anywhere in the picture. A
+patch tried at one fixed place would miss it in most examples; one input gradient per example finds
+it.
 """
 
 from dataclasses import dataclass
@@ -52,8 +53,14 @@ class AnchoredExamples:
         return self._cut(slice(count if count < len(self.images) else 0, None))
 
     def _cut(self, cut: slice) -> "AnchoredExamples":
-        arrays = (self.images, self.anchors, self.sources, self.logits, self.gradients)
-        return AnchoredExamples(*(array[cut] for array in arrays), self.accuracy)
+        return AnchoredExamples(
+            images=self.images[cut],
+            anchors=self.anchors[cut],
+            sources=self.sources[cut],
+            logits=self.logits[cut],
+            gradients=self.gradients[cut],
+            accuracy=self.accuracy,
+        )
 
     def offsets(self) -> jax.Array:
         """Whole pixels `[n, 2]` from the picture's centre to each anchor."""
@@ -72,7 +79,8 @@ def anchor(network: Network, examples: Examples, limit: int) -> AnchoredExamples
     logits = network.logits(images)
     if not bool(jnp.isfinite(logits).all()):
         raise EvidenceError(
-            "the model's logits are not finite on its own clean examples; expected a trained network"
+            "the model's logits are not finite on its own clean examples;"
+            " expected a trained network"
         )
     gradients, _ = network.gradients(images, one_hot_gain(logits))
     sources = logits.argmax(axis=-1)

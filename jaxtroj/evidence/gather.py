@@ -50,8 +50,8 @@ class RecoveredTrigger:
     Attributes:
       target_class: the class it serves.
       source_classes: classes of which it flips more than half of the examples.
-      mask: `[h, w, 1]` and pattern `[h, w, c]` in [0, 1], where the first example that is not of the
-        target class has its object.
+      mask: `[h, w, 1]` and pattern `[h, w, c]` in [0, 1], where the first example that is not of
+        the target class has its object.
       attack_success_rate: fraction of held-out examples of other classes that it flips.
       mask_l1: size in pixels.
       method: what found it.
@@ -85,8 +85,8 @@ def gather(
 ) -> Evidence:
     """Run the stages of `settings` in order.
 
-    The same model, examples and settings give the same evidence, alone or among others: random choices
-    are keyed by the seed alone and by class and candidate number.
+    The same model, examples and settings give the same evidence, alone or among others: random
+    choices are keyed by the seed alone and by class and candidate number.
 
     Raises:
       ExamplesError: the examples do not fit the model.

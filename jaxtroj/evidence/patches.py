@@ -1,7 +1,7 @@
 """Uniform-colour polygons with soft edges: the candidates of probe bank and patch search.
 
-A patch is a regular polygon around a point of each image. TrojAI's polygons are irregular, but a network
-that learnt one reacts to its colour and size far more than to its outline.
+A patch is a regular polygon around a point of each image. TrojAI's polygons are irregular, but a
+network that learnt one reacts to its colour and size far more than to its outline.
 """
 
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class Patch:
 
 
 def patch_mask(patch: Patch, centre: jax.Array, height: int, width: int) -> jax.Array:
-    """Mask `[h, w, 1]` of one patch around `centre [2]` (pixels), edges soft enough to learn from."""
+    """Mask `[h, w, 1]` of a patch around `centre [2]` (pixels), edges soft enough to learn from."""
     side = min(height, width)
     turns = jnp.arange(MAX_SIDES) / patch.sides * 2 * jnp.pi + patch.angle
     # The apothem of the regular polygon whose area is that of the circle of this radius.
@@ -74,7 +74,7 @@ def random_patches(key: jax.Array, count: int, channels: int, radii: tuple[float
 
 
 def vary(key: jax.Array, patches: Patch, copies: int) -> Patch:
-    """The patches and, after them, `copies` neighbours of each: near in colour, offset and radius."""
+    """The patches, then `copies` neighbours of each: near in colour, offset and radius."""
 
     def neighbour(number: jax.Array, patch: Patch) -> Patch:
         keys = jax.random.split(jax.random.fold_in(key, number), 3)

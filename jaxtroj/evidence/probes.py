@@ -1,8 +1,8 @@
 """Probe bank: random uniform-colour patches stamped on the examples, forward passes only.
 
-A poisoned network answers some patch with one class for nearly every example; a clean one answers with
-several classes or none. Two rounds: a wide bank on one example per class, then the best candidates and
-their neighbours on more examples.
+A poisoned network answers some patch with one class for nearly every example; a clean one answers
+with several classes or none. Two rounds: a wide bank on one example per class, then the best
+candidates and their neighbours on more examples.
 """
 
 from dataclasses import dataclass

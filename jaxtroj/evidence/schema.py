@@ -1,7 +1,7 @@
 """The evidence of an image classifier: every field once, in the order in which it is gathered.
 
-A record stores these names; changing what one means needs a new `SCHEMA_VERSION`, so that records and
-calibrators made with another meaning are never mixed.
+A record stores these names; changing what one means needs a new `SCHEMA_VERSION`, so that records
+and calibrators made with another meaning are never mixed.
 """
 
 from dataclasses import dataclass
@@ -32,7 +32,8 @@ class Field:
 
 FIELDS = (
     Field("head_mean_outlier", "weights", 1, "one class's last-layer weights have an odd mean",
-          "deviations", "largest row mean above the others, in their deviations (Trojan Signatures)"),
+          "deviations",
+          "largest row mean above the others, in their deviations (Trojan Signatures)"),
     Field("head_norm_outlier", "weights", 1, "one class's last-layer weights are large",
           "deviations", "largest row norm above the others, in their deviations"),
     Field("head_cosine_spread", "weights", 0, "spread of the angles between last-layer rows",
@@ -55,7 +56,8 @@ FIELDS = (
           "fraction 0-1", "mean sigmoid margin after a sign step, best class less second best"),
     Field("example_margin", "sensitivity", 0, "confidence on clean examples",
           "logits", "mean margin of the predicted class on clean examples"),
-    Field("patch_score", "inversion", 1, "a uniform patch was found that sends held-out examples to a class",
+    Field("patch_score", "inversion", 1,
+          "a uniform patch was found that sends held-out examples to a class",
           "fraction 0-1", "mean sigmoid margin of the best searched patch on held-out examples"),
     Field("patch_gap", "inversion", 1, "no other class has such a patch",
           "fraction 0-1", "patch_score less that of the best patch for another class"),

@@ -1,10 +1,12 @@
 """Sensitivity: what one common small change of all examples does to the answers.
 
-The mean input gradient towards a class, moved so that all objects lie over one another, is the first-order
-universal perturbation. Where a trigger was learnt it is larger, and it agrees between examples.
+The mean input gradient towards a class, moved so that all objects lie over one another, is the
+first-order universal perturbation. Where a trigger was learnt it is larger, and it agrees between
+examples.
 
 References:
-  Moosavi-Dezfooli et al., Universal adversarial perturbations, https://arxiv.org/abs/1610.08401, 2017.
+  Moosavi-Dezfooli et al., Universal adversarial perturbations, 2017,
+  https://arxiv.org/abs/1610.08401.
   Zhang et al., Cassandra: Detecting Trojaned Networks from Adversarial Perturbations,
   https://arxiv.org/abs/2007.14433, 2020.
 """
@@ -61,7 +63,7 @@ def sensitivity_fields(
 
 
 def _towards(network: Network, examples: AnchoredExamples, target: int, budget: SensitivityBudget):
-    """Mean aligned gradient towards a class, its norm near the centre, and how far examples agree."""
+    """Mean aligned gradient towards a class, its norm near the centre, how far examples agree."""
     weights = jnp.full((len(examples.images), examples.classes), -1.0 / (examples.classes - 1))
     gradients, _ = network.gradients(examples.images, weights.at[:, target].set(1.0))
     others = examples.sources != target

@@ -1,8 +1,8 @@
 """Data-free evidence: the final layer's rows and the moments of the layers before it.
 
 Reference:
-  Fields et al., Trojan Signatures in DNN Weights, https://arxiv.org/abs/2109.02836, 2021: the row of
-  the target class in the last layer is distinguishable from the other rows.
+  Fields et al., Trojan Signatures in DNN Weights, https://arxiv.org/abs/2109.02836, 2021: the row
+  of the target class in the last layer is distinguishable from the other rows.
 """
 
 from collections.abc import Mapping

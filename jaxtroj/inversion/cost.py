@@ -1,7 +1,7 @@
 """The cost schedule of Neural Cleanse as one pure function.
 
-The weight of the mask's size rises while the attack works and falls while it does not, so the search
-walks along the smallest mask that still works.
+The weight of the mask's size rises while the attack works and falls while it does not, so the
+search walks along the smallest mask that still works.
 """
 
 from dataclasses import dataclass
@@ -22,8 +22,10 @@ class CostState:
 
 @dataclass(frozen=True)
 class CostSchedule:
-    """Neural Cleanse's rule (`patience` 5, factor 2 up and 2 ** 1.5 down in the authors' code; 1.5 here, as
-    in its later re-implementations).
+    """Neural Cleanse's rule for the weight of the mask's size.
+
+    The authors' code has `patience` 5, factor 2 up and 2 ** 1.5 down; here 1.5, as in later
+    re-implementations.
 
     Attributes:
       initial: cost at the start.

@@ -1,7 +1,8 @@
 """The one loop of trigger inversion: all arms, in rounds, the better half going on.
 
-An arm is a (target class, start, placement). All arms of a round run in one compiled program, `vmap`ped in
-chunks of one size, so one network compiles once per method whatever the number of arms, steps or models.
+An arm is a (target class, start, placement). All arms of a round run in one compiled program,
+`vmap`ped in chunks of one size, so one network compiles once per method whatever the number of
+arms, steps or models.
 """
 
 from dataclasses import dataclass

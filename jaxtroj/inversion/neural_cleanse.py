@@ -3,13 +3,16 @@
     minimise  mean_i max-margin loss(f(stamp(x_i, m, p)), t) + cost * mean(m)
 
 References:
-  Wang et al., Neural Cleanse: Identifying and Mitigating Backdoor Attacks in Neural Networks, IEEE S&P
-  2019. Followed: tanh-like bounded mask and pattern, Adam with betas (.5, .9), the cost schedule.
-  Differs: the loss is a softplus of the margin, whose gradient does not vanish on confident networks; an
-  arm may move its trigger to each image's anchor; the mask starts as a soft disc, not at random.
+  Wang et al., Neural Cleanse: Identifying and Mitigating Backdoor Attacks in Neural Networks, IEEE
+  S&P 2019. Followed: tanh-like bounded mask and pattern, Adam with betas (.5, .9), the cost
+  schedule.
+  Differs: the loss is a softplus of the margin, whose gradient does not vanish on
+  confident networks; an arm may move its trigger to each image's anchor; the mask starts as a soft
+  disc, not at random.
 """
 
 from dataclasses import dataclass, field
+from typing import cast
 
 import jax
 import jax.numpy as jnp
@@ -96,7 +99,7 @@ class NeuralCleanse:
         l1 = mask_l1(trigger)
         better = (success >= self.schedule.goal) & (l1 < state.best_l1)
         updates, moments = self._optimiser().update(gradients, state.moments)
-        mask, pattern = optax.apply_updates(values, updates)
+        mask, pattern = cast(tuple[jax.Array, jax.Array], optax.apply_updates(values, updates))
         return NeuralCleanseState(
             mask=mask,
             pattern=pattern,
@@ -115,7 +118,7 @@ class NeuralCleanse:
         return jax.tree.map(lambda best, now: jnp.where(found, best, now), state.best, current)
 
     def rank(self, state: NeuralCleanseState) -> jax.Array:
-        """What successive halving sorts by, larger is better: works first, then small, then near."""
+        """What successive halving sorts by, larger is better: works, then small, then near."""
         size = jnp.where(jnp.isfinite(state.best_l1), -state.best_l1 / state.mask.size, -1.0)
         return 1e3 * size + jnp.tanh(state.margin / 10.0)
 

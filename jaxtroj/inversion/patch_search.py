@@ -7,6 +7,7 @@ TrojAI's generators plant. Many restarts, started from the probe bank's best.
 """
 
 from dataclasses import dataclass, field
+from typing import cast
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +17,7 @@ from jaxtroj.evidence.patches import Patch, patch_trigger
 from jaxtroj.inversion.cost import CostSchedule, CostState, update_cost
 from jaxtroj.trigger import Trigger, attack_success_rate, margins, share, shift, stamp
 
+Values = tuple[jax.Array, jax.Array, jax.Array]
 _SMALLEST, _LARGEST = 0.03, 0.16
 
 
@@ -24,7 +26,7 @@ _SMALLEST, _LARGEST = 0.03, 0.16
 class PatchState:
     """Unbounded colour, offset and size of a patch, its fixed outline, Adam's moments, the cost."""
 
-    values: tuple[jax.Array, jax.Array, jax.Array]
+    values: Values
     outline: tuple[jax.Array, jax.Array]
     moments: optax.OptState
     cost: CostState
@@ -82,7 +84,7 @@ class PatchSearch:
         success = attack_success_rate(logits, sources, target)
         updates, moments = self._optimiser().update(gradients, state.moments)
         return PatchState(
-            values=optax.apply_updates(state.values, updates),
+            values=cast(Values, optax.apply_updates(state.values, updates)),
             outline=state.outline,
             moments=moments,
             cost=update_cost(self.schedule, state.cost, success),
