@@ -38,7 +38,7 @@ class Patch:
 def patch_mask(patch: Patch, centre: jax.Array, height: int, width: int) -> jax.Array:
     """Mask `[h, w, 1]` of a patch around `centre [2]` (pixels), edges soft enough to learn from."""
     side = min(height, width)
-    turns = jnp.arange(MAX_SIDES) / patch.sides * 2 * jnp.pi + patch.angle
+    turns = jnp.arange(MAX_SIDES, dtype=jnp.float32) / patch.sides * 2 * jnp.pi + patch.angle
     # The apothem of the regular polygon whose area is that of the circle of this radius.
     apothem = patch.radius * side * jnp.sqrt(jnp.pi / (patch.sides * jnp.tan(jnp.pi / patch.sides)))
     y = jnp.arange(height)[:, None, None] - centre[0] - patch.offset[0] * side
@@ -63,11 +63,11 @@ def random_patches(key: jax.Array, count: int, channels: int, radii: tuple[float
     def one(number: jax.Array) -> Patch:
         keys = jax.random.split(jax.random.fold_in(key, number), 4)
         return Patch(
-            colour=jax.random.uniform(keys[0], (channels,)),
-            offset=0.05 * jax.random.normal(keys[1], (2,)),
-            radius=jnp.asarray(radii)[number % len(radii)],
-            angle=jax.random.uniform(keys[2], (), maxval=2 * jnp.pi),
-            sides=jax.random.randint(keys[3], (), 3, MAX_SIDES + 1),
+            colour=jax.random.uniform(keys[0], (channels,), jnp.float32),
+            offset=0.05 * jax.random.normal(keys[1], (2,), jnp.float32),
+            radius=jnp.asarray(radii, jnp.float32)[number % len(radii)],
+            angle=jax.random.uniform(keys[2], (), jnp.float32, maxval=2 * jnp.pi),
+            sides=jax.random.randint(keys[3], (), 3, MAX_SIDES + 1, jnp.int32),
         )
 
     return jax.vmap(one)(jnp.arange(count))
@@ -78,11 +78,13 @@ def vary(key: jax.Array, patches: Patch, copies: int) -> Patch:
 
     def neighbour(number: jax.Array, patch: Patch) -> Patch:
         keys = jax.random.split(jax.random.fold_in(key, number), 3)
-        colour = patch.colour + 0.15 * jax.random.normal(keys[0], patch.colour.shape)
+        colour = patch.colour + 0.15 * jax.random.normal(keys[0], patch.colour.shape, jnp.float32)
         return Patch(
             colour=jnp.clip(colour, 0.0, 1.0),
-            offset=jnp.clip(patch.offset + 0.04 * jax.random.normal(keys[1], (2,)), -0.2, 0.2),
-            radius=patch.radius * jnp.exp(0.15 * jax.random.normal(keys[2], ())),
+            offset=jnp.clip(
+                patch.offset + 0.04 * jax.random.normal(keys[1], (2,), jnp.float32), -0.2, 0.2
+            ),
+            radius=patch.radius * jnp.exp(0.15 * jax.random.normal(keys[2], (), jnp.float32)),
             angle=patch.angle,
             sides=patch.sides,
         )

@@ -41,7 +41,12 @@ class CostSchedule:
 
     def init(self) -> CostState:
         """The state before the first step."""
-        return CostState(jnp.asarray(self.initial), jnp.asarray(0), jnp.asarray(0))
+        # Typed: a weakly typed start would differ from the states that follow and compile twice.
+        return CostState(
+            jnp.asarray(self.initial, jnp.float32),
+            jnp.asarray(0, jnp.int32),
+            jnp.asarray(0, jnp.int32),
+        )
 
 
 def update_cost(schedule: CostSchedule, state: CostState, success: jax.Array) -> CostState:

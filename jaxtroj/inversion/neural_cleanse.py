@@ -57,10 +57,11 @@ class NeuralCleanse:
     def init(self, key: jax.Array, shape: tuple[int, int, int]) -> NeuralCleanseState:
         """State of one arm for images of `shape` `[h, w, c]`."""
         height, width, channels = shape
-        y = (jnp.arange(height) - height / 2)[:, None] / min(height, width)
-        x = (jnp.arange(width) - width / 2)[None, :] / min(height, width)
+        y = (jnp.arange(height, dtype=jnp.float32) - height / 2)[:, None] / min(height, width)
+        x = (jnp.arange(width, dtype=jnp.float32) - width / 2)[None, :] / min(height, width)
         disc = 6.0 * jax.nn.sigmoid((self.start_share / 2 - jnp.hypot(y, x)) * 30.0) - 4.0
-        pattern = jax.random.normal(key, (1, 1, channels)) * jnp.ones((height, width, 1))
+        pattern = jax.random.normal(key, (1, 1, channels), jnp.float32)
+        pattern = jnp.broadcast_to(pattern, (height, width, channels))
         values = (disc[..., None], pattern)
         return NeuralCleanseState(
             mask=values[0],
@@ -68,9 +69,9 @@ class NeuralCleanse:
             moments=self._optimiser().init(values),
             cost=self.schedule.init(),
             best=_trigger(*values),
-            best_l1=jnp.asarray(jnp.inf),
-            success=jnp.asarray(0.0),
-            margin=jnp.asarray(-jnp.inf),
+            best_l1=jnp.asarray(jnp.inf, jnp.float32),
+            success=jnp.asarray(0.0, jnp.float32),
+            margin=jnp.asarray(-jnp.inf, jnp.float32),
         )
 
     def step(self, state: NeuralCleanseState, forward, images, offsets, sources, target):

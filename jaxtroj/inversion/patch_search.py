@@ -64,7 +64,7 @@ class PatchSearch:
             moments=self._optimiser().init(values),
             cost=self.schedule.init(),
             success=success,
-            margin=jnp.asarray(0.0),
+            margin=jnp.asarray(0.0, jnp.float32),
         )
 
     def step(self, state: PatchState, forward, images, offsets, sources, target) -> PatchState:
