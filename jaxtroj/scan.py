@@ -179,7 +179,7 @@ class _Work:
         """The record of a model whose evidence is complete."""
         trigger = triggers[0] if triggers else None
         if calibrator is None:
-            verdict = Verdict(base_rate(self.settings), False, None, (), (EVIDENCE_ONLY,))
+            verdict = _unjudged(base_rate(self.settings), trigger)
         else:
             verdict = self.verdict(calibrator, trigger)
         picture, problem = None, ""
@@ -293,6 +293,14 @@ def _one_line(text: str) -> str:
     line = " ".join(text.split())
     line = "".join(c if c.isprintable() else "?" for c in line)
     return line if len(line) <= _LONGEST_REASON else line[: _LONGEST_REASON - 1] + "…"
+
+
+def _unjudged(rate: float, trigger: "RecoveredTrigger | None") -> Verdict:
+    """Evidence without a calibrator: the base rate, and what the strongest trigger serves."""
+    if trigger is None:
+        return Verdict(rate, False, None, (), (EVIDENCE_ONLY,))
+    classes = tuple(int(c) for c in trigger.source_classes)
+    return Verdict(rate, False, int(trigger.target_class), classes, (EVIDENCE_ONLY,))
 
 
 def _describe(error: BaseException) -> str:

@@ -1,0 +1,1 @@
+"""Benchmarks: every figure in README and notes comes from one of these."""
