@@ -1,0 +1,116 @@
+"""Seconds for a verdict, stage by stage, beside a PyTorch Neural Cleanse on the same model and images.
+
+    python -m benchmarks.detect_speed MODEL EXAMPLES [--image-size PX] [--out FILE]
+
+`--image-size` enlarges the examples: time depends on the size, not on what is in the picture. Every
+stage is run twice; the second time is the warm one, the difference is compilation. Stages never stop
+early here: a scan that does is faster.
+"""
+
+import argparse
+import json
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+
+from benchmarks.provenance import RESULTS, provenance
+from benchmarks.torch_neural_cleanse import neural_cleanse
+from converters import convert, open_artifact
+from converters.reference import torchvision_module
+from jaxtroj.cli.options import keep_compiled
+from jaxtroj.evidence.gather import gather
+from jaxtroj.rounds import Examples, load_examples
+from jaxtroj.settings import Settings
+from jaxtroj.store import write_atomic
+
+
+def main() -> int:
+    """Measure, print and write; returns the exit status."""
+    args = _arguments()
+    keep_compiled()
+    examples = _resized(load_examples(args.examples, limit_per_class=20), args.image_size)
+    artifact = open_artifact(args.model)
+    started = time.perf_counter()
+    model = convert(artifact)
+    converting = time.perf_counter() - started
+    runs = [_gathered(model, examples) for _ in range(2)]
+    result = {
+        "provenance": provenance(),
+        "architecture": model.architecture,
+        "images": list(examples.images.shape),
+        "convert_seconds": round(converting, 2),
+        "jaxtroj": {"first": runs[0], "warm": runs[1]},
+        "pytorch_neural_cleanse": _rival(artifact, model, examples, args),
+    }
+    write_atomic(args.out, json.dumps(result, indent=1).encode() + b"\n")
+    print(json.dumps(result, indent=1))
+    return 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model", type=Path)
+    parser.add_argument("examples", type=Path)
+    parser.add_argument("--image-size", type=int)
+    parser.add_argument("--steps", type=int, default=100, help="of the rival, per label")
+    parser.add_argument("--rival-per-class", type=int, default=4, help="images it optimises over")
+    parser.add_argument("--labels", type=int, default=1, help="labels the rival really inverts")
+    parser.add_argument("--out", type=Path, default=RESULTS / "detect_speed.json")
+    return parser.parse_args()
+
+
+def _resized(examples: Examples, size: int | None) -> Examples:
+    if size is None:
+        return examples
+    pictures = (np.asarray(examples.images) * 255).astype(np.uint8)
+    larger = [np.asarray(Image.fromarray(p).resize((size, size))) for p in pictures]
+    return replace(examples, images=np.stack(larger).astype(np.float32) / 255)
+
+
+def _gathered(model, examples: Examples) -> dict[str, Any]:
+    started = time.perf_counter()
+    evidence = gather(model, examples, Settings(calibrator=None, early_stop=False))
+    seconds = {stage: round(s, 2) for stage, s in evidence.seconds.items()}
+    best = evidence.triggers[0]
+    return {
+        "seconds": seconds,
+        "all_seconds": round(time.perf_counter() - started, 2),
+        "cheap_seconds": round(seconds["weights"] + seconds["probes"], 2),
+        "target_class": best.target_class,
+        "attack_success_rate": round(best.attack_success_rate, 3),
+        "mask_l1": round(best.mask_l1, 1),
+    }
+
+
+def _rival(artifact, model, examples: Examples, args: argparse.Namespace) -> dict[str, Any]:
+    """One label after another; labels beyond `--labels` take as long and are not run."""
+    torch.manual_seed(0)
+    network = torchvision_module(model.config, artifact.weights).float()
+    few = np.concatenate(
+        [np.flatnonzero(examples.labels == c)[: args.rival_per_class] for c in range(model.num_classes)]
+    )
+    images, labels = examples.images[few], examples.labels[few]
+    neural_cleanse(network, images, labels, 0, 1)  # warm up
+    results, started = [], time.perf_counter()
+    for target in range(args.labels):
+        results.append(vars(neural_cleanse(network, images, labels, target, args.steps)))
+    per_label = (time.perf_counter() - started) / args.labels
+    gradients = int((labels != 0).sum()) * args.steps / per_label
+    return {
+        "steps": args.steps,
+        "images_per_step": int((labels != 0).sum()),
+        "seconds_per_label": round(per_label, 2),
+        "seconds_all_labels": round(per_label * model.num_classes, 2),
+        "image_gradients_per_second": round(gradients, 1),
+        "found": results,
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())
