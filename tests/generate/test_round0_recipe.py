@@ -82,10 +82,12 @@ def test_shards_share_the_models_out():
 
 def test_a_shard_makes_pairs_poisoned_first_and_one_architecture_in_a_row():
     models = shard_models(5, 48, ROUND0, 0, 2)
-    assert all(partner(first) == second for first, second in zip(models[::2], models[1::2]))
+    assert all(
+        partner(first) == second for first, second in zip(models[::2], models[1::2], strict=True)
+    )
     assert all(is_poisoned(5, first) for first in models[::2])
     names = [sample_recipe(5, model).architecture for model in models]
-    assert sum(a != b for a, b in zip(names, names[1:])) == 2
+    assert sum(a != b for a, b in zip(names, names[1:], strict=False)) == 2
 
 
 def test_a_recipe_is_frozen():

@@ -61,9 +61,7 @@ class Tiny(nnx.Module):
 
 
 def finished(target=2, settings=QUICK, least_cycles=(), seed=0):
-    *checks, trained = train(
-        Tiny(nnx.Rngs(seed)), Patches(), target, 0.2, settings, least_cycles
-    )
+    *checks, trained = train(Tiny(nnx.Rngs(seed)), Patches(), target, 0.2, settings, least_cycles)
     assert all(isinstance(check, Progress) for check in checks)
     assert isinstance(trained, Trained)
     return trained
