@@ -97,16 +97,20 @@ def invert(
       rungs: arms beyond a rung's number drop out before it, the worst first.
     """
     dropped: list[Arms] = []
+    chunk = _chunk(network, examples, rungs)
     for rung in rungs:
         order = np.argsort(-np.asarray(jax.vmap(method.rank)(arms.states)), kind="stable")
         dropped.insert(0, arms.take(order[rung.arms :]))
-        arms = _advance(method, network, examples, arms.take(order[: rung.arms]), rung.steps)
+        arms = arms.take(order[: rung.arms])
+        arms = _advance(method, network, examples, arms, rung.steps, chunk)
     order = np.argsort(-np.asarray(jax.vmap(method.rank)(arms.states)), kind="stable")
     return _joined([arms.take(order), *dropped])
 
 
-def _advance(method, network: Network, examples: AnchoredExamples, arms: Arms, steps: int) -> Arms:
-    model, chunk = network.model, _chunk(network, examples)
+def _advance(
+    method, network: Network, examples: AnchoredExamples, arms: Arms, steps: int, chunk: int
+) -> Arms:
+    model = network.model
     parts = []
     for start in range(0, len(arms), chunk):
         # The last chunk repeats its first arm to keep the shape; the copies are cut off again.
@@ -129,8 +133,13 @@ def _advance(method, network: Network, examples: AnchoredExamples, arms: Arms, s
     return _joined(parts)
 
 
-def _chunk(network: Network, examples: AnchoredExamples) -> int:
-    return max(1, network.batch(examples.images) // len(examples.images))
+def _chunk(network: Network, examples: AnchoredExamples, rungs: tuple[Rung, ...]) -> int:
+    """Arms in one call: as many as a batch holds, but no more than the narrowest rung has.
+
+    A wider chunk would spend most of the last and longest rung on copies that are thrown away.
+    """
+    fits = network.batch(examples.images) // len(examples.images)
+    return max(1, min([fits, *(rung.arms for rung in rungs)]))
 
 
 def _joined(parts: list[Arms]) -> Arms:
