@@ -13,6 +13,9 @@ _HOMES = {
     "convert": "conversion",
     "load": "conversion",
     "fold": "folding",
+    "check_parity": "parity",
+    "load_checkpoint": "checkpoint",
+    "save_checkpoint": "checkpoint",
 }
 __all__ = [*_HOMES]
 

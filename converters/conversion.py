@@ -36,10 +36,10 @@ def convert(artifact: Artifact) -> Model:
     Raises:
       UnsupportedArchitectureError: no family recognises the tensor names.
       MismatchError: weights or hyperparameters differ from the family's, all differences listed.
-      ConversionError: a weight is NaN or infinite.
+      ConversionError: a weight is NaN, infinite or no floating number, or a variance negative.
     """
     weights = artifact.weights
-    tensors = _current_names(weights.tensors)
+    tensors = current_names(weights.tensors)
     family, config = _recognise(tensors)
     config = _with_hyperparameters(family, config, weights)
     params = _params(family, config, tensors)
@@ -49,10 +49,18 @@ def convert(artifact: Artifact) -> Model:
     return Model(config, params, architecture, findings)
 
 
-def _current_names(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Torch names as torchvision writes them today."""
+def current_names(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Tensors under the names that torchvision writes today.
+
+    Raises:
+      MismatchError: a tensor is there under its old and its new name.
+    """
     old = families.densenet.OLD_NAME
-    return {old.sub(r"\1\2.", name): tensor for name, tensor in tensors.items()}
+    renamed = {old.sub(r"\1\2.", name): tensor for name, tensor in tensors.items()}
+    if len(renamed) != len(tensors):
+        twice = sorted(set(tensors) - set(renamed))[0]
+        raise MismatchError(f"{twice} is there under this and under its newer name; expected one")
+    return renamed
 
 
 def _recognise(tensors: Mapping[str, np.ndarray]):
@@ -88,18 +96,39 @@ def _params(family, config, tensors: Mapping[str, np.ndarray]):
     except (ValueError, ZeroDivisionError, TypeError, OverflowError) as error:
         raise MismatchError(f"the tensor shapes make no network: {error}") from error
     filled = assign(family.TABLE, family.IGNORED, tensors, shapes)
-    _refuse_non_finite(filled)
-    return {path: jnp.asarray(value, jnp.float32) for path, value in filled.items()}
+    _refuse_kinds(filled)
+    # Finite float64 weights may overflow here; they are refused below, so numpy need not warn.
+    with np.errstate(over="ignore"):
+        single = {path: np.asarray(value, np.float32) for path, value in filled.items()}
+    _refuse_values(single, config.eps)
+    return {path: jnp.asarray(value) for path, value in single.items()}
 
 
-def _refuse_non_finite(params: Mapping[str, np.ndarray]) -> None:
+def _refuse_kinds(params: Mapping[str, np.ndarray]) -> None:
+    # The kinds beyond NumPy's own (bfloat16, float8) are known to jax.
     faulty = [
-        path for path, value in params.items() if not np.isfinite(value.astype(np.float32)).all()
+        path for path, value in params.items() if not jnp.issubdtype(value.dtype, jnp.floating)
     ]
+    if faulty:
+        raise ConversionError(
+            f"{len(faulty)} weights are no floating numbers, the first is {faulty[0]} of type "
+            f"{params[faulty[0]].dtype}; expected float32 or another floating type. Quantised "
+            "networks are not supported: export the original one."
+        )
+
+
+def _refuse_values(params: Mapping[str, np.ndarray], eps: float) -> None:
+    faulty = [path for path, value in params.items() if not np.isfinite(value).all()]
     if faulty:
         raise ConversionError(
             f"{len(faulty)} tensors hold NaN or infinite values, the first is {faulty[0]}; "
             "expected finite weights. The network computes nothing: train or save it again."
+        )
+    negative = [p for p, v in params.items() if p.endswith(".var") and (v + eps <= 0).any()]
+    if negative:
+        raise ConversionError(
+            f"{len(negative)} running variances are negative, the first is {negative[0]}; "
+            "expected 0 or more. The network computes NaN: save it again."
         )
 
 

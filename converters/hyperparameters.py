@@ -47,7 +47,11 @@ def _faults(family, module, path: str, info: ModuleInfo) -> Iterator[str]:
         return
     kind = info.class_name.rpartition(".")[2]
     if kind == "Conv2d":
-        yield from _differences(where, info, _convolution(_at(module, path)))
+        conv = _at(module, path)
+        if isinstance(conv, Conv):
+            yield from _differences(where, info, _convolution(conv))
+        else:
+            yield f"{where} is no convolution in this family"
     elif kind == "BatchNorm2d":
         yield from _differences(where, info, {"track_running_stats": True, "affine": True})
     elif kind == "AdaptiveAvgPool2d":
@@ -55,7 +59,11 @@ def _faults(family, module, path: str, info: ModuleInfo) -> Iterator[str]:
         if size not in (1, (1, 1)):
             yield f"{where}.output_size is {size}, expected 1"
     elif kind.endswith("Pool2d"):
-        yield from _differences(where, info, _pool(family, path))
+        pools = [pool for pattern, pool in family.POOLS.items() if re.fullmatch(pattern, path)]
+        if pools:
+            yield from _differences(where, info, pools[0])
+        else:
+            yield f"{where} is no pooling in this family"
 
 
 def _at(module: nnx.Module, path: str):
@@ -63,14 +71,12 @@ def _at(module: nnx.Module, path: str):
     for name in path.split("."):
         try:
             module = module[int(name)] if name.isdecimal() else getattr(module, name)  # pyright: ignore
-        except (AttributeError, IndexError, TypeError):
+        except (AttributeError, IndexError, TypeError, ValueError):
             return None
     return module
 
 
-def _convolution(conv) -> dict[str, object]:
-    if not isinstance(conv, Conv):
-        return {"in this family": True}
+def _convolution(conv: Conv) -> dict[str, object]:
     return {
         "stride": conv.stride,
         "padding": conv.padding,
@@ -80,16 +86,9 @@ def _convolution(conv) -> dict[str, object]:
     }
 
 
-def _pool(family, path: str) -> Mapping[str, object]:
-    for pattern, expected in family.POOLS.items():
-        if re.fullmatch(pattern, path):
-            return expected
-    return {"in this family": True}
-
-
 def _differences(where: str, info: ModuleInfo, expected: Mapping[str, object]) -> Iterator[str]:
     for name, want in expected.items():
-        got = info.attributes.get(name, want if name != "in this family" else False)
+        got = info.attributes.get(name, want)
         if _normal(got) != _normal(want):
             yield f"{where}.{name} is {got}, expected {want}"
 

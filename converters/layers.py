@@ -39,6 +39,8 @@ class Conv(nnx.Module):
         use_bias: bool = False,
         rngs: nnx.Rngs,
     ):
+        if cin % groups or cout % groups:
+            raise ValueError(f"{cin} to {cout} channels do not divide into {groups} groups")
         self.stride, self.padding, self.groups = pair(stride), pair(padding), groups
         shape = (*pair(kernel_size), cin // groups, cout)
         self.kernel = nnx.Param(_HE_FAN_OUT(rngs.params(), shape, jnp.float32))

@@ -15,6 +15,13 @@ from converters.errors import MismatchError
 
 # torch layout -> Flax layout; each permutation's inverse takes it back.
 LAYOUTS = {"convolution": (2, 3, 1, 0), "linear": (1, 0), "vector": (0,)}
+# Module paths are the same in both worlds; only the last part of a name may differ.
+_TORCH_LEAVES = {
+    "kernel": "weight",
+    "scale": "weight",
+    "mean": "running_mean",
+    "var": "running_var",
+}
 
 
 @dataclass(frozen=True)
@@ -59,7 +66,7 @@ def assign(
       MismatchError: with every missing, unused and misshapen name.
     """
     filled: dict[str, np.ndarray] = {}
-    unused, misshapen = [], []
+    unused, misshapen = [], {}
     for name, tensor in tensors.items():
         if any(re.fullmatch(pattern, name) for pattern in ignored):
             continue
@@ -68,22 +75,30 @@ def assign(
             unused.append(f"{name} {tuple(tensor.shape)}")
             continue
         path, layout = found
-        permutation = LAYOUTS[layout]
-        if tensor.ndim != len(permutation):
-            misshapen.append(f"{name}: got {tensor.ndim} dimensions, expected {len(permutation)}")
-            continue
-        value = np.transpose(tensor, permutation)
-        if value.shape != shapes[path]:
-            misshapen.append(f"{name}: got {value.shape}, expected {shapes[path]} (Flax layout)")
-            continue
-        filled[path] = value
-    _refuse_mismatch(sorted(set(shapes) - set(filled)), unused, misshapen)
+        expected = torch_shape(shapes[path], layout)
+        if tuple(tensor.shape) == expected:
+            filled[path] = np.transpose(tensor, LAYOUTS[layout])
+        else:
+            misshapen[path] = f"{name}: got {tuple(tensor.shape)}, expected {expected}"
+    # A misshapen source also leaves its target unfilled: it is reported once, as misshapen.
+    missing = [_torch_name(path) for path in shapes if path not in filled | misshapen]
+    _refuse_mismatch(missing, unused, list(misshapen.values()))
     return filled
 
 
+def torch_shape(shape: tuple[int, ...], layout: str) -> tuple[int, ...]:
+    """The torch shape of a Flax leaf of `shape`; dimensions that do not fit stay as they are."""
+    order = np.argsort(LAYOUTS[layout])
+    return tuple(shape[axis] for axis in order) if len(order) == len(shape) else tuple(shape)
+
+
+def _torch_name(path: str) -> str:
+    module, _, leaf = path.rpartition(".")
+    return f"{module}.{_TORCH_LEAVES.get(leaf, leaf)}"
+
+
 def _refuse_mismatch(missing: list[str], unused: list[str], misshapen: list[str]) -> None:
-    # A misshapen source also leaves its target unfilled: report it once, as misshapen.
-    parts = {"misshapen": misshapen, "unused": unused, "missing": missing if not misshapen else []}
+    parts = {"missing": missing, "unused": unused, "misshapen": misshapen}
     if not any(parts.values()):
         return
     text = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in parts.items() if names)

@@ -35,13 +35,18 @@ def family_of(config) -> ModuleType:
     return next(f for f in FAMILIES.values() if f.__name__ == type(config).__module__)
 
 
+def name_of(config) -> str:
+    """Name of the family that a configuration belongs to, a key of `FAMILIES`."""
+    return next(name for name, family in FAMILIES.items() if family is family_of(config))
+
+
 def architecture_of(config) -> str:
     """torchvision's name for a configuration of standard depth, else the family's name."""
     family = family_of(config)
     for name, module in ARCHITECTURES.items():
         if module is family and _outline(module.standard(name, 1)) == _outline(config):
             return name
-    return family.__name__.rpartition(".")[2]
+    return name_of(config)
 
 
 def _outline(config):

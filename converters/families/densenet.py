@@ -25,6 +25,9 @@ TABLE = (
     Rule(r"classifier\.bias", "classifier.bias", "vector"),
 )
 IGNORED = (r".*\.num_batches_tracked",)
+_LAYER_CONVOLUTION = re.compile(
+    r"features\.denseblock([0-9]{1,4})\.denselayer([0-9]{1,4})\.conv([12])\.weight"
+)
 # Files from before torchvision 0.2.1 write `norm.1` where later ones write `norm1`.
 OLD_NAME = re.compile(rf"({_LAYER}\.(?:norm|relu|conv))\.([12])\.")
 CLASSES = frozenset(
@@ -129,6 +132,10 @@ class Features(nnx.Module):
     """Everything before the classifier, under torch's name `features`."""
 
     def __init__(self, config: DenseNetConfig, rngs: nnx.Rngs):
+        if not all(config.blocks) or len(config.transitions) != len(config.blocks) - 1:
+            raise ValueError(
+                f"got {len(config.transitions)} transitions between {len(config.blocks)} blocks"
+            )
         self.conv0 = layers.Conv(
             config.channels, config.stem, 7, stride=2, padding=3, use_bias=config.folded, rngs=rngs
         )
@@ -169,6 +176,9 @@ def _folded_norm(config: DenseNetConfig, width: int, rngs: nnx.Rngs):
     return layers.Identity() if config.folded else layers.batch_norm(width, config.eps, rngs)
 
 
+CONFIG = DenseNetConfig
+
+
 def standard(architecture: str, num_classes: int) -> DenseNetConfig:
     """The torchvision network of that name, with a head of `num_classes`."""
     depths, growth, stem = DEPTHS[architecture]
@@ -181,27 +191,39 @@ def standard(architecture: str, num_classes: int) -> DenseNetConfig:
 
 
 def recognise(shapes: Mapping[str, tuple[int, ...]]) -> DenseNetConfig | None:
-    """Configuration read off torch tensor shapes, or None when this is no dense network."""
+    """Configuration read off torch tensor shapes, or None when this is no dense network.
+
+    What a damaged file lacks takes a likely width; `names.assign` then lists it as missing.
+    """
     if not {"features.conv0.weight", "classifier.weight"} <= set(shapes):
         return None
-    found: dict[int, dict[int, list[int]]] = {}
-    transitions: dict[int, int] = {}
+    found: dict[int, dict[int, dict[int, int]]] = {}
     for name, shape in shapes.items():
-        layer = re.fullmatch(r"features\.denseblock(\d+)\.denselayer(\d+)\.conv(\d)\.weight", name)
-        if layer and len(shape) == 4:
-            i, j, k = map(int, layer.groups())
-            found.setdefault(i, {}).setdefault(j, [0, 0])[min(k, 2) - 1] = shape[0]
-        transition = re.fullmatch(r"features\.transition(\d+)\.conv\.weight", name)
-        if transition:
-            transitions[int(transition[1])] = shape[0]
-    if len(transitions) != len(found) - 1:
-        return None
+        match = _LAYER_CONVOLUTION.fullmatch(name)
+        if match:
+            i, j, k = map(int, match.groups())
+            found.setdefault(i, {}).setdefault(j, {})[k] = shape[0]
+    likely = {
+        k: w for block in found.values() for layer in block.values() for k, w in layer.items()
+    }
     blocks = tuple(
-        tuple((found[i][j][0], found[i][j][1]) for j in sorted(found[i])) for i in sorted(found)
+        tuple(
+            (layer.get(1, likely.get(1, 1)), layer.get(2, likely.get(2, 1)))
+            for _, layer in sorted(block.items())
+        )
+        for _, block in sorted(found.items())
     )
-    widths = tuple(transitions[i] for i in sorted(transitions))
     stem, head = shapes["features.conv0.weight"], shapes["classifier.weight"]
-    return DenseNetConfig(stem[0], blocks, widths, head[0], stem[1])
+    return DenseNetConfig(stem[0], blocks, _transitions(shapes, blocks, stem[0]), head[0], stem[1])
+
+
+def _transitions(shapes: Mapping[str, tuple[int, ...]], blocks, width: int) -> tuple[int, ...]:
+    widths = []
+    for i, block in enumerate(blocks[:-1], 1):
+        half = (width + sum(layer[1] for layer in block)) // 2
+        width = shapes.get(f"features.transition{i}.conv.weight", (half,))[0]
+        widths.append(width)
+    return tuple(widths)
 
 
 def norm_pairs(config: DenseNetConfig) -> tuple[tuple[str, str], ...]:

@@ -243,6 +243,8 @@ class Inception(nnx.Module):
     """Inception v3 over NHWC images."""
 
     def __init__(self, config: InceptionConfig, rngs: nnx.Rngs):
+        if config.transform_input and config.channels != 3:
+            raise ValueError(f"transform_input is for 3 channels, got {config.channels}")
         paths = [path for path, _ in _convolutions()]
         widths = dict(zip(paths, config.widths, strict=True))
         self.transform_input = config.transform_input
@@ -276,6 +278,9 @@ def _transform(images: jax.Array) -> jax.Array:
     scale = jnp.asarray([0.229, 0.224, 0.225], images.dtype) / 0.5
     shift = (jnp.asarray([0.485, 0.456, 0.406], images.dtype) - 0.5) / 0.5
     return images * scale + shift
+
+
+CONFIG = InceptionConfig
 
 
 def standard(architecture: str, num_classes: int) -> InceptionConfig:

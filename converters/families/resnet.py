@@ -17,6 +17,7 @@ from converters import layers
 from converters.names import Rule, norm_rules
 
 EPS = 1e-5
+STAGES = 4
 TABLE = (
     Rule(
         r"((?:layer\d+\.\d+\.)?conv\d|layer\d+\.\d+\.downsample\.0)\.weight",
@@ -29,6 +30,7 @@ TABLE = (
     Rule(r"fc\.bias", "fc.bias", "vector"),
 )
 IGNORED = (r".*\.num_batches_tracked",)
+_CONVOLUTION = re.compile(r"layer([0-9]{1,4})\.([0-9]{1,4})\.conv([123])\.weight")
 CLASSES = frozenset(
     {
         "torchvision.models.resnet.ResNet",
@@ -96,6 +98,11 @@ class Block(nnx.Module):
         strides = (1, stride, 1) if bottleneck else (stride, 1)
         groups = (1, config.groups, 1) if bottleneck else (1, 1)
         self.depth = len(kernels)
+        if not block.downsample and (stride != 1 or cin != block.widths[-1]):
+            raise ValueError(
+                f"a block from {cin} to {block.widths[-1]} channels with stride {stride} "
+                "has no downsample convolution"
+            )
         width_in = cin
         for i, (kernel, width) in enumerate(zip(kernels, block.widths, strict=True)):
             conv = layers.Conv(
@@ -139,7 +146,7 @@ class ResNet(nnx.Module):
             config.channels, config.stem, 7, stride=2, padding=3, use_bias=config.folded, rngs=rngs
         )
         self.bn1 = _norm(config, config.stem, rngs)
-        self.stages = len(config.stages)
+        _check(config)
         cin = config.stem
         for i, stage in enumerate(config.stages):
             blocks = []
@@ -153,7 +160,7 @@ class ResNet(nnx.Module):
         """Pooled features `[n, d]` of images `[n, h, w, c]`."""
         x = jax.nn.relu(self.bn1(self.conv1(images)))
         x = layers.max_pool(x, 3, 2, 1)
-        for i in range(1, self.stages + 1):
+        for i in range(1, STAGES + 1):
             for block in getattr(self, f"layer{i}"):
                 x = block(x)
         return layers.global_mean(x)
@@ -162,8 +169,20 @@ class ResNet(nnx.Module):
         return self.fc(self.features(images))
 
 
+def _check(config: ResNetConfig) -> None:
+    """What torchvision's code takes for granted."""
+    if len(config.stages) != STAGES or not all(config.stages):
+        raise ValueError(f"got {len(config.stages)} stages, expected {STAGES} with blocks")
+    depths = {len(block.widths) for stage in config.stages for block in stage}
+    if depths not in ({2}, {3}) or (depths == {2} and config.groups != 1):
+        raise ValueError("expected basic blocks without groups throughout, or bottlenecks")
+
+
 def _norm(config: ResNetConfig, width: int, rngs: nnx.Rngs):
     return layers.Identity() if config.folded else layers.batch_norm(width, config.eps, rngs)
+
+
+CONFIG = ResNetConfig
 
 
 def standard(architecture: str, num_classes: int) -> ResNetConfig:
@@ -181,28 +200,43 @@ def standard(architecture: str, num_classes: int) -> ResNetConfig:
 
 
 def recognise(shapes: Mapping[str, tuple[int, ...]]) -> ResNetConfig | None:
-    """Configuration read off torch tensor shapes, or None when this is no residual network."""
+    """Configuration read off torch tensor shapes, or None when this is no residual network.
+
+    What a damaged file lacks takes a likely width; `names.assign` then lists it as missing.
+    """
     if not {"conv1.weight", "fc.weight", "layer1.0.conv1.weight"} <= set(shapes):
         return None
-    stages: dict[int, dict[int, dict[int, tuple[int, ...]]]] = {}
+    found: dict[int, dict[int, dict[int, int]]] = {}
     for name, shape in shapes.items():
-        match = re.fullmatch(r"layer(\d+)\.(\d+)\.conv(\d)\.weight", name)
-        if match and len(shape) == 4:
+        match = _CONVOLUTION.fullmatch(name)
+        if match:
             i, j, k = map(int, match.groups())
-            stages.setdefault(i, {}).setdefault(j, {})[k] = shape
-    blocks = tuple(
-        tuple(_block(shapes, f"layer{i}.{j}", stages[i][j]) for j in sorted(stages[i]))
-        for i in sorted(stages)
+            found.setdefault(i, {}).setdefault(j, {})[k] = shape[0]
+    depth = 3 if any(3 in b for stage in found.values() for b in stage.values()) else 2
+    stages = tuple(
+        tuple(
+            BlockConfig(_widths(stage, j, depth), f"layer{i}.{j}.downsample.0.weight" in shapes)
+            for j in sorted(stage)
+        )
+        for i, stage in sorted(found.items())
     )
-    first = stages[1][0]
-    groups = first[1][0] // first[2][1] if len(first) == 3 and first[2][1] else 1
     stem, head = shapes["conv1.weight"], shapes["fc.weight"]
-    return ResNetConfig(stem[0], blocks, max(groups, 1), head[0], stem[1])
+    return ResNetConfig(stem[0], stages, _groups(shapes, depth), head[0], stem[1])
 
 
-def _block(shapes, prefix: str, convs: Mapping[int, tuple[int, ...]]) -> BlockConfig:
-    widths = tuple(convs[k][0] for k in sorted(convs))
-    return BlockConfig(widths, f"{prefix}.downsample.0.weight" in shapes)
+def _widths(stage: Mapping[int, Mapping[int, int]], number: int, depth: int) -> tuple[int, ...]:
+    """Widths of a block's convolutions; one it lacks has the width it has in another block."""
+    return tuple(
+        stage[number].get(k) or next((b[k] for b in stage.values() if k in b), 1)
+        for k in range(1, depth + 1)
+    )
+
+
+def _groups(shapes: Mapping[str, tuple[int, ...]], depth: int) -> int:
+    """Groups of the 3x3 convolutions of bottlenecks, from the inputs that one filter sees."""
+    inner = shapes["layer1.0.conv1.weight"][0]
+    seen = shapes.get("layer1.0.conv2.weight", (0, inner))[1]
+    return inner // seen if depth == 3 and inner % seen == 0 else 1
 
 
 def norm_pairs(config: ResNetConfig) -> tuple[tuple[str, str], ...]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from jaxtroj.cli import options
 from jaxtroj.cli.main import COMMANDS, EXIT_CLEAN
+from jaxtroj.errors import UsageError
 
 
 def add_parser(subparsers: argparse._SubParsersAction) -> None:
@@ -30,7 +31,9 @@ def run(args: argparse.Namespace) -> int:
 
     Raises:
         ConverterError: the file cannot be read or converted, or the result disagrees.
+        UsageError: DIR cannot be written.
     """
+    options.keep_compiled()
     from converters import convert, open_artifact
     from converters.checkpoint import save_checkpoint
 
@@ -38,7 +41,10 @@ def run(args: argparse.Namespace) -> int:
     model = convert(artifact)
     for finding in model.findings:
         options.message(finding)
-    save_checkpoint(model, args.out)
+    try:
+        save_checkpoint(model, args.out, artifact.sha256)
+    except OSError as error:
+        raise UsageError(f"cannot write {args.out}: {error}; give another --out") from error
     print(f"{args.model}: {model.architecture}, {model.num_classes} classes, in {args.out}")
     if args.check:
         _check(artifact, model, args.out)
@@ -49,6 +55,14 @@ def _check(artifact, model, out: Path) -> None:
     from converters.parity import check_parity
     from jaxtroj.store import write_atomic
 
-    report = asdict(check_parity(artifact, model))
-    write_atomic(out / "parity.json", json.dumps(report, indent=2).encode() + b"\n")
-    print(f"parity: {json.dumps(report)}")
+    options.message("comparing with torchvision; this compiles several programs")
+    report = check_parity(artifact, model)
+    text = json.dumps(asdict(report), indent=2, allow_nan=False)
+    write_atomic(out / "parity.json", text.encode() + b"\n")
+    for result in report.comparisons:
+        print(
+            f"parity: {'folded' if result.folded else 'as it is'}, {result.dtype}, "
+            f"{'x'.join(map(str, result.shape))}: relative error of logits {result.logits}, "
+            f"of input gradients {result.gradients}{'' if result.passed else '  FAILED'}"
+        )
+    report.require()

@@ -1,0 +1,219 @@
+"""Write and read a Flax checkpoint: `config.json` and the parameters as `params.safetensors`.
+
+A checkpoint may come from anywhere, like any other model file: nothing in it is executed, and what
+it says is checked field by field before a network is built from it.
+"""
+
+import dataclasses
+import hashlib
+import json
+import os
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+
+from converters import families, sniff
+from converters.conversion import MAX_TENSORS
+from converters.errors import ConversionError, CorruptFileError, TooLargeError, shown
+from converters.limits import Limits
+from converters.model import Model, param_shapes
+from converters.safetensors_file import read_safetensors
+
+VERSION = 1
+CONFIG, PARAMS = "config.json", "params.safetensors"
+# DenseNet201's takes 3 KB.
+_MAX_CONFIG_BYTES = 64 * 1024
+_NUMBERS = {
+    int: ("a whole number", 1, 2**24),
+    float: ("a number", 1e-12, 1.0),
+    bool: ("a truth value", False, True),
+}
+
+
+def save_checkpoint(model: Model, folder: str | Path, source_sha256: str | None = None) -> Path:
+    """Write a model to a folder, which is made; files of an earlier checkpoint are replaced.
+
+    `config.json` is written last and names the digest of the parameters, so a checkpoint that was
+    interrupted or mixed is refused when it is read.
+
+    Args:
+      model: with float32 parameters, folded or not.
+      folder: where to write.
+      source_sha256: digest of the file the model was converted from.
+
+    Returns:
+      The folder.
+
+    Raises:
+      ConversionError: the parameters are not float32.
+      OSError: it cannot be written.
+    """
+    from safetensors.numpy import save
+
+    arrays = {path: np.asarray(value) for path, value in model.params.items()}
+    kinds = {str(value.dtype) for value in arrays.values()} - {"float32"}
+    if kinds:
+        raise ConversionError(
+            f"a checkpoint holds float32 parameters, got {', '.join(sorted(kinds))}; "
+            "convert them with model.astype(numpy.float32)"
+        )
+    data = save(arrays)
+    described = {
+        "format_version": VERSION,
+        "family": families.name_of(model.config),
+        "architecture": model.architecture,
+        "config": dataclasses.asdict(model.config),  # pyright: ignore[reportArgumentType]
+        "params_sha256": hashlib.sha256(data).hexdigest(),
+        "source_sha256": source_sha256,
+        "findings": list(model.findings),
+    }
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    _write(folder / PARAMS, data)
+    _write(folder / CONFIG, json.dumps(described, indent=1).encode() + b"\n")
+    return folder
+
+
+def _write(path: Path, data: bytes) -> None:
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with open(part, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+
+
+def load_checkpoint(folder: str | Path) -> Model:
+    """Read a model that `save_checkpoint` wrote.
+
+    Raises:
+      LoadError: a file is missing, damaged, of another version, or the two do not belong together.
+    """
+    described = _read_config(Path(folder) / CONFIG)
+    content = sniff.read_file(Path(folder) / PARAMS, Limits())
+    if content.format != sniff.SAFETENSORS or content.sha256 != described["params_sha256"]:
+        raise CorruptFileError(
+            f"{content.path} is not the file that {CONFIG} describes; write the checkpoint again"
+        )
+    tensors, _ = read_safetensors(content.data, Limits())
+    config = _config(described, tensors)
+    _check_params(config, tensors)
+    architecture = families.architecture_of(config)
+    if architecture != described["architecture"]:
+        raise CorruptFileError(
+            f"{CONFIG} says {shown(described['architecture'])}, its network is a {architecture}"
+        )
+    params = {path: jnp.asarray(value) for path, value in tensors.items()}
+    return Model(config, params, architecture, tuple(described["findings"]))
+
+
+_FIELDS = {
+    "format_version": int,
+    "family": str,
+    "architecture": str,
+    "config": dict,
+    "params_sha256": str,
+    "source_sha256": str | None,
+    "findings": list,
+}
+
+
+def _read_config(path: Path) -> dict:
+    """The fields of `config.json`, each of its type."""
+    try:
+        if path.stat().st_size > _MAX_CONFIG_BYTES:
+            raise TooLargeError(f"{path} is larger than {_MAX_CONFIG_BYTES} bytes")
+        described = json.loads(path.read_bytes())
+    except OSError as error:
+        raise CorruptFileError(f"cannot read {path}: {error.strerror}; check the path") from error
+    except (ValueError, RecursionError) as error:
+        raise CorruptFileError(f"{path} is not JSON: {str(error)[:200]}") from error
+    if not isinstance(described, dict) or set(described) != set(_FIELDS):
+        raise CorruptFileError(f"{path} must be an object with exactly {', '.join(_FIELDS)}")
+    for name, kind in _FIELDS.items():
+        if not isinstance(described[name], kind) or isinstance(described[name], bool):
+            raise CorruptFileError(f"{path}: {name} is {shown(described[name])}")
+    if described["format_version"] != VERSION:
+        raise CorruptFileError(
+            f"{path} has format version {shown(described['format_version'])}, expected {VERSION}; "
+            "convert the original file again"
+        )
+    if not all(isinstance(finding, str) for finding in described["findings"]):
+        raise CorruptFileError(f"{path}: findings must be text")
+    return described
+
+
+def _config(described: dict, tensors: Mapping[str, np.ndarray]):
+    """The configuration, once its numbers are known to be few and small."""
+    family = families.FAMILIES.get(described["family"])
+    if family is None:
+        raise CorruptFileError(
+            f"{CONFIG} names family {shown(described['family'])}, expected one of "
+            f"{', '.join(families.FAMILIES)}"
+        )
+    if len(tensors) > MAX_TENSORS or _numbers(described["config"]) > len(tensors) + 16:
+        # Every width in it is that of some convolution; building more would only stall us.
+        raise CorruptFileError(f"{CONFIG} describes a larger network than {PARAMS} holds")
+    return _decode(family.CONFIG, described["config"], "config")
+
+
+def _numbers(value: object) -> int:
+    # Nesting beyond json's own limit has been refused, so plain recursion is safe.
+    if isinstance(value, dict):
+        value = list(value.values())
+    return sum(map(_numbers, value)) if isinstance(value, list) else 1
+
+
+def _decode(kind, value, where: str):
+    """JSON `value` as `kind`: a dataclass, tuple, width, epsilon or truth value; nothing else."""
+    if dataclasses.is_dataclass(kind) and isinstance(kind, type):
+        hints = typing.get_type_hints(kind)
+        if not isinstance(value, dict) or set(value) != set(hints):
+            raise CorruptFileError(f"{where} must be an object with exactly {', '.join(hints)}")
+        return kind(**{name: _decode(hints[name], value[name], name) for name in hints})
+    if typing.get_origin(kind) is tuple:
+        return _decode_tuple(typing.get_args(kind), value, where)
+    named, least, most = _NUMBERS[kind]
+    if type(value) is not kind or not least <= value <= most:
+        raise CorruptFileError(
+            f"{where} is {shown(value)}, expected {named} from {least} to {most}"
+        )
+    return value
+
+
+def _decode_tuple(kinds: tuple, value, where: str) -> tuple:
+    if not isinstance(value, list):
+        raise CorruptFileError(f"{where} is {shown(value)}, expected a list")
+    kinds = (kinds[0],) * len(value) if kinds[-1] is ... else kinds
+    if len(kinds) != len(value):
+        raise CorruptFileError(f"{where} has {len(value)} entries, expected {len(kinds)}")
+    return tuple(_decode(kind, item, where) for kind, item in zip(kinds, value, strict=True))
+
+
+def _check_params(config, tensors: Mapping[str, np.ndarray]) -> None:
+    """Names, shapes, type and values are those of the configuration's network."""
+    try:
+        shapes = param_shapes(config)
+    except (ValueError, ZeroDivisionError, TypeError, OverflowError, IndexError) as error:
+        raise CorruptFileError(f"{CONFIG} describes no network: {error}") from error
+    wrong = [
+        path
+        for path in (*shapes, *(set(tensors) - set(shapes)))
+        if path not in tensors
+        or path not in shapes
+        or tensors[path].shape != shapes[path]
+        or tensors[path].dtype != np.float32
+        or not np.isfinite(tensors[path]).all()
+    ]
+    if wrong:
+        raise CorruptFileError(
+            f"{len(wrong)} parameters are missing, unknown, misshapen, not float32 or not finite, "
+            f"the first is {shown(min(wrong))}; write the checkpoint again"
+        )

@@ -1,0 +1,150 @@
+"""The torchvision module of a converted network: what parity is measured against.
+
+torch and torchvision are imported here and only when a function is called. Nothing in a model file
+is executed: the module is torchvision's own code, filled with tensors that were already read.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from converters import families
+from converters.conversion import current_names
+from converters.errors import ParityError
+from converters.families.densenet import DenseNetConfig
+from converters.families.inception import InceptionConfig
+from converters.families.resnet import ResNetConfig
+from converters.model import param_shapes
+from converters.names import target_of, torch_shape
+
+
+def empty_module(config, aux_logits: bool = False) -> Any:
+    """The torchvision module of a configuration, in evaluation mode on torch's "meta" device.
+
+    It has the shapes of the configuration but no memory for weights; load them with
+    `load_state_dict(..., assign=True)`.
+
+    Args:
+      config: of any family, not folded; widths and depths need not be standard ones.
+      aux_logits: give Inception v3 its auxiliary head.
+    """
+    import torch
+
+    if config.folded:
+        raise ValueError(
+            "torchvision has no folded networks; pass the configuration before folding"
+        )
+    with torch.device("meta"):
+        module = _skeleton(config, aux_logits)
+        _set_shapes(module, config)
+    return module.eval()
+
+
+def filled_module(config, tensors: Mapping[str, np.ndarray]) -> Any:
+    """The torchvision module that holds a file's tensors, float64, in evaluation mode on the CPU.
+
+    Values go through float32, the precision that a converted model has.
+
+    Args:
+      config: what the file converted to, not folded.
+      tensors: torch name -> array of that same file.
+
+    Raises:
+      ParityError: the tensors do not fill torchvision's module.
+    """
+    import torch
+
+    given = current_names(tensors)
+    module = empty_module(config, any(name.startswith("AuxLogits.") for name in given))
+    # Files from before torch 0.4.1 lack the counters, which evaluation does not use.
+    state = {
+        name: torch.from_numpy(_single(given[name]))
+        if name in given
+        else torch.zeros(value.shape, dtype=value.dtype)
+        for name, value in module.state_dict().items()
+        if name in given or name.endswith("num_batches_tracked")
+    }
+    try:
+        module.load_state_dict(state, strict=True, assign=True)
+    except RuntimeError as error:
+        raise ParityError(f"the tensors do not fill torchvision's module: {error}") from error
+    return module.double().requires_grad_(False)
+
+
+def _single(tensor: np.ndarray) -> np.ndarray:
+    # Counters stay integers; torch takes neither read-only nor byte-swapped arrays.
+    floating = tensor.dtype.kind not in "iu"
+    return np.array(tensor, np.float32 if floating else np.int64, order="C")
+
+
+def _skeleton(config, aux_logits: bool):
+    from torchvision import models
+
+    if isinstance(config, ResNetConfig):
+        return _resnet(config)
+    if isinstance(config, DenseNetConfig):
+        depths = tuple(len(block) for block in config.blocks)
+        growth = config.blocks[0][0][1]
+        module = models.DenseNet(growth, depths, config.stem, num_classes=config.num_classes)  # pyright: ignore[reportArgumentType]
+        return module
+    if isinstance(config, InceptionConfig):
+        return models.Inception3(
+            config.num_classes, aux_logits, config.transform_input, init_weights=False
+        )
+    raise TypeError(f"expected the configuration of a family, got {type(config).__name__}")
+
+
+def _resnet(config: ResNetConfig):
+    from torch import nn
+    from torchvision.models.resnet import BasicBlock, Bottleneck, ResNet
+
+    first = config.stages[0][0].widths
+    bottleneck = len(first) == 3
+    base = max(1, first[0] * 64 * 4 // (first[-1] * config.groups)) if bottleneck else 64
+    depths = [len(stage) for stage in config.stages]
+    block = Bottleneck if bottleneck else BasicBlock
+    module = ResNet(block, depths, config.num_classes, groups=config.groups, width_per_group=base)
+    for i, stage in enumerate(config.stages, 1):
+        for j, described in enumerate(stage):
+            made = getattr(module, f"layer{i}")[j]
+            if described.downsample and made.downsample is None:
+                made.downsample = nn.Sequential(
+                    nn.Conv2d(1, 1, 1, stride=made.stride, bias=False), nn.BatchNorm2d(1)
+                )
+            elif not described.downsample:
+                made.downsample = None
+    return module
+
+
+def _set_shapes(module, config) -> None:
+    """Every layer's weights and attributes to the configuration's shapes; the head excepted aux."""
+    from torch import nn
+
+    table, shapes = families.family_of(config).TABLE, param_shapes(config)
+    for path, layer in module.named_modules():
+        found = target_of(table, f"{path}.weight")
+        if found is None or found[0] not in shapes:
+            continue
+        shape = torch_shape(shapes[found[0]], found[1])
+        if isinstance(layer, nn.Conv2d):
+            layer.out_channels, layer.in_channels = shape[0], shape[1] * layer.groups
+        elif isinstance(layer, nn.BatchNorm2d):
+            layer.num_features, layer.eps = shape[0], config.eps
+        elif isinstance(layer, nn.Linear):
+            layer.out_features, layer.in_features = shape
+        _resize(layer, shape)
+
+
+def _resize(layer, shape: tuple[int, ...]) -> None:
+    import torch
+
+    if tuple(layer.weight.shape) == shape:
+        return
+    layer.weight = torch.nn.Parameter(torch.empty(shape))
+    for name in ("bias", "running_mean", "running_var"):
+        value = getattr(layer, name, None)
+        if value is None:
+            continue
+        size = torch.empty(shape[:1])
+        setattr(layer, name, torch.nn.Parameter(size) if name == "bias" else size)
