@@ -1,0 +1,112 @@
+"""The tables in the documents that code knows best: `python -m benchmarks.tables` rewrites them.
+
+A table stands between `<!-- table NAME -->` and `<!-- end -->`; tests/test_docs.py fails when one
+is not what this writes.
+"""
+
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+from converters.limits import Limits
+from jaxtroj.cli.main import COMMANDS
+from jaxtroj.evidence.schema import FIELDS, STAGES
+
+ROOT = Path(__file__).resolve().parents[1]
+_BLOCK = re.compile(r"(?<=<!-- table )(\w+)( -->\n).*?(?=<!-- end -->)", re.DOTALL)
+_DIRECTIONS = {1: "larger", -1: "smaller", 0: "either"}
+
+
+def main() -> int:
+    """Rewrite the tables of all documents; returns the exit status."""
+    for path in documents():
+        text = path.read_text()
+        if (current := rewritten(text)) != text:
+            path.write_text(current)
+            print(path.relative_to(ROOT))
+    return 0
+
+
+def documents() -> list[Path]:
+    """Markdown files that may hold tables."""
+    return sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+
+
+def rewritten(text: str) -> str:
+    """The text with every marked table as it should be.
+
+    Raises:
+        KeyError: a marked table has a name that is not in `TABLES`.
+    """
+    return _BLOCK.sub(lambda found: f"{found[1]}{found[2]}{TABLES[found[1]]()}\n", text)
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [head, ("---",) * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def evidence() -> str:
+    """Every evidence field, in the order in which it is gathered."""
+    rows = [
+        (field.stage, f"`{field.name}`", field.unit, _DIRECTIONS[field.direction], field.meaning)
+        for stage in STAGES
+        for field in FIELDS
+        if field.stage == stage
+    ]
+    return _table(("stage", "field", "unit", "in poisoned models", "how it is computed"), rows)
+
+
+def commands() -> str:
+    """Every command with its line of `jaxtroj --help`."""
+    return _table(("command", "what it does"), ((f"`{n}`", text) for n, text in COMMANDS.items()))
+
+
+def limits() -> str:
+    """Caps on one model file; their meaning stands in `converters/limits.py`."""
+    rows = ((f"`{f.name}`", f"{getattr(Limits(), f.name):,}") for f in fields(Limits))
+    return _table(("field of `Limits`", "default"), rows)
+
+
+def budget() -> str:
+    """What each evidence stage may spend."""
+    from jaxtroj.evidence.gather import Budget
+
+    return _table(("field of `Budget`", "default"), _budget_rows(Budget(), ""))
+
+
+def _budget_rows(value: Any, path: str) -> Iterator[tuple[str, ...]]:
+    for entry in fields(value):
+        inner, name = getattr(value, entry.name), f"{path}{entry.name}"
+        if isinstance(inner, tuple):
+            rungs = (f"{rung.steps} steps of at most {rung.arms} arms" for rung in inner)
+            yield f"`{name}`", ", then ".join(rungs)
+        elif is_dataclass(inner):
+            yield from _budget_rows(inner, f"{name}.")
+        else:
+            yield f"`{name}`", str(inner)
+
+
+def architectures() -> str:
+    """Every network that a family names, by family."""
+    from converters.families import ARCHITECTURES, FAMILIES
+
+    names = {family: [a for a, m in ARCHITECTURES.items() if m is FAMILIES[family]]
+             for family in FAMILIES}  # fmt: skip
+    rows = ((f"`{f}`", ", ".join(f"`{name}`" for name in found)) for f, found in names.items())
+    return _table(("family", "networks"), rows)
+
+
+TABLES = {
+    "evidence": evidence,
+    "commands": commands,
+    "limits": limits,
+    "budget": budget,
+    "architectures": architectures,
+}
+
+if __name__ == "__main__":
+    sys.exit(main())
