@@ -87,6 +87,12 @@ def test_every_source_file_has_a_line_in_the_architecture():
         assert all((ROOT / name).is_file() for name in named - own)
 
 
+def test_converters_know_nothing_of_jaxtroj():
+    files = (ROOT / "converters").rglob("*.py")
+    pattern = re.compile(r"^\s*(?:import|from) jaxtroj\b", re.MULTILINE)
+    assert [path.name for path in files if pattern.search(path.read_text())] == []
+
+
 def test_quoted_messages_stand_in_the_code():
     rows = DOCUMENTS["docs/guide.md"].read_text().partition("## Messages")[2]
     quoted = re.findall(r"^\| `([^`]+)` \|", rows.partition("\n## ")[0], re.MULTILINE)
