@@ -1,5 +1,6 @@
 """Stamping and measuring of triggers against plain NumPy."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from jaxtroj.trigger import (
 )
 
 CLASSES = 3
+jitted_shift = jax.jit(shift)
 # The first call compiles, which no deadline allows for.
 property_test = settings(deadline=None, max_examples=40)
 
@@ -70,13 +72,13 @@ def test_mask_l1_counts_pixels(leading):
 def test_shift_moves_by_rows_and_columns_and_back(rows, columns):
     mask = jnp.zeros((6, 5, 1)).at[2, 2].set(1.0)
     trigger = Trigger(mask, mask * jnp.ones(3))
-    moved = shift(trigger, jnp.asarray([rows, columns]))
+    moved = jitted_shift(trigger, jnp.asarray([rows, columns]))
     for part in (moved.mask, moved.pattern):
         assert tuple(np.argwhere(np.asarray(part[..., 0]))[0]) == (
             (2 + rows) % 6,
             (2 + columns) % 5,
         )
-    back = shift(moved, -jnp.asarray([rows, columns]))
+    back = jitted_shift(moved, -jnp.asarray([rows, columns]))
     np.testing.assert_array_equal(back.mask, mask)
 
 

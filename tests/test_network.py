@@ -1,0 +1,118 @@
+"""Batched programs against the plain function, for numbers of images around the batch size."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from converters.families.densenet import DenseNetConfig
+from converters.model import Model, apply, params_of
+from jaxtroj import network as network_module
+from jaxtroj.network import Network, one_hot_gain
+
+CLASSES, BATCH = 4, 8
+CONFIG = DenseNetConfig(8, (((8, 4),), ((8, 4),)), (6,), CLASSES)
+
+
+@pytest.fixture(scope="module")
+def network() -> Network:
+    params = params_of(CONFIG.build(nnx.Rngs(0)))
+    return Network(Model(CONFIG, {k: jnp.asarray(v) for k, v in params.items()}, "densenet"))
+
+
+@pytest.fixture(autouse=True)
+def small_batches(monkeypatch):
+    """Batches of 8 pictures of any size, so that few pictures already make several batches."""
+    monkeypatch.setattr(network_module, "_CPU_PIXELS", 1)
+    monkeypatch.setattr(network_module, "_GPU_FACTOR", 1)
+
+
+def pictures(n, height=20, width=20):
+    return np.random.default_rng(0).random((n, height, width, 3)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def expected(network):
+    """Weights, logits and gradients of 16 pictures by the plain function, in one batch."""
+    weights = np.random.default_rng(1).normal(size=(2 * BATCH, CLASSES)).astype(np.float32)
+
+    def total(images):
+        logits = apply(CONFIG, network.model.params, images)
+        return (weights * logits).sum(), logits
+
+    gradients, logits = jax.jit(jax.grad(total, has_aux=True))(pictures(2 * BATCH))
+    return weights, logits, gradients
+
+
+counts = pytest.mark.parametrize("n", [1, BATCH - 1, BATCH, BATCH + 1, 2 * BATCH])
+
+
+@counts
+def test_logits_are_the_model_s(n, network, expected):
+    assert network.batch(pictures(n)) == BATCH
+    logits = network.logits(pictures(2 * BATCH)[:n])
+    np.testing.assert_allclose(logits, expected[1][:n], atol=1e-5)
+
+
+@counts
+def test_gradients_are_those_of_jax(n, network, expected):
+    weights, logits, gradients = expected
+    found, answers = network.gradients(pictures(2 * BATCH)[:n], weights[:n])
+    np.testing.assert_allclose(found, gradients[:n], atol=1e-5)
+    np.testing.assert_allclose(answers, logits[:n], atol=1e-5)
+    assert float(np.abs(found).max()) > 1e-4, "nothing was compared"
+
+
+def test_a_gradient_is_its_picture_s_alone(network):
+    """Pictures of one batch do not see each other: batch norms run on stored statistics."""
+    images, weights = jnp.asarray(pictures(3)), jnp.ones((3, CLASSES))
+    together, _ = network.gradients(images, weights)
+    alone, _ = network.gradients(images[1:2], weights[1:2])
+    np.testing.assert_allclose(together[1:2], alone, atol=1e-6)
+
+
+def test_compiles_once_whatever_the_number(network):
+    network_module._logits.clear_cache()
+    network_module._gradients.clear_cache()
+    for n in (1, BATCH, BATCH + 3, 2 * BATCH):
+        network.logits(pictures(n))
+        network.gradients(pictures(n), np.ones((n, CLASSES), np.float32))
+    assert network_module._logits._cache_size() == 1
+    assert network_module._gradients._cache_size() == 1
+
+
+def test_models_of_one_architecture_share_the_program(network):
+    network_module._logits.clear_cache()
+    other = Network(Model(CONFIG, {k: v + 0.01 for k, v in network.model.params.items()}, "other"))
+    same = DenseNetConfig(8, (((8, 4),), ((8, 4),)), (6,), CLASSES)
+    third = Network(Model(same, network.model.params, "third"))
+    answers = [np.asarray(net.logits(pictures(2))) for net in (network, other, third)]
+    assert network_module._logits._cache_size() == 1
+    assert not np.allclose(answers[0], answers[1])
+    np.testing.assert_array_equal(answers[0], answers[2])
+
+
+@pytest.mark.parametrize("height, width", [(20, 28), (33, 17)])
+def test_pictures_need_not_be_square(height, width, network):
+    images = pictures(2, height, width)
+    assert network.logits(images).shape == (2, CLASSES)
+    gradients, _ = network.gradients(images, np.ones((2, CLASSES), np.float32))
+    assert gradients.shape == images.shape
+
+
+@pytest.mark.parametrize("side, least", [(28, 8), (64, 8), (224, 8), (2000, 8)])
+def test_batch_never_falls_below_a_useful_size(side, least, network, monkeypatch):
+    monkeypatch.undo()
+    assert network.batch(np.zeros((1, side, side, 3), np.float32)) >= least
+
+
+def test_one_hot_gain_is_the_margin_of_the_predicted_class():
+    logits = jnp.asarray([[1.0, 5.0, 3.0], [2.0, 2.0, -1.0], [0.0, -3.0, -1.0]])
+    gain = (one_hot_gain(logits) * logits).sum(-1)
+    np.testing.assert_allclose(gain, [2.0, 0.0, 1.0])
+    np.testing.assert_array_equal(one_hot_gain(logits).sum(-1), 0.0)
+
+
+def test_one_hot_gain_of_two_classes():
+    np.testing.assert_array_equal(one_hot_gain(jnp.asarray([[1.0, 3.0]])), [[-1.0, 1.0]])
