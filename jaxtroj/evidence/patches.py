@@ -90,7 +90,7 @@ def vary(key: jax.Array, patches: Patch, copies: int) -> Patch:
         )
 
     count = patches.radius.shape[0]
-    repeated = jax.tree.map(lambda x: jnp.concatenate([x] * copies), patches)
+    repeated = take(patches, jnp.arange(count * copies) % count)
     neighbours = jax.vmap(neighbour)(jnp.arange(count * copies), repeated)
     return jax.tree.map(lambda a, b: jnp.concatenate([a, b]), patches, neighbours)
 

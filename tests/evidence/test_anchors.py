@@ -1,0 +1,82 @@
+"""Which examples are taken, in which order, and where their objects are found."""
+
+from dataclasses import replace
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxtroj.errors import EvidenceError
+from jaxtroj.evidence.anchors import _peaks, _spread, anchor
+from jaxtroj.network import Network
+
+SPREADS = {
+    "goes through the classes": ([0, 0, 0, 1, 1, 1, 2, 2, 2], 9, [0, 3, 6, 1, 4, 7, 2, 5, 8]),
+    "stops at the limit": ([0, 0, 0, 1, 1, 1], 3, [0, 3, 1]),
+    "a class that runs out": ([0, 0, 0, 1], 9, [0, 3, 1, 2]),
+    "order of files does not matter": ([1, 0, 1, 0], 4, [1, 0, 3, 2]),
+    "no label known": ([-1, -1, -1], 2, [0, 1]),
+    "some labels known": ([-1, 0, -1, 0], 4, [0, 1, 2, 3]),
+    "one example": ([4], 5, [0]),
+    "classes without examples": ([7, 3, 7], 5, [1, 0, 2]),
+}
+
+
+@pytest.mark.parametrize("labels, limit, expected", SPREADS.values(), ids=SPREADS)
+def test_spread(labels, limit, expected):
+    assert _spread(np.asarray(labels), limit).tolist() == expected
+
+
+@pytest.mark.parametrize("height, width", [(12, 12), (14, 10), (28, 28)])
+def test_the_anchor_is_on_the_object(height, width, colours, make_pictures, place_of):
+    """The colour network sees bright pixels only, so the object is where its gradient is."""
+    examples = make_pictures([0, 1, 2, 0, 1, 2], height, width)
+    found = anchor(Network(colours), examples, 6)
+    assert found.sources.tolist() == [0, 1, 2, 0, 1, 2] and found.accuracy == 1.0
+    for i, place in enumerate(np.asarray(found.anchors)):
+        middle = np.asarray(place_of(i, height, width)) + 1
+        assert np.abs(place - middle).max() <= 1.5, f"picture {i}: {place}, object at {middle}"
+
+
+def test_offsets_lead_from_the_centre_to_the_anchor(colours, make_pictures):
+    found = anchor(Network(colours), make_pictures([0, 1, 2], 14, 10), 3)
+    assert found.offsets().dtype == jnp.int32
+    np.testing.assert_array_equal(found.offsets() + np.array([7, 5]), found.anchors)
+
+
+def test_a_flat_saliency_still_has_an_anchor():
+    assert np.isfinite(_peaks(jnp.zeros((2, 9, 7, 3)))).all()
+
+
+def test_accuracy_counts_labelled_examples_only(colours, make_pictures):
+    examples = make_pictures([0, 1, 2, 0])
+    half = replace(examples, labels=np.array([0, 2, -1, -1], np.int32))
+    unknown = replace(examples, labels=np.full(4, -1, np.int32))
+    assert anchor(Network(colours), half, 4).accuracy == 0.5
+    assert anchor(Network(colours), unknown, 4).accuracy == 1.0
+
+
+def test_sources_are_the_model_s_answers(colours, make_pictures):
+    examples = replace(make_pictures([0, 1, 2]), labels=np.array([2, 2, 2], np.int32))
+    assert anchor(Network(colours), examples, 3).sources.tolist() == [0, 1, 2]
+
+
+def test_first_and_after_part_the_examples(colours, make_pictures):
+    found = anchor(Network(colours), make_pictures([0, 1, 2, 0, 1, 2]), 6)
+    few, rest = found.first(2), found.after(2)
+    for name in ("images", "anchors", "sources", "logits", "gradients"):
+        whole = np.concatenate([getattr(few, name), getattr(rest, name)])
+        np.testing.assert_array_equal(whole, getattr(found, name))
+    assert few.classes == rest.classes == 3
+
+
+@pytest.mark.parametrize("count", [6, 7])
+def test_with_none_left_all_are_measured_on(count, colours, make_pictures):
+    found = anchor(Network(colours), make_pictures([0, 1, 2, 0, 1, 2]), 6)
+    assert len(found.after(count).images) == 6 and len(found.first(count).images) == 6
+
+
+def test_non_finite_answers_are_refused(colours, make_pictures):
+    broken = replace(colours, params=colours.params | {"fc.bias": jnp.full(3, jnp.nan)})
+    with pytest.raises(EvidenceError, match="not finite"):
+        anchor(Network(broken), make_pictures([0, 1, 2]), 3)
