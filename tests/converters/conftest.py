@@ -1,0 +1,66 @@
+"""Torch networks with random weights, and their files, for the tests of conversion."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from converters.artifact import Artifact
+from converters.weights import Weights
+
+
+def _random_tensor(name: str, shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray:
+    """Values under which activations neither vanish nor explode; statistics are not 0 and 1."""
+    if name.endswith("num_batches_tracked"):
+        return np.array(7, np.int64)
+    if name.endswith("running_var"):
+        return random.uniform(0.5, 2.0, shape).astype(np.float32)
+    if len(shape) == 1:
+        centre = 1.0 if name.endswith("weight") else 0.0
+        return (centre + 0.1 * random.standard_normal(shape)).astype(np.float32)
+    values = random.standard_normal(shape, np.float32)
+    return values * np.float32((2.0 / np.prod(shape[1:])) ** 0.5)
+
+
+@pytest.fixture(scope="session")
+def fill():
+    """`fill(build, seed=0)`: the torch module that `build()` makes, with random weights."""
+    torch = pytest.importorskip("torch", reason="the reference")
+
+    def filled(build, seed: int = 0):
+        # Without this, torch spends most of the time on weights that are replaced.
+        with torch.device("meta"):
+            module = build().eval()
+        random = np.random.default_rng(seed)
+        state = {
+            name: torch.from_numpy(_random_tensor(name, tuple(value.shape), random))
+            for name, value in module.state_dict().items()
+        }
+        module.load_state_dict(state, strict=True, assign=True)
+        return module.requires_grad_(True)
+
+    return filled
+
+
+@pytest.fixture(scope="session")
+def artifact_of():
+    """`artifact_of(tensors or module)`: as if read from a state dict file."""
+
+    def made(source) -> Artifact:
+        tensors = source if isinstance(source, dict) else source.state_dict()
+        arrays = {n: t if isinstance(t, np.ndarray) else t.numpy() for n, t in tensors.items()}
+        return Artifact(Path("model.pt"), "test", "0" * 64, 1, (), Weights(arrays))
+
+    return made
+
+
+@pytest.fixture
+def pickled(tmp_path):
+    """`pickled(value)`: path of a file that torch saved it to."""
+    torch = pytest.importorskip("torch", reason="writes the files")
+
+    def saved(value) -> Path:
+        torch.save(value, tmp_path / "model.pt")
+        return tmp_path / "model.pt"
+
+    return saved

@@ -1,0 +1,175 @@
+"""Every family and depth against torchvision's own networks, in float64 and float32."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from converters import convert, families, fold
+from converters.parity import logits_and_gradients, relative_error
+
+torch = pytest.importorskip("torch", reason="the reference")
+models = pytest.importorskip("torchvision", reason="the reference").models
+
+EXACT, SINGLE = 1e-10, 1e-4
+ROUND0 = ("resnet50", "densenet121", "inception_v3")
+SHALLOW = {
+    "shallow resnet": lambda: models.ResNet(models.resnet.BasicBlock, [2, 1, 1, 1], 5),
+    "shallow resnext": lambda: models.ResNet(
+        models.resnet.Bottleneck, [1, 1, 1, 1], 5, groups=32, width_per_group=4
+    ),
+    "small densenet": lambda: models.DenseNet(8, (2, 1), 16, num_classes=5),
+}
+
+
+@pytest.fixture(autouse=True)
+def _quick_compilation(request):
+    """Unoptimised programs compile three times as fast; the slow tests use the default."""
+    name = "jax_disable_most_optimizations"
+    jax.config.update(name, "slow" not in request.keywords)
+    yield
+    jax.config.update(name, False)
+
+
+def builder(architecture: str):
+    """torchvision's own function of that name."""
+    extra = {"init_weights": False} if architecture == "inception_v3" else {}
+    return lambda: getattr(models, architecture)(weights=None, num_classes=5, **extra)
+
+
+def inputs(shape) -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.default_rng(shape)
+    return random.random((*shape, 3)), random.standard_normal((shape[0], 5))
+
+
+def torch_values(network, images, weights):
+    x = torch.from_numpy(images.transpose(0, 3, 1, 2).copy()).requires_grad_(True)
+    logits = network(x)
+    (gradients,) = torch.autograd.grad((logits * torch.from_numpy(weights)).sum(), x)
+    return logits.detach().numpy(), gradients.numpy().transpose(0, 2, 3, 1)
+
+
+def flax_values(model, images, weights, mode: str):
+    if mode == "eager":
+        return logits_and_gradients(model.config, model.params, images, weights)
+    program = jax.jit(logits_and_gradients, static_argnums=0)
+    return program(model.config, model.params, images, weights)
+
+
+def check_exact(network, model, shapes, modes=("jit",), folded=False):
+    """Logits and input gradients of the model within 1e-10 of the network's, all in float64."""
+    network = network.double()
+    with jax.enable_x64(True):
+        model = model.astype(jnp.float64)
+        model = fold(model) if folded else model
+        for shape in shapes:
+            images, weights = inputs(shape)
+            expected = torch_values(network, images, weights)
+            for mode in modes:
+                given = jnp.asarray(images), jnp.asarray(weights)
+                got = flax_values(model, *given, mode)
+                for name, mine, theirs in zip(("logits", "gradients"), got, expected, strict=True):
+                    assert mine.dtype == np.float64
+                    error = relative_error(np.asarray(mine), theirs)
+                    assert error is not None and error <= EXACT, (shape, mode, name, error)
+
+
+def check_single(network, model, shape, folded: bool):
+    """Float32 logits of the model within 1e-4 of the network's in float64."""
+    images, weights = inputs(shape)
+    expected, _ = torch_values(network.double(), images, weights)
+    got = (fold(model) if folded else model)(images.astype(np.float32))
+    assert got.dtype == np.float32
+    error = relative_error(np.asarray(got, np.float64), expected)
+    assert error is not None and error <= SINGLE
+
+
+def smallest(architecture: str) -> tuple[int, int, int]:
+    return (1, 75, 107) if architecture == "inception_v3" else (1, 33, 65)
+
+
+def three(architecture: str):
+    """Three batch sizes, none of the pictures square."""
+    if architecture == "inception_v3":
+        return (1, 75, 107), (2, 107, 76), (3, 80, 90)
+    return (1, 33, 65), (2, 65, 40), (3, 48, 97)
+
+
+def make(fill, artifact_of, build):
+    network = fill(build)
+    return network, convert(artifact_of(network))
+
+
+@pytest.mark.parametrize("name", SHALLOW)
+@pytest.mark.parametrize("folded", [False, True])
+def test_shallow_networks_eager_and_jit(name, folded, fill, artifact_of):
+    network, model = make(fill, artifact_of, SHALLOW[name])
+    check_exact(network, model, three(name), ("eager", "jit"), folded=folded)
+
+
+@pytest.mark.parametrize("architecture", sorted(families.ARCHITECTURES))
+def test_every_architecture(architecture, fill, artifact_of):
+    network, model = make(fill, artifact_of, builder(architecture))
+    assert (model.architecture, model.num_classes, model.channels) == (architecture, 5, 3)
+    assert model.config == families.standard(architecture, 5)
+    check_exact(network, model, [smallest(architecture)])
+
+
+@pytest.mark.parametrize("architecture", ROUND0)
+def test_folded(architecture, fill, artifact_of):
+    network, model = make(fill, artifact_of, builder(architecture))
+    check_exact(network, model, [smallest(architecture)], folded=True)
+
+
+@pytest.mark.parametrize("architecture", ROUND0)
+@pytest.mark.parametrize("folded", [False, True])
+def test_float32(architecture, folded, fill, artifact_of):
+    network, model = make(fill, artifact_of, builder(architecture))
+    check_single(network, model, smallest(architecture), folded)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("folded", [False, True])
+@pytest.mark.parametrize("architecture", sorted(families.ARCHITECTURES))
+def test_every_architecture_eager_and_jit(architecture, folded, fill, artifact_of):
+    network, model = make(fill, artifact_of, builder(architecture))
+    check_exact(network, model, three(architecture), ("eager", "jit"), folded=folded)
+    check_single(network, model, three(architecture)[2], folded)
+
+
+@pytest.mark.parametrize("aux_logits", [False, True])
+def test_inception_transforms_its_input(aux_logits, fill, pickled):
+    """`transform_input` is an attribute of the pickled module, no tensor."""
+    from converters import load
+
+    network = fill(
+        lambda: models.Inception3(
+            5, aux_logits=aux_logits, transform_input=True, init_weights=False
+        )
+    )
+    model = load(pickled(network))
+    assert model.config.transform_input
+    assert any("auxiliary" in finding for finding in model.findings) == aux_logits
+    check_exact(network, model, [(1, 75, 107)])
+
+
+def test_pooling_between_equal_values_sends_its_gradient_where_torch_does(fill, artifact_of):
+    """Black margins and relu make ties in the first pooling."""
+    network, model = make(fill, artifact_of, SHALLOW["small densenet"])
+    images = np.zeros((1, 33, 65, 3))
+    images[:, 8:20, 10:30] = 1.0
+    weights = np.ones((1, 5))
+    expected = torch_values(network.double(), images, weights)
+    with jax.enable_x64(True):
+        given = jnp.asarray(images), jnp.asarray(weights)
+        got = flax_values(model.astype(jnp.float64), *given, "jit")
+    for mine, theirs in zip(got, expected, strict=True):
+        error = relative_error(np.asarray(mine), theirs)
+        assert error is not None and error <= EXACT
+
+
+def test_wide_types_do_not_leak(fill, artifact_of):
+    network, model = make(fill, artifact_of, SHALLOW["small densenet"])
+    check_exact(network, model, [(1, 33, 65)])
+    assert jnp.asarray(1.0).dtype == np.float32
+    assert {value.dtype for value in model.params.values()} == {np.dtype(np.float32)}
