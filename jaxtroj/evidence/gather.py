@@ -109,6 +109,8 @@ def gather(
 
 
 def _check(model: Model, examples: Examples) -> None:
+    if not len(examples.images):
+        raise ExamplesError("no example pictures were given; expected at least one")
     channels = examples.images.shape[-1]
     if channels != model.channels:
         raise ExamplesError(
