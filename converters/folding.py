@@ -45,10 +45,12 @@ def _fold_pair(params: dict[str, np.ndarray], conv: str, norm: str, eps: float) 
     if not (var + eps > 0).all():
         raise ConversionError(f"{norm} has a running variance below -eps; expected 0 or more")
     factor = scale / np.sqrt(var + eps)
-    params[f"{conv}.kernel"] = (kernel.astype(np.float64) * factor).astype(kernel.dtype)
-    params[f"{conv}.bias"] = (bias - mean * factor).astype(kernel.dtype)
-    if (
-        not np.isfinite(params[f"{conv}.kernel"]).all()
-        or not np.isfinite(params[f"{conv}.bias"]).all()
-    ):
+    # What overflows the parameters' type is refused below, so numpy need not warn.
+    with np.errstate(over="ignore"):
+        folded = {
+            f"{conv}.kernel": (kernel.astype(np.float64) * factor).astype(kernel.dtype),
+            f"{conv}.bias": (bias - mean * factor).astype(kernel.dtype),
+        }
+    if not all(np.isfinite(value).all() for value in folded.values()):
         raise ConversionError(f"folding {norm} into {conv} overflows {kernel.dtype}")
+    params.update(folded)

@@ -225,11 +225,10 @@ def recognise(shapes: Mapping[str, tuple[int, ...]]) -> ResNetConfig | None:
 
 
 def _widths(stage: Mapping[int, Mapping[int, int]], number: int, depth: int) -> tuple[int, ...]:
-    """Widths of a block's convolutions; one it lacks has the width it has in another block."""
-    return tuple(
-        stage[number].get(k) or next((b[k] for b in stage.values() if k in b), 1)
-        for k in range(1, depth + 1)
-    )
+    """Widths of a block's convolutions; one it lacks has that of another block or convolution."""
+    block = stage[number]
+    likely = {k: width for b in (*stage.values(), block) for k, width in b.items()}
+    return tuple(likely.get(k, next(iter(block.values()))) for k in range(1, depth + 1))
 
 
 def _groups(shapes: Mapping[str, tuple[int, ...]], depth: int) -> int:
