@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
+_LEAST, _MOST = 1e-12, 1e12
+
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
@@ -57,4 +59,6 @@ def update_cost(schedule: CostSchedule, state: CostState, success: jax.Array) ->
     raised, lowered = up >= schedule.patience, down >= schedule.patience
     cost = jnp.where(raised, state.cost * schedule.factor, state.cost)
     cost = jnp.where(lowered, cost / schedule.factor**1.5, cost)
+    # Hundreds of equal steps would else end at 0, which no factor raises again, or at infinity.
+    cost = jnp.clip(cost, _LEAST, _MOST)
     return CostState(cost, jnp.where(raised, 0, up), jnp.where(lowered, 0, down))

@@ -1,5 +1,6 @@
 """The cost schedule: a table of what each history does, and what holds for every history."""
 
+import jax
 import jax.numpy as jnp
 import pytest
 from hypothesis import given, settings
@@ -63,6 +64,20 @@ def test_a_success_never_costs_less_than_a_failure(history, patience):
     worked, failed = run(schedule, [*history, WORKS]), run(schedule, [*history, FAILS])
     before = run(schedule, history)
     assert float(failed.cost) <= float(before.cost) <= float(worked.cost)
+
+
+@pytest.mark.parametrize("first, then", [(FAILS, WORKS), (WORKS, FAILS)])
+def test_a_long_search_can_still_turn(first, then):
+    """5000 equal steps leave a cost that is finite, positive and moves the other way."""
+    advance = jax.jit(lambda state, success: update_cost(SCHEDULE, state, success))
+    loop = jax.jit(lambda state: jax.lax.fori_loop(0, 5000, lambda _, s: advance(s, first), state))
+    stuck = loop(SCHEDULE.init())
+    assert 0 < float(stuck.cost) < float("inf")
+    turned = stuck
+    for _ in range(SCHEDULE.patience):
+        turned = advance(turned, then)
+    moved = float(turned.cost) / float(stuck.cost)
+    assert moved > 1.4 if then is WORKS else moved < 0.6
 
 
 def test_steps_change_no_types():

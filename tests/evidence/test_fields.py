@@ -1,0 +1,205 @@
+"""The numbers of each stage on inputs whose answer is known."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxtroj.evidence.anchors import AnchoredExamples, anchor
+from jaxtroj.evidence.inversion import Measured, inversion_fields
+from jaxtroj.evidence.patches import Patch, random_patches
+from jaxtroj.evidence.probes import Probed, probe_fields, stamped, try_patches
+from jaxtroj.evidence.schema import STAGE_FIELDS
+from jaxtroj.evidence.sensitivity import _ratio, _window
+from jaxtroj.evidence.weights import weight_fields
+from jaxtroj.network import Network
+from jaxtroj.trigger import Trigger
+
+
+def head(rows) -> dict[str, np.ndarray]:
+    """Parameters of a network with these rows in its last layer."""
+    kernel = np.random.default_rng(0).normal(size=(3, 3, 8, 16)).astype(np.float32)
+    return {"conv1.kernel": kernel, "fc.kernel": np.asarray(rows, np.float32).T}
+
+
+def plain_rows(classes=6, features=32):
+    return np.random.default_rng(1).normal(size=(classes, features))
+
+
+@pytest.mark.parametrize("name", ["fc.kernel", "classifier.kernel"])
+def test_a_shifted_row_stands_out_by_its_mean(name):
+    rows = plain_rows()
+    shifted = rows + 2.0 * (np.arange(6) == 4)[:, None]
+    plain, odd = (
+        {name: head(r)["fc.kernel"], "conv.kernel": np.ones(300)} for r in (rows, shifted)
+    )
+    assert weight_fields(odd)["head_mean_outlier"] > weight_fields(plain)["head_mean_outlier"] + 3
+
+
+def test_a_scaled_row_stands_out_by_its_norm():
+    rows = plain_rows()
+    scaled = rows * np.where(np.arange(6) == 2, 5.0, 1.0)[:, None]
+    plain, odd = weight_fields(head(rows)), weight_fields(head(scaled))
+    assert odd["head_norm_outlier"] > plain["head_norm_outlier"] + 3
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [np.zeros((4, 8)), np.ones((4, 8)), np.ones((2, 8)), np.ones((1, 8)), 1e30 * np.eye(4, 8)],
+    ids=["zeros", "equal", "two classes", "one class", "huge"],
+)
+def test_weight_fields_are_finite(rows):
+    assert all(np.isfinite(value) for value in weight_fields(head(rows)).values())
+
+
+def test_kurtosis_knows_normal_weights_from_heavy_tails():
+    normal = head(plain_rows())
+    heavy = dict(normal)
+    heavy["conv1.kernel"] = np.random.default_rng(0).standard_t(2, (3, 3, 8, 16))
+    assert weight_fields(normal)["layer_kurtosis"] == pytest.approx(3.0, abs=0.4)
+    assert weight_fields(heavy)["layer_kurtosis"] > 6
+
+
+def bank(scores, flips=None) -> Probed:
+    scores = np.asarray(scores, float)
+    patches = random_patches(jax.random.key(0), len(scores), 3, (0.1,))
+    return Probed(patches, scores if flips is None else np.asarray(flips), scores, scores)
+
+
+def test_probe_fields_of_one_clear_target():
+    fields = probe_fields(bank([[0.1, 0.9, 0.2]] * 8))
+    assert fields["probe_score"] == pytest.approx(0.9)
+    assert fields["probe_gap"] == pytest.approx(0.7)
+    assert fields["probe_agreement"] == 1.0 and fields["probe_wide_gap"] == pytest.approx(0.7)
+
+
+def test_probe_fields_of_no_target():
+    fields = probe_fields(bank(np.eye(3).repeat(4, axis=0)))
+    assert fields["probe_gap"] == pytest.approx(0.0)
+    assert fields["probe_agreement"] == pytest.approx(1 / 3)
+
+
+def test_one_lucky_patch_is_no_trigger():
+    lucky = np.zeros((12, 3))
+    lucky[0, 1] = 1.0
+    assert probe_fields(bank(lucky))["probe_gap"] < 0.2
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_probe_fields_of_few_patches(count):
+    fields = probe_fields(bank([[0.2, 0.6]] * count))
+    assert fields["probe_gap"] == pytest.approx(0.4)
+
+
+def of_colour(colour, radius=0.15) -> Patch:
+    return Patch(
+        jnp.asarray([colour], jnp.float32),
+        jnp.zeros((1, 2)),
+        jnp.asarray([radius]),
+        jnp.zeros(1),
+        jnp.asarray([8]),
+    )
+
+
+def test_stamped_puts_the_patch_on_every_anchor():
+    images = jnp.zeros((2, 20, 20, 3))
+    anchors = jnp.asarray([[5.0, 5.0], [14.0, 9.0]])
+    pictures = stamped(images, anchors, of_colour([1.0, 0.5, 0.0]))
+    assert pictures.shape == (1, 2, 20, 20, 3)
+    for picture, (row, column) in zip(pictures[0], [(5, 5), (14, 9)], strict=True):
+        np.testing.assert_allclose(picture[row, column], [1.0, 0.5, 0.0], atol=0.1)
+        assert float(picture[19, 19].max()) < 0.01 and float(picture[0, 19].max()) < 0.01
+
+
+def test_patches_in_a_class_s_colour_reach_that_class(colours, make_pictures):
+    network = Network(colours)
+    examples = anchor(network, make_pictures([0, 1, 2, 0, 1, 2]), 6)
+    for target in range(3):
+        flips, scores = try_patches(network, examples, of_colour(np.eye(3)[target], 0.3))
+        assert flips.shape == scores.shape == (1, 3)
+        assert flips[0, target] == 1.0 and scores[0].argmax() == target
+        assert np.delete(flips[0], target).max() == 0.0
+
+
+def test_chunks_of_patches_cannot_be_seen(colours, make_pictures, monkeypatch):
+    """A batch of 8 pictures makes several chunks of patches; the last is shorter."""
+    network = Network(colours)
+    examples = anchor(network, make_pictures([0, 1, 2, 0, 1, 2]), 6)
+    patches = random_patches(jax.random.key(0), 13, 3, (0.1, 0.2))
+    whole = try_patches(network, examples, patches)
+    monkeypatch.setattr(Network, "batch", lambda self, images: 8)
+    for a, b in zip(whole, try_patches(network, examples, patches), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-6)
+
+
+def test_no_example_of_another_class_is_no_success(colours, make_pictures):
+    network = Network(colours)
+    examples = anchor(network, make_pictures([1, 1, 1]), 3)
+    flips, scores = try_patches(network, examples, of_colour([0.0, 1.0, 0.0], 0.3))
+    assert flips[0, 1] == 0.0 and scores[0, 1] == 0.0
+
+
+@pytest.mark.parametrize("shape, size, expected", [
+    ((2, 8, 8, 3), 0.25, (2, 2, 2, 3)),
+    ((8, 12, 3), 0.5, (4, 6, 3)),
+    ((2, 2, 1), 0.25, (1, 1, 1)),
+])  # fmt: skip
+def test_window_is_central(shape, size, expected):
+    assert _window(jnp.zeros(shape), size).shape == expected
+    marked = jnp.zeros((9, 9, 1)).at[4, 4].set(1.0)
+    assert float(_window(marked, 0.25).sum()) == 1.0
+
+
+@pytest.mark.parametrize("values, expected", [
+    ([1.0, 1.0, 1.0], 0.0),
+    ([1.0, 2.0, 8.0, 2.0], np.log(4.0)),
+    ([3.0, 1.0], np.log(3.0)),
+    ([0.0, 0.0], 0.0),
+])  # fmt: skip
+def test_ratio_of_the_largest_to_the_middle_of_the_others(values, expected):
+    assert _ratio(values) == pytest.approx(expected, abs=1e-6)
+
+
+def measured(targets, scores, sizes) -> Measured:
+    arms, n = len(targets), 4
+    return Measured(
+        method="test",
+        targets=np.asarray(targets),
+        sources=np.zeros(n, int),
+        scores=np.asarray(scores, float),
+        flips=np.zeros((arms, n), bool),
+        sizes=np.asarray(sizes, float),
+        triggers=Trigger(jnp.zeros((arms, 2, 2, 1)), jnp.zeros((arms, 2, 2, 3))),
+        anchored=np.ones(arms, bool),
+    )
+
+
+def test_inversion_fields_of_one_clear_target():
+    patches = measured([0, 1, 2, 1], [0.2, 0.95, 0.1, 0.5], [0.02, 0.03, 0.04, 0.05])
+    masks = measured([0, 1, 2, 1], [0.9, 0.9, 0.9, 0.1], [0.2, 0.01, 0.3, 0.001])
+    fields = inversion_fields(patches, masks, 3)
+    assert tuple(fields) == STAGE_FIELDS["inversion"]
+    assert fields["patch_score"] == 0.95 and fields["patch_gap"] == pytest.approx(0.75)
+    assert fields["patch_area"] == 0.03 and fields["mask_score"] == 0.9
+    # The smaller mask of class 1 does not work and does not count.
+    assert fields["mask_size"] == pytest.approx(np.log(0.01))
+    assert fields["mask_ratio"] == pytest.approx(np.log(20.0))
+
+
+def test_masks_that_do_not_work_are_as_large_as_the_picture():
+    nothing = measured([0, 1], [0.1, 0.2], [0.01, 0.02])
+    fields = inversion_fields(nothing, nothing, 2)
+    assert fields["mask_size"] == 0.0 and fields["mask_ratio"] == 0.0
+
+
+def test_classes_without_an_arm_count_as_unreached():
+    one = measured([3], [0.9], [0.1])
+    fields = inversion_fields(one, one, 5)
+    assert fields["patch_gap"] == 0.9 and fields["mask_ratio"] == pytest.approx(np.log(10.0))
+
+
+def test_anchored_examples_know_their_classes():
+    logits = jnp.zeros((2, 7))
+    images = jnp.zeros((2, 4, 4, 3))
+    examples = AnchoredExamples(images, jnp.zeros((2, 2)), logits[:, 0], logits, images, 1.0)
+    assert examples.classes == 7
