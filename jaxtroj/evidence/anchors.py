@@ -17,6 +17,8 @@ from jaxtroj.rounds.examples import Examples
 
 # Deviation of the blur over the saliency map, as a share of the picture's side.
 _BLUR = 0.08
+# Beyond this, more examples of a stage do not make its evidence better, only dearer.
+_MOST = 30
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,10 @@ class AnchoredExamples:
     def first(self, count: int) -> "AnchoredExamples":
         """The first `count` examples."""
         return self._cut(slice(0, count))
+
+    def spread(self, per_class: int) -> "AnchoredExamples":
+        """So many examples for each class; of models with many classes, fewer."""
+        return self.first(min(per_class * self.classes, max(_MOST, self.classes)))
 
     def after(self, count: int) -> "AnchoredExamples":
         """The examples after the first `count`, to measure on; all of them when none is left."""

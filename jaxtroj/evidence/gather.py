@@ -68,7 +68,10 @@ class RecoveredTrigger:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What was gathered: fields by name, triggers best first, wall seconds by stage."""
+    """What was gathered: fields by name, triggers best first, wall seconds by stage.
+
+    `seconds` has two more entries: "fold" (batch norms, before) and "triggers" (choosing, after).
+    """
 
     fields: Mapping[str, float]
     triggers: tuple[RecoveredTrigger, ...]
@@ -93,7 +96,9 @@ def gather(
       EvidenceError: the model gives no finite answers on them.
     """
     _check(model, examples)
+    started = time.perf_counter()
     work = _Work(fold(model), examples, settings, budget)
+    work.seconds["fold"] = time.perf_counter() - started
     for stage in settings.stages:
         started = time.perf_counter()
         found = work.run(stage)
@@ -170,7 +175,9 @@ class _Work:
     def inversion(self) -> dict[str, float]:
         budget, anchored = self.budget.inversion, self.anchors()
         patches = search_patches(self.network, anchored, self.bank(), budget)
-        masks = cleanse(self.network, anchored, jax.random.fold_in(self.key, 2), budget)
+        masks = cleanse(
+            self.network, anchored, self.bank(), jax.random.fold_in(self.key, 2), budget
+        )
         self.measured = (patches, masks)
         return inversion_fields(patches, masks, anchored.classes)
 
@@ -197,7 +204,8 @@ class _Work:
         target = int(np.sort(probed.scores, axis=0)[-6:].mean(axis=0).argmax())
         place = int(probed.scores[:, target].argmax())
         patch = take(probed.patches, jnp.asarray([place]))
-        rest = anchored.after(self.budget.probes.close_per_class * anchored.classes)
+        seen = len(anchored.spread(self.budget.probes.close_per_class).images)
+        rest = anchored.after(seen)
         gains = try_patches(self.network, rest, patch)
         height, width = anchored.images.shape[1:3]
         centre = jnp.asarray([height // 2, width // 2], jnp.float32)
@@ -208,11 +216,8 @@ class _Work:
         place = int(measured.scores.argmax())
         target = int(measured.targets[place])
         trigger = jax.tree.map(lambda x: x[place], measured.triggers)
-        budget = self.budget.inversion
-        anchored = self.anchors()
-        rest = anchored.after(budget.per_class * anchored.classes)
-        sources = np.asarray(rest.first(budget.held_out_per_class * anchored.classes).sources)
-        flips, others = measured.flips[place], sources != target
+        sources, flips = measured.sources, measured.flips[place]
+        others = sources != target
         rate = float(flips[others].mean()) if others.any() else 0.0
         by_class = [c for c in np.unique(sources[others]) if flips[sources == c].mean() > 0.5]
         anchored_arm = bool(measured.anchored[place])

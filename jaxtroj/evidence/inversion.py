@@ -16,6 +16,9 @@ from jaxtroj.network import Network
 from jaxtroj.trigger import Trigger, all_margins, mask_l1, share, shift, stamp
 
 _WORKS = 0.6
+# Of a model with many classes, only those that the probe bank reaches best are inverted.
+_MOST_CLASSES = 8
+_MOST_IMAGES = 8
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class Measured:
     """What one method found for each arm, on held-out examples; arms as `invert` returns them.
 
     Attributes:
-      targets: int `[arms]`.
+      targets: int `[arms]`; sources: int `[n]`, class of each held-out example.
       scores: `[arms]` mean sigmoid margin; flips: `[arms, n]` bool, per held-out example.
       sizes: `[arms]` mean of the mask, a share of the picture.
       triggers: the arms' triggers, at the picture's centre when anchored.
@@ -44,6 +47,7 @@ class Measured:
 
     method: str
     targets: np.ndarray
+    sources: np.ndarray
     scores: np.ndarray
     flips: np.ndarray
     sizes: np.ndarray
@@ -57,7 +61,7 @@ def search_patches(
     """Patch search from the probe bank's best starts for every class."""
     method, shape = budget.patch_search, examples.images.shape[1:]
     ranked = np.argsort(-probed.scores, axis=0, kind="stable")
-    starts = [(int(ranked[place, t]), t) for place in (0, 1) for t in range(examples.classes)]
+    starts = [(int(ranked[place, t]), t) for place in (0, 1) for t in _likely(probed)]
     patches = take(probed.patches, jnp.asarray([start for start, _ in starts]))
     # How far a start gets is known already: the first rung drops the hopeless ones by it.
     known = jnp.asarray([probed.scores[start, t] for start, t in starts], jnp.float32)
@@ -69,11 +73,14 @@ def search_patches(
     return _measure("patch search", network, rest, arms, triggers)
 
 
-def cleanse(network: Network, examples: AnchoredExamples, key: jax.Array, budget) -> Measured:
+def cleanse(
+    network: Network, examples: AnchoredExamples, probed: Probed, key: jax.Array, budget
+) -> Measured:
     """Neural Cleanse for every class, with the mask moving to the object and with it fixed."""
     method, shape = budget.neural_cleanse, examples.images.shape[1:]
-    targets = np.tile(np.arange(examples.classes), 2)
-    anchored = np.repeat([True, False], examples.classes)
+    likely = _likely(probed)
+    targets = np.tile(likely, 2)
+    anchored = np.repeat([True, False], len(likely))
 
     def start(target: jax.Array, moves: jax.Array):
         # Keyed by class and placement, so an arm is the same whatever arms run beside it.
@@ -86,26 +93,41 @@ def cleanse(network: Network, examples: AnchoredExamples, key: jax.Array, budget
     return _measure("neural cleanse", network, rest, arms, triggers)
 
 
+def _likely(probed: Probed) -> np.ndarray:
+    """The classes that the probe bank reaches best, in their own order."""
+    order = np.argsort(-probed.scores.max(axis=0), kind="stable")
+    return np.sort(order[:_MOST_CLASSES])
+
+
 def _split(examples: AnchoredExamples, budget) -> tuple[AnchoredExamples, AnchoredExamples]:
-    count = budget.per_class * examples.classes
-    rest = examples.after(count).first(budget.held_out_per_class * examples.classes)
-    return examples.first(count), rest
+    """Examples to fit a trigger to, and others to measure it on."""
+    count = min(budget.per_class * examples.classes, _MOST_IMAGES)
+    return examples.first(count), examples.after(count).spread(budget.held_out_per_class)
 
 
 def _measure(name: str, network: Network, rest: AnchoredExamples, arms: Arms, triggers: Trigger):
-    scores, flips = [], []
-    for i in range(len(arms)):
-        trigger = jax.tree.map(lambda x, i=i: x[i], triggers)
-        offsets = rest.offsets() * int(arms.anchored[i])
-        moved = jax.vmap(shift, in_axes=(None, 0))(trigger, offsets)
-        gains = all_margins(network.logits(stamp(rest.images, moved)))[:, arms.targets[i]]
-        scores.append(float(share(jax.nn.sigmoid(gains), rest.sources != arms.targets[i])))
-        flips.append(np.asarray(gains > 0))
+    chunk = max(1, 4 * network.batch(rest.images) // len(rest.images))
+    parts = []
+    for start in range(0, len(arms), chunk):
+        part = jax.tree.map(lambda x, i=start: x[i : i + chunk], triggers)
+        moves = jnp.asarray(arms.anchored[start : start + chunk], jnp.int32)
+        images = _stamped(rest.images, part, moves[:, None, None] * rest.offsets())
+        logits = network.logits(images.reshape(-1, *images.shape[2:]))
+        parts.append(all_margins(logits).reshape(-1, len(rest.images), rest.classes))
+    gains = jnp.concatenate(parts)
+    gain = jnp.take_along_axis(gains, jnp.asarray(arms.targets)[:, None, None], axis=2)[..., 0]
+    others = rest.sources != jnp.asarray(arms.targets)[:, None]
+    scores = np.asarray(share(jax.nn.sigmoid(gain), others), np.float64)
     area = triggers.mask.shape[1] * triggers.mask.shape[2]
     sizes = np.asarray(mask_l1(triggers), np.float64) / area
-    return Measured(
-        name, arms.targets, np.asarray(scores), np.stack(flips), sizes, triggers, arms.anchored
-    )
+    flips = np.asarray(gain > 0)
+    sources = np.asarray(rest.sources)
+    return Measured(name, arms.targets, sources, scores, flips, sizes, triggers, arms.anchored)
+
+
+def _stamped(images: jax.Array, triggers: Trigger, moves: jax.Array) -> jax.Array:
+    """Every trigger on every image, moved by `moves [arms, n, 2]`: `[arms, n, h, w, c]`."""
+    return stamp(images, jax.vmap(jax.vmap(shift, in_axes=(None, 0)))(triggers, moves))
 
 
 def _best_by_class(

@@ -16,8 +16,9 @@ from jaxtroj.evidence.patches import Patch, patch_mask, random_patches, take, va
 from jaxtroj.network import Network
 from jaxtroj.trigger import all_margins, share
 
-# Round 0's triggers are 8-15 % and 20-25 % of the picture's side; radii of circles of equal area.
-RADII = (0.065, 0.12)
+# Round 0's polygons have bounding boxes of 8-15 % and 20-25 % of the picture's side and fill about
+# half of them; these are the radii of circles of equal area.
+RADII = (0.05, 0.085)
 _TOP = 6
 
 
@@ -84,11 +85,11 @@ def run_probes(
 ) -> Probed:
     """Both rounds of the bank."""
     patches = random_patches(key, budget.wide, examples.images.shape[-1], RADII)
-    few = examples.first(budget.wide_per_class * examples.classes)
+    few = examples.spread(budget.wide_per_class)
     _, wide_scores = try_patches(network, few, patches)
     best = np.argsort(-wide_scores.max(axis=1), kind="stable")[: budget.kept]
     close = vary(jax.random.fold_in(key, 1), take(patches, jnp.asarray(best)), budget.copies)
-    more = examples.first(budget.close_per_class * examples.classes)
+    more = examples.spread(budget.close_per_class)
     flips, scores = try_patches(network, more, close)
     order = np.argsort(-scores.max(axis=1), kind="stable")
     return Probed(take(close, jnp.asarray(order)), flips[order], scores[order], wide_scores)
@@ -103,8 +104,6 @@ def probe_fields(probed: Probed) -> dict[str, float]:
     return {
         "probe_score": float(top[target]),
         "probe_gap": float(top[target] - np.delete(top, target).max()),
-        "probe_flip": float(np.sort(probed.flips[:, target])[-_TOP:].mean()),
         "probe_agreement": float((probed.scores.argmax(axis=1) == target).mean()),
-        "probe_wide_score": float(wide.max()),
         "probe_wide_gap": float(np.sort(wide)[-1] - np.sort(wide)[-2]),
     }

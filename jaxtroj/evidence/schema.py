@@ -39,7 +39,7 @@ FIELDS = (
     Field("head_cosine_spread", "weights", 0, "spread of the angles between last-layer rows",
           "cosine", "deviation of the cosines between rows of the last layer"),
     Field("layer_kurtosis", "weights", 0, "heavy tails of the weights",
-          "dimensionless", "mean kurtosis of the kernels of the last quarter of the layers"),
+          "dimensionless", "mean kurtosis of the kernels"),
     Field("probe_score", "probes", 1, "colour patches push examples to one class",
           "fraction 0-1", "mean sigmoid margin of the best class over its six best patches"),
     Field("probe_gap", "probes", 1, "they push to one class far more than to any other",

@@ -16,20 +16,13 @@ def weight_fields(params: Mapping[str, np.ndarray]) -> dict[str, float]:
     """Evidence read off the parameters alone; see `schema` for each field's meaning."""
     head = np.asarray(_head(params), np.float64).T
     means, norms = head.mean(axis=1), np.linalg.norm(head, axis=1)
-    peaks = np.abs(head).max(axis=1) / (norms + _EPS)
-    cosines = _cosines(head)
-    kernels = [
-        np.asarray(v, np.float64) for k, v in sorted(params.items()) if k.endswith(".kernel")
-    ]
-    tails = [_kurtosis(kernel) for kernel in kernels if kernel.size > 256]
+    kernels = [value for path, value in params.items() if path.endswith(".kernel")]
+    tails = [_kurtosis(np.asarray(kernel, np.float64)) for kernel in kernels if kernel.size > 256]
     return {
         "head_mean_outlier": _outlier(means),
         "head_norm_outlier": _outlier(norms),
-        "head_peak_outlier": _outlier(peaks),
-        "head_cosine_spread": float(cosines.std()),
-        "head_spread": float(head.std()),
-        "layer_kurtosis": float(np.mean(tails)),
-        "layer_kurtosis_late": float(np.mean(tails[-len(tails) // 4 :])),
+        "head_cosine_spread": float(_cosines(head).std()),
+        "layer_kurtosis": float(np.mean(tails)) if tails else 0.0,
     }
 
 

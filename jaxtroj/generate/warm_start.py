@@ -1,9 +1,9 @@
 """A network that the models of a round start from, instead of from random weights.
 
-Round 0 trained every model from scratch, which takes hours per dozen models on a CPU. With a warm start
-one network per architecture is trained on other, clean signs first, and each model goes on from its
-weights with a new head: as most networks in use came to be, but not as Round 0's did. Clean and poisoned
-models start from the same network, so it says nothing about the label.
+Round 0 trained every model from scratch, which takes hours per dozen models on a CPU. With a warm
+start one network per architecture is trained on other, clean signs first, and each model goes on
+from its weights with a new head: as most networks in use came to be, but not as Round 0's did.
+Clean and poisoned models start from the same network, so it says nothing about the label.
 """
 
 from collections.abc import Generator, Iterator

@@ -18,7 +18,8 @@ from jaxtroj.inversion.cost import CostSchedule, CostState, update_cost
 from jaxtroj.trigger import Trigger, attack_success_rate, margins, share, shift, stamp
 
 Values = tuple[jax.Array, jax.Array, jax.Array]
-_SMALLEST, _LARGEST = 0.03, 0.16
+# Radii, shares of the side. A larger patch hides the object, and then any network changes its mind.
+_SMALLEST, _LARGEST = 0.03, 0.1
 
 
 @jax.tree_util.register_dataclass
@@ -52,7 +53,9 @@ class PatchSearch:
     def init(self, patch: Patch, success: jax.Array) -> PatchState:
         """State of one arm that starts at `patch`, whose success is known from the probe bank."""
         colour = jnp.clip(patch.colour, 0.02, 0.98)
-        size = (jnp.clip(patch.radius, 0.031, 0.159) - _SMALLEST) / (_LARGEST - _SMALLEST)
+        size = (jnp.clip(patch.radius, 1.02 * _SMALLEST, 0.98 * _LARGEST) - _SMALLEST) / (
+            _LARGEST - _SMALLEST
+        )
         values = (
             _logit(colour),
             jnp.arctanh(jnp.clip(patch.offset / 0.25, -0.95, 0.95)),
