@@ -24,9 +24,13 @@ SHALLOW = {
 
 @pytest.fixture(autouse=True)
 def _quick_compilation(request):
-    """Unoptimised programs compile three times as fast; the slow tests use the default."""
+    """Unoptimised programs compile three times as fast; the slow tests use the default.
+
+    Not for grouped convolutions, which then run for minutes.
+    """
     name = "jax_disable_most_optimizations"
-    jax.config.update(name, "slow" not in request.keywords)
+    grouped = "resnext" in request.node.name
+    jax.config.update(name, not grouped and "slow" not in request.keywords)
     yield
     jax.config.update(name, False)
 
