@@ -101,7 +101,9 @@ class Model:
 
     def astype(self, dtype) -> "Model":
         """The same model with parameters of another floating type."""
-        return replace(self, params={k: jnp.asarray(v, dtype) for k, v in self.params.items()})
+        # Cast on the host: on the device every shape would compile a program of its own.
+        params = {k: jnp.asarray(np.asarray(v).astype(dtype)) for k, v in self.params.items()}
+        return replace(self, params=params)
 
 
 def to_torch_state_dict(config, module: nnx.Module, names: Mapping[str, tuple[int, ...]]):

@@ -26,6 +26,8 @@ def _random_tensor(name: str, shape: tuple[int, ...], random: np.random.Generato
 def fill():
     """`fill(build, seed=0)`: the torch module that `build()` makes, with random weights."""
     torch = pytest.importorskip("torch", reason="the reference")
+    # The pictures are tiny: more threads would only wait for each other.
+    torch.set_num_threads(1)
 
     def filled(build, seed: int = 0):
         # Without this, torch spends most of the time on weights that are replaced.
