@@ -15,6 +15,7 @@ from flax import nnx
 from converters.families.densenet import DenseNetConfig
 from converters.folding import fold
 from converters.model import Model, params_of
+from jaxtroj import network
 from jaxtroj.errors import EvidenceError, ExamplesError
 from jaxtroj.evidence.gather import gather
 from jaxtroj.evidence.schema import FIELDS, STAGE_FIELDS, STAGES
@@ -33,6 +34,15 @@ RANGES = {
     "logits": (0.0, np.inf),
 }
 LABELS = [0, 0, 0, 1, 1, 1, 2, 2, 2, 0, 1, 2]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_batches():
+    """Batches of 32 small pictures: the usual ones hold 1820, nearly all of them padding here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(network, "_CPU_PIXELS", 32 * 12 * 12)
+        patch.setattr(network, "_GPU_FACTOR", 1)
+        yield
 
 
 @pytest.fixture(scope="module")
