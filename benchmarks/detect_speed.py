@@ -93,7 +93,10 @@ def _rival(artifact, model, examples: Examples, args: argparse.Namespace) -> dic
     torch.manual_seed(0)
     network = torchvision_module(model.config, artifact.weights).float()
     few = np.concatenate(
-        [np.flatnonzero(examples.labels == c)[: args.rival_per_class] for c in range(model.num_classes)]
+        [
+            np.flatnonzero(examples.labels == c)[: args.rival_per_class]
+            for c in range(model.num_classes)
+        ]
     )
     images, labels = examples.images[few], examples.labels[few]
     neural_cleanse(network, images, labels, 0, 1)  # warm up

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jaxtroj.cli.main import COMMANDS, EXIT_CLEAN, EXIT_FAILED
-from jaxtroj.cli.options import count
+from jaxtroj.cli.options import count, keep_compiled
 from jaxtroj.cli.progress import Progress
 
 if TYPE_CHECKING:
@@ -92,6 +92,7 @@ def run(args: argparse.Namespace) -> int:
         GenerationError: impossible settings, or a folder of another round.
         OSError: the folder cannot be written.
     """
+    keep_compiled()
     from jaxtroj.generate.round0 import generate_round0
 
     failed: list[str] = []

@@ -5,6 +5,7 @@ network that learnt one reacts to its colour and size far more than to its outli
 """
 
 from dataclasses import dataclass
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -54,6 +55,7 @@ def patch_trigger(patch: Patch, centre: jax.Array, height: int, width: int) -> T
     return Trigger(mask, jnp.broadcast_to(patch.colour, (height, width, patch.colour.shape[-1])))
 
 
+@partial(jax.jit, static_argnums=(1, 2, 3))
 def random_patches(key: jax.Array, count: int, channels: int, radii: tuple[float, ...]) -> Patch:
     """`count` patches: colours spread over the cube, radii in turn, small random offsets.
 
@@ -73,6 +75,7 @@ def random_patches(key: jax.Array, count: int, channels: int, radii: tuple[float
     return jax.vmap(one)(jnp.arange(count))
 
 
+@partial(jax.jit, static_argnums=2)
 def vary(key: jax.Array, patches: Patch, copies: int) -> Patch:
     """The patches, then `copies` neighbours of each: near in colour, offset and radius."""
 
@@ -95,6 +98,7 @@ def vary(key: jax.Array, patches: Patch, copies: int) -> Patch:
     return jax.tree.map(lambda a, b: jnp.concatenate([a, b]), patches, neighbours)
 
 
+@jax.jit
 def take(patches: Patch, index: jax.Array) -> Patch:
     """The patches at `index`."""
     return jax.tree.map(lambda x: x[index], patches)
