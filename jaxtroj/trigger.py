@@ -36,13 +36,15 @@ def shift(trigger: Trigger, offset: jax.Array) -> Trigger:
 def roll(x: jax.Array, offset: jax.Array) -> jax.Array:
     """`jnp.roll` of `[..., h, w, c]` by `offset [2]`, fast where the offset is traced.
 
-    As two products with permutation matrices: rolled by indexing, the gradient is a scatter, which on
-    CPU takes longer than the network behind it.
+    As two products with permutation matrices: rolled by indexing, the gradient is a scatter, which
+    on CPU takes longer than the network behind it.
     """
     rows, columns = (
         _permutation(x.shape[axis], offset[i], x.dtype) for i, axis in ((0, -3), (1, -2))
     )
-    return jnp.einsum("ij,...jlc,kl->...ikc", rows, x, columns)
+    # In full precision: accelerators would else round the values that are only moved.
+    highest = jax.lax.Precision.HIGHEST
+    return jnp.einsum("ij,...jlc,kl->...ikc", rows, x, columns, precision=highest)
 
 
 def _permutation(size: int, offset: jax.Array, dtype) -> jax.Array:
