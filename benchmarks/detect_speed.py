@@ -1,10 +1,10 @@
-"""Seconds for a verdict, stage by stage, beside a PyTorch Neural Cleanse on the same model and images.
+"""Seconds for a verdict, stage by stage, beside a PyTorch Neural Cleanse on the same images.
 
     python -m benchmarks.detect_speed MODEL EXAMPLES [--image-size PX] [--out FILE]
 
-`--image-size` enlarges the examples: time depends on the size, not on what is in the picture. Every
-stage is run twice; the second time is the warm one, the difference is compilation. Stages never stop
-early here: a scan that does is faster.
+`--image-size` enlarges the examples: time depends on the size, not on what is in the picture.
+Every stage is run twice; the second time is the warm one, the difference is compilation. Stages
+never stop early here: a scan that does is faster.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from PIL import Image
 from benchmarks.provenance import RESULTS, provenance
 from benchmarks.torch_neural_cleanse import neural_cleanse
 from converters import convert, open_artifact
-from converters.reference import torchvision_module
+from converters.reference import filled_module
 from jaxtroj.cli.options import keep_compiled
 from jaxtroj.evidence.gather import gather
 from jaxtroj.rounds import Examples, load_examples
@@ -54,7 +54,7 @@ def main() -> int:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description="Seconds for a verdict.")
     parser.add_argument("model", type=Path)
     parser.add_argument("examples", type=Path)
     parser.add_argument("--image-size", type=int)
@@ -91,7 +91,7 @@ def _gathered(model, examples: Examples) -> dict[str, Any]:
 def _rival(artifact, model, examples: Examples, args: argparse.Namespace) -> dict[str, Any]:
     """One label after another; labels beyond `--labels` take as long and are not run."""
     torch.manual_seed(0)
-    network = torchvision_module(model.config, artifact.weights).float()
+    network = filled_module(model.config, artifact.weights.tensors).float()
     few = np.concatenate(
         [
             np.flatnonzero(examples.labels == c)[: args.rival_per_class]
@@ -100,9 +100,11 @@ def _rival(artifact, model, examples: Examples, args: argparse.Namespace) -> dic
     )
     images, labels = examples.images[few], examples.labels[few]
     neural_cleanse(network, images, labels, 0, 1)  # warm up
-    results, started = [], time.perf_counter()
-    for target in range(args.labels):
-        results.append(vars(neural_cleanse(network, images, labels, target, args.steps)))
+    started = time.perf_counter()
+    results = [
+        vars(neural_cleanse(network, images, labels, target, args.steps))
+        for target in range(args.labels)
+    ]
     per_label = (time.perf_counter() - started) / args.labels
     gradients = int((labels != 0).sum()) * args.steps / per_label
     return {

@@ -23,6 +23,7 @@ import numpy as np
 from benchmarks.provenance import RESULTS, provenance
 from jaxtroj import scoring
 from jaxtroj.calibration import Calibrator, out_of_fold
+from jaxtroj.calibration.training import MIN_MODELS
 from jaxtroj.cli.options import keep_compiled
 from jaxtroj.evidence.schema import DIRECTIONS, LABELS, SCHEMA_VERSION, STAGE_FIELDS
 from jaxtroj.numerics import sigmoid
@@ -62,7 +63,7 @@ def main() -> int:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description="Out-of-fold accuracy on generated rounds.")
     parser.add_argument("datasets", nargs="+", type=Path, metavar="DATASET")
     parser.add_argument("--work", type=Path, required=True, help="run folders go here")
     parser.add_argument("--out", type=Path, default=RESULTS / "round0_accuracy.json")
@@ -102,10 +103,14 @@ def _rows(source: Path, work: Path, limit: int | None) -> Iterator[Row]:
 
 def judge(rows: list[Row], seed: int) -> dict[str, Any]:
     """Out-of-fold scores by stage and architecture, target classes, seconds."""
-    truth = np.array([row.poisoned for row in rows])
-    names = np.array([row.architecture for row in rows])
+    labels = [row.poisoned for row in rows]
+    truth, names = np.array(labels), np.array([row.architecture for row in rows])
     evidence = [row.evidence for row in rows]
-    held_out = out_of_fold(evidence, truth, list(names), STAGE_FIELDS, DIRECTIONS, seed)
+    if len(rows) < MIN_MODELS:
+        raise SystemExit(f"{len(rows)} models with evidence; a calibrator needs {MIN_MODELS}")
+    held_out = out_of_fold(
+        evidence, labels, [row.architecture for row in rows], STAGE_FIELDS, DIRECTIONS, seed
+    )
     stages = {}
     for stage, answers in held_out.items():
         probabilities = sigmoid(answers.log_odds)

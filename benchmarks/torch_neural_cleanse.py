@@ -1,8 +1,8 @@
 """The rival: Neural Cleanse in PyTorch as a good engineer would write it.
 
-Parameters frozen, channels_last, evaluation mode, one label after another, the authors' optimiser (Adam,
-0.1, betas .5 and .9), their cost schedule with factor 1.5, and their stopping rule left out so that every
-label gets the same number of steps.
+Parameters frozen, channels_last, evaluation mode, one label after another, the authors' optimiser
+(Adam, 0.1, betas .5 and .9), their cost schedule with factor 1.5, and their stopping rule left out
+so that every label gets the same number of steps.
 """
 
 from dataclasses import dataclass

@@ -4,6 +4,7 @@ Shapes: `n` images of `h` x `w` pixels and `c` channels, values in [0, 1]; `a` c
 """
 
 from dataclasses import dataclass
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -60,12 +61,14 @@ def margins(logits: jax.Array, target: jax.Array) -> jax.Array:
     return jnp.where(is_target, logits, -jnp.inf).max(axis=-1) - others
 
 
+@jax.jit
 def all_margins(logits: jax.Array) -> jax.Array:
     """Margin of every class taken as target, `[..., classes]` of logits `[..., classes]`."""
     top, second = jnp.split(jax.lax.top_k(logits, 2)[0], 2, axis=-1)
     return logits - jnp.where(logits == top, second, top)
 
 
+@partial(jax.jit, static_argnames="axis")
 def share(values: jax.Array, counted: jax.Array, axis: int = -1) -> jax.Array:
     """Mean of `values` over the entries `counted` (bool); 0 where none is counted."""
     weights = counted.astype(values.dtype)

@@ -104,6 +104,7 @@ def _spread(labels: np.ndarray, limit: int) -> np.ndarray:
     return np.lexsort((labels, ranks))[:limit]
 
 
+@jax.jit
 def _peaks(gradients: jax.Array) -> jax.Array:
     """Rows and columns `[n, 2]` where the blurred size of the gradient is largest."""
     saliency = _blur(jnp.abs(gradients).sum(axis=-1))

@@ -1,13 +1,14 @@
 """Inversion stage: search the trigger by gradients, then measure it on examples it has not seen."""
 
 from dataclasses import dataclass, field
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxtroj.evidence.anchors import AnchoredExamples
-from jaxtroj.evidence.patches import take
+from jaxtroj.evidence.patches import Patch, take
 from jaxtroj.evidence.probes import Probed
 from jaxtroj.inversion.driver import Arms, Rung, invert
 from jaxtroj.inversion.neural_cleanse import NeuralCleanse
@@ -65,11 +66,11 @@ def search_patches(
     patches = take(probed.patches, jnp.asarray([start for start, _ in starts]))
     # How far a start gets is known already: the first rung drops the hopeless ones by it.
     known = jnp.asarray([probed.scores[start, t] for start, t in starts], jnp.float32)
-    states = jax.vmap(method.init)(patches, known)
+    states = _patch_starts(method, patches, known)
     arms = Arms(states, np.asarray([t for _, t in starts]), np.ones(len(starts), bool))
     few, rest = _split(examples, budget)
     arms = invert(method, network, few, arms, budget.patch_rungs)
-    triggers = jax.vmap(lambda s: method.trigger_at(s, *shape[:2]))(arms.states)
+    triggers = _patch_triggers(method, arms.states, *shape[:2])
     return _measure("patch search", network, rest, arms, triggers)
 
 
@@ -81,16 +82,36 @@ def cleanse(
     likely = _likely(probed)
     targets = np.tile(likely, 2)
     anchored = np.repeat([True, False], len(likely))
-
-    def start(target: jax.Array, moves: jax.Array):
-        # Keyed by class and placement, so an arm is the same whatever arms run beside it.
-        return method.init(jax.random.fold_in(jax.random.fold_in(key, target), moves), shape)
-
-    states = jax.vmap(start)(jnp.asarray(targets), jnp.asarray(anchored, jnp.int32))
+    states = _mask_starts(method, shape, key, jnp.asarray(targets), jnp.asarray(anchored))
     few, rest = _split(examples, budget)
     arms = invert(method, network, few, Arms(states, targets, anchored), budget.mask_rungs)
-    triggers = jax.vmap(method.trigger)(arms.states)
+    triggers = _mask_triggers(method, arms.states)
     return _measure("neural cleanse", network, rest, arms, triggers)
+
+
+@partial(jax.jit, static_argnums=0)
+def _patch_starts(method: PatchSearch, patches: Patch, known: jax.Array):
+    return jax.vmap(method.init)(patches, known)
+
+
+@partial(jax.jit, static_argnums=(0, 2, 3))
+def _patch_triggers(method: PatchSearch, states, height: int, width: int) -> Trigger:
+    return jax.vmap(lambda state: method.trigger_at(state, height, width))(states)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _mask_starts(method: NeuralCleanse, shape, key: jax.Array, targets, anchored):
+    def start(target: jax.Array, moves: jax.Array):
+        # Keyed by class and placement, so an arm is the same whatever arms run beside it.
+        own = jax.random.fold_in(jax.random.fold_in(key, target), moves)
+        return method.init(own, shape)
+
+    return jax.vmap(start)(targets, anchored.astype(jnp.int32))
+
+
+@partial(jax.jit, static_argnums=0)
+def _mask_triggers(method: NeuralCleanse, states) -> Trigger:
+    return jax.vmap(method.trigger)(states)
 
 
 def _likely(probed: Probed) -> np.ndarray:
@@ -125,6 +146,7 @@ def _measure(name: str, network: Network, rest: AnchoredExamples, arms: Arms, tr
     return Measured(name, arms.targets, sources, scores, flips, sizes, triggers, arms.anchored)
 
 
+@jax.jit
 def _stamped(images: jax.Array, triggers: Trigger, moves: jax.Array) -> jax.Array:
     """Every trigger on every image, moved by `moves [arms, n, 2]`: `[arms, n, h, w, c]`."""
     return stamp(images, jax.vmap(jax.vmap(shift, in_axes=(None, 0)))(triggers, moves))

@@ -61,8 +61,18 @@ class Arms:
 
     def take(self, index: np.ndarray) -> "Arms":
         """The arms at `index`."""
-        states = jax.tree.map(lambda x: x[jnp.asarray(index)], self.states)
+        states = _taken(self.states, jnp.asarray(index))
         return Arms(states, self.targets[index], self.anchored[index])
+
+
+@jax.jit
+def _taken(states, index: jax.Array):
+    return jax.tree.map(lambda x: x[index], states)
+
+
+@partial(jax.jit, static_argnames="method")
+def _ranks(method, states) -> jax.Array:
+    return jax.vmap(method.rank)(states)
 
 
 @partial(jax.jit, static_argnames=("method", "config"))
@@ -95,11 +105,11 @@ def invert(
     dropped: list[Arms] = []
     chunk = _chunk(network, examples, rungs)
     for rung in rungs:
-        order = np.argsort(-np.asarray(jax.vmap(method.rank)(arms.states)), kind="stable")
+        order = np.argsort(-np.asarray(_ranks(method, arms.states)), kind="stable")
         dropped.insert(0, arms.take(order[rung.arms :]))
         arms = arms.take(order[: rung.arms])
         arms = _advance(method, network, examples, arms, rung.steps, chunk)
-    order = np.argsort(-np.asarray(jax.vmap(method.rank)(arms.states)), kind="stable")
+    order = np.argsort(-np.asarray(_ranks(method, arms.states)), kind="stable")
     return _joined([arms.take(order), *dropped])
 
 
