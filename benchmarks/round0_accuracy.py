@@ -51,7 +51,8 @@ def main() -> int:
     """Scan, judge, print and write; returns the exit status."""
     args = _arguments()
     keep_compiled()
-    rows = [row for source in args.datasets for row in _rows(source, args.work, args.limit)]
+    found = (row for source in args.datasets for row in _rows(source, args.work, args.limit))
+    rows = [row for row in found if row.model not in args.leave_out]
     result = {"provenance": provenance(), "schema": SCHEMA_VERSION} | judge(rows, args.seed)
     write_atomic(args.out, json.dumps(result, indent=1).encode() + b"\n")
     lines = "".join(json.dumps(vars(row)) + "\n" for row in rows)
@@ -68,6 +69,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--work", type=Path, required=True, help="run folders go here")
     parser.add_argument("--out", type=Path, default=RESULTS / "round0_accuracy.json")
     parser.add_argument("--limit", type=int, help="only the first so many models of each dataset")
+    parser.add_argument(
+        "--leave-out", nargs="*", default=[], metavar="ID", help="models shipped as examples, say"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of the folds")
     parser.add_argument("--calibrator", type=Path, help="also fit on all models and write here")
     parser.add_argument("--population", default="", help="what the models are, in words")

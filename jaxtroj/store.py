@@ -24,7 +24,7 @@ from typing import IO, Any, Self
 from jaxtroj.errors import StoreError
 from jaxtroj.record import Record, parse_record
 
-_PACKAGES = ("jaxtroj", "jax", "jaxlib", "flax", "optax", "numpy", "scikit-learn", "pillow")
+_PACKAGES = ("jaxtroj", "jax", "jaxlib", "flax", "optax", "numpy", "pillow")
 
 
 class RunStore:
