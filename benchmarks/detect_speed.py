@@ -22,12 +22,12 @@ from PIL import Image
 from benchmarks.provenance import RESULTS, provenance
 from benchmarks.torch_neural_cleanse import neural_cleanse
 from converters import convert, open_artifact
+from converters.files import write_atomic
 from converters.reference import filled_module
 from jaxtroj.cli.options import keep_compiled
 from jaxtroj.evidence.gather import gather
 from jaxtroj.rounds import Examples, load_examples
 from jaxtroj.settings import Settings
-from jaxtroj.store import write_atomic
 
 
 def main() -> int:

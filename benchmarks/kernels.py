@@ -22,10 +22,10 @@ from jax import lax
 
 from benchmarks.provenance import RESULTS, provenance
 from converters import families
+from converters.files import write_atomic
 from converters.layers import _convolve
 from converters.model import apply, params_of
 from jaxtroj.cli.options import keep_compiled
-from jaxtroj.store import write_atomic
 
 _REPEATS, _STEPS = 5, 8
 

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.provenance import RESULTS, provenance
+from converters.files import write_atomic
 from jaxtroj import scoring
 from jaxtroj.calibration import Calibrator, out_of_fold
 from jaxtroj.calibration.training import MIN_MODELS
@@ -30,7 +31,7 @@ from jaxtroj.numerics import sigmoid
 from jaxtroj.rounds import iter_models
 from jaxtroj.scan import scan
 from jaxtroj.settings import Settings
-from jaxtroj.store import RunStore, write_atomic
+from jaxtroj.store import RunStore
 
 
 @dataclass(frozen=True)

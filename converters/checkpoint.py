@@ -7,7 +7,6 @@ it says is checked field by field before a network is built from it.
 import dataclasses
 import hashlib
 import json
-import os
 import typing
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +17,7 @@ import numpy as np
 from converters import families, sniff
 from converters.conversion import MAX_TENSORS
 from converters.errors import ConversionError, CorruptFileError, TooLargeError, shown
+from converters.files import write_atomic
 from converters.limits import Limits
 from converters.model import Model, param_shapes
 from converters.safetensors_file import read_safetensors
@@ -72,22 +72,9 @@ def save_checkpoint(model: Model, folder: str | Path, source_sha256: str | None 
     }
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    _write(folder / PARAMS, data)
-    _write(folder / CONFIG, json.dumps(described, indent=1).encode() + b"\n")
+    write_atomic(folder / PARAMS, data)
+    write_atomic(folder / CONFIG, json.dumps(described, indent=1).encode() + b"\n")
     return folder
-
-
-def _write(path: Path, data: bytes) -> None:
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with open(part, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
 
 
 def load_checkpoint(folder: str | Path) -> Model:

@@ -14,9 +14,6 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from converters import families
-from converters.names import to_torch
-
 Params = dict[str, jax.Array]
 
 
@@ -120,8 +117,3 @@ class Model:
         # Cast on the host: on the device every shape would compile a program of its own.
         params = {k: jnp.asarray(np.asarray(v).astype(dtype)) for k, v in self.params.items()}
         return replace(self, params=params)
-
-
-def to_torch_state_dict(config, module: nnx.Module, names: Mapping[str, tuple[int, ...]]):
-    """Torch-layout tensors of a module, for each torch name (-> shape) with a parameter here."""
-    return to_torch(families.family_of(config).TABLE, names, params_of(module))

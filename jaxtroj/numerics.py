@@ -34,15 +34,6 @@ def clip_probability(probability, epsilon: float = 1e-12) -> np.ndarray:
     return np.clip(np.asarray(probability, dtype=np.float64), epsilon, 1.0 - epsilon)
 
 
-def clipped_log(value, smallest: float = 1e-12) -> np.ndarray:
-    """Natural logarithm of a non-negative value; anything below `smallest` counts as `smallest`.
-
-    >>> clipped_log([1.0, 0.0], smallest=1e-3).round(3).tolist()
-    [0.0, -6.908]
-    """
-    return np.log(np.maximum(np.asarray(value, dtype=np.float64), smallest))
-
-
 def softplus(value) -> np.ndarray:
     """ln(1 + e^value) without overflow; the log loss of log-odds -value.
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from converters.files import write_atomic
 from jaxtroj.record import EVIDENCE_ONLY, Record
-from jaxtroj.store import write_atomic
 
 _PANEL_PIXELS = 224
 _GAP_PIXELS = 8

@@ -28,7 +28,7 @@ class Settings:
     early_stop: bool = True
     """Leave out later stages once they cannot change the verdict."""
     seed: int = 0
-    """Seed of all random choices; these are keyed by model digest as well."""
+    """Seed of all random choices; each is keyed by it, class and candidate number."""
     calibrator: Path | None = DEFAULT_CALIBRATOR
     """Calibrator file; None gathers evidence only, and every probability is the base rate."""
     base_rate: float | None = None

@@ -21,6 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
+from converters.files import write_atomic
 from jaxtroj.errors import StoreError
 from jaxtroj.record import Record, parse_record
 
@@ -119,24 +120,6 @@ def read_records(folder: Path) -> list[Record]:
     if not records:
         raise StoreError(f"{path} holds no finished record yet")
     return list(records.values())
-
-
-def write_atomic(path: Path, data: bytes) -> None:
-    """Write a whole file or nothing: parents are made, readers never see a part.
-
-    Raises OSError if it cannot be written.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with open(part, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
 
 
 def file_stem(name: str) -> str:

@@ -7,9 +7,10 @@ import time
 
 import pytest
 
+from converters.files import write_atomic
 from jaxtroj.errors import StoreError
 from jaxtroj.record import Record, finite, identity, parse_record, printable
-from jaxtroj.store import RunStore, file_stem, read_records, write_atomic
+from jaxtroj.store import RunStore, file_stem, read_records
 
 SETTINGS = {"seed": 0, "stages": ["weights"]}
 

@@ -52,8 +52,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(artifact, model, out: Path) -> None:
+    from converters.files import write_atomic
     from converters.parity import check_parity
-    from jaxtroj.store import write_atomic
 
     options.message("comparing with torchvision; this compiles several programs")
     report = check_parity(artifact, model)

@@ -177,7 +177,7 @@ def _value(arguments: Sequence[str], flag: str) -> str | None:
 
 
 def _write_result(path: Path, probability: float) -> None:
-    from jaxtroj.store import write_atomic
+    from converters.files import write_atomic
 
     try:
         write_atomic(path, f"{probability}\n".encode())

@@ -30,7 +30,6 @@ class AnchoredExamples:
       anchors: `[n, 2]` rows and columns of the object, pixels.
       sources: int `[n]`, the class the model gives the clean image.
       logits: `[n, classes]` of the clean images.
-      gradients: `[n, h, w, c]` of the margin of the predicted class.
       accuracy: fraction of labelled examples classified as labelled; 1 when none is labelled.
     """
 
@@ -38,7 +37,6 @@ class AnchoredExamples:
     anchors: jax.Array
     sources: jax.Array
     logits: jax.Array
-    gradients: jax.Array
     accuracy: float
 
     @property
@@ -64,7 +62,6 @@ class AnchoredExamples:
             anchors=self.anchors[cut],
             sources=self.sources[cut],
             logits=self.logits[cut],
-            gradients=self.gradients[cut],
             accuracy=self.accuracy,
         )
 
@@ -92,7 +89,7 @@ def anchor(network: Network, examples: Examples, limit: int) -> AnchoredExamples
     sources = logits.argmax(axis=-1)
     known = labels >= 0
     accuracy = float((np.asarray(sources) == labels)[known].mean()) if known.any() else 1.0
-    return AnchoredExamples(images, _peaks(gradients), sources, logits, gradients, accuracy)
+    return AnchoredExamples(images, _peaks(gradients), sources, logits, accuracy)
 
 
 def _spread(labels: np.ndarray, limit: int) -> np.ndarray:

@@ -31,6 +31,7 @@ from flax import nnx
 from PIL import Image
 
 import jaxtroj
+from converters.files import write_atomic
 from jaxtroj.errors import GenerationError
 from jaxtroj.generate import metadata, networks, torch_file, training
 from jaxtroj.generate.pictures import SceneSource
@@ -44,7 +45,6 @@ from jaxtroj.generate.recipe import (
 )
 from jaxtroj.generate.training import Progress, Trained, TrainingSettings, train
 from jaxtroj.generate.warm_start import base_weights, start_from
-from jaxtroj.store import write_atomic
 
 VERSION = 1
 _RECORD = "generation.json"

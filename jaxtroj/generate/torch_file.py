@@ -24,10 +24,11 @@ def state_dict(module: nnx.Module, architecture: str, num_classes: int, steps: i
         steps: training steps, written as `num_batches_tracked` of every batch norm.
     """
     from converters import names
+    from converters.model import params_of
 
     template = networks.torchvision_module(architecture, num_classes).state_dict()
     shapes = {name: tuple(value.shape) for name, value in template.items()}
-    tensors = names.to_torch(networks.name_table(architecture), shapes, _flat(module))
+    tensors = names.to_torch(networks.name_table(architecture), shapes, params_of(module))
     counters = {n: np.array(steps, np.int64) for n in shapes if n.endswith("num_batches_tracked")}
     return {name: (tensors | counters)[name] for name in shapes}
 
@@ -66,9 +67,3 @@ def write_model(
         os.unlink(name)
         raise
     path.chmod(0o644)
-
-
-def _flat(module: nnx.Module) -> dict[str, np.ndarray]:
-    """Parameters and batch statistics by dotted Flax path."""
-    leaves = nnx.to_flat_state(nnx.state(module, (nnx.Param, nnx.BatchStat)))
-    return {".".join(map(str, path)): np.asarray(leaf[...]) for path, leaf in leaves}

@@ -15,11 +15,12 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
+from converters.files import write_atomic
+from converters.model import params_of
 from jaxtroj.generate import networks
 from jaxtroj.generate.pictures import SceneSource
 from jaxtroj.generate.recipe import sample_recipe
 from jaxtroj.generate.training import Progress, Trained, train
-from jaxtroj.store import write_atomic
 
 if TYPE_CHECKING:
     from jaxtroj.generate.round0 import RoundSettings
@@ -59,7 +60,7 @@ def _trained(settings: "RoundSettings", architecture: str) -> Generator[Progress
     training: Iterator[Progress | Trained] = train(module, source, None, 0.0, plan)
     while isinstance(event := next(training), Progress):
         yield event
-    return _leaves(event.module)
+    return params_of(event.module)
 
 
 def start_from(module: nnx.Module, weights: Weights) -> None:
@@ -71,8 +72,3 @@ def start_from(module: nnx.Module, weights: Weights) -> None:
         value = weights.get(".".join(map(str, path)))
         if value is not None and value.shape == leaf.shape:
             leaf[...] = jnp.asarray(value)
-
-
-def _leaves(module: nnx.Module) -> Weights:
-    state = nnx.to_flat_state(nnx.state(module, (nnx.Param, nnx.BatchStat)))
-    return {".".join(map(str, path)): np.asarray(leaf[...]) for path, leaf in state}

@@ -64,7 +64,7 @@ def test_sources_are_the_model_s_answers(colours, make_pictures):
 def test_first_and_after_part_the_examples(colours, make_pictures):
     found = anchor(Network(colours), make_pictures([0, 1, 2, 0, 1, 2]), 6)
     few, rest = found.first(2), found.after(2)
-    for name in ("images", "anchors", "sources", "logits", "gradients"):
+    for name in ("images", "anchors", "sources", "logits"):
         whole = np.concatenate([getattr(few, name), getattr(rest, name)])
         np.testing.assert_array_equal(whole, getattr(found, name))
     assert few.classes == rest.classes == 3

@@ -201,5 +201,5 @@ def test_classes_without_an_arm_count_as_unreached():
 def test_anchored_examples_know_their_classes():
     logits = jnp.zeros((2, 7))
     images = jnp.zeros((2, 4, 4, 3))
-    examples = AnchoredExamples(images, jnp.zeros((2, 2)), logits[:, 0], logits, images, 1.0)
+    examples = AnchoredExamples(images, jnp.zeros((2, 2)), logits[:, 0], logits, 1.0)
     assert examples.classes == 7

@@ -60,7 +60,6 @@ def examples(network) -> AnchoredExamples:
     ready = jnp.asarray(images)
     logits = network.logits(ready)
     assert logits.argmax(-1).tolist() == [0, 1, 2, 0, 1, 2]
-    gradients = jnp.zeros_like(ready)
     return AnchoredExamples(
-        ready, jnp.asarray(anchors, jnp.float32), logits.argmax(-1), logits, gradients, 1.0
+        ready, jnp.asarray(anchors, jnp.float32), logits.argmax(-1), logits, 1.0
     )
