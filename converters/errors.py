@@ -55,6 +55,20 @@ class UnsupportedArchitectureError(ConversionError):
     """No family recognises the tensor names."""
 
 
+class UnsupportedOperatorError(ConversionError):
+    """A graph needs an operator, or a form of one, that no converter and no lowering covers.
+
+    Attributes:
+        operator: its name with version, such as ``"ai.onnx Loop-13"`` or ``"aten.sort.stable"``.
+        node: where it stands in the graph; empty where the graph does not say.
+    """
+
+    def __init__(self, message: str, operator: str = "", node: str = ""):
+        super().__init__(message)
+        self.operator = operator
+        self.node = node
+
+
 class MismatchError(ConversionError):
     """Source and target differ: everything missing, unused and misshapen is listed."""
 
