@@ -14,10 +14,11 @@ import numpy as np
 from converters.errors import MismatchError
 
 # torch layout -> Flax layout; each permutation's inverse takes it back.
-LAYOUTS = {"convolution": (2, 3, 1, 0), "linear": (1, 0), "vector": (0,)}
+LAYOUTS = {"convolution": (2, 3, 1, 0), "linear": (1, 0), "table": (0, 1), "vector": (0,)}
 # Module paths are the same in both worlds; only the last part of a name may differ.
 _TORCH_LEAVES = {
     "kernel": "weight",
+    "embedding": "weight",
     "scale": "weight",
     "mean": "running_mean",
     "var": "running_var",

@@ -1,0 +1,201 @@
+"""From the tensors and the configuration of a file to an `Encoder`."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from types import ModuleType
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from converters.encoders import bert, distilbert, gpt2, mpnet
+from converters.errors import (
+    ConversionError,
+    MismatchError,
+    UnsupportedArchitectureError,
+    shown,
+)
+from converters.model import Params, module_of, param_shapes
+from converters.names import assign
+
+# Hugging Face's model_type -> family.
+FAMILIES: dict[str, ModuleType] = {
+    "bert": bert,
+    "distilbert": distilbert,
+    "gpt2": gpt2,
+    "mpnet": mpnet,
+}
+# The largest supported encoder, of MAX_LAYERS layers, has 16 tensors per layer.
+MAX_TENSORS = 10_000
+
+
+def encode(config, params: Params, ids: jax.Array, mask: jax.Array) -> jax.Array:
+    """Last hidden state; pure, `config` is static under jit.
+
+    Args:
+      config: of one of the families.
+      params: Flax path -> array.
+      ids: token ids `[n, t]`, each below the size of the vocabulary.
+      mask: `[n, t]`, 1 for tokens and 0 for padding.
+
+    Returns:
+      `[n, t, d]`, of the parameters' type; values at padding mean nothing.
+    """
+    return module_of(config, params)(ids, mask)
+
+
+_jitted_encode = jax.jit(encode, static_argnums=0)
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """A text encoder ready to run.
+
+    Attributes:
+      config: hashable description of the architecture, a static jit argument.
+      params: Flax path -> array, traced.
+      architecture: "bert", "distilbert", "gpt2" or "mpnet".
+      max_tokens: longest input, special tokens included.
+      findings: what was noticed while reading and converting.
+      sha256: digest of the weights as they were read; the encoder's identity.
+    """
+
+    config: object
+    params: Params
+    architecture: str
+    max_tokens: int
+    findings: tuple[str, ...] = ()
+    sha256: str = ""
+
+    @property
+    def width(self) -> int:
+        """Length of one hidden state."""
+        return self.config.width  # pyright: ignore[reportAttributeAccessIssue]
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of token ids."""
+        return self.config.vocab_size  # pyright: ignore[reportAttributeAccessIssue]
+
+    def __call__(self, ids, mask) -> jax.Array:
+        """Last hidden state `[n, t, d]` of token ids and mask `[n, t]`; see `encode`.
+
+        Raises:
+          ValueError: shapes differ, too many tokens, or ids outside the vocabulary.
+        """
+        ids, mask = np.asarray(ids), np.asarray(mask)
+        if ids.ndim != 2 or ids.shape != mask.shape or ids.size == 0:
+            raise ValueError(f"got ids {ids.shape} and mask {mask.shape}, expected two [n, t]")
+        if ids.shape[1] > self.max_tokens:
+            raise ValueError(f"got {ids.shape[1]} tokens, expected at most {self.max_tokens}")
+        least, most = int(ids.min()), int(ids.max())
+        if least < 0 or most >= self.vocab_size:
+            raise ValueError(
+                f"got token ids from {least} to {most}, expected 0 to {self.vocab_size - 1}; "
+                "use the tokenizer that belongs to this encoder"
+            )
+        return _jitted_encode(self.config, self.params, ids.astype(np.int32), mask)
+
+    def astype(self, dtype) -> "Encoder":
+        """The same encoder with parameters of another floating type."""
+        # Cast on the host: on the device every shape would compile a program of its own.
+        params = {k: jnp.asarray(np.asarray(v).astype(dtype)) for k, v in self.params.items()}
+        return replace(self, params=params)
+
+
+def assemble(
+    values: Mapping,
+    tensors: Mapping[str, np.ndarray],
+    where: str,
+    sha256: str,
+    findings: Sequence[str] = (),
+) -> Encoder:
+    """The encoder that a configuration describes, float32, with the weights of a file.
+
+    Args:
+      values: the configuration, with `model_type`.
+      tensors: torch name -> array.
+      where: name of the source, for messages.
+      sha256: digest of the weights.
+      findings: of reading.
+
+    Raises:
+      UnsupportedArchitectureError: another model, or a variant that is not supported.
+      MismatchError: weights and configuration differ, all differences listed.
+      ConversionError: a value is wrong: NaN, infinite, not a number of the right kind.
+    """
+    kind = values.get("model_type")
+    family = FAMILIES.get(kind) if isinstance(kind, str) else None
+    if family is None or not isinstance(kind, str):
+        raise UnsupportedArchitectureError(
+            f"{where}: model_type is {shown(kind)}, expected one of {', '.join(FAMILIES)}"
+        )
+    if len(tensors) > MAX_TENSORS:
+        raise UnsupportedArchitectureError(
+            f"{where} holds {len(tensors)} tensors, expected at most {MAX_TENSORS}"
+        )
+    config = family.configure(values, where)
+    tensors, left_out = base_tensors(family, tensors)
+    filled = assign(family.TABLE, family.IGNORED, tensors, param_shapes(config))
+    params = {path: jnp.asarray(value) for path, value in _single(filled).items()}
+    notes = (*findings, *left_out)
+    return Encoder(config, params, kind, config.max_tokens, notes, sha256)
+
+
+def base_tensors(
+    family: ModuleType, tensors: Mapping[str, np.ndarray]
+) -> tuple[dict[str, np.ndarray], list[str]]:
+    """Tensors of the encoder itself, under its own names, and a finding on those left out.
+
+    A model with a head has the encoder's tensors under a prefix and the head's beside it.
+    """
+    prefix = f"{family.PREFIX}."
+    # Only what makes a known name counts as the prefix: a head may be called like the encoder.
+    prefixed = any(name.startswith(prefix) and _known(family, name, prefix) for name in tensors)
+    kept: dict[str, np.ndarray] = {}
+    heads: list[str] = []
+    for name, tensor in tensors.items():
+        if any(re.fullmatch(pattern, name) for pattern in family.HEADS):
+            heads.append(name)
+            continue
+        bare = name.removeprefix(prefix) if prefixed else name
+        if bare in kept:
+            raise MismatchError(
+                f"{bare} is there with and without the prefix {prefix!r}; expected one"
+            )
+        kept[bare] = tensor
+    heads += [n for n in kept if any(re.fullmatch(pattern, n) for pattern in family.IGNORED)]
+    if not heads:
+        return kept, []
+    named = ", ".join(shown(name) for name in heads[:6])
+    return kept, [
+        f"left out {len(heads)} tensors that the last hidden state does not need: {named}"
+        f"{' ...' if len(heads) > 6 else ''}"
+    ]
+
+
+def _known(family: ModuleType, name: str, prefix: str) -> bool:
+    bare = name.removeprefix(prefix)
+    return any(re.fullmatch(rule.pattern, bare) for rule in family.TABLE)
+
+
+def _single(params: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Parameters as float32, all finite."""
+    odd = [p for p, value in params.items() if not jnp.issubdtype(value.dtype, jnp.floating)]
+    if odd:
+        raise ConversionError(
+            f"{len(odd)} weights are no floating numbers, the first is {odd[0]} of type "
+            f"{params[odd[0]].dtype}; expected float32 or another floating type"
+        )
+    # Finite float64 weights may overflow here; they are refused below, so numpy need not warn.
+    with np.errstate(over="ignore"):
+        single = {path: np.asarray(value, np.float32) for path, value in params.items()}
+    faulty = [path for path, value in single.items() if not np.isfinite(value).all()]
+    if faulty:
+        raise ConversionError(
+            f"{len(faulty)} tensors hold NaN or infinite values, the first is {faulty[0]}; "
+            "expected finite weights"
+        )
+    return single

@@ -1,0 +1,130 @@
+"""BERT without pooler: learnt absolute positions, layer norms after the residual sums.
+
+Reference:
+  Devlin et al., BERT: Pre-training of Deep Bidirectional Transformers,
+  https://arxiv.org/abs/1810.04805, 2018.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import jax
+from flax import nnx
+
+from converters.encoders import blocks
+from converters.encoders.blocks import Group
+from converters.encoders.fields import MAX_LAYERS, Fields
+
+PREFIX = "bert"
+_LAYER = r"encoder\.layer\.\d+\."
+TABLE = (
+    *blocks.embedding_rules(r"embeddings\.(?:word|position|token_type)_embeddings"),
+    *blocks.norm_rules(rf"embeddings\.LayerNorm|{_LAYER}(?:attention\.)?output\.LayerNorm"),
+    *blocks.linear_rules(
+        rf"{_LAYER}(?:attention\.self\.(?:query|key|value)"
+        r"|attention\.output\.dense|(?:intermediate|output)\.dense)"
+    ),
+)
+IGNORED = (r"embeddings\.(?:position|token_type)_ids", r"pooler\..*")
+HEADS = (r"cls\..*", r"classifier\..*", r"qa_outputs\..*")
+
+
+@dataclass(frozen=True)
+class BertConfig:
+    """Static description of a BERT encoder; hashable, so it is a jit argument."""
+
+    vocab_size: int
+    width: int
+    layers: int
+    heads: int
+    inner: int
+    positions: int
+    token_types: int
+    activation: str
+    eps: float
+
+    @property
+    def max_tokens(self) -> int:
+        """Longest input."""
+        return self.positions
+
+    def build(self, rngs) -> "Bert":
+        """A freshly initialised module of this shape."""
+        return Bert(self, rngs)
+
+
+class Bert(nnx.Module):
+    """BERT without pooler; all tokens are of type 0."""
+
+    def __init__(self, config: BertConfig, rngs):
+        self.config = config
+        width = config.width
+        self.embeddings = Group(
+            word_embeddings=nnx.Embed(config.vocab_size, width, rngs=rngs),
+            position_embeddings=nnx.Embed(config.positions, width, rngs=rngs),
+            token_type_embeddings=nnx.Embed(config.token_types, width, rngs=rngs),
+            LayerNorm=blocks.norm(width, config.eps, rngs),
+        )
+        self.encoder = Group(layer=nnx.List([_layer(config, rngs) for _ in range(config.layers)]))
+
+    def __call__(self, ids: jax.Array, mask: jax.Array) -> jax.Array:
+        parts = self.embeddings
+        words = parts.word_embeddings(ids) + parts.token_type_embeddings.embedding[0]
+        x = parts.LayerNorm(words + parts.position_embeddings.embedding[: ids.shape[1]])
+        allowed = blocks.seen(mask)
+
+        def attend(query, key, value):
+            return blocks.attention(query, key, value, self.config.heads, allowed)
+
+        for layer in self.encoder.layer:
+            inputs, output = getattr(layer.attention, "self"), layer.attention.output
+            x = blocks.post_norm_block(
+                x,
+                (inputs.query, inputs.key, inputs.value, output.dense, output.LayerNorm),
+                (layer.intermediate.dense, layer.output.dense, layer.output.LayerNorm),
+                attend,
+                self.config.activation,
+            )
+        return x
+
+
+def _layer(config: BertConfig, rngs) -> Group:
+    width, inner = config.width, config.inner
+    inputs = {name: blocks.linear(width, width, rngs) for name in ("query", "key", "value")}
+    return Group(
+        attention=Group(**{"self": Group(**inputs), "output": _output(width, config, rngs)}),
+        intermediate=Group(dense=blocks.linear(width, inner, rngs)),
+        output=_output(inner, config, rngs),
+    )
+
+
+def _output(fan_in: int, config: BertConfig, rngs) -> Group:
+    return Group(
+        dense=blocks.linear(fan_in, config.width, rngs),
+        LayerNorm=blocks.norm(config.width, config.eps, rngs),
+    )
+
+
+def configure(values: Mapping, where: str) -> BertConfig:
+    """The configuration in a `config.json` or a pickled configuration.
+
+    Raises:
+      ConversionError: an entry is not what it should be.
+      UnsupportedArchitectureError: a variant that is not supported.
+    """
+    fields = Fields(values, where)
+    fields.only("position_embedding_type", "absolute")
+    fields.only("is_decoder", False)
+    fields.only("add_cross_attention", False)
+    width = fields.whole("hidden_size", 768)
+    return BertConfig(
+        vocab_size=fields.whole("vocab_size", 30522),
+        width=width,
+        layers=fields.whole("num_hidden_layers", 12, MAX_LAYERS),
+        heads=fields.heads("num_attention_heads", 12, width),
+        inner=fields.whole("intermediate_size", 3072),
+        positions=fields.whole("max_position_embeddings", 512),
+        token_types=fields.whole("type_vocab_size", 2),
+        activation=fields.activation("hidden_act", "gelu"),
+        eps=fields.eps("layer_norm_eps", 1e-12),
+    )

@@ -1,0 +1,117 @@
+"""DistilBERT: BERT's layers under other names, without token types.
+
+Reference:
+  Sanh et al., DistilBERT, a distilled version of BERT, https://arxiv.org/abs/1910.01108, 2019.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import jax
+from flax import nnx
+
+from converters.encoders import blocks
+from converters.encoders.blocks import Group
+from converters.encoders.fields import MAX_LAYERS, Fields
+
+PREFIX = "distilbert"
+_EPS = 1e-12  # Fixed in DistilBERT's code.
+_LAYER = r"transformer\.layer\.\d+\."
+TABLE = (
+    *blocks.embedding_rules(r"embeddings\.(?:word|position)_embeddings"),
+    *blocks.norm_rules(rf"embeddings\.LayerNorm|{_LAYER}(?:sa|output)_layer_norm"),
+    *blocks.linear_rules(rf"{_LAYER}(?:attention\.(?:q|k|v|out)_lin|ffn\.lin[12])"),
+)
+IGNORED = (r"embeddings\.position_ids",)
+HEADS = (r"vocab_\w+\..*", r"(?:pre_)?classifier\..*", r"qa_outputs\..*")
+
+
+@dataclass(frozen=True)
+class DistilBertConfig:
+    """Static description of a DistilBERT encoder; hashable, so it is a jit argument."""
+
+    vocab_size: int
+    width: int
+    layers: int
+    heads: int
+    inner: int
+    positions: int
+    activation: str
+
+    @property
+    def max_tokens(self) -> int:
+        """Longest input."""
+        return self.positions
+
+    def build(self, rngs) -> "DistilBert":
+        """A freshly initialised module of this shape."""
+        return DistilBert(self, rngs)
+
+
+class DistilBert(nnx.Module):
+    """DistilBERT; learnt and sinusoidal positions alike are read from the file."""
+
+    def __init__(self, config: DistilBertConfig, rngs):
+        self.config = config
+        width = config.width
+        self.embeddings = Group(
+            word_embeddings=nnx.Embed(config.vocab_size, width, rngs=rngs),
+            position_embeddings=nnx.Embed(config.positions, width, rngs=rngs),
+            LayerNorm=blocks.norm(width, _EPS, rngs),
+        )
+        layers = [_layer(config, rngs) for _ in range(config.layers)]
+        self.transformer = Group(layer=nnx.List(layers))
+
+    def __call__(self, ids: jax.Array, mask: jax.Array) -> jax.Array:
+        parts = self.embeddings
+        positions = parts.position_embeddings.embedding[: ids.shape[1]]
+        x = parts.LayerNorm(parts.word_embeddings(ids) + positions)
+        allowed = blocks.seen(mask)
+
+        def attend(query, key, value):
+            return blocks.attention(query, key, value, self.config.heads, allowed)
+
+        for layer in self.transformer.layer:
+            attn, ffn = layer.attention, layer.ffn
+            x = blocks.post_norm_block(
+                x,
+                (attn.q_lin, attn.k_lin, attn.v_lin, attn.out_lin, layer.sa_layer_norm),
+                (ffn.lin1, ffn.lin2, layer.output_layer_norm),
+                attend,
+                self.config.activation,
+            )
+        return x
+
+
+def _layer(config: DistilBertConfig, rngs) -> Group:
+    width, inner = config.width, config.inner
+    names = ("q_lin", "k_lin", "v_lin", "out_lin")
+    return Group(
+        attention=Group(**{name: blocks.linear(width, width, rngs) for name in names}),
+        sa_layer_norm=blocks.norm(width, _EPS, rngs),
+        ffn=Group(
+            lin1=blocks.linear(width, inner, rngs),
+            lin2=blocks.linear(inner, width, rngs),
+        ),
+        output_layer_norm=blocks.norm(width, _EPS, rngs),
+    )
+
+
+def configure(values: Mapping, where: str) -> DistilBertConfig:
+    """The configuration in a `config.json` or a pickled configuration.
+
+    Raises:
+      ConversionError: an entry is not what it should be.
+      UnsupportedArchitectureError: a variant that is not supported.
+    """
+    fields = Fields(values, where)
+    width = fields.whole("dim", 768)
+    return DistilBertConfig(
+        vocab_size=fields.whole("vocab_size", 30522),
+        width=width,
+        layers=fields.whole("n_layers", 6, MAX_LAYERS),
+        heads=fields.heads("n_heads", 12, width),
+        inner=fields.whole("hidden_dim", 3072),
+        positions=fields.whole("max_position_embeddings", 512),
+        activation=fields.activation("activation", "gelu"),
+    )

@@ -1,0 +1,17 @@
+"""From a path to an `Encoder`: a folder or a pickled file."""
+
+from os import PathLike
+from pathlib import Path
+
+from converters.encoders.assembly import Encoder
+from converters.encoders.folder import load_folder
+
+
+def load_encoder(path: str | PathLike[str]) -> Encoder:
+    """Read a Hugging Face folder; nothing in it is executed.
+
+    Raises:
+      LoadError: the path cannot be read safely.
+      ConversionError: it holds no supported encoder.
+    """
+    return load_folder(Path(path))

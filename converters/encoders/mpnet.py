@@ -1,0 +1,145 @@
+"""MPNet: a post-norm encoder whose attention scores get a bias by relative position.
+
+Reference:
+  Song et al., MPNet: Masked and Permuted Pre-training, https://arxiv.org/abs/2004.09297, 2020.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from converters.encoders import blocks
+from converters.encoders.blocks import Group
+from converters.encoders.fields import MAX_LAYERS, Fields
+
+PREFIX = "mpnet"
+PADDING = 1  # MPNet's code has this id fixed; valid tokens have positions from PADDING + 1.
+# The buckets too are fixed in MPNet's code: exact up to a distance of 8, logarithmic up to 128.
+_BUCKETS, _MAX_DISTANCE = 32, 128
+_LAYER = r"encoder\.layer\.\d+\."
+TABLE = (
+    *blocks.embedding_rules(r"embeddings\.(?:word|position)_embeddings"),
+    *blocks.embedding_rules(r"encoder\.relative_attention_bias"),
+    *blocks.norm_rules(rf"embeddings\.LayerNorm|{_LAYER}(?:attention|output)\.LayerNorm"),
+    *blocks.linear_rules(rf"{_LAYER}(?:attention\.attn\.[qkvo]|(?:intermediate|output)\.dense)"),
+)
+IGNORED = (r"embeddings\.position_ids", r"pooler\..*")
+HEADS = (r"lm_head\..*", r"classifier\..*", r"qa_outputs\..*")
+
+
+@dataclass(frozen=True)
+class MPNetConfig:
+    """Static description of an MPNet encoder; hashable, so it is a jit argument."""
+
+    vocab_size: int
+    width: int
+    layers: int
+    heads: int
+    inner: int
+    positions: int
+    activation: str
+    eps: float
+
+    @property
+    def max_tokens(self) -> int:
+        """Longest input; the first positions are those of padding."""
+        return self.positions - PADDING - 1
+
+    def build(self, rngs) -> "MPNet":
+        """A freshly initialised module of this shape."""
+        return MPNet(self, rngs)
+
+
+class MPNet(nnx.Module):
+    """MPNet without pooler."""
+
+    def __init__(self, config: MPNetConfig, rngs):
+        self.config = config
+        width = config.width
+        self.embeddings = Group(
+            word_embeddings=nnx.Embed(config.vocab_size, width, rngs=rngs),
+            position_embeddings=nnx.Embed(config.positions, width, rngs=rngs),
+            LayerNorm=blocks.norm(width, config.eps, rngs),
+        )
+        self.encoder = Group(
+            layer=nnx.List([_layer(config, rngs) for _ in range(config.layers)]),
+            relative_attention_bias=nnx.Embed(_BUCKETS, config.heads, rngs=rngs),
+        )
+
+    def __call__(self, ids: jax.Array, mask: jax.Array) -> jax.Array:
+        parts, encoder = self.embeddings, self.encoder
+        valid = (ids != PADDING).astype(ids.dtype)
+        positions = jnp.cumsum(valid, axis=1) * valid + PADDING
+        x = parts.LayerNorm(parts.word_embeddings(ids) + parts.position_embeddings(positions))
+        buckets = relative_buckets(ids.shape[1])
+        bias = jnp.transpose(encoder.relative_attention_bias(buckets), (2, 0, 1))
+        allowed = blocks.seen(mask)
+
+        def attend(query, key, value):
+            return blocks.attention(query, key, value, self.config.heads, allowed, bias)
+
+        for layer in encoder.layer:
+            attn = layer.attention.attn
+            x = blocks.post_norm_block(
+                x,
+                (attn.q, attn.k, attn.v, attn.o, layer.attention.LayerNorm),
+                (layer.intermediate.dense, layer.output.dense, layer.output.LayerNorm),
+                attend,
+                self.config.activation,
+            )
+        return x
+
+
+def _layer(config: MPNetConfig, rngs) -> Group:
+    width, inner = config.width, config.inner
+    attn = Group(**{name: blocks.linear(width, width, rngs) for name in "qkvo"})
+    return Group(
+        attention=Group(attn=attn, LayerNorm=blocks.norm(width, config.eps, rngs)),
+        intermediate=Group(dense=blocks.linear(width, inner, rngs)),
+        output=Group(
+            dense=blocks.linear(inner, width, rngs),
+            LayerNorm=blocks.norm(width, config.eps, rngs),
+        ),
+    )
+
+
+def relative_buckets(tokens: int) -> np.ndarray:
+    """Bucket of each pair (query, key), int32 `[t, t]`: the sign, then the distance."""
+    distance = np.arange(tokens)[:, None] - np.arange(tokens)[None, :]
+    half = _BUCKETS // 2
+    exact = half // 2
+    far = np.abs(distance).astype(np.float32)
+    # In single precision and truncated, as the original does.
+    scale = np.log(np.maximum(far, 1) / np.float32(exact)) / np.float32(
+        math.log(_MAX_DISTANCE / exact)
+    )
+    large = exact + (scale * np.float32(half - exact)).astype(np.int32)
+    near = np.where(far < exact, np.abs(distance), np.minimum(large, half - 1))
+    return (near + (distance < 0) * half).astype(np.int32)
+
+
+def configure(values: Mapping, where: str) -> MPNetConfig:
+    """The configuration in a `config.json` or a pickled configuration.
+
+    Raises:
+      ConversionError: an entry is not what it should be.
+      UnsupportedArchitectureError: a variant that is not supported.
+    """
+    fields = Fields(values, where)
+    fields.only("relative_attention_num_buckets", _BUCKETS)
+    width = fields.whole("hidden_size", 768)
+    return MPNetConfig(
+        vocab_size=fields.whole("vocab_size", 30527),
+        width=width,
+        layers=fields.whole("num_hidden_layers", 12, MAX_LAYERS),
+        heads=fields.heads("num_attention_heads", 12, width),
+        inner=fields.whole("intermediate_size", 3072),
+        positions=fields.whole("max_position_embeddings", 512),
+        activation=fields.activation("hidden_act", "gelu"),
+        eps=fields.eps("layer_norm_eps", 1e-12),
+    )

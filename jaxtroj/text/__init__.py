@@ -1,0 +1,1 @@
+"""Text rounds: sentence vectors, and what is found with them."""
