@@ -1,0 +1,185 @@
+"""Arithmetic of two or more values, bits, and running sums."""
+
+import torch
+
+from converters.graph.onnx.operators import operator
+from converters.graph.onnx.values import axes_of, ordered, scalar, widened
+
+
+@operator("Add", (7, 13, 14))
+@widened
+def add(_, a, b):
+    """Sum with broadcasting."""
+    return a + b
+
+
+@operator("Sub", (7, 13, 14))
+@widened
+def sub(_, a, b):
+    """Difference."""
+    return a - b
+
+
+@operator("Mul", (7, 13, 14))
+@widened
+def mul(_, a, b):
+    """Product."""
+    return a * b
+
+
+@operator("Div", (7, 13, 14), restrictions="uint64 is refused")
+def div(call, a, b):
+    """Quotient; of integers the one rounded towards zero."""
+    if a.dtype == torch.uint64:
+        raise call.refuse("division of 64-bit unsigned integers")
+    return _div(call, a, b)
+
+
+@widened
+def _div(_, a, b):
+    if a.is_floating_point() or a.is_complex():
+        return a / b
+    return torch.div(a, b, rounding_mode="trunc")
+
+
+@operator("Mod", (10, 13, 28), restrictions="uint64 is refused")
+def mod(call, a, b):
+    """Remainder with the sign of the divisor, or of the dividend with fmod = 1."""
+    if a.dtype == torch.uint64:
+        raise call.refuse("remainders of 64-bit unsigned integers")
+    return _mod(call, a, b)
+
+
+@widened
+def _mod(call, a, b):
+    return torch.fmod(a, b) if call["fmod"] else torch.remainder(a, b)
+
+
+@operator("Pow", (7, 12, 13, 15), restrictions="negative powers of integers as torch defines them")
+def power(_, a, b):
+    """The base's type is the result's."""
+    wide = a if a.dtype == torch.float64 else a.double()
+    if a.is_floating_point():
+        return torch.pow(a, b.to(a.dtype)) if a.dtype != torch.float16 else _exact(a, b)
+    if b.is_floating_point():
+        return torch.pow(wide, b.double()).to(a.dtype)
+    return torch.pow(a.long(), b.long()).to(a.dtype)
+
+
+def _exact(a, b):
+    return torch.pow(a.float(), b.float()).to(a.dtype)
+
+
+@operator("Neg", (1, 6, 13))
+def neg(_, x):
+    """Negation."""
+    return -x
+
+
+@operator("Reciprocal", (1, 6, 13))
+def reciprocal(_, x):
+    """1 / x."""
+    return torch.reciprocal(x)
+
+
+@operator("Sum", (6, 8, 13))
+@widened
+def total(_, first, *others):
+    """Sum of all inputs."""
+    for other in others:
+        first = first + other
+    return first
+
+
+@operator("Mean", (6, 8, 13))
+def mean(_, *inputs):
+    """Mean of all inputs."""
+    return total(_, *inputs) / len(inputs)
+
+
+@operator("Max", (6, 8, 12, 13))
+@ordered
+def maximum(_, first, *others):
+    """Largest of all inputs, place by place; a NaN wins."""
+    for other in others:
+        first = torch.maximum(first, other)
+    return first
+
+
+@operator("Min", (6, 8, 12, 13))
+@ordered
+def minimum(_, first, *others):
+    """Smallest of all inputs, place by place; a NaN wins."""
+    for other in others:
+        first = torch.minimum(first, other)
+    return first
+
+
+@operator("BitShift", (11, 28))
+def bit_shift(call, x, y):
+    """Shift of the bits to the left or the right; a shift by the width or more gives 0 or the sign."""
+    bits = x.element_size() * 8
+    signed = x.dtype in (torch.int8, torch.int16, torch.int32, torch.int64)
+    a, by = x.to(torch.int64), y.to(torch.int64).clamp(0, 63)
+    beyond = y.to(torch.int64) >= bits
+    if call["direction"] == "LEFT":
+        return torch.where(beyond, torch.zeros_like(a), a << by).to(x.dtype)
+    if bits == 64 and not signed:
+        # An arithmetic shift drags the sign along; mask what it drags in.
+        kept = torch.where(by == 0, torch.full_like(a, -1), (torch.ones_like(a) << (64 - by)) - 1)
+        return torch.where(beyond, torch.zeros_like(a), (a >> by) & kept).to(x.dtype)
+    return (a >> torch.where(beyond, torch.full_like(by, bits - 1), by)).to(x.dtype) \
+        if signed else torch.where(beyond, torch.zeros_like(a), a >> by).to(x.dtype)
+
+
+@operator("BitwiseAnd", (18,))
+@widened
+def bitwise_and(_, a, b):
+    """Bit by bit."""
+    return a & b
+
+
+@operator("BitwiseOr", (18,))
+@widened
+def bitwise_or(_, a, b):
+    """Bit by bit."""
+    return a | b
+
+
+@operator("BitwiseXor", (18,))
+@widened
+def bitwise_xor(_, a, b):
+    """Bit by bit."""
+    return a ^ b
+
+
+@operator("BitwiseNot", (18,))
+@widened
+def bitwise_not(_, x):
+    """All bits flipped."""
+    return ~x
+
+
+def _running(call, x, axis, function, first):
+    (axis,) = axes_of([scalar(axis)], x.dim())
+    if call["reverse"]:
+        x = x.flip(axis)
+    if call["exclusive"]:
+        head = torch.full_like(x.narrow(axis, 0, 1), first)
+        x = torch.cat([head, x.narrow(axis, 0, x.shape[axis] - 1)], axis)
+    x = function(x, axis, dtype=x.dtype)
+    return x.flip(axis) if call["reverse"] else x
+
+
+@operator("CumSum", (11, 14), static=(1,))
+@widened
+def cumsum(call, x, axis):
+    """Running sums along an axis."""
+    return _running(call, x, axis, torch.cumsum, 0)
+
+
+@operator("CumProd", (26,), static=(1,))
+@widened
+def cumprod(call, x, axis):
+    """Running products along an axis."""
+    return _running(call, x, axis, torch.cumprod, 1)

@@ -1,0 +1,36 @@
+"""Caps on what reading and building one ONNX model may cost."""
+
+from dataclasses import dataclass
+
+from converters.limits import GIB, MIB
+
+
+@dataclass(frozen=True)
+class OnnxLimits:
+    """Caps of the ONNX front end. Exceeding one raises `TooLargeError` naming the field.
+
+    Attributes:
+        file_bytes: the model file itself; protobuf cannot hold more than 2 GiB.
+        external_bytes: all external tensors together.
+        fields: protobuf fields of the file outside tensor data. A ResNet50 has 5,000, the largest
+            language models some 100,000; a million takes two seconds to walk.
+        text_bytes: names, strings and everything else of the file that is not tensor data.
+        packed_bytes: packed integers, which take eight times their size in memory.
+        nodes: nodes of all graphs, after functions are inlined and loops unrolled.
+        depth: graphs inside graphs.
+        tensor_elements: elements of one weight.
+        value_elements: elements of one intermediate value for a single example.
+        total_multiply_adds: multiplications of one forward pass for a single example; the dearest
+            torchvision network (ViT-H/14 at 518 pixels) takes 1.0e12.
+    """
+
+    file_bytes: int = 2 * GIB
+    external_bytes: int = 16 * GIB
+    fields: int = 1_000_000
+    text_bytes: int = 64 * MIB
+    packed_bytes: int = 64 * MIB
+    nodes: int = 100_000
+    depth: int = 8
+    tensor_elements: int = 2**31
+    value_elements: int = 2**27
+    total_multiply_adds: int = 4 * 10**12

@@ -1,0 +1,201 @@
+"""How an ONNX operator is written as torch calls, and where it is registered.
+
+An operator is a function ``f(call, *inputs)`` of torch tensors: absent optional inputs are `None`,
+inputs that decide shapes (`static` positions) arrive as NumPy arrays, and attributes carry the
+defaults of the operator's schema. `operator` puts it under every version named into onnx2torch's own
+registry where onnx2torch has none, and into ours, which is asked first. Ours wins where both have
+one: onnx2torch reads weights at conversion and renames them, here they stay inputs and keep their
+names.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from onnx import defs
+from onnx.helper import get_attribute_value
+from onnx2torch.node_converters.registry import add_converter, get_converter
+from onnx2torch.onnx_graph import OnnxGraph
+from onnx2torch.onnx_node import OnnxNode
+from onnx2torch.utils.common import OperationConverterResult, onnx_mapping_from_node
+
+from converters.errors import UnsupportedOperatorError
+
+Function = Callable[..., Any]
+ONNX = ""
+ML = "ai.onnx.ml"
+
+
+@dataclass(frozen=True)
+class Call:
+    """What a node says besides its inputs.
+
+    Attributes:
+        operator: the ONNX name.
+        version: the opset version since which its schema holds.
+        attributes: name -> value, the schema's defaults filled in.
+        outputs: how many outputs the node names, trailing unnamed ones left out.
+    """
+
+    operator: str
+    version: int
+    attributes: Mapping[str, Any]
+    outputs: int = 1
+
+    def __getitem__(self, name: str) -> Any:
+        """The attribute, its schema's default, or None where it has none."""
+        return self.attributes.get(name)
+
+    def refuse(self, reason: str) -> UnsupportedOperatorError:
+        """The error of a form of the operator that is not covered."""
+        name = f"{self.operator}-{self.version}"
+        return UnsupportedOperatorError(f"ONNX operator {name}: {reason}", operator=name)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One operator in one version.
+
+    Attributes:
+        function: the torch calls.
+        static: positions of inputs whose values decide shapes or branches.
+        restrictions: what is not covered, for the support table.
+    """
+
+    function: Function
+    static: tuple[int, ...]
+    restrictions: str
+
+
+_ENTRIES: dict[tuple[str, str, int], Entry] = {}
+
+
+class Operation(torch.nn.Module):
+    """One node of ours as a module without state.
+
+    Args:
+        function: the torch calls.
+        call: what the node says.
+        bound: position -> array, for static inputs known at conversion.
+    """
+
+    def __init__(self, function: Function, call: Call, bound: Mapping[int, np.ndarray]):
+        super().__init__()
+        self.function = function
+        self.call = call
+        self.bound = dict(bound)
+
+    def forward(self, *inputs):
+        """The node's outputs for those inputs that are not bound, in order."""
+        given = iter(inputs)
+        total = len(inputs) + len(self.bound)
+        merged = (self.bound[k] if k in self.bound else next(given) for k in range(total))
+        return self.function(self.call, *merged)
+
+
+def operator(
+    name: str,
+    versions: Iterable[int],
+    static: tuple[int, ...] = (),
+    domain: str = ONNX,
+    restrictions: str = "",
+) -> Callable[[Function], Function]:
+    """Decorator: this function is the operator in these versions. Raises ValueError on duplicates."""
+
+    def register(function: Function) -> Function:
+        entry = Entry(function, static, restrictions)
+        for version in versions:
+            key = (domain, name, version)
+            if key in _ENTRIES:
+                raise ValueError(f"operator {key} is registered twice")
+            _ENTRIES[key] = entry
+            _offer_to_onnx2torch(key, entry)
+        return function
+
+    return register
+
+
+def _offer_to_onnx2torch(key: tuple[str, str, int], entry: Entry) -> None:
+    domain, name, version = key
+    try:
+        add_converter(operation_type=name, version=version, domain=domain)(_converter(key, entry))
+    except ValueError:
+        return  # onnx2torch has a converter of its own; in our graphs ours is asked first
+
+
+def _converter(
+    key: tuple[str, str, int], entry: Entry
+) -> Callable[[OnnxNode, OnnxGraph], OperationConverterResult]:
+    """The function as onnx2torch's registry wants it."""
+
+    def convert(node: OnnxNode, graph: OnnxGraph) -> OperationConverterResult:
+        names = onnx_mapping_from_node(node).inputs
+        constants = graph.initializers
+        bound = {
+            position: constants[names[position]].to_numpy()
+            for position in entry.static
+            if position < len(names) and names[position] in constants
+        }
+        module = Operation(entry.function, call_of(node.proto, key[2]), bound)
+        inputs = tuple(name for k, name in enumerate(names) if k not in bound)
+        mapping = onnx_mapping_from_node(node)._replace(inputs=inputs)
+        return OperationConverterResult(torch_module=module, onnx_mapping=mapping)
+
+    return convert
+
+
+def schema_version(domain: str, name: str, opset: int) -> int:
+    """The version since which the schema holds that `opset` uses; `opset` where none is known."""
+    try:
+        return defs.get_schema(name, domain=domain, max_inclusive_version=opset).since_version
+    except defs.SchemaError:
+        return opset
+
+
+def _defaults(domain: str, name: str, version: int) -> dict[str, Any]:
+    try:
+        schema = defs.get_schema(name, domain=domain, max_inclusive_version=version)
+    except defs.SchemaError:
+        return {}
+    return {
+        key: _plain(attribute.default_value)
+        for key, attribute in schema.attributes.items()
+        if attribute.default_value.name
+    }
+
+
+def _plain(attribute) -> Any:
+    value = get_attribute_value(attribute)
+    if isinstance(value, bytes):
+        return value.decode("utf-8", errors="replace")
+    if isinstance(value, (int, float)) or hasattr(value, "DESCRIPTOR"):
+        return value
+    return [v.decode("utf-8", errors="replace") if isinstance(v, bytes) else v for v in value]
+
+
+def call_of(node, version: int) -> Call:
+    """What a NodeProto says, its schema's defaults filled in."""
+    attributes = _defaults(node.domain, node.op_type, version)
+    attributes |= {attribute.name: _plain(attribute) for attribute in node.attribute}
+    named = [k + 1 for k, output in enumerate(node.output) if output]
+    return Call(node.op_type, version, attributes, max(named, default=0))
+
+
+def find(domain: str, name: str, version: int) -> Entry | None:
+    """Our entry of an operator in the version of its schema, or None."""
+    return _ENTRIES.get((domain, name, version))
+
+
+def onnx2torch_converter(domain: str, name: str, version: int):
+    """onnx2torch's own converter, or None where it has none."""
+    try:
+        return get_converter(operation_type=name, version=version, domain=domain)
+    except NotImplementedError:
+        return None
+
+
+def entries() -> Mapping[tuple[str, str, int], Entry]:
+    """All our entries: (domain, operator, version) -> entry."""
+    return dict(_ENTRIES)

@@ -1,0 +1,231 @@
+"""`to_torch`: an ONNX model as a torch module for inputs of one fixed shape."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from onnx import ModelProto, ValueInfoProto
+
+from converters.errors import ConversionError, shown
+from converters.graph.onnx.build import CONSTANT, WEIGHT, Builder, Step, Value
+from converters.graph.onnx.check import check_model
+from converters.graph.onnx.guard import SizeGuard
+from converters.graph.onnx.limits import OnnxLimits
+from converters.graph.onnx.types import array_of, tensor_from, torch_type
+
+# Constants of more elements than this are weights that the file keeps outside its initialisers.
+_CONSTANT_ELEMENTS = 64
+
+
+class OnnxModule(torch.nn.Module):
+    """A graph as steps in order; its parameters carry the names of the file's weights.
+
+    Attributes:
+        input_names, output_names: those of the graph.
+        input_shapes: the shapes it was built for.
+        weight_names: parameter name -> name in the file, where torch does not allow the latter.
+    """
+
+    def __init__(
+        self,
+        steps: Sequence[Step],
+        inputs: Mapping[str, tuple[int, ...]],
+        outputs: Mapping[str, str],
+    ):
+        super().__init__()
+        self.input_names = tuple(inputs)
+        self.input_shapes = tuple(inputs.values())
+        self.output_names = tuple(outputs)
+        self.weight_names: dict[str, str] = {}
+        self._steps = tuple(steps)
+        self._results = tuple(outputs.values())
+        self._operations = torch.nn.ModuleList(step.module for step in steps)
+        self._held: dict[str, tuple[torch.nn.Module, str]] = {}
+        self._spent = _last_uses(steps, self._results)
+
+    def hold_weight(self, name: str, tensor: torch.Tensor) -> None:
+        """Make a tensor a parameter under its dotted name, or one like it where that is taken."""
+        owner, leaf = self._place(name)
+        parameter = torch.nn.Parameter(tensor, requires_grad=False)
+        owner.register_parameter(leaf, parameter)
+        self._held[name] = (owner, leaf)
+        path = next(path for path, value in self.named_parameters() if value is parameter)
+        if path != name:
+            self.weight_names[path] = name
+
+    def hold_constant(self, name: str, tensor: torch.Tensor) -> None:
+        """Keep a tensor that is no weight: outside the state dict."""
+        leaf = f"_constant_{len(self._held)}"
+        self.register_buffer(leaf, tensor, persistent=False)
+        self._held[name] = (self, leaf)
+
+    def _place(self, name: str) -> tuple[torch.nn.Module, str]:
+        owner: torch.nn.Module = self
+        *parents, leaf = name.split(".")
+        for part in parents:
+            child = owner._modules.get(part) if part else None
+            if child is None:
+                if not part or hasattr(owner, part):
+                    return self, self._free(self, name.replace(".", "/"))
+                child = torch.nn.Module()
+                owner.add_module(part, child)
+            owner = child
+        return owner, self._free(owner, leaf)
+
+    @staticmethod
+    def _free(owner: torch.nn.Module, leaf: str) -> str:
+        leaf = leaf or "_"
+        while hasattr(owner, leaf):
+            leaf += "_"
+        return leaf
+
+    def forward(self, *inputs):
+        """The outputs in order, a single one by itself."""
+        values = dict(zip(self.input_names, inputs, strict=True))
+        values |= {name: getattr(owner, leaf) for name, (owner, leaf) in self._held.items()}
+        for step, module, spent in zip(self._steps, self._operations, self._spent, strict=True):
+            read = [None if name is None else values[name] for name in step.inputs]
+            made = module(*read)
+            made = made if isinstance(made, tuple) else (made,)
+            values.update(zip(step.outputs, made, strict=False))
+            for name in spent:
+                del values[name]
+        results = tuple(values[name] for name in self._results)
+        return results[0] if len(results) == 1 else results
+
+
+def _last_uses(steps: Sequence[Step], results: Sequence[str]) -> list[tuple[str, ...]]:
+    """For each step the values that nobody reads after it, so that they can be freed."""
+    seen = set(results)
+    spent: list[tuple[str, ...]] = []
+    for step in reversed(steps):
+        touched = {name for name in (*step.inputs, *step.outputs) if name is not None}
+        spent.append(tuple(touched - seen))
+        seen |= touched
+    return spent[::-1]
+
+
+def to_torch(
+    model: ModelProto,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    *,
+    weights: Mapping[str, np.ndarray] | None = None,
+    output: str | None = None,
+    limits: OnnxLimits | None = None,
+) -> OnnxModule:
+    """An ONNX model as a torch module, specialised to fixed input shapes.
+
+    Args:
+        model: the parsed file; checked here as if a stranger made it.
+        input_shapes: input name -> shape, needed where the file leaves dimensions open.
+        weights: initialisers that lie outside the file, as `read_onnx` returns them.
+        output: name of the one output wanted; all of them by default.
+        limits: caps on sizes.
+
+    Raises:
+        CorruptFileError: the graph is invalid.
+        UnsupportedOperatorError: no converter covers an operator.
+        ConversionError: the graph cannot be run, or an input's shape is not known.
+    """
+    limits = limits or OnnxLimits()
+    shapes = input_shapes or {}
+    examples = {
+        info.name: torch.zeros(input_shape(info, shapes), dtype=input_type(info))
+        for info in graph_inputs(model)
+    }
+    return build(model, examples, weights=weights, output=output, limits=limits)
+
+
+def build(
+    model: ModelProto,
+    examples: Mapping[str, torch.Tensor],
+    *,
+    weights: Mapping[str, np.ndarray] | None = None,
+    output: str | None = None,
+    strict: bool = True,
+    limits: OnnxLimits,
+) -> OnnxModule:
+    """The module specialised to the shapes of `examples`; see `to_torch` and `Builder.strict`."""
+    check_model(model, limits, outside=frozenset(weights or ()))
+    builder = Builder({o.domain: o.version for o in model.opset_import}, strict, limits)
+    builder.opsets = {**builder.opsets, "": builder.opsets.get("", builder.opsets.get("ai.onnx", 1))}
+    scope = {name: builder.fresh(name, data, 2) for name, data in examples.items()}
+    for tensor in model.graph.initializer:
+        if tensor.name not in scope:
+            array = (weights or {}).get(tensor.name)
+            value = tensor_from(array_of(tensor) if array is None else array)
+            kind = WEIGHT if value.is_floating_point() else CONSTANT
+            scope[tensor.name] = builder.fresh(tensor.name, value, kind)
+    with SizeGuard(limits):
+        results = builder.graph(model.graph, scope)
+    wanted = _wanted(model, results, output)
+    return _assembled(builder, {n: tuple(t.shape) for n, t in examples.items()}, wanted)
+
+
+def _wanted(model: ModelProto, results: Sequence[Value | None], output: str | None):
+    names = [info.name for info in model.graph.output]
+    if output is not None and output not in names:
+        listed = ", ".join(shown(name) for name in names[:20])
+        raise ConversionError(f"there is no output {shown(output)}; the outputs are {listed}")
+    pairs = zip(names, results, strict=True)
+    return {n: v for n, v in pairs if v is not None and output in (None, n)}
+
+
+def _assembled(
+    builder: Builder, inputs: Mapping[str, tuple[int, ...]], outputs: Mapping[str, Value]
+) -> OnnxModule:
+    results = {name: value.name for name, value in outputs.items()}
+    steps = _needed(builder.steps, set(results.values()))
+    module = OnnxModule(steps, inputs, results)
+    made = {name for step in steps for name in step.outputs} | set(inputs)
+    read = {name for step in steps for name in step.inputs if name is not None}
+    for name in builder.values:
+        if name in (read | set(results.values())) - made:
+            _hold(module, builder.values[name])
+    return module.eval()
+
+
+def _hold(module: OnnxModule, value: Value) -> None:
+    data = value.data
+    large = isinstance(data, torch.Tensor) and data.numel() > _CONSTANT_ELEMENTS
+    if value.kind == WEIGHT or (large and data.is_floating_point()):
+        module.hold_weight(value.name, data)
+    elif isinstance(data, torch.Tensor):
+        module.hold_constant(value.name, data)
+    else:
+        raise ConversionError(f"value {shown(value.name)} is a constant sequence or optional")
+
+
+def _needed(steps: Sequence[Step], wanted: set[str]) -> list[Step]:
+    """The steps that the outputs depend on."""
+    kept = []
+    for step in reversed(steps):
+        if wanted.intersection(step.outputs):
+            kept.append(step)
+            wanted |= {name for name in step.inputs if name is not None}
+    return kept[::-1]
+
+
+def graph_inputs(model: ModelProto) -> list[ValueInfoProto]:
+    """The inputs that are no weights (files before IR 4 list both)."""
+    weights = {tensor.name for tensor in model.graph.initializer}
+    return [info for info in model.graph.input if info.name not in weights]
+
+
+def input_type(info: ValueInfoProto) -> torch.dtype:
+    """The element type; raises ConversionError for sequences and optionals."""
+    if not info.type.HasField("tensor_type"):
+        raise ConversionError(f"input {shown(info.name)} is no tensor")
+    return torch_type(info.type.tensor_type.elem_type)
+
+
+def input_shape(info: ValueInfoProto, shapes: Mapping[str, Sequence[int]]) -> tuple[int, ...]:
+    """The shape asked for, or the one that the file fixes."""
+    if info.name in shapes:
+        return tuple(shapes[info.name])
+    dims = info.type.tensor_type.shape.dim
+    if not info.type.tensor_type.HasField("shape") or not all(d.HasField("dim_value") for d in dims):
+        raise ConversionError(
+            f"input {shown(info.name)} leaves its shape open; say which shape to build for"
+        )
+    return tuple(d.dim_value for d in dims)
