@@ -2,15 +2,20 @@
 
 Round 1: models labelled poisoned whose trigger does nothing. They are skipped unless asked for,
 with this reason, because a wrong label harms calibration and scores silently. Round 0 came with no
-promise of convergence: the models that missed it are noted, not skipped. Neither list touches a
-dataset that merely uses the same ids: the round must be recognised, and the row must agree.
+promise of convergence: the models that missed it are noted, not skipped. Round 5: models labelled
+clean that got a trigger in packaging (`contaminated.py`). No list touches a dataset that merely
+uses the same ids: the round must be recognised, and the row must agree.
 """
 
 import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from jaxtroj.rounds.contaminated import CONTAMINATED
+from jaxtroj.rounds.tables import Table
+
 NO_TRIGGER = "erratum by NIST: labelled poisoned, but no trigger works on it"
+HAS_TRIGGER = "erratum by NIST: labelled clean, but contaminated with a trigger in packaging"
 ERRATA: Mapping[str, frozenset[str]] = {
     "round1-train": frozenset({"id-00000184", "id-00000599", "id-00000858", "id-00001088"}),
     "round1-test": frozenset({"id-00000077", "id-00000083"}),
@@ -32,31 +37,60 @@ ROUND0_UNCONVERGED: Mapping[str, tuple[str, float, float]] = {
 _ROUND = re.compile(r"(?:round|\br)[-_ ]?([01])(?![0-9])", re.IGNORECASE)
 _SPLIT = re.compile(r"(train|test|holdout)", re.IGNORECASE)
 TRAIN_ROWS = 1000  # models in Round 1's training set; its test and holdout sets have 100 each
+_ROUND5 = re.compile(
+    r"(?:round|\br)[-_ ]?5(?![0-9])|nlp-sentiment-classification-mar2021", re.IGNORECASE
+)
+_FIRST = "id-00000000"
+# master_seed of the first model in the official METADATA.csv; that of the test set is not known
+ROUND5_FIRST_SEEDS = {"1050372071": "round5-train", "1563759677": "round5-holdout"}
+_MANIFEST = "manifest.json"  # what `jaxtroj generate` leaves in a round's folder; NIST does not
 
 
-def dataset_name(folder: Path, metadata_path: Path | None, rows: int, first_row: str) -> str | None:
-    """Which official set a folder is: "round0", "round1-train", "round1-test" ... or None.
+def dataset_name(folder: Path, table: Table | None) -> str | None:
+    """Which official set a folder is: "round0", "round1-train", "round5-holdout" ... or None.
 
-    The round comes from the name of the folder (or of its METADATA file), else from the paths
-    inside its first metadata row; the split from those names, else from the number of rows.
+    Rounds 0 and 1: the round comes from the name of the folder (or of its METADATA file), else
+    from the paths inside its first metadata row; the split from those names, else from the number
+    of rows. Round 5: the master seed of its first model says it, else the names do.
 
-    >>> dataset_name(Path("round1-dataset-train"), None, 0, "")
+    >>> dataset_name(Path("round1-dataset-train"), None)
     'round1-train'
-    >>> dataset_name(Path("mine"), None, 0, "") is None
+    >>> dataset_name(Path("round5-test-dataset"), None)
+    'round5-test'
+    >>> dataset_name(Path("mine"), None) is None
     True
     """
-    names = [folder.resolve().name, metadata_path.name if metadata_path else ""]
+    names = [folder.resolve().name, table.path.name if table else ""]
     if folder.name == "models":
         names.insert(1, folder.resolve().parent.name)
+    first = next(iter(table.rows.values()), None) if table else None
+    first_row = " ".join(first.cells.values()) if first else ""
     found = next((match for text in [*names, first_row] if (match := _ROUND.search(text))), None)
+    split = next((match.group(1).lower() for name in names if (match := _SPLIT.search(name))), None)
     if found is None:
-        return None
+        return _round5_name(folder, names, split, table)
     if found.group(1) == "0":
         return "round0"
-    split = next((match.group(1).lower() for name in names if (match := _SPLIT.search(name))), None)
-    if split is None and rows == TRAIN_ROWS:
+    if split is None and table and len(table.rows) == TRAIN_ROWS:
         split = "train"
     return f"round1-{split}" if split else None
+
+
+def _round5_name(
+    folder: Path, names: list[str], split: str | None, table: Table | None
+) -> str | None:
+    """Round 5's set, told by a seed where there is one; a generated round is none of them."""
+    row = table.rows.get(_FIRST) if table else None
+    known = ROUND5_FIRST_SEEDS.get(row.cells.get("master_seed", "")) if row else None
+    if known is not None:
+        return known
+    home = folder.resolve().parent if folder.name == "models" else folder
+    named = any(_ROUND5.search(name) for name in names)
+    if not named or split is None or (home / _MANIFEST).exists():
+        return None
+    name = f"round5-{split}"
+    is_another = row is not None and name in ROUND5_FIRST_SEEDS.values()
+    return None if is_another else name
 
 
 def skip_reason(dataset: str | None, model_id: str, poisoned: bool | None) -> str | None:
@@ -66,9 +100,14 @@ def skip_reason(dataset: str | None, model_id: str, poisoned: bool | None) -> st
     'erratum by NIST: labelled poisoned, but no trigger works on it'
     >>> skip_reason("round1-test", "id-00000184", True) is None
     True
+    >>> skip_reason("round5-train", "id-00000007", False)
+    'erratum by NIST: labelled clean, but contaminated with a trigger in packaging'
     """
-    listed = model_id in ERRATA.get(dataset or "", frozenset())
-    return NO_TRIGGER if listed and poisoned is not False else None
+    if model_id in ERRATA.get(dataset or "", frozenset()):
+        return NO_TRIGGER if poisoned is not False else None
+    if model_id in CONTAMINATED.get(dataset or "", frozenset()):
+        return HAS_TRIGGER if poisoned is not True else None
+    return None
 
 
 def notes(dataset: str | None, model_id: str, cells: Mapping[str, str]) -> tuple[str, ...]:

@@ -3,6 +3,8 @@
 ```
 Round 0   DIR/id-XXXXXXXX/{model.pt, example_data/, ground_truth.csv}   [DIR/*metadata.csv]
 Round 1   DIR/METADATA.csv, DIR/models/id-XXXXXXXX/{...the same...}
+Round 5,6 DIR/METADATA.csv, DIR/{embeddings,tokenizers}/, DIR/models/id-XXXXXXXX/{model.pt,
+          config.json, clean_example_data/, clean-example-cls-embedding.csv, ground_truth.csv, ...}
 one       DIR/{model.pt, example_data/, ground_truth.csv}
 plain     DIR/*.pt, *.pth, *.safetensors ...                            [DIR/example_data/]
 ```
@@ -11,13 +13,15 @@ plain     DIR/*.pt, *.pth, *.safetensors ...                            [DIR/exa
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from jaxtroj.errors import DatasetError
 from jaxtroj.rounds import errata
 from jaxtroj.rounds.examples import natural_key
 from jaxtroj.rounds.tables import Row, Table, read_ground_truth, read_table
+from jaxtroj.rounds.text_config import TextConfig
+from jaxtroj.rounds.text_files import OWN_ENCODER, OWN_TOKENIZER, text_files
 
 MODEL_SUFFIXES = frozenset({".pt", ".pth", ".tar", ".pkl", ".bin", ".ckpt", ".safetensors"})
 EXAMPLE_FOLDERS = ("example_data", "clean_example_data", "clean-example-data", "examples")
@@ -35,7 +39,7 @@ class ModelEntry:
     model_path: Path
     """The model file; it need not exist (then `problem` says so)."""
     examples_path: Path | None
-    """Folder of clean example pictures, if there is one."""
+    """Folder of clean example pictures or texts, if there is one."""
     poisoned: bool | None
     """The label, None where it is absent or unreadable."""
     metadata: Mapping[str, str] = field(default_factory=dict)
@@ -46,6 +50,17 @@ class ModelEntry:
     """What is wrong with the model's folder, label or metadata row; other models stand."""
     notes: tuple[str, ...] = ()
     """Known facts that do not change how the model is treated."""
+    kind: str = "image"
+    """"image" or "text": what the model classifies, told by what lies in its folder."""
+    text_config: TextConfig | None = None
+    """A text model's config.json; None where there is none that can be read."""
+    encoder_path: Path | None = None
+    """File or folder of the encoder that made the text model's sentence embeddings."""
+    tokenizer_path: Path | None = None
+    """File or folder of its tokenizer."""
+    text_problems: tuple[str, ...] = ()
+    """What is wrong with a text model's config.json, encoder or tokenizer; the shipped embeddings
+    may do without."""
 
 
 def iter_models(
@@ -53,8 +68,8 @@ def iter_models(
 ) -> Iterator[ModelEntry]:
     """Yields the models of a folder in natural order of their ids, one at a time.
 
-    Only label and metadata files are read. Models on NIST's errata lists carry a `skip_reason`;
-    with `include_errata` it becomes a note instead.
+    Only label, metadata and config files are read. Models on NIST's errata lists carry a
+    `skip_reason`; with `include_errata` it becomes a note instead.
 
     Raises:
         DatasetError: at once, when the folder is missing, holds no model, or its METADATA.csv is
@@ -70,13 +85,7 @@ def iter_models(
             f"of those, or files ending in {', '.join(sorted(MODEL_SUFFIXES))}"
         )
     table = _metadata(root)
-    first = next(iter(table.rows.values()), None) if table else None
-    dataset = errata.dataset_name(
-        root,
-        table.path if table else None,
-        len(table.rows) if table else 0,
-        " ".join(first.cells.values()) if first else "",
-    )
+    dataset = errata.dataset_name(root, table)
     return (_entry(place, table, dataset, include_errata) for place in places)
 
 
@@ -84,7 +93,8 @@ def _model_places(root: Path) -> list[Path]:
     """Model folders and plain model files, natural order; the root itself when it is one model."""
     places = _places_in(root / "models") if os.path.isdir(root / "models") else []
     places = places or _places_in(root)
-    return [root] if places == [root / "model.pt"] else places
+    models = [place for place in places if place.name not in (OWN_ENCODER, OWN_TOKENIZER)]
+    return [root] if models == [root / "model.pt"] else places
 
 
 def _places_in(home: Path) -> list[Path]:
@@ -129,16 +139,34 @@ def _entry(
     problems = [text for text in (file_problem, label_problem) if text]
     reason = errata.skip_reason(dataset, model_id, poisoned)
     notes = errata.notes(dataset, model_id, row.cells)
-    examples = (home / name for name in EXAMPLE_FOLDERS)
-    return ModelEntry(
+    folders = (home / name for name in EXAMPLE_FOLDERS)
+    examples = next((folder for folder in folders if os.path.isdir(folder)), None)
+    entry = ModelEntry(
         model_id=model_id,
         model_path=model_path,
-        examples_path=next((folder for folder in examples if os.path.isdir(folder)), None),
+        examples_path=examples,
         poisoned=poisoned,
         metadata=row.cells,
         skip_reason=None if include_errata else reason,
         problem="; ".join(problems) or None,
         notes=(*notes, reason) if include_errata and reason else notes,
+    )
+    return with_text_files(entry)
+
+
+def with_text_files(entry: ModelEntry) -> ModelEntry:
+    """The entry with what a text scan needs if it is a text model, else as an image model.
+
+    `iter_models` has done it; to be repeated after a change of `examples_path`.
+    """
+    found = text_files(entry.model_path.parent, entry.examples_path)
+    return replace(
+        entry,
+        kind="image" if found is None else "text",
+        text_config=found.config if found else None,
+        encoder_path=found.encoder if found else None,
+        tokenizer_path=found.tokenizer if found else None,
+        text_problems=found.problems if found else (),
     )
 
 

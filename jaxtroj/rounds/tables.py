@@ -53,7 +53,7 @@ def read_ground_truth(path: Path) -> bool:
 
     Raises DatasetError, naming file and content, for anything else.
     """
-    text = _read_text(path, limit=64).strip()
+    text = read_text(path, limit=64).strip()
     if text not in ("0", "1"):
         raise DatasetError(f"{path} holds {_short(text)}, expected the one character 0 or 1")
     return text == "1"
@@ -128,7 +128,7 @@ def _row(line: list[str], columns: tuple[str, ...]) -> Row:
 
 
 def _parse(path: Path) -> list[list[str]]:
-    text = _read_text(path, MAX_TABLE_BYTES)
+    text = read_text(path, MAX_TABLE_BYTES)
     try:
         lines = [line for line in csv.reader(io.StringIO(text, newline=""), strict=True) if line]
     except csv.Error as error:
@@ -138,7 +138,11 @@ def _parse(path: Path) -> list[list[str]]:
     return lines
 
 
-def _read_text(path: Path, limit: int) -> str:
+def read_text(path: Path, limit: int) -> str:
+    """A plain file of at most ``limit`` bytes of UTF-8 text; a byte order mark is dropped.
+
+    Raises DatasetError for any other, and where the file holds NUL bytes.
+    """
     try:
         if not path.is_file():
             raise DatasetError(f"{path} is not a file")
