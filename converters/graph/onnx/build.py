@@ -193,8 +193,10 @@ class Builder:
         with torch.no_grad():
             result = module(*[None if value is None else value.data for value in inputs])
         results = list(result) if isinstance(result, tuple) else [result]
-        made = [self.fresh(name or f"{place} output", data, kind)
-                for name, data in zip(names, results, strict=False)]
+        made = [
+            self.fresh(name or f"{place} output", data, kind)
+            for name, data in zip(names, results, strict=False)
+        ]
         if kind != CONSTANT:
             read = tuple(None if value is None else value.name for value in inputs)
             self.steps.append(Step(place, module, read, tuple(value.name for value in made)))

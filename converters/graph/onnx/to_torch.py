@@ -1,6 +1,7 @@
 """`to_torch`: an ONNX model as a torch module for inputs of one fixed shape."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -53,10 +54,13 @@ class OnnxModule(torch.nn.Module):
         if path != name:
             self.weight_names[path] = name
 
-    def hold_constant(self, name: str, tensor: torch.Tensor) -> None:
-        """Keep a tensor that is no weight: outside the state dict."""
+    def hold_constant(self, name: str, data: Any) -> None:
+        """Keep what is no weight (tensor, sequence or None) outside the state dict."""
         leaf = f"_constant_{len(self._held)}"
-        self.register_buffer(leaf, tensor, persistent=False)
+        if isinstance(data, torch.Tensor):
+            self.register_buffer(leaf, data, persistent=False)
+        else:
+            setattr(self, leaf, data)
         self._held[name] = (self, leaf)
 
     def _place(self, name: str) -> tuple[torch.nn.Module, str]:
@@ -148,7 +152,10 @@ def build(
     """The module specialised to the shapes of `examples`; see `to_torch` and `Builder.strict`."""
     check_model(model, limits, outside=frozenset(weights or ()))
     builder = Builder({o.domain: o.version for o in model.opset_import}, strict, limits)
-    builder.opsets = {**builder.opsets, "": builder.opsets.get("", builder.opsets.get("ai.onnx", 1))}
+    builder.opsets = {
+        **builder.opsets,
+        "": builder.opsets.get("", builder.opsets.get("ai.onnx", 1)),
+    }
     scope = {name: builder.fresh(name, data, 2) for name, data in examples.items()}
     for tensor in model.graph.initializer:
         if tensor.name not in scope:
@@ -159,7 +166,8 @@ def build(
     with SizeGuard(limits):
         results = builder.graph(model.graph, scope)
     wanted = _wanted(model, results, output)
-    return _assembled(builder, {n: tuple(t.shape) for n, t in examples.items()}, wanted)
+    shapes = {name: tuple(getattr(data, "shape", ())) for name, data in examples.items()}
+    return _assembled(builder, shapes, wanted)
 
 
 def _wanted(model: ModelProto, results: Sequence[Value | None], output: str | None):
@@ -190,10 +198,8 @@ def _hold(module: OnnxModule, value: Value) -> None:
     large = isinstance(data, torch.Tensor) and data.numel() > _CONSTANT_ELEMENTS
     if value.kind == WEIGHT or (large and data.is_floating_point()):
         module.hold_weight(value.name, data)
-    elif isinstance(data, torch.Tensor):
-        module.hold_constant(value.name, data)
     else:
-        raise ConversionError(f"value {shown(value.name)} is a constant sequence or optional")
+        module.hold_constant(value.name, data)
 
 
 def _needed(steps: Sequence[Step], wanted: set[str]) -> list[Step]:
@@ -224,7 +230,9 @@ def input_shape(info: ValueInfoProto, shapes: Mapping[str, Sequence[int]]) -> tu
     if info.name in shapes:
         return tuple(shapes[info.name])
     dims = info.type.tensor_type.shape.dim
-    if not info.type.tensor_type.HasField("shape") or not all(d.HasField("dim_value") for d in dims):
+    if not info.type.tensor_type.HasField("shape") or not all(
+        d.HasField("dim_value") for d in dims
+    ):
         raise ConversionError(
             f"input {shown(info.name)} leaves its shape open; say which shape to build for"
         )

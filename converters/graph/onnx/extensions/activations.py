@@ -161,3 +161,9 @@ def clip(_, x, low=None, high=None):
     return x if high is None else torch.minimum(x, high.to(x.dtype).reshape(()))
 
 
+@operator("SwiGLU", (28,))
+def swiglu(call, a, b):
+    """Swish of one value times another of the same shape."""
+    if a.shape != b.shape:
+        raise ValueError(f"shapes {tuple(a.shape)} and {tuple(b.shape)} differ")
+    return a * torch.sigmoid(call["alpha"] * a) * b

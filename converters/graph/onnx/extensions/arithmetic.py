@@ -117,19 +117,26 @@ def minimum(_, first, *others):
 
 @operator("BitShift", (11, 28))
 def bit_shift(call, x, y):
-    """Shift of the bits to the left or the right; a shift by the width or more gives 0 or the sign."""
+    """Bits moved left or right; by the width or more leaves 0, or the sign of a signed value.
+
+    A negative count is taken as one beyond the width, as the reference does.
+    """
     bits = x.element_size() * 8
     signed = x.dtype in (torch.int8, torch.int16, torch.int32, torch.int64)
-    a, by = x.to(torch.int64), y.to(torch.int64).clamp(0, 63)
-    beyond = y.to(torch.int64) >= bits
+    a, count = x.to(torch.int64), y.to(torch.int64)
+    beyond = (count < 0) | (count >= bits)
+    count = torch.where(beyond, torch.zeros_like(count), count)
+    none = torch.zeros_like(a)
     if call["direction"] == "LEFT":
-        return torch.where(beyond, torch.zeros_like(a), a << by).to(x.dtype)
-    if bits == 64 and not signed:
-        # An arithmetic shift drags the sign along; mask what it drags in.
-        kept = torch.where(by == 0, torch.full_like(a, -1), (torch.ones_like(a) << (64 - by)) - 1)
-        return torch.where(beyond, torch.zeros_like(a), (a >> by) & kept).to(x.dtype)
-    return (a >> torch.where(beyond, torch.full_like(by, bits - 1), by)).to(x.dtype) \
-        if signed else torch.where(beyond, torch.zeros_like(a), a >> by).to(x.dtype)
+        return torch.where(beyond, none, a << count).to(x.dtype)
+    if signed:
+        return torch.where(beyond, a >> 63, a >> count).to(x.dtype)
+    moved = a >> count
+    if bits == 64:
+        # The shift of a signed value drags the sign along; mask what it drags in.
+        kept = (torch.ones_like(a) << (64 - count).clamp(max=63)) - 1
+        moved = torch.where(count == 0, a, moved & kept)
+    return torch.where(beyond, none, moved).to(x.dtype)
 
 
 @operator("BitwiseAnd", (18,))

@@ -18,10 +18,12 @@ def cast_to(x: torch.Tensor, dtype: torch.dtype, saturate: bool = True) -> torch
     """`x` in another type; eight-bit floats take their largest value on overflow if `saturate`."""
     if dtype not in _FLOAT8:
         return x.float().to(dtype) if x.dtype in _FLOAT8 else x.to(dtype)
-    wide = x.to(torch.float32)
+    wide, bound = x.to(torch.float32), torch.finfo(dtype).max
     if saturate:
-        bound = torch.finfo(dtype).max
-        wide = torch.clamp(wide, -bound, bound)
+        return torch.clamp(wide, -bound, bound).to(dtype)
+    if dtype == torch.float8_e4m3fn:
+        # torch clips this type on overflow; half a step above the largest value still rounds down.
+        wide = torch.where(torch.abs(wide) > bound + 16, torch.full_like(wide, torch.nan), wide)
     return wide.to(dtype)
 
 

@@ -87,7 +87,9 @@ def tensor_scatter(call, x, updates, starts=None):
     """A cache written from a place on, per example; circular on request."""
     axis = axes_of([call["axis"]], x.dim())[0]
     count, size = updates.shape[axis], x.shape[axis]
-    first = torch.zeros(x.shape[0], dtype=torch.int64) if starts is None else torch.tensor(ints(starts))
+    first = (
+        torch.zeros(x.shape[0], dtype=torch.int64) if starts is None else torch.tensor(ints(starts))
+    )
     places = first.reshape(-1, 1) + torch.arange(count)
     if call["mode"] == "circular":
         places = places % size
@@ -203,5 +205,3 @@ def _overlap(a, b) -> float:
         return 0.0
     shared = float(sides.prod())
     return shared / float((a[2:] - a[:2]).prod() + (b[2:] - b[:2]).prod() - shared)
-
-

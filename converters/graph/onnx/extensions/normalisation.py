@@ -18,8 +18,11 @@ def batch_normalization(call, x, scale, bias, mean, variance):
     if call.version < 14 and call.outputs > 1:
         raise call.refuse("training outputs of the form before opset 14")
     if not training:
-        y = F.batch_norm(x, mean, variance, scale, bias, False, 0.0, call["epsilon"]) \
-            if _one_type(x, scale, mean) else _normalised(x, mean, variance, scale, bias, call)
+        y = (
+            F.batch_norm(x, mean, variance, scale, bias, False, 0.0, call["epsilon"])
+            if _one_type(x, scale, mean)
+            else _normalised(x, mean, variance, scale, bias, call)
+        )
         if call.outputs > 1:
             raise call.refuse("several outputs outside training mode")
         return y
@@ -60,8 +63,10 @@ def layer_normalization(call, x, scale, bias=None):
     """The axes from `axis` on by their own statistics."""
     axis = axes_of([call["axis"]], x.dim())[0]
     shape = list(x.shape[axis:])
-    if call.outputs == 1 and list(scale.shape) == shape and (
-        bias is None or list(bias.shape) == shape
+    if (
+        call.outputs == 1
+        and list(scale.shape) == shape
+        and (bias is None or list(bias.shape) == shape)
     ):
         return F.layer_norm(x, shape, scale, bias, call["epsilon"])
     axes = list(range(axis, x.dim()))

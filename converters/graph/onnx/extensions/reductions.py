@@ -20,12 +20,24 @@ def _prod(x, axes, keep):
     return x
 
 
+def _neutral(dtype: torch.dtype, sign: int):
+    """The lowest (`sign` < 0) or the highest value of a type."""
+    if dtype.is_floating_point:
+        return sign * torch.inf
+    if dtype == torch.bool:
+        return sign > 0
+    bounds = torch.iinfo(dtype)
+    return bounds.min if sign < 0 else bounds.max
+
+
 def _extremum(function, empty):
     def reduce(x, axes, keep):
         if not x.numel():
             bounds = torch.finfo(x.dtype) if x.is_floating_point() else torch.iinfo(x.dtype)
-            value = empty * torch.inf if x.is_floating_point() else (
-                bounds.min if empty < 0 else bounds.max
+            value = (
+                empty * torch.inf
+                if x.is_floating_point()
+                else (bounds.min if empty < 0 else bounds.max)
             )
             sizes = [1 if k in axes else n for k, n in enumerate(x.shape) if keep or k not in axes]
             return torch.full(sizes, value, dtype=x.dtype)
@@ -41,7 +53,9 @@ def _sum(x, axes, keep):
 
 
 def _logsumexp(x, axes, keep):
-    return torch.logsumexp(x if x.is_floating_point() else x.float(), axes, keepdim=keep).to(x.dtype)
+    return torch.logsumexp(x if x.is_floating_point() else x.float(), axes, keepdim=keep).to(
+        x.dtype
+    )
 
 
 _REDUCTIONS = {
@@ -64,7 +78,11 @@ _REDUCTIONS = {
         torch.abs,
         (1, 11, 13, 18),
     ),
-    "ReduceSumSquare": (lambda x, axes, keep: _sum(x * x, axes, keep), lambda x: x * x, (1, 11, 13, 18)),
+    "ReduceSumSquare": (
+        lambda x, axes, keep: _sum(x * x, axes, keep),
+        lambda x: x * x,
+        (1, 11, 13, 18),
+    ),
     "ReduceLogSum": (
         lambda x, axes, keep: torch.log(_sum(x, axes, keep)).to(x.dtype),
         torch.log,

@@ -226,7 +226,9 @@ def _by_mode(call, x, pads: list[int], mode: str, value):
         return F.pad(x, pairs, value=value) if any(grow) else x
     for axis in range(rank):
         if grow[axis] or grow[axis + rank]:
-            x = x.index_select(axis, _places(call, mode, x.shape[axis], grow[axis], grow[axis + rank]))
+            x = x.index_select(
+                axis, _places(call, mode, x.shape[axis], grow[axis], grow[axis + rank])
+            )
     return x
 
 

@@ -1,0 +1,180 @@
+"""Resizing, warping and sampling pictures.
+
+Interpolation is separable: for each axis the weights of all outputs are one small matrix, worked out
+once in float64 (https://onnx.ai/onnx/operators/onnx__Resize.html), so that resizing is a product.
+"""
+
+import math
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from converters.graph.onnx.operators import operator
+from converters.graph.onnx.values import axes_of, floats, ints
+
+
+def _source(mode: str, out: int, size: int, scale: float, roi: tuple[float, float]) -> np.ndarray:
+    """Where each output lies on the input axis."""
+    places, width = np.arange(out, dtype=np.float64), scale * size
+    if mode == "align_corners":
+        return places * 0 if width == 1 else places * (size - 1) / (width - 1)
+    if mode == "asymmetric":
+        return places / scale
+    if mode == "tf_crop_and_resize":
+        first, last = roi[0] * (size - 1), roi[1] * (size - 1)
+        if width == 1:
+            return places * 0 + (last - first) / 2 + first
+        return places * (last - first) / (width - 1) + first
+    if mode == "pytorch_half_pixel" and width == 1:
+        return places * 0 - 0.5
+    shift = size / 2 * (1 - out / width) if mode == "half_pixel_symmetric" else 0.0
+    if mode not in ("half_pixel", "pytorch_half_pixel", "half_pixel_symmetric"):
+        raise ValueError(f"coordinate_transformation_mode {mode}")
+    return shift + (places + 0.5) / scale - 0.5
+
+
+def _linear(distance: np.ndarray) -> np.ndarray:
+    return np.clip(1 - np.abs(distance), 0, None)
+
+
+def _cubic(distance: np.ndarray, a: float) -> np.ndarray:
+    d = np.abs(distance)
+    near = ((a + 2) * d - (a + 3)) * d * d + 1
+    far = a * (((d - 5) * d + 8) * d - 4)
+    return np.where(d <= 1, near, np.where(d < 2, far, 0.0))
+
+
+def _weights(call, source: np.ndarray, size: int, scale: float) -> np.ndarray:
+    """Matrix `[out, size]` of linear or cubic interpolation, edges repeated."""
+    cubic = call["mode"] == "cubic"
+    reach = 2 if cubic else 1
+    stretch = min(scale, 1.0) if call["antialias"] else 1.0
+    first = math.floor(-reach / stretch) + 1
+    offsets = np.arange(first, 2 - first)[None]
+    base = np.ceil(source)[:, None] - 1
+    distance = (base + offsets - source[:, None]) * stretch
+    taps = _cubic(distance, call["cubic_coeff_a"]) if cubic else _linear(distance)
+    places = (base + offsets).astype(np.int64)
+    if call["exclude_outside"]:
+        taps = np.where((places < 0) | (places >= size), 0.0, taps)
+    if call["exclude_outside"] or call["antialias"]:
+        taps = taps / taps.sum(1, keepdims=True)
+    matrix = np.zeros((len(source), size))
+    rows = np.broadcast_to(np.arange(len(source))[:, None], places.shape)
+    np.add.at(matrix, (rows, np.clip(places, 0, size - 1)), taps)
+    return matrix
+
+
+def _nearest(call, source: np.ndarray, size: int) -> np.ndarray:
+    base = np.ceil(source) - 1
+    ratio = source - base
+    mode = call["nearest_mode"] or "floor"
+    up = {
+        "round_prefer_floor": ratio > 0.5,
+        "round_prefer_ceil": ratio >= 0.5,
+        "floor": ratio >= 1,
+        "ceil": np.ones_like(ratio, bool),
+    }
+    return np.clip(base + up[mode], 0, size - 1).astype(np.int64)
+
+
+def _resize_axis(call, x, axis: int, out: int, scale: float, roi: tuple[float, float]):
+    """One axis resized, and which outputs lie outside the input (None for none)."""
+    size = x.shape[axis]
+    mode = call["coordinate_transformation_mode"] or "asymmetric"
+    source = _source(mode, out, size, scale, roi)
+    outside = (source < 0) | (source > size - 1) if mode == "tf_crop_and_resize" else None
+    if call["mode"] == "nearest":
+        return x.index_select(axis, torch.from_numpy(_nearest(call, source, size))), outside
+    matrix = torch.from_numpy(_weights(call, source, size, scale))
+    wide = x if x.is_floating_point() else x.float()
+    y = torch.matmul(wide.movedim(axis, -1), matrix.to(wide.dtype).t()).movedim(-1, axis)
+    return y, outside
+
+
+def _resize(call, x, axes: list[int], sizes: list[int], scales: list[float], roi: list[float]):
+    hidden, y = None, x
+    for k, axis in enumerate(axes):
+        part = (roi[k], roi[k + len(axes)]) if roi else (0.0, 1.0)
+        crops = call["coordinate_transformation_mode"] == "tf_crop_and_resize"
+        if sizes[k] == x.shape[axis] and scales[k] == 1 and not crops:
+            continue
+        y, outside = _resize_axis(call, y, axis, sizes[k], scales[k], part)
+        if outside is not None:
+            shape = [1] * x.dim()
+            shape[axis] = sizes[k]
+            mask = torch.from_numpy(outside).reshape(shape)
+            hidden = mask if hidden is None else hidden | mask
+    if hidden is not None:
+        y = torch.where(hidden, torch.full((), call["extrapolation_value"], dtype=y.dtype), y)
+    if x.is_floating_point():
+        return y
+    return y if y.dtype == x.dtype else torch.round(y).to(x.dtype)
+
+
+@operator("Resize", (11, 13, 18, 19), static=(1, 2, 3))
+def resize(call, x, roi=None, scales=None, sizes=None):
+    """Nearest, linear or cubic, by factors or to sizes, with or without antialiasing."""
+    axes = axes_of(call["axes"] or range(x.dim()), x.dim())
+    regions = [] if roi is None else floats(roi)
+    if scales is not None and np.size(scales):
+        factors = floats(scales)
+        wanted = [math.floor(x.shape[axis] * f) for axis, f in zip(axes, factors, strict=True)]
+        return _resize(call, x, axes, wanted, factors, regions)
+    wanted = ints(sizes)
+    factors = [n / x.shape[axis] for axis, n in zip(axes, wanted, strict=True)]
+    policy = call["keep_aspect_ratio_policy"] or "stretch"
+    if policy != "stretch":
+        factor = min(factors) if policy == "not_larger" else max(factors)
+        factors = [factor] * len(axes)
+        wanted = [math.floor(factor * x.shape[axis] + 0.5) for axis in axes]
+    return _resize(call, x, axes, wanted, factors, regions)
+
+
+@operator("Resize", (10,), static=(1,))
+@operator("Upsample", (9,), static=(1,))
+def resize_by_factors(call, x, scales):
+    """The older form: factors only, coordinates divided by them."""
+    factors = floats(scales)
+    wanted = [math.floor(n * f) for n, f in zip(x.shape, factors, strict=True)]
+    return _resize(call, x, list(range(x.dim())), wanted, factors, [])
+
+
+@operator("Upsample", (7,))
+def upsample_attribute(call, x):
+    """Factors as an attribute."""
+    return resize_by_factors(call, x, np.array(call["scales"]))
+
+
+_SAMPLING = {"bilinear": "bilinear", "linear": "bilinear", "nearest": "nearest"}
+_SAMPLING |= {"bicubic": "bicubic", "cubic": "bicubic"}
+
+
+@operator("GridSample", (16, 20, 22), restrictions="cubic only for pictures")
+def grid_sample(call, x, grid):
+    """Values at places given from -1 to 1."""
+    mode = _SAMPLING[call["mode"]]
+    if mode == "bicubic" and x.dim() != 4:
+        raise call.refuse("cubic sampling of volumes")
+    return F.grid_sample(x, grid, mode, call["padding_mode"], bool(call["align_corners"]))
+
+
+@operator("AffineGrid", (20,), static=(1,))
+def affine_grid(call, theta, size):
+    """Places that an affine map gives."""
+    return F.affine_grid(theta, ints(size), align_corners=bool(call["align_corners"]))
+
+
+@operator("RoiAlign", (10, 16, 22), restrictions="mean of samples, not maximum")
+def roi_align(call, x, regions, batches):
+    """Regions averaged over a grid, by torchvision."""
+    if call["mode"] != "avg":
+        raise call.refuse("mode max")
+    from torchvision.ops import roi_align as align
+
+    half = (call["coordinate_transformation_mode"] or "output_half_pixel") == "half_pixel"
+    boxes = torch.cat([batches.to(x.dtype).reshape(-1, 1), regions], 1)
+    size = (call["output_height"], call["output_width"])
+    samples = call["sampling_ratio"] or -1
+    return align(x, boxes, size, call["spatial_scale"], samples, half)
