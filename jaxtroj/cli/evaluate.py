@@ -1,27 +1,32 @@
-"""`jaxtroj evaluate`: how good the probabilities of a run are, given the truth.
+"""`jaxtroj evaluate`: how good probabilities are, as TrojAI's leaderboard measures it.
 
-Failed models count with their base rate, as they would in a TrojAI round; skipped ones do not.
+Takes run folders, folders of the harness's result files (id-XXXXXXXX.txt, one float each), and CSV
+tables of model and probability. Failed models count with the base rate they were given, skipped
+ones do not count, and labelled models without a prediction count as 0.5, as NIST does.
 """
 
 import argparse
 import json
-from collections import defaultdict
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxtroj.cli import options
 from jaxtroj.cli.main import COMMANDS, EXIT_CLEAN
-from jaxtroj.errors import DatasetError, UsageError
+from jaxtroj.errors import UsageError
 
 if TYPE_CHECKING:
+    from jaxtroj.leaderboard.cases import Case, Matched
+    from jaxtroj.leaderboard.official import Standing
     from jaxtroj.record import Record
     from jaxtroj.scoring import ReliabilityBin, Scores
 
 Pair = tuple["Record", bool]
 """A record and whether its model is poisoned."""
 
-_TARGET_COLUMNS = ("trigger_target_class", "target_class")
+SHOWN_WORST = 5
+_TARGET_COLUMNS = ("trigger_target_class", "target_class", "triggers_0_target_class")
 
 
 def add_parser(subparsers: argparse._SubParsersAction) -> None:
@@ -29,52 +34,167 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     parser = subparsers.add_parser(
         "evaluate", help=COMMANDS["evaluate"], description=__doc__, allow_abbrev=False
     )
-    parser.add_argument("run_folder", type=Path, metavar="RUN", help="what scan --out wrote")
+    add_sources(parser, "predictions", "PREDICTIONS", "run folder, result files, or CSV", "+")
+    parser.add_argument(
+        "--by",
+        action="append",
+        default=[],
+        metavar="COLUMN",
+        help="scores for each value of a METADATA.csv column, or of `architecture` or `round`",
+    )
+    parser.add_argument(
+        "--worst",
+        type=options.count,
+        default=SHOWN_WORST,
+        metavar="N",
+        help=f"show the N models that cost most (default: {SHOWN_WORST}); --json has them all",
+    )
+    parser.add_argument(
+        "--leaderboard",
+        type=Path,
+        metavar="FILE",
+        help="summary CSV of an official round: tells the place among its submissions",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="write scores, models, ROC, trojan percentage sweep and result files there",
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    _add_refits(parser)
+
+
+def add_sources(
+    parser: argparse.ArgumentParser, name: str, shown: str, help_text: str, many: str | None
+) -> None:
+    """The options that say what is scored against what; `compare` shares them."""
+    parser.add_argument(name, type=Path, nargs=many, metavar=shown, help=help_text)
     parser.add_argument(
         "--truth",
         type=Path,
         required=True,
+        action="append",
         metavar="FILE",
-        help="METADATA.csv, a CSV of model and label, or the dataset folder",
+        help="METADATA.csv, a CSV of model and label, or the dataset folder; once, or once for"
+        " each of several PREDICTIONS",
     )
     parser.add_argument(
-        "--by",
-        metavar="COLUMN",
-        help="scores for each value of a METADATA.csv column, or of `architecture`",
+        "--predicted-only",
+        action="store_true",
+        help="leave labelled models without a prediction out, instead of scoring them as 0.5",
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="default: 0")
+
+
+def _add_refits(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("judging the stored evidence anew (run folders only)")
+    kinds = group.add_mutually_exclusive_group()
+    kinds.add_argument(
+        "--cross-validate", action="store_true", help="each model by a fit on the other folds"
+    )
+    kinds.add_argument(
+        "--leave-one-out",
+        metavar="COLUMN",
+        help="each `architecture`, `round` or value of a column by a fit on all others",
+    )
+    kinds.add_argument(
+        "--split",
+        metavar="HOW",
+        help="fit on train, score test and holdout: percentages (60,20,20) or a METADATA column",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the scores; returns the exit status."""
-    from jaxtroj.rounds import load_truth
-    from jaxtroj.scoring import reliability, score
-    from jaxtroj.store import read_records
+    from jaxtroj.leaderboard.cases import groups, probabilities, score_cases, worst_first
+    from jaxtroj.scoring import reliability
 
-    records = read_records(args.run_folder)
-    pairs = matched(records, load_truth(args.truth))
-    if not pairs:
-        raise UsageError(f"no model of {args.run_folder} has a label in {args.truth}")
-    cells = _cells(args.truth)
-    groups = {"all": pairs} | (_groups(pairs, cells, args.by) if args.by else {})
-    scores = {
-        name: score([r.probability for r, _ in group], [truth for _, truth in group])
-        for name, group in groups.items()
-    }
-    bins = reliability([r.probability for r, _ in pairs], [truth for _, truth in pairs])
-    unlabelled = sum(record.status != "skipped" for record in records) - len(pairs)
-    right, of = _targets(pairs, cells)
+    matches = _read(args)
+    cases = [case for match in matches for case in match.cases]
+    parts = _judged(cases, args)
+    main = [case for name, part in parts.items() if not name.startswith("train") for case in part]
+    shown = {"all": main} | (parts if len(parts) > 1 else {})
+    for column in args.by:
+        shown |= {f"{column} {value}": part for value, part in groups(main, column).items()}
+    scores = {name: score_cases(part) for name, part in shown.items()}
+    bins = reliability(probabilities(main), [case.poisoned for case in main])
+    place = _standing(args.leaderboard, scores["all"])
+    values = _as_json(scores, bins, matches, main, place)
+    if args.out is not None:
+        _write(args, values, main)
     if args.json:
-        print(json.dumps(_as_json(scores, bins, unlabelled, right, of), allow_nan=False))
+        print(json.dumps(values, allow_nan=False))
         return EXIT_CLEAN
-    for name, group_scores in scores.items():
-        print(scores_text(name, group_scores))
-    if of:
-        print(f"target class right in {right} of {of} true positives")
-    print(_reliability_text(bins))
-    if unlabelled:
-        options.message(f"{unlabelled} models of the run have no label and are left out")
+    print(_text(scores, bins, main, worst_first(main)[: args.worst], place))
     return EXIT_CLEAN
+
+
+def _read(args: argparse.Namespace) -> "list[Matched]":
+    """The cases of every source; says on stderr what is odd about them."""
+    from jaxtroj.leaderboard.cases import match, named_apart, read_truth
+    from jaxtroj.leaderboard.predictions import read_predictions
+
+    if len(args.truth) not in (1, len(args.predictions)):
+        raise UsageError(
+            f"got {len(args.predictions)} sets of predictions and {len(args.truth)} of labels;"
+            " give --truth once, or once for each in the same order"
+        )
+    truths = [read_truth(path) for path in args.truth]
+    truths *= len(args.predictions) // len(truths)
+    matches = []
+    for path, truth in zip(args.predictions, truths, strict=True):
+        found = read_predictions(path)
+        matches.append(match(found, truth, args.predicted_only))
+        complain(found.problems, matches[-1], args.predicted_only, str(path))
+    return named_apart(matches)
+
+
+def complain(problems: Sequence[str], match: "Matched", predicted_only: bool, source: str) -> None:
+    """On stderr: predictions that are no numbers, models without label, models not predicted."""
+    if problems:
+        options.message(f"{source}: {len(problems)} odd predictions; the first: {problems[0]}")
+    if match.unlabelled:
+        options.message(f"{match.unlabelled} models of the run have no label and are left out")
+    if match.not_predicted and predicted_only:
+        options.message(f"{match.not_predicted} labelled models have no prediction; left out")
+    elif match.not_predicted:
+        options.message(
+            f"{match.not_predicted} labelled models have no prediction and count as 0.5"
+            " (--predicted-only leaves them out)"
+        )
+
+
+def _judged(cases: "list[Case]", args: argparse.Namespace) -> "dict[str, list[Case]]":
+    """The cases as predicted, or judged anew as the options ask; by part."""
+    if not (args.cross_validate or args.leave_one_out or args.split):
+        return {"as predicted": cases}
+    from jaxtroj.evidence.schema import DIRECTIONS, STAGE_FIELDS
+    from jaxtroj.leaderboard import refit
+
+    known = refit.Fields(STAGE_FIELDS, DIRECTIONS)
+    if args.cross_validate:
+        return {"out of fold": refit.cross_validated(cases, known, args.seed)}
+    if args.split:
+        return refit.split(cases, args.split, known, args.seed)
+    parts = refit.left_out(cases, args.leave_one_out, known, args.seed)
+    return {f"without {args.leave_one_out} {name}": part for name, part in parts.items()}
+
+
+def _standing(path: Path | None, scores: "Scores") -> "Standing | None":
+    from jaxtroj.leaderboard.official import read_summary, standing
+
+    if path is None:
+        return None
+    return standing(read_summary(path), scores.log_score, scores.nist_auc)
+
+
+def _write(args: argparse.Namespace, values: Mapping[str, Any], cases: "list[Case]") -> None:
+    from jaxtroj.leaderboard.output import write_all
+    from jaxtroj.leaderboard.sweep import sweep
+
+    write_all(args.out, values, cases, sweep(cases, seed=args.seed))
+    options.message(f"scores, tables, plots and result files are in {args.out}")
 
 
 def matched(records: "Sequence[Record]", truth: Mapping[str, bool]) -> "list[Pair]":
@@ -92,50 +212,22 @@ def matched(records: "Sequence[Record]", truth: Mapping[str, bool]) -> "list[Pai
 def scores_text(name: str, scores: "Scores") -> str:
     """One line of scores; log score in nats with NIST's 95 % interval, lower is better."""
     area = "none" if scores.roc_auc is None else f"{scores.roc_auc:.4f}"
+    missing = f", {scores.missing} not predicted" if scores.missing else ""
     return (
-        f"{name}: {scores.models} models, {scores.poisoned} poisoned"
+        f"{name}: {scores.models} models, {scores.poisoned} poisoned{missing}"
         f"  log score {scores.log_score:.4f}"
         f" ({scores.log_score_low:.4f} to {scores.log_score_high:.4f})"
         f"  ROC AUC {area}  Brier {scores.brier_score:.4f}  accuracy {scores.accuracy:.4f}"
     )
 
 
-def _cells(truth: Path) -> dict[str, Mapping[str, str]]:
-    """The METADATA cells of each model, by its name."""
-    from jaxtroj.record import printable
-    from jaxtroj.rounds import iter_models
-    from jaxtroj.rounds.tables import read_pairs
-
-    if truth.is_dir():
-        return {printable(entry.model_id): entry.metadata for entry in iter_models(truth)}
-    return {printable(name): row.cells for name, row in read_pairs(truth).rows.items()}
-
-
-def _groups(
-    pairs: "list[Pair]", cells: Mapping[str, Mapping[str, str]], column: str
-) -> "dict[str, list[Pair]]":
-    groups: dict[str, list[Pair]] = defaultdict(list)
-    for record, truth in pairs:
-        value = cells.get(record.model, {}).get(column)
-        if value is None and column == "architecture":
-            value = record.architecture or "unknown"
-        if value is None:
-            known = sorted({"architecture", *cells.get(record.model, {})})
-            raise DatasetError(
-                f"no column {column} for {record.model}; there is {', '.join(known)}"
-            )
-        groups[f"{column} {value}"].append((record, truth))
-    return dict(sorted(groups.items()))
-
-
-def _targets(pairs: "list[Pair]", cells: Mapping[str, Mapping[str, str]]) -> tuple[int, int]:
+def _targets(cases: "Sequence[Case]") -> tuple[int, int]:
     """Of the true positives whose target class the truth names: how many right, how many."""
     right = of = 0
-    for record, truth in pairs:
-        row = cells.get(record.model, {})
-        named = next((row[column] for column in _TARGET_COLUMNS if row.get(column)), "")
-        if truth and record.poisoned and named.isdecimal():
-            right += record.target_class == int(named)
+    for case in cases:
+        named = next((case.cells[c] for c in _TARGET_COLUMNS if case.cells.get(c)), "")
+        if case.poisoned and case.record and case.record.poisoned and named.isdecimal():
+            right += case.record.target_class == int(named)
             of += 1
     return right, of
 
@@ -143,20 +235,79 @@ def _targets(pairs: "list[Pair]", cells: Mapping[str, Mapping[str, str]]) -> tup
 def _as_json(
     scores: "Mapping[str, Scores]",
     bins: "Sequence[ReliabilityBin]",
-    unlabelled: int,
-    right: int,
-    of: int,
+    matches: "Sequence[Matched]",
+    cases: "Sequence[Case]",
+    place: "Standing | None",
 ) -> dict[str, Any]:
     from dataclasses import asdict
 
+    from jaxtroj.leaderboard.cases import worst_first
+
+    right, of = _targets(cases)
     return {
         **scores["all"].as_dict(),
-        "unlabelled": unlabelled,
+        "unlabelled": sum(match.unlabelled for match in matches),
+        "not_predicted": sum(match.not_predicted for match in matches),
         "target_class_right": right,
         "target_class_of": of,
         "reliability": [asdict(row) for row in bins],
         "groups": {name: group.as_dict() for name, group in scores.items() if name != "all"},
+        "leaderboard": None if place is None else asdict(place),
+        "contributions": [
+            {
+                "model": case.model,
+                "poisoned": case.poisoned,
+                "probability": None if math.isnan(case.probability) else case.probability,
+                "log_score": part,
+            }
+            for case, part in worst_first(cases)
+        ],
     }
+
+
+def _text(
+    scores: "Mapping[str, Scores]",
+    bins: "Sequence[ReliabilityBin]",
+    cases: "Sequence[Case]",
+    worst: "Sequence[tuple[Case, float]]",
+    place: "Standing | None",
+) -> str:
+    lines = [scores_text("all", scores["all"]), *_details(scores["all"])]
+    lines += [scores_text(name, group) for name, group in scores.items() if name != "all"]
+    right, of = _targets(cases)
+    if of:
+        lines.append(f"target class right in {right} of {of} true positives")
+    if place is not None:
+        area = "none" if place.by_nist_auc is None else str(place.by_nist_auc)
+        lines.append(
+            f"among {place.submissions} official submissions: place {place.by_log_score} by log"
+            f" score, {area} by ROC AUC; the best is {place.best.team} with"
+            f" {place.best.log_score:.4f}"
+        )
+    lines.append(_reliability_text(bins))
+    lines.append("models that cost most:")
+    lines += [_worst_text(case, part) for case, part in worst]
+    return "\n".join(lines)
+
+
+def _worst_text(case: "Case", part: float) -> str:
+    label = "poisoned" if case.poisoned else "clean"
+    said = "none" if math.isnan(case.probability) else f"{case.probability:.4f}"
+    return f"  {case.model}  {label:8}  probability {said}  {part:.4f} nats"
+
+
+def _details(scores: "Scores") -> list[str]:
+    nist = "none" if scores.nist_auc is None else f"{scores.nist_auc:.4f}"
+    counts = scores.confusion
+    verdict = {None: "no bar, one kind of model only", True: "yes", False: "no"}[scores.success]
+    return [
+        f"  ROC AUC at NIST's 101 thresholds {nist}",
+        f"  at {counts.threshold}: {counts.true_positives} true positives,"
+        f" {counts.false_positives} false positives, {counts.true_negatives} true negatives,"
+        f" {counts.false_negatives} false negatives",
+        f"  success: {verdict} (a log score below {scores.success_log_score:.4f}, half of what"
+        f" guessing the base rate scores, {scores.base_rate_log_score:.4f})",
+    ]
 
 
 def _reliability_text(bins: "Sequence[ReliabilityBin]") -> str:

@@ -24,6 +24,7 @@ COMMANDS = {
     "scan": "every model of a dataset folder, into a run folder that can be resumed",
     "calibrate": "fit evidence to probability on a run with known truth",
     "evaluate": "log score, ROC AUC and more of a run with known truth",
+    "compare": "two detectors on the same models, with a paired bootstrap interval",
     "generate": "make a synthetic round: clean and poisoned models with examples",
     "convert": "write a model as a Flax checkpoint, and check that it agrees",
 }

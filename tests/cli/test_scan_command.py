@@ -36,23 +36,6 @@ def test_scan_records_every_model_and_goes_on_where_it_stopped(dataset, tmp_path
     assert "3 models, 1 poisoned  log score 0.6931" in captured.out
 
 
-def test_evaluate_a_run(dataset, tmp_path, capsys):
-    assert run("scan", dataset, "--out", tmp_path / "run", "--evidence-only") == 2
-    truth = tmp_path / "METADATA.csv"
-    truth.write_text(
-        "model_name,poisoned,kind\nid-00000000,False,a\nid-00000001,True,b\nid-9,True,c\n"
-    )
-    capsys.readouterr()
-    assert run("evaluate", tmp_path / "run", "--truth", truth, "--by", "kind") == 0
-    captured = capsys.readouterr()
-    assert "all: 2 models, 1 poisoned" in captured.out and "kind b: 1 models" in captured.out
-    assert "1 models of the run have no label" in captured.err
-    assert run("evaluate", tmp_path / "run", "--truth", truth, "--json") == 0
-    scores = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
-    assert (scores["models"], scores["accuracy"], scores["unlabelled"]) == (2, 0.5, 1)
-    assert run("evaluate", tmp_path / "run", "--truth", truth, "--by", "colour") == 4
-
-
 def test_other_settings_and_foreign_folders_are_refused(dataset, tmp_path, capsys):
     arguments = ("scan", dataset, "--out", tmp_path / "run", "--evidence-only")
     run(*arguments)

@@ -1,0 +1,106 @@
+"""`jaxtroj compare`: two detectors on the same models, with a paired bootstrap interval.
+
+A and B are run folders, folders of result files, or CSV tables of model and probability. Models
+that only one of them answers count as 0.5 for the other, unless --predicted-only; those that
+neither answers do not count.
+"""
+
+import argparse
+import json
+import math
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jaxtroj.cli import options
+from jaxtroj.cli.evaluate import add_sources, complain
+from jaxtroj.cli.main import COMMANDS, EXIT_CLEAN
+from jaxtroj.errors import UsageError
+
+if TYPE_CHECKING:
+    from jaxtroj.leaderboard.cases import Case
+    from jaxtroj.leaderboard.paired import Comparison, Difference
+
+DEFAULT_RESAMPLES = 10_000
+
+
+def add_parser(subparsers: argparse._SubParsersAction) -> None:
+    """Declare the command and its options."""
+    parser = subparsers.add_parser(
+        "compare", help=COMMANDS["compare"], description=__doc__, allow_abbrev=False
+    )
+    parser.add_argument("a", type=Path, metavar="A", help="run folder, result files, or CSV")
+    add_sources(parser, "b", "B", "what to compare it with", None)
+    parser.add_argument(
+        "--resamples",
+        type=options.count,
+        default=DEFAULT_RESAMPLES,
+        metavar="N",
+        help=f"of the bootstrap; default: {DEFAULT_RESAMPLES}",
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the differences; returns the exit status."""
+    from jaxtroj.leaderboard.paired import compare
+
+    a, b = _same_models(args)
+    found = compare(a, b, args.resamples, args.seed)
+    if args.json:
+        print(json.dumps(asdict(found), allow_nan=False))
+    else:
+        print(_text(found))
+    return EXIT_CLEAN
+
+
+def _same_models(args: argparse.Namespace) -> "tuple[list[Case], list[Case]]":
+    from jaxtroj.leaderboard.cases import match, read_truth
+    from jaxtroj.leaderboard.predictions import read_predictions
+
+    if len(args.truth) > 1:
+        raise UsageError("compare takes one --truth: both detectors are judged by the same labels")
+    truth = read_truth(args.truth[0])
+    sides: list[dict[str, Case]] = []
+    for path in (args.a, args.b):
+        found = read_predictions(path)
+        side = match(found, truth)
+        complain(found.problems, side, args.predicted_only, str(path))
+        sides.append({case.model: case for case in side.cases})
+    a, b = sides
+    answered = [
+        name
+        for name in a.keys() & b.keys()
+        if _has_answer(a[name]) + _has_answer(b[name]) > args.predicted_only
+    ]
+    if not answered:
+        raise UsageError(f"{args.a} and {args.b} have no labelled model in common")
+    return [a[name] for name in answered], [b[name] for name in answered]
+
+
+def _has_answer(case: "Case") -> bool:
+    return not math.isnan(case.probability)
+
+
+def _text(found: "Comparison") -> str:
+    lines = [
+        f"{found.models} models, {found.poisoned} poisoned; A minus B with its 95 % interval over"
+        f" {found.resamples} paired resamples:",
+        _row("log score", found.log_score, "lower is better", lower=True),
+        _row("Brier score", found.brier_score, "lower is better", lower=True),
+    ]
+    if found.roc_auc is not None:
+        lines.append(_row("ROC AUC", found.roc_auc, "higher is better", lower=False))
+    return "\n".join(lines)
+
+
+def _row(name: str, found: "Difference", direction: str, lower: bool) -> str:
+    if found.low <= 0 <= found.high:
+        verdict = "no clear difference"
+    else:
+        verdict = "A is better" if (found.high < 0) == lower else "B is better"
+    return (
+        f"  {name:11}  A {found.a:.4f}  B {found.b:.4f}  difference {found.difference:+.4f}"
+        f" ({found.low:+.4f} to {found.high:+.4f}), {direction}: {verdict}"
+        f" (A in {found.a_better:.1%} of resamples)"
+    )

@@ -1,0 +1,201 @@
+"""Predictions joined with the truth: one case for each labelled model, grouped as asked."""
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from converters.errors import shown
+from jaxtroj.errors import DatasetError, UsageError
+from jaxtroj.leaderboard.predictions import Predictions
+from jaxtroj.record import Record, printable
+from jaxtroj.rounds import iter_models, load_truth
+from jaxtroj.rounds.tables import read_pairs
+from jaxtroj.scoring import Scores, contributions, score
+
+ARCHITECTURE, ROUND = "architecture", "round"
+MOST_GROUPS = 12  # of numbers; a column with more of them is cut into quarters
+_ARCHITECTURE_COLUMNS = (ARCHITECTURE, "model_architecture")
+
+
+@dataclass(frozen=True)
+class Truth:
+    """Labels by (printable) model name, and what METADATA says of each model."""
+
+    path: Path
+    poisoned: Mapping[str, bool]
+    cells: Mapping[str, Mapping[str, str]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One labelled model and what was said of it."""
+
+    model: str
+    """Name of the model; with its round in front where several rounds are evaluated."""
+    poisoned: bool
+    probability: float
+    """P(poisoned) in [0, 1]; NaN: no prediction, which scores as 0.5."""
+    cells: Mapping[str, str] = field(default_factory=dict)
+    record: Record | None = None
+    round: str = ""
+    """Name of the folder or file that the prediction comes from."""
+
+
+@dataclass(frozen=True)
+class Matched:
+    """The cases of one set of predictions, and what fell out of it."""
+
+    cases: tuple[Case, ...]
+    unlabelled: int
+    """Predictions of models that the truth does not name."""
+    not_predicted: int
+    """Labelled models without any prediction, whether they were kept or not."""
+
+
+def read_truth(path: Path) -> Truth:
+    """Labels and METADATA cells of a METADATA.csv, a CSV of model and label, or a dataset folder.
+
+    Raises DatasetError as `rounds.load_truth` does.
+    """
+    labels = {printable(name): poisoned for name, poisoned in load_truth(path).items()}
+    if path.is_dir():
+        cells = {printable(entry.model_id): entry.metadata for entry in iter_models(path)}
+    else:
+        cells = {printable(name): row.cells for name, row in read_pairs(path).rows.items()}
+    return Truth(path, labels, cells)
+
+
+def match(predictions: Predictions, truth: Truth, predicted_only: bool = False) -> Matched:
+    """One case for each labelled model, in the order of the truth.
+
+    A labelled model without a prediction is a case with NaN, which scores as 0.5, as NIST does;
+    with `predicted_only` it is left out. Models that the run skipped (errata) are no cases.
+    Raises UsageError when truth and predictions have no model in common.
+    """
+    said = predictions.probabilities
+    common = said.keys() & truth.poisoned.keys()
+    if not common:
+        raise UsageError(f"no model of {predictions.path} has a label in {truth.path}")
+    wanted = [name for name in truth.poisoned if name not in predictions.skipped]
+    name_of_run = printable(predictions.path.resolve().name)
+    cases = tuple(
+        Case(
+            name,
+            truth.poisoned[name],
+            said.get(name, math.nan),
+            truth.cells.get(name, {}),
+            predictions.records.get(name),
+            name_of_run,
+        )
+        for name in wanted
+        if name in said or not predicted_only
+    )
+    return Matched(cases, len(said) - len(common), len(wanted) - len(common))
+
+
+def named_apart(matches: Sequence[Matched]) -> list[Matched]:
+    """Several rounds side by side: the round's name goes in front of each model's.
+
+    Raises UsageError when two of them are called the same.
+    """
+    if len(matches) < 2:
+        return list(matches)
+    names = [match.cases[0].round for match in matches if match.cases]
+    if len(set(names)) < len(names):
+        raise UsageError(
+            f"the rounds need different names to be told apart, got {', '.join(map(shown, names))}"
+        )
+    return [
+        replace(
+            match,
+            cases=tuple(replace(case, model=f"{case.round}/{case.model}") for case in match.cases),
+        )
+        for match in matches
+    ]
+
+
+def probabilities(cases: Sequence[Case]) -> np.ndarray:
+    """float64 [n], NaN where there is no prediction."""
+    return np.array([case.probability for case in cases], dtype=np.float64)
+
+
+def labels(cases: Sequence[Case]) -> np.ndarray:
+    """Booleans [n], True for poisoned."""
+    return np.array([case.poisoned for case in cases], dtype=bool)
+
+
+def score_cases(cases: Sequence[Case]) -> Scores:
+    """`scoring.score` of the cases."""
+    return score(probabilities(cases), labels(cases))
+
+
+def worst_first(cases: Sequence[Case]) -> list[tuple[Case, float]]:
+    """Each case with its part of the log score in nats, the costliest first, then by name."""
+    parts = contributions(probabilities(cases), labels(cases))
+    found = zip(cases, parts.tolist(), strict=True)
+    return sorted(found, key=lambda pair: (-pair[1], pair[0].model))
+
+
+def architecture_of(case: Case) -> str | None:
+    """What METADATA calls the architecture, else what the scan recognised."""
+    named = next((case.cells[c] for c in _ARCHITECTURE_COLUMNS if case.cells.get(c)), None)
+    return named or (case.record.architecture if case.record else None)
+
+
+def value_of(case: Case, column: str) -> str:
+    """The case's value of a METADATA column, of `architecture`, or of `round`.
+
+    Raises DatasetError when there is no such column.
+    """
+    if column == ARCHITECTURE:
+        return architecture_of(case) or "unknown"
+    if column == ROUND and ROUND not in case.cells:
+        return case.round
+    if column not in case.cells:
+        known = ", ".join(sorted({ARCHITECTURE, ROUND, *case.cells}))
+        raise DatasetError(
+            f"no column {shown(column)} for {case.model}; there is {known[:2000] or 'none'}"
+        )
+    return case.cells[column] or "empty"
+
+
+def groups(cases: Sequence[Case], column: str) -> dict[str, list[Case]]:
+    """The cases by their value in a column; many different numbers are cut into four quarters.
+
+    Keys are in natural order: numbers by size, words by alphabet.
+    Raises DatasetError as `value_of` does.
+    """
+    values = [value_of(case, column) for case in cases]
+    numbers = {value: float(value) for value in set(values) if _is_finite(value)}
+    names = _quarters(values, numbers) if len(set(numbers.values())) > MOST_GROUPS else {}
+    found: dict[str, list[Case]] = defaultdict(list)
+    for case, value in zip(cases, values, strict=True):
+        found[names.get(value, value)].append(case)
+
+    def place(name: str) -> tuple[bool, float, str]:
+        first = name.partition(" to ")[0]
+        return not _is_finite(first), float(first) if _is_finite(first) else 0.0, name
+
+    return {name: found[name] for name in sorted(found, key=place)}
+
+
+def _is_finite(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+def _quarters(values: Sequence[str], numbers: Mapping[str, float]) -> dict[str, str]:
+    """For each number, as it is written, the quarter of the models that it falls into."""
+    have = np.array([numbers[value] for value in values if value in numbers])
+    edges = np.unique(np.quantile(have, [0, 0.25, 0.5, 0.75, 1]))
+    places = {
+        value: int(np.clip(np.searchsorted(edges, number, side="right") - 1, 0, len(edges) - 2))
+        for value, number in numbers.items()
+    }
+    return {value: f"{edges[i]:g} to {edges[i + 1]:g}" for value, i in places.items()}

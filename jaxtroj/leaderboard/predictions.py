@@ -1,0 +1,197 @@
+"""Predictions of any detector: a run folder, a folder of harness result files, or a CSV table.
+
+TrojAI's harness keeps one file `id-XXXXXXXX.txt` per model with one float on its first line; what
+is missing or is no number counts as 0.5 (NaN until it is scored), and numbers outside [0, 1] are
+clipped, as NIST's metrics do (usnistgov/trojai-test-harness, actor_executor/ground_truth.py and
+metrics.py). Here every such file is named in `problems` besides.
+"""
+
+import csv
+import io
+import math
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from converters.errors import shown
+from converters.files import write_atomic
+from jaxtroj.errors import DatasetError, UsageError
+from jaxtroj.record import Record, printable
+from jaxtroj.rounds.tables import ID_COLUMNS, MAX_TABLE_BYTES, read_text
+from jaxtroj.store import read_records
+
+PROBABILITY_COLUMNS = (
+    "probability",
+    "predicted",
+    "prediction",
+    "trojan_probability",
+    "poisoned_probability",
+)
+MAX_RESULT_BYTES = 4096
+RESULT_SUFFIX = ".txt"
+_MISSING_WORDS = frozenset({"", "nan", "none", "null"})
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What one detector said of each model."""
+
+    path: Path
+    probabilities: Mapping[str, float]
+    """P(poisoned) in [0, 1] by (printable) model name; NaN where the prediction is no number."""
+    records: Mapping[str, Record] = field(default_factory=dict)
+    """The records, where the predictions come from a run folder of ours."""
+    skipped: frozenset[str] = frozenset()
+    """Models the run left out on purpose (errata); they are not scored."""
+    problems: tuple[str, ...] = ()
+    """One sentence for each prediction that is not a number in [0, 1]."""
+
+
+def read_predictions(path: Path) -> Predictions:
+    """Reads a run folder (it has a settings.json), a folder of result files, or a CSV table.
+
+    Raises:
+        UsageError: there is nothing at the path.
+        StoreError: a run folder that cannot be read.
+        DatasetError: a folder without result files, or a file that is no table of predictions.
+    """
+    path = Path(path)
+    if path.is_dir() and (path / "settings.json").is_file():
+        return _from_run(path)
+    if path.is_dir():
+        return _from_results(path)
+    if not path.exists():
+        raise UsageError(
+            f"{path} does not exist; expected a run folder, a folder of result files"
+            " id-XXXXXXXX.txt, or a CSV of model and probability"
+        )
+    return _from_table(path)
+
+
+def _from_run(path: Path) -> Predictions:
+    records = {record.model: record for record in read_records(path)}
+    scored = {name: record for name, record in records.items() if record.status != "skipped"}
+    return Predictions(
+        path,
+        {name: record.probability for name, record in scored.items()},
+        scored,
+        frozenset(records.keys() - scored.keys()),
+    )
+
+
+def _from_results(path: Path) -> Predictions:
+    try:
+        names = sorted(name for name in os.listdir(path) if name.lower().endswith(RESULT_SUFFIX))
+    except OSError as error:
+        raise DatasetError(f"cannot read {path} ({error.strerror or error})") from error
+    if not names:
+        raise DatasetError(
+            f"{path} is neither a run folder (it has no settings.json) nor a folder of result"
+            " files id-XXXXXXXX.txt"
+        )
+    found: dict[str, float] = {}
+    problems: list[str] = []
+    for name in names:
+        model = printable(name[: -len(RESULT_SUFFIX)])
+        try:
+            lines = read_text(path / name, MAX_RESULT_BYTES).splitlines()
+            found[model] = _probability(lines[0] if lines else "", model, problems)
+        except DatasetError as error:
+            found[model] = math.nan
+            problems.append(str(error))
+    return Predictions(path, found, problems=tuple(problems))
+
+
+def _from_table(path: Path) -> Predictions:
+    columns, lines = _model_and_probability(path, read_lines(path))
+    found: dict[str, float] = {}
+    problems: list[str] = []
+    for number, line in lines:
+        if len(line) <= max(columns):
+            raise DatasetError(f"{path}, line {number}: {len(line)} cells, too few for the header")
+        model = printable(line[columns[0]].strip())
+        value = _probability(line[columns[1]], model, problems)
+        if model in found and not _same(found[model], value):
+            raise DatasetError(
+                f"{path} has several predictions for {shown(model)}; expected one line a model"
+                " (keep one team and one submission)"
+            )
+        found[model] = value
+    if not found:
+        raise DatasetError(f"{path} holds no prediction, only a header")
+    return Predictions(path, found, problems=tuple(problems))
+
+
+def read_lines(path: Path) -> list[tuple[int, list[str]]]:
+    """The lines of a CSV file that are not blank, numbered from 1. Raises DatasetError."""
+    reader = csv.reader(io.StringIO(read_text(path, MAX_TABLE_BYTES), newline=""), strict=True)
+    try:
+        lines = [(reader.line_num, line) for line in reader if any(map(str.strip, line))]
+    except csv.Error as error:
+        raise DatasetError(f"{path} is not a CSV table: {error}") from error
+    if not lines:
+        raise DatasetError(f"{path} is empty, expected a header and a line for each model")
+    return lines
+
+
+def _model_and_probability(
+    path: Path, lines: list[tuple[int, list[str]]]
+) -> tuple[tuple[int, int], list[tuple[int, list[str]]]]:
+    """Places of the two columns and the lines below the header, if there is one."""
+    header = [name.strip().lower() for name in lines[0][1]]
+    model = [header.index(name) for name in ID_COLUMNS if name in header]
+    probability = [header.index(name) for name in PROBABILITY_COLUMNS if name in header]
+    if model and len(probability) == 1:
+        return (model[0], probability[0]), lines[1:]
+    if not model and len(header) == 2 and _is_number(header[1]):
+        return (0, 1), lines
+    raise DatasetError(
+        f"{path} is no table of predictions: expected columns {' | '.join(ID_COLUMNS)} and one of"
+        f" {' | '.join(PROBABILITY_COLUMNS)}, or two bare columns (model, probability); got"
+        f" {shown(', '.join(header))}"
+    )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return text.strip().lower() in _MISSING_WORDS
+    return True
+
+
+def _probability(text: str, model: str, problems: list[str]) -> float:
+    """The number as NIST takes it, in [0, 1] or NaN; what is odd about it goes to `problems`."""
+    if text.strip().lower() in _MISSING_WORDS:
+        return math.nan
+    try:
+        value = float(text)
+    except ValueError:
+        problems.append(f"{model}: {shown(text.strip())} is no number, counts as 0.5")
+        return math.nan
+    if not 0 <= value <= 1:
+        problems.append(f"{model}: {shown(value)} is outside [0, 1], clipped")
+    return min(max(value, 0.0), 1.0)
+
+
+def _same(one: float, other: float) -> bool:
+    return one == other or (math.isnan(one) and math.isnan(other))
+
+
+def write_results(folder: Path, probabilities: Iterable[tuple[str, float]]) -> None:
+    """Writes one `MODEL.txt` with one float for each model, as the harness collects them.
+
+    A model without a prediction (NaN) gets no file, as where a container failed.
+    Raises UsageError for a name that is no plain file name, and if a file cannot be written.
+    """
+    for model, probability in probabilities:
+        if model != os.path.basename(model) or model in ("", ".", ".."):
+            raise UsageError(f"{shown(model)} is no name for a result file")
+        if not math.isnan(probability):
+            try:
+                write_atomic(folder / f"{model}{RESULT_SUFFIX}", f"{probability}\n".encode())
+            except OSError as error:
+                raise UsageError(
+                    f"cannot write {folder / model}{RESULT_SUFFIX}: {error.strerror or error}"
+                ) from error

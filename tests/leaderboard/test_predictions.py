@@ -1,0 +1,109 @@
+"""Predictions from result files, tables and run folders; hostile ones are one clear message."""
+
+import math
+import os
+
+import pytest
+
+from jaxtroj.errors import DatasetError, UsageError
+from jaxtroj.leaderboard.predictions import read_predictions, write_results
+
+
+def test_result_files_are_read_as_the_harness_reads_them(tmp_path):
+    contents = {
+        "id-00000000": "0.25",
+        "id-00000001": "1.0\n",
+        "id-00000002": " 7e-1 \nsecond line is not read",
+        "id-00000003": "",
+        "id-00000004": "nan",
+        "id-00000005": "[0.5]",
+        "id-00000006": "1.5",
+        "id-00000007": "-inf",
+    }
+    for name, text in contents.items():
+        (tmp_path / f"{name}.txt").write_text(text)
+    (tmp_path / "log.json").write_text("{}")
+    found = read_predictions(tmp_path)
+    said = [found.probabilities[name] for name in contents]
+    assert said[:3] == [0.25, 1.0, 0.7]
+    assert all(math.isnan(value) for value in said[3:6])
+    assert said[6:] == [1.0, 0.0]
+    assert [text.partition(":")[0] for text in found.problems] == [
+        "id-00000005",
+        "id-00000006",
+        "id-00000007",
+    ]
+
+
+def test_hostile_result_files_are_missing_predictions_with_a_reason(tmp_path):
+    (tmp_path / "a.txt").write_bytes(b"\xff\xfe0.5")
+    (tmp_path / "b.txt").write_bytes(b"0.5\0")
+    (tmp_path / "c.txt").write_bytes(b"9" * 10_000)
+    (tmp_path / "d.txt").mkdir()
+    os.mkfifo(tmp_path / "e.txt")
+    (tmp_path / "f.txt").symlink_to(tmp_path / "f.txt")
+    (tmp_path / os.fsdecode(b"g\n\xff.txt")).write_text("0.5")
+    found = read_predictions(tmp_path)
+    assert found.probabilities["g\\n\\xff"] == 0.5
+    assert all(math.isnan(found.probabilities[name]) for name in "abcdef")
+    assert len(found.problems) == 6
+
+
+def test_results_written_are_read_back_and_missing_ones_have_no_file(tmp_path):
+    said = {"id-00000000": 0.1, "id-00000001": 1 / 3, "id-00000002": math.nan}
+    write_results(tmp_path / "results", said.items())
+    found = read_predictions(tmp_path / "results")
+    assert found.probabilities == {"id-00000000": 0.1, "id-00000001": 1 / 3}
+    assert float((tmp_path / "results" / "id-00000001.txt").read_text()) == 1 / 3
+
+
+@pytest.mark.parametrize("name", ["../up", "", "..", "a/b"])
+def test_a_name_that_leaves_the_folder_is_no_result_file(tmp_path, name):
+    with pytest.raises(UsageError, match="no name for a result file"):
+        write_results(tmp_path / "results", [(name, 0.5)])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "model_name,probability\na,0.25\nb,\n",
+        "id , Predicted ,team\na,0.25,x\nb,None,x\n",
+        "a,0.25\nb,nan\n",
+        "\ufeffmodel,prediction\r\n\r\na,0.25\r\nb,\r\nb,\r\n",
+    ],
+)
+def test_tables_of_another_team(tmp_path, text):
+    path = tmp_path / "table.csv"
+    path.write_bytes(text.encode())
+    found = read_predictions(path).probabilities
+    assert found["a"] == 0.25 and math.isnan(found["b"]) and len(found) == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is empty"),
+        (b"model_name,probability\n", "only a header"),
+        (b"model_name,colour\na,red\n", "no table of predictions"),
+        (b"model_name,probability,predicted\na,1,1\n", "no table of predictions"),
+        (b"model_name,probability\na,0.1\na,0.2\n", "several predictions for 'a'"),
+        (b"model_name,x,probability\na,0.1\n", "line 2: 2 cells"),
+        (b'model_name,probability\n"a,0.1\n', "not a CSV table"),
+        (b"model_name,probability\na,\xff\n", "not UTF-8"),
+        (b"model_name,probability\na,0\0\n", "NUL bytes"),
+        (b"model_name,probability\n" + b"a" * 200_000 + b",0.1\n", "not a CSV table"),
+    ],
+)
+def test_a_file_that_is_no_table_is_one_message(tmp_path, content, message):
+    path = tmp_path / "table.csv"
+    path.write_bytes(content)
+    with pytest.raises(DatasetError, match=message) as caught:
+        read_predictions(path)
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 600
+
+
+def test_what_is_not_there_and_a_folder_of_nothing(tmp_path):
+    with pytest.raises(UsageError, match="does not exist"):
+        read_predictions(tmp_path / "none")
+    with pytest.raises(DatasetError, match="neither a run folder"):
+        read_predictions(tmp_path)
