@@ -92,9 +92,10 @@ def _budget_rows(value: Any, path: str) -> Iterator[tuple[str, ...]]:
 
 def architectures() -> str:
     """Every network that a family names, by family."""
-    from converters.families import ARCHITECTURES, FAMILIES
+    from converters.families import ARCHITECTURES, FAMILIES, HEADS
 
-    names = {family: [a for a, m in ARCHITECTURES.items() if m is FAMILIES[family]]
+    known = ARCHITECTURES | HEADS
+    names = {family: [a for a, m in known.items() if m is FAMILIES[family]]
              for family in FAMILIES}  # fmt: skip
     rows = ((f"`{f}`", ", ".join(f"`{name}`" for name in found)) for f, found in names.items())
     return _table(("family", "networks"), rows)

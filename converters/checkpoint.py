@@ -159,12 +159,14 @@ def _numbers(value: object) -> int:
 
 
 def _decode(kind, value, where: str):
-    """JSON `value` as `kind`: a dataclass, tuple, width, epsilon or truth value; nothing else."""
+    """JSON `value` as `kind`: a dataclass, tuple, choice, width, epsilon or truth value only."""
     if dataclasses.is_dataclass(kind) and isinstance(kind, type):
         hints = typing.get_type_hints(kind)
         if not isinstance(value, dict) or set(value) != set(hints):
             raise CorruptFileError(f"{where} must be an object with exactly {', '.join(hints)}")
         return kind(**{name: _decode(hints[name], value[name], name) for name in hints})
+    if typing.get_origin(kind) is typing.Literal:
+        return _decode_choice(typing.get_args(kind), value, where)
     if typing.get_origin(kind) is tuple:
         return _decode_tuple(typing.get_args(kind), value, where)
     named, least, most = _NUMBERS[kind]
@@ -172,6 +174,12 @@ def _decode(kind, value, where: str):
         raise CorruptFileError(
             f"{where} is {shown(value)}, expected {named} from {least} to {most}"
         )
+    return value
+
+
+def _decode_choice(choices: tuple[str, ...], value, where: str) -> str:
+    if not isinstance(value, str) or value not in choices:
+        raise CorruptFileError(f"{where} is {shown(value)}, expected one of {', '.join(choices)}")
     return value
 
 

@@ -12,7 +12,7 @@ from converters import families
 from converters.artifact import Artifact, open_artifact
 from converters.errors import ConversionError, MismatchError, UnsupportedArchitectureError
 from converters.hyperparameters import check_modules, uniform_eps
-from converters.model import Model, abstract_module, param_shapes
+from converters.model import Model, param_shapes
 from converters.names import assign
 from converters.weights import Weights
 
@@ -43,7 +43,7 @@ def convert(artifact: Artifact) -> Model:
     family, config = _recognise(tensors)
     config = _with_hyperparameters(family, config, weights)
     params = _params(family, config, tensors)
-    check_modules(family, abstract_module(config), weights.modules)
+    check_modules(family, config, weights.modules)
     architecture = families.architecture_of(config)
     findings = (*artifact.findings, *_findings(config, weights))
     return Model(config, params, architecture, findings)
@@ -68,8 +68,12 @@ def _recognise(tensors: Mapping[str, np.ndarray]):
         raise UnsupportedArchitectureError(
             f"the file holds {len(tensors)} tensors, expected at most {MAX_TENSORS}"
         )
-    # A convolution has four dimensions, a head two; anything else cannot name a family's layer.
-    shapes = {n: tuple(t.shape) for n, t in tensors.items() if t.ndim in (2, 4) and t.size}
+    # A convolution has four dimensions, a matrix two; other weights cannot name a family's layer.
+    shapes = {
+        name: tuple(tensor.shape)
+        for name, tensor in tensors.items()
+        if tensor.size and (tensor.ndim in (2, 4) or name.rpartition(".")[2].startswith("bias"))
+    }
     for family in families.FAMILIES.values():
         config = family.recognise(shapes)
         if config is not None:
@@ -77,13 +81,17 @@ def _recognise(tensors: Mapping[str, np.ndarray]):
     sample = ", ".join(f"{n} {tuple(t.shape)}" for n, t in list(tensors.items())[:6])
     raise UnsupportedArchitectureError(
         f"no family has tensors named like these: {sample or 'none at all'}"
-        f"{' ...' if len(tensors) > 6 else ''}; expected torchvision names of "
+        f"{' ...' if len(tensors) > 6 else ''}; expected those of "
         f"{', '.join(families.FAMILIES)}. Export the network in one of these forms."
     )
 
 
 def _with_hyperparameters(family, config, weights: Weights):
-    changes: dict[str, object] = {"eps": uniform_eps(weights.modules, family.IGNORED, family.EPS)}
+    changes: dict[str, object] = {}
+    if hasattr(config, "eps"):
+        changes["eps"] = uniform_eps(weights.modules, family.IGNORED, family.EPS)
+    if hasattr(config, "batch_first"):
+        changes["batch_first"] = family.batch_first(weights.modules)
     root = weights.modules.get("")
     if root is not None and hasattr(config, "transform_input"):
         changes["transform_input"] = bool(root.attributes.get("transform_input", False))
@@ -100,7 +108,7 @@ def _params(family, config, tensors: Mapping[str, np.ndarray]):
     # Finite float64 weights may overflow here; they are refused below, so numpy need not warn.
     with np.errstate(over="ignore"):
         single = {path: np.asarray(value, np.float32) for path, value in filled.items()}
-    _refuse_values(single, config.eps)
+    _refuse_values(single, getattr(config, "eps", 0.0))
     return {path: jnp.asarray(value) for path, value in single.items()}
 
 
@@ -141,4 +149,8 @@ def _findings(config, weights: Weights) -> list[str]:
         found.append("the auxiliary head only trains the network and was left out")
     if root is None and hasattr(config, "transform_input"):
         found.append("a state dict does not say whether transform_input is on; taken as off")
+    if not weights.modules and hasattr(config, "batch_first"):
+        found.append("a state dict does not say whether batch_first is on; taken as on")
+    if not getattr(config, "batch_first", True):
+        found.append("sequences have time before batch: [t, n, d]")
     return found

@@ -7,37 +7,74 @@ something else.
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from flax import nnx
 
 from converters.errors import MismatchError
 from converters.layers import Conv
+from converters.model import abstract_module
 from converters.weights import ModuleInfo
 
 
-def check_modules(family, module: nnx.Module, infos: Mapping[str, ModuleInfo]) -> None:
+@dataclass(frozen=True)
+class Expected:
+    """What a submodule must be, in families whose few modules are known one by one.
+
+    Attributes:
+      classes: class names it may have.
+      attributes: name -> value it must have; an absent attribute has it.
+      required: a pickled network without it is refused.
+    """
+
+    classes: frozenset[str]
+    attributes: Mapping[str, object] = field(default_factory=dict)
+    required: bool = True
+
+
+def check_modules(family, config, infos: Mapping[str, ModuleInfo]) -> None:
     """Compare every submodule of a file with the family's.
 
     Args:
-      family: the family module, with `CLASSES`, `POOLS` and `IGNORED`.
-      module: the Flax module (may be abstract).
+      family: the family module, with `expected_modules`, or with `CLASSES`, `POOLS` and `IGNORED`.
+      config: of the network in the file.
       infos: torch path -> class name and plain attributes; empty for a state dict.
 
     Raises:
       MismatchError: listing every difference.
     """
-    faults = [
-        fault
-        for path, info in infos.items()
-        if not any(re.fullmatch(pattern, f"{path}.") for pattern in family.IGNORED)
-        for fault in _faults(family, module, path, info)
-    ]
+    if hasattr(family, "expected_modules"):
+        faults = list(_differing(family.expected_modules(config), infos)) if infos else []
+    else:
+        module = abstract_module(config)
+        faults = [
+            fault
+            for path, info in infos.items()
+            if not any(re.fullmatch(pattern, f"{path}.") for pattern in family.IGNORED)
+            for fault in _faults(family, module, path, info)
+        ]
     if faults:
         raise MismatchError(
             "the file's modules differ from the architecture they name: "
             f"{'; '.join(faults[:20])}{' ...' if len(faults) > 20 else ''}. "
             "Only unmodified networks of a family are converted by it."
         )
+
+
+def _differing(expected: Mapping[str, Expected], infos: Mapping[str, ModuleInfo]) -> Iterator[str]:
+    """Faults of modules that `expected` describes by pattern of their path."""
+    for path, info in infos.items():
+        where = path or "the root"
+        wanted = next((e for pattern, e in expected.items() if re.fullmatch(pattern, path)), None)
+        if wanted is None:
+            yield f"{where} is a {info.class_name}, expected no such module"
+        elif info.class_name not in wanted.classes:
+            yield f"{where} is a {info.class_name}, expected {' or '.join(sorted(wanted.classes))}"
+        else:
+            yield from _differences(where, info, wanted.attributes)
+    for pattern, wanted in expected.items():
+        if wanted.required and not any(re.fullmatch(pattern, path) for path in infos):
+            yield f"{pattern or 'the root'} is missing"
 
 
 def _faults(family, module, path: str, info: ModuleInfo) -> Iterator[str]:

@@ -5,6 +5,7 @@ from typing import Any
 
 from converters.errors import CorruptFileError, TooLargeError, shown
 from converters.limits import Limits
+from converters.module_state import check_state
 from converters.plain import NotPlainError, plain
 from converters.standins import Standin
 from converters.tensors import TensorRef
@@ -82,6 +83,7 @@ def read_modules(root: Standin, limits: Limits) -> ModuleTree:
         tree.charge(len(module.state), limits)
         _read_one(name, module, tree, limits)
         children = _part(module, "_modules", name, tree, limits)
+        check_state(name, module)
         for key, child in reversed(children.items()):
             if child is None:
                 continue

@@ -1,10 +1,13 @@
-"""Does a converted network compute what torchvision computes from the same weights?
+"""Does a converted network compute what torch computes from the same weights?
 
-Logits and input gradients, with batch norms as they are and folded, in float64 and float32. The
-reference is always torchvision in float64, so float32 errors are those of this side alone.
+Logits and input gradients in float64 and float32: of image networks with batch norms as they are
+and folded, of recurrent heads over sequences and reduced to a single step. The reference is always
+torchvision, or torch.nn for heads, in float64, so float32 errors are those of this side alone.
 """
 
-from dataclasses import dataclass
+import importlib
+from dataclasses import dataclass, replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,13 +16,16 @@ import numpy as np
 from converters import reference
 from converters.artifact import Artifact
 from converters.errors import ParityError
+from converters.families.rnn_head import RnnHeadConfig, single_step
 from converters.folding import fold
 from converters.model import Model, apply
 
-Shape = tuple[int, int, int]
+Shape = tuple[int, ...]
 
 # Batch, height, width: not square, and two batch sizes. Inception v3 needs 75 pixels.
 SHAPES: tuple[Shape, ...] = ((1, 75, 107), (3, 97, 80))
+# Batch, steps: one step is what TrojAI's heads see.
+HEAD_SHAPES: tuple[Shape, ...] = ((1, 1), (32, 1), (5, 3), (2, 7))
 # Largest relative errors. The gradient of a float32 network jumps wherever a relu or a maximum
 # falls on the other side, so it is reported but has no bound.
 TOLERANCES = {("float64", "logits"): 1e-10, ("float64", "gradients"): 1e-10}
@@ -28,12 +34,13 @@ TOLERANCES |= {("float32", "logits"): 1e-4}
 
 @dataclass(frozen=True)
 class Comparison:
-    """One program against torchvision.
+    """One program against torch.
 
     Attributes:
       folded: whether batch norms were folded into convolutions.
+      single_step: whether a recurrent head was reduced to what one step needs.
       dtype: "float64" or "float32".
-      shape: batch, height, width of the images.
+      shape: batch, height, width of the images, or batch, steps of the embeddings.
       logits: largest absolute difference over the largest absolute value; None when a value is
         not finite.
       gradients: the same of the input gradient of a randomly weighted sum of logits.
@@ -41,6 +48,7 @@ class Comparison:
     """
 
     folded: bool
+    single_step: bool
     dtype: str
     shape: Shape
     logits: float | None
@@ -50,20 +58,20 @@ class Comparison:
 
 @dataclass(frozen=True)
 class ParityReport:
-    """How far a converted network is from torchvision.
+    """How far a converted network is from torch.
 
     Attributes:
       architecture: of the model.
       sha256: of the file.
-      torchvision: version compared with.
+      reference: package and version compared with.
       tolerances: "dtype quantity" -> largest relative error allowed.
-      comparisons: one per folding, type and shape.
+      comparisons: one per program and shape.
       passed: all comparisons passed.
     """
 
     architecture: str
     sha256: str
-    torchvision: str
+    reference: str
     tolerances: dict[str, float]
     comparisons: tuple[Comparison, ...]
     passed: bool
@@ -77,52 +85,80 @@ class ParityReport:
         if self.passed:
             return self
         failed = [c for c in self.comparisons if not c.passed]
+        package = self.reference.split()[0]
         raise ParityError(
             f"{self.architecture}: {len(failed)} of {len(self.comparisons)} comparisons with "
-            f"torchvision failed, the first is {failed[0]}; expected at most {self.tolerances}. "
+            f"{package} failed, the first is {failed[0]}; expected at most {self.tolerances}. "
             "Do not trust results for this model, and report it with the file."
         )
 
 
 def check_parity(
-    artifact: Artifact, model: Model, shapes: tuple[Shape, ...] = SHAPES, seed: int = 0
+    artifact: Artifact, model: Model, shapes: tuple[Shape, ...] | None = None, seed: int = 0
 ) -> ParityReport:
-    """Compare a model with torchvision running the weights of the file it was made from.
+    """Compare a model with torch running the weights of the file it was made from.
 
     Args:
       artifact: the opened file.
-      model: `convert(artifact)`, not folded.
-      shapes: batch, height, width of random images.
-      seed: of the images and of the weights of the logits.
+      model: `convert(artifact)`, neither folded nor reduced to a single step.
+      shapes: batch, height, width of random images, or batch, steps of random embeddings; None
+        for `SHAPES` or `HEAD_SHAPES`.
+      seed: of the inputs and of the weights of the logits.
 
     Raises:
-      ParityError: torchvision has no such module.
-      ValueError: the model is folded.
+      ParityError: torch has no such module.
+      ValueError: the model is folded or reduced.
     """
-    import torchvision
-
     module = reference.filled_module(model.config, artifact.weights.tensors)
-    # Folded in float64, lest folding's own rounding is taken for a difference.
-    with jax.enable_x64(True):
-        exact = model.astype(jnp.float64)
-        programs = [(exact, "float64"), (fold(exact), "float64")]
-    programs += [(model, "float32"), (fold(model), "float32")]
     comparisons = []
-    for shape in shapes:
-        images, weights = _inputs(model, shape, seed)
-        expected = _torch_values(module, images, weights)
+    for shape in _default_shapes(model) if shapes is None else shapes:
+        inputs, weights = _inputs(model, shape, seed)
+        expected = _torch_values(module, inputs, weights)
         comparisons += [
-            _compare(program, dtype, shape, _values(program, dtype, images, weights), expected)
-            for program, dtype in programs
+            _compare(program, dtype, shape, _values(program, dtype, inputs, weights), expected)
+            for program, dtype in _programs(model, shape)
         ]
     return ParityReport(
         architecture=model.architecture,
         sha256=artifact.sha256,
-        torchvision=torchvision.__version__,
+        reference=_reference(model),
         tolerances={" ".join(key): value for key, value in TOLERANCES.items()},
         comparisons=tuple(comparisons),
         passed=bool(comparisons) and all(c.passed for c in comparisons),
     )
+
+
+def _is_head(model: Model) -> bool:
+    return model.config.input_kind == "embedding"  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def _default_shapes(model: Model) -> tuple[Shape, ...]:
+    return HEAD_SHAPES if _is_head(model) else SHAPES
+
+
+def _reference(model: Model) -> str:
+    """Name and version of the package that the model is compared with."""
+    package = importlib.import_module("torch" if _is_head(model) else "torchvision")
+    return f"{package.__name__} {package.__version__}"
+
+
+def _programs(model: Model, shape: Shape) -> list[tuple[Model, str]]:
+    """The model and its simplified form, in both types."""
+    # Simplified in float64, lest the simplification's own rounding is taken for a difference.
+    with jax.enable_x64(True):
+        exact = model.astype(jnp.float64)
+        programs = [(simple, "float64") for simple in (exact, *_simplified(exact, shape))]
+    return programs + [(simple, "float32") for simple in (model, *_simplified(model, shape))]
+
+
+def _simplified(model: Model, shape: Shape) -> list[Model]:
+    """The model as a scan runs it, where that differs from the model as it is."""
+    if not _is_head(model):
+        return [fold(model)]
+    if not isinstance(model.config, RnnHeadConfig) or shape[1] != 1:
+        return []
+    config, params = single_step(model.config, model.params)
+    return [replace(model, config=config, params=params)]
 
 
 def relative_error(got: np.ndarray, expected: np.ndarray) -> float | None:
@@ -139,41 +175,55 @@ def relative_error(got: np.ndarray, expected: np.ndarray) -> float | None:
 
 
 def _inputs(model: Model, shape: Shape, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Random images `[n, h, w, c]` in [0, 1] and weights `[n, classes]`, keyed by their shape."""
+    """Random inputs and weights `[n, classes]`, keyed by their shape.
+
+    Images `[n, h, w, c]` are uniform in [0, 1], embeddings normal and laid out as the head takes
+    them.
+    """
     random = np.random.default_rng([seed, *shape])
-    return random.random((*shape, model.channels)), random.normal(
-        size=(shape[0], model.num_classes)
-    )
+    if _is_head(model):
+        config: Any = model.config
+        inputs = random.normal(size=(*shape, config.input_size))
+        inputs = inputs if getattr(config, "batch_first", True) else inputs.swapaxes(0, 1)
+    else:
+        inputs = random.random((*shape, model.channels))
+    return inputs, random.normal(size=(shape[0], model.num_classes))
 
 
-def _torch_values(module, images: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """torchvision's logits and input gradients, NHWC."""
+def _torch_values(module, inputs: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """torch's logits and input gradients, laid out as the inputs."""
     import torch
 
-    x = torch.from_numpy(images.transpose(0, 3, 1, 2).copy()).requires_grad_(True)
+    # Images are NHWC here and NCHW there; embeddings are the same in both.
+    x = torch.from_numpy(np.ascontiguousarray(_moved(inputs, 3, 1))).requires_grad_(True)
     logits = module(x)
     (gradients,) = torch.autograd.grad((logits * torch.from_numpy(weights)).sum(), x)
-    return logits.detach().numpy(), gradients.numpy().transpose(0, 2, 3, 1)
+    return logits.detach().numpy(), _moved(gradients.numpy(), 1, 3)
 
 
-def logits_and_gradients(config, params, images: jax.Array, weights: jax.Array):
-    """Logits `[n, classes]` and the input gradient `[n, h, w, c]` of their sum times `weights`."""
+def _moved(images: np.ndarray, source: int, target: int) -> np.ndarray:
+    """Images with their channels elsewhere; what is no image as it is."""
+    return np.moveaxis(images, source, target) if images.ndim == 4 else images
 
-    def total(images):
-        logits = apply(config, params, images)
+
+def logits_and_gradients(config, params, inputs: jax.Array, weights: jax.Array):
+    """Logits `[n, classes]` and the input gradient of their sum times `weights`."""
+
+    def total(inputs):
+        logits = apply(config, params, inputs)
         return (logits * weights).sum(), logits
 
-    (_, logits), gradients = jax.value_and_grad(total, has_aux=True)(images)
+    (_, logits), gradients = jax.value_and_grad(total, has_aux=True)(inputs)
     return logits, gradients
 
 
 _compiled = jax.jit(logits_and_gradients, static_argnums=0)
 
 
-def _values(model: Model, dtype: str, images: np.ndarray, weights: np.ndarray):
+def _values(model: Model, dtype: str, inputs: np.ndarray, weights: np.ndarray):
     # The type of the literals decides; outside this block 64-bit types stay off.
     with jax.enable_x64(dtype == "float64"):
-        given = (jnp.asarray(images, dtype), jnp.asarray(weights, dtype))
+        given = (jnp.asarray(inputs, dtype), jnp.asarray(weights, dtype))
         logits, gradients = _compiled(model.config, model.params, *given)
         return np.asarray(logits), np.asarray(gradients)
 
@@ -187,5 +237,13 @@ def _compare(model: Model, dtype: str, shape: Shape, got, expected) -> Compariso
         error is not None and error <= TOLERANCES.get((dtype, name), np.inf)
         for name, error in errors.items()
     )
-    folded = bool(model.config.folded)  # pyright: ignore[reportAttributeAccessIssue]
-    return Comparison(folded, dtype, shape, errors["logits"], errors["gradients"], passed)
+    config: Any = model.config
+    return Comparison(
+        folded=config.folded and not _is_head(model),
+        single_step=getattr(config, "single_step", False),
+        dtype=dtype,
+        shape=shape,
+        logits=errors["logits"],
+        gradients=errors["gradients"],
+        passed=passed,
+    )

@@ -1,7 +1,8 @@
-"""The torchvision module of a converted network: what parity is measured against.
+"""The torch module of a converted network: what parity is measured against.
 
 torch and torchvision are imported here and only when a function is called. Nothing in a model file
-is executed: the module is torchvision's own code, filled with tensors that were already read.
+is executed: the module is torchvision's own code, or a head of torch.nn's, filled with tensors that
+were already read.
 """
 
 from collections.abc import Mapping
@@ -12,25 +13,31 @@ import numpy as np
 from converters import families
 from converters.conversion import current_names
 from converters.errors import ParityError
+from converters.families.dense_head import DenseHeadConfig
 from converters.families.densenet import DenseNetConfig
 from converters.families.inception import InceptionConfig
 from converters.families.resnet import ResNetConfig
+from converters.families.rnn_head import RnnHeadConfig
 from converters.model import param_shapes
 from converters.names import target_of, torch_shape
 
 
 def empty_module(config, aux_logits: bool = False) -> Any:
-    """The torchvision module of a configuration, in evaluation mode on torch's "meta" device.
+    """The torch module of a configuration, in evaluation mode on torch's "meta" device.
 
     It has the shapes of the configuration but no memory for weights; load them with
     `load_state_dict(..., assign=True)`.
 
     Args:
-      config: of any family, not folded; widths and depths need not be standard ones.
+      config: of any family, neither folded nor reduced to a single step; widths and depths need
+        not be standard ones.
       aux_logits: give Inception v3 its auxiliary head.
     """
     import torch
 
+    if isinstance(config, RnnHeadConfig | DenseHeadConfig):
+        with torch.device("meta"):
+            return _head(config).eval()
     if config.folded:
         raise ValueError(
             "torchvision has no folded networks; pass the configuration before folding"
@@ -42,7 +49,7 @@ def empty_module(config, aux_logits: bool = False) -> Any:
 
 
 def filled_module(config, tensors: Mapping[str, np.ndarray]) -> Any:
-    """The torchvision module that holds a file's tensors, float64, in evaluation mode on the CPU.
+    """The torch module that holds a file's tensors, float64, in evaluation mode on the CPU.
 
     Values go through float32, the precision that a converted model has.
 
@@ -51,7 +58,7 @@ def filled_module(config, tensors: Mapping[str, np.ndarray]) -> Any:
       tensors: torch name -> array of that same file.
 
     Raises:
-      ParityError: the tensors do not fill torchvision's module.
+      ParityError: the tensors do not fill torch's module.
     """
     import torch
 
@@ -68,7 +75,7 @@ def filled_module(config, tensors: Mapping[str, np.ndarray]) -> Any:
     try:
         module.load_state_dict(state, strict=True, assign=True)
     except RuntimeError as error:
-        raise ParityError(f"the tensors do not fill torchvision's module: {error}") from error
+        raise ParityError(f"the tensors do not fill torch's module: {error}") from error
     return module.double().requires_grad_(False)
 
 
@@ -76,6 +83,57 @@ def _single(tensor: np.ndarray) -> np.ndarray:
     # Counters stay integers; torch takes neither read-only nor byte-swapped arrays.
     floating = tensor.dtype.kind not in "iu"
     return np.array(tensor, np.float32 if floating else np.int64, order="C")
+
+
+def _head(config: RnnHeadConfig | DenseHeadConfig) -> Any:
+    """A sentiment head of torch.nn's layers, with the forward pass of TrojAI's `model_factories`.
+
+    It takes what the converted head takes: `[n, d]` for one step, or sequences.
+    """
+    from torch import nn
+
+    rnn = _recurrent(config) if isinstance(config, RnnHeadConfig) else None
+    hidden = config.hidden_sizes if isinstance(config, DenseHeadConfig) else ()
+    widths = (config.input_size, *hidden)
+
+    class Head(nn.Module):
+        def __init__(self):
+            super().__init__()
+            if rnn is not None:
+                self.rnn = rnn
+            elif hidden:
+                self.fc_layers = nn.ModuleList(map(nn.Linear, widths, widths[1:]))
+            inner = widths[-1] if rnn is None else rnn.hidden_size * (1 + rnn.bidirectional)
+            self.linear = nn.Linear(inner, config.num_classes)
+
+        def forward(self, data):
+            if rnn is None:
+                x = data if data.dim() == 2 else data[:, 0, :]
+                for layer in getattr(self, "fc_layers", ()):
+                    x = layer(x).relu()
+                return self.linear(x)
+            data = data.unsqueeze(1 if rnn.batch_first else 0) if data.dim() == 2 else data
+            _, state = rnn(data)
+            last = state[0] if isinstance(state, tuple) else state
+            ways = last[-2:] if rnn.bidirectional else last[-1:]
+            return self.linear(ways.transpose(0, 1).flatten(1))
+
+    return Head()
+
+
+def _recurrent(config: RnnHeadConfig) -> Any:
+    from torch import nn
+
+    if config.single_step:
+        raise ValueError("torch has no reduced heads; pass the configuration before single_step")
+    return {"gru": nn.GRU, "lstm": nn.LSTM}[config.cell](
+        config.input_size,
+        config.hidden_size,
+        config.num_layers,
+        bias=config.has_bias,
+        batch_first=config.batch_first,
+        bidirectional=config.bidirectional,
+    )
 
 
 def _skeleton(config, aux_logits: bool):

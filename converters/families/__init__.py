@@ -2,13 +2,27 @@
 
 from types import ModuleType
 
-from converters.families import densenet, inception, resnet
+from converters.families import dense_head, densenet, inception, resnet, rnn_head
 
-FAMILIES: dict[str, ModuleType] = {"resnet": resnet, "densenet": densenet, "inception": inception}
+FAMILIES: dict[str, ModuleType] = {
+    "resnet": resnet,
+    "densenet": densenet,
+    "inception": inception,
+    "rnn_head": rnn_head,
+    "dense_head": dense_head,
+}
+# Networks whose name and number of classes say everything: torchvision's.
 ARCHITECTURES: dict[str, ModuleType] = {
     **{name: resnet for name in resnet.DEPTHS},
     **{name: densenet for name in densenet.DEPTHS},
     "inception_v3": inception,
+}
+# TrojAI's names of the sentiment heads.
+HEADS: dict[str, ModuleType] = {
+    "GruLinear": rnn_head,
+    "LstmLinear": rnn_head,
+    "FCLinear": dense_head,
+    "Linear": dense_head,
 }
 
 
@@ -41,8 +55,10 @@ def name_of(config) -> str:
 
 
 def architecture_of(config) -> str:
-    """torchvision's name for a configuration of standard depth, else the family's name."""
+    """TrojAI's name of a head, torchvision's of a network of standard depth, else the family's."""
     family = family_of(config)
+    if hasattr(family, "architecture"):
+        return family.architecture(config)
     for name, module in ARCHITECTURES.items():
         if module is family and _outline(module.standard(name, 1)) == _outline(config):
             return name

@@ -82,6 +82,8 @@ class DenseNetConfig:
     eps: float = EPS
     folded: bool = False
 
+    input_kind = "image"
+
     def build(self, rngs: nnx.Rngs) -> "DenseNet":
         """A freshly initialised module of this shape."""
         return DenseNet(self, rngs)

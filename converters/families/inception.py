@@ -179,6 +179,8 @@ class InceptionConfig:
     transform_input: bool = False
     folded: bool = False
 
+    input_kind = "image"
+
     def build(self, rngs: nnx.Rngs) -> "Inception":
         """A freshly initialised module of this shape."""
         return Inception(self, rngs)

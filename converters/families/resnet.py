@@ -84,6 +84,8 @@ class ResNetConfig:
     eps: float = EPS
     folded: bool = False
 
+    input_kind = "image"
+
     def build(self, rngs: nnx.Rngs) -> "ResNet":
         """A freshly initialised module of this shape."""
         return ResNet(self, rngs)

@@ -22,7 +22,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     parser.add_argument(
         "--check",
         action="store_true",
-        help="compare logits and input gradients with torchvision's; writes DIR/parity.json",
+        help="compare logits and input gradients with torch's; writes DIR/parity.json",
     )
 
 
@@ -55,13 +55,14 @@ def _check(artifact, model, out: Path) -> None:
     from converters.files import write_atomic
     from converters.parity import check_parity
 
-    options.message("comparing with torchvision; this compiles several programs")
+    options.message("comparing with torch; this compiles several programs")
     report = check_parity(artifact, model)
     text = json.dumps(asdict(report), indent=2, allow_nan=False)
     write_atomic(out / "parity.json", text.encode() + b"\n")
     for result in report.comparisons:
+        form = "single step" if result.single_step else "folded" if result.folded else "as it is"
         print(
-            f"parity: {'folded' if result.folded else 'as it is'}, {result.dtype}, "
+            f"parity: {form}, {result.dtype}, "
             f"{'x'.join(map(str, result.shape))}: relative error of logits {result.logits}, "
             f"of input gradients {result.gradients}{'' if result.passed else '  FAILED'}"
         )

@@ -1,0 +1,162 @@
+"""Linear and fully connected sentiment heads on sentence embeddings (`model_factories` of TrojAI).
+
+`Linear` is one layer; `FCLinear` has a relu after each layer before it. Both see the first step of
+a sequence only. Dropout does nothing in evaluation.
+
+Reference:
+  NIST, trojai-example, round 5 and 6 model_factories.py: LinearModel and FCLinearModel.
+"""
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import jax
+from flax import nnx
+
+from converters.hyperparameters import Expected
+from converters.names import Rule
+
+TABLE = (
+    Rule(r"(fc_layers\.\d+|linear)\.weight", r"\1.kernel", "linear"),
+    Rule(r"(fc_layers\.\d+|linear)\.bias", r"\1.bias", "vector"),
+)
+IGNORED = ()
+_LAYER = re.compile(r"fc_layers\.([0-9]{1,4})\.weight")
+LINEAR = Expected(frozenset({"torch.nn.modules.linear.Linear"}))
+DROPOUT = Expected(frozenset({"torch.nn.modules.dropout.Dropout"}), required=False)
+
+# The released heads have widths up to 1,024, 4 layers and 25 million parameters.
+MAX_WIDTH, MAX_LAYERS, MAX_PARAMETERS = 2**16, 64, 2**28
+
+
+@dataclass(frozen=True)
+class DenseHeadConfig:
+    """Static description of a feed-forward head; hashable, so it is a jit argument."""
+
+    input_size: int
+    hidden_sizes: tuple[int, ...]
+    num_classes: int
+
+    input_kind = "embedding"
+    # There is no batch norm, so nothing is left to fold.
+    folded = True
+
+    def build(self, rngs: nnx.Rngs) -> "DenseHead":
+        """A module of this shape with torch's initial distribution."""
+        return DenseHead(self, rngs)
+
+
+class DenseHead(nnx.Module):
+    """Logits of sentence embeddings, through any number of layers with relu."""
+
+    def __init__(self, config: DenseHeadConfig, rngs: nnx.Rngs):
+        widths = (config.input_size, *config.hidden_sizes, config.num_classes)
+        pairs = list(zip(widths, widths[1:], strict=False))
+        check_size(widths, len(pairs), sum(a * b for a, b in pairs))
+        self.fc_layers = nnx.List([linear(cin, cout, rngs) for cin, cout in pairs[:-1]])
+        self.linear = linear(*pairs[-1], rngs)
+
+    def features(self, embeddings: jax.Array) -> jax.Array:
+        """What the last layer sees, `[n, width]`, of embeddings `[n, d]` or `[n, t, d]`."""
+        x = check_embeddings(embeddings, self.input_size)
+        x = x[:, 0] if x.ndim == 3 else x
+        for layer in self.fc_layers:
+            x = jax.nn.relu(layer(x))
+        return x
+
+    def __call__(self, embeddings: jax.Array) -> jax.Array:
+        return self.linear(self.features(embeddings))
+
+    @property
+    def input_size(self) -> int:
+        """Width of the embeddings."""
+        return [*self.fc_layers, self.linear][0].in_features
+
+
+def linear(cin: int, cout: int, rngs) -> nnx.Linear:
+    """A linear layer that starts as torch's: uniform within one over the root of its inputs."""
+    start = uniform(cin)
+    return nnx.Linear(cin, cout, kernel_init=start, bias_init=start, rngs=rngs)
+
+
+def uniform(fan: int):
+    """Initialiser uniform in plus and minus `fan ** -0.5`."""
+    bound = 1.0 / math.sqrt(max(fan, 1))
+
+    def start(key, shape, dtype=None, **_):
+        return jax.random.uniform(key, shape, dtype, -bound, bound)
+
+    return start
+
+
+def check_embeddings(embeddings: jax.Array, width: int) -> jax.Array:
+    """The embeddings themselves.
+
+    Raises:
+      ValueError: they are neither `[n, width]` nor a sequence of at least one step of it.
+    """
+    shape = embeddings.shape
+    if embeddings.ndim not in (2, 3) or shape[-1] != width or 0 in shape[1:]:
+        raise ValueError(
+            f"got embeddings of shape {shape}, expected [n, {width}] or [n, t, {width}]"
+        )
+    return embeddings
+
+
+def check_size(widths: Iterable[int], layers: int, parameters: int) -> None:
+    """Refuse sizes that no head has, before anything is allocated.
+
+    Raises:
+      ValueError: a width is below 1 or any size absurdly large.
+    """
+    least, most = min(widths), max(widths)
+    if least < 1 or most > MAX_WIDTH or layers > MAX_LAYERS or parameters > MAX_PARAMETERS:
+        raise ValueError(
+            f"a head with widths from {least} to {most}, {layers} layers and {parameters} "
+            f"parameters; expected at least one, at most {MAX_WIDTH}, {MAX_LAYERS} and "
+            f"{MAX_PARAMETERS}"
+        )
+
+
+CONFIG = DenseHeadConfig
+
+
+def architecture(config: DenseHeadConfig) -> str:
+    """TrojAI's name of the head."""
+    return "FCLinear" if config.hidden_sizes else "Linear"
+
+
+def recognise(shapes: Mapping[str, tuple[int, ...]]) -> DenseHeadConfig | None:
+    """Configuration read off torch tensor shapes, or None when this is another network."""
+    weights = {name: shape for name, shape in shapes.items() if name.endswith("weight")}
+    layers = {int(m[1]): shapes[m[0]] for m in map(_LAYER.fullmatch, weights) if m}
+    head = weights.get("linear.weight")
+    known = all(name == "linear.weight" or _LAYER.fullmatch(name) for name in weights)
+    if head is None or not known or any(len(shape) != 2 for shape in weights.values()):
+        return None
+    hidden = [layers[number] for number in sorted(layers)]
+    first = hidden[0] if hidden else head
+    return DenseHeadConfig(first[1], tuple(shape[0] for shape in hidden), head[0])
+
+
+def norm_pairs(config: DenseHeadConfig) -> tuple[tuple[str, str], ...]:
+    """No batch norm, so no pairs."""
+    del config
+    return ()
+
+
+def expected_modules(config: DenseHeadConfig) -> dict[str, Expected]:
+    """What a pickled head must be, by pattern of the module path."""
+    root = {"model_factories.FCLinearModel"} | (
+        set() if config.hidden_sizes else {"model_factories.LinearModel"}
+    )
+    parts = {"": Expected(frozenset(root)), "linear": LINEAR, "dropout": DROPOUT}
+    if config.hidden_sizes:
+        parts |= {
+            "relu": Expected(frozenset({"torch.nn.modules.activation.ReLU"})),
+            "fc_layers": Expected(frozenset({"torch.nn.modules.container.ModuleList"})),
+            r"fc_layers\.\d+": LINEAR,
+        }
+    return parts

@@ -1,0 +1,556 @@
+"""Sentiment heads: parity with torch's own layers, files of TrojAI's classes, hostile files."""
+
+import copy
+import dataclasses
+import importlib.util
+import json
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from converters import convert, fold, load, load_checkpoint, save_checkpoint
+from converters.errors import (
+    ConversionError,
+    LoadError,
+    MismatchError,
+    UnsupportedArchitectureError,
+)
+from converters.families.dense_head import DenseHeadConfig
+from converters.families.rnn_head import RnnHeadConfig, single_step
+from converters.model import apply
+from converters.parity import check_parity, logits_and_gradients, relative_error
+from jaxtroj.cli.main import main
+
+torch = pytest.importorskip("torch", reason="the reference")
+nn = torch.nn
+
+EXACT, SINGLE = 1e-10, 1e-4
+WIDTH, HIDDEN = 12, 6
+
+# The classes of NIST's model_factories.py, written anew: rnn, linear, dropout; fc_layers, relu.
+SOURCE = """
+import torch
+
+
+class _RnnLinearModel(torch.nn.Module):
+    def __init__(self, rnn, linear, p):
+        super().__init__()
+        self.rnn, self.linear, self.dropout = rnn, linear, torch.nn.Dropout(p)
+
+    def forward(self, data):
+        self.rnn.flatten_parameters()
+        _, hidden = self.rnn(data)
+        hidden = hidden[0] if isinstance(hidden, tuple) else hidden
+        if self.rnn.bidirectional:
+            hidden = torch.cat((hidden[-2, :, :], hidden[-1, :, :]), dim=1)
+        else:
+            hidden = hidden[-1, :, :]
+        return self.linear(self.dropout(hidden))
+
+
+class GruLinearModel(_RnnLinearModel):
+    pass
+
+
+class LstmLinearModel(_RnnLinearModel):
+    pass
+
+
+class LinearModel(torch.nn.Module):
+    def __init__(self, linear, p):
+        super().__init__()
+        self.linear, self.dropout = linear, torch.nn.Dropout(p)
+
+    def forward(self, data):
+        return self.linear(self.dropout(data[:, 0, :]))
+
+
+class FCLinearModel(torch.nn.Module):
+    def __init__(self, layers, linear, p):
+        super().__init__()
+        self.relu, self.dropout = torch.nn.ReLU(), torch.nn.Dropout(p)
+        self.fc_layers, self.linear = torch.nn.ModuleList(layers), linear
+
+    def forward(self, data):
+        data = data[:, 0, :]
+        for layer in self.fc_layers:
+            data = self.relu(layer(data))
+        return self.linear(self.dropout(data))
+"""
+
+
+@pytest.fixture(scope="module")
+def factories(tmp_path_factory):
+    """TrojAI's module `model_factories`, importable only while this file's tests write models."""
+    path = tmp_path_factory.mktemp("factories") / "model_factories.py"
+    path.write_text(SOURCE)
+    spec = importlib.util.spec_from_file_location("model_factories", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["model_factories"] = module
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules["model_factories"]
+
+
+@pytest.fixture
+def written(factories, tmp_path, monkeypatch):
+    """`written(value, legacy)`: a file torch saved; from then on model_factories is not there."""
+
+    def saved(value, legacy: bool = False):
+        path = tmp_path / "model.pt"
+        torch.save(value, path, _use_new_zipfile_serialization=not legacy)
+        monkeypatch.setitem(sys.modules, "model_factories", None)
+        return path
+
+    return saved
+
+
+def recurrent(factories, cell="gru", **changed):
+    """A GRU or LSTM head of TrojAI's class with random weights."""
+    made = {"num_layers": 2, "bidirectional": True, "batch_first": True, "dropout": 0.0} | changed
+    rnn = {"gru": nn.GRU, "lstm": nn.LSTM}[cell](WIDTH, HIDDEN, **made)
+    name = {"gru": "GruLinearModel", "lstm": "LstmLinearModel"}[cell]
+    linear = nn.Linear(HIDDEN * (1 + made["bidirectional"]), 2)
+    return randomised(getattr(factories, name)(rnn, linear, 0.25))
+
+
+def dense(factories, hidden=(9, 7)):
+    """An FCLinear or Linear head of TrojAI's class with random weights."""
+    widths = (WIDTH, *hidden)
+    layers = [nn.Linear(a, b) for a, b in zip(widths, widths[1:], strict=False)]
+    linear = nn.Linear(widths[-1], 2)
+    if hidden:
+        return randomised(factories.FCLinearModel(layers, linear, 0.25))
+    return randomised(factories.LinearModel(linear, 0.25))
+
+
+def randomised(head):
+    """Weights and biases that are all distinct and large enough to matter."""
+    random = torch.Generator().manual_seed(len(list(head.parameters())))
+    for value in head.parameters():
+        with torch.no_grad():
+            value.copy_(0.5 * torch.randn(value.shape, generator=random))
+    return head.eval()
+
+
+def torch_values(head, embeddings, weights):
+    x = torch.from_numpy(embeddings).requires_grad_(True)
+    logits = copy.deepcopy(head).double()(x)
+    (gradients,) = torch.autograd.grad((logits * torch.from_numpy(weights)).sum(), x)
+    return logits.detach().numpy(), gradients.numpy()
+
+
+_program = jax.jit(logits_and_gradients, static_argnums=0)
+
+
+def check_values(config, params, expected, given, bound):
+    """Logits and gradients under jit within `bound` of torch's."""
+    got = _program(config, params, *given)
+    for mine, theirs in zip(got, expected, strict=True):
+        error = relative_error(np.asarray(mine, np.float64), theirs.reshape(mine.shape))
+        assert error is not None and error <= bound, error
+
+
+def check_parity_of(head, model, steps, batch):
+    random = np.random.default_rng([steps, batch])
+    shape = (batch, steps, WIDTH)
+    if not getattr(model.config, "batch_first", True):
+        shape = (steps, batch, WIDTH)
+    embeddings, weights = random.standard_normal(shape), random.standard_normal((batch, 2))
+    expected = torch_values(head, embeddings, weights)
+    for dtype, bound in (("float64", EXACT), ("float32", SINGLE)):
+        with jax.enable_x64(dtype == "float64"):
+            given = jnp.asarray(embeddings, dtype), jnp.asarray(weights, dtype)
+            cast = model.astype(dtype)
+            check_values(cast.config, cast.params, expected, given, bound)
+            if steps == 1 and dtype == "float64":
+                flat = given[0].reshape(batch, WIDTH), given[1]
+                check_values(cast.config, cast.params, expected, flat, bound)
+            if steps == 1 and dtype == "float64" and isinstance(cast.config, RnnHeadConfig):
+                check_values(*single_step(cast.config, cast.params), expected, given, bound)
+
+
+# Steps and batch.
+SIZES = [(1, 1), (1, 32), (3, 32), (7, 1)]
+VARIANTS = [
+    ({}, SIZES),
+    ({"num_layers": 1, "bidirectional": False}, [(1, 2), (3, 5)]),
+    ({"num_layers": 3, "bidirectional": False}, [(1, 5)]),
+    ({"bias": False}, [(1, 2), (7, 3)]),
+    ({"num_layers": 1, "batch_first": False}, [(1, 4), (3, 2)]),
+]
+
+
+@pytest.fixture(autouse=True)
+def _quick_compilation():
+    """Unoptimised programs compile several times as fast."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
+@pytest.mark.parametrize(("variant", "sizes"), VARIANTS, ids=str)
+@pytest.mark.parametrize("cell", ["gru", "lstm"])
+def test_recurrent_heads(cell, variant, sizes, factories, written):
+    head = recurrent(factories, cell, **variant)
+    model = load(written(head))
+    rnn = head.rnn
+    assert model.architecture == {"gru": "GruLinear", "lstm": "LstmLinear"}[cell]
+    assert model.config == RnnHeadConfig(
+        cell, WIDTH, HIDDEN, rnn.num_layers, rnn.bidirectional, 2, rnn.bias, rnn.batch_first
+    )
+    assert (model.config.input_kind, model.num_classes) == ("embedding", 2)
+    for steps, batch in sizes:
+        check_parity_of(head, model, steps, batch)
+
+
+@pytest.mark.parametrize("hidden", [(), (9,), (9, 7, 8)])
+def test_dense_heads(hidden, factories, written):
+    head = dense(factories, hidden)
+    model = load(written(head))
+    assert model.architecture == ("FCLinear" if hidden else "Linear")
+    assert model.config == DenseHeadConfig(WIDTH, hidden, 2)
+    assert model.config.input_kind == "embedding"
+    for steps, batch in SIZES:
+        check_parity_of(head, model, steps, batch)
+
+
+def build(factories, name):
+    makers = {"FCLinear": lambda f: dense(f), "Linear": lambda f: dense(f, ())}
+    makers |= {"GruLinear": lambda f: recurrent(f), "LstmLinear": lambda f: recurrent(f, "lstm")}
+    return makers[name](factories)
+
+
+every_head = pytest.mark.parametrize("name", ["GruLinear", "LstmLinear", "FCLinear", "Linear"])
+
+
+@every_head
+def test_every_container_holds_the_same_head(name, factories, tmp_path, monkeypatch):
+    from safetensors.torch import save_file
+
+    head = build(factories, name)
+    save_file(head.state_dict(), tmp_path / "head.safetensors")
+    torch.save(head.state_dict(), tmp_path / "state.pt")
+    torch.save(head, tmp_path / "legacy.pt", _use_new_zipfile_serialization=False)
+    torch.save(nn.DataParallel(head), tmp_path / "zip.pt")
+    monkeypatch.setitem(sys.modules, "model_factories", None)
+    model = load(tmp_path / "zip.pt")
+    assert model.architecture == name
+    for file in ("legacy.pt", "state.pt", "head.safetensors"):
+        other = load(tmp_path / file)
+        assert other.config == model.config
+        for path, value in model.params.items():
+            np.testing.assert_array_equal(other.params[path], value)
+
+
+def test_without_bias_from_a_state_dict(factories, written):
+    head = recurrent(factories, "lstm", bias=False)
+    model = load(written(head.state_dict()))
+    assert not model.config.has_bias
+    check_parity_of(head, model, 3, 2)
+
+
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_layout_of_sequences_is_a_finding_where_it_is_not_told(batch_first, factories, written):
+    head = recurrent(factories, batch_first=batch_first)
+    findings = load(written(head)).findings
+    assert any("time before batch" in finding for finding in findings) != batch_first
+    assert not any("does not say" in finding for finding in findings)
+    assert any("does not say" in f for f in load(written(head.state_dict())).findings)
+
+
+@every_head
+def test_eager_is_jit_and_stacked_models_are_the_single_ones(name, factories, artifact_of):
+    models = [convert(artifact_of(build(factories, name).state_dict())) for _ in range(3)]
+    scaled = [{p: v * (1 + i) for p, v in m.params.items()} for i, m in enumerate(models)]
+    config = models[0].config
+    if isinstance(config, RnnHeadConfig):
+        scaled = [single_step(config, params)[1] for params in scaled]
+        config = dataclasses.replace(config, single_step=True)
+    stacked = {path: jnp.stack([params[path] for params in scaled]) for path in scaled[0]}
+    x = jnp.asarray(np.random.default_rng(0).standard_normal((4, WIDTH)), jnp.float32)
+    together = jax.jit(jax.vmap(lambda params: apply(config, params, x)))(stacked)
+    for alone, params in zip(together, scaled, strict=True):
+        np.testing.assert_allclose(alone, apply(config, params, x), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("cell", ["gru", "lstm"])
+def test_single_step_of_stacked_models(cell, bias, factories, artifact_of):
+    model = convert(artifact_of(recurrent(factories, cell, bias=bias)))
+    config, params = single_step(model.config, model.params)
+    stacked = {path: jnp.stack([value, -value]) for path, value in model.params.items()}
+    assert config.single_step and config.input_kind == "embedding"
+    for path, value in single_step(model.config, stacked)[1].items():
+        np.testing.assert_array_equal(value[0], params[path])
+    assert single_step(config, params) == (config, params)
+    before = sum(value.size for value in model.params.values())
+    assert sum(value.size for value in params.values()) < 0.75 * before
+    assert not any("weight_hh" in path for path in params)
+
+
+@pytest.mark.parametrize("cell", ["gru", "lstm"])
+def test_one_step_is_the_general_recurrence(cell, factories, artifact_of):
+    """A second, empty-handed path to the same numbers: the scan over one step."""
+    model = convert(artifact_of(recurrent(factories, cell)))
+    with jax.enable_x64(True):
+        model = model.astype(np.float64)
+        from converters.model import module_of
+
+        rnn = module_of(model.config, model.params).rnn  # pyright: ignore
+        x = jnp.asarray(np.random.default_rng(1).standard_normal((5, WIDTH)))
+        for suffix in ("l0", "l0_reverse"):
+            general, states = rnn._run(x[None], suffix)
+            assert states.shape == (1, 5, HIDDEN)
+            np.testing.assert_allclose(rnn._step(x, suffix), general, rtol=1e-13, atol=1e-14)
+
+
+@pytest.mark.parametrize("shape", [(WIDTH,), (2, WIDTH + 1), (2, 0, WIDTH), (1, 1, 1, WIDTH)])
+@every_head
+def test_other_shapes_are_refused(name, shape, factories, artifact_of):
+    model = convert(artifact_of(build(factories, name)))
+    with pytest.raises(ValueError, match="expected \\[n, 12\\]"):
+        model(np.zeros(shape, np.float32))
+
+
+def test_reduced_head_takes_one_step_only(factories, artifact_of):
+    model = convert(artifact_of(recurrent(factories)))
+    config, params = single_step(model.config, model.params)
+    assert apply(config, params, jnp.zeros((2, 1, WIDTH))).shape == (2, 2)
+    with pytest.raises(ValueError, match="3 steps, expected one"):
+        apply(config, params, jnp.zeros((2, 3, WIDTH)))
+
+
+# ---- the whole way
+
+
+@every_head
+def test_checkpoint_and_folding(name, factories, artifact_of, tmp_path):
+    model = convert(artifact_of(build(factories, name)))
+    assert fold(model) is model
+    save_checkpoint(model, tmp_path)
+    again = load_checkpoint(tmp_path)
+    assert (again.config, again.architecture) == (model.config, name)
+    if isinstance(model.config, RnnHeadConfig):
+        config, params = single_step(model.config, model.params)
+        save_checkpoint(dataclasses.replace(model, config=config, params=params), tmp_path)
+        assert load_checkpoint(tmp_path).config == config
+
+
+CHANGED = [("cell", "rnn"), ("cell", 3), ("cell", None), ("cell", ["gru"]), ("num_layers", 2**24)]
+CHANGED += [("num_layers", 3), ("hidden_size", 2**24), ("input_size", 2**24), ("single_step", 1)]
+CHANGED += [("bidirectional", False), ("has_bias", False), ("single_step", True)]
+
+
+@pytest.mark.parametrize(("field", "value"), CHANGED, ids=str)
+def test_changed_checkpoint_is_refused(field, value, factories, artifact_of, tmp_path):
+    save_checkpoint(convert(artifact_of(recurrent(factories))), tmp_path)
+    described = json.loads((tmp_path / "config.json").read_text())
+    described["config"][field] = value
+    (tmp_path / "config.json").write_text(json.dumps(described))
+    with pytest.raises(LoadError):
+        load_checkpoint(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["LstmLinear", "FCLinear"])
+def test_convert_command(name, factories, written, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "compiled"))
+    path, out = written(build(factories, name)), tmp_path / "out"
+    assert main(["convert", str(path), "--out", str(out), "--check"]) == 0
+    printed = capsys.readouterr().out
+    assert f"{name}, 2 classes" in printed and "as it is, float64, 5x3" in printed
+    assert ("single step, float64, 32x1" in printed) == (name == "LstmLinear")
+    report = json.loads((out / "parity.json").read_text())
+    assert report["passed"] and report["reference"].startswith("torch ")
+    assert load_checkpoint(out).architecture == name
+
+
+@pytest.mark.parametrize("path", ["rnn.weight_hh_l1_reverse", "rnn.bias_hh_l0", "linear.kernel"])
+def test_other_weights_do_not_pass(path, factories, artifact_of):
+    artifact = artifact_of(recurrent(factories))
+    model = convert(artifact)
+    params = model.params | {path: model.params[path] + 1e-3}
+    report = check_parity(artifact, dataclasses.replace(model, params=params), ((2, 3),))
+    assert not report.passed
+
+
+def test_reduced_head_has_no_reference(factories, artifact_of):
+    artifact = artifact_of(recurrent(factories))
+    model = convert(artifact)
+    config, params = single_step(model.config, model.params)
+    with pytest.raises(ValueError, match="before single_step"):
+        check_parity(artifact, dataclasses.replace(model, config=config, params=params))
+
+
+# ---- files that must be refused
+
+
+def _attribute(path, name, value):
+    return lambda head: setattr(head.get_submodule(path), name, value)
+
+
+def _shadow(path, name, value):
+    """An attribute that hides a parameter or module of that name."""
+    return lambda head: head.get_submodule(path).__dict__.__setitem__(name, value)
+
+
+def _other_flat_weights(head):
+    head.rnn._flat_weights[0] = nn.Parameter(head.rnn._flat_weights[0] + 1)
+
+
+def _swapped_names(head):
+    names = head.rnn._flat_weights_names
+    names[0], names[4] = names[4], names[0]
+
+
+MODULES = {
+    "projections": (MismatchError, "proj_size is 3", _attribute("rnn", "proj_size", 3)),
+    "mode": (MismatchError, "mode is LSTM", _attribute("rnn", "mode", "LSTM")),
+    "layers": (MismatchError, "num_layers is 1", _attribute("rnn", "num_layers", 1)),
+    "one way": (MismatchError, "bidirectional is False", _attribute("rnn", "bidirectional", False)),
+    "no bias": (MismatchError, "bias is False", _attribute("rnn", "bias", False)),
+    "layout": (MismatchError, "batch_first is 1", _attribute("rnn", "batch_first", 1)),
+    "dropout": (MismatchError, "dropout is a .*Tanh", _attribute("", "dropout", nn.Tanh())),
+    "more": (MismatchError, "expected no such module", _attribute("", "last", nn.Softmax(1))),
+    "flat weights": (LoadError, "_flat_weights, which torch", _other_flat_weights),
+    "fewer": (LoadError, "_flat_weights, which", lambda head: head.rnn._flat_weights.pop()),
+    "flat names": (LoadError, "_flat_weights_names, which torch", _swapped_names),
+    "hidden layer": (LoadError, "attribute and in its", _shadow("", "linear", nn.Linear(12, 2))),
+    "hidden bias": (LoadError, "attribute and in its", _shadow("linear", "bias", 0.0)),
+}
+
+
+@pytest.mark.parametrize("what", MODULES)
+def test_changed_module_is_refused(what, factories, written):
+    error, named, change = MODULES[what]
+    head = recurrent(factories)
+    change(head)
+    with pytest.raises(error, match=named):
+        load(written(head))
+
+
+def test_activation_is_not_taken_for_granted(factories, written):
+    head = dense(factories)
+    head.relu = nn.GELU()
+    with pytest.raises(MismatchError, match="relu is a .*GELU"):
+        load(written(head))
+
+
+def test_missing_activation_is_refused(factories, written):
+    head = dense(factories)
+    del head.relu
+    head.__dict__["relu"] = torch.nn.functional.gelu
+    with pytest.raises(MismatchError, match="relu is missing"):
+        load(written(head))
+
+
+def test_class_of_the_other_cell_is_refused(factories, written):
+    head = recurrent(factories)
+    with pytest.raises(MismatchError, match="LstmLinearModel, expected .*GruLinearModel"):
+        load(written(factories.LstmLinearModel(head.rnn, head.linear, 0.1)))
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_projections_are_refused(whole, factories, written):
+    rnn = nn.LSTM(WIDTH, HIDDEN, proj_size=3, batch_first=True)
+    head = factories.LstmLinearModel(rnn, nn.Linear(3, 2), 0.1).eval()
+    with pytest.raises(UnsupportedArchitectureError, match="proj_size"):
+        load(written(head if whole else head.state_dict()))
+
+
+def test_plain_recurrence_is_refused(factories, written):
+    head = factories.GruLinearModel(nn.RNN(WIDTH, HIDDEN), nn.Linear(HIDDEN, 2), 0.1)
+    with pytest.raises(UnsupportedArchitectureError, match="GRU"):
+        load(written(head))
+
+
+@pytest.fixture(scope="module")
+def states(factories):
+    heads = ("GruLinear", "LstmLinear", "FCLinear", "Linear")
+    return {
+        name: {n: v.numpy() for n, v in build(factories, name).state_dict().items()}
+        for name in heads
+    }
+
+
+@every_head
+def test_each_missing_tensor_is_named_or_makes_another_network(name, states, artifact_of):
+    state = states[name]
+    for missing in state:
+        with pytest.raises(ConversionError):
+            convert(artifact_of({n: v for n, v in state.items() if n != missing}))
+
+
+def _lying(shape) -> np.ndarray:
+    """An array of any shape that takes no memory."""
+    return np.broadcast_to(np.float32(0.5), shape)
+
+
+HOSTILE = [(), (0,), (7,), (0, 0), (3, 4), (2**20, 2**10), (1, 2**30), (2, 2, 2), (1, 1), (0, 12)]
+
+
+@pytest.mark.parametrize("shape", HOSTILE, ids=str)
+@every_head
+def test_hostile_shapes_raise_conversion_errors_only(name, shape, states, artifact_of):
+    for tensor, value in states[name].items():
+        if value.shape != shape:
+            with pytest.raises(ConversionError):
+                convert(artifact_of(states[name] | {tensor: _lying(shape)}))
+
+
+ABSURD = {
+    "linear": {"linear.weight": (2**20, 2**18), "linear.bias": (2**20,)},
+    "few but huge": {"linear.weight": (2**15, 2**16), "linear.bias": (2**15,)},
+    "gru": {
+        "rnn.weight_ih_l0": (3 * 2**16, 2**16),
+        "rnn.weight_hh_l0": (3 * 2**16, 2**16),
+        "linear.weight": (2, 2**16),
+        "linear.bias": (2,),
+    },
+    "deep": {"linear.weight": (2, 2), "linear.bias": (2,)}
+    | {f"fc_layers.{i}.{k}": s for i in range(99) for k, s in (("weight", (2, 2)), ("bias", (2,)))},
+}
+
+
+@pytest.mark.parametrize("what", ABSURD)
+def test_absurd_sizes_are_refused_before_allocation(what, artifact_of):
+    with pytest.raises(MismatchError, match="a head with widths"):
+        convert(artifact_of({n: _lying(shape) for n, shape in ABSURD[what].items()}))
+
+
+def test_numbers_in_names_are_not_counted_up_to(states, artifact_of):
+    state = states["GruLinear"] | {"rnn.weight_ih_l9999": _lying((18, 12))}
+    with pytest.raises(MismatchError, match=r"unused: .*l9999"):
+        convert(artifact_of(state))
+
+
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_whatever_converts_also_runs(data, states, artifact_of):
+    name = data.draw(st.sampled_from(sorted(states)))
+    wrong = dict(states[name])
+    for tensor in data.draw(st.lists(st.sampled_from(sorted(wrong)), min_size=1, max_size=3)):
+        shape = list(wrong[tensor].shape)
+        shape[data.draw(st.integers(0, len(shape) - 1))] = data.draw(st.integers(0, 40))
+        wrong[tensor] = _lying(tuple(shape))
+    try:
+        model = convert(artifact_of(wrong))
+    except ConversionError:
+        return
+    x = jax.ShapeDtypeStruct((3, model.config.input_size), np.float32)
+    logits = jax.eval_shape(lambda x: apply(model.config, model.params, x), x)
+    assert logits.shape == (3, model.num_classes)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_weights_that_are_not_finite(value, states, artifact_of):
+    wrong = states["LstmLinear"]["rnn.bias_hh_l0"].copy()
+    wrong[0] = value
+    with pytest.raises(ConversionError, match="NaN or infinite"):
+        convert(artifact_of(states["LstmLinear"] | {"rnn.bias_hh_l0": wrong}))
