@@ -19,6 +19,7 @@ from jaxtroj.rounds.tables import read_text
 
 MAX_BYTES = 2**20  # the real ones take 2 KB
 MAX_TRIGGERS = 64
+MAX_UNKNOWN = 20  # unknown keys that are noted; the others are counted
 MAX_NAME = 255  # bytes of a file name, as file systems have it
 MAX_VALUE = 10_000  # characters of one value; the longest official trigger has 200
 CONFIG_CLASS = "round_config.RoundConfig"
@@ -82,7 +83,7 @@ class TextConfig:
     """The label, for benchmarks: a scan must not look at it."""
     triggers: tuple[TextTrigger, ...] = ()
     unknown_keys: tuple[str, ...] = ()
-    """Keys that no official config has, sorted; their values are dropped."""
+    """Keys that no official config has, sorted, the first 20; their values are dropped."""
 
     @property
     def is_text(self) -> bool:
@@ -187,7 +188,6 @@ def parse_text_config(text: str) -> TextConfig:
     if not isinstance(content, dict):
         raise ValueError(f"it holds {shown(content)}, expected an object")
     _expect_class(content, CONFIG_CLASS)
-    known = _TYPES.keys() | _NOT_KEPT | {"triggers", "py/object"}
     values = _values(content, _TYPES, "")
     name = values.get("embedding_filename")
     if name is not None:
@@ -195,7 +195,7 @@ def parse_text_config(text: str) -> TextConfig:
     return TextConfig(
         **values,
         triggers=_triggers(content.get("triggers")),
-        unknown_keys=tuple(ascii(key)[1:-1][:80] for key in sorted(content.keys() - known)),
+        unknown_keys=_unknown(content),
     )
 
 
@@ -226,6 +226,13 @@ def _checked_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
                 f"only {CONFIG_CLASS} and {TRIGGER_CLASS}"
             )
     return found
+
+
+def _unknown(content: dict[str, Any]) -> tuple[str, ...]:
+    known = _TYPES.keys() | _NOT_KEPT | {"triggers", "py/object"}
+    keys = sorted(content.keys() - known)
+    noted = tuple(ascii(key)[1:-1][:80] for key in keys[:MAX_UNKNOWN])
+    return noted if len(keys) <= MAX_UNKNOWN else (*noted, f"and {len(keys) - MAX_UNKNOWN} more")
 
 
 def _no_constant(name: str) -> None:

@@ -3,6 +3,8 @@
 import json
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from jaxtroj.errors import DatasetError
 from jaxtroj.rounds.text_config import (
@@ -98,6 +100,9 @@ def test_official_files(shared_data, name):
 def test_unknown_keys_are_noted_and_dropped():
     config = parse_text_config(changed(REDUCED, zebra=[1, {"x": 2}], **{"a\nb": "c"}))
     assert config.unknown_keys == ("a\\nb", "zebra")
+    many = parse_text_config(json.dumps({f"k{i:06d}": 0 for i in range(50_000)}))
+    assert many.unknown_keys[0] == "k000000" and many.unknown_keys[-1] == "and 49980 more"
+    assert len(many.unknown_keys) == 21
 
 
 @pytest.mark.parametrize(
@@ -178,3 +183,24 @@ def test_bytes_that_are_no_text(tmp_path, content, message):
         read_text_config(path)
     with pytest.raises(DatasetError, match="not a file"):
         read_text_config(tmp_path)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
+    max_leaves=8,
+)
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.sampled_from(sorted({**FULL, **REDUCED})), JSON, st.sampled_from(sorted(TRIGGER)), JSON)
+def test_any_value_anywhere_is_read_or_refused(key, value, trigger_key, trigger_value):
+    content = {**FULL, "triggers": [{**TRIGGER, trigger_key: trigger_value}], key: value}
+    try:
+        config = parse_text_config(json.dumps(content))
+    except ValueError as error:
+        assert len(str(error)) < 600
+    else:
+        assert isinstance(config, TextConfig) and all(
+            "/" not in name or config.embedding_filename is None for name in config.encoder_names
+        )

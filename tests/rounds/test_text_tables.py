@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from jaxtroj.errors import DatasetError
 from jaxtroj.rounds.text_tables import (
@@ -112,3 +114,20 @@ def test_accuracy(tmp_path, text, value):
 def test_hostile_accuracy(tmp_path, text):
     with pytest.raises(DatasetError):
         read_accuracy(write(tmp_path, text))
+
+
+CELL = st.sampled_from(
+    ["1", "-2.5", "nan", "inf", "", " ", "x", "1e999", "0x1", '"', "a.txt", ".."]
+)
+
+
+@settings(deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
+@given(st.lists(st.lists(CELL, max_size=4), max_size=5))
+def test_any_cells_are_read_or_refused(tmp_path, rows):
+    path = write(tmp_path, HEADER + "\n".join(",".join(row) for row in rows))
+    try:
+        vectors = read_cls_embeddings(path)
+    except DatasetError:
+        return
+    assert vectors.values.shape == (len(vectors.names), vectors.values.shape[1])
+    assert np.isfinite(vectors.values).all() and len(set(vectors.names)) == len(vectors.names)
