@@ -74,9 +74,12 @@ def params_of(module: nnx.Module) -> dict[str, np.ndarray]:
     return {_dotted(path): np.asarray(leaf[...]) for path, leaf in flat}
 
 
-def apply(config, params: Params, images: jax.Array) -> jax.Array:
-    """Logits `[n, classes]` of images `[n, h, w, c]`; pure, `config` is static under jit."""
-    return module_of(config, params)(images)
+def apply(config, params: Params, inputs: jax.Array) -> jax.Array:
+    """Logits `[n, classes]` of images `[n, h, w, c]`, or of embeddings `[n, d]` for a head.
+
+    Pure; `config` is static under jit, and `vmap` over stacked `params` runs many models.
+    """
+    return module_of(config, params)(inputs)
 
 
 _jitted_apply = jax.jit(apply, static_argnums=0)
@@ -89,7 +92,8 @@ class Model:
     Attributes:
       config: hashable description of the architecture, a static jit argument.
       params: Flax path -> array, traced.
-      architecture: torchvision's name, e.g. "resnet50", or the family for odd depths.
+      architecture: torchvision's name, e.g. "resnet50", the family for odd depths, or TrojAI's
+        name of a head, e.g. "GruLinear".
       findings: what was noticed while reading and converting.
     """
 
@@ -108,9 +112,13 @@ class Model:
         """Channels of the input images."""
         return self.config.channels  # pyright: ignore[reportAttributeAccessIssue]
 
-    def __call__(self, images) -> jax.Array:
-        """Logits `[n, classes]` of images `[n, h, w, c]` in [0, 1], in the model's channels."""
-        return _jitted_apply(self.config, self.params, jnp.asarray(images))
+    def __call__(self, inputs) -> jax.Array:
+        """Logits `[n, classes]` of what the configuration's `input_kind` says.
+
+        Args:
+          inputs: images `[n, h, w, c]` in [0, 1] in the model's channels, or embeddings `[n, d]`.
+        """
+        return _jitted_apply(self.config, self.params, jnp.asarray(inputs))
 
     def astype(self, dtype) -> "Model":
         """The same model with parameters of another floating type."""
