@@ -13,7 +13,8 @@ from converters.standins import STORAGES, TORCH_DTYPES, TYPED_STORAGES, Global
 # Module classes carry no code here, so whole packages of them are allowed; but only plain class
 # names, which keeps out functions, submodules and dotted paths ("modules.os.system").
 _MODULE_PACKAGES = re.compile(
-    r"(torch\.nn|torchvision\.models|torchvision\.ops|model_factories|timm)(\.[A-Za-z_]\w*)*",
+    r"(torch\.nn|torchvision\.models|torchvision\.ops|model_factories|timm|transformers|tokenizers)"
+    r"(\.[A-Za-z_]\w*)*",
     re.ASCII,
 )
 _LONGEST_NAME = 200
@@ -41,6 +42,11 @@ _NAMES = frozenset(
             for name in ("relu", "relu6", "elu", "selu", "gelu", "silu", "sigmoid", "tanh")
         ),
         "torch._C._nn.gelu",
+        # Activations that transformers before 4.10 kept as functions in its modules.
+        *(
+            f"transformers.activations.{name}"
+            for name in ("_gelu_python", "gelu", "gelu_fast", "gelu_new", "gelu_python", "swish")
+        ),
     }
 )
 
@@ -84,7 +90,7 @@ def resolve(module: str, name: str) -> Global:
     detail = f"({kind}), which is not supported" if kind else "which is not on the allow-list"
     raise UnsafePickleError(
         f"the pickle asks for the global {shown!r}, {detail}; nothing was executed. Expected only "
-        "tensors, containers and torch.nn, torchvision, timm or model_factories modules; save the "
+        "tensors, containers and torch.nn, torchvision, timm, transformers or model_factories modules; save the "
         "model as a state dict or safetensors",
         global_name=shown,
     )

@@ -8,6 +8,7 @@ from converters import sniff
 from converters.contents import read_contents, without_prefixes
 from converters.errors import LoadError, UnknownFormatError
 from converters.limits import Limits
+from converters.pickled import Pickled
 from converters.safetensors_file import read_safetensors
 from converters.torch_legacy import read_bare, read_legacy
 from converters.torch_tar import read_tar
@@ -70,6 +71,24 @@ def open_artifact(path: str | PathLike[str], limits: Limits | None = None) -> Ar
     return Artifact(
         content.path, content.format, content.sha256, len(content.data), findings, weights
     )
+
+
+def unpickle_file(
+    path: str | PathLike[str], limits: Limits
+) -> tuple[Pickled, sniff.FileContent]:
+    """The inert object in a pickled file of any kind, for what is more than a network.
+
+    Raises:
+        LoadError: as `open_artifact`; also for a safetensors file.
+    """
+    content = sniff.read_file(Path(path), limits)
+    if content.format not in _PICKLED:
+        raise UnknownFormatError(f"{content.path} is {content.format}; expected a pickled object")
+    try:
+        return _PICKLED[content.format](content.data, limits), content
+    except LoadError as error:
+        error.args = (f"{content.path} ({content.format}): {error}",)
+        raise
 
 
 def _parse(content: sniff.FileContent, limits: Limits) -> tuple[Weights, tuple[str, ...]]:

@@ -170,6 +170,11 @@ def _reconstruct_object(limits: Limits, cls: Any, base: Any, state: Any) -> Any:
     return instance_of(cls, ())
 
 
+def _regular_expression(limits: Limits, pattern: Any, *compiled: Any) -> str:
+    """The text of a compiled pattern; GPT-2's tokenizer before transformers 5 holds one."""
+    return _expect(pattern, str, "a regular expression")
+
+
 def _function_backend(limits: Limits) -> None:
     """Modules of torch before 1.2 carry this marker object, which has no content."""
 
@@ -204,6 +209,8 @@ CONSTRUCTORS = {
     "pathlib.WindowsPath": Constructor(_path, 0, 256),
     "pathlib.PureWindowsPath": Constructor(_path, 0, 256),
     "_codecs.encode": Constructor(_encode, 1, 2),
+    "_regex.compile": Constructor(_regular_expression, 1, 16),
+    "regex._regex.compile": Constructor(_regular_expression, 1, 16),
     **{
         name: Constructor(build, least, most)
         for name, (build, least, most) in numpy_values.CONSTRUCTORS.items()

@@ -9,7 +9,7 @@ from converters.constructors import construct
 from converters.errors import CorruptFileError, TooLargeError, UnsafePickleError
 from converters.limits import Limits
 from converters.numpy_values import ArrayRef, DtypeRef
-from converters.standins import Global, OrderedMap, Standin, instance_of, key_of
+from converters.standins import JSON_STATE, Global, OrderedMap, Standin, instance_of, key_of
 from converters.tensors import TensorRef
 
 
@@ -200,6 +200,8 @@ def _build_standin(target: Standin, state: Any) -> None:
     for part in parts:
         if part is None:
             continue
+        if isinstance(part, bytes) and target.class_name.startswith("tokenizers."):
+            part = {JSON_STATE: part}
         if not isinstance(part, dict) or not all(isinstance(key, str) for key in part):
             raise CorruptFileError(
                 f"the state of a {target.class_name} is a {type(part).__name__}, expected a dict "

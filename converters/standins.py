@@ -24,6 +24,11 @@ class Standin:
     built: bool = False
 
 
+# Class of the tokenizers library whose saved state is JSON; see `machine`.
+RUST_TOKENIZER = "tokenizers.Tokenizer"
+JSON_STATE = "json"
+
+
 def named(value: Any) -> str:
     """A value for a message; globals by their full name."""
     return value.name if isinstance(value, Global) else shown(value)
@@ -69,12 +74,14 @@ TORCH_DTYPES = {
 def key_of(value: Any) -> Any:
     """``value`` if it may be a dict key or set member.
 
-    Only flat values: hashing nested tuples recurses in C without a bound, and large integers
-    can be chosen to collide.
+    Only flat values, and pairs of texts, which are the keys of GPT-2's merges: hashing nested
+    tuples recurses in C without a bound, and large integers can be chosen to collide.
     """
     if type(value) is int and abs(value) < 2**60:
         return value
     if value is None or type(value) in (str, bool, float, bytes):
+        return value
+    if type(value) is tuple and len(value) == 2 and all(type(part) is str for part in value):
         return value
     raise CorruptFileError(
         f"a {type(value).__name__} is a dict key or set member; expected text, a number or None"
@@ -84,11 +91,15 @@ def key_of(value: Any) -> Any:
 def instance_of(cls: Any, args: Any) -> Any:
     """A new inert instance of an allowed class; only module classes without arguments, and dicts.
 
+    A Rust tokenizer alone takes an argument, an empty model, which is dropped.
+
     Raises:
         UnsafePickleError: any other class, or arguments to its constructor.
     """
     if isinstance(cls, Global) and cls.name == "collections.OrderedDict" and args == ():
         return OrderedMap()
+    if isinstance(cls, Global) and cls.name == RUST_TOKENIZER:
+        return Standin(cls.name)
     if not isinstance(cls, Global) or cls.kind != "module" or args != ():
         raise UnsafePickleError(
             f"the pickle makes an instance of {named(cls)} with arguments; expected a module "

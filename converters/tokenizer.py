@@ -1,4 +1,4 @@
-"""Texts to token ids, with the tokenizer of a Hugging Face folder."""
+"""Texts to token ids, with the tokenizer of a Hugging Face folder or of a pickled file."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -17,21 +17,17 @@ from converters.errors import (
     UnsupportedArchitectureError,
     shown,
 )
+from converters.tokenizer_pickle import read_tokenizer
 
 CONFIG = "tokenizer_config.json"
-# Class names in tokenizer_config.json, or the encoder's model_type -> class of transformers.
-_CLASSES = {
-    "BertTokenizer": "BertTokenizer",
-    "DistilBertTokenizer": "DistilBertTokenizer",
-    "GPT2Tokenizer": "GPT2Tokenizer",
-    "MPNetTokenizer": "MPNetTokenizer",
-}
+# The encoder's model_type -> class of transformers, where tokenizer_config.json names none.
 _OF_MODEL = {
     "bert": "BertTokenizer",
     "distilbert": "DistilBertTokenizer",
     "gpt2": "GPT2Tokenizer",
     "mpnet": "MPNetTokenizer",
 }
+_CLASSES = tuple(_OF_MODEL.values())
 _MAX_CONFIG_BYTES = 2**20
 _MAX_FILE_BYTES = 2**26
 # A review has some thousand characters; beyond this a text is no review.
@@ -106,19 +102,37 @@ def _check_text(number: int, text: object) -> None:
 
 
 def load_tokenizer(path: str | PathLike[str]) -> Tokenizer:
-    """The tokenizer of a Hugging Face folder; no network, no code of the folder.
+    """The tokenizer of a Hugging Face folder or a pickled file; no network, no code of either.
 
     Raises:
       LoadError: a file is missing, too large or unreadable.
       UnsupportedArchitectureError: another kind of tokenizer.
     """
-    return _load_folder(Path(path))
+    path = Path(path)
+    return _load_folder(path) if path.is_dir() else _load_pickled(path)
+
+
+def _load_pickled(path: Path) -> Tokenizer:
+    """A tokenizer rebuilt from the vocabulary of a pickled one."""
+    found = read_tokenizer(path)
+    if found.class_name not in _CLASSES:
+        raise UnsupportedArchitectureError(
+            f"{path} holds a {found.class_name}, expected one of {', '.join(_CLASSES)}"
+        )
+    if (found.merges is not None) != (found.class_name == "GPT2Tokenizer"):
+        raise UnsupportedArchitectureError(f"{path}: a {found.class_name} with other parts")
+    import transformers
+
+    parts = {} if found.merges is None else {"merges": list(found.merges)}
+    # `vocab=`, since transformers 5 ignores `vocab_file=` without a word.
+    backend = getattr(transformers, found.class_name)(
+        vocab=dict(found.vocabulary), **parts, **found.options
+    )
+    return wrap(backend)
 
 
 def _load_folder(folder: Path) -> Tokenizer:
     name = _class_name(folder)
-    if not folder.is_dir():
-        raise LoadError(f"{folder} is no folder; check the path")
     with os.scandir(folder) as entries:
         for entry in entries:
             heavy = entry.name.endswith((".json", ".txt")) and entry.is_file()
@@ -154,7 +168,7 @@ def _class_name(folder: Path) -> str:
         kind = read_json(folder / "config.json", _MAX_CONFIG_BYTES).get("model_type")
         named = _OF_MODEL.get(kind) if isinstance(kind, str) else None
     name = named.removesuffix("Fast") if isinstance(named, str) else None
-    if name not in _CLASSES:
+    if name is None or name not in _CLASSES:
         raise UnsupportedArchitectureError(
             f"{folder}: the tokenizer is {shown(named)}, expected one of {', '.join(_CLASSES)}"
         )

@@ -26,6 +26,7 @@ TABLE = (
     ),
 )
 IGNORED = (r"embeddings\.(?:position|token_type)_ids", r"pooler\..*")
+CLASSES = r"Bert\w+"
 HEADS = (r"cls\..*", r"classifier\..*", r"qa_outputs\..*")
 
 
@@ -60,9 +61,9 @@ class Bert(nnx.Module):
         self.config = config
         width = config.width
         self.embeddings = Group(
-            word_embeddings=nnx.Embed(config.vocab_size, width, rngs=rngs),
-            position_embeddings=nnx.Embed(config.positions, width, rngs=rngs),
-            token_type_embeddings=nnx.Embed(config.token_types, width, rngs=rngs),
+            word_embeddings=blocks.Table(config.vocab_size, width, rngs),
+            position_embeddings=blocks.Table(config.positions, width, rngs),
+            token_type_embeddings=blocks.Table(config.token_types, width, rngs),
             LayerNorm=blocks.norm(width, config.eps, rngs),
         )
         self.encoder = Group(layer=nnx.List([_layer(config, rngs) for _ in range(config.layers)]))
@@ -77,7 +78,7 @@ class Bert(nnx.Module):
             return blocks.attention(query, key, value, self.config.heads, allowed)
 
         for layer in self.encoder.layer:
-            inputs, output = getattr(layer.attention, "self"), layer.attention.output
+            inputs, output = layer.attention.self, layer.attention.output
             x = blocks.post_norm_block(
                 x,
                 (inputs.query, inputs.key, inputs.value, output.dense, output.LayerNorm),
@@ -91,8 +92,10 @@ class Bert(nnx.Module):
 def _layer(config: BertConfig, rngs) -> Group:
     width, inner = config.width, config.inner
     inputs = {name: blocks.linear(width, width, rngs) for name in ("query", "key", "value")}
+    attention = Group(output=_output(width, config, rngs))
+    attention.self = Group(**inputs)  # No keyword can be called so.
     return Group(
-        attention=Group(**{"self": Group(**inputs), "output": _output(width, config, rngs)}),
+        attention=attention,
         intermediate=Group(dense=blocks.linear(width, inner, rngs)),
         output=_output(inner, config, rngs),
     )

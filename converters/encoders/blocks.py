@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
 
 from converters.names import Rule
@@ -27,9 +28,19 @@ ALIASES = {
 class Group(nnx.Module):
     """Named parts, so that a Flax path is the torch path of the same parameter."""
 
-    def __init__(self, /, **parts):
+    def __init__(self, **parts):
         for name, part in parts.items():
             setattr(self, name, part)
+
+
+class Table(nnx.Module):
+    """Rows of an embedding; unlike `nnx.Embed` in the type that the parameters have now."""
+
+    def __init__(self, rows: int, width: int, rngs):
+        self.embedding = nnx.Param(nnx.initializers.normal(0.02)(rngs.params(), (rows, width)))
+
+    def __call__(self, ids: jax.Array | np.ndarray) -> jax.Array:
+        return self.embedding[...][ids]
 
 
 def linear(fan_in: int, fan_out: int, rngs) -> nnx.Linear:

@@ -15,7 +15,7 @@ from converters.encoders.blocks import Group
 from converters.encoders.fields import MAX_LAYERS, Fields
 
 PREFIX = "distilbert"
-_EPS = 1e-12  # Fixed in DistilBERT's code.
+EPS = 1e-12  # Fixed in DistilBERT's code.
 _LAYER = r"transformer\.layer\.\d+\."
 TABLE = (
     *blocks.embedding_rules(r"embeddings\.(?:word|position)_embeddings"),
@@ -23,6 +23,7 @@ TABLE = (
     *blocks.linear_rules(rf"{_LAYER}(?:attention\.(?:q|k|v|out)_lin|ffn\.lin[12])"),
 )
 IGNORED = (r"embeddings\.position_ids",)
+CLASSES = r"DistilBert\w+|MultiHeadSelfAttention|Embeddings|Transformer|TransformerBlock|FFN"
 HEADS = (r"vocab_\w+\..*", r"(?:pre_)?classifier\..*", r"qa_outputs\..*")
 
 
@@ -55,9 +56,9 @@ class DistilBert(nnx.Module):
         self.config = config
         width = config.width
         self.embeddings = Group(
-            word_embeddings=nnx.Embed(config.vocab_size, width, rngs=rngs),
-            position_embeddings=nnx.Embed(config.positions, width, rngs=rngs),
-            LayerNorm=blocks.norm(width, _EPS, rngs),
+            word_embeddings=blocks.Table(config.vocab_size, width, rngs),
+            position_embeddings=blocks.Table(config.positions, width, rngs),
+            LayerNorm=blocks.norm(width, EPS, rngs),
         )
         layers = [_layer(config, rngs) for _ in range(config.layers)]
         self.transformer = Group(layer=nnx.List(layers))
@@ -88,12 +89,12 @@ def _layer(config: DistilBertConfig, rngs) -> Group:
     names = ("q_lin", "k_lin", "v_lin", "out_lin")
     return Group(
         attention=Group(**{name: blocks.linear(width, width, rngs) for name in names}),
-        sa_layer_norm=blocks.norm(width, _EPS, rngs),
+        sa_layer_norm=blocks.norm(width, EPS, rngs),
         ffn=Group(
             lin1=blocks.linear(width, inner, rngs),
             lin2=blocks.linear(inner, width, rngs),
         ),
-        output_layer_norm=blocks.norm(width, _EPS, rngs),
+        output_layer_norm=blocks.norm(width, EPS, rngs),
     )
 
 

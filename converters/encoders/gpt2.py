@@ -27,6 +27,7 @@ TABLE = (
 )
 # Causal masks that older versions keep as buffers.
 IGNORED = (r"h\.\d+\.attn\.(?:masked_)?bias",)
+CLASSES = r"GPT2\w+|Attention|MLP|Block|Conv1D"
 HEADS = (r"lm_head\..*", r"multiple_choice_head\..*", r"score\..*", r"classifier\..*")
 
 
@@ -59,8 +60,8 @@ class GPT2(nnx.Module):
     def __init__(self, config: GPT2Config, rngs):
         self.config = config
         width = config.width
-        self.wte = nnx.Embed(config.vocab_size, width, rngs=rngs)
-        self.wpe = nnx.Embed(config.positions, width, rngs=rngs)
+        self.wte = blocks.Table(config.vocab_size, width, rngs)
+        self.wpe = blocks.Table(config.positions, width, rngs)
         self.h = nnx.List([_layer(config, rngs) for _ in range(config.layers)])
         self.ln_f = blocks.norm(width, config.eps, rngs)
 

@@ -29,6 +29,7 @@ TABLE = (
     *blocks.linear_rules(rf"{_LAYER}(?:attention\.attn\.[qkvo]|(?:intermediate|output)\.dense)"),
 )
 IGNORED = (r"embeddings\.position_ids", r"pooler\..*")
+CLASSES = r"MPNet\w+"
 HEADS = (r"lm_head\..*", r"classifier\..*", r"qa_outputs\..*")
 
 
@@ -62,13 +63,13 @@ class MPNet(nnx.Module):
         self.config = config
         width = config.width
         self.embeddings = Group(
-            word_embeddings=nnx.Embed(config.vocab_size, width, rngs=rngs),
-            position_embeddings=nnx.Embed(config.positions, width, rngs=rngs),
+            word_embeddings=blocks.Table(config.vocab_size, width, rngs),
+            position_embeddings=blocks.Table(config.positions, width, rngs),
             LayerNorm=blocks.norm(width, config.eps, rngs),
         )
         self.encoder = Group(
             layer=nnx.List([_layer(config, rngs) for _ in range(config.layers)]),
-            relative_attention_bias=nnx.Embed(_BUCKETS, config.heads, rngs=rngs),
+            relative_attention_bias=blocks.Table(_BUCKETS, config.heads, rngs),
         )
 
     def __call__(self, ids: jax.Array, mask: jax.Array) -> jax.Array:

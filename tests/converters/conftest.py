@@ -1,5 +1,7 @@
 """Torch networks with random weights, and their files, for the tests of conversion."""
 
+import sys
+import types
 from pathlib import Path
 
 import numpy as np
@@ -66,3 +68,27 @@ def pickled(tmp_path):
         return tmp_path / "model.pt"
 
     return saved
+
+
+@pytest.fixture
+def old_class(monkeypatch):
+    """`old_class("package.module.Name", base)`: a class that pickles under that name.
+
+    For objects that an older library would write; its modules are gone after the test.
+    """
+
+    def made(name: str, base: type = object) -> type:
+        module, _, short = name.rpartition(".")
+        home = sys.modules.get(module)
+        if not isinstance(home, _OldModule):
+            home = _OldModule(module)
+            monkeypatch.setitem(sys.modules, module, home)
+        cls = type(short, (base,), {"__module__": module})
+        setattr(home, short, cls)
+        return cls
+
+    return made
+
+
+class _OldModule(types.ModuleType):
+    """A module that holds only what a test put there."""
