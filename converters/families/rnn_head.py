@@ -255,7 +255,7 @@ def single_step(config: RnnHeadConfig, params: Mapping[str, jax.Array]):
     """The same function of one step with what is inert there left out.
 
     Hidden kernels go, LSTM's forget gate goes, and biases that only ever occur as a sum become it:
-    about 45 % fewer parameters for a GRU, 60 % for an LSTM.
+    29 % fewer parameters for TrojAI's GRU heads (768-256x2, both ways), 46 % for its LSTM heads.
 
     Args:
       config: of a head; one that is reduced already is returned unchanged.
