@@ -69,6 +69,18 @@ class UnsupportedOperatorError(ConversionError):
         self.node = node
 
 
+class DataDependentError(ConversionError):
+    """A network takes a shape, a branch or a Python number from values that depend on its input.
+
+    Attributes:
+        inputs: numbers of the graph inputs that the value depends on.
+    """
+
+    def __init__(self, message: str, inputs: tuple[int, ...] = ()):
+        super().__init__(message)
+        self.inputs = inputs
+
+
 class MismatchError(ConversionError):
     """Source and target differ: everything missing, unused and misshapen is listed."""
 

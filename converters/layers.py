@@ -47,11 +47,12 @@ class Conv(nnx.Module):
         self.bias = nnx.Param(jnp.zeros((cout,))) if use_bias else None
 
     def __call__(self, x: jax.Array) -> jax.Array:
-        y = _convolve(x, self.kernel[...], self.stride, self.padding, self.groups)
+        y = convolve(x, self.kernel[...], self.stride, self.padding, self.groups)
         return y if self.bias is None else y + self.bias[...]
 
 
-def _convolve(x: jax.Array, kernel: jax.Array, stride: Pair, padding: Pair, groups: int):
+def convolve(x: jax.Array, kernel: jax.Array, stride: Pair, padding: Pair, groups: int):
+    """Convolution of `[n, h, w, cin]` by `[kh, kw, cin / groups, cout]`, padded on both sides."""
     lowering = _lowering(x.shape, kernel.shape, stride, padding, groups)
     if lowering == "product":
         return jnp.einsum("nhwc,cd->nhwd", x[:, :: stride[0], :: stride[1]], kernel[0, 0])

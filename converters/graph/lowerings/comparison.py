@@ -1,0 +1,109 @@
+"""Comparisons, logic, bits, choices and bounds."""
+
+import jax.numpy as jnp
+
+from converters.graph.registry import ELEMENTWISE, lowers
+
+_COMPARISONS = {
+    "eq": jnp.equal,
+    "ge": jnp.greater_equal,
+    "gt": jnp.greater,
+    "le": jnp.less_equal,
+    "lt": jnp.less,
+    "ne": jnp.not_equal,
+}
+_LOGIC = {
+    "isfinite": jnp.isfinite,
+    "isinf": jnp.isinf,
+    "isnan": jnp.isnan,
+    "isneginf": jnp.isneginf,
+    "isposinf": jnp.isposinf,
+    "signbit": jnp.signbit,
+    "logical_and": jnp.logical_and,
+    "logical_not": jnp.logical_not,
+    "logical_or": jnp.logical_or,
+    "logical_xor": jnp.logical_xor,
+    "bitwise_not": jnp.bitwise_not,
+}
+_BITS = {
+    "bitwise_and": jnp.bitwise_and,
+    "bitwise_or": jnp.bitwise_or,
+    "bitwise_xor": jnp.bitwise_xor,
+    "__and__": jnp.bitwise_and,
+    "__or__": jnp.bitwise_or,
+    "__xor__": jnp.bitwise_xor,
+}
+
+for _names, _kinds in ((_COMPARISONS, ("Tensor", "Scalar")), (_BITS, ("Tensor", "Scalar"))):
+    for _name, _function in _names.items():
+        lowers(*(f"aten.{_name}.{kind}" for kind in _kinds), layout=ELEMENTWISE)(_function)
+for _name, _function in _LOGIC.items():
+    lowers(f"aten.{_name}.default", layout=ELEMENTWISE)(_function)
+
+
+@lowers(
+    "aten.where.self",
+    "aten.where.ScalarSelf",
+    "aten.where.ScalarOther",
+    "aten.where.Scalar",
+    layout=ELEMENTWISE,
+)
+def where(condition, x, y):
+    """x where the condition holds, else y."""
+    return jnp.where(condition.astype(bool), x, y)
+
+
+@lowers("aten.masked_fill.Scalar", "aten.masked_fill.Tensor", layout=ELEMENTWISE)
+def masked_fill(x, mask, value):
+    """x with `value` where the mask is set."""
+    return jnp.where(mask, jnp.asarray(value, x.dtype), x)
+
+
+@lowers("aten.clamp.default", layout=ELEMENTWISE)
+def clamp(x, low, high):
+    """x within bounds; the gradient is whole at a bound, as torch has it."""
+    dtype = jnp.result_type(x, *(b for b in (low, high) if b is not None))
+    x = jnp.asarray(x, dtype)
+    if low is not None:
+        x = jnp.where(x < low, jnp.asarray(low, dtype), x)
+    # Last, so that an upper bound below the lower one wins, as in torch.
+    return x if high is None else jnp.where(x > high, jnp.asarray(high, dtype), x)
+
+
+@lowers("aten.clamp.Tensor", layout=ELEMENTWISE)
+def clamp_to(x, low, high):
+    """x within bounds that are tensors."""
+    x = x if low is None else jnp.where(x < low, low, x)
+    return x if high is None else jnp.where(x > high, high, x)
+
+
+@lowers("aten.clamp_min.default", "aten.clamp_min.Tensor", layout=ELEMENTWISE)
+def clamp_min(x, low):
+    """x, or the bound where x is below."""
+    return jnp.where(x < low, low, x)
+
+
+@lowers("aten.clamp_max.default", "aten.clamp_max.Tensor", layout=ELEMENTWISE)
+def clamp_max(x, high):
+    """x, or the bound where x is above."""
+    return jnp.where(x > high, high, x)
+
+
+@lowers("aten.isclose.default")
+def isclose(x, y, rtol, atol, equal_nan):
+    """Whether x and y agree within tolerances."""
+    return jnp.isclose(x, y, rtol, atol, equal_nan)
+
+
+@lowers("aten.isin.Tensor_Tensor")
+def isin(elements, tests, assume_unique, invert):
+    """Whether each element is among the tests."""
+    del assume_unique
+    return jnp.isin(elements, tests, invert=invert)
+
+
+@lowers("aten.bucketize.Tensor")
+def bucketize(x, boundaries, out_int32, right):
+    """Number of the bucket each element falls in."""
+    del out_int32
+    return jnp.searchsorted(boundaries, x, side="right" if right else "left")

@@ -1,0 +1,212 @@
+"""A captured graph as a `converters.model.Model` over images, and as an NNX module."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from converters.errors import ConversionError
+from converters.graph import registry
+from converters.graph.graph import Graph
+from converters.graph.recorder import Captured
+from converters.graph.replay import run
+from converters.model import Model, apply
+
+_SPREAD = nnx.initializers.variance_scaling(2.0, "fan_in", "normal", in_axis=1, out_axis=0)
+
+
+@dataclass(frozen=True)
+class GraphConfig:
+    """A graph as a network over images; hashable, so it is a static argument of jit.
+
+    Attributes:
+      graph: captured for one image, with one output.
+      num_classes: number of logits.
+      channels: of the images.
+      image_size: height and width of the images; a graph takes no other.
+      layout: order of the graph's input, "NCHW", "NHWC", "CHW", ...; without C the channel is
+        dropped. What the graph's input shape makes of it (flat vectors) is a reshape.
+      bounds: values that pixels 0 and 1 have for the graph.
+      mean: per channel, subtracted after that; None for none.
+      std: per channel, divided by after that; None for none.
+    """
+
+    graph: Graph
+    num_classes: int
+    channels: int
+    image_size: tuple[int, int]
+    layout: str = "NCHW"
+    bounds: tuple[float, float] = (0.0, 1.0)
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
+
+    @property
+    def input_kind(self) -> str:
+        """What the model takes."""
+        return "image"
+
+    def build(self, rngs: nnx.Rngs) -> "GraphModule":
+        """A module of this shape with random weights."""
+        return GraphModule(self, rngs)
+
+
+class GraphModule(nnx.Module):
+    """A graph's network over NHWC images; each parameter is an attribute of its torch name."""
+
+    def __init__(self, config: GraphConfig, rngs: nnx.Rngs):
+        self.config = config
+        for name, spec in config.graph.params:
+            setattr(self, name, nnx.Param(_initial(name, spec.shape, rngs)))
+
+    def __call__(self, images: jax.Array) -> jax.Array:
+        """Logits `[n, classes]` of images `[n, h, w, c]` in [0, 1]."""
+        config = self.config
+        expected = (*config.image_size, config.channels)
+        if images.shape[1:] != expected:
+            raise ConversionError(
+                f"got images of shape {tuple(images.shape[1:])}, this network was captured for "
+                f"{expected}; resize the images, or export the network for their size"
+            )
+        params = {name: getattr(self, name)[...] for name, _ in config.graph.params}
+        # The graph knows one image; the batch is an axis that XLA merges into its kernels.
+        return jax.vmap(partial(_one, config, params))(images)
+
+
+def _one(config: GraphConfig, params: Mapping[str, jax.Array], image: jax.Array) -> jax.Array:
+    shape = config.graph.inputs[0].shape
+    ordered = _ordered(config.layout, _prepared(config, image)).reshape(shape)
+    (logits,) = run(config.graph, params, (ordered,))
+    return logits.reshape(config.num_classes)
+
+
+def _prepared(config: GraphConfig, image: jax.Array) -> jax.Array:
+    low, high = config.bounds
+    if (low, high) != (0.0, 1.0):
+        image = image * (high - low) + low
+    if config.mean is not None:
+        image = image - np.asarray(config.mean, image.dtype)
+    return image if config.std is None else image / np.asarray(config.std, image.dtype)
+
+
+def _ordered(layout: str, image: jax.Array) -> jax.Array:
+    """An image `[h, w, c]` in the order of `layout`."""
+    order = [letter for letter in layout if letter != "N"]
+    axes = ["HWC".index(letter) for letter in order]
+    if "C" not in order:
+        axes.append(2)
+    return jnp.transpose(image, axes)
+
+
+def _initial(name: str, shape: tuple[int, ...], rngs: nnx.Rngs) -> jax.Array:
+    if len(shape) > 1:
+        return _SPREAD(rngs.params(), shape, jnp.float32)
+    ones = name.rpartition(".")[2] in ("weight", "running_var")
+    return jnp.ones(shape) if ones else jnp.zeros(shape)
+
+
+def graph_model(
+    captured: Captured,
+    *,
+    layout: str = "NCHW",
+    image_shape: tuple[int, int, int] | None = None,
+    output: int = 0,
+    bounds: tuple[float, float] = (0.0, 1.0),
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+    architecture: str = "graph",
+    findings: tuple[str, ...] = (),
+) -> Model:
+    """The model of a captured network over images.
+
+    Args:
+      captured: for one input of batch 1.
+      layout: order of the graph's input, see `GraphConfig`.
+      image_shape: height, width and channels; needed where the graph's input is flat.
+      output: number of the output that holds the logits.
+      bounds: values that pixels 0 and 1 have for the network.
+      mean: per channel, subtracted from pixels within bounds.
+      std: per channel, what pixels are divided by then.
+      architecture: name for records.
+      findings: what was noticed on the way.
+
+    Raises:
+      UnsupportedOperatorError: an operator, or a form of one, cannot be lowered.
+      ConversionError: the graph is no classifier of one image.
+    """
+    graph = _one_input(captured.graph, output)
+    image_shape = image_shape or _image_shape(graph.inputs[0].shape, layout)
+    height, width, channels = image_shape
+    config = GraphConfig(
+        graph,
+        _classes(graph),
+        channels,
+        (height, width),
+        layout,
+        (float(bounds[0]), float(bounds[1])),
+        _per_channel("mean", mean, channels),
+        _per_channel("std", std, channels),
+    )
+    names = [name for name, _ in graph.params]
+    params = {name: jnp.asarray(_single(captured.params[name])) for name in names}
+    image = jax.ShapeDtypeStruct((1, *image_shape), jnp.float32)
+    jax.eval_shape(partial(apply, config), params, image)
+    return Model(config, params, architecture, findings)
+
+
+def _single(value: np.ndarray) -> np.ndarray:
+    """Half and double precision as float32, the type that models are scanned in."""
+    return np.asarray(value, np.float32)
+
+
+def _one_input(graph: Graph, output: int) -> Graph:
+    if not 0 <= output < len(graph.outputs):
+        raise ConversionError(f"output {output} of {len(graph.outputs)} does not exist")
+    chosen = registry.require(graph.select(output))
+    if len(chosen.inputs) != 1:
+        raise ConversionError(
+            f"the network takes {len(chosen.inputs)} inputs, expected one, the image; "
+            "export it with the others fixed"
+        )
+    return chosen
+
+
+def _classes(graph: Graph) -> int:
+    spec = graph.specs[graph.outputs[0].name]
+    wide = [n for n in spec.shape if n != 1]
+    if len(wide) > 1 or not spec.shape:
+        raise ConversionError(
+            f"the output has shape {spec.shape}, expected one row of logits; choose the output "
+            "that holds the logits, and capture the network for one image"
+        )
+    return math.prod(spec.shape)
+
+
+def _image_shape(shape: tuple[int, ...], layout: str) -> tuple[int, int, int]:
+    """Height, width and channels of a graph's input."""
+    if not {"H", "W"} <= set(layout) <= set("NCHW") or len(set(layout)) != len(layout):
+        raise ConversionError(f"layout {layout!r} is no order of the letters N, C, H and W")
+    if len(shape) != len(layout):
+        raise ConversionError(
+            f"the network's input has shape {shape}, which is not {layout}; "
+            "say its layout, or for flat inputs the shape of the images"
+        )
+    sizes = dict(zip(layout, shape, strict=True))
+    if sizes.get("N", 1) != 1:
+        raise ConversionError(f"captured for a batch of {sizes['N']} images, expected 1")
+    return sizes["H"], sizes["W"], sizes.get("C", 1)
+
+
+def _per_channel(name: str, values: Sequence[float] | None, channels: int):
+    if values is None:
+        return None
+    if len(values) not in (1, channels):
+        raise ConversionError(
+            f"{name} has {len(values)} values, expected {channels}, one a channel"
+        )
+    numbers = tuple(float(value) for value in values)
+    return numbers if len(numbers) == channels else numbers * channels

@@ -1,0 +1,143 @@
+"""Runs a graph in JAX: each call through its lowering, each result checked against torch's."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from converters.errors import ConversionError, UnsupportedOperatorError
+from converters.graph import registry
+from converters.graph.graph import (
+    CONSTANT,
+    INPUT,
+    PARAM,
+    DType,
+    Graph,
+    Node,
+    Ref,
+    TensorSpec,
+    numpy_dtype,
+)
+from converters.graph.layout import ChannelsLast, agree, is_array, logical
+
+
+def run(graph: Graph, params: Mapping[str, Any], inputs: Sequence[Any]) -> tuple[jax.Array, ...]:
+    """What the network returns; pure, with `graph` static under jit.
+
+    The floating type of the parameters (of the first floating input if there are none) takes the
+    place of the type the graph was captured in, casts inside the graph included.
+
+    Args:
+      graph: as captured.
+      params: torch name -> array, torch's layout, all of `graph.params`.
+      inputs: arrays of the shapes of `graph.inputs`.
+
+    Raises:
+      UnsupportedOperatorError: an operator, or this form of it, has no lowering.
+      ConversionError: an input has another shape than the graph.
+    """
+    types = _Types(graph, params, inputs)
+    values: dict[str, Any] = {}
+    for i, (spec, value) in enumerate(zip(graph.inputs, inputs, strict=True)):
+        if tuple(value.shape) != spec.shape:
+            raise ConversionError(
+                f"input {i} has shape {tuple(value.shape)}, the graph was captured with "
+                f"{spec.shape}; resize the input or capture the network for this shape"
+            )
+        values[f"{INPUT}{i}"] = jnp.asarray(value).astype(types.of(spec.dtype))
+    for name, _ in graph.params:
+        values[f"{PARAM}{name}"] = params[name]
+    for i, constant in enumerate(graph.constants):
+        values[f"{CONSTANT}{i}"] = types.constant(constant)
+    for node in graph.nodes:
+        _call(node, values, types)
+    return tuple(jnp.asarray(logical(values[ref.name])) for ref in graph.outputs)
+
+
+class _Types:
+    """The types of a graph as this run has them."""
+
+    def __init__(self, graph: Graph, params: Mapping[str, Any], inputs: Sequence[Any]):
+        self._captured = graph.float_dtype
+        values = [*(params[name] for name, _ in graph.params), *inputs]
+        specs = [*(spec for _, spec in graph.params), *graph.inputs]
+        working = (v.dtype for v, s in zip(values, specs, strict=True) if "float" in s.dtype)
+        self._working = jax.dtypes.canonicalize_dtype(next(working, np.dtype(np.float32)))
+
+    def of(self, name: str) -> np.dtype:
+        """The type to compute in where torch has the type of that name."""
+        if name == self._captured:
+            return self._working
+        return jax.dtypes.canonicalize_dtype(numpy_dtype(name))
+
+    def constant(self, constant) -> np.ndarray:
+        """A static tensor, in the type of this run."""
+        array, dtype = constant.array(), self.of(constant.spec.dtype)
+        if array.dtype.kind in "iu" and dtype.itemsize < array.dtype.itemsize and array.size:
+            info = np.iinfo(dtype)
+            # torch's "to the end" of a slice is 2**63 - 1; any index beyond 2**31 is as far.
+            array = np.clip(array, info.min, info.max)
+        return array.astype(dtype)
+
+
+def _call(node: Node, values: dict[str, Any], types: _Types) -> None:
+    lowering = registry.lowering_of(node.op, node.source)
+    args = _resolved(node.args, values, types)
+    kwargs = {name: _resolved(value, values, types) for name, value in node.kwargs}
+    try:
+        results = _lowered(lowering, args, kwargs)
+    except registry.Restricted as restricted:
+        raise registry.unsupported(node.op, node.source, str(restricted)) from None
+    except Exception as error:
+        error.add_note(f"while lowering {node.op} at {node.source or 'the top of the network'}")
+        raise
+    results = results if isinstance(results, tuple) else (results,)
+    if len(results) != len(node.outputs):
+        raise _disagrees(node, f"{len(results)} results, torch has {len(node.outputs)}")
+    for name, spec, result in zip(node.outputs, node.specs, results, strict=True):
+        if name is not None and spec is not None:
+            if result is None:
+                raise _disagrees(node, "no such result")
+            values[name] = _checked(node, spec, result, types)
+
+
+def _lowered(lowering: registry.Lowering, args: tuple, kwargs: dict) -> Any:
+    if lowering.layout == registry.OWN:
+        return lowering.function(*args, **kwargs)
+    if lowering.layout == registry.LOGICAL:
+        kwargs = {name: logical(value) for name, value in kwargs.items()}
+        return lowering.function(*logical(args), **kwargs)
+    args, last = agree(args)
+    result = lowering.function(*args, **kwargs)
+    return ChannelsLast(result) if last else result
+
+
+def _resolved(value: Any, values: Mapping[str, Any], types: _Types) -> Any:
+    if isinstance(value, Ref):
+        return values[value.name]
+    if isinstance(value, DType):
+        return types.of(value.name)
+    if isinstance(value, tuple):
+        return tuple(_resolved(part, values, types) for part in value)
+    return value
+
+
+def _checked(node: Node, spec: TensorSpec, result: Any, types: _Types) -> Any:
+    """A result in torch's type; a shape other than torch's is a fault of the lowering."""
+    if not is_array(result):
+        result = jnp.asarray(result)
+    if tuple(result.shape) != spec.shape:
+        raise _disagrees(node, f"shape {tuple(result.shape)}, torch has {spec.shape}")
+    dtype = types.of(spec.dtype)
+    if result.dtype == dtype:
+        return result
+    if isinstance(result, ChannelsLast):
+        return ChannelsLast(result.array.astype(dtype))
+    return result.astype(dtype)
+
+
+def _disagrees(node: Node, what: str) -> UnsupportedOperatorError:
+    reason = f"the lowering gives {what}, so it does not cover this form of the operator"
+    return registry.unsupported(node.op, node.source, reason)

@@ -1,0 +1,352 @@
+"""The tape: a torch module runs once, and the ATen calls that its input or weights decide are kept.
+
+Everything else (shapes, integer arithmetic, masks) runs for real and enters as constants. What the
+input decides must not leave torch: taking a Python number, a shape or a NumPy array from it is
+refused, so nothing of the example input is ever baked into a graph.
+"""
+
+from collections.abc import Collection, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch._decomp import decomposition_table
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from converters.errors import ConversionError, DataDependentError
+from converters.graph import registry
+from converters.graph.aliases import Aliases
+from converters.graph.graph import Ref
+from converters.graph.recorder import (
+    Captured,
+    Recorder,
+    call_arguments,
+    encode_plain,
+    spec_of,
+)
+
+aten = torch.ops.aten
+_SAME = {
+    "aten.detach.default",
+    "aten.alias.default",
+    "aten.lift_fresh.default",
+    "aten.lift_fresh_copy.default",
+    "aten.clone.default",
+    "aten.contiguous.default",
+}
+# Kept as one call each: torch would unroll them or choose an implementation by device.
+_WHOLE = {
+    "lstm": aten.lstm.input,
+    "gru": aten.gru.input,
+    "rnn_tanh": aten.rnn_tanh.input,
+    "rnn_relu": aten.rnn_relu.input,
+    "scaled_dot_product_attention": aten.scaled_dot_product_attention.default,
+}
+_STRIDED = {"aten.as_strided.default", "aten.as_strided_.default"}
+# Ways out of torch that the dispatcher does not see.
+_LEAKS = {"numpy", "tolist", "__array__", "__dlpack__", "data_ptr", "storage", "__reduce_ex__"}
+
+
+def capture(
+    module: torch.nn.Module,
+    example_inputs: Sequence[torch.Tensor],
+    *,
+    static_inputs: Collection[int] = (),
+) -> Captured:
+    """Record what a module does with example inputs.
+
+    Args:
+      module: in evaluation mode; it returns a tensor or tuples, lists and dicts of tensors.
+      example_inputs: one tensor per argument; their shapes are the graph's shapes.
+      static_inputs: numbers of the inputs whose values become part of the graph.
+
+    Returns:
+      The graph with one output per tensor returned, and the module's floating tensors it uses.
+
+    Raises:
+      DataDependentError: shapes, branches or Python numbers depend on values of an input.
+      UnsupportedOperatorError: an operator has no lowering.
+      ConversionError: the module is in training mode, changes its state, or returns no tensor.
+    """
+    if any(part.training for part in module.modules()):
+        raise ConversionError("the module is in training mode; call module.eval() first")
+    tape = _Tape(_names(module))
+    state = dict(_state(module))
+    for name, tensor in state.items():
+        tape.aliases.protect(tensor, name)
+        if tensor.is_floating_point() and tape.recorder.name_of(tensor) is None:
+            tape.recorder.add_param(name, tensor)
+    inputs = [value.detach().clone() for value in example_inputs]
+    for number, value in enumerate(inputs):
+        tape.aliases.note(value)
+        if number not in static_inputs:
+            tape.recorder.add_input(value)
+        else:
+            tape.recorder.inputs.append(spec_of(value))
+    with torch.no_grad(), tape.recording():
+        returned = module(*inputs)
+    outputs = [tape.encode(tensor) for tensor in _tensors(returned)]
+    if not outputs:
+        raise ConversionError("the module returned no tensor; expected at least one")
+    floating = tuple(name for name, tensor in state.items() if tensor.is_floating_point())
+    captured = tape.recorder.finish(outputs, floating)
+    registry.require(captured.graph)
+    return captured
+
+
+def _state(module: torch.nn.Module):
+    """Parameters and buffers, also those that a state dict leaves out; tied ones once."""
+    yield from module.named_parameters()
+    yield from module.named_buffers()
+
+
+def _names(module: torch.nn.Module) -> dict[int, str]:
+    return {id(part): name for name, part in module.named_modules()}
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, dict):
+        return [t for part in value.values() for t in _tensors(part)]
+    if isinstance(value, (tuple, list)):
+        return [t for part in value for t in _tensors(part)]
+    if value is None:
+        return []
+    raise ConversionError(f"the module returned a {type(value).__name__}; expected tensors")
+
+
+class _Tape(TorchDispatchMode):
+    """Records ATen calls as the dispatcher makes them."""
+
+    def __init__(self, module_names: dict[int, str]):
+        super().__init__()
+        self.recorder = Recorder()
+        self.aliases = Aliases(self.recorder)
+        self._module_names = module_names
+        self._stack: list[str] = []
+        self._paused = False
+
+    @property
+    def source(self) -> str:
+        """Name of the innermost submodule that is running."""
+        return self._stack[-1] if self._stack else ""
+
+    @contextmanager
+    def recording(self):
+        """Record what torch runs inside, each call under its submodule's name."""
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+        from torch.nn.modules import module as hooks
+
+        fastpath = torch.backends.mha.get_fastpath_enabled()
+        enter = hooks.register_module_forward_pre_hook(self._enter)
+        leave = hooks.register_module_forward_hook(self._leave, always_call=True)
+        try:
+            torch.backends.mha.set_fastpath_enabled(False)
+            with ExitStack() as stack:
+                stack.enter_context(sdpa_kernel(SDPBackend.MATH))
+                stack.enter_context(_Gate(self))
+                stack.enter_context(self)
+                yield
+        finally:
+            torch.backends.mha.set_fastpath_enabled(fastpath)
+            enter.remove()
+            leave.remove()
+
+    def _enter(self, module, args):
+        self._stack.append(self._module_names.get(id(module), self.source))
+
+    def _leave(self, module, args, output):
+        if self._stack:
+            self._stack.pop()
+
+    def encode(self, value: Any, operator: str = "the output") -> Any:
+        """An argument as a node holds it."""
+        if isinstance(value, torch.Tensor):
+            name = self.recorder.name_of(value)
+            return self.recorder.bake(value) if name is None else Ref(name)
+        if isinstance(value, (tuple, list)):
+            return tuple(self.encode(part, operator) for part in value)
+        return encode_plain(value, operator, self.source)
+
+    def depends(self, args: Any, kwargs: Any = ()) -> tuple[bool, frozenset[int]]:
+        """Whether any tensor among arguments is the graph's, and the inputs that decide them."""
+        found = _tensors_in((args, list(dict(kwargs).values())))
+        known = [tensor for tensor in found if self.recorder.name_of(tensor) is not None]
+        return bool(known), frozenset().union(*map(self.recorder.depends, known))
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        tracked, depends = self.depends(args, kwargs)
+        if self._paused or not tracked:
+            self._refuse_random(func, args, kwargs)
+            return self._note(func(*args, **kwargs))
+        if str(func) in _SAME:
+            return self._same(func, args, kwargs)
+        if str(func) in _STRIDED:
+            return self._strided(func, args, kwargs)
+        self._refuse_random(func, args, kwargs)
+        if self._leaves_the_graph(func, args, depends):
+            return self._note(func(*args, **kwargs))
+        decomposed = self._decomposition(func)
+        if decomposed is not None:
+            with self:
+                return decomposed(*args, **kwargs)
+        return self.record(func, args, kwargs, lambda: func(*args, **kwargs))
+
+    def record(self, func, args, kwargs, compute):
+        """Run `compute` and append the call `func(*args, **kwargs)` whose results it returns."""
+        name, written = _functional(func, args, kwargs, self.source)
+        _, depends = self.depends(args, kwargs)
+        positional, keywords = call_arguments(func, args, kwargs, lambda v: self.encode(v, name))
+        before = self.aliases.before_write(written) if written is not None else []
+        results = self._note(compute())
+        flat = list(results) if isinstance(results, (tuple, list)) else [results]
+        specs = [spec_of(r) if isinstance(r, torch.Tensor) else None for r in flat]
+        names = self.recorder.add_node(name, positional, keywords, specs, depends, self.source)
+        for result, value in zip(flat, names, strict=True):
+            if isinstance(result, torch.Tensor):
+                self.recorder.bind(result, value, depends)
+        if written is not None and torch.Tag.inplace_view not in func.tags:
+            self.aliases.after_write(written, before, depends, self.source)
+        return results
+
+    def whole(self, func, overload, args, kwargs):
+        """Record one call instead of the many that torch would make for it."""
+        if not self.depends(args, kwargs)[0]:
+            return func(*args, **kwargs)
+        self._paused = True
+        try:
+            return self.record(overload, args, kwargs, lambda: func(*args, **kwargs))
+        finally:
+            self._paused = False
+
+    def _same(self, func, args, kwargs):
+        result = self._note(func(*args, **kwargs))
+        self._bind_as(result, args[0])
+        return result
+
+    def _strided(self, func, args, kwargs):
+        # The shape before, for the call may change the tensor itself.
+        before = torch.as_strided(args[0], args[0].shape, args[0].stride())
+        self._bind_as(before, args[0])
+        result = self._note(func(*args, **kwargs))
+        self.aliases.strided(before, result, self.source)
+        return result
+
+    def _bind_as(self, other: torch.Tensor, tensor: torch.Tensor) -> None:
+        name = self.recorder.name_of(tensor)
+        assert name is not None  # the caller saw that the tensor is the graph's
+        self.recorder.bind(other, name, self.recorder.depends(tensor))
+
+    def _note(self, results):
+        for tensor in _tensors_in(results):
+            self.aliases.note(tensor)
+        return results
+
+    def _decomposition(self, func):
+        """torch's own definition of an operator that has no lowering; None if there is one."""
+        if registry.is_supported(str(func)) or func._schema.is_mutable:
+            return None
+        return decomposition_table.get(func)
+
+    def _refuse_random(self, func, args, kwargs) -> None:
+        if torch.Tag.nondeterministic_seeded not in func.tags or self._paused:
+            return
+        trains = [
+            args[i] if i < len(args) else kwargs.get(a.name, a.default_value)
+            for i, a in enumerate(func._schema.arguments)
+            if a.name in ("train", "training")
+        ]
+        if not trains or any(value is not False for value in trains):
+            reason = "its result is random, so the network has no one answer"
+            raise registry.unsupported(str(func), self.source, reason)
+
+    def _leaves_the_graph(self, func, args, depends: frozenset[int]) -> bool:
+        """Whether values decide a shape or a Python number; they may be weights, not inputs."""
+        tags = func.tags
+        if torch.Tag.dynamic_output_shape in tags:
+            deciding = _shape_deciding(func, args)
+        elif torch.Tag.data_dependent_output in tags or not _returns_tensors(func):
+            deciding = args
+        else:
+            return False
+        tracked, inputs = self.depends(deciding)
+        if inputs:
+            self.refuse(str(func), inputs)
+        return tracked
+
+    def refuse(self, operator: str, inputs: frozenset[int]) -> None:
+        """Raise for values of inputs that decide what the graph itself is."""
+        numbers = ", ".join(map(str, sorted(inputs)))
+        raise DataDependentError(
+            f"{operator} at {self.source or 'the top of the network'} takes a shape, a branch or a "
+            f"Python number from values of input {numbers}. Only networks whose structure is the "
+            "same for every input can be converted: export it with these values fixed.",
+            tuple(sorted(inputs)),
+        )
+
+
+class _Gate(TorchFunctionMode):
+    """Sees calls before torch takes them apart: keeps some whole, refuses what would leak."""
+
+    def __init__(self, tape: _Tape):
+        super().__init__()
+        self._tape = tape
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        name = getattr(func, "__name__", "")
+        if name in _LEAKS:
+            tracked, inputs = self._tape.depends(args)
+            if inputs:
+                self._tape.refuse(f"Tensor.{name}", inputs)
+        elif name in _WHOLE and not _packed(name, args):
+            return self._tape.whole(func, _WHOLE[name], args, kwargs)
+        return func(*args, **kwargs)
+
+
+def _packed(name: str, args: tuple) -> bool:
+    """Whether a recurrent call is torch's form for packed sequences, which is left unrolled."""
+    if name == "lstm":
+        return isinstance(args[1], torch.Tensor)
+    return name in ("gru", "rnn_tanh", "rnn_relu") and isinstance(args[2], torch.Tensor)
+
+
+def _tensors_in(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, (tuple, list)):
+        return [t for part in value for t in _tensors_in(part)]
+    return []
+
+
+def _returns_tensors(func) -> bool:
+    returns = func._schema.returns
+    return not returns or all("Tensor" in str(r.type) for r in returns)
+
+
+def _shape_deciding(func, args: tuple) -> Any:
+    """The arguments whose values decide the shape of a call's result."""
+    if func is aten.index.Tensor:
+        return [i for i in args[1] if i is not None and i.dtype in (torch.bool, torch.uint8)]
+    if func is aten.repeat_interleave.Tensor:
+        return args[:1]
+    return args
+
+
+def _functional(func, args: tuple, kwargs: dict, source: str) -> tuple[str, Any]:
+    """Name of a call without its side effect, and the tensor it writes to, None if none."""
+    written = [
+        (args[i] if i < len(args) and not a.kwarg_only else kwargs.get(a.name), a.name)
+        for i, a in enumerate(func._schema.arguments)
+        if a.alias_info is not None and a.alias_info.is_write
+    ]
+    if not written:
+        return str(func), None
+    packet, overload = str(func).rsplit(".", 1)
+    name = f"{packet.removesuffix('_')}.{overload}"
+    if len(written) > 1 or written[0][1] != "self" or not packet.endswith("_"):
+        raise registry.unsupported(str(func), source, "it writes into tensors given to it")
+    return name, written[0][0]
