@@ -6,13 +6,15 @@ are, too) is folded away; values that decide shapes or branches must be known, s
 resolve while building. What would depend on the pixels of an image is refused instead of frozen.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import ChainMap
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import torch
-from onnx import GraphProto, NodeProto
+from onnx import FunctionProto, GraphProto, NodeProto, OperatorSetIdProto
 
 from converters.errors import (
     ConversionError,
@@ -22,6 +24,8 @@ from converters.errors import (
     shown,
 )
 from converters.graph.onnx import extensions, foreign
+from converters.graph.onnx.check import check_tensor
+from converters.graph.onnx.functions import FunctionTable, body_of
 from converters.graph.onnx.limits import OnnxLimits
 from converters.graph.onnx.operators import Call, Operation, call_of, find, schema_version
 from converters.graph.onnx.types import array_of, numpy_from, tensor_from
@@ -65,7 +69,7 @@ class Step:
     outputs: tuple[str | None, ...]
 
 
-Scope = dict[str, Value]
+Scope = MutableMapping[str, Value | None]
 
 
 @dataclass
@@ -77,11 +81,15 @@ class Builder:
         strict: refuse shapes and branches that depend on the input; otherwise they are those of
             the examples, which is right for these examples only.
         limits: caps.
+        functions: those that the file defines itself.
+        steps: what was built so far.
+        values: every value by its unique name.
     """
 
     opsets: Mapping[str, int]
     strict: bool = True
     limits: OnnxLimits = OnnxLimits()
+    functions: FunctionTable = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     values: dict[str, Value] = field(default_factory=dict)
     nodes: int = 0
@@ -89,38 +97,41 @@ class Builder:
 
     def fresh(self, name: str, data: Any, kind: int) -> Value:
         """A value under a name of its own."""
-        unique, number = name, 1
+        unique = name
         while unique in self.values:
-            unique, number = f"{name}#{number}", number + 1
+            unique = f"{unique}#{len(self.values)}"
         value = Value(unique, data, kind)
         self.values[unique] = value
         return value
 
     def graph(self, graph: GraphProto, scope: Scope) -> list[Value | None]:
         """Build all nodes; the values of the graph's outputs."""
-        for tensor in graph.initializer:
-            if tensor.name not in scope:
-                scope[tensor.name] = self.fresh(
-                    tensor.name, tensor_from(array_of(tensor)), CONSTANT
-                )
         for node in graph.node:
             self.node(node, scope)
         return [_lookup(output.name, scope) for output in graph.output]
 
     def subgraph(
-        self, graph: GraphProto, scope: Scope, inputs: Sequence[Value] = ()
+        self, graph: GraphProto, scope: Scope, inputs: Sequence[Value | None] = ()
     ) -> list[Value | None]:
         """Build the body of a branch or loop once, names of the outer graph visible."""
+        own: dict[str, Value | None] = {
+            info.name: value for info, value in zip(graph.input, inputs, strict=False)
+        }
+        for tensor in graph.initializer:
+            check_tensor(tensor, self.limits)
+            own[tensor.name] = self.fresh(tensor.name, tensor_from(array_of(tensor)), CONSTANT)
+        with self._deeper():
+            return self.graph(graph, ChainMap(own, scope))
+
+    @contextmanager
+    def _deeper(self):
         if self.depth >= self.limits.depth:
-            raise TooLargeError(f"graphs are nested deeper than OnnxLimits.depth = {self.depth}")
-        inner = dict(scope)
-        inner |= {info.name: value for info, value in zip(graph.input, inputs, strict=False)}
-        own = [tensor.name for tensor in graph.initializer]
-        for name in own:
-            inner.pop(name, None)
+            raise TooLargeError(
+                f"graphs are nested deeper than OnnxLimits.depth = {self.limits.depth}"
+            )
         self.depth += 1
         try:
-            return self.graph(graph, inner)
+            yield
         finally:
             self.depth -= 1
 
@@ -130,15 +141,9 @@ class Builder:
         if self.nodes > self.limits.nodes:
             raise TooLargeError(f"more than OnnxLimits.nodes = {self.limits.nodes} nodes")
         place = f"{node.op_type} node {shown(node.name or (node.output[0] if node.output else ''))}"
-        version = schema_version(node.domain, node.op_type, self._opset(node, place))
         inputs = [_lookup(name, scope) if name else None for name in node.input]
-        call = call_of(node, version)
         try:
-            special = extensions.SPECIAL.get((node.domain, node.op_type))
-            if special is not None:
-                outputs = special(self, call, inputs, scope)
-            else:
-                outputs = self._ordinary(node, call, inputs, place)
+            outputs = self._outputs(node, inputs, scope, place)
         except ConverterError as error:
             _add_place(error, place)
             raise
@@ -148,18 +153,46 @@ class Builder:
             if name:
                 scope[name] = value
 
-    def _opset(self, node: NodeProto, place: str) -> int:
+    def _outputs(
+        self, node: NodeProto, inputs: list[Value | None], scope: Scope, place: str
+    ) -> Sequence[Value | None]:
+        domain = "" if node.domain == "ai.onnx" else node.domain
+        function = self.functions.get((node.domain, node.op_type))
+        if function is not None:
+            return self._function(function, node, inputs)
+        call = call_of(node, schema_version(domain, node.op_type, self._opset(domain)))
+        special = extensions.SPECIAL.get((domain, node.op_type))
+        if special is not None:
+            return special(self, call, inputs, scope)
+        return self._ordinary(node, call, inputs, place)
+
+    def _function(
+        self, function: FunctionProto, node: NodeProto, inputs: list[Value | None]
+    ) -> list[Value | None]:
+        """The body of a function of the file, in the operator versions that it imports."""
+        missing = [None] * (len(function.input) - len(inputs))
+        scope = dict(zip(function.input, [*inputs, *missing], strict=True))
+        outer, self.opsets = self.opsets, opsets_of(function.opset_import)
         try:
-            return self.opsets[node.domain]
+            with self._deeper():
+                for inner in body_of(function, node):
+                    self.node(inner, scope)
+        finally:
+            self.opsets = outer
+        return [_lookup(name, scope) for name in function.output]
+
+    def _opset(self, domain: str) -> int:
+        try:
+            return self.opsets[domain]
         except KeyError:
             raise UnsupportedOperatorError(
-                f"{place}: the file imports no opset of domain {shown(node.domain)}"
+                f"the file imports no opset of domain {shown(domain)}; its operators are unknown"
             ) from None
 
     def _ordinary(
         self, node: NodeProto, call: Call, inputs: list[Value | None], place: str
     ) -> list[Value]:
-        entry = find(node.domain, node.op_type, call.version)
+        entry = find(call.domain, node.op_type, call.version)
         if entry is None:
             module, positions = foreign.converted(node, call, inputs)
             return self.step(place, module, [inputs[k] for k in positions], node.output)
@@ -168,18 +201,24 @@ class Builder:
             if position < len(inputs) and inputs[position] is not None:
                 bound[position] = self.known(inputs[position], call)
         dynamic = [value for k, value in enumerate(inputs) if k not in bound]
-        return self.step(place, Operation(entry.function, call, bound), dynamic, node.output)
+        module = Operation(entry.function, call, bound)
+        if node.op_type == "DequantizeLinear" and not any(v and v.kind == DATA for v in dynamic):
+            # Quantised weights become floating ones, once, under the name of the quantised ones.
+            constants = [None if v is None else replace(v, kind=CONSTANT) for v in dynamic]
+            (made,) = self.step(place, module, constants, [f"{node.input[0]}"])
+            return [made]
+        return self.step(place, module, dynamic, node.output)
 
     def known(self, value: Value | None, call: Call) -> np.ndarray:
         """The array of a value that decides shapes or branches."""
-        if value is None or not isinstance(value.data, torch.Tensor):
+        if value is None or not isinstance(value.data, (torch.Tensor, np.ndarray)):
             raise call.refuse("an input that must be a tensor is absent or a sequence")
         if value.kind == DATA and self.strict:
             raise call.refuse(
                 f"{shown(value.name)} decides a shape or a branch and depends on the image; "
                 "networks whose structure changes with the input are not supported"
             )
-        return numpy_from(value.data)
+        return value.data if isinstance(value.data, np.ndarray) else numpy_from(value.data)
 
     def step(
         self,
@@ -208,6 +247,11 @@ class Builder:
         """One torch function of values as a step of its own."""
         module = Operation(lambda _, *tensors: function(*tensors), Call(name, 0, {}), {})
         return self.step(name, module, inputs, [name])[0]
+
+
+def opsets_of(imports: Iterable[OperatorSetIdProto]) -> dict[str, int]:
+    """Domain -> version; ONNX's own domain is the empty one, by either of its names."""
+    return {"" if o.domain == "ai.onnx" else o.domain: o.version for o in imports}
 
 
 def _lookup(name: str, scope: Scope) -> Value | None:

@@ -60,7 +60,7 @@ def _check_opsets(model: ModelProto) -> None:
 
 
 def check_tensor(tensor: TensorProto, limits: OnnxLimits) -> int:
-    """Number of elements of a tensor; raises where dimensions are absurd or the type is not known."""
+    """Number of elements of a tensor; refuses absurd dimensions and unknown types."""
     torch_type(tensor.data_type)
     if len(tensor.dims) > _MAX_DIMENSIONS or any(dim < 0 for dim in tensor.dims):
         raise CorruptFileError(f"tensor {shown(tensor.name)} has impossible dimensions")

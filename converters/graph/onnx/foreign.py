@@ -48,7 +48,7 @@ def converted(node: NodeProto, call: Call, inputs) -> tuple[torch.nn.Module, lis
     Raises:
         UnsupportedOperatorError: onnx2torch has no converter or refuses this form.
     """
-    converter = onnx2torch_converter(node.domain, node.op_type, call.version)
+    converter = onnx2torch_converter(call.domain, node.op_type, call.version)
     if converter is None:
         raise call.refuse("no converter")
     view = SimpleNamespace() if not node.input else _NodeView(node, inputs)

@@ -38,8 +38,8 @@ class SizeGuard(TorchDispatchMode):
         try:
             result = func(*meta_args, **meta_kwargs)
         except (NotImplementedError, RuntimeError):
-            # Shapes that hang on values (nonzero, masks) are at most those of the inputs; what torch
-            # refuses on the meta device it refuses, with the better message, on the real one.
+            # Shapes that hang on values (nonzero, masks) are at most those of the inputs; what
+            # torch refuses on the meta device it refuses, with the better message, for real.
             return
         for leaf in tree_flatten(result)[0]:
             if isinstance(leaf, torch.Tensor) and leaf.numel() > self._limits.value_elements:

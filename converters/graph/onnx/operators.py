@@ -2,10 +2,10 @@
 
 An operator is a function ``f(call, *inputs)`` of torch tensors: absent optional inputs are `None`,
 inputs that decide shapes (`static` positions) arrive as NumPy arrays, and attributes carry the
-defaults of the operator's schema. `operator` puts it under every version named into onnx2torch's own
-registry where onnx2torch has none, and into ours, which is asked first. Ours wins where both have
-one: onnx2torch reads weights at conversion and renames them, here they stay inputs and keep their
-names.
+defaults of the operator's schema. `operator` puts it under every version named into
+onnx2torch's own registry where onnx2torch has none, and into ours, which is asked first. Ours wins
+where both have one: onnx2torch reads weights at conversion and renames them, here they stay inputs
+and keep their names.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -37,12 +37,14 @@ class Call:
         version: the opset version since which its schema holds.
         attributes: name -> value, the schema's defaults filled in.
         outputs: how many outputs the node names, trailing unnamed ones left out.
+        domain: of the operator; ONNX's own is the empty one.
     """
 
     operator: str
     version: int
     attributes: Mapping[str, Any]
     outputs: int = 1
+    domain: str = ONNX
 
     def __getitem__(self, name: str) -> Any:
         """The attribute, its schema's default, or None where it has none."""
@@ -50,7 +52,7 @@ class Call:
 
     def refuse(self, reason: str) -> UnsupportedOperatorError:
         """The error of a form of the operator that is not covered."""
-        name = f"{self.operator}-{self.version}"
+        name = f"{self.domain + '.' if self.domain else ''}{self.operator}-{self.version}"
         return UnsupportedOperatorError(f"ONNX operator {name}: {reason}", operator=name)
 
 
@@ -102,7 +104,7 @@ def operator(
     domain: str = ONNX,
     restrictions: str = "",
 ) -> Callable[[Function], Function]:
-    """Decorator: this function is the operator in these versions. Raises ValueError on duplicates."""
+    """Decorator: this function is the operator in these versions; duplicates raise ValueError."""
 
     def register(function: Function) -> Function:
         entry = Entry(function, static, restrictions)
@@ -177,10 +179,11 @@ def _plain(attribute) -> Any:
 
 def call_of(node, version: int) -> Call:
     """What a NodeProto says, its schema's defaults filled in."""
-    attributes = _defaults(node.domain, node.op_type, version)
+    domain = ONNX if node.domain == "ai.onnx" else node.domain
+    attributes = _defaults(domain, node.op_type, version)
     attributes |= {attribute.name: _plain(attribute) for attribute in node.attribute}
     named = [k + 1 for k, output in enumerate(node.output) if output]
-    return Call(node.op_type, version, attributes, max(named, default=0))
+    return Call(node.op_type, version, attributes, max(named, default=0), domain)
 
 
 def find(domain: str, name: str, version: int) -> Entry | None:

@@ -40,7 +40,7 @@ _FROM_NUMPY = {np.dtype(view[0]): (dtype, view) for dtype, view in _BIT_VIEWS.it
 
 
 def torch_type(element_type: int) -> torch.dtype:
-    """The torch type of an ONNX element type; raises UnsupportedOperatorError for text and 4 bits."""
+    """The torch type of an element type; raises UnsupportedOperatorError for text and 4 bits."""
     try:
         return TORCH_TYPES[element_type]
     except KeyError:

@@ -20,6 +20,7 @@ from converters.graph.onnx.extensions import (
     sequences,
     shaping,
     signal,
+    text,
     trigonometry,
 )
 
@@ -46,5 +47,6 @@ __all__ = [
     "sequences",
     "shaping",
     "signal",
+    "text",
     "trigonometry",
 ]

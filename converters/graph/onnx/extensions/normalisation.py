@@ -11,10 +11,12 @@ def _channels(values, x):
     return values.reshape([1, -1] + [1] * (x.dim() - 2))
 
 
-@operator("BatchNormalization", (7, 9, 14, 15))
+@operator("BatchNormalization", (6, 7, 9, 14, 15))
 def batch_normalization(call, x, scale, bias, mean, variance):
     """With the running statistics, or with those of the batch in training mode."""
     training = bool(call["training_mode"])
+    if call.version < 7 and not call["is_test"] or call["spatial"] == 0:
+        raise call.refuse("training mode, or statistics per place, of the form before opset 9")
     if call.version < 14 and call.outputs > 1:
         raise call.refuse("training outputs of the form before opset 14")
     if not training:

@@ -33,12 +33,7 @@ def _neutral(dtype: torch.dtype, sign: int):
 def _extremum(function, empty):
     def reduce(x, axes, keep):
         if not x.numel():
-            bounds = torch.finfo(x.dtype) if x.is_floating_point() else torch.iinfo(x.dtype)
-            value = (
-                empty * torch.inf
-                if x.is_floating_point()
-                else (bounds.min if empty < 0 else bounds.max)
-            )
+            value = _neutral(x.dtype, empty)
             sizes = [1 if k in axes else n for k, n in enumerate(x.shape) if keep or k not in axes]
             return torch.full(sizes, value, dtype=x.dtype)
         if x.dtype == torch.bool:

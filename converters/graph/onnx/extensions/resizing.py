@@ -1,7 +1,7 @@
 """Resizing, warping and sampling pictures.
 
-Interpolation is separable: for each axis the weights of all outputs are one small matrix, worked out
-once in float64 (https://onnx.ai/onnx/operators/onnx__Resize.html), so that resizing is a product.
+Interpolation is separable: for each axis the weights of all outputs are one small matrix, worked
+out once in float64 (https://onnx.ai/onnx/operators/onnx__Resize.html), so resizing is a product.
 """
 
 import math

@@ -1,5 +1,6 @@
 """`to_torch`: an ONNX model as a torch module for inputs of one fixed shape."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -7,9 +8,19 @@ import numpy as np
 import torch
 from onnx import ModelProto, ValueInfoProto
 
-from converters.errors import ConversionError, shown
-from converters.graph.onnx.build import CONSTANT, WEIGHT, Builder, Step, Value
+from converters.errors import ConversionError, TooLargeError, shown
+from converters.graph.onnx.build import (
+    CONSTANT,
+    DATA,
+    WEIGHT,
+    Builder,
+    Scope,
+    Step,
+    Value,
+    opsets_of,
+)
 from converters.graph.onnx.check import check_model
+from converters.graph.onnx.functions import functions_of
 from converters.graph.onnx.guard import SizeGuard
 from converters.graph.onnx.limits import OnnxLimits
 from converters.graph.onnx.types import array_of, tensor_from, torch_type
@@ -40,7 +51,10 @@ class OnnxModule(torch.nn.Module):
         self.weight_names: dict[str, str] = {}
         self._steps = tuple(steps)
         self._results = tuple(outputs.values())
-        self._operations = torch.nn.ModuleList(step.module for step in steps)
+        # Named after the nodes, because whoever walks the modules names them in errors.
+        self.nodes = torch.nn.ModuleDict(
+            {f"{k} {step.node}".replace(".", "/"): step.module for k, step in enumerate(steps)}
+        )
         self._held: dict[str, tuple[torch.nn.Module, str]] = {}
         self._spent = _last_uses(steps, self._results)
 
@@ -87,7 +101,8 @@ class OnnxModule(torch.nn.Module):
         """The outputs in order, a single one by itself."""
         values = dict(zip(self.input_names, inputs, strict=True))
         values |= {name: getattr(owner, leaf) for name, (owner, leaf) in self._held.items()}
-        for step, module, spent in zip(self._steps, self._operations, self._spent, strict=True):
+        modules = self.nodes.values()
+        for step, module, spent in zip(self._steps, modules, self._spent, strict=True):
             read = [None if name is None else values[name] for name in step.inputs]
             made = module(*read)
             made = made if isinstance(made, tuple) else (made,)
@@ -134,7 +149,7 @@ def to_torch(
     limits = limits or OnnxLimits()
     shapes = input_shapes or {}
     examples = {
-        info.name: torch.zeros(input_shape(info, shapes), dtype=input_type(info))
+        info.name: torch.zeros(input_shape(info, shapes, limits), dtype=input_type(info))
         for info in graph_inputs(model)
     }
     return build(model, examples, weights=weights, output=output, limits=limits)
@@ -151,12 +166,8 @@ def build(
 ) -> OnnxModule:
     """The module specialised to the shapes of `examples`; see `to_torch` and `Builder.strict`."""
     check_model(model, limits, outside=frozenset(weights or ()))
-    builder = Builder({o.domain: o.version for o in model.opset_import}, strict, limits)
-    builder.opsets = {
-        **builder.opsets,
-        "": builder.opsets.get("", builder.opsets.get("ai.onnx", 1)),
-    }
-    scope = {name: builder.fresh(name, data, 2) for name, data in examples.items()}
+    builder = Builder(opsets_of(model.opset_import), strict, limits, functions=functions_of(model))
+    scope: Scope = {name: builder.fresh(name, data, DATA) for name, data in examples.items()}
     for tensor in model.graph.initializer:
         if tensor.name not in scope:
             array = (weights or {}).get(tensor.name)
@@ -225,15 +236,31 @@ def input_type(info: ValueInfoProto) -> torch.dtype:
     return torch_type(info.type.tensor_type.elem_type)
 
 
-def input_shape(info: ValueInfoProto, shapes: Mapping[str, Sequence[int]]) -> tuple[int, ...]:
-    """The shape asked for, or the one that the file fixes."""
-    if info.name in shapes:
-        return tuple(shapes[info.name])
-    dims = info.type.tensor_type.shape.dim
-    if not info.type.tensor_type.HasField("shape") or not all(
-        d.HasField("dim_value") for d in dims
-    ):
+def input_shape(
+    info: ValueInfoProto, shapes: Mapping[str, Sequence[int]], limits: OnnxLimits
+) -> tuple[int, ...]:
+    """The shape asked for, or the one that the file fixes.
+
+    Raises ConversionError where neither says it, TooLargeError where it is absurd.
+    """
+    asked = shapes.get(info.name)
+    shape = tuple(declared_shape(info) if asked is None else asked)
+    if any(size is None for size in shape):
         raise ConversionError(
             f"input {shown(info.name)} leaves its shape open; say which shape to build for"
         )
-    return tuple(d.dim_value for d in dims)
+    if any(size < 0 for size in shape) or math.prod(shape) > limits.value_elements:
+        raise TooLargeError(
+            f"input {shown(info.name)} has more elements than OnnxLimits.value_elements = "
+            f"{limits.value_elements}"
+        )
+    return shape
+
+
+def declared_shape(info: ValueInfoProto) -> tuple[int | None, ...]:
+    """The sizes in the file, None for those it leaves open; ConversionError if it has no shape."""
+    if not info.type.tensor_type.HasField("shape"):
+        raise ConversionError(f"input {shown(info.name)} has no shape, not even its dimensions")
+    dims = info.type.tensor_type.shape.dim
+    # Zero stands for "any" in old exports; no network takes an empty picture.
+    return tuple(d.dim_value if d.HasField("dim_value") and d.dim_value else None for d in dims)

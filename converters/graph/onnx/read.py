@@ -1,0 +1,180 @@
+"""Reading ONNX files: bounded, parsed once, external tensors only from beside the file."""
+
+import math
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+from google.protobuf.message import DecodeError
+from onnx import GraphProto, ModelProto, TensorProto, helper
+
+from converters.errors import CorruptFileError, LoadError, TooLargeError, shown
+from converters.graph.onnx.check import check_tensor
+from converters.graph.onnx.limits import OnnxLimits
+from converters.graph.onnx.types import array_of
+from converters.graph.onnx.wire import check_cost
+
+# Tensors of more bytes are taken out of the parsed file, which then holds names and nodes only.
+_LARGE = 1024
+
+
+@dataclass(frozen=True)
+class OnnxFile:
+    """A parsed file.
+
+    Attributes:
+        model: its graph; the data of large initialisers is taken out.
+        weights: those initialisers, and the ones from external files: name -> array.
+    """
+
+    model: ModelProto
+    weights: dict[str, np.ndarray]
+
+
+def read_onnx(path: str | os.PathLike, limits: OnnxLimits | None = None) -> OnnxFile:
+    """Read a model file and its external tensors.
+
+    Raises:
+        LoadError: missing, unreadable or not a regular file.
+        CorruptFileError: not an ONNX model, truncated, or tensors that contradict their data or
+            lie outside the file's folder.
+        TooLargeError: a cap is exceeded; nothing of that size was allocated.
+    """
+    limits, path = limits or OnnxLimits(), Path(path)
+    data = _file_bytes(path, limits)
+    check_cost(data, limits)
+    model = ModelProto()
+    try:
+        model.ParseFromString(data)
+    except (DecodeError, RecursionError) as error:
+        raise CorruptFileError(f"{path.name} is no ONNX model: {shown(str(error))}") from error
+    del data
+    _refuse_nested_external(model.graph)
+    return OnnxFile(model, _weights(model, path.parent, limits))
+
+
+def _file_bytes(path: Path, limits: OnnxLimits) -> bytes:
+    descriptor, size = _open_regular(path)
+    with open(descriptor, "rb", buffering=0) as file:
+        if size > limits.file_bytes:
+            raise TooLargeError(
+                f"{path.name} has {size} bytes, more than OnnxLimits.file_bytes = "
+                f"{limits.file_bytes}; keep the weights in external data"
+            )
+        data = bytearray(size)
+        if _read_into(file, memoryview(data)) != size:
+            raise CorruptFileError(f"{path.name} changed while it was read")
+    return bytes(data)
+
+
+def _open_regular(path: Path, follow: bool = True) -> tuple[int, int]:
+    """A descriptor and the size of a regular file; never blocks on a pipe."""
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
+    try:
+        descriptor = os.open(path, flags)
+    except OSError as error:
+        reason = error.strerror or "it cannot be opened"
+        raise LoadError(f"cannot read {path.name}: {reason}; check the path") from error
+    except ValueError as error:  # A path with a null byte.
+        raise LoadError(f"cannot read {shown(str(path))}: {error}; check the path") from error
+    info = os.fstat(descriptor)
+    if not stat.S_ISREG(info.st_mode):
+        os.close(descriptor)
+        raise LoadError(f"{path.name} is not a regular file, expected a model file")
+    return descriptor, info.st_size
+
+
+def _read_into(file, view: memoryview) -> int:
+    """Bytes read; one system call reads at most 2 GiB."""
+    done = 0
+    while done < len(view):
+        count = file.readinto(view[done:])
+        if not count:
+            break
+        done += count
+    return done
+
+
+def _weights(model: ModelProto, folder: Path, limits: OnnxLimits) -> dict[str, np.ndarray]:
+    weights: dict[str, np.ndarray] = {}
+    room = limits.external_bytes
+    for tensor in model.graph.initializer:
+        if tensor.name in weights:
+            raise CorruptFileError(f"two weights have the name {shown(tensor.name)}")
+        check_tensor(tensor, limits)
+        if tensor.data_location == TensorProto.EXTERNAL:
+            weights[tensor.name] = _external(tensor, folder, room)
+            room -= weights[tensor.name].nbytes
+        elif len(tensor.raw_data) > _LARGE:
+            weights[tensor.name] = array_of(tensor)
+            tensor.ClearField("raw_data")
+    return weights
+
+
+def _external(tensor: TensorProto, folder: Path, room: int) -> np.ndarray:
+    """A tensor from a file beside the model."""
+    name = shown(tensor.name)
+    said = {entry.key: entry.value for entry in tensor.external_data}
+    dtype = helper.tensor_dtype_to_np_dtype(tensor.data_type)
+    count = math.prod(tensor.dims)
+    size = count * dtype.itemsize
+    offset = _number(said.get("offset", "0"), name)
+    if _number(said.get("length", str(size)), name) != size:
+        raise CorruptFileError(
+            f"tensor {name} needs {size} bytes, its external data says otherwise"
+        )
+    if size > room:
+        raise TooLargeError(f"external tensors exceed OnnxLimits.external_bytes at tensor {name}")
+    path = _inside(folder, said.get("location", ""), name)
+    descriptor, available = _open_regular(path, follow=False)
+    with open(descriptor, "rb", buffering=0) as file:
+        if offset + size > available:
+            raise CorruptFileError(
+                f"tensor {name} ends at byte {offset + size} of a file of {available} bytes"
+            )
+        array = np.empty(count, dtype)
+        file.seek(offset)
+        if _read_into(file, memoryview(array.view(np.uint8))) != size:
+            raise CorruptFileError(f"the external data of {name} changed while it was read")
+    return array.reshape(tuple(tensor.dims))
+
+
+def _number(text: str, name: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 18:
+        raise CorruptFileError(f"tensor {name} has an offset or length of {shown(text)}")
+    return int(text)
+
+
+def _inside(folder: Path, location: str, name: str) -> Path:
+    """The path of an external file, which must lie in the model's folder or below it."""
+    parts = PurePosixPath(location).parts
+    unsafe = "\\" in location or "\0" in location or ":" in location
+    if not parts or unsafe or PurePosixPath(location).is_absolute() or ".." in parts:
+        raise CorruptFileError(
+            f"tensor {name} names external data at {shown(location)}; only paths inside the "
+            "model's folder are read"
+        )
+    path = folder.joinpath(*parts)
+    # Links on the way are followed to the end, to see where they lead.
+    real, root = Path(os.path.realpath(path)), Path(os.path.realpath(folder))
+    if not real.is_relative_to(root):
+        raise CorruptFileError(f"the external data of {name} leads outside the model's folder")
+    if path.is_symlink():
+        raise CorruptFileError(f"the external data of {name} is a symbolic link; copy the file")
+    return path
+
+
+def _refuse_nested_external(graph: GraphProto) -> None:
+    """Tensors inside nodes must lie in the file; nothing would read them otherwise."""
+    pending = [graph]
+    while pending:
+        current = pending.pop()
+        attributes = [attribute for node in current.node for attribute in node.attribute]
+        tensors = [a.t for a in attributes if a.HasField("t")]
+        tensors += [tensor for a in attributes for tensor in a.tensors]
+        if any(tensor.data_location == TensorProto.EXTERNAL for tensor in tensors):
+            raise CorruptFileError("a tensor inside a node names external data; that is not read")
+        pending += [a.g for a in attributes if a.HasField("g")]
+        pending += [inner for a in attributes for inner in a.graphs]
