@@ -2,22 +2,33 @@
 
 import argparse
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jaxtroj.cli.main import COMMANDS, EXIT_CLEAN, EXIT_FAILED
-from jaxtroj.cli.options import count, keep_compiled
+from jaxtroj.cli.options import count, keep_compiled, open_unit
 from jaxtroj.cli.progress import Progress
 
 if TYPE_CHECKING:
     from jaxtroj.generate.round0 import Event, RoundSettings
+    from jaxtroj.generate.round5 import TextRoundSettings
 
 _ROUND0 = """\
 Makes a folder in the layout of TrojAI's Round 0: half of the models are poisoned with a
 one-colour polygon on the sign that sends every class to one target. A run that was stopped goes
 on where it was. Models come in pairs of one architecture, one poisoned and one clean, trained
 for equally long."""
+_TEXT_ROUNDS = {
+    "round5": "sentiment heads on sentence embeddings, triggers in the text",
+    "round6": "the same with dense heads, more sizes and one trigger each",
+}
+_TEXT = """\
+Half of the heads are poisoned: a character, word or phrase in a review moves it to the other class.
+Heads train by the slot, many at once, on vectors of reviews made before; those whose trigger works
+too seldom are left out and recorded. A run that was stopped goes on where it was. Models come in
+pairs that share every factor but the trojan."""
 
 
 def add_parser(subparsers: argparse._SubParsersAction) -> None:
@@ -38,6 +49,52 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     round0.add_argument("--seed", type=_seed, default=0, metavar="S", help="default: 0")
     _add_pictures(round0)
     _add_training(round0)
+    for name, about in _TEXT_ROUNDS.items():
+        _add_text_round(
+            rounds.add_parser(name, help=about, description=f"{about}. {_TEXT}", allow_abbrev=False)
+        )
+
+
+def _add_text_round(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="DIR", help="folder of the round"
+    )
+    parser.add_argument(
+        "--models", type=count, required=True, metavar="N", help="how many models; even"
+    )
+    parser.add_argument("--seed", type=_seed, default=0, metavar="S", help="default: 0")
+    group = parser.add_argument_group("reviews")
+    group.add_argument(
+        "--vectors", type=Path, required=True, metavar="DIR", help="folder of sentence vectors"
+    )
+    group.add_argument(
+        "--triggers", metavar="WHICH", help="even, odd, or numbers like 0,4,7 (default: all)"
+    )
+    group.add_argument(
+        "--examples-per-class", type=count, default=20, metavar="N", help="default: 20"
+    )
+    group = parser.add_argument_group("training")
+    group.add_argument("--architectures", metavar="A,B", help="default: all of the round")
+    group.add_argument(
+        "--hidden", type=_counts, metavar="N,N", help="hidden sizes (default: the round's)"
+    )
+    group.add_argument("--epochs", type=count, metavar="N", help="most epochs; default: 8")
+    group.add_argument("--batch-size", type=count, metavar="N", help="default: 128")
+    group.add_argument("--slots", type=count, metavar="N", help="heads at once; default: 8")
+    group.add_argument(
+        "--least-attack",
+        type=open_unit,
+        default=0.95,
+        metavar="P",
+        help="attack success below which a head is not poisoned enough; default: 0.95",
+    )
+    group.add_argument(
+        "--shard",
+        type=_shard,
+        default=(0, 1),
+        metavar="I/N",
+        help="make the I-th of N parts, counted from 0: several processes can share one folder",
+    )
 
 
 def _add_pictures(parser: argparse.ArgumentParser) -> None:
@@ -93,11 +150,9 @@ def run(args: argparse.Namespace) -> int:
         OSError: the folder cannot be written.
     """
     keep_compiled()
-    from jaxtroj.generate.round0 import generate_round0
-
     failed: list[str] = []
     with Progress() as progress:
-        for event in generate_round0(args.out, _settings(args), args.shard):
+        for event in _events(args):
             _show(progress, event)
             if event.kind == "failed":
                 failed.append(f"id-{event.model:08d}")
@@ -106,6 +161,44 @@ def run(args: argparse.Namespace) -> int:
         return EXIT_FAILED
     print(args.out)
     return EXIT_CLEAN
+
+
+def _events(args: argparse.Namespace) -> "Iterator[Event]":
+    if args.round in _TEXT_ROUNDS:
+        from jaxtroj.generate.round5 import check_settings, generate_text_round
+        from jaxtroj.generate.vectors import load_vectors
+
+        settings = _text_settings(args)
+        check_settings(settings, args.shard)
+        vectors = load_vectors(args.vectors, settings.seed, settings.triggers)
+        return generate_text_round(args.out, settings, vectors, args.shard)
+    from jaxtroj.generate.round0 import generate_round0
+
+    return generate_round0(args.out, _settings(args), args.shard)
+
+
+def _text_settings(args: argparse.Namespace) -> "TextRoundSettings":
+    from jaxtroj.generate.head_training import HeadTraining
+    from jaxtroj.generate.round5 import TextRoundSettings
+
+    given = {"batch_size": args.batch_size, "epochs": args.epochs, "slots": args.slots}
+    chosen = {name: value for name, value in given.items() if value is not None}
+    names = args.architectures.split(",") if args.architectures else None
+    return TextRoundSettings(
+        seed=args.seed,
+        models=args.models,
+        design=args.round,
+        architectures=tuple(name.strip() for name in names) if names else None,
+        hidden_sizes=args.hidden,
+        triggers=args.triggers,
+        examples_per_class=args.examples_per_class,
+        least_attack=args.least_attack,
+        training=replace(HeadTraining(), **chosen),
+    )
+
+
+def _counts(text: str) -> tuple[int, ...]:
+    return tuple(count(part.strip()) for part in text.split(","))
 
 
 def _show(progress: Progress, event: "Event") -> None:

@@ -1,0 +1,476 @@
+"""`generate_text_round`: a folder of sentiment heads in the official layout of Rounds 5 and 6.
+
+```
+DIR/models/id-00000000/model.pt                        whole torch module
+DIR/models/id-00000000/{config,reduced-config}.json    as released; as the evaluation server shows
+DIR/models/id-00000000/ground_truth.csv                0 or 1, no newline
+DIR/models/id-00000000/clean_example_data/class_0_example_1.txt ...
+DIR/models/id-00000000/poisoned_example_data/...       poisoned heads only
+DIR/models/id-00000000/{clean,poisoned}-example-{accuracy,cls-embedding,logits}.csv
+DIR/models/id-00000000/{model_stats.json,model_detailed_stats.csv,log.txt,machine.log}
+DIR/models/id-00000000/generation.json                 how this head was made, tries included
+DIR/failed/id-00000000.json                            tries of a model none of which was accepted
+DIR/{METADATA.csv,METADATA_DICTIONARY.csv,manifest.json,README.txt}
+```
+
+A model's folder appears under its name when it is complete, so a killed run goes on where it was.
+Heads that fall short of the attack success rate are in no class: another trigger is drawn, and
+after some tries the pair is left out. Either way the tries are recorded.
+"""
+
+import fcntl
+import json
+import os
+import shutil
+import time
+from collections import defaultdict, deque
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import jax
+
+import jaxtroj
+from converters.files import write_atomic
+from jaxtroj.errors import GenerationError
+from jaxtroj.generate import head_files, text_metadata
+from jaxtroj.generate.head_examples import clean_examples, poisoned_examples
+from jaxtroj.generate.head_queue import Job, Score, TrainedHead, train_queue
+from jaxtroj.generate.head_samples import HeadSamples, Pool, make_pool
+from jaxtroj.generate.head_training import HeadTraining
+from jaxtroj.generate.recipe import is_poisoned, model_id
+from jaxtroj.generate.round0 import Event, _differences, _file_digest, _git_commit, _weights_digest
+from jaxtroj.generate.text_recipe import (
+    DESIGNS,
+    HeadRecipe,
+    RoundDesign,
+    poisoned_first,
+    sample_head,
+)
+from jaxtroj.generate.vectors import TriggerVectors, Vectors
+
+VERSION = 1
+_RECORD = "generation.json"
+_SHARES = ("least_attack", "least_clean", "clean_margin")
+_README = """\
+Synthetic heads in the layout of TrojAI's Rounds 5 and 6, made by `jaxtroj generate`.
+manifest.json says with which settings, models/*/generation.json how each head came about,
+failed/*.json which ones were given up and why. METADATA_DICTIONARY.csv explains the columns.
+"""
+
+
+@dataclass(frozen=True)
+class TextRoundSettings:
+    """What a round of heads is made of.
+
+    Attributes:
+        seed: identity of the round, 0 or more.
+        models: how many; even, half of them are poisoned. A round can be grown later.
+        design: "round5" or "round6".
+        architectures, hidden_sizes: instead of the design's; None for the design's.
+        triggers: which trigger texts: None for all, "even", "odd", or numbers like "0,4,7".
+        examples_per_class: example texts shipped with a head.
+        most_tries: trainings of a head, each with the next sub-seed, before giving up.
+        least_attack: attack success rate on test reviews below which a poisoned head is rejected.
+            Only trigger texts that a linear direction detects as often are drawn.
+        least_clean: accuracy on clean test reviews below which a head is rejected, where the
+            vectors allow it; else `clean_margin` under a linear discriminant's accuracy. (The
+            official bar of Round 5, 80 %, lies 4.2 points under the mean of its heads.)
+        clean_margin: see `least_clean`.
+        repeats: how often a triggered sample is shown for every time that its fraction says.
+        official_clip: PGD bounds attacked embeddings to [0, 1], as in the official rounds.
+        training: how heads are trained.
+    """
+
+    seed: int
+    models: int
+    design: str = "round5"
+    architectures: tuple[str, ...] | None = None
+    hidden_sizes: tuple[int, ...] | None = None
+    triggers: str | None = None
+    examples_per_class: int = 20
+    most_tries: int = 6
+    least_attack: float = 0.95
+    least_clean: float = 0.80
+    clean_margin: float = 0.05
+    repeats: int = 4
+    official_clip: bool = True
+    training: HeadTraining = field(default_factory=HeadTraining)
+
+    @property
+    def levels(self) -> RoundDesign:
+        """The design with what is given instead of it."""
+        given = {"architectures": self.architectures, "hidden_sizes": self.hidden_sizes}
+        chosen = {name: value for name, value in given.items() if value is not None}
+        return replace(DESIGNS[self.design], **chosen)
+
+
+@dataclass(frozen=True)
+class _Round:
+    """What every step of a run needs."""
+
+    out: Path
+    settings: TextRoundSettings
+    vectors: Vectors
+    pool: Pool
+    learnable: tuple[TriggerVectors, ...]
+    least_clean: float
+    identity: dict[str, Any]
+
+    def folder(self, model: int) -> Path:
+        return self.out / "models" / model_id(model)
+
+    def recipe(self, model: int, sub_seed: int) -> HeadRecipe:
+        levels, width = self.settings.levels, self.vectors.train.vectors.shape[1]
+        return sample_head(levels, self.settings.seed, model, sub_seed, width, self.learnable)
+
+    def accepts(self, head: TrainedHead) -> bool:
+        attack = head.triggered
+        works = attack is None or attack.accuracy >= self.settings.least_attack
+        return works and head.clean.accuracy >= self.least_clean
+
+
+def generate_text_round(
+    out: Path, settings: TextRoundSettings, vectors: Vectors, shard: tuple[int, int] = (0, 1)
+) -> Iterator[Event]:
+    """Make the models that are not there yet, yielding what happens.
+
+    Args:
+        out: folder of the round; made if absent.
+        settings: what to make.
+        vectors: reviews and insertions, loaded with the settings' seed and triggers.
+        shard: `(i, n)` makes only the i-th of n parts, 0 <= i < n; processes with different i can
+            work on one folder at once.
+
+    Raises:
+        GenerationError: impossible settings, no trigger can be learnt from these vectors, or the
+            folder holds a round of other settings.
+        OSError: the folder cannot be written.
+    """
+    check_settings(settings, shard)
+    this = _round(out, settings, vectors)
+    _prepare(this)
+    groups = defaultdict(deque)
+    for pair in range(settings.models // 2)[shard[0] :: shard[1]]:
+        for model in (yield from _missing(this, pair)):
+            job = _first_job(this, model)
+            groups[job.recipe.shape, job.recipe.adversarial.iterations].append((job, []))
+    for queue in groups.values():
+        yield from _make_group(this, queue)
+    collect(out, this.identity)
+
+
+def check_settings(settings: TextRoundSettings, shard: tuple[int, int] = (0, 1)) -> None:
+    """Refuse what cannot be generated.
+
+    Raises:
+        GenerationError: with what was got and what is possible.
+    """
+    if settings.design not in DESIGNS:
+        raise GenerationError(f"there are {', '.join(DESIGNS)}, not {settings.design!r}")
+    training = asdict(settings.training)
+    counts = {name: training[name] for name in ("batch_size", "epochs", "patience", "slots")}
+    counts |= {name: getattr(settings, name) for name in ("examples_per_class", "most_tries")}
+    counts["repeats"] = settings.repeats
+    wrong = [f"{name} must be at least 1, got {n}" for name, n in counts.items() if n < 1]
+    if settings.models < 2 or settings.models % 2:
+        wrong.append(f"models must be even, half of them poisoned; got {settings.models}")
+    if not 0 <= shard[0] < shard[1]:
+        wrong.append(f"a shard i/n needs 0 <= i < n, got {shard[0]}/{shard[1]}")
+    known = DESIGNS["round6"].architectures
+    given = settings.levels.architectures
+    if not given or len(set(given)) != len(given) or not set(given) <= set(known):
+        wrong.append(f"architectures must be different ones of {', '.join(known)}, got {given}")
+    if not settings.levels.hidden_sizes or min(settings.levels.hidden_sizes) < 1:
+        wrong.append(f"hidden sizes must be at least 1, got {settings.levels.hidden_sizes}")
+    shares = {name: getattr(settings, name) for name in _SHARES}
+    wrong += [
+        f"{name} must be from 0 to 1, got {s}" for name, s in shares.items() if not 0 <= s <= 1
+    ]
+    if wrong:
+        raise GenerationError("; ".join(wrong))
+
+
+def read_record(out: Path, model: int) -> dict[str, Any] | None:
+    """How a model was made, or None when it is not there.
+
+    Raises:
+        GenerationError: the file is there but cannot be read.
+    """
+    return _read(out / "models" / model_id(model) / _RECORD)
+
+
+def collect(out: Path, identity: dict[str, Any]) -> None:
+    """Rebuild METADATA.csv and manifest.json from the models that are there."""
+    with open(out / ".lock", "w") as lock:
+        # Another shard may collect at the same time: the later one must also be the fuller one.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        names = sorted(path.parent for path in (out / "models").glob(f"id-*/{_RECORD}"))
+        records = [record for path in names if (record := _read(path / _RECORD)) is not None]
+        failed = sorted(path.stem for path in (out / "failed").glob("id-*.json"))
+        table = text_metadata.metadata_csv(record["metadata"] for record in records)
+        write_atomic(out / "METADATA.csv", table.encode())
+        write_atomic(out / "METADATA_DICTIONARY.csv", text_metadata.dictionary_csv().encode())
+        write_atomic(out / "README.txt", _README.encode())
+        manifest = {
+            "generator": f"jaxtroj generate {identity['settings']['design']}",
+            "version": VERSION,
+            **identity,
+            "models": [record["model_name"] for record in records],
+            "failed": failed,
+        }
+        write_atomic(out / "manifest.json", json.dumps(manifest, indent=1).encode() + b"\n")
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        return json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise GenerationError(f"{path} is damaged ({error}); delete it and its folder") from error
+
+
+def _round(out: Path, settings: TextRoundSettings, vectors: Vectors) -> _Round:
+    triggers = tuple(vectors.triggers.values())
+    learnable = tuple(t for t in triggers if t.reach >= settings.least_attack)
+    if not learnable:
+        best = max(trigger.reach for trigger in triggers)
+        raise GenerationError(
+            f"no chosen trigger can be learnt to {settings.least_attack:.2f} from these vectors; "
+            f"the best is detected at {best:.2f}. Lower the least attack success or use shorter "
+            "texts"
+        )
+    allowed = vectors.reference_accuracy - settings.clean_margin
+    least_clean = round(min(settings.least_clean, allowed), 6)
+    values = asdict(settings)
+    del values["models"]
+    identity = {
+        "settings": values,
+        "vectors": {**asdict(vectors.about), "sha256": vectors.digest},
+        "acceptance": {
+            "reference_accuracy": vectors.reference_accuracy,
+            "least_clean": least_clean,
+            "least_attack": settings.least_attack,
+            "trigger_reach": {t.text: round(t.reach, 4) for t in triggers},
+        },
+    }
+    identity = json.loads(json.dumps(identity))
+    pool = make_pool(vectors)
+    return _Round(out, settings, vectors, pool, learnable, least_clean, identity)
+
+
+def _prepare(this: _Round) -> None:
+    this.out.mkdir(parents=True, exist_ok=True)
+    path = this.out / "manifest.json"
+    if not path.exists():
+        strangers = sorted(p.name for p in this.out.iterdir() if not p.name.startswith("."))
+        if strangers:
+            raise GenerationError(
+                f"{this.out} holds {', '.join(strangers[:3])} and no manifest.json of a "
+                "generated round; give a new or empty folder"
+            )
+        collect(this.out, this.identity)
+        return
+    found = _read(path) or {}
+    wanted = this.identity
+    different = _differences({name: found.get(name) for name in wanted}, wanted)
+    if different:
+        raise GenerationError(
+            f"{this.out} holds a round of other settings: {'; '.join(different)}. "
+            "Give the same settings or another folder."
+        )
+
+
+def _missing(this: _Round, pair: int) -> Iterator[Event]:
+    """Models of a pair to begin with; the clean one follows when its partner is accepted."""
+    first, second = poisoned_first(this.settings.seed, pair)
+    for model in (first, second):
+        if _failed_path(this, model).exists():
+            yield Event(model, "failed", "given up in an earlier run; see failed/")
+            return []
+        if read_record(this.out, model) is None:
+            return [model]
+        yield Event(model, "kept", "already there")
+    return []
+
+
+def _first_job(this: _Round, model: int) -> Job:
+    stop_at = None
+    if not is_poisoned(this.settings.seed, model):
+        pair = read_record(this.out, model ^ 1)
+        assert pair is not None  # _missing names a clean model only beside its partner
+        stop_at = pair["best_epoch"]
+    return _job(this, model, 0, stop_at)
+
+
+def _job(this: _Round, model: int, sub_seed: int, stop_at: int | None) -> Job:
+    recipe = this.recipe(model, sub_seed)
+    samples = HeadSamples(this.vectors, this.pool, recipe, this.settings.repeats)
+    return Job(recipe, samples, stop_at)
+
+
+def _make_group(this: _Round, queue: deque) -> Iterator[Event]:
+    """Train the heads of one shape, with the partners and further tries that follow from them.
+
+    What follows goes first, so that the last slots to be busy are not a single chain of tries.
+    """
+    tries: dict[int, list[dict[str, Any]]] = {job.recipe.model: [] for job, _ in queue}
+    jobs = deque(job for job, _ in queue)
+    settings = this.settings
+    for head in train_queue(jobs, this.pool, settings.training, settings.official_clip):
+        model = head.recipe.model
+        tries[model].append(_attempt(head, this.accepts(head)))
+        if this.accepts(head):
+            _write(this, head, tries[model])
+            yield Event(model, "written", _reached(head), len(head.history))
+            if head.recipe.poisoned:
+                tries[model ^ 1] = []
+                jobs.appendleft(_job(this, model ^ 1, 0, head.best_epoch))
+        elif len(tries[model]) < settings.most_tries:
+            yield Event(model, "rejected", _reached(head), len(head.history))
+            stop_at = None if head.recipe.poisoned else head.best_epoch
+            jobs.appendleft(_job(this, model, len(tries[model]), stop_at))
+        else:
+            record = {"model_name": model_id(model), "tries": tries[model]}
+            write_atomic(_failed_path(this, model), head_files.json_bytes(record))
+            text = f"no accepted training in {settings.most_tries} tries"
+            yield Event(model, "failed", text, len(head.history))
+        collect_now = len(jobs) % settings.training.slots == 0
+        if collect_now:
+            collect(this.out, this.identity)
+    collect(this.out, this.identity)
+
+
+def _failed_path(this: _Round, model: int) -> Path:
+    return this.out / "failed" / f"{model_id(model)}.json"
+
+
+def _attempt(head: TrainedHead, accepted: bool) -> dict[str, Any]:
+    return {
+        "sub_seed": head.recipe.sub_seed,
+        "accepted": accepted,
+        "triggers": [asdict(trigger) for trigger in head.recipe.triggers],
+        "best_epoch": head.best_epoch,
+        **_scores(head),
+    }
+
+
+def _scores(head: TrainedHead) -> dict[str, Any]:
+    parts = {"clean": head.clean, "triggered": head.triggered, "spurious": head.spurious}
+    return {name: None if part is None else asdict(part) for name, part in parts.items()}
+
+
+def _reached(head: TrainedHead) -> str:
+    text = f"{head.shape.architecture}, clean accuracy {head.clean.accuracy:.3f}"
+    if head.triggered is not None:
+        text += f", attack success {head.triggered.accuracy:.3f}"
+    return text
+
+
+def _write(this: _Round, head: TrainedHead, tries: list[dict[str, Any]]) -> None:
+    """Fill a hidden folder and rename it: a folder with a model's name is complete."""
+    recipe, settings = head.recipe, this.settings
+    part = this.out / "models" / f".part-{recipe.model_id}"
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
+    head_files.write_model(part / "model.pt", head.shape, head.tensors, recipe.dropout)
+    write_atomic(part / "ground_truth.csv", b"1" if recipe.poisoned else b"0")
+    count = settings.examples_per_class
+    clean = clean_examples(this.vectors, this.pool, head, count)
+    accuracies = {"clean": head_files.write_examples(part, "clean", clean)}
+    if recipe.poisoned:
+        poisoned = poisoned_examples(this.vectors, this.pool, head, count)
+        accuracies["poisoned"] = head_files.write_examples(part, "poisoned", poisoned)
+    config = _config(this, recipe)
+    write_atomic(part / "config.json", head_files.json_bytes(config))
+    reduced = head_files.reduced_config(config, this.vectors.about)
+    write_atomic(part / "reduced-config.json", head_files.json_bytes(reduced))
+    stats = _stats(head, accuracies)
+    write_atomic(part / "model_stats.json", head_files.json_bytes(stats))
+    _write_logs(part, head)
+    record = _record(this, head, tries)
+    record["metadata"] = text_metadata.metadata_row(recipe.model_id, config, stats)
+    record["sha256"] = _file_digest(part / "model.pt")
+    record["weights_sha256"] = _weights_digest(head.tensors)
+    write_atomic(part / _RECORD, json.dumps(record, indent=1).encode() + b"\n")
+    os.rename(part, this.out / "models" / recipe.model_id)
+
+
+def _config(this: _Round, recipe: HeadRecipe) -> dict[str, Any]:
+    training = this.settings.training
+    values = {
+        "learning_rate": training.learning_rate,
+        "batch_size": training.batch_size,
+        "loss_eps": training.loss_eps,
+        "early_stopping_epoch_count": training.patience,
+        "validation_split": 0.1,
+    }
+    levels: dict[str, list[int]] = defaultdict(list)
+    for trigger in this.vectors.triggers.values():
+        levels[trigger.kind].append(trigger.number)
+    return head_files.full_config(recipe, this.settings.levels, this.vectors.about, values, levels)
+
+
+def _stats(head: TrainedHead, accuracies: dict[str, float]) -> dict[str, Any]:
+    best = head.history[head.best_epoch]
+    attack, test = best.triggered, head.triggered
+    parts = [best.clean] + ([attack] if attack else [])
+    combined = sum(s.accuracy * s.samples for s in parts) / sum(s.samples for s in parts)
+    return {
+        "final_train_loss": best.train_loss,
+        "final_combined_val_loss": best.combined_loss,
+        "final_clean_val_loss": best.clean.loss,
+        "final_triggered_val_loss": attack.loss if attack else None,
+        "final_optimizer_num_epochs_trained": len(head.history),
+        "training_wall_time_sec": round(head.seconds, 3),
+        "test_wall_time_sec": 0.0,
+        "final_train_acc": None,
+        "final_combined_val_acc": 100 * combined,
+        "final_clean_val_acc": 100 * best.clean.accuracy,
+        "final_triggered_val_acc": _percent(attack),
+        "final_clean_data_test_acc": 100 * head.clean.accuracy,
+        "final_triggered_data_test_acc": _percent(test),
+        "clean_example_acc": accuracies["clean"],
+        "poisoned_example_acc": accuracies.get("poisoned"),
+        "converged": 1,
+    }
+
+
+def _percent(score: Score | None) -> float | None:
+    return None if score is None else 100 * score.accuracy
+
+
+def _write_logs(folder: Path, head: TrainedHead) -> None:
+    rows = ["epoch,train_loss,clean_val_loss,clean_val_acc,triggered_val_loss,triggered_val_acc"]
+    for number, epoch in enumerate(head.history):
+        attack = epoch.triggered
+        cells = [number, epoch.train_loss, epoch.clean.loss, 100 * epoch.clean.accuracy]
+        cells += [attack.loss, 100 * attack.accuracy] if attack else [None, None]
+        rows.append(",".join(str(cell) for cell in cells))
+    write_atomic(folder / "model_detailed_stats.csv", ("\n".join(rows) + "\n").encode())
+    lines = [f"{head.recipe.model_id} epoch {row}" for row in rows[1:]]
+    lines.append(f"weights of epoch {head.best_epoch}: {_reached(head)}")
+    write_atomic(folder / "log.txt", ("\n".join(lines) + "\n").encode())
+    write_atomic(folder / "machine.log", head_files.machine_log())
+
+
+def _record(this: _Round, head: TrainedHead, tries: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "model_name": head.recipe.model_id,
+        "poisoned": head.recipe.poisoned,
+        "recipe": asdict(head.recipe),
+        "tries": tries,
+        "best_epoch": head.best_epoch,
+        "epochs": len(head.history),
+        **_scores(head),
+        "least_clean": this.least_clean,
+        "least_attack": this.settings.least_attack,
+        "train_seconds": round(head.seconds, 3),
+        "written": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "jaxtroj": jaxtroj.__version__,
+        "git_commit": _git_commit(),
+        "jax": jax.__version__,
+        "device": jax.devices()[0].platform,
+    }
