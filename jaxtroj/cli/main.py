@@ -27,6 +27,7 @@ COMMANDS = {
     "compare": "two detectors on the same models, with a paired bootstrap interval",
     "generate": "make a synthetic round: clean and poisoned models with examples",
     "convert": "write a model as a Flax checkpoint, and check that it agrees",
+    "backgrounds": "ImageNet-9 and the Backgrounds Challenge: evaluate, challenge, generate",
 }
 
 _DESCRIPTION = "Scanner for poisoned (backdoored, trojaned) neural networks."

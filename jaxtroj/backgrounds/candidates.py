@@ -1,0 +1,95 @@
+"""Model files as classifiers: loaded, their heads checked, their normalization settled."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from jaxtroj.backgrounds.classifier import Classifier
+from jaxtroj.backgrounds.head import IMAGENET, Mapping, head_for
+from jaxtroj.backgrounds.normalization import PUBLISHED, Normalization
+from jaxtroj.errors import UsageError
+from jaxtroj.record import digest_file, printable
+
+
+@dataclass(frozen=True)
+class Request:
+    """How networks are to be used; the same for all of one call.
+
+    Attributes:
+        mapping: read mapping file, for networks of 1000 classes.
+        in9: every network must have nine classes.
+        restricted: see `head.Head`.
+        normalization: None takes the published setting for the size of the head.
+        batch_size: None chooses by picture size and device.
+    """
+
+    mapping: Mapping | None = None
+    in9: bool = False
+    restricted: bool = False
+    normalization: Normalization | None = None
+    batch_size: int | None = None
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One network: name to show, digest of its file, and the network; `describe` is for results."""
+
+    name: str
+    sha256: str
+    classifier: Classifier
+
+    def describe(self) -> dict:
+        """What the figures of this network depend on, as JSON values."""
+        classifier = self.classifier
+        head, normalization = classifier.head, classifier.normalization
+        return {
+            "model": self.name,
+            "sha256": self.sha256,
+            "architecture": classifier.model.architecture,
+            "num_classes": classifier.model.num_classes,
+            "mapping_sha256": head.mapping_sha256,
+            "restricted_to_mapped": head.restricted,
+            "normalization": {
+                "name": normalization.name,
+                "mean": list(normalization.mean),
+                "std": list(normalization.std),
+            },
+        }
+
+
+def load_candidates(paths: Sequence[Path], request: Request) -> list[Candidate]:
+    """Loads every network before any is used.
+
+    Args:
+        paths: model files, or folders of Flax checkpoints; no two of the same path.
+        request: see there.
+    Raises:
+        ConverterError: a file cannot be read or converted.
+        UsageError: a head does not fit what was asked for, or the path is not there.
+    """
+    if len(set(paths)) != len(paths):
+        raise UsageError("a model is named twice; name each once")
+    shared = Counter(path.name for path in paths)
+    return [
+        _candidate(path, printable(path.name if shared[path.name] == 1 else str(path)), request)
+        for path in paths
+    ]
+
+
+def _candidate(path: Path, name: str, request: Request) -> Candidate:
+    from converters import load, load_checkpoint
+
+    is_folder = path.is_dir()
+    model = load_checkpoint(path) if is_folder else load(path)
+    try:
+        head = head_for(model.num_classes, request.mapping, request.restricted, request.in9)
+    except UsageError as error:
+        raise UsageError(f"{name}: {error}") from error
+    if model.channels != 3:
+        raise UsageError(f"{name} takes pictures of {model.channels} channels, expected 3 (RGB)")
+    normalization = request.normalization
+    if normalization is None:
+        normalization = PUBLISHED["imagenet" if model.num_classes == IMAGENET else "in9"]
+    sha256 = digest_file(path / "params.safetensors" if is_folder else path)
+    return Candidate(name, sha256, Classifier(model, head, normalization, request.batch_size))

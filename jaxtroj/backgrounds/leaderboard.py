@@ -1,0 +1,172 @@
+"""The two published tables, with results beside the published rows."""
+
+import csv
+import html
+import io
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jaxtroj.backgrounds.results import CHALLENGE, clean_accuracy
+
+README = "Backgrounds Challenge README, 2020"
+_VARIANTS = ("original", "mixed_same", "mixed_rand")
+CHALLENGE_COLUMNS = ("Model", "Reference", "Challenge Accuracy", "Clean Accuracy (on IN-9)")
+IN9_COLUMNS = ("Model", "Reference", "Original", "Mixed-Same", "Mixed-Rand", "BG-Gap")
+FORMATS = ("text", "json", "csv", "html")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One network, all figures in percent or points, None where unknown.
+
+    Attributes:
+        model, reference: name, and where the figures come from.
+        challenge, clean: challenge accuracy, and accuracy on the original pictures.
+        original, mixed_same, mixed_rand, bg_gap: the second table.
+        note: why figures are not comparable, or empty.
+        is_upper_bound: `challenge` is one.
+    """
+
+    model: str
+    reference: str
+    challenge: float | None = None
+    clean: float | None = None
+    original: float | None = None
+    mixed_same: float | None = None
+    mixed_rand: float | None = None
+    bg_gap: float | None = None
+    note: str = ""
+    is_upper_bound: bool = False
+
+
+PUBLISHED = (
+    Row("ResNet-50", README, 22.3, 95.6, 95.6, 86.2, 78.9, 7.3),
+    Row("ResNet-50 (IN-9L)", README, 12.0, 96.4, 96.4, 89.8, 75.6, 14.2),
+    Row("always 'dog'", README, 11.0),
+    Row("VGG16-BN", README, None, None, 94.3, 83.6, 73.4, 10.2),
+    Row("ResNet-152", README, None, None, 96.7, 89.3, 83.5, 5.8),
+    Row("ResNet-50 (trained on Mixed-Rand)", README, None, None, 73.3, 71.5, 71.3, 0.2),
+)
+"""The rows of the published tables."""
+
+
+def rows(results: Iterable[Mapping[str, Any]]) -> list[Row]:
+    """One row for each network, its results of both kinds joined by file digest and name.
+
+    Of several results of one kind and network the last counts.
+    """
+    found: dict[tuple[str, str], dict[str, Mapping[str, Any]]] = {}
+    for result in results:
+        found.setdefault((result["model"], result["sha256"]), {})[result["kind"]] = result
+    return [_row(model, kinds) for (model, _), kinds in found.items()]
+
+
+def _row(model: str, kinds: Mapping[str, Mapping[str, Any]]) -> Row:
+    figures: dict[str, Any] = {}
+    notes = [note for result in kinds.values() for note in result["reservations"]]
+    for kind, result in kinds.items():
+        if kind == CHALLENGE:
+            figures["challenge"] = 100 * result["challenge_accuracy"]
+            figures["is_upper_bound"] = result["is_upper_bound"]
+            continue
+        figures["clean"] = _percent(clean_accuracy(result))
+        variants = result["variants"]
+        for name in _VARIANTS:
+            figures[name] = _percent(variants[name]["accuracy"] if name in variants else None)
+        if figures["mixed_same"] is not None and figures["mixed_rand"] is not None:
+            figures["bg_gap"] = figures["mixed_same"] - figures["mixed_rand"]
+    return Row(model, "this run", **figures, note="; ".join(dict.fromkeys(map(str, notes))))
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else 100 * share
+
+
+def _challenge_cells(row: Row) -> tuple[str, ...]:
+    bound = "at most " if row.is_upper_bound else ""
+    return (row.model, row.reference, bound + _number(row.challenge), _number(row.clean))
+
+
+def _in9_cells(row: Row) -> tuple[str, ...]:
+    figures = (row.original, row.mixed_same, row.mixed_rand, row.bg_gap)
+    return (row.model, row.reference, *map(_number, figures))
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}"
+
+
+def _tables(all_rows: Sequence[Row]) -> list[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
+    challenge = [row for row in all_rows if row.challenge is not None]
+    challenge.sort(key=lambda row: -(row.challenge or 0.0))
+    in9 = [row for row in all_rows if row.original is not None or row.bg_gap is not None]
+    return [
+        ("Backgrounds Challenge", CHALLENGE_COLUMNS, [_challenge_cells(row) for row in challenge]),
+        ("ImageNet-9", IN9_COLUMNS, [_in9_cells(row) for row in in9]),
+    ]
+
+
+def _notes(all_rows: Sequence[Row]) -> list[str]:
+    return [f"{r.model}: not comparable with published rows: {r.note}" for r in all_rows if r.note]
+
+
+def render(all_rows: Sequence[Row], form: str) -> str:
+    """Both tables in one of `FORMATS`; figures in percent, best challenge accuracy first."""
+    return {"text": _text, "json": _json, "csv": _csv, "html": _page}[form](all_rows)
+
+
+def _text(all_rows: Sequence[Row]) -> str:
+    parts = []
+    for title, head, body in _tables(all_rows):
+        widths = [max(len(line[i]) for line in (head, *body)) for i in range(len(head))]
+        lines = ["  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip()
+                 for line in (head, *body)]  # fmt: skip
+        parts.append("\n".join([title, *lines]))
+    return "\n\n".join([*parts, *_notes(all_rows)]) + "\n"
+
+
+def _json(all_rows: Sequence[Row]) -> str:
+    return json.dumps([vars(row) for row in all_rows], indent=1, allow_nan=False) + "\n"
+
+
+def _csv(all_rows: Sequence[Row]) -> str:
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    names = list(Row.__dataclass_fields__)
+    writer.writerow(names)
+    writer.writerows([_cell(getattr(row, name)) for name in names] for row in all_rows)
+    return buffer.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    """A spreadsheet runs cells that begin like a formula; these get a quote in front."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in "=+-@\t\r" and value else value
+
+
+def html_section(all_rows: Sequence[Row]) -> str:
+    """Both tables as HTML, to stand in a report; every value is escaped."""
+    parts = []
+    for title, head, body in _tables(all_rows):
+        lines = [_html_line("th", head), *(_html_line("td", cells) for cells in body)]
+        table = "\n".join(lines)
+        parts.append(f"<h2>{html.escape(title)}</h2>\n<table>\n{table}\n</table>")
+    parts += [f"<p>{html.escape(note)}</p>" for note in _notes(all_rows)]
+    return "<section>\n" + "\n".join(parts) + "\n</section>\n"
+
+
+def _html_line(tag: str, cells: Iterable[str]) -> str:
+    return "<tr>" + "".join(f"<{tag}>{html.escape(c)}</{tag}>" for c in cells) + "</tr>"
+
+
+def _page(all_rows: Sequence[Row]) -> str:
+    style = (
+        "body{font:16px sans-serif;margin:2em}table{border-collapse:collapse}"
+        "th,td{border:1px solid #999;padding:.3em .6em;text-align:left}"
+    )
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
+        f"<title>Backgrounds Challenge</title><style>{style}</style></head>\n"
+        f"<body>\n{html_section(all_rows)}</body></html>\n"
+    )

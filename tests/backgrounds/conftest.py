@@ -1,0 +1,158 @@
+"""A small ImageNet-9 folder, and networks that are right about some of it."""
+
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+from PIL import Image
+
+from converters import layers
+from converters.families.densenet import DenseNetConfig
+from converters.families.resnet import BlockConfig, ResNetConfig
+from converters.model import Model, module_of, params_of
+from jaxtroj.backgrounds.head import Mapping
+from jaxtroj.backgrounds.layout import (
+    BACKGROUNDS,
+    CLASSES,
+    FOREGROUNDS,
+    MASKS,
+    VARIANTS,
+    load_challenge,
+)
+from jaxtroj.backgrounds.normalization import PUBLISHED
+
+SIDE, PER_CLASS, COMPOSED = 24, 20, 8
+CONFIGS = {
+    "resnet": ResNetConfig(
+        8,
+        (
+            (BlockConfig((8, 8), False),),
+            (BlockConfig((16, 16), True),),
+            (BlockConfig((32, 32), True),),
+            (BlockConfig((64, 64), True),),
+        ),
+        1,
+        9,
+    ),
+    "densenet": DenseNetConfig(16, (((16, 16),), ((16, 32),)), (24,), 9),
+}
+
+
+def write_picture(path: Path, pixels: np.ndarray, **options) -> None:
+    """A JPEG or PNG, with its folder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(pixels).save(path, **options)
+
+
+def texture(label: int, random: np.random.Generator) -> np.ndarray:
+    """A background, tinted by its class more or less."""
+    tint = np.array([label * 29 % 97, label * 53 % 101, label * 71 % 89]) * 1.5
+    noise = random.normal(0, 15, (SIDE, SIDE, 3)) + random.normal(60, 20, 3)
+    return np.clip(random.random() ** 4 * tint + noise, 0, 255).astype(np.uint8)
+
+
+def ellipse(random: np.random.Generator) -> np.ndarray:
+    """A foreground's mask, bool [SIDE, SIDE]."""
+    rows, columns = np.mgrid[:SIDE, :SIDE]
+    centre, radii = random.uniform(10, 14, 2), random.uniform(5, 13, 2)
+    inside = ((rows - centre[0]) / radii[0]) ** 2 + ((columns - centre[1]) / radii[1]) ** 2
+    return inside <= 1
+
+
+def write_data(folder: Path, per_class: int, variants=(FOREGROUNDS, BACKGROUNDS)) -> Path:
+    """An ImageNet-9 folder of JPEG pictures, keyed by class and number."""
+    for label, name in enumerate(CLASSES):
+        for number in range(per_class):
+            random = np.random.default_rng([label, number])
+            mask = ellipse(random)
+            colour = np.array([label % 3 * 110, label // 3 * 110, label * 28 % 200])
+            objects = np.clip(colour + random.normal(0, 15, (SIDE, SIDE, 3)), 0, 255)
+            whole = np.where(mask[..., None], objects.astype(np.uint8), texture(label, random))
+            stem = f"n{label:04d}_{number:03d}"
+            for variant in variants:
+                pixels = whole if variant == FOREGROUNDS else texture(label, random)
+                path = folder / variant / "val" / name / f"{stem}.JPEG"
+                write_picture(path, pixels, quality=90)
+            path = folder / MASKS / "val" / name / f"{stem}.npy"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            np.save(path, mask.astype(np.int64))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def challenge_folder(tmp_path_factory) -> Path:
+    """Foregrounds, masks and backgrounds: 9 classes of 20."""
+    return write_data(tmp_path_factory.mktemp("in9"), PER_CLASS)
+
+
+@pytest.fixture(scope="session")
+def whole_folder(tmp_path_factory) -> Path:
+    """All eight variants: 9 classes of 3."""
+    return write_data(tmp_path_factory.mktemp("in9"), 3, VARIANTS)
+
+
+@pytest.fixture(scope="session")
+def mapping() -> Mapping:
+    """A thousand classes to nine or none; made up, unlike the published file."""
+    random = np.random.default_rng(9)
+    class_of = np.where(np.arange(1000) < 9, np.arange(1000), random.integers(-1, 9, 1000))
+    return Mapping(random.permutation(class_of).astype(np.int32), "made up")
+
+
+def training_pictures(folder: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Normalised foregrounds on backgrounds of all classes, and their classes."""
+    data = load_challenge(folder)
+    random, count = np.random.default_rng(5), len(data.masks)
+    parts = []
+    for _ in range(COMPOSED):
+        backgrounds = data.backgrounds.images[random.permutation(count)]
+        parts.append(np.where(data.masks[..., None], data.foregrounds.images, backgrounds))
+    norm = PUBLISHED["in9"]
+    pixels = (np.concatenate(parts) / 255.0 - norm.mean) / norm.std
+    return pixels.astype(np.float32), np.tile(data.foregrounds.labels, COMPOSED)
+
+
+def fitted(kind: str, images: np.ndarray, labels: np.ndarray) -> Model:
+    """A random network whose last layer was fitted by least squares: right for most pictures."""
+    config = CONFIGS[kind]
+    params = params_of(config.build(nnx.Rngs(3)))
+    head = "fc" if kind == "resnet" else "classifier"
+
+    @jax.jit
+    def features(params, images):
+        maps = module_of(config, params).features(images)
+        return maps if kind == "resnet" else layers.global_mean(maps)
+
+    found = np.asarray(features(params, images), np.float64)
+    inputs = np.column_stack([found, np.ones(len(found))])
+    solved = np.linalg.solve(
+        inputs.T @ inputs + 1e-2 * np.eye(inputs.shape[1]), inputs.T @ np.eye(9)[labels]
+    )
+    params[f"{head}.kernel"], params[f"{head}.bias"] = solved[:-1], solved[-1]
+    return Model(config, {k: jnp.asarray(v, jnp.float32) for k, v in params.items()}, kind)
+
+
+def widened(model: Model, mapping: Mapping) -> Model:
+    """The same network with a thousand logits; those of no class win now and then."""
+    head = "fc" if "fc.kernel" in model.params else "classifier"
+    random = np.random.default_rng(4)
+    kernel, bias = (np.asarray(model.params[f"{head}.{part}"]) for part in ("kernel", "bias"))
+    source = np.where(mapping.class_of >= 0, mapping.class_of, random.integers(0, 9, 1000))
+    shift = np.where(mapping.class_of >= 0, 0.0, -0.02)
+    wide = kernel[:, source] + random.normal(0, 0.05, (len(kernel), 1000))
+    from dataclasses import replace
+
+    params = {**model.params, f"{head}.kernel": wide, f"{head}.bias": bias[source] + shift}
+    params = {k: jnp.asarray(v, jnp.float32) for k, v in params.items()}
+    return Model(replace(model.config, num_classes=1000), params, model.architecture)
+
+
+@pytest.fixture(scope="session")
+def models(challenge_folder, mapping) -> dict[tuple[str, int], Model]:
+    """Networks by architecture and size of the head."""
+    images, labels = training_pictures(challenge_folder)
+    found = {(kind, 9): fitted(kind, images, labels) for kind in CONFIGS}
+    return found | {(kind, 1000): widened(model, mapping) for (kind, _), model in found.items()}

@@ -1,0 +1,108 @@
+"""Result files and the tables made from them."""
+
+import csv
+import io
+import json
+
+import pytest
+
+from jaxtroj.backgrounds.leaderboard import FORMATS, PUBLISHED, render, rows
+from jaxtroj.backgrounds.results import read_results
+from jaxtroj.errors import DatasetError
+
+BASE = {"schema": 1, "model": "a.pt", "sha256": "0" * 64, "comparable": True, "reservations": []}
+IN9 = BASE | {
+    "kind": "in9",
+    "variants": {
+        "original": {"accuracy": 0.9},
+        "mixed_same": {"accuracy": 0.8},
+        "mixed_rand": {"accuracy": 0.65},
+    },
+}
+CHALLENGE = BASE | {"kind": "challenge", "challenge_accuracy": 0.25, "is_upper_bound": False}
+
+
+def test_results_of_one_network_share_a_row():
+    found = rows([IN9, CHALLENGE, CHALLENGE | {"model": "b.pt"}])
+    assert [row.model for row in found] == ["a.pt", "b.pt"]
+    first = found[0]
+    assert (first.challenge, first.clean, first.original) == (25.0, 90.0, 90.0)
+    assert first.bg_gap == pytest.approx(15.0)
+    assert found[1].clean is None
+
+
+def test_the_last_result_of_a_kind_counts():
+    (row,) = rows([CHALLENGE, CHALLENGE | {"challenge_accuracy": 0.5}])
+    assert row.challenge == 50.0
+
+
+def test_a_variant_that_is_missing_leaves_a_gap():
+    (row,) = rows([IN9 | {"variants": {"original": {"accuracy": 0.5}}}])
+    assert (row.original, row.mixed_rand, row.bg_gap) == (50.0, None, None)
+
+
+def test_published_gaps_are_differences():
+    for row in PUBLISHED:
+        if row.mixed_same is not None and row.mixed_rand is not None:
+            assert row.bg_gap == pytest.approx(row.mixed_same - row.mixed_rand, abs=0.051)
+
+
+EVIL = CHALLENGE | {
+    "model": "=cmd()<script>alert(1)</script>",
+    "is_upper_bound": True,
+    "reservations": ["upper bound: 9 of 4050 backgrounds"],
+}
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_every_format_holds_published_rows_and_results(form):
+    text = render([*PUBLISHED, *rows([IN9, CHALLENGE, EVIL])], form)
+    assert "ResNet-50 (IN-9L)" in text and "a.pt" in text and "upper bound" in text
+    assert "22.3" in text and "25.0" in text
+
+
+def test_text_is_sorted_by_challenge_accuracy_and_bounds_are_marked():
+    text = render([*PUBLISHED, *rows([CHALLENGE, EVIL])], "text")
+    table = text.split("ImageNet-9\n")[0]
+    assert table.index("a.pt") < table.index("ResNet-50")
+    assert "at most 25.0" in table
+    assert "not comparable with published rows: upper bound" in text
+
+
+def test_html_escapes_and_csv_is_no_formula():
+    found = rows([EVIL])
+    page = render(found, "html")
+    assert "<script>" not in page and "&lt;script&gt;" in page
+    lines = list(csv.reader(io.StringIO(render(found, "csv"))))
+    assert lines[1][0].startswith("'=cmd()")
+    assert json.loads(render(found, "json"))[0]["is_upper_bound"] is True
+
+
+BAD_RESULTS = {
+    "no_json": "{",
+    "number": "1",
+    "deep": "[" * 100_000,
+    "other_schema": json.dumps(IN9 | {"schema": 2}),
+    "no_model": json.dumps({k: v for k, v in IN9.items() if k != "model"}),
+    "kind": json.dumps(IN9 | {"kind": "other"}),
+    "share": json.dumps(CHALLENGE | {"challenge_accuracy": 1.5}),
+    "truth_as_share": json.dumps(CHALLENGE | {"challenge_accuracy": True}),
+    "nan": json.dumps(CHALLENGE | {"challenge_accuracy": float("nan")}),
+    "variant": json.dumps(IN9 | {"variants": {"original": 1}}),
+    "no_bound": json.dumps(CHALLENGE | {"is_upper_bound": None}),
+    "reservations": json.dumps(IN9 | {"reservations": 7}),
+}
+
+
+@pytest.mark.parametrize("kind", BAD_RESULTS)
+def test_bad_results_are_refused_by_name(tmp_path, kind):
+    path = tmp_path / "r.json"
+    path.write_text(BAD_RESULTS[kind])
+    with pytest.raises(DatasetError, match=r"r\.json"):
+        read_results(path)
+
+
+def test_files_hold_one_result_or_several(tmp_path):
+    for content, count in ((IN9, 1), ([IN9, CHALLENGE], 2)):
+        (tmp_path / "r.json").write_text(json.dumps(content))
+        assert len(read_results(tmp_path / "r.json")) == count
