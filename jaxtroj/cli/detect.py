@@ -1,7 +1,8 @@
 """`jaxtroj detect`: the probability that given models are poisoned.
 
-Takes NIST's own flags too (usnistgov/trojai-example), and then leaves one float in the result
-file whatever happens: the base rate is written before anything else, the answer replaces it.
+Takes NIST's own flags too, of every round (see `infer` and `configure`), and then leaves one float
+in the result file whatever happens: the base rate is written before anything else, the answer
+replaces it.
 """
 
 import argparse
@@ -10,27 +11,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jaxtroj.cli import options
+from jaxtroj.cli import nist, options
 from jaxtroj.cli.main import COMMANDS, EXIT_NOTHING
 from jaxtroj.errors import DatasetError, UsageError
 
 if TYPE_CHECKING:
+    from jaxtroj.cli.progress import Progress
     from jaxtroj.record import Record
     from jaxtroj.rounds import ModelEntry
     from jaxtroj.settings import Settings
 
 DEFAULT_OUT = Path("jaxtroj-out")
-_IGNORED_NIST_FLAGS = (
-    "--scratch_dirpath",
-    "--round_training_dataset_dirpath",
-    "--source_dataset_dirpath",
-    "--metaparameters_filepath",
-    "--schema_filepath",
-    "--learned_parameters_dirpath",
-    "--features_filepath",
-    "--tokenizer_filepath",
-    "--embedding_filepath",
-)
 
 
 def add_parser(subparsers: argparse._SubParsersAction) -> None:
@@ -61,11 +52,8 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     )
     options.add_settings(parser)
     group = parser.add_argument_group("NIST's flags (one model)")
-    group.add_argument("--model_filepath", type=Path, metavar="FILE")
-    group.add_argument("--result_filepath", type=Path, metavar="FILE", help="gets one float")
-    for flag in _IGNORED_NIST_FLAGS:
-        group.add_argument(flag, metavar="PATH", help="accepted; not needed")
-    group.add_argument("--cls_token_is_first", action="store_true", help="accepted; not needed")
+    nist.add_model_flags(group)
+    nist.add_parameter_flags(group)
 
 
 def before_parsing(arguments: Sequence[str]) -> None:
@@ -86,29 +74,54 @@ def before_parsing(arguments: Sequence[str]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Scan the models, print one line or JSON object for each; returns the exit status."""
-    from jaxtroj.cli.progress import Progress
-    from jaxtroj.report import json_line, summary, text_line
+    from jaxtroj.report import summary
 
-    options.keep_compiled()
-    settings = options.settings_from(args)
-    entries = _entries(args)
-    if not entries:
+    if args.configure_mode:
+        from jaxtroj.cli import configure
+
+        return configure.run(args)
+    paths = list(args.models)
+    if args.model_filepath is not None:
+        paths.append(args.model_filepath)
+    records = detect(args, paths, args.json, args.out)
+    if not records:
         options.message("the example models are not part of this installation; name a model")
         return EXIT_NOTHING
-    records = []
-    with Progress() as progress:
-        for entry in entries:
-            record = _scan(entry, settings, args, progress)
-            progress.result(json_line(record) if args.json else text_line(record))
-            records.append(record)
     if len(records) > 1:
         options.message(summary(records))
     return options.exit_status(records)
 
 
-def _scan(
-    entry: "ModelEntry", settings: "Settings", args: argparse.Namespace, progress
-) -> "Record":
+def detect(
+    args: argparse.Namespace, paths: Sequence[Path], as_json: bool, out: Path | None
+) -> "list[Record]":
+    """The records of the models; prints each as it is done, and fills NIST's result file.
+
+    Args:
+        args: the options of `nist` and `options.add_settings`, and `examples`.
+        paths: model files or folders; none stands for the package's example models.
+        as_json: print JSON objects instead of lines of text.
+        out: folder for pictures; None takes the scratch folder, if there is one.
+    """
+    from jaxtroj.cli.progress import Progress
+    from jaxtroj.report import json_line, text_line
+
+    options.keep_compiled()
+    nist.take_parameters(args)
+    settings = options.settings_from(args)
+    pictures: Path = out or args.scratch_dirpath or DEFAULT_OUT
+    records = []
+    with Progress() as progress:
+        for entry in _entries(args, paths):
+            record = _scan(entry, settings, pictures, progress)
+            if args.result_filepath is not None:
+                _write_result(args.result_filepath, record.probability)
+            progress.result(json_line(record) if as_json else text_line(record))
+            records.append(record)
+    return records
+
+
+def _scan(entry: "ModelEntry", settings: "Settings", out: Path, progress: "Progress") -> "Record":
     from jaxtroj.scan import scan_model
     from jaxtroj.store import file_stem
 
@@ -117,26 +130,16 @@ def _scan(
         if not progress.is_live:
             progress.line(f"{model}: {step}")
 
-    out = args.out or DEFAULT_OUT
     picture = out / "triggers" / f"{file_stem(entry.model_id)}.png"
-    record = scan_model(entry, settings, picture, on_step)
-    if args.result_filepath is not None:
-        _write_result(args.result_filepath, record.probability)
-    return record
+    return scan_model(entry, settings, picture, on_step)
 
 
-def _entries(args: argparse.Namespace) -> "list[ModelEntry]":
-    paths = list(args.models)
-    if args.model_filepath is not None:
-        paths.append(args.model_filepath)
+def _entries(args: argparse.Namespace, paths: Sequence[Path]) -> "list[ModelEntry]":
     if args.result_filepath is not None and len(paths) != 1:
         raise UsageError(f"--result_filepath takes the answer for one model, got {len(paths)}")
     if not paths:
         return [replace(_entry(path), model_id=path.name) for path in _shipped_models()]
-    entries = [_entry(path) for path in paths]
-    if args.examples is not None:
-        entries = [replace(entry, examples_path=args.examples) for entry in entries]
-    return entries
+    return [nist.with_flags(_entry(path), args) for path in paths]
 
 
 def _shipped_models() -> list[Path]:

@@ -25,6 +25,8 @@ COMMANDS = {
     "calibrate": "fit evidence to probability on a run with known truth",
     "evaluate": "log score, ROC AUC and more of a run with known truth",
     "compare": "two detectors on the same models, with a paired bootstrap interval",
+    "infer": "one model through TrojAI's container interface",
+    "configure": "fit learned parameters for `infer` on a folder of labelled models",
     "generate": "make a synthetic round: clean and poisoned models with examples",
     "convert": "write a model as a Flax checkpoint, and check that it agrees",
     "backgrounds": "ImageNet-9 and the Backgrounds Challenge: evaluate, challenge, generate",

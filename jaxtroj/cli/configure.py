@@ -1,0 +1,158 @@
+"""`jaxtroj configure`: learned parameters for `infer`, from a folder of labelled models.
+
+Scans every labelled model (the run folder in the scratch folder can be resumed), fits a calibrator
+on their evidence, and writes calibrator.json and the metaparameters used into the learned
+parameters folder.
+"""
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jaxtroj.cli import nist, options
+from jaxtroj.cli.main import COMMANDS, EXIT_CLEAN
+from jaxtroj.errors import UsageError
+
+if TYPE_CHECKING:
+    from jaxtroj.calibration import Calibrator
+    from jaxtroj.leaderboard.metaparameters import Metaparameters
+    from jaxtroj.record import Record
+    from jaxtroj.rounds import ModelEntry
+    from jaxtroj.settings import Settings
+
+
+def add_parser(subparsers: argparse._SubParsersAction) -> None:
+    """Declare the command and its options."""
+    parser = subparsers.add_parser(
+        "configure", help=COMMANDS["configure"], description=__doc__, allow_abbrev=False
+    )
+    group = parser.add_argument_group("NIST's flags")
+    nist.add_parameter_flags(group)
+    group.add_argument("--scale_parameters_filepath", metavar="PATH", help="accepted; not needed")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Scan, fit and write; returns the exit status.
+
+    Raises:
+        CalibrationError: too few models with evidence, or the file cannot be written.
+    """
+    from jaxtroj.leaderboard.metaparameters import CALIBRATOR_FILE, Metaparameters
+
+    nist.require(args, "configure_models_dirpath", "scratch_dirpath", "learned_parameters_dirpath")
+    options.keep_compiled()
+    parameters = nist.metaparameters(args) or Metaparameters()
+    entries = _labelled(args)
+    _make_folder(args.learned_parameters_dirpath)
+    records = _scan(entries, _settings(parameters), args)
+    truth = {entry.model_id: bool(entry.poisoned) for entry in entries}
+    calibrator = _fit(records, truth, parameters, args.automatic_configuration)
+    calibrator.save(args.learned_parameters_dirpath / CALIBRATOR_FILE)
+    _save(parameters, args)
+    for stage, report in calibrator.reports.items():
+        print(f"up to {stage}: out-of-fold log score {report.score.log_score:.4f}")
+    print(f"learned parameters are in {args.learned_parameters_dirpath}")
+    return EXIT_CLEAN
+
+
+def _make_folder(folder: Path) -> None:
+    """Before hours of scanning: they would be for nothing if this cannot be."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot make the folder {folder}: {error.strerror or error}") from error
+
+
+def _labelled(args: argparse.Namespace) -> "list[ModelEntry]":
+    from jaxtroj.rounds import iter_models
+
+    found = [e for e in iter_models(args.configure_models_dirpath) if e.skip_reason is None]
+    labelled = [entry for entry in found if entry.poisoned is not None]
+    if not labelled:
+        raise UsageError(f"no model in {args.configure_models_dirpath} has a label")
+    if len(labelled) < len(found):
+        options.message(f"{len(found) - len(labelled)} models have no label and are left out")
+    return labelled
+
+
+def _settings(parameters: "Metaparameters") -> "Settings":
+    from jaxtroj.settings import Settings
+
+    return Settings(
+        stages=parameters.stages,
+        early_stop=False,
+        seed=parameters.seed,
+        calibrator=None,
+        base_rate=parameters.base_rate,
+        channel_order=parameters.channel_order,
+        normalization=parameters.normalization,
+        examples_per_class=parameters.examples_per_class,
+    )
+
+
+def _scan(
+    entries: "Sequence[ModelEntry]", settings: "Settings", args: argparse.Namespace
+) -> "list[Record]":
+    from jaxtroj.cli.progress import Progress
+    from jaxtroj.scan import scan
+    from jaxtroj.store import RunStore
+
+    records: list[Record] = []
+    run_folder = args.scratch_dirpath / "configure"
+    with RunStore(run_folder, settings.as_json()) as store, Progress() as progress:
+        for record in scan(entries, settings, store):
+            records.append(record)
+            progress.line(f"[{len(records)}/{len(entries)}] {record.model} {record.status}")
+    return records
+
+
+def _fit(
+    records: "Sequence[Record]",
+    truth: Mapping[str, bool],
+    parameters: "Metaparameters",
+    automatic: bool,
+) -> "Calibrator":
+    from jaxtroj.calibration import Calibrator
+    from jaxtroj.cli.evaluate import matched
+    from jaxtroj.evidence.schema import DIRECTIONS, LABELS, STAGE_FIELDS
+
+    pairs = [(record, label) for record, label in matched(records, truth) if record.evidence]
+    if len(pairs) < len(records):
+        options.message(f"{len(records) - len(pairs)} models gave no evidence and are left out")
+    if not pairs:
+        raise UsageError(f"no model gave evidence; the first failed with: {records[0].reason}")
+
+    def fit(stages: Sequence[str]) -> Calibrator:
+        return Calibrator.fit(
+            rows=[record.evidence for record, _ in pairs],
+            poisoned=[label for _, label in pairs],
+            architectures=[record.architecture for record, _ in pairs],
+            stages={stage: STAGE_FIELDS[stage] for stage in stages},
+            directions=DIRECTIONS,
+            labels=LABELS,
+            seed=parameters.seed,
+            population=f"{len(pairs)} models given to `jaxtroj configure`",
+        )
+
+    calibrator = fit(parameters.stages)
+    if not automatic:
+        return calibrator
+    scores = {stage: report.score.log_score for stage, report in calibrator.reports.items()}
+    best = min(scores, key=scores.__getitem__)
+    options.message(f"evidence up to {best} has the best out-of-fold log score")
+    return fit(parameters.stages[: parameters.stages.index(best) + 1])
+
+
+def _save(parameters: "Metaparameters", args: argparse.Namespace) -> None:
+    """Keep what the evidence was gathered with beside the calibrator."""
+    from converters.files import write_atomic
+    from jaxtroj.leaderboard.metaparameters import METAPARAMETERS_FILE
+
+    path = args.learned_parameters_dirpath / METAPARAMETERS_FILE
+    try:
+        write_atomic(path, json.dumps(asdict(parameters), indent=2).encode() + b"\n")
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror or error}") from error

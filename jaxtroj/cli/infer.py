@@ -1,0 +1,36 @@
+"""`jaxtroj infer`: one model through TrojAI's container interface.
+
+Takes the flags of NIST's newest entrypoint and those of all earlier rounds. Leaves one float in the
+result file whatever happens. Exit status 0 when the model was answered, poisoned or not.
+"""
+
+import argparse
+from pathlib import Path
+
+from jaxtroj.cli import configure, detect, nist, options
+from jaxtroj.cli.main import COMMANDS, EXIT_CLEAN, EXIT_FAILED
+
+before_parsing = detect.before_parsing
+
+
+def add_parser(subparsers: argparse._SubParsersAction) -> None:
+    """Declare the command and its options."""
+    parser = subparsers.add_parser(
+        "infer", help=COMMANDS["infer"], description=__doc__, allow_abbrev=False
+    )
+    group = parser.add_argument_group("the model")
+    group.add_argument(
+        "--examples_dirpath", dest="examples", type=Path, metavar="DIR", help="clean examples"
+    )
+    nist.add_model_flags(group)
+    nist.add_parameter_flags(parser.add_argument_group("the detector"))
+    options.add_settings(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Answer for one model; returns the exit status."""
+    if args.configure_mode:
+        return configure.run(args)
+    nist.require(args, "model_filepath", "result_filepath")
+    records = detect.detect(args, [args.model_filepath], as_json=False, out=None)
+    return EXIT_CLEAN if records[0].status == "ok" else EXIT_FAILED

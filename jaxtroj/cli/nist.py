@@ -1,0 +1,166 @@
+"""The flags of TrojAI's containers, of every round, for `detect`, `infer` and `configure`.
+
+Rounds 0-4 (fake_trojan_detector.py), 5-8 (the same and the text files), 9 on (parameters), and the
+newest entrypoint's sub-commands (usnistgov/trojai-example). Every flag is a superset's: what one
+round does not know another needs, and none is refused.
+"""
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jaxtroj.cli import options
+from jaxtroj.errors import UsageError
+
+if TYPE_CHECKING:
+    from jaxtroj.leaderboard.metaparameters import Metaparameters
+    from jaxtroj.rounds import ModelEntry
+
+_NOT_NEEDED = (
+    "--features_filepath",
+    "--round_training_dataset_dirpath",
+    "--source_dataset_dirpath",
+    "--scale_parameters_filepath",
+)
+
+
+def add_model_flags(group: argparse._ArgumentGroup) -> None:
+    """What a container gets for one model, except `--examples_dirpath`."""
+    group.add_argument("--model_filepath", type=Path, metavar="FILE")
+    group.add_argument("--result_filepath", type=Path, metavar="FILE", help="gets one float")
+    group.add_argument(
+        "--tokenizer_filepath", type=Path, metavar="FILE", help="text models: the tokenizer"
+    )
+    group.add_argument(
+        "--embedding_filepath", type=Path, metavar="FILE", help="text models: the encoder"
+    )
+    group.add_argument(
+        "--cls_token_is_first",
+        action="store_true",
+        help="text models: the sentence embedding is that of the first token",
+    )
+    for flag in _NOT_NEEDED:
+        group.add_argument(flag, metavar="PATH", help="accepted; not needed")
+    group.add_argument("--configure_mode", action="store_true", help="Round 9's `configure`")
+
+
+def add_parameter_flags(group: argparse._ArgumentGroup) -> None:
+    """What a container gets besides the model."""
+    group.add_argument(
+        "--scratch_dirpath", type=Path, metavar="DIR", help="pictures of triggers go there"
+    )
+    group.add_argument("--metaparameters_filepath", type=Path, metavar="FILE")
+    group.add_argument(
+        "--schema_filepath", type=Path, metavar="FILE", help="JSON schema of the metaparameters"
+    )
+    group.add_argument(
+        "--learned_parameters_dirpath",
+        type=Path,
+        metavar="DIR",
+        help="holds calibrator.json, as `configure` writes it",
+    )
+    group.add_argument(
+        "--configure_models_dirpath", type=Path, metavar="DIR", help="labelled models"
+    )
+    group.add_argument(
+        "--automatic_configuration",
+        action="store_true",
+        help="keep only the evidence stages that improve the out-of-fold log score",
+    )
+
+
+def require(args: argparse.Namespace, *names: str) -> None:
+    """Raises UsageError that names every flag that is missing."""
+    absent = [f"--{name}" for name in names if getattr(args, name) is None]
+    if absent:
+        raise UsageError(f"missing {', '.join(absent)}")
+
+
+def metaparameters(args: argparse.Namespace) -> "Metaparameters | None":
+    """The metaparameters that the flags name, checked; None without them."""
+    from jaxtroj.leaderboard.metaparameters import read_metaparameters
+
+    path: Path | None = args.metaparameters_filepath
+    schema_path: Path | None = args.schema_filepath
+    if path is None and schema_path is None:
+        return None
+    if path is None or schema_path is None:
+        raise UsageError("--metaparameters_filepath and --schema_filepath need each other")
+    return read_metaparameters(path, schema_path)
+
+
+def take_parameters(args: argparse.Namespace) -> None:
+    """Fill the options of `options.add_settings` from metaparameters and learned parameters.
+
+    An option given on the command line stands.
+
+    Raises:
+        UsageError: the parameters cannot be used, or name the calibrator twice.
+    """
+    from jaxtroj.leaderboard.metaparameters import learned_calibrator
+
+    found = metaparameters(args)
+    if found is not None:
+        for name in ("base_rate", "seed", "channel_order", "normalization", "examples_per_class"):
+            if getattr(args, name) is None:
+                setattr(args, name, getattr(found, name))
+        if args.stages is None:
+            args.stages = ",".join(found.stages)
+        args.no_early_stop = args.no_early_stop or not found.early_stop
+    if args.learned_parameters_dirpath is not None:
+        if args.calibrator is not None:
+            raise UsageError("give --calibrator or --learned_parameters_dirpath, not both")
+        if not args.evidence_only:
+            args.calibrator = learned_calibrator(args.learned_parameters_dirpath)
+            _compare_with_learned(args, found)
+
+
+def _compare_with_learned(args: argparse.Namespace, found: "Metaparameters | None") -> None:
+    """Say so where evidence is gathered otherwise than for the calibrator."""
+    from jaxtroj.leaderboard import metaparameters as files
+
+    learned = args.learned_parameters_dirpath / files.METAPARAMETERS_FILE
+    if found is None or not learned.is_file() or args.schema_filepath is None:
+        return
+    then = files.read_metaparameters(learned, args.schema_filepath)
+    names = ("seed", "channel_order", "normalization", "examples_per_class")
+    differ = [
+        f"{name} was {getattr(then, name)!r}, now {getattr(found, name)!r}"
+        for name in names
+        if getattr(then, name) != getattr(found, name)
+    ]
+    if differ:
+        options.message(
+            f"the calibrator was fitted on evidence gathered otherwise: {'; '.join(differ)}"
+        )
+
+
+def with_flags(entry: "ModelEntry", args: argparse.Namespace) -> "ModelEntry":
+    """The entry with the examples and text files that the flags name.
+
+    The evaluation server calls the examples' folder `example_data` where the released set has
+    `clean_example_data`: if the one that is named is absent, the one beside the model is taken, and
+    a message says so.
+    """
+    from jaxtroj.rounds.layout import with_text_files
+    from jaxtroj.rounds.text_config import TextConfig
+
+    beside = entry.examples_path
+    if args.examples is not None:
+        if args.result_filepath is not None and beside and not args.examples.exists():
+            options.message(f"no folder {args.examples}; taking {beside}")
+        else:
+            entry = replace(entry, examples_path=args.examples)
+    entry = with_text_files(entry)
+    if entry.kind != "text":
+        return entry
+    entry = replace(
+        entry,
+        encoder_path=args.embedding_filepath or entry.encoder_path,
+        tokenizer_path=args.tokenizer_filepath or entry.tokenizer_path,
+    )
+    if args.cls_token_is_first:
+        config = replace(entry.text_config or TextConfig(), cls_token_is_first=True)
+        entry = replace(entry, text_config=config)
+    return entry

@@ -1,0 +1,121 @@
+"""NIST's container parameters: metaparameters checked by a JSON schema, and learned parameters.
+
+From Round 9 on a container holds `/metaparameters.json`, `/metaparameters_schema.json` and
+`/learned_parameters/` (usnistgov/trojai-example, entrypoint.py); ours are in `containers/`.
+"""
+
+import json
+import re
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from converters.errors import shown
+from jaxtroj.errors import UsageError
+from jaxtroj.evidence.schema import STAGES
+from jaxtroj.rounds.tables import read_text
+
+CALIBRATOR_FILE, METAPARAMETERS_FILE = "calibrator.json", "metaparameters.json"
+MAX_BYTES = 2**20
+_LONGEST_COMPLAINT = 300
+
+
+@dataclass(frozen=True)
+class Metaparameters:
+    """What NIST's harness may vary; the words are those of `Settings`."""
+
+    last_stage: str = STAGES[-1]
+    """Evidence is gathered up to this stage."""
+    early_stop: bool = True
+    seed: int = 0
+    base_rate: float = 0.5
+    channel_order: str = "BGR"
+    normalization: str = "min-max"
+    examples_per_class: int = 100
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """The stages to run, in order."""
+        return STAGES[: STAGES.index(self.last_stage) + 1]
+
+
+def read_metaparameters(path: Path, schema_path: Path) -> Metaparameters:
+    """Reads and checks metaparameters: by the schema first, then by what this detector knows.
+
+    A name that the file lacks has its default. Nothing is fetched: a schema that refers to another
+    place is refused.
+
+    Raises:
+        DatasetError: a file is missing, too large or no text.
+        UsageError: no JSON, no schema, or values that one of the two does not allow.
+    """
+    values, schema = _json(path), _json(schema_path)
+    _validate(values, schema, path, schema_path)
+    if not isinstance(values, dict):
+        raise UsageError(f"{path} holds {shown(values)}, expected an object of metaparameters")
+    known = {field.name: field.type for field in fields(Metaparameters)}
+    odd = sorted(values.keys() - known.keys())
+    if odd:
+        raise UsageError(
+            f"{path} has unknown metaparameters {shown(', '.join(odd))}; expected some of"
+            f" {', '.join(known)}"
+        )
+    for name, value in values.items():
+        if type(value) is not known[name]:
+            kind = getattr(known[name], "__name__", known[name])
+            raise UsageError(f"{path}: {name} is {shown(value)}, expected {kind}")
+    if values.get("last_stage", STAGES[0]) not in STAGES:
+        stage = shown(values["last_stage"])
+        raise UsageError(f"{path}: last_stage is {stage}, expected one of {', '.join(STAGES)}")
+    return Metaparameters(**values)
+
+
+def learned_calibrator(folder: Path) -> Path:
+    """The calibrator file of a learned parameters folder. Raises UsageError if there is none."""
+    path = folder / CALIBRATOR_FILE
+    if not path.is_file():
+        raise UsageError(
+            f"no {CALIBRATOR_FILE} in the learned parameters folder {folder}; `jaxtroj configure`"
+            " writes one"
+        )
+    return path
+
+
+def _json(path: Path) -> Any:
+    try:
+        return json.loads(read_text(path, MAX_BYTES))
+    except ValueError as error:
+        raise UsageError(f"{path} is not JSON: {error}") from error
+    except RecursionError as error:
+        raise UsageError(f"{path} is nested too deeply") from error
+
+
+def _validate(values: Any, schema: Any, path: Path, schema_path: Path) -> None:
+    import jsonschema
+    import referencing
+    import referencing.exceptions
+    from jsonschema.validators import validator_for
+
+    try:
+        if not isinstance(schema, dict):
+            raise UsageError(f"{schema_path} holds {shown(schema)}, expected a JSON schema")
+        kind = validator_for(schema, jsonschema.Draft202012Validator)
+        kind.check_schema(schema)
+        # An empty registry: without one jsonschema would fetch what the schema refers to.
+        problem = next(kind(schema, registry=referencing.Registry()).iter_errors(values), None)
+    except jsonschema.SchemaError as error:
+        raise UsageError(f"{schema_path} is no JSON schema: {_short(error.message)}") from error
+    except (referencing.exceptions.Unresolvable, RecursionError, re.error) as error:
+        reason = _short(f"{type(error).__name__}: {error}")
+        raise UsageError(f"the schema {schema_path} cannot be used: {reason}") from error
+    if problem is not None:
+        place = ".".join(map(str, problem.absolute_path)) or "the whole"
+        raise UsageError(
+            f"{path} does not fit its schema at {shown(place)}: {_short(problem.message)}"
+        )
+
+
+def _short(text: str) -> str:
+    """One ASCII line of at most 300 characters."""
+    line = " ".join(text.split()).encode("ascii", "backslashreplace").decode()
+    return line if len(line) <= _LONGEST_COMPLAINT else line[:_LONGEST_COMPLAINT] + "..."
