@@ -100,6 +100,8 @@ def _factories() -> types.ModuleType:
     from torch import nn
 
     class _RnnLinearModel(nn.Module):
+        cell: Any
+
         def __init__(self, input_size, hidden_size, output_size, dropout, bidirectional, n_layers):
             super().__init__()
             between = dropout if n_layers > 1 else 0
@@ -115,7 +117,7 @@ def _factories() -> types.ModuleType:
             self.dropout = nn.Dropout(dropout)
 
         def forward(self, data):
-            states = self.rnn(data)[1]
+            _, states = self.rnn(data)
             hidden = states[0] if isinstance(states, tuple) else states
             last = hidden[-2:] if self.rnn.bidirectional else hidden[-1:]
             return self.linear(self.dropout(torch.cat(tuple(last), dim=1)))

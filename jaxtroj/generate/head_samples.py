@@ -3,12 +3,11 @@
 As in NIST's generator a triggered review takes the place of the clean one, a review carries one
 trigger at most, and spurious triggers (wrong class or wrong half) keep the true label.
 
-Every head trains on its own random part of the clean reviews (`OWN_SHARE`).
-
-Three things differ. Which reviews carry the trigger is drawn anew in every epoch, because few
-insertions are at hand. Triggered samples are shown `repeats` times, because the official rounds
-had ten times as many of them. Every epoch has equally many steps, so a head with a trigger takes
-no more steps than its clean partner.
+Four things differ. Every head trains on its own random part of the clean reviews (`OWN_SHARE`).
+Which reviews carry the trigger is drawn anew in every epoch, because few insertions are at hand.
+Triggered samples are shown `repeats` times, because the official rounds had ten times as many of
+them. Every epoch has equally many steps, so a head with a trigger takes no more steps than its
+clean partner.
 """
 
 from dataclasses import dataclass

@@ -37,7 +37,7 @@ from jaxtroj.errors import GenerationError
 from jaxtroj.generate import head_files, text_metadata
 from jaxtroj.generate.head_examples import clean_examples, poisoned_examples
 from jaxtroj.generate.head_queue import Job, Score, TrainedHead, train_queue
-from jaxtroj.generate.head_samples import HeadSamples, Pool, make_pool
+from jaxtroj.generate.head_samples import OWN_SHARE, HeadSamples, Pool, make_pool
 from jaxtroj.generate.head_training import HeadTraining
 from jaxtroj.generate.recipe import is_poisoned, model_id
 from jaxtroj.generate.round0 import Event, _differences, _file_digest, _git_commit, _weights_digest
@@ -217,6 +217,7 @@ def collect(out: Path, identity: dict[str, Any]) -> None:
             "generator": f"jaxtroj generate {identity['settings']['design']}",
             "version": VERSION,
             **identity,
+            "clean_share": OWN_SHARE,
             "models": [record["model_name"] for record in records],
             "failed": failed,
         }
@@ -465,6 +466,7 @@ def _record(this: _Round, head: TrainedHead, tries: list[dict[str, Any]]) -> dic
         "best_epoch": head.best_epoch,
         "epochs": len(head.history),
         **_scores(head),
+        "clean_share": OWN_SHARE,
         "least_clean": this.least_clean,
         "least_attack": this.settings.least_attack,
         "train_seconds": round(head.seconds, 3),
