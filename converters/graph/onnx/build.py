@@ -161,7 +161,7 @@ class Builder:
         if function is not None:
             return self._function(function, node, inputs)
         call = call_of(node, schema_version(domain, node.op_type, self._opset(domain)))
-        special = extensions.SPECIAL.get((domain, node.op_type))
+        special = extensions.SPECIAL.get((domain, node.op_type, call.version))
         if special is not None:
             return special(self, call, inputs, scope)
         return self._ordinary(node, call, inputs, place)

@@ -10,6 +10,7 @@ and keep their names.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from onnx2torch.onnx_graph import OnnxGraph
 from onnx2torch.onnx_node import OnnxNode
 from onnx2torch.utils.common import OperationConverterResult, onnx_mapping_from_node
 
-from converters.errors import UnsupportedOperatorError
+from converters.errors import CorruptFileError, UnsupportedOperatorError, shown
 
 Function = Callable[..., Any]
 ONNX = ""
@@ -148,6 +149,7 @@ def _converter(
     return convert
 
 
+@lru_cache(maxsize=4096)
 def schema_version(domain: str, name: str, opset: int) -> int:
     """The version since which the schema holds that `opset` uses; `opset` where none is known."""
     try:
@@ -156,7 +158,8 @@ def schema_version(domain: str, name: str, opset: int) -> int:
         return opset
 
 
-def _defaults(domain: str, name: str, version: int) -> dict[str, Any]:
+@lru_cache(maxsize=4096)
+def _defaults(domain: str, name: str, version: int) -> Mapping[str, Any]:
     try:
         schema = defs.get_schema(name, domain=domain, max_inclusive_version=version)
     except defs.SchemaError:
@@ -177,10 +180,27 @@ def _plain(attribute) -> Any:
     return [v.decode("utf-8", errors="replace") if isinstance(v, bytes) else v for v in value]
 
 
+@lru_cache(maxsize=4096)
+def _known_attributes(domain: str, name: str, version: int) -> frozenset[str] | None:
+    try:
+        schema = defs.get_schema(name, domain=domain, max_inclusive_version=version)
+    except defs.SchemaError:
+        return None
+    return frozenset(schema.attributes)
+
+
 def call_of(node, version: int) -> Call:
-    """What a NodeProto says, its schema's defaults filled in."""
+    """What a NodeProto says, its schema's defaults filled in.
+
+    Raises CorruptFileError for attributes that the operator does not have.
+    """
     domain = ONNX if node.domain == "ai.onnx" else node.domain
-    attributes = _defaults(domain, node.op_type, version)
+    known = _known_attributes(domain, node.op_type, version)
+    strange = {attribute.name for attribute in node.attribute} - (known or frozenset())
+    if known is not None and strange:
+        names = ", ".join(map(shown, sorted(strange)[:5]))
+        raise CorruptFileError(f"{node.op_type}-{version} has no attribute {names}")
+    attributes = dict(_defaults(domain, node.op_type, version))
     attributes |= {attribute.name: _plain(attribute) for attribute in node.attribute}
     named = [k + 1 for k, output in enumerate(node.output) if output]
     return Call(node.op_type, version, attributes, max(named, default=0), domain)

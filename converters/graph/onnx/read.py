@@ -16,17 +16,14 @@ from converters.graph.onnx.limits import OnnxLimits
 from converters.graph.onnx.types import array_of
 from converters.graph.onnx.wire import check_cost
 
-# Tensors of more bytes are taken out of the parsed file, which then holds names and nodes only.
-_LARGE = 1024
-
 
 @dataclass(frozen=True)
 class OnnxFile:
     """A parsed file.
 
     Attributes:
-        model: its graph; the data of large initialisers is taken out.
-        weights: those initialisers, and the ones from external files: name -> array.
+        model: its graph, the data of the initialisers taken out.
+        weights: the initialisers, also those from external files: name -> array.
     """
 
     model: ModelProto
@@ -63,10 +60,10 @@ def _file_bytes(path: Path, limits: OnnxLimits) -> bytes:
                 f"{path.name} has {size} bytes, more than OnnxLimits.file_bytes = "
                 f"{limits.file_bytes}; keep the weights in external data"
             )
-        data = bytearray(size)
-        if _read_into(file, memoryview(data)) != size:
-            raise CorruptFileError(f"{path.name} changed while it was read")
-    return bytes(data)
+        data = file.read(size)  # one system call reads all that `limits` allows
+    if len(data) != size:
+        raise CorruptFileError(f"{path.name} changed while it was read")
+    return data
 
 
 def _open_regular(path: Path, follow: bool = True) -> tuple[int, int]:
@@ -107,8 +104,9 @@ def _weights(model: ModelProto, folder: Path, limits: OnnxLimits) -> dict[str, n
         if tensor.data_location == TensorProto.EXTERNAL:
             weights[tensor.name] = _external(tensor, folder, room)
             room -= weights[tensor.name].nbytes
-        elif len(tensor.raw_data) > _LARGE:
-            weights[tensor.name] = array_of(tensor)
+        else:
+            # A copy of its own: torch then shares it, and the parsed file can go.
+            weights[tensor.name] = array_of(tensor).copy()
             tensor.ClearField("raw_data")
     return weights
 

@@ -25,7 +25,12 @@ from converters.graph.onnx.extensions import (
 )
 
 # Resolved while a graph is built, because their outputs or their structure are known by then.
-SPECIAL = {**control.SPECIAL, **sequences.SPECIAL, **shaping.SPECIAL}
+SPECIAL = {
+    (domain, name, version): function
+    for family in (control, sequences, shaping)
+    for (domain, name), function in family.SPECIAL.items()
+    for version in family.VERSIONS[name]
+}
 __all__ = [
     "SPECIAL",
     "activations",

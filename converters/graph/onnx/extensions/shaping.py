@@ -48,6 +48,11 @@ def _size(builder, _, inputs, __):
 
 # These make constants whatever their inputs hold.
 SPECIAL = {("", "Constant"): _constant, ("", "Shape"): _shape, ("", "Size"): _size}
+VERSIONS = {
+    "Constant": (1, 9, 11, 12, 13, *_NEWER),
+    "Shape": (1, 13, 15, *_NEWER),
+    "Size": (1, 13, *_NEWER),
+}
 
 
 @operator("Identity", (1, 13, 14, 16, *_NEWER))
