@@ -90,8 +90,8 @@ def resolve(module: str, name: str) -> Global:
     detail = f"({kind}), which is not supported" if kind else "which is not on the allow-list"
     raise UnsafePickleError(
         f"the pickle asks for the global {shown!r}, {detail}; nothing was executed. Expected only "
-        "tensors, containers and torch.nn, torchvision, timm, transformers or model_factories modules; save the "
-        "model as a state dict or safetensors",
+        "tensors, containers and torch.nn, torchvision, timm, transformers or model_factories "
+        "modules; save the model as a state dict or safetensors",
         global_name=shown,
     )
 

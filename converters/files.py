@@ -1,7 +1,11 @@
-"""Writing whole files or nothing."""
+"""Writing whole files or nothing; reading JSON that may come from anywhere."""
 
+import json
 import os
 from pathlib import Path
+from typing import Any
+
+from converters.errors import CorruptFileError, LoadError, TooLargeError, shown
 
 
 def write_atomic(path: Path, data: bytes) -> None:
@@ -20,3 +24,27 @@ def write_atomic(path: Path, data: bytes) -> None:
     except BaseException:
         part.unlink(missing_ok=True)
         raise
+
+
+def read_json(path: Path, most: int) -> dict[str, Any]:
+    """A JSON object of at most `most` bytes.
+
+    Raises:
+      LoadError: missing, no regular file, larger, or no JSON object.
+    """
+    try:
+        if path.exists() and not path.is_file():
+            raise LoadError(f"{path} is no regular file; expected JSON")
+        with path.open("rb") as file:
+            data = file.read(most + 1)
+    except OSError as error:
+        raise LoadError(f"cannot read {path}: {error.strerror}; check the path") from error
+    if len(data) > most:
+        raise TooLargeError(f"{path} is larger than {most} bytes")
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise CorruptFileError(f"{path} is not JSON: {str(error)[:200]}") from error
+    if not isinstance(value, dict):
+        raise CorruptFileError(f"{path} holds {shown(value)}, expected a JSON object")
+    return value

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from converters.encoders.folder import read_json
 from converters.errors import (
     ConversionError,
     LoadError,
@@ -17,6 +16,7 @@ from converters.errors import (
     UnsupportedArchitectureError,
     shown,
 )
+from converters.files import read_json
 from converters.tokenizer_pickle import read_tokenizer
 
 CONFIG = "tokenizer_config.json"
@@ -28,6 +28,8 @@ _OF_MODEL = {
     "mpnet": "MPNetTokenizer",
 }
 _CLASSES = tuple(_OF_MODEL.values())
+# Without these, transformers 5 makes a tokenizer of a handful of tokens and says nothing.
+_VOCABULARIES = (("tokenizer.json",), ("vocab.txt",), ("vocab.json", "merges.txt"))
 _MAX_CONFIG_BYTES = 2**20
 _MAX_FILE_BYTES = 2**26
 # A review has some thousand characters; beyond this a text is no review.
@@ -138,6 +140,9 @@ def _load_folder(folder: Path) -> Tokenizer:
             heavy = entry.name.endswith((".json", ".txt")) and entry.is_file()
             if heavy and entry.stat().st_size > _MAX_FILE_BYTES:
                 raise TooLargeError(f"{entry.path} is larger than {_MAX_FILE_BYTES} bytes")
+    if not any(all((folder / f).is_file() for f in files) for files in _VOCABULARIES):
+        wanted = ", ".join(" with ".join(files) for files in _VOCABULARIES)
+        raise LoadError(f"{folder} has no vocabulary; expected {wanted}")
     import transformers
 
     try:
@@ -156,7 +161,9 @@ def wrap(backend: Any) -> Tokenizer:
         if backend.eos_token_id is None:
             raise ConversionError("the tokenizer has neither a padding nor an end token")
         backend.pad_token = backend.eos_token
-    return Tokenizer(backend, backend.pad_token_id, backend.unk_token_id, dict(backend.get_vocab()))
+    vocabulary: dict[str, int] = dict(backend.get_vocab())
+    pad_id = vocabulary[backend.pad_token]
+    return Tokenizer(backend, pad_id, backend.unk_token_id, vocabulary)
 
 
 def _class_name(folder: Path) -> str:

@@ -4,7 +4,6 @@ Layout: "Save" and "Sharded checkpoints" of the transformers documentation.
 """
 
 import hashlib
-import json
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +14,11 @@ from converters.encoders.assembly import Encoder, assemble
 from converters.errors import (
     ConversionError,
     CorruptFileError,
-    LoadError,
     TooLargeError,
     UnknownFormatError,
     shown,
 )
+from converters.files import read_json
 
 CONFIG = "config.json"
 # In transformers' order of preference.
@@ -47,28 +46,6 @@ def load_folder(folder: Path) -> Encoder:
     raise UnknownFormatError(
         f"{folder} has no weights; expected one of {', '.join((*_WHOLE, *_INDEX))}"
     )
-
-
-def read_json(path: Path, most: int) -> dict[str, Any]:
-    """A JSON object of at most `most` bytes.
-
-    Raises:
-      LoadError: missing, larger, or no JSON object.
-    """
-    try:
-        with path.open("rb") as file:
-            data = file.read(most + 1)
-    except OSError as error:
-        raise LoadError(f"cannot read {path}: {error.strerror}; check the path") from error
-    if len(data) > most:
-        raise TooLargeError(f"{path} is larger than {most} bytes")
-    try:
-        value = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise CorruptFileError(f"{path} is not JSON: {str(error)[:200]}") from error
-    if not isinstance(value, dict):
-        raise CorruptFileError(f"{path} holds {shown(value)}, expected a JSON object")
-    return value
 
 
 def _places(index: Path) -> dict[str, str]:

@@ -1,0 +1,277 @@
+"""Tokenizers: folders, pickles of three generations of transformers, and what is refused."""
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from converters.errors import (
+    ConversionError,
+    CorruptFileError,
+    LoadError,
+    TooLargeError,
+    UnknownFormatError,
+    UnsafePickleError,
+    UnsupportedArchitectureError,
+)
+from converters.tokenizer import MAX_CHARACTERS, load_tokenizer
+
+transformers = pytest.importorskip("transformers", reason="the reference")
+tokenizers = pytest.importorskip("tokenizers", reason="the reference")
+
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+WORDS = (*SPECIAL, *"abcdefgh!,.^", "##b", "##e", "##s", "good", "bad", "##ly", "movie", "é")
+PIECES = {word: number for number, word in enumerate(WORDS)}
+MPNET = {
+    word: number for number, word in enumerate(("<s>", "<pad>", "</s>", *WORDS[1:4], "<mask>"))
+} | {word: number + 7 for number, word in enumerate(WORDS[5:])}
+MERGES = [("g", "o"), ("go", "o"), ("goo", "d"), ("Ġ", "good"), ("b", "a")]
+TEXTS = ["good movie!", "Bad, goodly GOOD", "", "xyz 中 é É", "^", "a\n\tb  c", "good " * 60]
+PATTERN = r"""'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"""
+
+
+def bytes_vocabulary() -> dict[str, int]:
+    """GPT-2's 256 byte characters, the merged tokens, the end token."""
+    alphabet = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    words = [*alphabet, *("".join(pair) for pair in MERGES), "<|endoftext|>"]
+    return {word: number for number, word in enumerate(words)}
+
+
+def made(kind: str):
+    """A small tokenizer of transformers 5."""
+    if kind == "GPT2Tokenizer":
+        return transformers.GPT2Tokenizer(vocab=bytes_vocabulary(), merges=MERGES)
+    vocabulary = MPNET if kind == "MPNetTokenizer" else PIECES
+    return getattr(transformers, kind)(vocab=dict(vocabulary))
+
+
+KINDS = ["BertTokenizer", "DistilBertTokenizer", "MPNetTokenizer", "GPT2Tokenizer"]
+
+
+def same(found, reference, texts=TEXTS) -> None:
+    for text in texts:
+        want = reference(text, max_length=20, truncation=True)["input_ids"]
+        assert found.rows([text], 20) == [want], text
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_folders(kind, tmp_path):
+    reference = made(kind)
+    reference.save_pretrained(tmp_path)
+    found = load_tokenizer(tmp_path)
+    same(found, reference)
+    assert found.vocabulary == reference.get_vocab()
+    assert found.unknown_id == reference.unk_token_id
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_folders_with_a_vocabulary_only(kind, tmp_path):
+    """What folders of older models hold: no tokenizer.json, the class known from config.json."""
+    reference = made(kind)
+    if kind == "GPT2Tokenizer":
+        (tmp_path / "vocab.json").write_text(json.dumps(bytes_vocabulary()))
+        lines = "\n".join(" ".join(pair) for pair in MERGES)
+        (tmp_path / "merges.txt").write_text(f"#version: 0.2\n{lines}\n")
+    else:
+        words = sorted(reference.get_vocab(), key=reference.get_vocab().__getitem__)
+        (tmp_path / "vocab.txt").write_text("".join(f"{word}\n" for word in words))
+    model = kind.removesuffix("Tokenizer").lower()
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": model}))
+    same(load_tokenizer(tmp_path), reference)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_pickles_of_today(kind, pickled):
+    reference = made(kind)
+    found = load_tokenizer(pickled(reference))
+    same(found, reference)
+    assert found.vocabulary == reference.get_vocab()
+
+
+@pytest.mark.parametrize("lower", [True, False])
+@pytest.mark.parametrize("kind", ["BertTokenizer", "DistilBertTokenizer"])
+def test_word_pieces_of_transformers_4(kind, lower, old_class, pickled):
+    """What TrojAI's tokenizer files hold: Python objects around one vocabulary."""
+    path = pickled(old_pieces(old_class, kind, lower))
+    reference = transformers.BertTokenizer(vocab=dict(PIECES), do_lower_case=lower)
+    found = load_tokenizer(path)
+    same(found, reference)
+    assert found.unknown_id == PIECES["[UNK]"] and found.pad_id == PIECES["[PAD]"]
+    assert found.rows(["good"], 9) == [[2, PIECES["good"], 3]], "not all unknown"
+
+
+def old_pieces(old_class, kind: str, lower: bool, **changes):
+    package = "transformers.models.bert.tokenization_bert"
+    home = package if kind == "BertTokenizer" else package.replace("bert", "distilbert")
+    value = old_class(f"{home}.{kind}")()
+    basic = old_class(f"{package}.BasicTokenizer")()
+    basic.__dict__.update(
+        do_lower_case=lower, never_split=set(), tokenize_chinese_chars=True, strip_accents=None
+    )
+    pieces = old_class(f"{package}.WordpieceTokenizer")()
+    pieces.__dict__.update(vocab=PIECES, unk_token="[UNK]", max_input_chars_per_word=100)
+    names = dict(zip(("_pad", "_unk", "_cls", "_sep", "_mask"), SPECIAL, strict=True))
+    value.__dict__.update(
+        vocab=dict(PIECES), ids_to_tokens={number: word for word, number in PIECES.items()},
+        do_basic_tokenize=True, basic_tokenizer=basic, wordpiece_tokenizer=pieces,
+        added_tokens_encoder={}, added_tokens_decoder={}, unique_no_split_tokens=list(SPECIAL),
+        model_max_length=512, _bos_token=None, _eos_token=None,
+        **{f"{name}_token": word for name, word in names.items()},
+    )  # fmt: skip
+    value.__dict__.update(changes)
+    return value
+
+
+def old_merges(old_class, **changes):
+    regex = pytest.importorskip("regex", reason="GPT-2's tokenizer holds a compiled pattern")
+    value = old_class("transformers.models.gpt2.tokenization_gpt2.GPT2Tokenizer")()
+    vocabulary = bytes_vocabulary()
+    end = tokenizers.AddedToken("<|endoftext|>", normalized=True)
+    value.__dict__.update(
+        encoder=vocabulary, decoder={number: word for word, number in vocabulary.items()},
+        errors="replace", byte_encoder={}, byte_decoder={}, cache={},
+        bpe_ranks={pair: rank for rank, pair in enumerate(MERGES)}, add_prefix_space=False,
+        pat=regex.compile(PATTERN), added_tokens_encoder={}, model_max_length=1024,
+        _bos_token=end, _eos_token=end, _unk_token=end, _pad_token=None,
+    )  # fmt: skip
+    value.__dict__.update(changes)
+    return value
+
+
+def test_merges_of_transformers_4(old_class, pickled):
+    path = pickled(old_merges(old_class))
+    found = load_tokenizer(path)
+    same(found, made("GPT2Tokenizer"))
+    end = bytes_vocabulary()["<|endoftext|>"]
+    assert found.pad_id == found.unknown_id == end, "the end token pads, as TrojAI has it"
+
+
+def test_padding_and_mask(tmp_path):
+    made("BertTokenizer").save_pretrained(tmp_path)
+    tokens = load_tokenizer(tmp_path)(["good movie", "", "a b c d e f"], 6)
+    assert tokens.ids.dtype == tokens.mask.dtype == np.int32
+    assert tokens.ids.tolist() == [[2, 20, 23, 3, 0, 0], [2, 3, 0, 0, 0, 0], [2, 5, 6, 7, 8, 3]]
+    assert tokens.mask.tolist() == [[1, 1, 1, 1, 0, 0], [1, 1, 0, 0, 0, 0], [1] * 6]
+    assert load_tokenizer(tmp_path)([], 6).ids.shape == (0, 0)
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("small")
+    made("BertTokenizer").save_pretrained(folder)
+    return load_tokenizer(folder)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.text(max_size=40), max_size=4), st.integers(2, 12))
+def test_any_text_gives_tokens_within_the_limits(small, texts, most):
+    tokens = small(texts, most)
+    lengths = tokens.mask.sum(axis=1)
+    assert (lengths >= 2).all() and (lengths <= most).all()
+    assert ((tokens.ids >= 0) & (tokens.ids < len(WORDS))).all()
+    assert (np.diff(tokens.mask, axis=1) <= 0).all(), "padding is on the right"
+
+
+@pytest.mark.parametrize("text, error, message", [
+    (b"bytes", ConversionError, "text 1 is b'bytes'"),
+    (None, ConversionError, "text 1 is None"),
+    ("a\ud800", ConversionError, "half a surrogate pair at 1"),
+    ("a" * (MAX_CHARACTERS + 1), TooLargeError, "text 1 has 1048577 characters"),
+])  # fmt: skip
+def test_texts_that_are_refused(text, error, message, small):
+    with pytest.raises(error, match=message):
+        small(["good", text], 8)
+
+
+# -- what is refused -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("changes, error, message", [
+    ({"vocab": {"a": 0, "b": 0}}, CorruptFileError, "one id to two tokens"),
+    ({"vocab": {"a": -1}}, CorruptFileError, "'a': -1"),
+    ({"vocab": {1: 1}}, CorruptFileError, "1: 1"),
+    ({"vocab": {}}, CorruptFileError, "the vocabulary is"),
+    ({"vocab": None}, CorruptFileError, "the vocabulary is None"),
+    ({"vocab": {"a": 0}}, CorruptFileError, "not in the vocabulary"),
+    ({"basic_tokenizer": None}, UnsupportedArchitectureError, "expected BERT's kind"),
+    ({"added_tokens_encoder": {"<new>": 99}}, UnsupportedArchitectureError, "'<new>'"),
+])  # fmt: skip
+def test_word_pieces_that_are_refused(changes, error, message, old_class, pickled):
+    with pytest.raises(error, match=message):
+        load_tokenizer(pickled(old_pieces(old_class, "BertTokenizer", True, **changes)))
+
+
+@pytest.mark.parametrize("changes, error, message", [
+    ({"pat": "other"}, UnsupportedArchitectureError, "splits text otherwise"),
+    ({"bpe_ranks": {("a", "b"): "0"}}, CorruptFileError, "no table of numbers"),
+    ({"bpe_ranks": {"ab": 0}}, CorruptFileError, "no pair"),
+    ({"bpe_ranks": {("a", "zz"): 0}}, CorruptFileError, "not in the vocabulary"),
+    ({"bpe_ranks": {("a", "b", "c"): 0}}, CorruptFileError, "a tuple is a dict key"),
+    ({"add_prefix_space": 1}, CorruptFileError, "add_prefix_space is 1"),
+])  # fmt: skip
+def test_merges_that_are_refused(changes, error, message, old_class, pickled):
+    with pytest.raises(error, match=message):
+        load_tokenizer(pickled(old_merges(old_class, **changes)))
+
+
+class _Call:
+    def __reduce__(self):
+        return os.system, ("touch executed",)
+
+
+def test_nothing_in_a_pickle_is_executed(old_class, pickled, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    value = old_pieces(old_class, "BertTokenizer", True, name_or_path=_Call())
+    with pytest.raises(UnsafePickleError, match="system"):
+        load_tokenizer(pickled(value))
+    assert not (tmp_path / "executed").exists()
+
+
+@pytest.mark.parametrize("value", [{"vocab": PIECES}, [1], "text", None])
+def test_pickles_without_a_tokenizer(value, tmp_path):
+    (tmp_path / "t.pt").write_bytes(pickle.dumps(value))
+    with pytest.raises(UnknownFormatError, match="expected a pickled tokenizer"):
+        load_tokenizer(tmp_path / "t.pt")
+
+
+def test_folders_that_are_refused(tmp_path):
+    with pytest.raises(LoadError):
+        load_tokenizer(tmp_path / "nothing")
+    with pytest.raises(LoadError, match="config.json"):
+        load_tokenizer(tmp_path)
+    config = tmp_path / "tokenizer_config.json"
+    config.write_text('{"tokenizer_class": "XLNetTokenizer"}')
+    with pytest.raises(UnsupportedArchitectureError, match="'XLNetTokenizer'"):
+        load_tokenizer(tmp_path)
+    config.write_text('{"tokenizer_class": "BertTokenizer"}')
+    with pytest.raises(LoadError, match="has no vocabulary"):
+        load_tokenizer(tmp_path)
+    (tmp_path / "tokenizer.json").write_text('{"version": "1.0", "model": 7}')
+    with pytest.raises(LoadError, match="holds no BertTokenizer"):
+        load_tokenizer(tmp_path)
+
+
+def test_code_of_a_folder_is_not_run(tmp_path):
+    made("BertTokenizer").save_pretrained(tmp_path)
+    (tmp_path / "evil.py").write_text("open('executed', 'w')\nclass Evil: pass\n")
+    file = tmp_path / "tokenizer_config.json"
+    config = json.loads(file.read_text())
+    config["auto_map"] = {"AutoTokenizer": ["evil.Evil", "evil.Evil"]}
+    file.write_text(json.dumps(config))
+    same(load_tokenizer(tmp_path), made("BertTokenizer"))
+    assert not os.path.exists("executed")
+
+
+def test_importing_loads_nothing_heavy():
+    code = (
+        "import sys, converters.tokenizer, converters.tokenizer_pickle, converters.encoders; "
+        "print({'jax', 'torch', 'transformers', 'tokenizers'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
