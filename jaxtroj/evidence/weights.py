@@ -9,6 +9,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from jaxtroj.numerics import kurtosis
+
 _EPS = 1e-12
 
 
@@ -17,7 +19,7 @@ def weight_fields(params: Mapping[str, np.ndarray]) -> dict[str, float]:
     head = np.asarray(_head(params), np.float64).T
     means, norms = head.mean(axis=1), np.linalg.norm(head, axis=1)
     kernels = [value for path, value in params.items() if path.endswith(".kernel")]
-    tails = [_kurtosis(np.asarray(kernel, np.float64)) for kernel in kernels if kernel.size > 256]
+    tails = [kurtosis(np.asarray(kernel, np.float64)) for kernel in kernels if kernel.size > 256]
     return {
         "head_mean_outlier": _outlier(means),
         "head_norm_outlier": _outlier(norms),
@@ -45,8 +47,3 @@ def _outlier(values: np.ndarray) -> float:
 def _cosines(rows: np.ndarray) -> np.ndarray:
     unit = rows / (np.linalg.norm(rows, axis=1, keepdims=True) + _EPS)
     return (unit @ unit.T)[np.triu_indices(len(rows), 1)] if len(rows) > 1 else np.zeros(1)
-
-
-def _kurtosis(values: np.ndarray) -> float:
-    centred = values - values.mean()
-    return float((centred**4).mean() / ((centred**2).mean() ** 2 + _EPS))

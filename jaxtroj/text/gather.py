@@ -1,0 +1,205 @@
+"""Evidence of sentiment heads, stage by stage, many heads at once."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import jax
+import numpy as np
+
+from converters.model import Model
+from jaxtroj.text.bank import Bank
+from jaxtroj.text.bank_stage import Banked, bank_fields, expect_bank, run_bank
+from jaxtroj.text.bank_views import Expected
+from jaxtroj.text.heads import Heads, stack
+from jaxtroj.text.metric import insertion_metric, spread_metric
+from jaxtroj.text.references import References
+from jaxtroj.text.schema import STAGE_FIELDS, STAGES
+from jaxtroj.text.sensitivity import sensitivity_fields
+from jaxtroj.text.shift_search import FoundShifts, ShiftBudget, search_shifts
+from jaxtroj.text.weights import weight_fields
+
+NEED_PROBES = ("departure", "bank")
+
+
+@dataclass(frozen=True)
+class TextBudget:
+    """How much each stage may spend; the same on every device, so answers agree.
+
+    Attributes:
+      per_target: source examples of each target class, half of them held out.
+      axes: of both metrics.
+      shift: search in the spread of clean texts.
+      departure: search in that of insertions, held back by clean references.
+      references: how many of them hold the search back.
+    """
+
+    per_target: int = 16
+    axes: int = 64
+    shift: ShiftBudget = field(default=ShiftBudget(radii=(2.0, 4.0)))
+    departure: ShiftBudget = field(default=ShiftBudget(radii=(3.0, 10.0), steps=10))
+    references: int = 6
+
+
+@dataclass(frozen=True)
+class EncoderProbes:
+    """What is known of an encoder besides a head: a bank of insertions, and clean heads.
+
+    Attributes:
+      bank: texts inserted into carriers.
+      references: clean heads on the encoder's vectors.
+    """
+
+    bank: Bank
+    references: References
+
+    @cached_property
+    def expected(self) -> Expected:
+        """The references' answers to the bank, computed once for all heads."""
+        return expect_bank(self.bank, self.references)
+
+    def metric(self, axes: int) -> np.ndarray:
+        """Metric `[axes, d]` of what insertions do."""
+        return insertion_metric(self.bank.every_shift, axes)
+
+
+@dataclass(frozen=True)
+class FoundText:
+    """The candidate text that serves a head's likeliest target best.
+
+    Attributes:
+      target_class: the class it serves.
+      source_classes: the others.
+      text: what to insert; empty where no bank was at hand and only a shift is known.
+      score: mean sigmoid margin of the target on held-out examples, in [0, 1].
+    """
+
+    target_class: int
+    source_classes: tuple[int, ...]
+    text: str
+    score: float
+
+
+@dataclass(frozen=True)
+class TextEvidence:
+    """What was gathered of one head: fields by name, the best text, wall seconds by stage.
+
+    Seconds are the group's, shared out evenly among its heads.
+    """
+
+    fields: Mapping[str, float]
+    found: FoundText | None
+    seconds: Mapping[str, float]
+    stages: tuple[str, ...]
+
+
+def gather_heads(
+    models: Sequence[Model],
+    embeddings: Sequence[np.ndarray],
+    probes: EncoderProbes | None = None,
+    stages: Sequence[str] = STAGES,
+    seed: int = 0,
+    budget: TextBudget = TextBudget(),
+) -> list[TextEvidence]:
+    """Evidence of heads of one configuration, each with its own clean examples.
+
+    A head's evidence does not depend on the others. Without probes, the stages `departure` and
+    `bank` are left out.
+
+    Args:
+      models: `reduced` heads of one configuration.
+      embeddings: float32 `[n, d]` of each head's clean examples.
+      probes: of the encoder that made the embeddings.
+      stages: some of `STAGES`.
+      seed: of the searches' starts.
+      budget: see `TextBudget`.
+
+    Raises:
+      EvidenceError: a head gives no finite answers, or the examples are all equal.
+    """
+    heads = stack(models, embeddings, budget.per_target)
+    spread = np.stack([spread_metric(x, budget.axes) for x in embeddings])
+    work = _Work(heads, spread, probes, seed, budget)
+    wanted = [s for s in stages if probes is not None or s not in NEED_PROBES]
+    for stage in wanted:
+        started = time.perf_counter()
+        found = work.run(stage)
+        work.fields |= {name: np.asarray(found[name]) for name in STAGE_FIELDS[stage]}
+        work.seconds[stage] = (time.perf_counter() - started) / len(models)
+    return [work.evidence(place, tuple(wanted)) for place in range(len(models))]
+
+
+@dataclass
+class _Work:
+    """Heads on their way through the stages."""
+
+    heads: Heads
+    spread: np.ndarray
+    probes: EncoderProbes | None
+    seed: int
+    budget: TextBudget
+    fields: dict[str, np.ndarray] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    banked: Banked | None = None
+    by_target: np.ndarray | None = None
+
+    def run(self, stage: str) -> dict[str, np.ndarray]:
+        """Fields of one stage, `[m]` each."""
+        if stage == "weights":
+            return weight_fields(self.heads)
+        if stage == "sensitivity":
+            return sensitivity_fields(self.heads, self.spread)
+        if stage == "shift":
+            return self.shift()
+        assert self.probes is not None
+        if stage == "departure":
+            return self.departure(self.probes)
+        known = self.probes
+        self.banked = run_bank(self.heads, known.bank, known.references, known.expected)
+        return bank_fields(self.banked)
+
+    def shift(self) -> dict[str, np.ndarray]:
+        found = self.search(self.spread, self.budget.shift, None)
+        self.by_target = found.head.mean(axis=1)
+        return {
+            "shift_score": found.head[:, 0].max(axis=1),
+            "shift_gap": np.ptp(found.head, axis=2).max(axis=1),
+        }
+
+    def departure(self, probes: EncoderProbes) -> dict[str, np.ndarray]:
+        metric = probes.metric(self.budget.axes)
+        metric = np.broadcast_to(metric, (len(self.spread), *metric.shape))
+        known = probes.references.first(self.budget.references)
+        found = self.search(metric, self.budget.departure, known)
+        above = found.head - found.reference
+        self.by_target = above.mean(axis=1)
+        ordered = np.sort(self.by_target, axis=1)
+        return {
+            "departure_score": ordered[:, -1],
+            "departure_gap": ordered[:, -1] - ordered[:, -2],
+            "departure_margin": found.departure[:, -1].max(axis=1),
+            "departure_near": above[:, 0].max(axis=1),
+        }
+
+    def search(
+        self, metric: np.ndarray, budget: ShiftBudget, references: References | None
+    ) -> FoundShifts:
+        return search_shifts(self.heads, metric, jax.random.key(self.seed), budget, references)
+
+    def evidence(self, place: int, stages: tuple[str, ...]) -> TextEvidence:
+        fields = {name: float(values[place]) for name, values in self.fields.items()}
+        return TextEvidence(fields, self.found(place), self.seconds, stages)
+
+    def found(self, place: int) -> FoundText | None:
+        """The likeliest target and the text that serves it; None before any search."""
+        if self.by_target is None:
+            return None
+        target = int(self.by_target[place].argmax())
+        sources = tuple(c for c in range(self.heads.sources.shape[1]) if c != target)
+        if self.banked is None or self.probes is None:
+            return FoundText(target, sources, "", float(self.by_target[place, target]))
+        best = int(self.banked.departures[place, target].argmax())
+        candidate = int(self.banked.tried[place, target, best])
+        text = self.probes.bank.plan.candidates[candidate].text
+        return FoundText(target, sources, text, float(self.banked.scores[place, target, best]))
