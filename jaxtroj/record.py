@@ -13,7 +13,7 @@ from typing import Any
 
 from jaxtroj.errors import StoreError
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Raised whenever a record gains, loses or redefines a field, or `identity` changes."""
 
 STATUSES = ("ok", "failed", "skipped")
@@ -53,6 +53,9 @@ class Record:
     """Such as `resnet50`; None if the model could not be converted."""
     trigger: str | None = None
     """Path of the picture of the recovered trigger."""
+    recovered: Mapping[str, Any] = field(default_factory=dict)
+    """What was recovered of the trigger: `method`, `score`, and `text` for a text model, `mask_l1`
+    in pixels for an image model; empty if nothing was."""
     identity: str = ""
     """See `identity`; empty for skipped models."""
     schema: int = SCHEMA_VERSION

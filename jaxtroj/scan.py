@@ -1,33 +1,36 @@
 """One model to one record, and many models to many: a scan never fails to answer."""
 
-import time
-import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from converters.errors import ConverterError
-from jaxtroj.calibration import Calibrator, Verdict
-from jaxtroj.errors import CalibrationError, EvidenceError, ExamplesError, JaxtrojError
-from jaxtroj.record import EVIDENCE_ONLY, Record, finite, identity, printable
+from jaxtroj.errors import EvidenceError, ExamplesError
+from jaxtroj.record import Record, finite, identity, printable
 from jaxtroj.report import write_trigger
-from jaxtroj.rounds import Examples, ModelEntry, examples_digest, load_examples
-from jaxtroj.settings import EVEN_ODDS, Settings, base_rate, digest_or_reason, load_calibrator
+from jaxtroj.rounds import (
+    Examples,
+    ModelEntry,
+    examples_digest,
+    load_examples,
+    text_examples_digest,
+)
+from jaxtroj.settings import EVEN_ODDS, Settings, base_rate, digest_or_reason
 from jaxtroj.store import RunStore
+from jaxtroj.work import OnStep, Work, one_line
 
 if TYPE_CHECKING:
+    from converters.model import Model
     from jaxtroj.evidence.gather import RecoveredTrigger
 
-_LONGEST_REASON = 400
-_NO_MEMORY = "not enough memory for this model; scan it on a larger machine"
+PictureOf = Callable[[str], Path]
+"""Where the picture of a model's trigger goes, by the model's name."""
 
-OnStep = Callable[[str, str], None]
-"""Called with the model's name and the step that begins: read, convert, examples or a stage."""
+# Heads that are judged together: their answers to a bank share one program.
+TEXT_BATCH = 16
 
 
 def scan(
@@ -41,17 +44,76 @@ def scan(
     Raises:
         StoreError: a record cannot be written. Faults of a model are in its record.
     """
+    waiting: list[ModelEntry] = []
+    for entry in entries:
+        if waiting and (entry.kind != "text" or len(waiting) == TEXT_BATCH):
+            yield from _scan_some(waiting, settings, store, on_step)
+            waiting = []
+        waiting.append(entry)
+        if entry.kind != "text":
+            yield from _scan_some(waiting, settings, store, on_step)
+            waiting = []
+    yield from _scan_some(waiting, settings, store, on_step)
+
+
+def _scan_some(
+    entries: Sequence[ModelEntry], settings: Settings, store: RunStore, on_step: OnStep | None
+) -> Iterator[Record]:
+    keys = ["" if e.skip_reason is not None else identify(e, settings) for e in entries]
+    done = {
+        place: record
+        for place, (entry, key) in enumerate(zip(entries, keys, strict=True))
+        if key and (record := store.finished(printable(entry.model_id), key)) is not None
+    }
+    left = [place for place in range(len(entries)) if place not in done]
+    answers = scan_batch([entries[i] for i in left], settings, store.trigger_path, on_step)
+    for place in range(len(entries)):
+        if place in done:
+            yield done[place]
+        else:
+            yield _keep(store, next(answers))
+
+
+def scan_batch(
+    entries: Sequence[ModelEntry],
+    settings: Settings,
+    picture_of: PictureOf | None = None,
+    on_step: OnStep | None = None,
+) -> Iterator[Record]:
+    """The record of every entry, in order, with its identity; text models are judged together.
+
+    Whatever goes wrong with a model is a record of status `failed`.
+
+    Args:
+        entries: models of any kind; those with a `skip_reason` get a record that says so.
+        settings: what changes the answers.
+        picture_of: where pictures of recovered triggers go; None writes none.
+        on_step: told of each step as it begins.
+    """
+    if len(entries) > 1 and all(entry.kind == "text" for entry in entries):
+        yield from _scan_texts(entries, settings, on_step)
+        return
     for entry in entries:
         if entry.skip_reason is not None:
-            yield _keep(store, _skipped(entry, settings))
+            yield _skipped(entry, settings)
             continue
-        key = identify(entry, settings)
-        record = store.finished(printable(entry.model_id), key)
-        if record is None:
-            path = store.trigger_path(printable(entry.model_id))
-            answer = scan_model(entry, settings, path, on_step)
-            record = _keep(store, replace(answer, identity=key))
-        yield record
+        path = None if picture_of is None else picture_of(printable(entry.model_id))
+        answer = scan_model(entry, settings, path, on_step)
+        yield replace(answer, identity=identify(entry, settings))
+
+
+def _scan_texts(
+    entries: Sequence[ModelEntry], settings: Settings, on_step: OnStep | None
+) -> Iterator[Record]:
+    from jaxtroj.scan_text import scan_heads
+
+    chosen = [entry for entry in entries if entry.skip_reason is None]
+    answers = iter(scan_heads(chosen, settings, on_step or _silent))
+    for entry in entries:
+        if entry.skip_reason is not None:
+            yield _skipped(entry, settings)
+        else:
+            yield replace(next(answers), identity=identify(entry, settings))
 
 
 def scan_model(
@@ -68,18 +130,16 @@ def scan_model(
         trigger_path: where the picture of the recovered trigger goes; None writes none.
         on_step: told of each step as it begins.
     """
-    work = _Work(entry, settings, trigger_path, on_step or (lambda model, step: None))
+    work = Work(entry, settings, on_step or _silent)
     try:
-        return work.run()
-    except (ConverterError, JaxtrojError) as error:
-        return work.failed(str(error))
-    except MemoryError:
-        return work.failed(_NO_MEMORY)
-    except OSError as error:
-        return work.failed(f"cannot read {error.filename or 'a file'}: {error.strerror or error}")
+        model = work.open()
+        if work.kind == "text":
+            from jaxtroj.scan_text import judge
+
+            return judge([(work, model)])[0]
+        return _ImageScan(work, trigger_path).run(model)
     except Exception as error:  # A record is owed for every model: the fault goes into it.
-        is_memory = "RESOURCE_EXHAUSTED" in str(error)  # what jax says on a full device
-        return work.failed(_NO_MEMORY if is_memory else f"internal error: {_describe(error)}")
+        return work.failed(error)
 
 
 def identify(entry: ModelEntry, settings: Settings) -> str:
@@ -88,126 +148,72 @@ def identify(entry: ModelEntry, settings: Settings) -> str:
     return identity(model, _examples_digest(entry), settings.as_json())
 
 
-@dataclass
-class _Work:
-    """One model on its way: what is known so far stays for the record if a later step fails."""
+@dataclass(frozen=True)
+class _ImageScan:
+    """One image classifier, opened already, on its way to its record."""
 
-    entry: ModelEntry
-    settings: Settings
+    work: Work
     trigger_path: Path | None
-    on_step: OnStep
-    sha256: str = ""
-    architecture: str | None = None
-    seconds: dict[str, float] = field(default_factory=dict)
-    evidence: dict[str, float] = field(default_factory=dict)
 
-    @property
-    def name(self) -> str:
-        return printable(self.entry.model_id)
-
-    def run(self) -> Record:
-        from converters import convert, open_artifact
-
-        with self.step("read"):
-            artifact = open_artifact(self.entry.model_path)
-            self.sha256 = artifact.sha256
-        with self.step("convert"):
-            model = convert(artifact)
-            self.architecture = model.architecture
-        with self.step("examples"):
+    def run(self, model: "Model") -> Record:
+        with self.work.step("examples"):
             examples = self.examples()
-        calibrator = load_calibrator(self.settings)
-        triggers = self.gather(model, examples, calibrator)
-        return self.answer(calibrator, triggers, examples)
-
-    @contextmanager
-    def step(self, name: str) -> Iterator[None]:
-        """Announce a step and note its wall time, even if it fails."""
-        self.on_step(self.name, name)
-        started = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.seconds[name] = round(time.perf_counter() - started, 4)
+        triggers = self.gather(model, examples)
+        return self.answer(triggers[0] if triggers else None, examples)
 
     def examples(self) -> Examples:
-        if self.entry.examples_path is None:
+        entry, settings = self.work.entry, self.work.settings
+        if entry.examples_path is None:
             raise ExamplesError(
-                f"no example pictures beside {self.entry.model_path}; expected a folder"
+                f"no example pictures beside {entry.model_path}; expected a folder"
                 " example_data, or name one with --examples"
             )
         return load_examples(
-            self.entry.examples_path,
-            channel_order=self.settings.channel_order,
-            limit_per_class=self.settings.examples_per_class,
-            normalization=self.settings.normalization,
+            entry.examples_path,
+            channel_order=settings.channel_order,
+            limit_per_class=settings.examples_per_class,
+            normalization=settings.normalization,
         )
 
-    def gather(
-        self, model: Any, examples: Examples, calibrator: Calibrator | None
-    ) -> "Sequence[RecoveredTrigger]":
+    def gather(self, model: "Model", examples: Examples) -> "Sequence[RecoveredTrigger]":
         """Run the evidence stages; the triggers they recovered, the strongest first."""
         from jaxtroj.evidence.gather import gather
 
-        stop_early = self.settings.early_stop and self.settings.threshold == EVEN_ODDS
-
-        following = dict(pairwise(self.settings.stages))
+        work = self.work
+        settings, calibrator = work.settings, work.calibrator
+        stop_early = settings.early_stop and settings.threshold == EVEN_ODDS
+        following = dict(pairwise(settings.stages))
 
         def on_stage(stage: str, fields: Mapping[str, float]) -> bool:
-            self.evidence = finite(fields)
-            self.on_step(self.name, following.get(stage, "trigger"))
+            work.evidence = finite(fields)
+            work.on_step(work.name, following.get(stage, "trigger"))
             if not stop_early or calibrator is None:
                 return False
-            rate = base_rate(self.settings)
-            return calibrator.can_stop(fields, stage, self.architecture, rate)
+            return calibrator.can_stop(fields, stage, work.architecture, work.base_rate)
 
-        self.on_step(self.name, self.settings.stages[0])
-        evidence = gather(model, examples, self.settings, on_stage=on_stage)
-        self.evidence = finite(evidence.fields)
-        self.seconds.update({stage: round(s, 4) for stage, s in evidence.seconds.items()})
-        if len(self.evidence) < len(evidence.fields):
-            odd = sorted(set(evidence.fields) - set(self.evidence))
+        work.on_step(work.name, settings.stages[0])
+        evidence = gather(model, examples, settings, on_stage=on_stage)
+        work.evidence = finite(evidence.fields)
+        work.seconds.update({stage: round(s, 4) for stage, s in evidence.seconds.items()})
+        if len(work.evidence) < len(evidence.fields):
+            odd = sorted(set(evidence.fields) - set(work.evidence))
             raise EvidenceError(f"evidence is not finite: {', '.join(odd)}; is the model sound?")
         return evidence.triggers
 
-    def answer(
-        self,
-        calibrator: Calibrator | None,
-        triggers: "Sequence[RecoveredTrigger]",
-        examples: Examples,
-    ) -> Record:
+    def answer(self, trigger: "RecoveredTrigger | None", examples: Examples) -> Record:
         """The record of a model whose evidence is complete."""
-        trigger = triggers[0] if triggers else None
-        if calibrator is None:
-            verdict = _unjudged(base_rate(self.settings), trigger)
+        work = self.work
+        if trigger is None:
+            verdict = work.verdict(None, ())
         else:
-            verdict = self.verdict(calibrator, trigger)
+            sources = tuple(int(c) for c in trigger.source_classes)
+            verdict = work.verdict(int(trigger.target_class), sources)
         picture, problem = None, ""
-        if trigger is not None and (verdict.poisoned or calibrator is None):
+        if trigger is not None and (verdict.poisoned or work.calibrator is None):
             picture, problem = self.picture(trigger, examples)
-        reasons = (*verdict.reasons, *examples.problems, problem)
-        return self.record(verdict, picture, "; ".join(filter(None, reasons)))
-
-    def verdict(self, calibrator: Calibrator, trigger: "RecoveredTrigger | None") -> Verdict:
-        """What the calibrator says.
-
-        Raises:
-            CalibrationError: it cannot use any stage of this evidence.
-        """
-        if calibrator.last_complete(self.evidence) is None:
-            raise CalibrationError(
-                "the calibrator cannot use this evidence, it lacks"
-                f" {', '.join(calibrator.missing(self.evidence)[:4])}; calibrate on a run made"
-                " with the same version and stages"
-            )
-        return calibrator.verdict(
-            self.evidence,
-            self.architecture,
-            base_rate(self.settings),
-            self.settings.threshold,
-            None if trigger is None else int(trigger.target_class),
-            () if trigger is None else tuple(int(c) for c in trigger.source_classes),
-        )
+        reason = "; ".join(filter(None, (*verdict.reasons, *examples.problems, problem)))
+        found = {} if trigger is None else _recovered(trigger)
+        return work.record(verdict, reason, trigger=picture, recovered=found)
 
     def picture(self, trigger: "RecoveredTrigger", examples: Examples) -> tuple[str | None, str]:
         """Write the trigger's picture: its path, or None and why it could not be written."""
@@ -227,48 +233,25 @@ class _Work:
             return None, f"cannot write {self.trigger_path}: {error.strerror or error}"
         return printable(str(self.trigger_path)), ""
 
-    def record(self, verdict: Verdict, trigger: str | None, reason: str) -> Record:
-        return Record(
-            model=self.name,
-            sha256=self.sha256,
-            probability=float(verdict.probability),
-            poisoned=bool(verdict.poisoned),
-            target_class=verdict.target_class,
-            source_classes=tuple(int(c) for c in verdict.source_classes),
-            status="ok",
-            reason=_one_line(reason),
-            seconds=self.seconds,
-            evidence=self.evidence,
-            architecture=self.architecture,
-            trigger=trigger,
-        )
 
-    def failed(self, reason: str) -> Record:
-        return Record(
-            model=self.name,
-            sha256=self.sha256,
-            probability=base_rate(self.settings),
-            poisoned=False,
-            target_class=None,
-            source_classes=(),
-            status="failed",
-            reason=_one_line("; ".join(filter(None, [reason, self.entry.problem]))),
-            seconds=self.seconds,
-            evidence=self.evidence,
-            architecture=self.architecture,
-        )
+def _recovered(trigger: "RecoveredTrigger") -> dict[str, str | float]:
+    return {
+        "method": trigger.method,
+        "score": float(trigger.attack_success_rate),
+        "mask_l1": float(trigger.mask_l1),
+    }
 
 
 def _skipped(entry: ModelEntry, settings: Settings) -> Record:
     return Record(
         model=printable(entry.model_id),
         sha256="",
-        probability=base_rate(settings),
+        probability=base_rate(settings, entry.kind),
         poisoned=False,
         target_class=None,
         source_classes=(),
         status="skipped",
-        reason=_one_line(entry.skip_reason or ""),
+        reason=one_line(entry.skip_reason or ""),
     )
 
 
@@ -283,27 +266,12 @@ def _examples_digest(entry: ModelEntry) -> str:
     if entry.examples_path is None:
         return ""
     try:
+        if entry.kind == "text":
+            return text_examples_digest(entry)
         return examples_digest(entry.examples_path)
     except ExamplesError:  # scan_model meets the same error and puts it into the record
         return "unreadable"
 
 
-def _one_line(text: str) -> str:
-    """Printable, on one line, at most 400 characters."""
-    line = " ".join(text.split())
-    line = "".join(c if c.isprintable() else "?" for c in line)
-    return line if len(line) <= _LONGEST_REASON else line[: _LONGEST_REASON - 1] + "…"
-
-
-def _unjudged(rate: float, trigger: "RecoveredTrigger | None") -> Verdict:
-    """Evidence without a calibrator: the base rate, and what the strongest trigger serves."""
-    if trigger is None:
-        return Verdict(rate, False, None, (), (EVIDENCE_ONLY,))
-    classes = tuple(int(c) for c in trigger.source_classes)
-    return Verdict(rate, False, int(trigger.target_class), classes, (EVIDENCE_ONLY,))
-
-
-def _describe(error: BaseException) -> str:
-    """Kind, message and place of an error that nobody foresaw."""
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__}: {error} ({Path(frame.filename).name}:{frame.lineno})"
+def _silent(model: str, step: str) -> None:
+    """Tells nobody."""

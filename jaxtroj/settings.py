@@ -1,5 +1,6 @@
 """What besides model and examples changes an answer, and the calibrator it names."""
 
+import hashlib
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -10,8 +11,12 @@ from jaxtroj.errors import CalibrationError, UsageError
 from jaxtroj.evidence.schema import SCHEMA_VERSION, STAGES
 from jaxtroj.record import digest_file
 from jaxtroj.rounds.examples import CHANNEL_ORDERS, NORMALIZATIONS
+from jaxtroj.text.schema import SCHEMA_VERSION as TEXT_SCHEMA_VERSION
 
-DEFAULT_CALIBRATOR = Path(__file__).parent / "data" / "calibrators" / "round0.json"
+_CALIBRATORS = Path(__file__).parent / "data" / "calibrators"
+DEFAULT_CALIBRATOR = _CALIBRATORS / "round0.json"
+DEFAULT_TEXT_CALIBRATOR = _CALIBRATORS / "round5.json"
+KINDS = ("image", "text")
 EVEN_ODDS = 0.5
 
 
@@ -31,6 +36,15 @@ class Settings:
     """Seed of all random choices; each is keyed by it, class and candidate number."""
     calibrator: Path | None = DEFAULT_CALIBRATOR
     """Calibrator file; None gathers evidence only, and every probability is the base rate."""
+    text_calibrator: Path | None = DEFAULT_TEXT_CALIBRATOR
+    """The same for heads on sentence embeddings."""
+    bank: Path | None = None
+    """Folder of a probe bank (`jaxtroj bank`) of the encoder that text models stand on; without
+    one, text models are judged by their cheaper evidence alone."""
+    encoder: Path | None = None
+    """Encoder for example texts that come without embeddings; None takes the dataset's own."""
+    tokenizer: Path | None = None
+    """Its tokenizer; None takes the dataset's own, or the encoder's folder."""
     base_rate: float | None = None
     """P(poisoned) before any evidence, in (0, 1); None takes the calibrator's."""
     threshold: float = 0.5
@@ -64,25 +78,30 @@ class Settings:
 
     def as_json(self) -> dict[str, Any]:
         """JSON values: the settings, the calibrator by its digest, the version of the evidence."""
-        values = asdict(self) | {"stages": list(self.stages), "calibrator": None}
+        values = asdict(self) | {"stages": list(self.stages)}
         values["evidence_schema"] = SCHEMA_VERSION
-        if self.calibrator is not None:
-            values["calibrator"] = digest_or_reason(self.calibrator)
+        values["text_evidence_schema"] = TEXT_SCHEMA_VERSION
+        for name in ("calibrator", "text_calibrator"):
+            path = getattr(self, name)
+            values[name] = None if path is None else digest_or_reason(path)
+        values["bank"] = None if self.bank is None else _bank_digest(self.bank)
+        for name in ("encoder", "tokenizer"):
+            path = getattr(self, name)
+            values[name] = None if path is None else str(path)
         return values
 
 
-def load_calibrator(settings: Settings) -> Calibrator | None:
-    """The calibrator of the settings; None if they ask for evidence only.
+def load_calibrator(settings: Settings, kind: str = "image") -> Calibrator | None:
+    """The calibrator of the settings for one of `KINDS`; None if they ask for evidence only.
 
     Raises:
         CalibrationError: the file is missing or no calibrator.
     """
-    if settings.calibrator is None:
-        return None
-    return _cached_calibrator(settings.calibrator)
+    path = settings.text_calibrator if kind == "text" else settings.calibrator
+    return None if path is None else _cached_calibrator(path)
 
 
-def base_rate(settings: Settings) -> float:
+def base_rate(settings: Settings, kind: str = "image") -> float:
     """P(poisoned) of a model that nothing is known of: as set, or as the calibrator saw it.
 
     Without a readable calibrator even odds are left; that it cannot be read is the reason of
@@ -91,7 +110,7 @@ def base_rate(settings: Settings) -> float:
     if settings.base_rate is not None:
         return settings.base_rate
     try:
-        calibrator = load_calibrator(settings)
+        calibrator = load_calibrator(settings, kind)
     except CalibrationError:
         return EVEN_ODDS
     return EVEN_ODDS if calibrator is None else calibrator.base_rate
@@ -100,6 +119,16 @@ def base_rate(settings: Settings) -> float:
 @lru_cache(maxsize=4)
 def _cached_calibrator(path: Path) -> Calibrator:
     return Calibrator.load(path)
+
+
+def _bank_digest(folder: Path) -> str:
+    """Identity of a bank, or of a folder of banks: of the descriptions in it, which name digests of
+    everything else."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.glob("**/*.json")):
+        name = path.relative_to(folder).as_posix()
+        digest.update(f"{name}\0{digest_or_reason(path)}\0".encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()
 
 
 def digest_or_reason(path: Path) -> str:

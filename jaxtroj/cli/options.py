@@ -61,6 +61,19 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="run every stage, also those that cannot change the verdict",
     )
+    group.add_argument(
+        "--bank",
+        type=Path,
+        metavar="DIR",
+        help="probe bank of a text model's encoder, or a folder of banks (see jaxtroj bank)",
+    )
+    group.add_argument(
+        "--encoder",
+        type=Path,
+        metavar="PATH",
+        help="encoder for example texts that come without embeddings (default: the dataset's)",
+    )
+    group.add_argument("--tokenizer", type=Path, metavar="PATH", help="its tokenizer")
     group.add_argument("--seed", type=int, metavar="N", help="default: 0")
     group.add_argument(
         "--examples-per-class", type=count, metavar="N", help="default: all examples"
@@ -88,12 +101,16 @@ def settings_from(args: argparse.Namespace) -> "Settings":
     if args.evidence_only and args.calibrator is not None:
         raise UsageError("--evidence-only and --calibrator exclude each other; give one")
     names = ("calibrator", "base_rate", "threshold", "seed", "examples_per_class")
-    names += ("channel_order", "normalization")
+    names += ("channel_order", "normalization", "bank", "encoder", "tokenizer")
     given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
+    if "calibrator" in given:  # it says itself for which kind of model it is
+        given["text_calibrator"] = given["calibrator"]
     if args.stages is not None:
         given["stages"] = tuple(name.strip() for name in args.stages.split(","))
     if args.evidence_only:
-        return Settings(**given | {"calibrator": None, "early_stop": False})
+        return Settings(
+            **given | {"calibrator": None, "text_calibrator": None, "early_stop": False}
+        )
     return Settings(**given, early_stop=not args.no_early_stop)
 
 
