@@ -12,6 +12,7 @@ import torch
 from onnx import ModelProto, TensorProto, numpy_helper
 from onnx.backend.base import Backend, BackendRep
 
+from converters.errors import UnsupportedOperatorError
 from converters.graph.onnx.check import check_model
 from converters.graph.onnx.limits import OnnxLimits
 from converters.graph.onnx.torch_module import OnnxModule, build, graph_inputs
@@ -47,6 +48,11 @@ class JaxRep(TorchRep):
         from converters.graph.tape import capture
 
         inputs = list(examples.values())
+        with torch.no_grad():
+            results = module(*inputs)
+        results = results if isinstance(results, tuple) else (results,)
+        if not all(isinstance(value, torch.Tensor) for value in (*inputs, *results)):
+            raise UnsupportedOperatorError("sequences, optional values and text stay in torch")
         captured = capture(module, inputs)
         with jax.enable_x64(True):
             given = [numpy_from(value) for value in inputs]

@@ -82,6 +82,7 @@ class Builder:
             the examples, which is right for these examples only.
         limits: caps.
         functions: those that the file defines itself.
+        batch: what stands for the batch in shapes of the file, where it is built for one example.
         steps: what was built so far.
         values: every value by its unique name.
     """
@@ -90,6 +91,7 @@ class Builder:
     strict: bool = True
     limits: OnnxLimits = OnnxLimits()
     functions: FunctionTable = field(default_factory=dict)
+    batch: int = 1
     steps: list[Step] = field(default_factory=list)
     values: dict[str, Value] = field(default_factory=dict)
     nodes: int = 0
@@ -200,6 +202,8 @@ class Builder:
         for position in entry.static:
             if position < len(inputs) and inputs[position] is not None:
                 bound[position] = self.known(inputs[position], call)
+        if node.op_type == "Reshape" and self.batch > 1 and bound and bound[1][:1] == self.batch:
+            bound[1] = np.concatenate([[1], bound[1][1:]])
         dynamic = [value for k, value in enumerate(inputs) if k not in bound]
         module = Operation(entry.function, call, bound)
         if node.op_type == "DequantizeLinear" and not any(v and v.kind == DATA for v in dynamic):

@@ -25,6 +25,14 @@ from converters.model import Model
 
 # Side of the pictures where a file leaves it open: what most published classifiers take.
 _USUAL_SIZE = 224
+_UNPREPARED = (
+    "the file does not say how pixels are prepared; values from 0 to 1 without normalisation were "
+    "assumed"
+)
+_FIXED_BATCH = (
+    "the network is made for batches of {} images and computes something else for one; export it "
+    "with a batch of 1 or an open one"
+)
 _SQUASHING = {
     "Softmax": "probabilities",
     "Sigmoid": "probabilities",
@@ -41,12 +49,14 @@ class ImageInput:
         shape: for one image.
         layout: order of its axes, "NCHW" or "NHWC".
         findings: what was guessed.
+        batch: number of images that the file is made for; 1 where it leaves that open.
     """
 
     name: str
     shape: tuple[int, ...]
     layout: str
     findings: tuple[str, ...]
+    batch: int = 1
 
 
 def load_onnx(
@@ -55,7 +65,7 @@ def load_onnx(
     *,
     layout: str | None = None,
     image_size: tuple[int, int] | None = None,
-    bounds: tuple[float, float] = (0.0, 1.0),
+    bounds: tuple[float, float] | None = None,
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
     limits: OnnxLimits | None = None,
@@ -67,7 +77,7 @@ def load_onnx(
         output: name of the output with the logits; the first one by default.
         layout: order of the input's axes, "NCHW" or "NHWC"; guessed from the channels by default.
         image_size: height and width where the file leaves them open; 224 by default.
-        bounds: values that pixels 0 and 1 have for the network.
+        bounds: values that pixels 0 and 1 have for the network, (0, 1) by default.
         mean: per channel, subtracted from pixels within bounds.
         std: per channel, what pixels are divided by then.
         limits: caps on sizes.
@@ -81,13 +91,15 @@ def load_onnx(
     file = read_onnx(path, limits)
     image = image_input(file.model, layout, image_size, limits)
     findings = image.findings + _output_findings(file.model, output)
+    if bounds is None and mean is None and std is None:
+        findings += (_UNPREPARED,)
     module = _built(file, image, output, limits)
     del file  # its weights are in the module now
     captured = capture(module, [torch.zeros(image.shape)])
     return graph_model(
         captured,
         layout=image.layout,
-        bounds=bounds,
+        bounds=bounds or (0.0, 1.0),
         mean=mean,
         std=std,
         architecture=f"onnx:{Path(path).stem}",
@@ -96,9 +108,38 @@ def load_onnx(
 
 
 def _built(file: OnnxFile, image: ImageInput, output: str | None, limits: OnnxLimits) -> OnnxModule:
+    """The module for one image; for a file made for a batch, only where that changes nothing."""
     wanted = output or file.model.graph.output[0].name
-    examples = {image.name: torch.zeros(image.shape)}
-    return build(file.model, examples, weights=file.weights, output=wanted, limits=limits)
+
+    def made(shape: Sequence[int], batch: int) -> OnnxModule:
+        return build(
+            file.model,
+            {image.name: torch.zeros(tuple(shape))},
+            weights=file.weights,
+            output=wanted,
+            batch=batch,
+            limits=limits,
+        )
+
+    if image.batch == 1:
+        return made(image.shape, 1)
+    whole = made((image.batch, *image.shape[1:]), 1)
+    try:
+        single = made(image.shape, image.batch)
+    except ConversionError as error:
+        raise ConversionError(_FIXED_BATCH.format(image.batch)) from error
+    _check_same(whole, single, image)
+    return single
+
+
+def _check_same(whole: OnnxModule, single: OnnxModule, image: ImageInput) -> None:
+    """Whether images one by one give what they give in their batch."""
+    images = torch.rand((image.batch, *image.shape[1:]), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        together = whole(images)
+        alone = torch.cat([single(images[k : k + 1]) for k in range(image.batch)])
+    if together.shape != alone.shape or not torch.allclose(together, alone, 1e-3, 1e-4):
+        raise ConversionError(_FIXED_BATCH.format(image.batch))
 
 
 def image_input(
@@ -153,7 +194,8 @@ def _shaped(
             findings.append(f"the file leaves the size of images open; {_USUAL_SIZE} was assumed")
     asked = {info.name: tuple(sizes[letter] or 1 for letter in order)}
     shape = input_shape(info, asked, limits)
-    return ImageInput(info.name, shape, order, tuple(dict.fromkeys(findings)))
+    batch = declared[order.index("N")] or 1
+    return ImageInput(info.name, shape, order, tuple(dict.fromkeys(findings)), batch)
 
 
 def _guessed_layout(declared: Sequence[int | None], findings: list[str]) -> str:

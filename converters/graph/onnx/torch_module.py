@@ -162,11 +162,14 @@ def build(
     weights: Mapping[str, np.ndarray] | None = None,
     output: str | None = None,
     strict: bool = True,
+    batch: int = 1,
     limits: OnnxLimits,
 ) -> OnnxModule:
-    """The module specialised to the shapes of `examples`; see `to_torch` and `Builder.strict`."""
+    """The module specialised to the shapes of `examples`; see `to_torch` and `Builder`."""
     check_model(model, limits, outside=frozenset(weights or ()))
-    builder = Builder(opsets_of(model.opset_import), strict, limits, functions=functions_of(model))
+    builder = Builder(
+        opsets_of(model.opset_import), strict, limits, functions=functions_of(model), batch=batch
+    )
     scope: Scope = {name: builder.fresh(name, data, DATA) for name, data in examples.items()}
     for tensor in model.graph.initializer:
         if tensor.name not in scope:

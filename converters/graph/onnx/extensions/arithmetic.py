@@ -130,7 +130,7 @@ def bit_shift(call, x, y):
     if call["direction"] == "LEFT":
         return torch.where(beyond, none, a << count).to(x.dtype)
     if signed:
-        return torch.where(beyond, a >> 63, a >> count).to(x.dtype)
+        return torch.where(beyond, torch.where(a < 0, none - 1, none), a >> count).to(x.dtype)
     moved = a >> count
     if bits == 64:
         # The shift of a signed value drags the sign along; mask what it drags in.

@@ -138,7 +138,7 @@ def mean_variance_normalization(call, x):
     return (x - mean) / (spread + 1e-9)
 
 
-@operator("Dropout", (1, 6, 7, 10, 12, 13, 22), static=(2,), restrictions="inference only")
+@operator("Dropout", (1, 6, 7, 10, 12, 13, 22), static=(1, 2), restrictions="inference only")
 def dropout(call, x, ratio=None, training=None):
     """Nothing outside training; random masks are refused."""
     if training is not None and scalar(training) and (ratio is None or bool((ratio != 0).any())):

@@ -1,0 +1,132 @@
+"""From an ONNX file to a Model: numbers, layouts, findings."""
+
+import jax
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+from onnx.reference import ReferenceEvaluator
+
+from converters.errors import ConversionError
+from converters.graph.onnx import load_onnx
+
+
+@pytest.fixture
+def save(tmp_path):
+    """Writes a model and gives its path."""
+
+    def write(model):
+        path = tmp_path / "small.onnx"
+        path.write_bytes(model.SerializeToString())
+        return path
+
+    return write
+
+
+def _images(n=3):
+    return np.random.default_rng(5).uniform(size=(n, 8, 8, 3)).astype(np.float32)
+
+
+def test_logits_are_those_of_the_file(make, save):
+    model, images = make.classifier(), _images()
+    loaded = load_onnx(save(model), bounds=(0, 1))
+    expected = ReferenceEvaluator(model).run(None, {"image": images.transpose(0, 3, 1, 2)})[0]
+    np.testing.assert_allclose(loaded(images), expected, rtol=1e-4, atol=1e-5)
+    assert (loaded.num_classes, loaded.channels) == (5, 3)
+    assert loaded.findings == ()
+    gradient = jax.grad(lambda x: loaded(x)[:, 1].sum())(images)
+    assert np.isfinite(gradient).all() and np.abs(gradient).max() > 0
+
+
+def test_pixels_are_prepared_as_asked(make, save):
+    model, images = make.classifier(), _images()
+    loaded = load_onnx(save(model), bounds=(0, 255), mean=[100, 110, 120], std=[50, 60, 70])
+    pixels = (images * 255 - [100, 110, 120]) / [50, 60, 70]
+    feed = {"image": pixels.transpose(0, 3, 1, 2).astype(np.float32)}
+    expected = ReferenceEvaluator(model).run(None, feed)[0]
+    np.testing.assert_allclose(loaded(images), expected, rtol=1e-3, atol=1e-4)
+
+
+def test_channels_last_and_probabilities_are_noticed(make, save):
+    nodes = [
+        helper.make_node("Transpose", ["image"], ["a"], perm=[0, 3, 1, 2]),
+        helper.make_node("GlobalAveragePool", ["a"], ["b"]),
+        helper.make_node("Flatten", ["b"], ["c"]),
+        helper.make_node("MatMul", ["c", "w"], ["d"]),
+        helper.make_node("Softmax", ["d"], ["scores"]),
+    ]
+    weights = {"w": np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)}
+    model = make(nodes, {"image": [None, 8, 8, 3]}, ["scores", "d"], weights)
+    loaded = load_onnx(save(model))
+    assert any("how pixels are prepared" in finding for finding in loaded.findings)
+    assert any("probabilities" in finding for finding in loaded.findings)
+    assert any("'d'" in finding for finding in loaded.findings)
+    np.testing.assert_allclose(np.asarray(loaded(_images())).sum(1), 1, rtol=1e-5)
+    logits = load_onnx(save(model), output="d", bounds=(0, 1))
+    assert logits.findings == ()
+    expected = _images().mean((1, 2)) @ weights["w"]
+    np.testing.assert_allclose(logits(_images()), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_half_precision_weights(make, save):
+    nodes = [
+        helper.make_node("Cast", ["image"], ["a"], to=TensorProto.BFLOAT16),
+        helper.make_node("Conv", ["a", "w"], ["b"]),
+        helper.make_node("GlobalAveragePool", ["b"], ["c"]),
+        helper.make_node("Flatten", ["c"], ["d"]),
+        helper.make_node("Cast", ["d"], ["logits"], to=TensorProto.FLOAT),
+    ]
+    model = make(nodes, {"image": [1, 3, 8, 8]}, ["logits"], opset=22)
+    kernel = np.random.default_rng(0).normal(size=(4, 3, 3, 3)).astype(np.float32)
+    bits = (kernel.view(np.uint32) >> 16).astype(np.uint16)
+    model.graph.initializer.append(
+        helper.make_tensor("w", TensorProto.BFLOAT16, kernel.shape, bits.tobytes(), raw=True)
+    )
+    loaded = load_onnx(save(model))
+    exact = (bits.astype(np.uint32) << 16).view(np.float32).reshape(kernel.shape)
+    images = _images(1)
+    windows = np.lib.stride_tricks.sliding_window_view(images[0], (3, 3), (0, 1))
+    expected = np.einsum("hwcij,ocij->o", windows, exact) / 36
+    np.testing.assert_allclose(np.asarray(loaded(images))[0], expected, rtol=0.05, atol=0.05)
+
+
+def _fixed_batch(make, batch):
+    """A network whose reshapes name its batch."""
+    nodes = [
+        helper.make_node("Reshape", ["image", "shape"], ["a"]),
+        helper.make_node("MatMul", ["a", "w"], ["logits"]),
+    ]
+    weights = {
+        "shape": np.array([batch, -1]),
+        "w": np.random.default_rng(0).normal(size=(192, 5)).astype(np.float32),
+    }
+    return make(nodes, {"image": [batch, 3, 8, 8]}, ["logits"], weights)
+
+
+def test_a_network_for_batches_serves_single_images(make, save):
+    model, images = _fixed_batch(make, 4), _images(4)
+    expected = ReferenceEvaluator(model).run(None, {"image": images.transpose(0, 3, 1, 2)})[0]
+    np.testing.assert_allclose(load_onnx(save(model))(images), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_network_that_mixes_its_batch_is_refused(make, save):
+    model = _fixed_batch(make, 4)
+    model.graph.node.append(helper.make_node("ReduceMean", ["logits"], ["m"], axes=[0]))
+    model.graph.node.append(helper.make_node("Add", ["logits", "m"], ["mixed"]))
+    model.graph.output[0].name = "mixed"
+    with pytest.raises(ConversionError, match="batches of 4 images"):
+        load_onnx(save(model))
+
+
+REFUSED = {
+    "two inputs": ({"x": [1, 3, 8, 8], "y": [1, 3, 8, 8]}, "2 inputs"),
+    "no picture": ({"x": [1, 3]}, "2 dimensions"),
+    "open channels": ({"x": [1, None, 8, 8]}, "channels"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_no_classifier_of_images(make, save, case):
+    inputs, words = REFUSED[case]
+    node = helper.make_node("Relu", ["x"], ["z"])
+    with pytest.raises(ConversionError, match=words):
+        load_onnx(save(make([node], inputs, ["z"])))
