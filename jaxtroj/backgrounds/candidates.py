@@ -82,6 +82,9 @@ def _candidate(path: Path, name: str, request: Request) -> Candidate:
 
     is_folder = path.is_dir()
     model = load_checkpoint(path) if is_folder else load(path)
+    kind = getattr(model.config, "input_kind", "image")
+    if kind != "image":
+        raise UsageError(f"{name} ({model.architecture}) takes an {kind}, expected RGB pictures")
     try:
         head = head_for(model.num_classes, request.mapping, request.restricted, request.in9)
     except UsageError as error:

@@ -6,13 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import nnx
 from PIL import Image
 
 from converters import layers
 from converters.families.densenet import DenseNetConfig
 from converters.families.resnet import BlockConfig, ResNetConfig
-from converters.model import Model, module_of, params_of
+from converters.model import Model, module_of, param_shapes
 from jaxtroj.backgrounds.head import Mapping
 from jaxtroj.backgrounds.layout import (
     BACKGROUNDS,
@@ -24,7 +23,7 @@ from jaxtroj.backgrounds.layout import (
 )
 from jaxtroj.backgrounds.normalization import PUBLISHED
 
-SIDE, PER_CLASS, COMPOSED = 24, 20, 8
+SIDE, PER_CLASS, COMPOSED = 24, 20, 12
 CONFIGS = {
     "resnet": ResNetConfig(
         8,
@@ -103,22 +102,35 @@ def mapping() -> Mapping:
 
 
 def training_pictures(folder: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Normalised foregrounds on backgrounds of all classes, and their classes."""
+    """Foregrounds on backgrounds of all classes, normalised in both ways; and their classes."""
     data = load_challenge(folder)
     random, count = np.random.default_rng(5), len(data.masks)
     parts = []
-    for _ in range(COMPOSED):
+    for number in range(COMPOSED):
         backgrounds = data.backgrounds.images[random.permutation(count)]
-        parts.append(np.where(data.masks[..., None], data.foregrounds.images, backgrounds))
-    norm = PUBLISHED["in9"]
-    pixels = (np.concatenate(parts) / 255.0 - norm.mean) / norm.std
-    return pixels.astype(np.float32), np.tile(data.foregrounds.labels, COMPOSED)
+        composed = np.where(data.masks[..., None], data.foregrounds.images, backgrounds)
+        norm = PUBLISHED["imagenet" if number % 2 else "in9"]
+        parts.append((composed / 255.0 - norm.mean) / norm.std)
+    return np.concatenate(parts).astype(np.float32), np.tile(data.foregrounds.labels, COMPOSED)
+
+
+def random_params(config) -> dict[str, np.ndarray]:
+    """Kernels as He drew them, norms that change nothing; a module's own start compiles a lot."""
+    random = np.random.default_rng(3)
+
+    def drawn(name: str, shape: tuple[int, ...]) -> np.ndarray:
+        if name.endswith("kernel"):
+            return random.normal(0, np.sqrt(2 / np.prod(shape[:-1])), shape)
+        return np.full(shape, float(name.endswith((".scale", ".var"))))
+
+    shapes = param_shapes(config).items()
+    return {name: drawn(name, shape).astype(np.float32) for name, shape in shapes}
 
 
 def fitted(kind: str, images: np.ndarray, labels: np.ndarray) -> Model:
     """A random network whose last layer was fitted by least squares: right for most pictures."""
     config = CONFIGS[kind]
-    params = params_of(config.build(nnx.Rngs(3)))
+    params = random_params(config)
     head = "fc" if kind == "resnet" else "classifier"
 
     @jax.jit
@@ -141,8 +153,8 @@ def widened(model: Model, mapping: Mapping) -> Model:
     random = np.random.default_rng(4)
     kernel, bias = (np.asarray(model.params[f"{head}.{part}"]) for part in ("kernel", "bias"))
     source = np.where(mapping.class_of >= 0, mapping.class_of, random.integers(0, 9, 1000))
-    shift = np.where(mapping.class_of >= 0, 0.0, -0.02)
-    wide = kernel[:, source] + random.normal(0, 0.05, (len(kernel), 1000))
+    shift = np.where(mapping.class_of >= 0, 0.0, -0.15)
+    wide = kernel[:, source] + random.normal(0, 0.1 * kernel.std(), (len(kernel), 1000))
     from dataclasses import replace
 
     params = {**model.params, f"{head}.kernel": wide, f"{head}.bias": bias[source] + shift}

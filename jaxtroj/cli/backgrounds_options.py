@@ -1,0 +1,173 @@
+"""Options of `jaxtroj backgrounds` and its four actions. Imports nothing heavy."""
+
+import argparse
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from jaxtroj.cli.options import count
+
+_NORMALIZATIONS = ("imagenet", "in9", "half", "none")
+_FORMATS = ("text", "json", "csv", "html")
+
+Handlers = Mapping[str, Callable[[argparse.Namespace], int]]
+
+
+def add_actions(parser: argparse.ArgumentParser, handlers: Handlers) -> None:
+    """Declare the four actions; `args.handler` is what runs the one chosen.
+
+    The help of the whole command shows the usage of each.
+    """
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", dest="action", required=True)
+    added = [
+        _add_evaluate(actions),
+        _add_challenge(actions),
+        _add_generate(actions),
+        _add_leaderboard(actions),
+    ]
+    parser.epilog = "\n".join(action.format_usage() for action in added)
+    for name, action in zip(actions.choices, added, strict=True):
+        action.set_defaults(handler=handlers[name])
+
+
+def _add_evaluate(actions: argparse._SubParsersAction) -> argparse.ArgumentParser:
+    parser = _action(actions, "evaluate", "accuracy on the variants, and BG-Gap")
+    _add_models(parser)
+    parser.add_argument(
+        "--variants", metavar="A,B", help="default: all eight, which must then be there"
+    )
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write the results as JSON")
+    return parser
+
+
+def _add_challenge(actions: argparse._SubParsersAction) -> argparse.ArgumentParser:
+    parser = _action(actions, "challenge", "the exact number of vulnerable foregrounds")
+    _add_models(parser)
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="a run folder per model in it; a run that was stopped goes on where it was",
+    )
+    parser.add_argument(
+        "--matrix", action="store_true", help="every pair: fooling rates of every background"
+    )
+    parser.add_argument(
+        "--backgrounds",
+        type=count,
+        metavar="N",
+        help="only N backgrounds: an upper bound of the accuracy, labelled as such",
+    )
+    parser.add_argument(
+        "--precision",
+        choices=("float32", "bfloat16"),
+        default="float32",
+        help="bfloat16 checks answers of small margin again in float32 (default: float32)",
+    )
+    parser.add_argument(
+        "--recheck-margin",
+        type=_positive,
+        metavar="M",
+        help="with bfloat16: what a small margin is (default: measured on a sample)",
+    )
+    return parser
+
+
+def _add_generate(actions: argparse._SubParsersAction) -> argparse.ArgumentParser:
+    parser = _action(actions, "generate", "the variants from labelled pictures")
+    parser.add_argument("images", type=Path, metavar="IMAGES", help="a folder per class")
+    given = parser.add_mutually_exclusive_group(required=True)
+    given.add_argument("--masks", type=Path, metavar="DIR", help="DIR/class/stem.npy of 0 and 1")
+    given.add_argument(
+        "--boxes",
+        type=Path,
+        metavar="FILE",
+        help="CSV: image,xmin,ymin,xmax,ymax with image = class/file; masks by GrabCut",
+    )
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="a new folder")
+    parser.add_argument("--seed", type=_seed, required=True, metavar="S")
+    parser.add_argument("--size", type=count, default=224, metavar="PX", help="default: 224")
+    _add_grayscale(parser)
+    return parser
+
+
+def _add_leaderboard(actions: argparse._SubParsersAction) -> argparse.ArgumentParser:
+    parser = _action(actions, "leaderboard", "results beside the published rows")
+    parser.add_argument(
+        "results", type=Path, nargs="+", metavar="RESULTS", help="what --out of the others wrote"
+    )
+    parser.add_argument("--format", choices=_FORMATS, default="text", help="default: text")
+    return parser
+
+
+def _action(actions, name: str, summary: str) -> argparse.ArgumentParser:
+    return actions.add_parser(name, help=summary, description=summary, allow_abbrev=False)
+
+
+def _add_models(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("models", type=Path, nargs="+", metavar="MODEL", help="model files")
+    parser.add_argument("data", type=Path, metavar="DATA", help="ImageNet-9 folder")
+    heads = parser.add_argument_group("networks")
+    heads.add_argument(
+        "--mapping",
+        type=Path,
+        metavar="FILE",
+        help="in_to_in9.json of the Backgrounds Challenge; needed for 1000 classes",
+    )
+    heads.add_argument("--in9", action="store_true", help="expect networks of nine classes")
+    heads.add_argument(
+        "--restrict-to-mapped",
+        action="store_true",
+        help="only classes that map to the nine compete; not the published way",
+    )
+    heads.add_argument(
+        "--normalization",
+        choices=_NORMALIZATIONS,
+        help="default: the original's for the size of the head, imagenet or in9",
+    )
+    heads.add_argument("--mean", type=_triple, metavar="R,G,B", help="instead, with --std")
+    heads.add_argument("--std", type=_triple, metavar="R,G,B")
+    heads.add_argument(
+        "--model-config", type=Path, metavar="FILE", help="instead: timm or Hugging Face JSON"
+    )
+    heads.add_argument("--batch-size", type=count, metavar="N", help="default: by size and device")
+    pictures = parser.add_argument_group("pictures")
+    pictures.add_argument(
+        "--resize",
+        type=count,
+        metavar="PX",
+        help="stretch pictures; results are marked as not comparable",
+    )
+    _add_grayscale(pictures)
+    parser.add_argument("--json", action="store_true", help="results as JSON on stdout")
+
+
+def _add_grayscale(parser) -> None:
+    parser.add_argument(
+        "--convert-grayscale",
+        action="store_true",
+        help="take grayscale pictures as RGB instead of refusing them",
+    )
+
+
+def _triple(text: str) -> tuple[float, float, float]:
+    try:
+        red, green, blue = (float(part) for part in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected three numbers R,G,B, got {text!r}") from None
+    return red, green, blue
+
+
+def _positive(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected a number above 0, got {text!r}")
+    return value
+
+
+def _seed(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"expected a whole number of 0 or more, got {text!r}")
+    return int(text)
