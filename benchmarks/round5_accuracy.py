@@ -1,0 +1,304 @@
+"""How well poisoned sentiment heads are told from clean ones: out-of-fold log score and ROC AUC.
+
+    python -m benchmarks.round5_accuracy DATASET [DATASET ...] --bank DIR --work DIR [--out FILE]
+
+Each DATASET is a folder made by `jaxtroj generate round5` or `round6`, or the `.evidence.jsonl` of
+an earlier run. All heads are scanned into run folders under `--work`, resumable; then every head
+is judged by a calibrator that has not seen it, once with random folds, once with all heads of one
+half of the triggers left out (unseen triggers), and once by calibrators of 48 heads (as many as
+Round 6 had for training). The bank's references must not be among the heads. With a bank of the
+official triggers the result says "list": "known".
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.provenance import RESULTS, provenance
+from converters.files import write_atomic
+from jaxtroj import scoring
+from jaxtroj.calibration import Calibrator, out_of_fold
+from jaxtroj.cli.options import keep_compiled
+from jaxtroj.numerics import sigmoid
+from jaxtroj.rounds import iter_models
+from jaxtroj.scan import scan
+from jaxtroj.settings import Settings
+from jaxtroj.store import RunStore
+from jaxtroj.text.bank import open_bank
+from jaxtroj.text.schema import DIRECTIONS, LABELS, SCHEMA_VERSION, STAGE_FIELDS, STAGES
+
+FACTORS = (
+    "model_architecture",
+    "triggers_0_type",
+    "triggers_0_condition",
+    "triggers_0_fraction",
+    "trigger_organization",
+    "adversarial_training_method",
+)
+SMALL_TRAINING = 48
+
+
+@dataclass(frozen=True)
+class Row:
+    """One labelled head with its evidence; `factors` from METADATA.csv, `trigger` its text."""
+
+    population: str
+    model: str
+    architecture: str
+    poisoned: bool
+    targets: Sequence[int]
+    found_target: int | None
+    found_text: str
+    trigger: str
+    factors: Mapping[str, str]
+    evidence: Mapping[str, float]
+    seconds: Mapping[str, float]
+
+
+def main() -> int:
+    """Scan, judge, print and write; returns the exit status."""
+    args = _arguments()
+    keep_compiled()
+    started = time.perf_counter()
+    rows = [row for source in args.datasets for row in _rows(source, args.work, args.bank)]
+    wall = time.perf_counter() - started
+    result = {"provenance": provenance(), "schema": SCHEMA_VERSION, "bank": _bank(args.bank)}
+    result |= {"list": "known" if result["bank"]["known_list"] else "free", "scan_seconds": wall}
+    result |= judge(rows, args.seed)
+    write_atomic(args.out, json.dumps(result, indent=1).encode() + b"\n")
+    lines = "".join(json.dumps(vars(row)) + "\n" for row in rows)
+    write_atomic(args.out.with_suffix(".evidence.jsonl"), lines.encode())
+    print(_text(result))
+    if args.calibrator is not None:
+        _fit(rows, args).save(args.calibrator)
+    return 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Out-of-fold accuracy on generated text rounds.")
+    parser.add_argument("datasets", nargs="+", type=Path, metavar="DATASET")
+    parser.add_argument("--bank", type=Path, required=True, help="probe bank with references")
+    parser.add_argument("--work", type=Path, required=True, help="run folders go here")
+    parser.add_argument("--out", type=Path, default=RESULTS / "round5_accuracy.json")
+    parser.add_argument("--seed", type=int, default=0, help="of the folds")
+    parser.add_argument("--calibrator", type=Path, help="also fit on all heads and write here")
+    parser.add_argument("--population", default="", help="what the heads are, in words")
+    return parser.parse_args()
+
+
+def _bank(folder: Path) -> dict[str, Any]:
+    plan = open_bank(folder).plan
+    kinds = [candidate.kind for candidate in plan.candidates]
+    return {
+        "candidates": {kind: kinds.count(kind) for kind in sorted(set(kinds))},
+        "carriers": len(plan.carriers),
+        "known_list": plan.known_list,
+        "digest": plan.digest,
+    }
+
+
+def _rows(source: Path, work: Path, bank: Path) -> Iterator[Row]:
+    """Labelled rows of a dataset folder, or of the evidence an earlier run wrote."""
+    if source.is_file():
+        yield from (Row(**json.loads(line)) for line in source.read_text().splitlines())
+        return
+    entries = [entry for entry in iter_models(source) if entry.poisoned is not None]
+    labels = {entry.model_id: entry for entry in entries}
+    settings = Settings(calibrator=None, text_calibrator=None, early_stop=False, bank=bank)
+    with RunStore(work / source.name, settings.as_json()) as store:
+        for record in scan(entries, settings, store):
+            if record.status != "ok":
+                print(f"{record.model} {record.status} {record.reason}", file=sys.stderr)
+                continue
+            entry = labels[record.model]
+            yield Row(
+                population=source.name,
+                model=record.model,
+                architecture=record.architecture or "",
+                poisoned=bool(entry.poisoned),
+                targets=_targets(entry.metadata),
+                found_target=record.target_class,
+                found_text=str(record.recovered.get("text", "")),
+                trigger=_trigger(entry),
+                factors={name: entry.metadata.get(name, "") for name in FACTORS},
+                evidence=record.evidence,
+                seconds=record.seconds,
+            )
+
+
+def _targets(metadata: Mapping[str, str]) -> list[int]:
+    names = ("triggers_0_target_class", "triggers_1_target_class")
+    found = [metadata.get(name, "") for name in names]
+    return [int(float(value)) for value in found if value not in ("", "None")]
+
+
+def _trigger(entry) -> str:
+    """Text of the first trigger, which Round 5's METADATA does not tell."""
+    config = entry.text_config
+    return config.triggers[0].text if config is not None and config.triggers else ""
+
+
+def judge(rows: Sequence[Row], seed: int) -> dict[str, Any]:
+    """Out-of-fold scores by stage and factor, unseen triggers, small training sets, seconds."""
+    truth = np.array([row.poisoned for row in rows])
+    held_out = out_of_fold(*_lists(rows), STAGE_FIELDS, DIRECTIONS, seed)
+    stages = {
+        stage: scoring.score(sigmoid(answer.log_odds), truth).as_dict()
+        for stage, answer in held_out.items()
+    }
+    final = sigmoid(list(held_out.values())[-1].log_odds)
+    return {
+        "models": len(rows),
+        "poisoned": int(truth.sum()),
+        "stages": stages,
+        "by_factor": _by_factor(rows, final, truth),
+        "unseen_triggers": _unseen(rows, seed),
+        "small_training": _small(rows, seed),
+        "targets": _target_counts(rows, final),
+        "seconds": _seconds(rows),
+        "predictions": {
+            f"{row.population}/{row.model}": [float(p), row.poisoned]
+            for row, p in zip(rows, final, strict=True)
+        },
+    }
+
+
+def _lists(rows: Sequence[Row]):
+    evidence = [row.evidence for row in rows]
+    return evidence, [row.poisoned for row in rows], [row.architecture for row in rows]
+
+
+def _by_factor(rows, probabilities, truth) -> dict[str, Any]:
+    """Log score of the heads that share a value of a factor; clean ones carry no trigger."""
+    out: dict[str, Any] = {}
+    for name in FACTORS:
+        values = np.array([row.factors[name] for row in rows])
+        out[name] = {
+            str(value): {
+                "models": int((values == value).sum()),
+                "log_score": scoring.score(
+                    probabilities[values == value], truth[values == value]
+                ).log_score,
+            }
+            for value in np.unique(values)
+        }
+    return out
+
+
+def _unseen(rows: Sequence[Row], seed: int) -> dict[str, Any]:
+    """Calibrators fitted without any head of the triggers that they are tested on.
+
+    Triggers are dealt into two halves in alphabetical order, clean heads by turns.
+    """
+    names = sorted({row.trigger for row in rows if row.poisoned})
+    clean = [row.model for row in rows if not row.poisoned]
+    half = np.array(
+        [(names.index(r.trigger) if r.poisoned else clean.index(r.model)) % 2 for r in rows]
+    )
+    found = np.zeros(len(rows))
+    for part in (0, 1):
+        kept = [row for row, own in zip(rows, half, strict=True) if own != part]
+        calibrator = _calibrator(kept, seed)
+        for place in np.flatnonzero(half == part):
+            row = rows[place]
+            found[place] = calibrator.verdict(row.evidence, row.architecture).probability
+    truth = np.array([row.poisoned for row in rows])
+    return {"triggers": len(names)} | scoring.score(found, truth).as_dict()
+
+
+def _small(rows: Sequence[Row], seed: int, repeats: int = 5) -> dict[str, Any]:
+    """Mean scores of calibrators of 48 heads on all other heads."""
+    scores, areas = [], []
+    truth = np.array([row.poisoned for row in rows])
+    for repeat in range(repeats):
+        draw = np.random.default_rng([seed, repeat])
+        half = SMALL_TRAINING // 2
+        chosen = np.concatenate(
+            [draw.permutation(np.flatnonzero(truth == kind))[:half] for kind in (True, False)]
+        )
+        calibrator = _calibrator([rows[i] for i in chosen], seed)
+        rest = np.setdiff1d(np.arange(len(rows)), chosen)
+        found = [
+            calibrator.verdict(rows[i].evidence, rows[i].architecture).probability for i in rest
+        ]
+        score = scoring.score(np.array(found), truth[rest])
+        scores.append(score.log_score)
+        areas.append(score.roc_auc)
+    return {
+        "training": SMALL_TRAINING,
+        "log_score": statistics.mean(scores),
+        "log_scores": scores,
+        "roc_auc": statistics.mean(areas),
+    }
+
+
+def _target_counts(rows: Sequence[Row], probabilities: np.ndarray) -> dict[str, int]:
+    """Among poisoned heads called poisoned with one trigger: how many with the right target."""
+    found = [
+        row
+        for row, p in zip(rows, probabilities, strict=True)
+        if row.poisoned and p > 0.5 and len(set(row.targets)) == 1
+    ]
+    right = sum(row.found_target == row.targets[0] for row in found)
+    return {"true_positives_with_one_target": len(found), "right_target": right}
+
+
+def _seconds(rows: Sequence[Row]) -> dict[str, float]:
+    """Median wall seconds of a head by step."""
+    steps = [*("read", "convert", "examples"), *STAGES]
+    found = {s: statistics.median(row.seconds.get(s, 0.0) for row in rows) for s in steps}
+    return {name: round(value, 4) for name, value in found.items()}
+
+
+def _calibrator(rows: Sequence[Row], seed: int, population: str = "", commit: str = ""):
+    evidence, poisoned, architectures = _lists(rows)
+    return Calibrator.fit(
+        rows=evidence,
+        poisoned=poisoned,
+        architectures=architectures,
+        stages=STAGE_FIELDS,
+        directions=DIRECTIONS,
+        labels=LABELS,
+        seed=seed,
+        population=population,
+        commit=commit,
+    )
+
+
+def _fit(rows: Sequence[Row], args: argparse.Namespace) -> Calibrator:
+    return _calibrator(rows, args.seed, args.population, provenance()["commit"])
+
+
+def _text(result: Mapping[str, Any]) -> str:
+    lines = [f"{result['models']} heads, {result['poisoned']} poisoned; out of fold, nats:"]
+    lines += [_line(f"up to {stage}", scores) for stage, scores in result["stages"].items()]
+    lines.append(_line("unseen triggers", result["unseen_triggers"]))
+    small = result["small_training"]
+    lines.append(
+        f"trained on {small['training']}: log score {small['log_score']:.3f},"
+        f" AUC {small['roc_auc']:.3f}"
+    )
+    lines += [f"{name}: {parts}" for name, parts in result["by_factor"].items()]
+    lines.append(f"targets {result['targets']}")
+    lines.append(f"median seconds {result['seconds']}; scan {result['scan_seconds']:.0f} s")
+    return "\n".join(lines)
+
+
+def _line(name: str, scores: Mapping[str, Any]) -> str:
+    low, high = scores["log_score_low"], scores["log_score_high"]
+    return (
+        f"{name:22} log score {scores['log_score']:.3f} ({low:.3f} to {high:.3f})"
+        f"  AUC {scores['roc_auc']:.3f}"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
