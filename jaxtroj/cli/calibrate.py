@@ -51,21 +51,22 @@ def run(args: argparse.Namespace) -> int:
     """
     from jaxtroj.calibration import Calibrator
     from jaxtroj.cli.evaluate import matched
-    from jaxtroj.evidence.schema import DIRECTIONS, LABELS, STAGE_FIELDS
     from jaxtroj.rounds import load_truth
+    from jaxtroj.schemas import schema_of
     from jaxtroj.store import read_records
 
     records = read_records(args.run_folder)
     pairs = [(r, t) for r, t in matched(records, load_truth(args.truth)) if r.evidence]
     if not pairs:
         raise UsageError(f"no model of {args.run_folder} has evidence and a label in {args.truth}")
+    schema = schema_of(record.evidence for record, _ in pairs)
     calibrator = Calibrator.fit(
         rows=[record.evidence for record, _ in pairs],
         poisoned=[truth for _, truth in pairs],
         architectures=[record.architecture for record, _ in pairs],
-        stages=STAGE_FIELDS,
-        directions=DIRECTIONS,
-        labels=LABELS,
+        stages=schema.stages,
+        directions=schema.directions,
+        labels=schema.labels,
         seed=args.seed,
         population=args.population or f"{args.run_folder.name} with {args.truth.name}",
         commit=_commit(),

@@ -117,7 +117,7 @@ def _fit(
 ) -> "Calibrator":
     from jaxtroj.calibration import Calibrator
     from jaxtroj.cli.evaluate import matched
-    from jaxtroj.evidence.schema import DIRECTIONS, LABELS, STAGE_FIELDS
+    from jaxtroj.schemas import schema_of
 
     pairs = [(record, label) for record, label in matched(records, truth) if record.evidence]
     if len(pairs) < len(records):
@@ -125,25 +125,29 @@ def _fit(
     if not pairs:
         raise UsageError(f"no model gave evidence; the first failed with: {records[0].reason}")
 
+    schema = schema_of(record.evidence for record, _ in pairs)
+
     def fit(stages: Sequence[str]) -> Calibrator:
         return Calibrator.fit(
             rows=[record.evidence for record, _ in pairs],
             poisoned=[label for _, label in pairs],
             architectures=[record.architecture for record, _ in pairs],
-            stages={stage: STAGE_FIELDS[stage] for stage in stages},
-            directions=DIRECTIONS,
-            labels=LABELS,
+            stages={stage: schema.stages[stage] for stage in stages},
+            directions=schema.directions,
+            labels=schema.labels,
             seed=parameters.seed,
             population=f"{len(pairs)} models given to `jaxtroj configure`",
         )
 
-    calibrator = fit(parameters.stages)
+    # The metaparameters name stages of images; text models run all of theirs.
+    stages = parameters.stages if schema.kind == "image" else tuple(schema.stages)
+    calibrator = fit(stages)
     if not automatic:
         return calibrator
     scores = {stage: report.score.log_score for stage, report in calibrator.reports.items()}
     best = min(scores, key=scores.__getitem__)
     options.message(f"evidence up to {best} has the best out-of-fold log score")
-    return fit(parameters.stages[: parameters.stages.index(best) + 1])
+    return fit(stages[: stages.index(best) + 1])
 
 
 def _save(parameters: "Metaparameters", args: argparse.Namespace) -> None:

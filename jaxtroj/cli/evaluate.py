@@ -169,10 +169,11 @@ def _judged(cases: "list[Case]", args: argparse.Namespace) -> "dict[str, list[Ca
     """The cases as predicted, or judged anew as the options ask; by part."""
     if not (args.cross_validate or args.leave_one_out or args.split):
         return {"as predicted": cases}
-    from jaxtroj.evidence.schema import DIRECTIONS, STAGE_FIELDS
     from jaxtroj.leaderboard import refit
+    from jaxtroj.schemas import schema_of
 
-    known = refit.Fields(STAGE_FIELDS, DIRECTIONS)
+    schema = schema_of(case.evidence or {} for case in cases)
+    known = refit.Fields(schema.stages, schema.directions)
     if args.cross_validate:
         return {"out of fold": refit.cross_validated(cases, known, args.seed)}
     if args.split:

@@ -20,7 +20,7 @@ FIELDS = (
           "log", "log of the largest norm of a mean gradient"),
     Field("jacobian_agreement", "sensitivity", 0, "examples agree on how to reach a class",
           "fraction 0-1", "norm of the mean gradient over the mean of the norms, largest"),
-    Field("example_margin", "sensitivity", 0, "confidence on clean examples",
+    Field("clean_margin", "sensitivity", 0, "confidence on clean examples",
           "logits", "median margin of the given class over every other on clean examples"),
     Field("sweep_score", "sensitivity", 1, "a move along one axis of the texts' spread is enough",
           "fraction 0-1", "mean sigmoid margin of the best class along its best axis"),

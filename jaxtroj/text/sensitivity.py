@@ -33,7 +33,7 @@ def sensitivity_fields(heads: Heads, metric: np.ndarray) -> dict[str, np.ndarray
         "jacobian_ratio": np.log(norms.max(axis=1) / np.median(norms, axis=1)),
         "jacobian_norm": np.log(norms.max(axis=1)),
         "jacobian_agreement": agreement.max(axis=1),
-        "example_margin": -np.median(clean, axis=(1, 2)),
+        "clean_margin": -np.median(clean, axis=(1, 2)),
         "sweep_score": ordered[:, -1],
         "sweep_gap": ordered[:, -1] - ordered[:, -2],
     }

@@ -1,0 +1,51 @@
+"""Which evidence a set of records holds: that of image classifiers or that of text heads."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from jaxtroj.errors import CalibrationError
+from jaxtroj.evidence import schema as image_schema
+from jaxtroj.text import schema as text_schema
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The fields that a calibrator is fitted on.
+
+    Attributes:
+      kind: "image" or "text".
+      stages: stage -> names of its fields, cheap stages first.
+      directions: field -> +1 where poisoned models have larger values, -1 smaller.
+      labels: field -> in words.
+    """
+
+    kind: str
+    stages: Mapping[str, tuple[str, ...]]
+    directions: Mapping[str, int]
+    labels: Mapping[str, str]
+
+
+SCHEMAS = {
+    kind: Schema(kind, module.STAGE_FIELDS, module.DIRECTIONS, module.LABELS)
+    for kind, module in (("image", image_schema), ("text", text_schema))
+}
+
+
+def schema_of(rows: Iterable[Mapping[str, float]]) -> Schema:
+    """The schema of the evidence; rows without evidence say nothing, and no rows mean images.
+
+    Raises:
+      CalibrationError: evidence of images and of texts in one set.
+    """
+    names = {name for row in rows for name in row}
+    kinds = [
+        kind
+        for kind, schema in SCHEMAS.items()
+        if any(name in names for fields in schema.stages.values() for name in fields)
+    ]
+    if len(kinds) > 1:
+        raise CalibrationError(
+            "the records hold evidence of image classifiers and of text models; calibrate and score"
+            " them apart, by run folders of one kind"
+        )
+    return SCHEMAS[kinds[0] if kinds else "image"]
