@@ -68,10 +68,10 @@ class Recorder:
         self._names[id(value)] = name
         self._depends[name] = depends
 
-    def add_input(self, value: Any) -> None:
-        """The next input of the graph."""
+    def add_input(self, value: Any, spec: TensorSpec) -> None:
+        """The next input of the graph; `value` stands for it."""
         number = len(self.inputs)
-        self.inputs.append(spec_of(value))
+        self.inputs.append(spec)
         self.bind(value, f"{INPUT}{number}", frozenset({number}))
 
     def add_param(self, name: str, tensor: Any, value: Any = None) -> None:

@@ -69,13 +69,13 @@ def lowers(*operators: str, layout: str = LOGICAL, restriction: str = ""):
     """
 
     def register(function):
-        for operator in operators:
-            if operator in _LOWERINGS:
-                raise ValueError(
-                    f"{operator} is lowered by {_LOWERINGS[operator].function.__qualname__} "
-                    f"already; {function.__qualname__} must not lower it again"
-                )
-            _LOWERINGS[operator] = Lowering(function, layout, restriction)
+        taken = [operator for operator in operators if operator in _LOWERINGS]
+        if taken or len(set(operators)) < len(operators):
+            raise ValueError(
+                f"{function} lowers {', '.join(taken or operators)}, which has a lowering already; "
+                "an operator has one"
+            )
+        _LOWERINGS.update(dict.fromkeys(operators, Lowering(function, layout, restriction)))
         return function
 
     return register

@@ -5,8 +5,9 @@ input decides must not leave torch: taking a Python number, a shape or a NumPy a
 refused, so nothing of the example input is ever baked into a graph.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -42,10 +43,24 @@ _WHOLE = {
     "rnn_tanh": aten.rnn_tanh.input,
     "rnn_relu": aten.rnn_relu.input,
     "scaled_dot_product_attention": aten.scaled_dot_product_attention.default,
+    "one_hot": aten.one_hot.default,
+    "bilinear": aten.bilinear.default,
 }
 _STRIDED = {"aten.as_strided.default", "aten.as_strided_.default"}
 # Ways out of torch that the dispatcher does not see.
 _LEAKS = {"numpy", "tolist", "__array__", "__dlpack__", "data_ptr", "storage", "__reduce_ex__"}
+
+
+# Writes what it claims to write in training only.
+_CLAIMS_TO_WRITE = {"aten.rrelu_with_noise.default"}
+# Made of a tensor's shape and type alone, so it decides nothing.
+_VALUE_FREE = {
+    f"aten.{name}.default"
+    for name in (
+        *("empty_like", "full_like", "new_empty", "new_full"),
+        *("new_ones", "new_zeros", "ones_like", "zeros_like"),
+    )
+}
 
 
 def capture(
@@ -71,8 +86,26 @@ def capture(
     """
     if any(part.training for part in module.modules()):
         raise ConversionError("the module is in training mode; call module.eval() first")
-    tape = _Tape(_names(module))
-    state = dict(_state(module))
+    return traced(module, dict(_state(module)), example_inputs, static_inputs, _names(module))
+
+
+def traced(
+    function: Callable[..., Any],
+    state: Mapping[str, torch.Tensor],
+    example_inputs: Sequence[torch.Tensor],
+    static_inputs: Collection[int] = (),
+    module_names: Mapping[int, str] = MappingProxyType({}),
+) -> Captured:
+    """What `capture` does, for any function of tensors.
+
+    Args:
+      function: of the example inputs; it returns what a module may return.
+      state: name -> tensor of its weights, which it uses without being given them.
+      example_inputs: as in `capture`.
+      static_inputs: as in `capture`.
+      module_names: id -> name of the modules that it calls, for messages.
+    """
+    tape = _Tape(module_names)
     for name, tensor in state.items():
         tape.aliases.protect(tensor, name)
         if tensor.is_floating_point() and tape.recorder.name_of(tensor) is None:
@@ -81,11 +114,11 @@ def capture(
     for number, value in enumerate(inputs):
         tape.aliases.note(value)
         if number not in static_inputs:
-            tape.recorder.add_input(value)
+            tape.recorder.add_input(value, spec_of(value))
         else:
             tape.recorder.inputs.append(spec_of(value))
     with torch.no_grad(), tape.recording():
-        returned = module(*inputs)
+        returned = function(*inputs)
     outputs = [tape.encode(tensor) for tensor in _tensors(returned)]
     if not outputs:
         raise ConversionError("the module returned no tensor; expected at least one")
@@ -120,7 +153,7 @@ def _tensors(value: Any) -> list[torch.Tensor]:
 class _Tape(TorchDispatchMode):
     """Records ATen calls as the dispatcher makes them."""
 
-    def __init__(self, module_names: dict[int, str]):
+    def __init__(self, module_names: Mapping[int, str]):
         super().__init__()
         self.recorder = Recorder()
         self.aliases = Aliases(self.recorder)
@@ -179,6 +212,8 @@ class _Tape(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         tracked, depends = self.depends(args, kwargs)
+        if str(func) in _VALUE_FREE:
+            tracked = self.depends(args[1:], kwargs)[0]
         if self._paused or not tracked:
             self._refuse_random(func, args, kwargs)
             return self._note(func(*args, **kwargs))
@@ -302,13 +337,16 @@ class _Gate(TorchFunctionMode):
             tracked, inputs = self._tape.depends(args)
             if inputs:
                 self._tape.refuse(f"Tensor.{name}", inputs)
-        elif name in _WHOLE and not _packed(name, args):
+        elif name in _WHOLE and not _taken_apart(name, args):
             return self._tape.whole(func, _WHOLE[name], args, kwargs)
         return func(*args, **kwargs)
 
 
-def _packed(name: str, args: tuple) -> bool:
-    """Whether a recurrent call is torch's form for packed sequences, which is left unrolled."""
+def _taken_apart(name: str, args: tuple) -> bool:
+    """Whether a call is a form of those kept whole that torch must take apart.
+
+    That is recurrent layers over packed sequences.
+    """
     if name == "lstm":
         return isinstance(args[1], torch.Tensor)
     return name in ("gru", "rnn_tanh", "rnn_relu") and isinstance(args[2], torch.Tensor)
@@ -343,7 +381,7 @@ def _functional(func, args: tuple, kwargs: dict, source: str) -> tuple[str, Any]
         for i, a in enumerate(func._schema.arguments)
         if a.alias_info is not None and a.alias_info.is_write
     ]
-    if not written:
+    if not written or str(func) in _CLAIMS_TO_WRITE:
         return str(func), None
     packet, overload = str(func).rsplit(".", 1)
     name = f"{packet.removesuffix('_')}.{overload}"

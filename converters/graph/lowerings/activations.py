@@ -45,9 +45,9 @@ def prelu(x, slope):
 
 
 @lowers("aten.rrelu_with_noise.default", layout=ELEMENTWISE, restriction="evaluation only")
-def rrelu(x, noise, lower, upper, training):
+def rrelu(x, noise, lower, upper, training, generator=None):
     """Leaky relu with the mean of the slopes drawn in training."""
-    del noise
+    del noise, generator
     if training:
         raise Restricted("random slopes of training")
     return leaky_relu(x, (lower + upper) / 2)

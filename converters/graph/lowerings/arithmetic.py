@@ -77,12 +77,6 @@ def _floating(x):
     return jnp.asarray(x, jnp.result_type(x, jnp.float32)) if x.dtype.kind in "biu" else x
 
 
-@lowers("aten.reciprocal.int", layout=ELEMENTWISE)
-def reciprocal(x):
-    """1 / x."""
-    return 1 / x
-
-
 @lowers("aten.add.Tensor", "aten.add.Scalar", layout=ELEMENTWISE)
 def add(x, y, alpha=1):
     """x + alpha y."""

@@ -61,32 +61,36 @@ def masked_fill(x, mask, value):
 
 @lowers("aten.clamp.default", layout=ELEMENTWISE)
 def clamp(x, low, high):
-    """x within bounds; the gradient is whole at a bound, as torch has it."""
+    """x within bounds; the gradient at a bound is zero, as in torch 2.15."""
     dtype = jnp.result_type(x, *(b for b in (low, high) if b is not None))
     x = jnp.asarray(x, dtype)
     if low is not None:
-        x = jnp.where(x < low, jnp.asarray(low, dtype), x)
+        x = jnp.where(x <= low, jnp.asarray(low, dtype), x)
     # Last, so that an upper bound below the lower one wins, as in torch.
-    return x if high is None else jnp.where(x > high, jnp.asarray(high, dtype), x)
+    return x if high is None else jnp.where(x >= high, jnp.asarray(high, dtype), x)
 
 
 @lowers("aten.clamp.Tensor", layout=ELEMENTWISE)
 def clamp_to(x, low, high):
-    """x within bounds that are tensors."""
-    x = x if low is None else jnp.where(x < low, low, x)
-    return x if high is None else jnp.where(x > high, high, x)
+    """x within bounds that are tensors; they share the gradient where they are met."""
+    x = x if low is None else jnp.maximum(x, low)
+    return x if high is None else jnp.minimum(x, high)
 
 
-@lowers("aten.clamp_min.default", "aten.clamp_min.Tensor", layout=ELEMENTWISE)
+@lowers("aten.clamp_min.default", layout=ELEMENTWISE)
 def clamp_min(x, low):
     """x, or the bound where x is below."""
-    return jnp.where(x < low, low, x)
+    return clamp(x, low, None)
 
 
-@lowers("aten.clamp_max.default", "aten.clamp_max.Tensor", layout=ELEMENTWISE)
+@lowers("aten.clamp_max.default", layout=ELEMENTWISE)
 def clamp_max(x, high):
     """x, or the bound where x is above."""
-    return jnp.where(x > high, high, x)
+    return clamp(x, None, high)
+
+
+lowers("aten.clamp_min.Tensor", layout=ELEMENTWISE)(jnp.maximum)
+lowers("aten.clamp_max.Tensor", layout=ELEMENTWISE)(jnp.minimum)
 
 
 @lowers("aten.isclose.default")

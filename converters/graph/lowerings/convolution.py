@@ -74,7 +74,7 @@ def _transposed(x, weight, stride, padding, dilation, output_padding, groups):
     width, *size = weight.shape[1:]
     kernel = jnp.flip(weight, tuple(range(2, space + 2)))
     kernel = kernel.reshape(groups, weight.shape[0] // groups, width, *size)
-    kernel = jnp.moveaxis(kernel, (1, 0), (-3, -2)).reshape(*size, -1, groups * width)
+    kernel = jnp.moveaxis(kernel, (1, 0, 2), (-3, -2, -1)).reshape(*size, -1, groups * width)
     reach = [d * (k - 1) for d, k in zip(dilation, size, strict=True)]
     sides = [
         (r - p, r - p + extra) for r, p, extra in zip(reach, padding, output_padding, strict=True)

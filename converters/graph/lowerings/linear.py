@@ -53,11 +53,18 @@ def einsum(equation, operands, path=None):
     return jnp.einsum(equation, *operands)
 
 
-@lowers("aten.bilinear.default", "aten._trilinear_bilinear.default")
+@lowers("aten.bilinear.default")
 def bilinear(a, b, weight, bias):
     """a W b + bias."""
     y = jnp.einsum("...i,oij,...j->...o", a, weight, b)
     return y if bias is None else y + bias
+
+
+@lowers("aten.linalg_inv_ex.default", restriction="singular matrices are not reported")
+def inverse(x, check_errors):
+    """Inverse; whether there is one is not told."""
+    del check_errors
+    return jnp.linalg.inv(x), None
 
 
 @lowers("aten._linalg_det.default", restriction="without the factors")

@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Sequence
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -203,5 +204,4 @@ def grid_sampler(x, grid, mode, padding, align_corners):
     """Pictures `[n, c, ...]` at places `[n, ..., d]` in [-1, 1]: linear, nearest or cubic."""
     if mode == 2 and x.ndim != 4:
         raise Restricted("cubic sampling of volumes")
-    samples = [_sample(a, b, mode, padding, align_corners) for a, b in zip(x, grid, strict=True)]
-    return jnp.stack(samples)
+    return jax.vmap(lambda a, b: _sample(a, b, mode, padding, align_corners))(x, grid)

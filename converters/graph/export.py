@@ -1,0 +1,249 @@
+"""torch.export's programs as graphs, call by call; whole layers stay one call each.
+
+A program whose shapes are symbols, or that contains more than ATen calls, is run on the tape.
+"""
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram, default_decompositions
+from torch.export.graph_signature import InputKind, OutputKind
+
+from converters.errors import ConversionError
+from converters.graph import registry
+from converters.graph.graph import Ref
+from converters.graph.recorder import (
+    Captured,
+    Recorder,
+    call_arguments,
+    encode_plain,
+    spec_of,
+)
+from converters.graph.tape import traced
+
+_STATE = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
+
+
+def from_exported(
+    program: ExportedProgram, example_inputs: Sequence[torch.Tensor] | None = None
+) -> Captured:
+    """The graph of an exported program.
+
+    Args:
+      program: made by `torch.export.export(..., strict=False)` from a module in evaluation mode.
+      example_inputs: shapes to convert it for; those it was exported with (1 where they are
+        symbols) if not given.
+
+    Raises:
+      UnsupportedOperatorError: an operator has no lowering.
+      ConversionError: the program changes its own state or its inputs.
+    """
+    _refuse_mutation(program)
+    inputs = _example_inputs(program) if example_inputs is None else list(example_inputs)
+    _check_inputs(program, inputs)
+    functional = program.run_decompositions(_decompositions())
+    if _is_plain(functional) and _same_shapes(functional, inputs):
+        captured = _Reader(functional).captured()
+    else:
+        captured = _on_tape(functional, inputs)
+    registry.require(captured.graph)
+    return captured
+
+
+def _decompositions() -> dict:
+    """torch's definitions of those operators that have no lowering."""
+    known = default_decompositions().items()
+    return {op: function for op, function in known if not registry.is_supported(str(op))}
+
+
+def _refuse_mutation(program: ExportedProgram) -> None:
+    kinds = {spec.kind: spec.target for spec in program.graph_signature.output_specs}
+    changed = [target for kind, target in kinds.items() if kind != OutputKind.USER_OUTPUT]
+    if changed:
+        raise ConversionError(
+            f"the exported program changes {changed[0]} while it runs; export the module in "
+            "evaluation mode, without state between inputs"
+        )
+
+
+def _placeholders(program: ExportedProgram):
+    """Pairs of placeholder and what it stands for."""
+    nodes = [node for node in program.graph.nodes if node.op == "placeholder"]
+    return list(zip(nodes, program.graph_signature.input_specs, strict=True))
+
+
+def _user_inputs(program: ExportedProgram) -> list[Any]:
+    return [n for n, spec in _placeholders(program) if spec.kind == InputKind.USER_INPUT]
+
+
+def _example_inputs(program: ExportedProgram) -> list[torch.Tensor]:
+    """Zeros of the shapes that the program takes, 1 for what is a symbol."""
+    inputs = []
+    for node in _user_inputs(program):
+        value = node.meta.get("val")
+        if not isinstance(value, torch.Tensor):
+            raise ConversionError(f"input {node.name} of the exported program is no tensor")
+        shape = [n if isinstance(n, int) else 1 for n in value.shape]
+        inputs.append(torch.zeros(shape, dtype=value.dtype))
+    return inputs
+
+
+def _check_inputs(program: ExportedProgram, inputs: list[torch.Tensor]) -> None:
+    expected = [node.meta["val"].shape for node in _user_inputs(program)]
+    got = [tuple(value.shape) for value in inputs]
+    fits = len(got) == len(expected) and all(
+        len(g) == len(e)
+        and all(not isinstance(m, int) or n == m for n, m in zip(g, e, strict=True))
+        for g, e in zip(got, expected, strict=True)
+    )
+    if not fits:
+        shapes = [tuple(map(str, shape)) for shape in expected]
+        raise ConversionError(f"got inputs of shapes {got}, the program was exported for {shapes}")
+
+
+def _is_plain(program: ExportedProgram) -> bool:
+    """Whether every call is an ATen operator on static shapes."""
+    for node in program.graph.nodes:
+        if node.op == "call_function":
+            call = isinstance(node.target, torch._ops.OpOverload) or node.target is operator.getitem
+            if not call or _is_symbolic(node.meta.get("val")):
+                return False
+        elif node.op not in ("placeholder", "output"):
+            return False
+    return True
+
+
+def _is_symbolic(value: Any) -> bool:
+    if isinstance(value, (tuple, list)):
+        return any(map(_is_symbolic, value))
+    if isinstance(value, torch.Tensor):
+        return not all(isinstance(n, int) for n in value.shape)
+    return isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool))
+
+
+def _same_shapes(program: ExportedProgram, inputs: list[torch.Tensor]) -> bool:
+    return all(
+        tuple(node.meta["val"].shape) == tuple(value.shape)
+        for node, value in zip(_user_inputs(program), inputs, strict=True)
+    )
+
+
+def _tensor(program: ExportedProgram, name: str) -> torch.Tensor:
+    found = program.state_dict.get(name, program.constants.get(name))
+    if not isinstance(found, torch.Tensor):
+        raise ConversionError(f"the exported program has no tensor {name}; export it again")
+    return found
+
+
+def _on_tape(program: ExportedProgram, inputs: list[torch.Tensor]) -> Captured:
+    """The graph of a program that has to be run to be known."""
+    state = {
+        str(spec.target): _tensor(program, str(spec.target)).detach()
+        for _, spec in _placeholders(program)
+        if spec.kind in _STATE
+    }
+
+    def function(*given):
+        rest = iter(given)
+        kinds = [spec for _, spec in _placeholders(program)]
+        values = [state[str(s.target)] if s.kind in _STATE else next(rest) for s in kinds]
+        return torch.fx.Interpreter(program.graph_module).run(*values)
+
+    return traced(function, state, inputs)
+
+
+class _Reader:
+    """Walks through a program whose every call is an ATen operator."""
+
+    def __init__(self, program: ExportedProgram):
+        self._program = program
+        self._recorder = Recorder()
+        # What neither inputs nor weights decide is computed on the way.
+        self._values: dict[torch.fx.Node, Any] = {}
+        self._names: list[str] = []
+
+    def captured(self) -> Captured:
+        """The graph."""
+        for node, spec in _placeholders(self._program):
+            self._placeholder(node, spec)
+        outputs: list[Ref] = []
+        for node in self._program.graph.nodes:
+            if node.op == "call_function":
+                self._call(node)
+            elif node.op == "output":
+                outputs = [self._encode(value, "the output", "") for value in node.args[0]]
+        return self._recorder.finish(outputs, tuple(self._names))
+
+    def _placeholder(self, node: torch.fx.Node, spec) -> None:
+        if spec.kind == InputKind.USER_INPUT:
+            self._recorder.add_input(node, spec_of(node.meta["val"]))
+        elif spec.kind in _STATE:
+            name = str(spec.target)
+            tensor = _tensor(self._program, name)
+            if tensor.is_floating_point():
+                self._names.append(name)
+                self._recorder.add_param(name, tensor, node)
+            else:
+                self._values[node] = tensor
+        else:
+            raise ConversionError(
+                f"the exported program takes a {spec.kind.name}; expected tensors"
+            )
+
+    def _call(self, node: torch.fx.Node) -> None:
+        known = [n for n in node.all_input_nodes if self._recorder.name_of(n) is not None]
+        if not known:
+            self._values[node] = self._computed(node)
+        elif node.target is operator.getitem:
+            pass  # bound with the call whose result it picks
+        elif node.users:
+            self._record(node, frozenset().union(*map(self._recorder.depends, known)))
+
+    def _computed(self, node: torch.fx.Node) -> Any:
+        args, kwargs = torch.fx.map_arg((node.args, node.kwargs), self._values.__getitem__)
+        assert callable(node.target)  # a call_function node
+        return node.target(*args, **kwargs)
+
+    def _record(self, node: torch.fx.Node, depends: frozenset[int]) -> None:
+        name, source = str(node.target), _source(node)
+        positional, keywords = call_arguments(
+            node.target, node.args, node.kwargs, lambda v: self._encode(v, name, source)
+        )
+        value = node.meta["val"]
+        results = list(value) if isinstance(value, (tuple, list)) else [value]
+        specs = [spec_of(r) if isinstance(r, torch.Tensor) else None for r in results]
+        names = self._recorder.add_node(name, positional, keywords, specs, depends, source)
+        if not isinstance(value, (tuple, list)):
+            self._recorder.bind(node, names[0], depends)
+            return
+        self._recorder.bind(node, names[0], depends)  # known, though only its parts are used
+        for user in node.users:
+            self._recorder.bind(user, names[_picked(user)], depends)
+
+    def _encode(self, value: Any, name: str, source: str) -> Any:
+        if isinstance(value, torch.fx.Node):
+            known = self._recorder.name_of(value)
+            if known is not None:
+                return Ref(known)
+            value = self._values[value]
+        if isinstance(value, torch.Tensor):
+            return self._recorder.bake(value)
+        if isinstance(value, (tuple, list)):
+            return tuple(self._encode(part, name, source) for part in value)
+        return encode_plain(value, name, source)
+
+
+def _picked(node: torch.fx.Node) -> int:
+    """Which of several results a getitem takes."""
+    number = node.args[1]
+    assert isinstance(number, int)
+    return number
+
+
+def _source(node: torch.fx.Node) -> str:
+    """Name of the innermost submodule that a call came from."""
+    stack = node.meta.get("nn_module_stack") or {}
+    paths = [path for path, _ in stack.values()]
+    return paths[-1] if paths else node.name
