@@ -136,7 +136,7 @@ def _run(found: Iterable[Case], show: bool) -> Iterator[Outcome]:
 
 def main(argv: list[str] | None = None) -> int:
     """Run the suites; 1 if a case was mismatched or crashed."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description="ONNX conformance suites against the front end")
     parser.add_argument("--out", type=Path, help="write the result as JSON")
     parser.add_argument("--engine", choices=("torch", "jax"), default="torch")
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))

@@ -134,7 +134,7 @@ def _external(tensor: TensorProto, folder: Path, room: int) -> np.ndarray:
             )
         array = np.empty(count, dtype)
         file.seek(offset)
-        if _read_into(file, memoryview(array.view(np.uint8))) != size:
+        if _read_into(file, array.view(np.uint8).data) != size:
             raise CorruptFileError(f"the external data of {name} changed while it was read")
     return array.reshape(tuple(tensor.dims))
 

@@ -106,7 +106,7 @@ class OnnxModule(torch.nn.Module):
             read = [None if name is None else values[name] for name in step.inputs]
             made = module(*read)
             made = made if isinstance(made, tuple) else (made,)
-            values.update(zip(step.outputs, made, strict=False))
+            values |= {n: v for n, v in zip(step.outputs, made, strict=False) if n is not None}
             for name in spent:
                 del values[name]
         results = tuple(values[name] for name in self._results)
@@ -247,8 +247,9 @@ def input_shape(
     Raises ConversionError where neither says it, TooLargeError where it is absurd.
     """
     asked = shapes.get(info.name)
-    shape = tuple(declared_shape(info) if asked is None else asked)
-    if any(size is None for size in shape):
+    wanted = declared_shape(info) if asked is None else tuple(asked)
+    shape = tuple(size for size in wanted if size is not None)
+    if len(shape) != len(wanted):
         raise ConversionError(
             f"input {shown(info.name)} leaves its shape open; say which shape to build for"
         )

@@ -70,7 +70,7 @@ def attention(call, q, k, v, mask=None, past_key=None, past_value=None, lengths=
     if flat:
         q = _heads(q, call["q_num_heads"])
         k, v = _heads(k, call["kv_num_heads"]), _heads(v, call["kv_num_heads"])
-    if past_key is not None:
+    if past_key is not None and past_value is not None:
         k, v = torch.cat([past_key, k], 2), torch.cat([past_value, v], 2)
     lengths = None if lengths is None else ints(lengths)
     bias = _bias(call, q, k.shape[2], mask, past_key, lengths)

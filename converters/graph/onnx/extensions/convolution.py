@@ -124,6 +124,6 @@ def col2im(call, x, image_shape, block_shape):
     strides = list(call["strides"] or [1, 1])
     dilations = list(call["dilations"] or [1, 1])
     top, left, bottom, right = call["pads"] or [0] * 4
-    padded = [image[0] + top + bottom, image[1] + left + right]
-    y = F.fold(x, padded, block, dilations, 0, strides)
+    padded = (image[0] + top + bottom, image[1] + left + right)
+    y = F.fold(x, padded, (block[0], block[1]), tuple(dilations), 0, tuple(strides))
     return y[:, :, top : top + image[0], left : left + image[1]]

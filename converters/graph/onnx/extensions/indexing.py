@@ -161,8 +161,8 @@ def unique(call, x):
         values = np.take(values, order, axis=0 if axis is None else axis)
         first, back, counts = first[order], rank[back], counts[order]
     results = (values, *(part.astype(np.int64) for part in (first, back, counts)))
-    made = tuple(tensor_from(part) for part in results[: call.outputs])
-    return made if len(made) > 1 else made[0]
+    made = [tensor_from(part) for part in results[: call.outputs]]
+    return tuple(made) if len(made) > 1 else made[0]
 
 
 @operator("NonMaxSuppression", (10, 11), static=(0, 1, 2, 3, 4))

@@ -1,5 +1,6 @@
 """Pooling over windows and over whole pictures."""
 
+import functools
 import itertools
 
 import torch
@@ -115,14 +116,14 @@ def _taps_sum(x, kernel, strides, dilations):
         (n - (k - 1) * d - 1) // s + 1
         for n, k, s, d in zip(x.shape[2:], kernel, strides, dilations, strict=True)
     ]
-    total = None
+    parts = []
     for tap in itertools.product(*map(range, kernel)):
         part = x
         for axis, (t, d, s, m) in enumerate(zip(tap, dilations, strides, spans, strict=True)):
             part = part.narrow(axis + 2, t * d, (m - 1) * s + 1)
             part = part[(slice(None),) * (axis + 2) + (slice(None, None, s),)]
-        total = part if total is None else total + part
-    return total
+        parts.append(part)
+    return functools.reduce(torch.add, parts)
 
 
 @operator("LpPool", (2, 11, 18, 22), restrictions="1, 2 or 3 spatial axes")

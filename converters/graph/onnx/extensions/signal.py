@@ -101,7 +101,7 @@ def _window(call, size, coefficients):
     count = int(scalar(size))
     period = count if call["periodic"] else count - 1
     angle = 2 * math.pi * torch.arange(count, dtype=torch.float64) / period
-    total = sum(c * torch.cos(k * angle) for k, c in enumerate(coefficients))
+    total = torch.stack([c * torch.cos(k * angle) for k, c in enumerate(coefficients)]).sum(0)
     return total.to(torch_type(call["output_datatype"]))
 
 
