@@ -9,7 +9,7 @@ import numpy as np
 from jaxtroj.errors import UsageError
 from jaxtroj.text.bank.candidates import Candidate
 from jaxtroj.text.bank.store import BankWriter, Plan
-from jaxtroj.text.insertion import insert, sentences
+from jaxtroj.text.insertion import HALVES, insert, places, sentences
 
 Embed = Callable[[Sequence[str]], np.ndarray]
 """Texts to vectors float32 `[n, d]`."""
@@ -44,14 +44,14 @@ def make_plan(
             f"a bank needs candidates and carriers of at least one sentence, got {len(candidates)} "
             f"candidates and {len(parts)} carriers, {sum(not p for p in parts)} of them empty"
         )
-    places = tuple(_places(candidate.text, parts) for candidate in candidates)
+    chosen = tuple(_places(candidate.text, parts) for candidate in candidates)
     return Plan(
         encoder_sha256,
         width,
         cls_token_is_first,
         known_list,
         tuple(carriers),
-        places,
+        chosen,
         tuple(candidates),
     )
 
@@ -62,27 +62,24 @@ def build(folder: Path, plan: Plan, embed: Embed) -> Iterator[Built]:
     Raises:
       StoreError: the folder holds another bank or cannot be written.
     """
-    writer = BankWriter(folder, plan)
     parts = [sentences(text) for text in plan.carriers]
-    writer.write_carriers(embed([" ".join(part) for part in parts]))
-    yield Built(writer.done, len(plan.candidates))
-    while writer.done < len(plan.candidates):
-        block = range(writer.done, min(writer.done + _BLOCK, len(plan.candidates)))
-        texts = [
-            insert(part, plan.candidates[number].text, place)
-            for number in block
-            for part, place in zip(parts, plan.places[number], strict=True)
-        ]
-        writer.append(embed(texts).reshape(len(block), len(parts), plan.width))
+    with BankWriter(folder, plan) as writer:
+        if not writer.has_carriers:
+            writer.write_carriers(embed([" ".join(part) for part in parts]))
         yield Built(writer.done, len(plan.candidates))
+        while writer.done < len(plan.candidates):
+            block = range(writer.done, min(writer.done + _BLOCK, len(plan.candidates)))
+            texts = [
+                insert(part, plan.candidates[number].text, place)
+                for number in block
+                for part, place in zip(parts, plan.places[number], strict=True)
+            ]
+            writer.append(embed(texts).reshape(len(block), len(parts), plan.width))
+            yield Built(writer.done, len(plan.candidates))
 
 
 def _places(text: str, carriers: Sequence[Sequence[str]]) -> tuple[int, ...]:
     """Before a random sentence of each carrier, in turn of its first and its second half."""
-    found = []
     draw = np.random.default_rng(list(text.encode("utf-8", "surrogatepass")))
-    for number, parts in enumerate(carriers):
-        half = max(1, len(parts) // 2)
-        first = number % 2 == 0 or len(parts) == 1
-        found.append(int(draw.integers(0, half) if first else draw.integers(half, len(parts))))
-    return tuple(found)
+    allowed = [places(len(parts), number % HALVES) for number, parts in enumerate(carriers)]
+    return tuple(int(draw.choice(np.asarray(some))) for some in allowed)

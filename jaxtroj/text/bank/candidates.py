@@ -8,11 +8,14 @@ list alone and says so.
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
+from converters.errors import shown
 from jaxtroj.errors import UsageError
 from jaxtroj.text.insertion import sentences
+from jaxtroj.text.labelled_texts import is_unicode, read_lines_or_json
 
 KINDS = ("character", "word", "phrase", "sentence", "listed")
 _WORD = re.compile(r"[a-z]{3,24}")
@@ -47,7 +50,7 @@ def list_free(
       taken: how many sentences.
       seed: of the draws; each is keyed by it and its own number.
     """
-    plain = sorted({_plain(token) for token in vocabulary} - {""})
+    plain = whole_tokens(vocabulary)
     characters = [token for token in plain if len(token) == 1 and not token.isalnum()]
     known = [token for token in plain if _WORD.fullmatch(token)]
     if len(known) < _PHRASE_WORDS[1]:
@@ -81,11 +84,39 @@ def known_list(texts: Iterable[str]) -> list[Candidate]:
     return [Candidate(text, "listed") for text in unique]
 
 
-def _plain(token: str) -> str:
-    """A token without the mark of a word's start (GPT-2's Ġ); pieces and special tokens give ""."""
-    if token.startswith("##") or (token[:1] in "<[" and len(token) > 1):
-        return ""
-    return token.removeprefix("Ġ")
+def read_list(path: Path) -> list[str]:
+    """Texts of a list: a JSON list, an object of lists as NIST's trigger files, or plain lines.
+
+    Raises:
+      DatasetError: the file cannot be read.
+      UsageError: it holds something else.
+    """
+    found = read_lines_or_json(path)
+    parts = list(found.values()) if isinstance(found, dict) else [found]
+    texts = [text for part in parts if isinstance(part, list) for text in part]
+    if not all(isinstance(part, list) for part in parts) or not all(map(_is_text, texts)):
+        raise UsageError(
+            f"{path} holds {shown(found)}, expected texts, as a list, an object of lists, or lines"
+        )
+    return [text for text in texts if text.strip()]
+
+
+def whole_tokens(vocabulary: Iterable[str]) -> list[str]:
+    """Whole words and characters of a vocabulary, sorted; pieces and special tokens left out.
+
+    >>> whole_tokens(["[CLS]", "good", "##ness", "!"]), whole_tokens(["\u0120good", "ness", "!"])
+    (['!', 'good'], ['!', 'good'])
+    """
+    tokens = set(vocabulary)
+    # GPT-2 marks the start of a word, so what is unmarked goes on with one; BERT marks the rest.
+    marked = {token[1:] for token in tokens if token.startswith("\u0120")}
+    plain = marked | {token for token in tokens if len(token) == 1} if marked else tokens
+    special = {token for token in plain if token[:1] in ("<", "[") and len(token) > 1}
+    return sorted(token for token in plain - special if token and not token.startswith("##"))
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and is_unicode(value)
 
 
 def _phrase(words: Sequence[str], seed: int, number: int) -> str:

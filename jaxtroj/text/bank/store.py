@@ -5,23 +5,27 @@ grows by whole candidates, so a stopped build goes on at the last whole one, and
 the file into memory.
 """
 
+import fcntl
 import hashlib
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import numpy as np
 
-from converters.files import write_atomic
+from converters.errors import LoadError, shown
+from converters.files import read_json, write_atomic
 from jaxtroj.errors import StoreError
 from jaxtroj.text.bank.candidates import KINDS, Candidate
 
 BANK_VERSION = 1
 MANIFEST, VECTORS, CARRIERS = "bank.json", "vectors.f16", "carriers.f32"
 _LARGEST_MANIFEST = 2**28
+_WIDEST = 2**16
 
 
 @dataclass(frozen=True)
@@ -84,25 +88,49 @@ class Bank:
 
 
 class BankWriter:
-    """Appends vectors to a bank's folder; goes on where an earlier build stopped."""
+    """Appends vectors to a bank's folder; goes on where an earlier build stopped.
+
+    Use as a context manager: one writer at a time holds the folder's lock.
+    """
 
     def __init__(self, folder: Path, plan: Plan):
-        """Raises StoreError when the folder holds another bank."""
+        """Raises StoreError when the folder holds another bank or is being written."""
         self.folder, self.plan = folder, plan
         self._bytes = 2 * len(plan.carriers) * plan.width
-        folder.mkdir(parents=True, exist_ok=True)
-        manifest = folder / MANIFEST
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._lock = open(folder / "lock", "ab")
+        except OSError as error:
+            raise StoreError(f"cannot write {folder}: {error.strerror or error}") from error
+        try:
+            self._begin()
+        except BaseException:
+            self._lock.close()
+            raise
+
+    def _begin(self) -> None:
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise StoreError(f"another process is building {self.folder}; wait for it") from error
+        manifest = self.folder / MANIFEST
         if not manifest.exists():
-            text = json.dumps(plan.as_json(), ensure_ascii=False, indent=1)
+            text = json.dumps(self.plan.as_json(), ensure_ascii=False, indent=1)
             write_atomic(manifest, text.encode())
-        elif _read_plan(manifest).digest != plan.digest:
+        elif _read_plan(manifest).digest != self.plan.digest:
             raise StoreError(
-                f"{folder} holds a bank of other candidates, carriers or another encoder; name "
-                "another folder, or repeat the command that began it"
+                f"{self.folder} holds a bank of other candidates, carriers or another encoder; "
+                "name another folder, or repeat the command that began it"
             )
-        self.done = _size(folder / VECTORS) // self._bytes
-        if _size(folder / VECTORS) % self._bytes:
-            os.truncate(folder / VECTORS, self.done * self._bytes)
+        # What a killed build has written of its last candidates is cut off.
+        self.done = _size(self.folder / VECTORS) // self._bytes
+        if _size(self.folder / VECTORS) % self._bytes:
+            os.truncate(self.folder / VECTORS, self.done * self._bytes)
+
+    @property
+    def has_carriers(self) -> bool:
+        """Whether the carriers' own vectors are there."""
+        return _size(self.folder / CARRIERS) == 2 * self._bytes
 
     def write_carriers(self, vectors: np.ndarray) -> None:
         """Keep the carriers' own vectors `[r, d]`."""
@@ -110,7 +138,8 @@ class BankWriter:
 
     def append(self, vectors: np.ndarray) -> None:
         """Add the vectors `[n, r, d]` of the next n candidates, on disk when this returns."""
-        halves = np.asarray(vectors, "<f2")
+        with np.errstate(over="ignore"):
+            halves = np.asarray(vectors, "<f2")
         if not np.isfinite(halves).all():
             raise StoreError("vectors beyond the range of half precision; is this the encoder?")
         with open(self.folder / VECTORS, "ab") as file:
@@ -118,6 +147,17 @@ class BankWriter:
             file.flush()
             os.fsync(file.fileno())
         self.done += len(halves)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._lock.close()
 
 
 def open_bank(folder: str | os.PathLike[str]) -> Bank:
@@ -131,66 +171,66 @@ def open_bank(folder: str | os.PathLike[str]) -> Bank:
     shape = (len(plan.carriers), plan.width)
     done = min(_size(home / VECTORS) // (2 * shape[0] * shape[1]), len(plan.candidates))
     if not done or _size(home / CARRIERS) != 4 * shape[0] * shape[1]:
-        raise StoreError(f"{home} holds no vectors yet; finish: jaxtroj bank")
+        raise StoreError(f"{home} holds no vectors yet; finish it: jaxtroj bank")
     carriers = np.fromfile(home / CARRIERS, "<f4").reshape(shape)
     vectors = np.memmap(home / VECTORS, "<f2", "r", shape=(done, *shape))
     if not (np.isfinite(carriers).all() and np.isfinite(vectors).all()):
         raise StoreError(f"{home} holds vectors that are not finite; build it again")
     if done < len(plan.candidates):
-        plan = Plan(**{**vars_of(plan), "candidates": plan.candidates[:done],
-                       "places": plan.places[:done]})  # fmt: skip
+        plan = replace(plan, candidates=plan.candidates[:done], places=plan.places[:done])
     return Bank(plan, carriers, vectors)
 
 
-def vars_of(plan: Plan) -> dict[str, Any]:
-    """Field name -> value of a plan, not copied."""
-    return {name: getattr(plan, name) for name in Plan.__dataclass_fields__}
-
-
 def _read_plan(path: Path) -> Plan:
-    if _size(path) > _LARGEST_MANIFEST:
-        raise StoreError(f"{path} is larger than {_LARGEST_MANIFEST} bytes; it is no bank of ours")
     try:
-        values = json.loads(path.read_bytes())
-        if values["version"] != BANK_VERSION:
-            raise StoreError(f"{path} has version {values['version']}, expected {BANK_VERSION}")
+        values = read_json(path, _LARGEST_MANIFEST)
+    except LoadError as error:
+        raise StoreError(f"{path.parent} holds no bank: {error}") from error
+    if values.get("version") != BANK_VERSION:
+        raise StoreError(
+            f"{path} has version {shown(values.get('version'))}, expected {BANK_VERSION}; build "
+            "the bank again"
+        )
+    try:
         return _plan(values)
-    except OSError as error:
-        raise StoreError(f"{path.parent} holds no bank: {error.strerror or error}") from error
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StoreError(f"{path} is no bank's manifest ({error}); build the bank again") from error
 
 
 def _plan(values: dict[str, Any]) -> Plan:
-    carriers = tuple(map(_text, values["carriers"]))
-    candidates = tuple(Candidate(_text(c["text"]), _text(c["kind"])) for c in values["candidates"])
-    places = tuple(tuple(map(int, row)) for row in values["places"])
-    width = int(values["width"])
+    plan = Plan(
+        encoder=_of(str, values["encoder"]),
+        width=_of(int, values["width"]),
+        cls_token_is_first=_of(bool, values["cls_token_is_first"]),
+        known_list=_of(bool, values["known_list"]),
+        carriers=tuple(_of(str, text) for text in _of(list, values["carriers"])),
+        places=tuple(
+            tuple(_of(int, place) for place in _of(list, row))
+            for row in _of(list, values["places"])
+        ),
+        candidates=tuple(
+            Candidate(_of(str, one["text"]), _of(str, one["kind"]))
+            for one in _of(list, values["candidates"])
+        ),
+    )
     sound = (
-        carriers
-        and 0 < width <= 2**16
-        and len(places) == len(candidates)
-        and all(len(row) == len(carriers) for row in places)
-        and all(c.kind in KINDS for c in candidates)
+        plan.carriers
+        and 0 < plan.width <= _WIDEST
+        and len(plan.places) == len(plan.candidates)
+        and all(len(row) == len(plan.carriers) for row in plan.places)
+        and all(candidate.kind in KINDS for candidate in plan.candidates)
     )
     if not sound:
         raise ValueError("its parts do not fit each other")
-    return Plan(
-        _text(values["encoder"]),
-        width,
-        bool(values["cls_token_is_first"]),
-        bool(values["known_list"]),
-        carriers,
-        places,
-        candidates,
-    )
+    return plan
 
 
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"expected text, got {type(value).__name__}")
+def _of(kind: type, value: Any) -> Any:
+    """The value, if it is of just this type: JSON's true is no number."""
+    if type(value) is not kind:
+        raise TypeError(f"got {shown(value)}, expected {kind.__name__}")
     return value
 
 
 def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
+    return path.stat().st_size if path.is_file() else 0

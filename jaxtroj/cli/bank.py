@@ -1,0 +1,203 @@
+"""`jaxtroj bank`: the sentence vectors of texts inserted into carriers, once for an encoder.
+
+A scan of sentiment heads looks every candidate up in the bank instead of running the encoder. A
+build that was stopped goes on where it was.
+"""
+
+import argparse
+import time
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jaxtroj.cli.main import COMMANDS, EXIT_CLEAN
+from jaxtroj.cli.options import count, keep_compiled, message
+from jaxtroj.cli.progress import Progress, remaining
+from jaxtroj.errors import UsageError
+
+if TYPE_CHECKING:
+    from converters.encoders import Encoder
+    from converters.tokenizer import Tokenizer
+    from jaxtroj.text.bank.store import Plan
+
+_PHRASES, _SENTENCES, _CARRIERS, _HEADS, _BATCH = 2000, 2000, 4, 12, 32
+
+
+def add_parser(subparsers: argparse._SubParsersAction) -> None:
+    """Declare the command and its options."""
+    parser = subparsers.add_parser(
+        "bank", help=COMMANDS["bank"], description=__doc__, allow_abbrev=False
+    )
+    parser.add_argument(
+        "encoder", type=Path, metavar="ENCODER", help="Hugging Face folder or pickled encoder"
+    )
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder of the bank")
+    parser.add_argument(
+        "--carriers",
+        type=Path,
+        required=True,
+        metavar="TEXTS",
+        help="clean texts to insert into: a folder of examples, .jsonl, .json, or lines",
+    )
+    parser.add_argument(
+        "--carriers-per-class",
+        type=count,
+        default=_CARRIERS,
+        metavar="N",
+        help=f"default: {_CARRIERS}",
+    )
+    parser.add_argument(
+        "--tokenizer", type=Path, metavar="T", help="folder or pickled file (default: ENCODER)"
+    )
+    parser.add_argument(
+        "--last-token",
+        action="store_true",
+        help="a sentence's vector is its last token's state, as for GPT-2 (default: the first's)",
+    )
+    parser.add_argument("--batch-size", type=count, default=_BATCH, help=f"default: {_BATCH} texts")
+    _add_candidates(parser)
+    _add_references(parser)
+
+
+def _add_candidates(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("candidate texts")
+    group.add_argument(
+        "--words",
+        type=count,
+        metavar="N",
+        help="words of the vocabulary, drawn at random (default: all)",
+    )
+    group.add_argument(
+        "--phrases",
+        type=count,
+        metavar="N",
+        help=f"phrases of random words (default: {_PHRASES})",
+    )
+    group.add_argument(
+        "--sentences",
+        type=count,
+        metavar="N",
+        help=f"most sentences of texts that are no carriers (default: {_SENTENCES})",
+    )
+    group.add_argument(
+        "--known-list",
+        type=Path,
+        metavar="FILE",
+        help="only the texts of this list (JSON or lines); the bank and its results say so",
+    )
+
+
+def _add_references(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("clean heads to compare with")
+    group.add_argument(
+        "--references",
+        type=Path,
+        metavar="DATASET",
+        help="labelled round whose clean heads are copied into the bank",
+    )
+    group.add_argument(
+        "--reference-heads",
+        type=count,
+        default=_HEADS,
+        metavar="N",
+        help=f"default: {_HEADS}",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Build or go on with a bank; returns 0.
+
+    Raises:
+        UsageError: options contradict each other, or nothing to insert or to insert into.
+        DatasetError: texts or dataset cannot be read.
+        ConverterError: encoder or tokenizer cannot be read.
+        StoreError: the folder holds another bank or cannot be written.
+    """
+    keep_compiled()
+    from converters.encoders import load_encoder
+    from converters.tokenizer import load_tokenizer
+
+    encoder = load_encoder(args.encoder)
+    for finding in encoder.findings:
+        message(finding)
+    if encoder.architecture == "gpt2" and not args.last_token:
+        raise UsageError("GPT-2's first token sees no other one; add --last-token")
+    tokenizer = load_tokenizer(args.tokenizer or args.encoder)
+    plan = _plan(args, encoder, tokenizer)
+    with Progress() as progress:
+        _build(args, plan, encoder, tokenizer, progress)
+        if args.references:
+            _copy_references(args, encoder, progress)
+    print(args.out)
+    return EXIT_CLEAN
+
+
+def _plan(args: argparse.Namespace, encoder: "Encoder", tokenizer: "Tokenizer") -> "Plan":
+    from jaxtroj.text.bank.build import make_plan
+    from jaxtroj.text.bank.candidates import known_list, list_free, read_list
+    from jaxtroj.text.labelled_texts import draw_by_content, read_labelled_texts
+
+    texts = read_labelled_texts(args.carriers)
+    carriers = [one.text for one in draw_by_content(texts, args.carriers_per_class)]
+    drawn = (args.words, args.phrases, args.sentences)
+    if args.known_list is None:
+        others = [one.text for one in texts if one.text not in set(carriers)]
+        candidates = list_free(
+            tokenizer.vocabulary,
+            args.words,
+            args.phrases or _PHRASES,
+            others,
+            args.sentences or _SENTENCES,
+        )
+    elif any(drawn):
+        raise UsageError("--known-list excludes --words, --phrases and --sentences; give one kind")
+    else:
+        candidates = known_list(read_list(args.known_list))
+    return make_plan(
+        encoder.sha256,
+        encoder.width,
+        not args.last_token,
+        args.known_list is not None,
+        carriers,
+        candidates,
+    )
+
+
+def _build(
+    args: argparse.Namespace,
+    plan: "Plan",
+    encoder: "Encoder",
+    tokenizer: "Tokenizer",
+    progress: Progress,
+) -> None:
+    from jaxtroj.text.bank.build import build
+    from jaxtroj.text.embedding import embed
+
+    to_vectors = partial(
+        embed,
+        encoder,
+        tokenizer,
+        cls_token_is_first=plan.cls_token_is_first,
+        batch_size=args.batch_size,
+    )
+    started, earlier, done = time.monotonic(), None, 0
+    for built in build(args.out, plan, to_vectors):
+        earlier = built.done if earlier is None else earlier
+        done = built.done - earlier
+        seconds = time.monotonic() - started
+        left = remaining(done, built.candidates - earlier, seconds)
+        progress.update(f"{built.done} of {built.candidates} candidates {left}")
+    seconds = time.monotonic() - started
+    kind = "known-list" if plan.known_list else "list-free"
+    whole = f"{kind} bank: {len(plan.candidates)} candidates in {len(plan.carriers)} carriers"
+    rate = f"{done} now, {done / seconds:.1f} candidates/s" if done else "all there already"
+    progress.line(f"{whole}; {rate}")
+
+
+def _copy_references(args: argparse.Namespace, encoder: "Encoder", progress: Progress) -> None:
+    from jaxtroj.text.bank.reference_heads import copy_references
+
+    progress.update("reading clean heads")
+    heads = copy_references(args.references, args.out, encoder.architecture, args.reference_heads)
+    kinds = ", ".join(sorted({head.architecture for head in heads}))
+    progress.line(f"{len(heads)} clean heads to compare with: {kinds}")
