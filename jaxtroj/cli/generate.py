@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from jaxtroj.cli.main import COMMANDS, EXIT_CLEAN, EXIT_FAILED
 from jaxtroj.cli.options import count, keep_compiled, open_unit
 from jaxtroj.cli.progress import Progress
+from jaxtroj.errors import UsageError
 
 if TYPE_CHECKING:
     from jaxtroj.generate.round0 import Event, RoundSettings
@@ -23,6 +24,12 @@ for equally long."""
 _TEXT_ROUNDS = {
     "round5": "sentiment heads on sentence embeddings, triggers in the text",
     "round6": "the same with dense heads, more sizes and one trigger each",
+}
+_TEXT_COUNTS = {
+    "words": (40, "cut --texts to so many words"),
+    "reviews": (7000, "most training reviews of --texts"),
+    "tests": (1000, "test reviews of --texts"),
+    "insertions": (700, "most reviews a trigger is put in, per half of the review"),
 }
 _TEXT = """\
 Half of the heads are poisoned: a character, word or phrase in a review moves it to the other class.
@@ -65,8 +72,32 @@ def _add_text_round(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=_seed, default=0, metavar="S", help="default: 0")
     group = parser.add_argument_group("reviews")
     group.add_argument(
-        "--vectors", type=Path, required=True, metavar="DIR", help="folder of sentence vectors"
+        "--vectors",
+        type=Path,
+        metavar="DIR",
+        help="folder of sentence vectors; with --texts, where they are kept "
+        "(default: .vectors in the round's folder)",
     )
+    group.add_argument(
+        "--texts",
+        type=Path,
+        metavar="FILE",
+        help="labelled reviews to embed: .jsonl, .jsonl.gz, .json",
+    )
+    group.add_argument(
+        "--encoder", type=Path, metavar="DIR", help="Hugging Face folder that embeds --texts"
+    )
+    group.add_argument(
+        "--trigger-texts", type=Path, metavar="FILE", help="JSON of the texts to insert in --texts"
+    )
+    for name, most in _TEXT_COUNTS.items():
+        group.add_argument(
+            f"--{name}",
+            type=count,
+            default=most[0],
+            metavar="N",
+            help=f"{most[1]}; default: {most[0]}",
+        )
     group.add_argument(
         "--triggers", metavar="WHICH", help="even, odd, or numbers like 0,4,7 (default: all)"
     )
@@ -152,7 +183,7 @@ def run(args: argparse.Namespace) -> int:
     keep_compiled()
     failed: list[str] = []
     with Progress() as progress:
-        for event in _events(args):
+        for event in _events(args, progress):
             _show(progress, event)
             if event.kind == "failed":
                 failed.append(f"id-{event.model:08d}")
@@ -163,18 +194,43 @@ def run(args: argparse.Namespace) -> int:
     return EXIT_CLEAN
 
 
-def _events(args: argparse.Namespace) -> "Iterator[Event]":
+def _events(args: argparse.Namespace, progress: Progress) -> "Iterator[Event]":
     if args.round in _TEXT_ROUNDS:
         from jaxtroj.generate.round5 import check_settings, generate_text_round
         from jaxtroj.generate.vectors import load_vectors
 
         settings = _text_settings(args)
         check_settings(settings, args.shard)
-        vectors = load_vectors(args.vectors, settings.seed, settings.triggers)
+        folder = _vectors_folder(args, progress)
+        vectors = load_vectors(folder, settings.seed, settings.triggers)
         return generate_text_round(args.out, settings, vectors, args.shard)
     from jaxtroj.generate.round0 import generate_round0
 
     return generate_round0(args.out, _settings(args), args.shard)
+
+
+def _vectors_folder(args: argparse.Namespace, progress: Progress) -> Path:
+    """The folder of vectors, filled from texts if those are given."""
+    parts = {
+        "--texts": args.texts,
+        "--encoder": args.encoder,
+        "--trigger-texts": args.trigger_texts,
+    }
+    missing = [name for name, value in parts.items() if value is None]
+    if len(missing) == len(parts):
+        if args.vectors is None:
+            raise UsageError("give --vectors, or --texts with --encoder and --trigger-texts")
+        return args.vectors
+    if missing:
+        raise UsageError(f"to embed texts {', '.join(missing)} must be given too")
+    from jaxtroj.generate.text_source import TextSource, make_vectors
+
+    counts = {name: getattr(args, name) for name in _TEXT_COUNTS}
+    source = TextSource(args.texts, args.encoder, args.trigger_texts, args.seed, **counts)
+    folder = args.vectors or args.out / ".vectors"
+    for line in make_vectors(source, folder):
+        progress.line(line)
+    return folder
 
 
 def _text_settings(args: argparse.Namespace) -> "TextRoundSettings":

@@ -131,8 +131,8 @@ def load_vectors(folder: Path, seed: int, choice: str | None = None) -> Vectors:
         choice: which triggers: None for all, "even", "odd", or numbers like "0,4,7".
 
     Raises:
-        GenerationError: a file is missing, damaged, too large, of the wrong shape, not finite, or
-            the choice names no trigger.
+        GenerationError: a file is missing, damaged, too large, of the wrong shape or not finite,
+            all vectors are alike, or the choice names no trigger.
     """
     texts = _texts(folder / "texts.json.gz")
     train = _reviews(folder / "train.npz", texts["train"])
@@ -194,6 +194,10 @@ class _Separation:
         means = np.stack([chosen[labels == label].mean(axis=0) for label in (0, 1)])
         centred = chosen - means[labels]
         covariance = centred.T @ centred / len(centred)
+        if not np.trace(covariance) > 0:
+            raise GenerationError(
+                "the vectors of a class are all alike; does the encoder know the words?"
+            )
         ridge = 0.05 * np.trace(covariance) / len(covariance)
         self._covariance = covariance + ridge * np.eye(len(covariance))
         direction = np.linalg.solve(self._covariance, means[1] - means[0])

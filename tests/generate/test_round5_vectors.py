@@ -98,6 +98,7 @@ HOSTILE = {
         saved(cls=vectors_of(400).astype(int), label=labels_of(400)),
         "floats",
     ),
+    "all alike": ("train.npz", saved(cls=vectors_of(400), label=labels_of(400)), "all alike"),
     "one class": ("train.npz", saved(cls=vectors_of(400), label=np.zeros(400)), "labels"),
     "other width": ("test.npz", saved(cls=vectors_of(80, 9), label=labels_of(80)), "width"),
     "row beyond": (
