@@ -32,5 +32,9 @@ class StoreError(JaxtrojError):
     """A run folder cannot be written, is locked, or belongs to other settings."""
 
 
+class EngineError(JaxtrojError):
+    """A scan cannot be carried out at all: its processes do not start, or Ray cannot be used."""
+
+
 class GenerationError(JaxtrojError):
     """A synthetic round cannot be generated as asked."""

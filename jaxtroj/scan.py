@@ -98,8 +98,8 @@ def scan_batch(
             yield _skipped(entry, settings)
             continue
         path = None if picture_of is None else picture_of(printable(entry.model_id))
-        answer = scan_model(entry, settings, path, on_step)
-        yield replace(answer, identity=identify(entry, settings))
+        key = identify(entry, settings)  # first: a file that changes meanwhile is scanned again
+        yield replace(scan_model(entry, settings, path, on_step), identity=key)
 
 
 def _scan_texts(
@@ -108,12 +108,14 @@ def _scan_texts(
     from jaxtroj.scan_text import scan_heads
 
     chosen = [entry for entry in entries if entry.skip_reason is None]
-    answers = iter(scan_heads(chosen, settings, on_step or _silent))
+    keys = [identify(entry, settings) for entry in chosen]
+    answers = zip(scan_heads(chosen, settings, on_step or _silent), keys, strict=True)
     for entry in entries:
         if entry.skip_reason is not None:
             yield _skipped(entry, settings)
         else:
-            yield replace(next(answers), identity=identify(entry, settings))
+            record, key = next(answers)
+            yield replace(record, identity=key)
 
 
 def scan_model(

@@ -1,10 +1,16 @@
 """The run folder of a scan: records that survive kill -9, resume, and one writer at a time.
 
-RUN/records.jsonl     one record a line, append-only, each line flushed to disk
+RUN/records.jsonl     one record a line, append-only
 RUN/settings.json     what the answers depend on; a resumed scan must have the same
 RUN/environment.json  versions and machine of every session that wrote here
+RUN/log.txt           what the engine did, and what its worker processes said
 RUN/triggers/ID.png   pictures of recovered triggers
 RUN/lock              held while a scan writes; freed by the system when the process ends
+
+A record is in the kernel's hands when `append` returns: the death of the process, by `kill -9` too,
+cannot take it. It is forced to the disk at once if the last time was over a second ago, else within
+a second while the scan runs: a power failure takes at most the records of the last second.
+Memory does not grow with the records: what is kept of each is where it lies.
 """
 
 import fcntl
@@ -14,7 +20,9 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -25,7 +33,20 @@ from converters.files import write_atomic
 from jaxtroj.errors import StoreError
 from jaxtroj.record import Record, parse_record
 
+SYNC_SECONDS = 1.0
+"""How long a record may wait until it is forced to the disk."""
+
 _PACKAGES = ("jaxtroj", "jax", "jaxlib", "flax", "optax", "numpy", "pillow")
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a record lies in the file, and what must be known of it without reading it."""
+
+    identity: str
+    offset: int
+    size: int
+    failed: bool
 
 
 class RunStore:
@@ -35,34 +56,67 @@ class RunStore:
         folder: made with its parents if absent; an existing one must be a run folder or empty.
         settings: JSON values that the answers depend on.
         restart: set earlier records aside (as `records.N.jsonl`) and take the new settings.
+        session: JSON values that `environment.json` keeps of this session.
 
     Raises:
-        StoreError: the folder is locked, holds other settings or foreign files, or a line in
-            the middle of `records.jsonl` is damaged.
+        StoreError: the folder is locked, cannot be written, holds other settings or foreign files,
+            or a line in the middle of `records.jsonl` is damaged.
     """
 
-    def __init__(self, folder: Path, settings: Mapping[str, Any], restart: bool = False):
+    def __init__(
+        self,
+        folder: Path,
+        settings: Mapping[str, Any],
+        restart: bool = False,
+        session: Mapping[str, Any] | None = None,
+    ):
         self.folder = Path(folder)
         _make_run_folder(self.folder)
         self._lock = _lock(self.folder / "lock")
+        self._places: dict[str, tuple[_Place, ...]] = {}
+        self._count = 0
+        self._unsynced, self._synced = False, float("-inf")
         try:
             if restart:
                 _set_aside(self.folder)
             _agree_on_settings(self.folder, settings)
-            _add_environment(self.folder / "environment.json")
-            self.records = _recover(self.folder / "records.jsonl")
-            self._file = open(self.folder / "records.jsonl", "ab", buffering=0)
+            _add_environment(self.folder / "environment.json", session or {})
+            end = self._recover(self.folder / "records.jsonl")
+            self._file = open(self.folder / "records.jsonl", "a+b", buffering=0)
+            self._file.truncate(end)
+        except OSError as error:
+            self._lock.close()
+            raise StoreError(
+                f"cannot write in {self.folder}: {error.strerror or error}; free some space or"
+                " name another folder"
+            ) from error
         except BaseException:
             self._lock.close()
             raise
-        self._finished = {(record.model, record.identity): record for record in self.records}
+
+    def __len__(self) -> int:
+        """How many records are on file, superseded ones included."""
+        return self._count
+
+    @property
+    def records(self) -> list[Record]:
+        """All records on file, in the order they were written."""
+        return [record for _, _, record in _parsed(self.folder / "records.jsonl")]
 
     def finished(self, model: str, identity: str) -> Record | None:
         """The stored answer for this model with this identity, if there is one."""
-        return self._finished.get((model, identity))
+        for place in reversed(self._places.get(model, ())):
+            if place.identity == identity:
+                return parse_record(os.pread(self._file.fileno(), place.size, place.offset))
+        return None
+
+    def identities(self, model: str, failed: bool = True) -> tuple[str, ...]:
+        """Identities of the answers on file for this model; without the failed ones if so told."""
+        places = self._places.get(model, ())
+        return tuple(place.identity for place in places if failed or not place.failed)
 
     def append(self, record: Record) -> None:
-        """Write one record; when this returns, it survives a crash.
+        """Write one record; when this returns, it survives the death of this process.
 
         Raises:
             StoreError: the disk is full or failing; the records before it stand.
@@ -70,23 +124,79 @@ class RunStore:
         end = self._file.seek(0, os.SEEK_END)
         line = record.to_json().encode() + b"\n"
         try:
+            self._write(line, end)
+            self._unsynced = True
+            if time.monotonic() - self._synced >= SYNC_SECONDS:
+                self.sync()
+        except OSError as error:
+            raise StoreError(
+                f"cannot add to {self.folder}: {error.strerror or error}; the records before stand,"
+                " and the same command goes on from them"
+            ) from error
+        self._note(record, end, len(line))
+
+    def _write(self, line: bytes, end: int) -> None:
+        try:
             if self._file.write(line) != len(line):
                 raise OSError("only part of the record was written; is the disk full?")
-            os.fsync(self._file.fileno())
-        except OSError as error:
+        except OSError:
             self._file.truncate(end)
-            raise StoreError(f"cannot add to {self.folder}: {error.strerror or error}") from error
-        self.records.append(record)
-        self._finished[record.model, record.identity] = record
+            raise
+
+    def sync(self) -> None:
+        """Force what was appended to the disk, if it is due; call this a few times a second."""
+        if self._unsynced and time.monotonic() - self._synced >= SYNC_SECONDS:
+            os.fsync(self._file.fileno())
+            self._unsynced, self._synced = False, time.monotonic()
+
+    def _note(self, record: Record, offset: int, size: int) -> None:
+        place = _Place(record.identity, offset, size, record.status == "failed")
+        self._places[record.model] = (*self._places.get(record.model, ()), place)
+        self._count += 1
+
+    def _recover(self, path: Path) -> int:
+        """Find the records on file; where the last whole one ends, before what a crash tore."""
+        end = 0
+        for offset, size, record in _parsed(path) if path.exists() else ():
+            self._note(record, offset, size)
+            end = offset + size
+        return end
+
+    def log(self, line: str) -> None:
+        """Add a line to the log of the run, with the time of day.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        try:
+            with open(self.log_path, "ab", buffering=0) as file:
+                file.write(f"{now} {line}\n".encode("utf-8", "backslashreplace"))
+        except OSError as error:
+            raise StoreError(f"cannot write {self.log_path}: {error.strerror or error}") from error
+
+    @property
+    def log_path(self) -> Path:
+        """The log of the run."""
+        return self.folder / "log.txt"
+
+    @property
+    def pictures(self) -> Path:
+        """The folder of pictures of recovered triggers."""
+        return self.folder / "triggers"
 
     def trigger_path(self, model: str) -> Path:
         """Where the picture of this model's trigger belongs."""
-        return self.folder / "triggers" / f"{file_stem(model)}.png"
+        return picture_file(self.pictures, model)
 
     def close(self) -> None:
-        """Free the lock. Closing twice does nothing."""
-        self._file.close()
-        self._lock.close()
+        """Force all records to the disk and free the lock. Closing twice does nothing."""
+        try:
+            if not self._file.closed and self._unsynced:
+                os.fsync(self._file.fileno())
+        finally:
+            self._file.close()
+            self._lock.close()
 
     def __enter__(self) -> Self:
         return self
@@ -108,18 +218,33 @@ def read_records(folder: Path) -> list[Record]:
     Raises:
         StoreError: there is no `records.jsonl`, it is empty, or a finished line is damaged.
     """
+    return list(iter_records(folder))
+
+
+def iter_records(folder: Path) -> Iterator[Record]:
+    """`read_records`, one at a time: memory does not grow with the size of the records.
+
+    Raises:
+        StoreError: as `read_records`, at the first step.
+    """
     path = Path(folder) / "records.jsonl"
     try:
-        data = path.read_bytes()
+        places = {record.model: (offset, size) for offset, size, record in _parsed(path)}
+        if not places:
+            raise StoreError(f"{path} holds no finished record yet")
+        with open(path, "rb") as file:
+            for offset, size in places.values():
+                yield parse_record(os.pread(file.fileno(), size, offset))
     except OSError as error:
         raise StoreError(
             f"{folder} is not a run folder: {error.strerror or error}; expected the folder that"
             " `jaxtroj scan --out` wrote"
         ) from error
-    records = {record.model: record for record in _parse(path, data)}
-    if not records:
-        raise StoreError(f"{path} holds no finished record yet")
-    return list(records.values())
+
+
+def picture_file(folder: Path, model: str) -> Path:
+    """Where in a folder of pictures the one of this model's trigger belongs."""
+    return folder / f"{file_stem(model)}.png"
 
 
 def file_stem(name: str) -> str:
@@ -206,7 +331,7 @@ def _differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterab
     ]
 
 
-def _add_environment(path: Path) -> None:
+def _add_environment(path: Path, more: Mapping[str, Any]) -> None:
     try:
         sessions = json.loads(path.read_bytes())["sessions"] if path.exists() else []
     except (ValueError, KeyError, TypeError) as error:
@@ -217,6 +342,7 @@ def _add_environment(path: Path) -> None:
         "machine": f"{platform.system()} {platform.machine()}",
         "cores": os.cpu_count(),
         "packages": {name: _version(name) for name in _PACKAGES},
+        **more,
     }
     write_atomic(path, _json({"sessions": [*sessions, session]}))
 
@@ -232,23 +358,19 @@ def _json(value: Any) -> bytes:
     return json.dumps(value, indent=2, sort_keys=True, allow_nan=False).encode() + b"\n"
 
 
-def _recover(path: Path) -> list[Record]:
-    """The records on file; a last line torn by a crash is cut off the file."""
-    data = path.read_bytes() if path.exists() else b""
-    whole = data.rfind(b"\n") + 1
-    records = _parse(path, data)
-    if whole < len(data):
-        os.truncate(path, whole)
-    return records
-
-
-def _parse(path: Path, data: bytes) -> list[Record]:
-    records = []
-    for number, line in enumerate(data[: data.rfind(b"\n") + 1].splitlines(), start=1):
-        try:
-            records.append(parse_record(line))
-        except StoreError as error:
-            raise StoreError(
-                f"{path}, line {number}: {error}. Remove that line to scan its model again"
-            ) from error
-    return records
+def _parsed(path: Path) -> Iterator[tuple[int, int, Record]]:
+    """Offset, length and content of every finished line; the torn one at the end is left out."""
+    offset = 0
+    with open(path, "rb") as file:
+        for number, line in enumerate(file, start=1):
+            if not line.endswith(b"\n"):
+                return
+            try:
+                record = parse_record(line)
+            except StoreError as error:
+                raise StoreError(
+                    f"{path}, line {number}: {error}. Remove that line to scan its model again,"
+                    " or all records of an older version with --restart"
+                ) from error
+            yield offset, len(line), record
+            offset += len(line)

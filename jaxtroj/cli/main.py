@@ -14,7 +14,14 @@ from typing import NoReturn
 
 from converters.errors import ConverterError
 from jaxtroj import __version__
-from jaxtroj.errors import CalibrationError, DatasetError, JaxtrojError, StoreError, UsageError
+from jaxtroj.errors import (
+    CalibrationError,
+    DatasetError,
+    EngineError,
+    JaxtrojError,
+    StoreError,
+    UsageError,
+)
 
 EXIT_CLEAN, EXIT_POISONED, EXIT_FAILED, EXIT_NOTHING, EXIT_USAGE = range(5)
 EXIT_INTERRUPTED = 130
@@ -71,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         _complain("interrupted; finished records are kept")
         return EXIT_INTERRUPTED
-    except (UsageError, StoreError, DatasetError, CalibrationError) as error:
+    except (UsageError, StoreError, DatasetError, CalibrationError, EngineError) as error:
         _complain(f"error: {error}")
         return EXIT_USAGE
     except (JaxtrojError, ConverterError, OSError) as error:

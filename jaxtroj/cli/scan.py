@@ -3,18 +3,26 @@
 import argparse
 import itertools
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jaxtroj.cli import options
 from jaxtroj.cli.main import COMMANDS, EXIT_NOTHING
 from jaxtroj.errors import DatasetError, UsageError
 
 if TYPE_CHECKING:
-    from jaxtroj.record import Record
+    from jaxtroj.cli.progress import Progress
+    from jaxtroj.engine.jobs import Engine, Watch
+    from jaxtroj.engine.progress import Tally
+    from jaxtroj.engine.run import Outcome
     from jaxtroj.rounds import ModelEntry
     from jaxtroj.settings import Settings
     from jaxtroj.store import RunStore
+
+DEFAULT_TIMEOUT = 3600.0
+_LINE_SECONDS = 10.0
+_GIB = 2**30
 
 
 def add_parser(subparsers: argparse._SubParsersAction) -> None:
@@ -23,7 +31,10 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         "scan", help=COMMANDS["scan"], description=__doc__, allow_abbrev=False
     )
     parser.add_argument(
-        "dataset", type=Path, metavar="DIR", help="dataset folder, or folder of model files"
+        "dataset",
+        type=Path,
+        metavar="DATASET",
+        help="dataset folder, folder of model files, or CSV manifest (columns path, examples, ...)",
     )
     parser.add_argument(
         "--out",
@@ -35,19 +46,80 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     parser.add_argument(
         "--restart", action="store_true", help="set the records in RUN aside and begin anew"
     )
+    parser.add_argument(
+        "--retry-failed", action="store_true", help="scan models again whose record says failed"
+    )
+    _add_choice(parser)
+    _add_engine(parser)
+    parser.add_argument(
+        "--truth",
+        action="store_true",
+        help="score against the labels in DATASET, all along and at the end (the scan itself"
+        " never uses them)",
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object per model on stdout")
+    options.add_settings(parser)
+
+
+def _add_choice(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--limit", type=options.count, metavar="N", help="only the first N models")
+    parser.add_argument(
+        "--smoke",
+        action="store_true",
+        help="only the first model of each architecture: does every kind work? The records count,"
+        " and the whole scan goes on from them",
+    )
     parser.add_argument(
         "--include-errata",
         action="store_true",
         help="scan the models that NIST's errata lists tell to leave out, too",
     )
-    parser.add_argument(
-        "--truth",
-        action="store_true",
-        help="at the end, score against the labels in DIR (the scan itself never uses them)",
+
+
+def _add_engine(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("who does the work, and how much of it")
+    group.add_argument("--engine", choices=("local", "ray"), default="local", help="default: local")
+    group.add_argument(
+        "--workers",
+        type=options.count,
+        metavar="N",
+        help="processes (default: one per GPU, else one; with ray one per GPU or node)",
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object per model on stdout")
-    options.add_settings(parser)
+    group.add_argument(
+        "--address",
+        metavar="ADDRESS",
+        help="of the Ray cluster (default: RAY_ADDRESS, else Ray is started on this machine)",
+    )
+    group.add_argument(
+        "--timeout",
+        type=_positive,
+        default=DEFAULT_TIMEOUT,
+        metavar="S",
+        help=f"stop a model after S seconds, as failed (default: {DEFAULT_TIMEOUT:g})",
+    )
+    group.add_argument(
+        "--memory",
+        type=_positive,
+        metavar="GIB",
+        help="stop a model whose process takes more (default: nine tenths of the machine's memory"
+        " divided by the workers)",
+    )
+    group.add_argument(
+        "--budget",
+        type=_positive,
+        metavar="S",
+        help="stop the whole scan after S seconds; the same command goes on later",
+    )
+
+
+def _positive(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected a number above 0, got {text!r}")
+    return value
 
 
 def run(args: argparse.Namespace) -> int:
@@ -62,63 +134,147 @@ def run(args: argparse.Namespace) -> int:
     if not entries:
         return EXIT_NOTHING
     load_calibrator(settings)  # hours of work would be for nothing if this cannot be read
-    with RunStore(args.out, settings.as_json(), restart=args.restart) as store:
-        if store.records:
-            options.message(f"{args.out} has {len(store.records)} records; going on from there")
-        records = _scan(entries, settings, store, args.json)
-    options.message(f"{summary(records)}; records in {args.out}")
+    session = _session(args)
+    with RunStore(args.out, settings.as_json(), restart=args.restart, session=session) as store:
+        if len(store):
+            options.message(f"{args.out} has {len(store)} records; going on from there")
+        tally = _scan(entries, settings, store, args)
+    options.message(f"{summary(tally.kinds())}; records in {args.out}")
+    if tally.done < len(entries):
+        options.message(
+            f"the budget is spent: {len(entries) - tally.done} models are left for the same command"
+        )
     if args.truth:
-        _score(entries, records)
-    return options.exit_status(records)
+        _score(tally)
+    return options.exit_status(tally.kinds())
 
 
 def _entries(args: argparse.Namespace) -> "list[ModelEntry]":
+    from jaxtroj.engine.plan import first_of_each_group
     from jaxtroj.rounds import iter_models
 
-    if not args.dataset.is_dir():
-        raise UsageError(f"{args.dataset} is no folder; for one model use: jaxtroj detect")
+    if args.dataset.is_file() and args.dataset.suffix.lower() != ".csv":
+        raise UsageError(
+            f"{args.dataset} is no folder and no CSV manifest; for one model use: jaxtroj detect"
+        )
     try:
         models = iter_models(args.dataset, include_errata=args.include_errata)
-        return list(itertools.islice(models, args.limit))
+        chosen = itertools.islice(models, args.limit)
+        return list(first_of_each_group(chosen) if args.smoke else chosen)
     except DatasetError as error:
         options.message(f"error: {error}")
         return []
 
 
+def _session(args: argparse.Namespace) -> dict[str, Any]:
+    """What environment.json keeps of how this session works; none of it changes an answer."""
+    from jaxtroj.engine.devices import visible_gpus
+
+    names = ("engine", "workers", "timeout", "memory", "budget")
+    return {name: getattr(args, name) for name in names} | {"gpus": visible_gpus()}
+
+
+def _engine(args: argparse.Namespace, settings: "Settings", store: "RunStore") -> "Engine":
+    from jaxtroj.engine.devices import local_slots, memory_per_worker
+    from jaxtroj.engine.guard import Guard
+    from jaxtroj.engine.jobs import Setup
+    from jaxtroj.engine.local import LocalEngine
+
+    given = None if args.memory is None else int(args.memory * _GIB)
+    if args.engine == "ray":
+        from jaxtroj.engine.ray_cluster import RayEngine
+
+        return RayEngine(Setup(settings), Guard(args.timeout, given), args.workers, args.address)
+    slots = local_slots(args.workers)
+    guard = Guard(args.timeout, given or memory_per_worker(len(slots)))
+    return LocalEngine(Setup(settings, store.pictures), slots, guard, store.log_path)
+
+
 def _scan(
-    entries: "list[ModelEntry]", settings: "Settings", store: "RunStore", as_json: bool
-) -> "list[Record]":
-    from jaxtroj.cli.progress import Progress, remaining
-    from jaxtroj.report import json_line, text_line
-    from jaxtroj.scan import scan
+    entries: "list[ModelEntry]", settings: "Settings", store: "RunStore", args: argparse.Namespace
+) -> "Tally":
+    from jaxtroj.cli.progress import Progress
+    from jaxtroj.engine.progress import Tally
+    from jaxtroj.engine.run import run_scan
 
-    records: list[Record] = []
-    earlier = {id(record) for record in store.records}
-    fresh, started = 0, time.monotonic()
+    tally = Tally(len(entries))
+    engine = _engine(args, settings, store)
+    store.log(f"scan of {len(entries)} models begins")
     with Progress() as progress:
-
-        def on_step(model: str, step: str) -> None:
-            progress.update(f"[{len(records) + 1}/{len(entries)}] {model}: {step}  {left}")
-
-        left = ""
-        for record in scan(entries, settings, store, on_step):
-            records.append(record)
-            progress.result(json_line(record) if as_json else text_line(record))
-            fresh += id(record) not in earlier
-            to_do = fresh + len(entries) - len(records)
-            left = remaining(fresh, to_do, time.monotonic() - started)
-            if not progress.is_live:
-                progress.line(f"[{len(records)}/{len(entries)}] {record.model} {left}".rstrip())
-    return records
+        display = _Display(progress, tally, args.json)
+        watch = display.watch(store, args.budget)
+        for outcome in run_scan(entries, settings, store, engine, watch, args.retry_failed):
+            truth = outcome.entry.poisoned if args.truth else None
+            tally.add(outcome.record, outcome.fresh, truth)
+            display.show(outcome)
+    store.log(
+        f"scan ends with {tally.done} of {len(entries)} models done, {tally.fresh} of them now"
+    )
+    return tally
 
 
-def _score(entries: "list[ModelEntry]", records: "list[Record]") -> None:
-    from jaxtroj.cli.evaluate import matched, scores_text
-    from jaxtroj.scoring import score
+@dataclass
+class _Display:
+    """Results on stdout; how far the scan is, live on a terminal, else a line now and then."""
 
-    names = {entry.model_id: entry.poisoned for entry in entries if entry.poisoned is not None}
-    pairs = matched(records, names)
-    if not pairs:
+    progress: "Progress"
+    tally: "Tally"
+    as_json: bool
+    started: float = field(default_factory=time.monotonic)
+    step: str = ""
+    said: float = float("-inf")
+
+    def watch(self, store: "RunStore", budget: float | None) -> "Watch":
+        from jaxtroj.engine.jobs import Watch
+
+        deadline = float("inf") if budget is None else self.started + budget
+        return Watch(self.on_step, self.on_tick, store.log, deadline)
+
+    def on_step(self, model: str, step: str) -> None:
+        self.step = f"{model}: {step}"
+
+    def on_tick(self) -> None:
+        self.progress.update(f"{self.text()}  {self.step}")
+
+    def show(self, outcome: "Outcome") -> None:
+        from jaxtroj.report import json_line, text_line
+
+        record = outcome.record
+        self.progress.result(json_line(record) if self.as_json else text_line(record))
+        now, tally = time.monotonic(), self.tally
+        if not self.progress.is_live and (
+            now - self.said >= _LINE_SECONDS or tally.done == tally.total
+        ):
+            self.said = now
+            self.progress.line(self.text())
+
+    def text(self) -> str:
+        """Such as `[12/40] 3.1 a minute  9.0 min left  log score 0.2103`."""
+        from jaxtroj.cli.progress import remaining
+
+        tally, seconds = self.tally, time.monotonic() - self.started
+        parts = []
+        if tally.fresh:
+            parts.append(_rate(tally.fresh / seconds))
+            left = tally.total - tally.done
+            parts.append(remaining(tally.fresh, tally.fresh + left, seconds))
+        if tally.log_score is not None:
+            parts.append(f"log score {tally.log_score:.4f}")
+        return f"[{tally.done}/{tally.total}] {'  '.join(filter(None, parts))}".rstrip()
+
+
+def _rate(per_second: float) -> str:
+    for unit, seconds in (("second", 1), ("minute", 60)):
+        if per_second * seconds >= 1:
+            return f"{per_second * seconds:.1f} a {unit}"
+    return f"{per_second * 3600:.1f} an hour"
+
+
+def _score(tally: "Tally") -> None:
+    from jaxtroj.cli.evaluate import scores_text
+
+    scores = tally.scores()
+    if scores is None:
         options.message("no labels in the dataset folder; nothing to score")
         return
-    print(scores_text("all", score([r.probability for r, _ in pairs], [t for _, t in pairs])))
+    print(scores_text("all", scores))

@@ -1,0 +1,1 @@
+"""Scanning whole folders: jobs in groups, guarded processes, this machine or a Ray cluster."""

@@ -1,0 +1,95 @@
+"""Which GPUs there are, told without loading jax, and how much memory this machine has."""
+
+import importlib.util
+import os
+import re
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+_PLUGINS = ("jax_cuda13_plugin", "jax_cuda12_plugin")
+_PLATFORMS_WITH_GPU = frozenset({"cuda", "gpu"})
+_LISTED = re.compile(r"UUID: ((?:GPU|MIG)-[^)\s]+)")
+_SHARE_OF_MEMORY = 0.9
+_GPU_SHARE = 0.9
+_CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Where one worker runs: a name for people, and what its environment must say."""
+
+    name: str
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def local_slots(workers: int | None) -> list[Slot]:
+    """A slot for each GPU, or one on the processor; `workers` of them if that is given.
+
+    More workers than GPUs share them, and their memory in equal parts.
+    """
+    gpus = visible_gpus()
+    count = workers or max(1, len(gpus))
+    if not gpus:
+        return [Slot("the processor")] * count
+    sharing = -(-count // len(gpus))
+    slots = []
+    for number in range(count):
+        gpu = gpus[number % len(gpus)]
+        environment = {"CUDA_VISIBLE_DEVICES": gpu}
+        if sharing > 1 and "XLA_PYTHON_CLIENT_MEM_FRACTION" not in os.environ:
+            environment["XLA_PYTHON_CLIENT_MEM_FRACTION"] = f"{_GPU_SHARE / sharing:.3f}"
+        slots.append(Slot(f"GPU {gpu}", environment))
+    return slots
+
+
+def visible_gpus() -> list[str]:
+    """What `CUDA_VISIBLE_DEVICES` of each usable GPU would be; none where jax cannot use them."""
+    platforms = {name.strip() for name in os.environ.get("JAX_PLATFORMS", "").split(",")} - {""}
+    if platforms and not platforms & _PLATFORMS_WITH_GPU:
+        return []
+    if not any(importlib.util.find_spec(name) for name in _PLUGINS):
+        return []
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if chosen is not None:
+        names = [name.strip() for name in chosen.split(",")]
+        return [name for name in names if name and name != "-1"]
+    try:
+        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):  # no driver, so no GPU that jax could use
+        return []
+    return parse_gpu_list(listed.stdout)
+
+
+def parse_gpu_list(text: str) -> list[str]:
+    """UUIDs in what `nvidia-smi -L` prints; a GPU that is divided counts by its parts.
+
+    >>> parse_gpu_list("GPU 0: H200 (UUID: GPU-a)\\nGPU 1: A30 (UUID: GPU-b)\\n  MIG 1g.6gb"
+    ...                " Device 0: (UUID: MIG-c)\\n  MIG 1g.6gb Device 1: (UUID: MIG-d)")
+    ['GPU-a', 'MIG-c', 'MIG-d']
+    """
+    found: list[str] = []
+    for name in _LISTED.findall(text):
+        if name.startswith("MIG-") and found and found[-1].startswith("GPU-"):
+            found.pop()
+        found.append(name)
+    return found
+
+
+def memory_of_machine() -> int:
+    """Bytes that this process may use: the machine's, or its control group's if that is less."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for path in _CGROUP_LIMITS:
+        try:
+            text = Path(path).read_text().strip()
+        except OSError:  # this machine has no such control group
+            continue
+        if text.isdecimal():
+            total = min(total, int(text))
+    return total
+
+
+def memory_per_worker(workers: int) -> int:
+    """Bytes that each of several workers may take before the machine is in danger."""
+    return int(memory_of_machine() * _SHARE_OF_MEMORY) // workers

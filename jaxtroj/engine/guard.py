@@ -1,0 +1,171 @@
+"""A worker process seen from outside: what it is doing, for how long, in how much memory."""
+
+import json
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from jaxtroj.engine.jobs import Job, Setup
+from jaxtroj.engine.worker import LENGTH
+from jaxtroj.errors import EngineError
+
+# As `jaxtroj.cli.options.keep_compiled` does for the calling process; glibc reads these.
+_MEMORY_VARIABLES = {"MALLOC_TRIM_THRESHOLD_": str(2**30), "MALLOC_MMAP_THRESHOLD_": str(2**30)}
+_SEND_SECONDS = 30.0
+_DUMP_SECONDS = 0.2
+_LONGEST_LINE = 64 * 2**20
+# Only what the parent may import; a folder that happens to be the current one is no part of it.
+_START = (
+    "import sys; fd = int(sys.argv[1]); sys.path[:] = sys.argv[2:];"
+    " from jaxtroj.engine.worker import main; main(fd)"
+)
+
+
+@dataclass(frozen=True)
+class Guard:
+    """What one model may take.
+
+    Attributes:
+        timeout: seconds of wall time, waiting for the device not counted; None is no limit.
+        memory: bytes resident in the worker process; None is no limit.
+    """
+
+    timeout: float | None = None
+    memory: int | None = None
+
+
+@dataclass
+class Flight:
+    """A job in a worker: for how many seconds it ran, which of its models are answered."""
+
+    job: Job
+    seconds: float = 0.0
+    waits: bool = False
+    step: str = "start"
+    answered: set[int] = field(default_factory=set)
+
+    @property
+    def left(self) -> list[int]:
+        """Places of the models that have no answer yet."""
+        return [place for place in range(len(self.job.entries)) if place not in self.answered]
+
+
+class WorkerProcess:
+    """One child process; see `worker.py` for what is said.
+
+    Args:
+        setup: what it is told first.
+        environment: added to this process's own, such as the GPU it may use.
+        stderr: file that its messages are appended to; None leaves them where ours go.
+    """
+
+    def __init__(self, setup: Setup, environment: Mapping[str, str], stderr: Path | None):
+        ours, theirs = socket.socketpair()
+        self.link = ours
+        with theirs:
+            self._process = _started(theirs.fileno(), environment, stderr)
+        self.flights: dict[int, Flight] = {}
+        self.ready = False
+        self.jobs_done = 0
+        self.started = time.monotonic()
+        self._tickets = 0
+        self._buffer = bytearray()
+        self._send(setup)
+        self.link.setblocking(False)
+
+    @property
+    def pid(self) -> int:
+        """Process id."""
+        return self._process.pid
+
+    def give(self, job: Job) -> bool:
+        """Hand a job over; False if the process does not listen any more."""
+        self._tickets += 1
+        self.flights[self._tickets] = Flight(job)
+        return self._send((self._tickets, job))
+
+    def _send(self, message: Any) -> bool:
+        data = pickle.dumps(message)
+        self.link.settimeout(_SEND_SECONDS)
+        try:
+            self.link.sendall(LENGTH.pack(len(data)) + data)
+        except OSError:  # it is dead or stuck; the one who waits for its answers will see
+            return False
+        finally:
+            self.link.setblocking(False)
+        return True
+
+    def messages(self) -> tuple[list[dict[str, Any]], bool]:
+        """What it has said since; and whether it is still there to say more."""
+        alive = True
+        while True:
+            try:
+                part = self.link.recv(2**18)
+            except BlockingIOError:
+                break
+            except OSError:
+                part = b""
+            if not part:
+                alive = False
+                break
+            self._buffer += part
+        *lines, rest = self._buffer.split(b"\n")
+        if len(rest) > _LONGEST_LINE:
+            alive = False
+        self._buffer = bytearray(rest)
+        return [json.loads(line) for line in lines], alive
+
+    def resident(self) -> int:
+        """Bytes of memory that it holds; 0 if it has gone."""
+        try:
+            pages = Path(f"/proc/{self.pid}/statm").read_bytes().split()[1]
+        except (OSError, IndexError):
+            return 0
+        return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+    def dump(self) -> None:
+        """Have it write to its stderr where every thread is; works whatever it is stuck in."""
+        if self.ready:
+            self._process.send_signal(signal.SIGUSR1)
+            time.sleep(_DUMP_SECONDS)
+
+    def end(self) -> None:
+        """Kill it, if it still lives."""
+        self._process.kill()
+        self._process.wait()
+        self.link.close()
+
+    def exit_status(self) -> int | None:
+        """How it ended by itself; None if it still lives, without its socket."""
+        try:
+            return self._process.wait(_DUMP_SECONDS)
+        except subprocess.TimeoutExpired:
+            return None
+
+
+def _started(
+    descriptor: int, environment: Mapping[str, str], stderr: Path | None
+) -> subprocess.Popen[bytes]:
+    target = None if stderr is None else open(stderr, "ab", buffering=0)
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-c", _START, str(descriptor), *sys.path],
+            stdin=subprocess.DEVNULL,
+            stdout=target if target is not None else subprocess.DEVNULL,
+            stderr=target,
+            env={**_MEMORY_VARIABLES, **os.environ, **environment},
+            pass_fds=(descriptor,),
+        )
+    except OSError as error:
+        raise EngineError(f"cannot start a worker process: {error.strerror or error}") from error
+    finally:
+        if target is not None:
+            target.close()

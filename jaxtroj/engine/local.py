@@ -1,0 +1,247 @@
+"""The engine of one machine: a guarded worker process for each GPU, or as many as asked for."""
+
+import selectors
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from jaxtroj.engine.devices import Slot
+from jaxtroj.engine.guard import Flight, Guard, WorkerProcess
+from jaxtroj.engine.jobs import Answer, Job, Setup, Watch
+from jaxtroj.engine.plan import Plan
+from jaxtroj.engine.worker import LANES
+from jaxtroj.errors import EngineError, JaxtrojError
+from jaxtroj.record import Record, parse_record
+from jaxtroj.work import Work
+
+TICK_SECONDS = 0.1
+START_SECONDS = 300.0
+_MOST_FAILED_STARTS = 3
+# A pause longer than this was not the model's: the machine or this process was suspended.
+_LONGEST_CHARGE = 10 * TICK_SECONDS
+_GIB = 2**30
+
+
+@dataclass
+class _Seat:
+    """A place for a worker process: its device, and the process, if one is running."""
+
+    slot: Slot
+    worker: WorkerProcess | None = None
+
+    @property
+    def flights(self) -> list[Flight]:
+        """What the worker is doing."""
+        return list(self.worker.flights.values()) if self.worker else []
+
+
+class LocalEngine:
+    """Runs jobs in worker processes, ends those that exceed their limits, and goes on.
+
+    A model is given up only for what it did alone: when two were in the worker, or several in one
+    job, each unanswered one gets a second try by itself, for memory and crashes in a new process.
+
+    Args:
+        setup: what the workers are told.
+        slots: one worker each; started when there is work for it.
+        guard: limits of one model.
+        stderr: file for the messages of the workers.
+    """
+
+    def __init__(
+        self, setup: Setup, slots: Sequence[Slot], guard: Guard, stderr: Path | None = None
+    ):
+        self._setup, self._guard, self._stderr = setup, guard, stderr
+        self._seats = [_Seat(slot) for slot in slots]
+        self._selector = selectors.DefaultSelector()
+        self._failed_starts = 0
+        self._plan = Plan([])
+        self._watch = Watch()
+
+    def run(self, jobs: Sequence[Job], watch: Watch) -> Iterator[Answer]:
+        """See `Engine.run`.
+
+        Raises:
+            EngineError: worker processes do not start.
+        """
+        self._plan, self._watch = Plan(jobs), watch
+        last = time.monotonic()
+        while True:
+            yield from self._assign()
+            if not any(seat.flights for seat in self._seats):
+                return
+            ready = self._selector.select(TICK_SECONDS)
+            now = time.monotonic()
+            self._charge(min(now - last, _LONGEST_CHARGE))
+            last = now
+            for key, _ in ready:
+                yield from self._hear(key.data)
+            if now >= watch.deadline:
+                return
+            for seat in self._seats:
+                yield from self._judge(seat)
+            watch.on_tick()
+
+    def close(self) -> None:
+        """Kill all workers. The engine can be used again."""
+        for seat in self._seats:
+            self._dismiss(seat)
+
+    def _assign(self) -> Iterator[Answer]:
+        """Give every worker what it can take; one that had to be ended gets its jobs elsewhere."""
+        for depth in range(LANES):
+            for seat in self._seats:
+                flights = seat.flights
+                if len(flights) != depth or any(flight.job.alone for flight in flights):
+                    continue
+                job = self._plan.take(id(seat), busy=bool(flights))
+                if job is not None and not self._employ(seat, job).give(job):
+                    yield from self._bury(seat, "stopped listening")
+
+    def _employ(self, seat: _Seat, job: Job) -> WorkerProcess:
+        """The seat's worker; a new one if there is none, or the job must be told from others."""
+        if seat.worker is not None and seat.worker.jobs_done and job.alone and not job.failure:
+            self._dismiss(seat)
+        if seat.worker is None:
+            seat.worker = WorkerProcess(self._setup, seat.slot.environment, self._stderr)
+            self._selector.register(seat.worker.link, selectors.EVENT_READ, seat)
+            self._watch.log(f"worker {seat.worker.pid} started on {seat.slot.name}")
+        return seat.worker
+
+    def _dismiss(self, seat: _Seat) -> None:
+        worker, seat.worker = seat.worker, None
+        if worker is not None:
+            self._selector.unregister(worker.link)
+            self._plan.leave(id(seat))
+            worker.end()
+
+    def _charge(self, seconds: float) -> None:
+        for seat in self._seats:
+            for flight in seat.flights if seat.worker and seat.worker.ready else ():
+                flight.seconds += 0.0 if flight.waits else seconds
+
+    def _hear(self, seat: _Seat) -> Iterator[Answer]:
+        worker = seat.worker
+        if worker is None:  # ended since the selector looked
+            return
+        messages, alive = worker.messages()
+        for message in messages:
+            if "ready" in message:
+                worker.ready, self._failed_starts = True, 0
+            else:
+                yield from self._told(worker, message)
+        if not alive:
+            yield from self._bury(seat, _how_it_ended(worker.exit_status()))
+
+    def _told(self, worker: WorkerProcess, message: dict[str, Any]) -> Iterator[Answer]:
+        flight = worker.flights[message["ticket"]]
+        job = flight.job
+        flight.waits = "waits" in message
+        if "step" in message:
+            flight.step = message["step"][1]
+            self._watch.on_step(*message["step"])
+        elif "place" in message:
+            place = message["place"]
+            flight.answered.add(place)
+            if "record" in message:
+                record = parse_record(message["record"])
+                yield Answer(job.entries[place], record.identity, record)
+            elif job.failure is not None:
+                yield self._given_up(job, place, job.failure, message["identity"])
+            else:
+                yield Answer(job.entries[place], message["identity"], None)
+        elif "done" in message:
+            del worker.flights[message["ticket"]]
+            worker.jobs_done += 1
+            reason = f"internal error: {message.get('error', 'the detector gave no answer')}"
+            for place in flight.left:
+                yield self._given_up(job, place, reason)
+
+    def _judge(self, seat: _Seat) -> Iterator[Answer]:
+        """End a worker that exceeds its limits."""
+        worker, guard = seat.worker, self._guard
+        if worker is None:
+            return
+        if not worker.ready and time.monotonic() - worker.started > START_SECONDS:
+            yield from self._bury(seat, f"did not start within {START_SECONDS:g} s")
+        elif guard.memory is not None and worker.flights and worker.resident() > guard.memory:
+            held = worker.resident() / _GIB
+            yield from self._bury(
+                seat,
+                f"took {held:.2f} GiB of memory, more than the {guard.memory / _GIB:.2f} allowed;"
+                " see --memory",
+            )
+        elif guard.timeout is not None:
+            yield from self._late(seat, worker, guard.timeout)
+
+    def _late(self, seat: _Seat, worker: WorkerProcess, timeout: float) -> Iterator[Answer]:
+        late = [f for f in seat.flights if f.seconds > timeout * len(f.job.entries)]
+        if not late:
+            return
+        worker.dump()
+        slow = late[0]
+        running = [flight for flight in seat.flights if not flight.waits]
+        limit = timeout * len(slow.job.entries)
+        reason = f"was stopped after {limit:g} s, in the step {slow.step}; see --timeout"
+        yield from self._bury(seat, reason, slow if running == [slow] else None)
+
+    def _bury(self, seat: _Seat, reason: str, guilty: Flight | None = None) -> Iterator[Answer]:
+        """End a worker; its unanswered models are given up, or get another try alone.
+
+        Args:
+            reason: what it did.
+            guilty: the only job that can have done it, where that is known.
+        """
+        worker, flights = seat.worker, seat.flights
+        assert worker is not None
+        self._dismiss(seat)
+        self._watch.log(f"worker {worker.pid} ended: it {reason}")
+        if not worker.ready:
+            self._failed_starts += 1
+            if self._failed_starts >= _MOST_FAILED_STARTS:
+                raise EngineError(f"worker processes do not start; the last one {reason}")
+            for flight in flights:
+                self._plan.put(flight.job, first=True)
+            return
+        if guilty is None and len(flights) == 1 and not worker.jobs_done:
+            guilty = flights[0]
+        for flight in flights:
+            yield from self._retry(flight, reason if flight is guilty else None)
+
+    def _retry(self, flight: Flight, reason: str | None) -> Iterator[Answer]:
+        """What becomes of the unanswered models of a job whose worker was ended."""
+        job, left = flight.job, flight.left
+        for place in left:
+            one = Job((job.entries[place],), (job.known[place],), job.group, True, job.failure)
+            if job.failure is not None:  # not even its identity can be had
+                yield self._given_up(one, 0, job.failure)
+            elif reason is None or len(left) > 1:
+                self._plan.put(one, first=job.alone)
+            else:
+                self._plan.put(replace(one, failure=reason), first=True)
+
+    def _given_up(self, job: Job, place: int, reason: str, identity: str = "") -> Answer:
+        entry = job.entries[place]
+        self._watch.log(f"{entry.model_id!r} failed: {reason}")
+        record = failed_record(entry, self._setup, reason, identity)
+        return Answer(entry, identity, record)
+
+
+def failed_record(entry: Any, setup: Setup, reason: str, identity: str) -> Record:
+    """The record of a model that the engine gave up: the base rate, and why."""
+    work = Work(entry, setup.settings, lambda model, step: None)
+    return replace(work.failed(JaxtrojError(reason)), identity=identity)
+
+
+def _how_it_ended(status: int | None) -> str:
+    if status is None or status >= 0:
+        return f"ended its process with status {status}"
+    try:
+        name = signal.Signals(-status).name
+    except ValueError:
+        name = f"signal {-status}"
+    hint = "; often for want of memory" if name == "SIGKILL" else ""
+    return f"ended its process by {name}{hint}"

@@ -1,0 +1,133 @@
+"""Which models go together, and which job a worker takes next."""
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from jaxtroj.engine.jobs import Job
+from jaxtroj.rounds import ModelEntry
+from jaxtroj.scan import TEXT_BATCH
+
+Known = Callable[[ModelEntry], tuple[str, ...]]
+"""The identities of an entry that have a record already."""
+
+_SHAPE_COLUMNS = (
+    "model_architecture",
+    "architecture",
+    "arch",
+    "number_classes",
+    "img_size",
+    "image_size",
+)
+# Files of one architecture differ by some names; of two architectures by far more.
+_SIZE_STEP = math.log(1.02)
+
+
+def group_of(entry: ModelEntry) -> str:
+    """Entries of equal group share compiled programs, as far as can be told without opening them.
+
+    By the metadata or a text model's config; else by suffix and size of the file, to 2 %.
+    """
+    config = entry.text_config
+    if entry.kind == "text" and config is not None:
+        parts = (
+            config.embedding,
+            config.model_architecture,
+            config.rnn_hidden_state_size,
+            config.rnn_number_layers,
+            config.rnn_bidirectional,
+        )
+        return " ".join(["text", *map(str, parts)])
+    shape = [entry.metadata[name] for name in _SHAPE_COLUMNS if entry.metadata.get(name)]
+    if any(entry.metadata.get(name) for name in _SHAPE_COLUMNS[:3]):
+        return " ".join([entry.kind, *shape])
+    return f"{entry.kind} {entry.model_path.suffix} {_size_class(entry)}"
+
+
+def _size_class(entry: ModelEntry) -> int:
+    try:
+        size = entry.model_path.stat().st_size
+    except (OSError, ValueError):  # whoever reads it says what is wrong with it
+        return -1
+    return round(math.log(max(size, 1)) / _SIZE_STEP)
+
+
+def make_jobs(entries: Sequence[ModelEntry], known: Known) -> list[Job]:
+    """Jobs of all entries: groups in order of their first model, text models several to a job."""
+    groups: dict[str, list[ModelEntry]] = {}
+    for entry in entries:
+        groups.setdefault(group_of(entry), []).append(entry)
+    return [
+        Job(tuple(batch), tuple(known(entry) for entry in batch), group)
+        for group, members in groups.items()
+        for batch in _batches(members)
+    ]
+
+
+def first_of_each_group(entries: Iterable[ModelEntry]) -> Iterator[ModelEntry]:
+    """The first entry of every group."""
+    seen: set[str] = set()
+    for entry in entries:
+        group = group_of(entry)
+        if group not in seen:
+            seen.add(group)
+            yield entry
+
+
+def _batches(members: list[ModelEntry]) -> Iterator[list[ModelEntry]]:
+    size = TEXT_BATCH if members[0].kind == "text" else 1
+    for start in range(0, len(members), size):
+        yield members[start : start + size]
+
+
+class Plan:
+    """The jobs still to be done; a worker stays with its group as long as there is one."""
+
+    def __init__(self, jobs: Iterable[Job]):
+        self._groups: dict[str, deque[Job]] = {}
+        self._alone: deque[Job] = deque()
+        self._takers: dict[object, str] = {}
+        for job in jobs:
+            self.put(job)
+
+    def __len__(self) -> int:
+        return len(self._alone) + sum(map(len, self._groups.values()))
+
+    def put(self, job: Job, first: bool = False) -> None:
+        """Add a job; `first` puts one that is to be done alone before the others of its kind."""
+        if not job.alone:
+            self._groups.setdefault(job.group, deque()).append(job)
+        elif first:
+            self._alone.appendleft(job)
+        else:
+            self._alone.append(job)
+
+    def take(self, taker: object, busy: bool = False) -> Job | None:
+        """The next job for a worker; None if there is none for it now.
+
+        Args:
+            taker: the worker.
+            busy: it has a job already, so none that must be alone.
+        """
+        group = self._takers.get(taker)
+        if group is None or not self._groups.get(group):
+            group = self._choose()
+        if group is None:
+            return self._alone.popleft() if self._alone and not busy else None
+        self._takers[taker] = group
+        jobs = self._groups[group]
+        job = jobs.popleft()
+        if not jobs:
+            del self._groups[group]
+        return job
+
+    def leave(self, taker: object) -> None:
+        """A worker that takes no more jobs."""
+        self._takers.pop(taker, None)
+
+    def _choose(self) -> str | None:
+        """The group with the fewest workers on it; among those the one with most jobs left."""
+        if not self._groups:
+            return None
+        on = list(self._takers.values())
+        return min(self._groups, key=lambda group: (on.count(group), -len(self._groups[group])))

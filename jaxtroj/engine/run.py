@@ -1,0 +1,94 @@
+"""A whole scan: what is on file stays, the rest goes to an engine, every answer into the store."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from converters.files import write_atomic
+from jaxtroj.engine.jobs import Answer, Engine, Watch
+from jaxtroj.engine.plan import make_jobs
+from jaxtroj.record import Record, printable
+from jaxtroj.rounds import ModelEntry
+from jaxtroj.scan import scan_batch
+from jaxtroj.settings import Settings
+from jaxtroj.store import RunStore
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One model's record, and whether this session made it."""
+
+    entry: ModelEntry
+    record: Record
+    fresh: bool
+
+
+def run_scan(
+    entries: Sequence[ModelEntry],
+    settings: Settings,
+    store: RunStore,
+    engine: Engine,
+    watch: Watch | None = None,
+    retry_failed: bool = False,
+) -> Iterator[Outcome]:
+    """The outcome of every entry as it comes; each record is in the store before it is yielded.
+
+    Args:
+        entries: models of a dataset.
+        settings: what changes the answers.
+        store: where records are and go; only this process writes them.
+        engine: who answers; it is closed at the end.
+        watch: told what happens; its deadline leaves the rest for the next session.
+        retry_failed: scan models again whose record says that they failed.
+
+    Raises:
+        StoreError: a record cannot be written.
+        EngineError: the engine cannot work.
+    """
+    watch = watch or Watch()
+
+    def known(entry: ModelEntry) -> tuple[str, ...]:
+        return store.identities(printable(entry.model_id), failed=not retry_failed)
+
+    def on_tick() -> None:
+        store.sync()
+        watch.on_tick()
+
+    try:
+        chosen = []
+        for entry in entries:
+            if entry.skip_reason is None:
+                chosen.append(entry)
+            else:
+                yield _skip(entry, settings, store)
+        jobs = make_jobs(chosen, known)
+        for answer in engine.run(jobs, replace(watch, on_tick=on_tick)):
+            yield _kept(answer, store)
+    finally:
+        engine.close()
+
+
+def _skip(entry: ModelEntry, settings: Settings, store: RunStore) -> Outcome:
+    (record,) = scan_batch([entry], settings)
+    return _stored(entry, record, store)
+
+
+def _kept(answer: Answer, store: RunStore) -> Outcome:
+    record = answer.record
+    if record is None:
+        model = printable(answer.entry.model_id)
+        stored = store.finished(model, answer.identity)
+        assert stored is not None, f"{model} was to be known by {answer.identity}"
+        return Outcome(answer.entry, stored, False)
+    if answer.picture is not None:
+        path = store.trigger_path(record.model)
+        write_atomic(path, answer.picture)
+        record = replace(record, trigger=printable(str(path)))
+    store.append(record)
+    return Outcome(answer.entry, record, True)
+
+
+def _stored(entry: ModelEntry, record: Record, store: RunStore) -> Outcome:
+    stored = store.finished(record.model, record.identity)
+    if stored is None:
+        store.append(record)
+    return Outcome(entry, stored or record, stored is None)

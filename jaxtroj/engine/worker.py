@@ -1,0 +1,162 @@
+"""The child process that scans models: jobs in by a socket, lines of JSON out.
+
+Two lanes take turns: while one lane's model is on the device, the other reads and converts the
+next. What is stuck or grows without end is ended from outside, see `guard.py`.
+
+From the parent: an 8-byte length and a pickle, first a `Setup`, then (ticket, `Job`) pairs. To the
+parent, which trusts nobody who has read a model file, a JSON object a line:
+
+    {"ticket": 7, "step": ["id-00000012", "probes"]}   this begins
+    {"ticket": 7, "waits": true}                       for the device; time stands still
+    {"ticket": 7, "place": 0, "identity": "..."}       the record on file stands
+    {"ticket": 7, "place": 0, "record": "{...}"}       the answer
+    {"ticket": 7, "done": true, "error": "..."}        no more of this job; why, if too early
+"""
+
+import ctypes
+import faulthandler
+import importlib
+import json
+import os
+import pickle
+import queue
+import signal
+import socket
+import struct
+import sys
+import threading
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from jaxtroj.engine.jobs import Detector, Job, Setup
+from jaxtroj.rounds import ModelEntry
+from jaxtroj.scan import identify
+from jaxtroj.store import picture_file
+
+LANES = 2
+READING_STEPS = frozenset({"read", "convert", "examples"})
+"""Steps that leave the device alone."""
+
+LENGTH = struct.Struct("<Q")
+_DIE_WITH_PARENT = 1  # prctl(2), PR_SET_PDEATHSIG
+
+
+def main(descriptor: int) -> None:
+    """Serve jobs from the socket until the parent closes it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
+    _die_with_parent()
+    faulthandler.enable()
+    faulthandler.register(signal.SIGUSR1, all_threads=True)  # the guard asks where it is stuck
+    with socket.socket(fileno=descriptor) as link:
+        _Child(link).serve()
+
+
+def load_detector(name: str) -> Detector:
+    """The function named `module:function`."""
+    module, _, function = name.partition(":")
+    return getattr(importlib.import_module(module), function)
+
+
+class _Child:
+    def __init__(self, link: socket.socket):
+        self._link = link
+        self._sending = threading.Lock()
+        self._device = threading.Lock()
+        self._jobs: queue.SimpleQueue[tuple[int, Job]] = queue.SimpleQueue()
+
+    def serve(self) -> None:
+        self._setup: Setup = self._receive()
+        self._detector = load_detector(self._setup.detector)
+        for _ in range(LANES):
+            threading.Thread(target=self._lane, daemon=True).start()
+        self.say(ready=True)
+        while True:
+            self._jobs.put(self._receive())
+
+    def _receive(self) -> Any:
+        """The parent's next message; ends the process, lanes and all, when the parent has gone."""
+        (length,) = LENGTH.unpack(self._exactly(LENGTH.size))
+        return pickle.loads(self._exactly(length))
+
+    def _exactly(self, size: int) -> bytes:
+        parts = bytearray()
+        while len(parts) < size:
+            part = self._link.recv(min(size - len(parts), 2**20))
+            if not part:
+                os._exit(0)
+            parts += part
+        return bytes(parts)
+
+    def say(self, **message: Any) -> None:
+        line = json.dumps(message).encode() + b"\n"
+        with self._sending:
+            try:
+                self._link.sendall(line)
+            except OSError:  # the parent has gone
+                os._exit(0)
+
+    def _lane(self) -> None:
+        while True:
+            ticket, job = self._jobs.get()
+            gate = _Gate(self, ticket, self._device)
+            error = {}
+            try:
+                self._answer(ticket, job, gate)
+            except Exception as fault:  # the parent owes a record for every model
+                error = {"error": _described(fault)}
+            gate.leave()
+            self.say(ticket=ticket, done=True, **error)
+
+    def _answer(self, ticket: int, job: Job, gate: "_Gate") -> None:
+        settings = self._setup.settings
+        places: list[int] = []
+        for place, (entry, known) in enumerate(zip(job.entries, job.known, strict=True)):
+            key = identify(entry, settings) if known or job.failure else None
+            if key is not None and (job.failure or key in known):
+                self.say(ticket=ticket, place=place, identity=key)
+            else:
+                places.append(place)
+        fresh: Sequence[ModelEntry] = [job.entries[place] for place in places]
+        answers = self._detector(fresh, settings, self._picture_of(), gate.step) if fresh else ()
+        for place, record in zip(places, answers, strict=True):
+            self.say(ticket=ticket, place=place, record=record.to_json())
+
+    def _picture_of(self):
+        folder = self._setup.pictures
+        return None if folder is None else lambda model: picture_file(folder, model)
+
+
+class _Gate:
+    """Lets one lane at a time use the device, as the steps of its model begin."""
+
+    def __init__(self, child: _Child, ticket: int, device: threading.Lock):
+        self._child, self._ticket, self._device = child, ticket, device
+        self._inside = False
+
+    def step(self, model: str, step: str) -> None:
+        if step in READING_STEPS:
+            self.leave()
+        elif not self._inside:
+            if not self._device.acquire(blocking=False):
+                self._child.say(ticket=self._ticket, waits=True)
+                self._device.acquire()
+            self._inside = True
+        self._child.say(ticket=self._ticket, step=[model, step])
+
+    def leave(self) -> None:
+        if self._inside:
+            self._inside = False
+            self._device.release()
+
+
+def _die_with_parent() -> None:
+    """A child that is stuck in C code would not notice that its parent has gone."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+
+
+def _described(fault: BaseException) -> str:
+    frame = traceback.extract_tb(fault.__traceback__)[-1]
+    return f"{type(fault).__name__}: {fault} ({Path(frame.filename).name}:{frame.lineno})"
