@@ -12,16 +12,20 @@ from converters import layers
 from converters.families.densenet import DenseNetConfig
 from converters.families.resnet import BlockConfig, ResNetConfig
 from converters.model import Model, module_of, param_shapes
-from jaxtroj.backgrounds.head import Mapping
+from jaxtroj.backgrounds.challenge import Pairs, Plan, State, search
+from jaxtroj.backgrounds.classifier import Classifier, Resident, resident
+from jaxtroj.backgrounds.head import Mapping, head_for
 from jaxtroj.backgrounds.layout import (
     BACKGROUNDS,
     CLASSES,
     FOREGROUNDS,
     MASKS,
     VARIANTS,
+    ChallengeData,
     load_challenge,
 )
 from jaxtroj.backgrounds.normalization import PUBLISHED
+from jaxtroj.backgrounds.results import first_fooling
 
 SIDE, PER_CLASS, COMPOSED = 24, 20, 12
 CONFIGS = {
@@ -168,3 +172,49 @@ def models(challenge_folder, mapping) -> dict[tuple[str, int], Model]:
     images, labels = training_pictures(challenge_folder)
     found = {(kind, 9): fitted(kind, images, labels) for kind in CONFIGS}
     return found | {(kind, 1000): widened(model, mapping) for (kind, _), model in found.items()}
+
+
+class Run:
+    """Classifiers of the test networks, and searches with them."""
+
+    batch = 96
+
+    def __init__(self, models, mapping, data, on_device):
+        self._models, self._mapping, self._data = models, mapping, data
+        self._on_device = on_device
+
+    def classifier(self, kind: str, size: int, **options) -> Classifier:
+        """With the published normalization for the size of the head."""
+        head = head_for(size, self._mapping if size == 1000 else None, **options)
+        norm = PUBLISHED["imagenet" if size == 1000 else "in9"]
+        return Classifier(self._models[kind, size], head, norm, self.batch)
+
+    def answers(self, classifier: Classifier, plan: Plan, **more) -> tuple[Pairs, State]:
+        """All answers of a search, and its last state."""
+        states = list(search(classifier, self._on_device, plan, **more))
+        parts = zip(*(state.fresh for state in states), strict=True)
+        return Pairs(*map(np.concatenate, parts)), states[-1]
+
+    def vulnerable(self, answers: Pairs) -> dict[str, bool]:
+        """Foreground -> whether some answer was wrong."""
+        pictures = self._data.foregrounds
+        fooled = first_fooling(answers, pictures.labels) >= 0
+        return dict(zip(pictures.names, fooled.tolist(), strict=True))
+
+
+@pytest.fixture(scope="session")
+def data(challenge_folder) -> ChallengeData:
+    """The challenge's pictures."""
+    return load_challenge(challenge_folder)
+
+
+@pytest.fixture(scope="session")
+def on_device(data) -> Resident:
+    """The same, resident."""
+    return resident(data)
+
+
+@pytest.fixture(scope="session")
+def run(models, mapping, data, on_device) -> Run:
+    """See `Run`."""
+    return Run(models, mapping, data, on_device)
