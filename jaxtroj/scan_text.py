@@ -136,7 +136,10 @@ def _answer(ready: _Ready, evidence: "TextEvidence") -> Record:
 
 def _remarks(ready: _Ready) -> tuple[str, ...]:
     known = () if ready.bank is not None else ("no probe bank was given, see jaxtroj bank",)
-    return (*known, *ready.examples.problems, *ready.work.entry.text_problems)
+    entry = ready.work.entry
+    # Where vectors are shipped, nobody needs the encoder; a config that cannot be read is news.
+    needed = ready.examples.embeddings is None or entry.text_config is None
+    return (*known, *ready.examples.problems, *(entry.text_problems if needed else ()))
 
 
 def _recovered(found: "FoundText | None") -> dict[str, str | float]:
