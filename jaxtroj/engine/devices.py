@@ -18,10 +18,10 @@ _CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.lim
 
 @dataclass(frozen=True)
 class Slot:
-    """Where one worker runs: a name for people, and what its environment must say."""
+    """Where one worker runs: a name for people, what its environment must say; None is nothing."""
 
     name: str
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str | None] = field(default_factory=dict)
 
 
 def local_slots(workers: int | None) -> list[Slot]:
@@ -37,7 +37,7 @@ def local_slots(workers: int | None) -> list[Slot]:
     slots = []
     for number in range(count):
         gpu = gpus[number % len(gpus)]
-        environment = {"CUDA_VISIBLE_DEVICES": gpu}
+        environment: dict[str, str | None] = {"CUDA_VISIBLE_DEVICES": gpu}
         if sharing > 1 and "XLA_PYTHON_CLIENT_MEM_FRACTION" not in os.environ:
             environment["XLA_PYTHON_CLIENT_MEM_FRACTION"] = f"{_GPU_SHARE / sharing:.3f}"
         slots.append(Slot(f"GPU {gpu}", environment))

@@ -63,11 +63,11 @@ class WorkerProcess:
 
     Args:
         setup: what it is told first.
-        environment: added to this process's own, such as the GPU it may use.
+        environment: changes to this process's own, such as the GPU it may use; None unsets.
         stderr: file that its messages are appended to; None leaves them where ours go.
     """
 
-    def __init__(self, setup: Setup, environment: Mapping[str, str], stderr: Path | None):
+    def __init__(self, setup: Setup, environment: Mapping[str, str | None], stderr: Path | None):
         ours, theirs = socket.socketpair()
         self.link = ours
         with theirs:
@@ -75,7 +75,7 @@ class WorkerProcess:
         self.flights: dict[int, Flight] = {}
         self.ready = False
         self.jobs_done = 0
-        self.started = time.monotonic()
+        self.starting = 0.0
         self._tickets = 0
         self._buffer = bytearray()
         self._send(setup)
@@ -152,8 +152,9 @@ class WorkerProcess:
 
 
 def _started(
-    descriptor: int, environment: Mapping[str, str], stderr: Path | None
+    descriptor: int, environment: Mapping[str, str | None], stderr: Path | None
 ) -> subprocess.Popen[bytes]:
+    variables: dict[str, str | None] = {**_MEMORY_VARIABLES, **os.environ, **environment}
     target = None if stderr is None else open(stderr, "ab", buffering=0)
     try:
         return subprocess.Popen(
@@ -161,7 +162,7 @@ def _started(
             stdin=subprocess.DEVNULL,
             stdout=target if target is not None else subprocess.DEVNULL,
             stderr=target,
-            env={**_MEMORY_VARIABLES, **os.environ, **environment},
+            env={name: value for name, value in variables.items() if value is not None},
             pass_fds=(descriptor,),
         )
     except OSError as error:

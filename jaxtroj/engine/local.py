@@ -120,7 +120,10 @@ class LocalEngine:
 
     def _charge(self, seconds: float) -> None:
         for seat in self._seats:
-            for flight in seat.flights if seat.worker and seat.worker.ready else ():
+            if seat.worker is not None and not seat.worker.ready:
+                seat.worker.starting += seconds
+                continue
+            for flight in seat.flights:
                 flight.seconds += 0.0 if flight.waits else seconds
 
     def _hear(self, seat: _Seat) -> Iterator[Answer]:
@@ -157,15 +160,14 @@ class LocalEngine:
             del worker.flights[message["ticket"]]
             worker.jobs_done += 1
             reason = f"internal error: {message.get('error', 'the detector gave no answer')}"
-            for place in flight.left:
-                yield self._given_up(job, place, reason)
+            yield from self._give_up(flight, reason)
 
     def _judge(self, seat: _Seat) -> Iterator[Answer]:
         """End a worker that exceeds its limits."""
         worker, guard = seat.worker, self._guard
         if worker is None:
             return
-        if not worker.ready and time.monotonic() - worker.started > START_SECONDS:
+        if worker.starting > START_SECONDS:
             yield from self._bury(seat, f"did not start within {START_SECONDS:g} s")
         elif guard.memory is not None and worker.flights and worker.resident() > guard.memory:
             held = worker.resident() / _GIB
@@ -209,25 +211,40 @@ class LocalEngine:
         if guilty is None and len(flights) == 1 and not worker.jobs_done:
             guilty = flights[0]
         for flight in flights:
-            yield from self._retry(flight, reason if flight is guilty else None)
-
-    def _retry(self, flight: Flight, reason: str | None) -> Iterator[Answer]:
-        """What becomes of the unanswered models of a job whose worker was ended."""
-        job, left = flight.job, flight.left
-        for place in left:
-            one = Job((job.entries[place],), (job.known[place],), job.group, True, job.failure)
-            if job.failure is not None:  # not even its identity can be had
-                yield self._given_up(one, 0, job.failure)
-            elif reason is None or len(left) > 1:
-                self._plan.put(one, first=job.alone)
+            only_one = len(flight.left) == 1
+            if flight.job.failure is not None or (flight is guilty and only_one):
+                yield from self._give_up(flight, reason)
             else:
+                self._retry(flight)
+
+    def _retry(self, flight: Flight) -> None:
+        """Another try, alone, for each unanswered model of a job whose worker was ended."""
+        job = flight.job
+        for one in _singles(flight):
+            self._plan.put(one, first=job.alone)
+
+    def _give_up(self, flight: Flight, reason: str) -> Iterator[Answer]:
+        """The unanswered models failed; what is still wanted is the identity of that answer."""
+        for one in _singles(flight):
+            if one.failure is None:
                 self._plan.put(replace(one, failure=reason), first=True)
+            else:  # not even its identity can be had
+                yield self._given_up(one, 0, one.failure)
 
     def _given_up(self, job: Job, place: int, reason: str, identity: str = "") -> Answer:
         entry = job.entries[place]
         self._watch.log(f"{entry.model_id!r} failed: {reason}")
         record = failed_record(entry, self._setup, reason, identity)
         return Answer(entry, identity, record)
+
+
+def _singles(flight: Flight) -> list[Job]:
+    """A job for each unanswered model, to be done alone."""
+    job = flight.job
+    return [
+        Job((job.entries[place],), (job.known[place],), job.group, True, job.failure)
+        for place in flight.left
+    ]
 
 
 def failed_record(entry: Any, setup: Setup, reason: str, identity: str) -> Record:

@@ -11,6 +11,7 @@ from jaxtroj.rounds import ModelEntry
 from jaxtroj.scan import scan_batch
 from jaxtroj.settings import Settings
 from jaxtroj.store import RunStore
+from jaxtroj.work import one_line
 
 
 @dataclass(frozen=True)
@@ -80,11 +81,19 @@ def _kept(answer: Answer, store: RunStore) -> Outcome:
         assert stored is not None, f"{model} was to be known by {answer.identity}"
         return Outcome(answer.entry, stored, False)
     if answer.picture is not None:
-        path = store.trigger_path(record.model)
-        write_atomic(path, answer.picture)
-        record = replace(record, trigger=printable(str(path)))
+        record = _with_picture(record, answer.picture, store)
     store.append(record)
     return Outcome(answer.entry, record, True)
+
+
+def _with_picture(record: Record, picture: bytes, store: RunStore) -> Record:
+    path = store.trigger_path(record.model)
+    try:
+        write_atomic(path, picture)
+    except OSError as error:  # the answer stands without its picture
+        problem = f"cannot write {path}: {error.strerror or error}"
+        return replace(record, reason=one_line("; ".join(filter(None, (record.reason, problem)))))
+    return replace(record, trigger=printable(str(path)))
 
 
 def _stored(entry: ModelEntry, record: Record, store: RunStore) -> Outcome:
