@@ -136,9 +136,11 @@ class RunStore:
         self._note(record, end, len(line))
 
     def _write(self, line: bytes, end: int) -> None:
+        """The whole line, or none of it and OSError; a full disk takes a part, then complains."""
+        rest = memoryview(line)
         try:
-            if self._file.write(line) != len(line):
-                raise OSError("only part of the record was written; is the disk full?")
+            while rest:
+                rest = rest[self._file.write(rest) :]
         except OSError:
             self._file.truncate(end)
             raise

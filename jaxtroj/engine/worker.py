@@ -1,13 +1,14 @@
 """The child process that scans models: jobs in by a socket, lines of JSON out.
 
 Two lanes take turns: while one lane's model is on the device, the other reads and converts the
-next. What is stuck or grows without end is ended from outside, see `guard.py`.
+next. Answers leave in the order of the jobs. What is stuck or grows without end is ended from
+outside, see `guard.py`.
 
 From the parent: an 8-byte length and a pickle, first a `Setup`, then (ticket, `Job`) pairs. To the
 parent, which trusts nobody who has read a model file, a JSON object a line:
 
     {"ticket": 7, "step": ["id-00000012", "probes"]}   this begins
-    {"ticket": 7, "waits": true}                       for the device; time stands still
+    {"ticket": 7, "waits": true}                       for device or turn; time stands still
     {"ticket": 7, "place": 0, "identity": "..."}       the record on file stands
     {"ticket": 7, "place": 0, "record": "{...}"}       the answer
     {"ticket": 7, "done": true, "error": "..."}        no more of this job; why, if too early
@@ -64,6 +65,8 @@ class _Child:
         self._link = link
         self._sending = threading.Lock()
         self._device = threading.Lock()
+        self._turn = threading.Condition()
+        self._now_serving = 1
         self._jobs: queue.SimpleQueue[tuple[int, Job]] = queue.SimpleQueue()
 
     def serve(self) -> None:
@@ -107,7 +110,11 @@ class _Child:
             except Exception as fault:  # the parent owes a record for every model
                 error = {"error": _described(fault)}
             gate.leave()
+            self._await_turn(ticket)
             self.say(ticket=ticket, done=True, **error)
+            with self._turn:
+                self._now_serving += 1
+                self._turn.notify_all()
 
     def _answer(self, ticket: int, job: Job, gate: "_Gate") -> None:
         settings = self._setup.settings
@@ -115,13 +122,23 @@ class _Child:
         for place, (entry, known) in enumerate(zip(job.entries, job.known, strict=True)):
             key = identify(entry, settings) if known or job.failure else None
             if key is not None and (job.failure or key in known):
+                self._await_turn(ticket)
                 self.say(ticket=ticket, place=place, identity=key)
             else:
                 places.append(place)
         fresh: Sequence[ModelEntry] = [job.entries[place] for place in places]
         answers = self._detector(fresh, settings, self._picture_of(), gate.step) if fresh else ()
         for place, record in zip(places, answers, strict=True):
+            gate.leave()  # or the lane whose turn it is would wait for the device for ever
+            self._await_turn(ticket)
             self.say(ticket=ticket, place=place, record=record.to_json())
+
+    def _await_turn(self, ticket: int) -> None:
+        """Until all jobs before this one are done."""
+        with self._turn:
+            if self._now_serving != ticket:
+                self.say(ticket=ticket, waits=True)
+                self._turn.wait_for(lambda: self._now_serving == ticket)
 
     def _picture_of(self):
         folder = self._setup.pictures

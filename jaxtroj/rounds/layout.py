@@ -7,6 +7,7 @@ Round 5,6 DIR/METADATA.csv, DIR/{embeddings,tokenizers}/, DIR/models/id-XXXXXXXX
           config.json, clean_example_data/, clean-example-cls-embedding.csv, ground_truth.csv, ...}
 one       DIR/{model.pt, example_data/, ground_truth.csv}
 plain     DIR/*.pt, *.pth, *.safetensors ...                            [DIR/example_data/]
+manifest  FILE.csv with the columns path, and if you like model, examples, poisoned, ...
 ```
 """
 
@@ -19,12 +20,15 @@ from pathlib import Path
 from jaxtroj.errors import DatasetError
 from jaxtroj.rounds import errata
 from jaxtroj.rounds.examples import natural_key
-from jaxtroj.rounds.tables import Row, Table, read_ground_truth, read_table
+from jaxtroj.rounds.tables import ID_COLUMNS, Row, Table, read_ground_truth, read_table
 from jaxtroj.rounds.text_config import TextConfig
 from jaxtroj.rounds.text_files import OWN_ENCODER, OWN_TOKENIZER, text_files
 
-MODEL_SUFFIXES = frozenset({".pt", ".pth", ".tar", ".pkl", ".bin", ".ckpt", ".safetensors"})
+MODEL_SUFFIXES = frozenset(
+    {".pt", ".pth", ".tar", ".pkl", ".bin", ".ckpt", ".safetensors", ".onnx", ".pt2"}
+)
 EXAMPLE_FOLDERS = ("example_data", "clean_example_data", "clean-example-data", "examples")
+PATH_COLUMNS = ("path", "model_path")
 _ID = re.compile(r"id-[0-9]+")
 _METADATA = re.compile(r"(.*[-_])?metadata\.csv", re.IGNORECASE)
 _BESIDE = re.compile(r"(.*[-_])?round[-_]?([0-9]+)[-_]metadata\.csv", re.IGNORECASE)
@@ -66,16 +70,18 @@ class ModelEntry:
 def iter_models(
     dataset_dir: str | os.PathLike[str], include_errata: bool = False
 ) -> Iterator[ModelEntry]:
-    """Yields the models of a folder in natural order of their ids, one at a time.
+    """Yields the models of a folder in natural order of their ids, or of a manifest in its order.
 
     Only label, metadata and config files are read. Models on NIST's errata lists carry a
     `skip_reason`; with `include_errata` it becomes a note instead.
 
     Raises:
-        DatasetError: at once, when the folder is missing, holds no model, or its METADATA.csv is
-            not a table. Faults of one model are in that entry's `problem`.
+        DatasetError: at once, when the folder is missing, holds no model, or its METADATA.csv or
+            the manifest is not a table. Faults of one model are in that entry's `problem`.
     """
     root = Path(dataset_dir)
+    if root.is_file():
+        return _manifest(root)
     if not root.is_dir():
         raise DatasetError(f"{root} is no folder; expected a dataset folder or a folder of models")
     places = _model_places(root)
@@ -87,6 +93,41 @@ def iter_models(
     table = _metadata(root)
     dataset = errata.dataset_name(root, table)
     return (_entry(place, table, dataset, include_errata) for place in places)
+
+
+def _manifest(path: Path) -> Iterator[ModelEntry]:
+    """The models that a CSV names; relative paths start at its own folder."""
+    table = read_table(path, (*ID_COLUMNS, *PATH_COLUMNS))
+    column = next((name for name in PATH_COLUMNS if name in table.columns), None)
+    if column is None:
+        raise DatasetError(
+            f"{path} is no manifest: expected a column {' or '.join(PATH_COLUMNS)}, got "
+            f"{', '.join(table.columns)[:60]}"
+        )
+    if not table.rows:
+        raise DatasetError(f"{path} names no model, expected a line for each")
+    return (_listed(path.parent, name, row, column) for name, row in table.rows.items())
+
+
+def _listed(home: Path, model_id: str, row: Row, column: str) -> ModelEntry:
+    """One line of a manifest: a model file or a model's folder, its examples, its label."""
+    named = row.cells.get(column, "")
+    found = _entry(home / (named or model_id), None, None, include_errata=True)
+    poisoned = found.poisoned if row.poisoned is None else row.poisoned
+    problems = [row.problem, found.problem, None if named else f"no {column} in the manifest"]
+    if None not in (found.poisoned, row.poisoned) and found.poisoned != row.poisoned:
+        problems.append(f"ground_truth.csv says {found.poisoned}, the manifest {row.poisoned}")
+        poisoned = None
+    examples = row.cells.get("examples")
+    entry = replace(
+        found,
+        model_id=model_id,
+        examples_path=home / examples if examples else found.examples_path,
+        poisoned=None if row.problem else poisoned,
+        metadata=row.cells,
+        problem="; ".join(filter(None, problems)) or None,
+    )
+    return with_text_files(entry)
 
 
 def _model_places(root: Path) -> list[Path]:

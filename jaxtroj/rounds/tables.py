@@ -6,7 +6,7 @@ of one row stays with that row's model.
 
 import csv
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -59,8 +59,8 @@ def read_ground_truth(path: Path) -> bool:
     return text == "1"
 
 
-def read_table(path: Path) -> Table:
-    """Reads a CSV with a header that names a model column (`ID_COLUMNS`).
+def read_table(path: Path, id_columns: Sequence[str] = ID_COLUMNS) -> Table:
+    """Reads a CSV with a header that names a model column (the first of `id_columns` in it).
 
     A label column (`LABEL_COLUMNS`) may be absent: labels are then None. Rows whose number of
     cells or label is wrong, and ids on several lines that differ, become rows with a `problem`.
@@ -71,10 +71,10 @@ def read_table(path: Path) -> Table:
     if len(set(columns)) != len(columns):
         twice = sorted({name for name in columns if columns.count(name) > 1})
         raise DatasetError(f"{path} names a column twice: {_short(', '.join(twice))}")
-    id_column = next((name for name in ID_COLUMNS if name in columns), None)
+    id_column = next((name for name in id_columns if name in columns), None)
     if id_column is None:
         raise DatasetError(
-            f"{path} has no model column: expected one of {', '.join(ID_COLUMNS)}, got "
+            f"{path} has no model column: expected one of {', '.join(id_columns)}, got "
             f"{_short(', '.join(columns))}"
         )
     return Table(path, columns, _rows(path, lines[1:], columns, id_column))

@@ -1,4 +1,6 @@
 import json
+import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -77,3 +79,95 @@ def test_ctrl_c_keeps_finished_records_and_exits_with_130(tmp_path):
     assert process.returncode == 130
     assert messages.endswith("jaxtroj: interrupted; finished records are kept\n")
     assert 3 <= len(read_records(tmp_path / "run")) < 3000
+
+
+def plain_folder(folder, *names: bytes | str):
+    folder.mkdir()
+    for number, name in enumerate(names):
+        with open(os.path.join(os.fsencode(folder), os.fsencode(name)), "wb") as file:
+            file.write(b"garbage %d" % number)
+    return folder
+
+
+def test_odd_names_and_links_get_records(tmp_path, capsys):
+    names = ["a b.pt", "line\nbreak.pt", b"not \xff utf8.pt", "-dash.pt", "<script>.pt"]
+    folder = plain_folder(tmp_path / "models", *names)
+    os.symlink("loop.pt", folder / "loop.pt")
+    os.symlink("a b.pt", folder / "link.pt")
+    os.mkfifo(folder / "pipe.pt")
+    assert run("scan", folder, "--out", tmp_path / "run", "--evidence-only") == 2
+    found = {record.model for record in read_records(tmp_path / "run")}
+    assert found == {
+        "a b.pt", "line\\nbreak.pt", "not \\xff utf8.pt", "-dash.pt", "<script>.pt", "link.pt",
+    }  # fmt: skip
+    assert capsys.readouterr().out.count("\n") == 6
+
+
+def test_a_manifest_is_scanned_smoke_first(tmp_path, capsys):
+    folder = plain_folder(tmp_path / "models", *(f"{n}.pt" for n in range(6)))
+    lines = ["path,poisoned,architecture"]
+    lines += [f"models/{n}.pt,{n % 2},net{n // 3}" for n in range(6)]
+    (tmp_path / "list.csv").write_text("\n".join([*lines, "models/gone.pt,1,net1"]))
+    arguments = ("scan", tmp_path / "list.csv", "--out", tmp_path / "run", "--evidence-only")
+    assert run(*arguments, "--smoke", "--limit", 5) == 2
+    assert [r.model for r in read_records(tmp_path / "run")] == ["models/0.pt", "models/3.pt"]
+    assert run(*arguments, "--truth", "--workers", 2) == 2
+    captured = capsys.readouterr()
+    assert "7 models, 4 poisoned  log score 0.6931" in captured.out
+    assert "[7/7]" in captured.err and "log score 0.6931" in captured.err
+    assert len(read_records(tmp_path / "run")) == 7
+    assert len((tmp_path / "run" / "records.jsonl").read_text().splitlines()) == 7
+    assert (
+        "scan ends with 7 of 7 models done, 5 of them now" in (tmp_path / "run/log.txt").read_text()
+    )
+    sessions = json.loads((tmp_path / "run/environment.json").read_text())["sessions"]
+    assert [s["workers"] for s in sessions] == [None, 2] and sessions[0]["engine"] == "local"
+    assert folder.exists()
+
+
+def test_what_cannot_be_scanned_is_refused(tmp_path, capsys):
+    (tmp_path / "model.pt").write_bytes(b"x")
+    assert run("scan", tmp_path / "model.pt", "--out", tmp_path / "run") == 4
+    assert "use: jaxtroj detect" in capsys.readouterr().err
+    for option in ("--timeout", "--memory", "--budget"):
+        for value in ("0", "-1", "nan", "inf", "soon"):
+            assert run("scan", tmp_path, "--out", tmp_path / "run", f"{option}={value}") == 4
+    assert not (tmp_path / "run").exists()
+
+
+_FULL_DISK = """
+set -e
+mount -t tmpfs -o size=64k none "$1/disk"
+set +e
+scan() {
+    "$2" -m jaxtroj scan "$1/models" --out "$1/disk/run" --evidence-only >/dev/null 2>"$1/$3"
+    echo $?
+}
+scan "$1" "$2" full
+cp "$1/disk/run/records.jsonl" "$1/full.jsonl"
+mount -o remount,size=4m none "$1/disk"
+scan "$1" "$2" room
+cp "$1/disk/run/records.jsonl" "$1/room.jsonl"
+mount -o remount,ro none "$1/disk"
+scan "$1" "$2" readonly
+"""
+
+
+def test_a_full_disk_loses_nothing_and_the_scan_goes_on_with_room(tmp_path):
+    probe = ["unshare", "-Urm", "true"]
+    if shutil.which("unshare") is None or subprocess.run(probe, capture_output=True).returncode:
+        pytest.skip("needs unshare with mounts, to make a small disk")
+    plain_folder(tmp_path / "models", *(f"{n:04d}.pt" for n in range(150)))
+    (tmp_path / "disk").mkdir()
+    command = ["unshare", "-Urm", "sh", "-c", _FULL_DISK, "sh", str(tmp_path), sys.executable]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.stdout.split() == ["4", "2", "4"], done.stderr
+    messages = (tmp_path / "full").read_text()
+    assert "No space left on device" in messages and "Traceback" not in messages
+    first = (tmp_path / "full.jsonl").read_bytes()
+    assert first.endswith(b"\n") and 10 < first.count(b"\n") < 150
+    whole = (tmp_path / "room.jsonl").read_bytes()
+    assert whole.startswith(first)
+    names = [json.loads(line)["model"] for line in whole.splitlines()]
+    assert sorted(names) == [f"{n:04d}.pt" for n in range(150)]
+    assert "Read-only file system" in (tmp_path / "readonly").read_text()
