@@ -4,13 +4,14 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 
 from converters.files import write_atomic
 from jaxtroj.errors import StoreError
 from jaxtroj.record import Record, finite, identity, parse_record, printable
-from jaxtroj.store import RunStore, file_stem, read_records
+from jaxtroj.store import RunStore, file_stem, iter_records, read_records
 
 SETTINGS = {"seed": 0, "stages": ["weights"]}
 
@@ -128,6 +129,67 @@ def test_kill_while_writing_leaves_whole_records(tmp_path):
     with RunStore(tmp_path, SETTINGS) as store:
         assert [r.model for r in store.records] == [str(n) for n in range(len(store.records))]
         assert len(store.records) >= 9
+
+
+def test_what_is_kept_of_a_record_is_where_it_lies(tmp_path):
+    with RunStore(tmp_path, SETTINGS) as store:
+        for number in range(3):
+            store.append(record("a", str(number)))
+        store.append(replace(record("a", "f"), status="failed"))
+        store.append(record("b"))
+        assert len(store) == 5
+        assert store.identities("a") == ("0", "1", "2", "f")
+        assert store.identities("a", failed=False) == ("0", "1", "2")
+        assert store.finished("a", "1") == record("a", "1")
+    with RunStore(tmp_path, SETTINGS) as store:
+        assert len(store) == 5 and store.finished("a", "2") == record("a", "2")
+    assert [r.identity for r in iter_records(tmp_path)] == ["f", "k"]
+
+
+def test_records_are_forced_to_the_disk_within_a_second(tmp_path, monkeypatch):
+    now, forced = [100.0], []
+    monkeypatch.setattr("jaxtroj.store.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("jaxtroj.store.os.fsync", lambda number: forced.append(now[0]))
+    with RunStore(tmp_path, SETTINGS) as store:
+        forced.clear()
+        for number in range(3):
+            store.append(record(str(number)))
+        assert forced == [100.0]
+        now[0] = 100.9
+        store.sync()
+        assert forced == [100.0]
+        now[0] = 101.0
+        store.sync()
+        store.sync()
+        assert forced == [100.0, 101.0]
+        store.append(record("last"))
+    assert forced == [100.0, 101.0, 101.0]
+
+
+def test_the_log_takes_any_line(tmp_path):
+    with RunStore(tmp_path, SETTINGS) as store:
+        store.log("model \udcff\n")
+        assert b"model \\udcff" in store.log_path.read_bytes()
+
+
+def test_a_full_disk_is_told_and_leaves_whole_lines(tmp_path):
+    code = (
+        "import resource, signal, sys; from pathlib import Path\n"
+        "from jaxtroj.record import Record; from jaxtroj.store import RunStore\n"
+        "from jaxtroj.errors import StoreError\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "store = RunStore(Path(sys.argv[1]), {'seed': 0, 'stages': ['weights']})\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))\n"
+        "try:\n"
+        "    for n in range(100):\n"
+        "        store.append(Record(str(n), '', .5, False, None, (), 'ok', 'x' * 3000))\n"
+        "except StoreError as error:\n"
+        "    print(n, len(store), error)\n"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("6 6 cannot add to"), done.stderr
+    assert [r.model for r in read_records(tmp_path)] == [str(n) for n in range(6)]
 
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path):

@@ -159,8 +159,8 @@ def _entries(args: argparse.Namespace) -> "list[ModelEntry]":
         )
     try:
         models = iter_models(args.dataset, include_errata=args.include_errata)
-        chosen = itertools.islice(models, args.limit)
-        return list(first_of_each_group(chosen) if args.smoke else chosen)
+        chosen = list(itertools.islice(models, args.limit))
+        return first_of_each_group(chosen) if args.smoke else chosen
     except DatasetError as error:
         options.message(f"error: {error}")
         return []

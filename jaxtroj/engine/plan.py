@@ -1,6 +1,5 @@
 """Which models go together, and which job a worker takes next."""
 
-import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -11,23 +10,32 @@ from jaxtroj.scan import TEXT_BATCH
 Known = Callable[[ModelEntry], tuple[str, ...]]
 """The identities of an entry that have a record already."""
 
-_SHAPE_COLUMNS = (
-    "model_architecture",
-    "architecture",
-    "arch",
-    "number_classes",
-    "img_size",
-    "image_size",
-)
-# Files of one architecture differ by some names; of two architectures by far more.
-_SIZE_STEP = math.log(1.02)
+_ARCHITECTURE_COLUMNS = ("model_architecture", "architecture", "arch")
+_SHAPE_COLUMNS = ("number_classes", "img_size", "image_size")
+# Files of one architecture differ by the length of some names; of two architectures by far more.
+_SAME_SIZE = 1.02
 
 
-def group_of(entry: ModelEntry) -> str:
-    """Entries of equal group share compiled programs, as far as can be told without opening them.
+def groups_of(entries: Sequence[ModelEntry]) -> list[str]:
+    """A group for each entry; equal ones share compiled programs, as far as can be told cheaply.
 
-    By the metadata or a text model's config; else by suffix and size of the file, to 2 %.
+    By the metadata or a text model's config; else by suffix and size of the file: neighbours in
+    size that differ by less than 2 % are one group.
     """
+    named = [_declared(entry) for entry in entries]
+    left = [place for place, name in enumerate(named) if name is None]
+    keys = {place: (entries[place].model_path.suffix, _size(entries[place])) for place in left}
+    group, earlier = 0, ("", 0)
+    for place in sorted(left, key=lambda place: keys[place]):
+        suffix, size = keys[place]
+        group += suffix != earlier[0] or size > earlier[1] * _SAME_SIZE
+        earlier = (suffix, size)
+        named[place] = f"{entries[place].kind} of size {group}"
+    return [name or "" for name in named]
+
+
+def _declared(entry: ModelEntry) -> str | None:
+    """What config or metadata say of the network's shape; None if they name no architecture."""
     config = entry.text_config
     if entry.kind == "text" and config is not None:
         parts = (
@@ -38,25 +46,24 @@ def group_of(entry: ModelEntry) -> str:
             config.rnn_bidirectional,
         )
         return " ".join(["text", *map(str, parts)])
-    shape = [entry.metadata[name] for name in _SHAPE_COLUMNS if entry.metadata.get(name)]
-    if any(entry.metadata.get(name) for name in _SHAPE_COLUMNS[:3]):
-        return " ".join([entry.kind, *shape])
-    return f"{entry.kind} {entry.model_path.suffix} {_size_class(entry)}"
+    if not any(entry.metadata.get(name) for name in _ARCHITECTURE_COLUMNS):
+        return None
+    columns = (*_ARCHITECTURE_COLUMNS, *_SHAPE_COLUMNS)
+    return " ".join([entry.kind, *(entry.metadata.get(name, "") for name in columns)])
 
 
-def _size_class(entry: ModelEntry) -> int:
+def _size(entry: ModelEntry) -> int:
     try:
-        size = entry.model_path.stat().st_size
+        return entry.model_path.stat().st_size
     except (OSError, ValueError):  # whoever reads it says what is wrong with it
-        return -1
-    return round(math.log(max(size, 1)) / _SIZE_STEP)
+        return 0
 
 
 def make_jobs(entries: Sequence[ModelEntry], known: Known) -> list[Job]:
     """Jobs of all entries: groups in order of their first model, text models several to a job."""
     groups: dict[str, list[ModelEntry]] = {}
-    for entry in entries:
-        groups.setdefault(group_of(entry), []).append(entry)
+    for entry, group in zip(entries, groups_of(entries), strict=True):
+        groups.setdefault(group, []).append(entry)
     return [
         Job(tuple(batch), tuple(known(entry) for entry in batch), group)
         for group, members in groups.items()
@@ -64,14 +71,12 @@ def make_jobs(entries: Sequence[ModelEntry], known: Known) -> list[Job]:
     ]
 
 
-def first_of_each_group(entries: Iterable[ModelEntry]) -> Iterator[ModelEntry]:
+def first_of_each_group(entries: Sequence[ModelEntry]) -> list[ModelEntry]:
     """The first entry of every group."""
-    seen: set[str] = set()
-    for entry in entries:
-        group = group_of(entry)
-        if group not in seen:
-            seen.add(group)
-            yield entry
+    first: dict[str, ModelEntry] = {}
+    for entry, group in zip(entries, groups_of(entries), strict=True):
+        first.setdefault(group, entry)
+    return list(first.values())
 
 
 def _batches(members: list[ModelEntry]) -> Iterator[list[ModelEntry]]:

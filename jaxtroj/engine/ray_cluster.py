@@ -48,9 +48,14 @@ class Host:
         setup: what the worker is told; pictures go to a folder of the node first.
         guard: limits of one model.
         environment: of the worker, see `Slot`.
+        home: folder that relative paths start at, if the node has it.
     """
 
-    def __init__(self, setup: Setup, guard: Guard, environment: Mapping[str, str | None]):
+    def __init__(
+        self, setup: Setup, guard: Guard, environment: Mapping[str, str | None], home: str
+    ):
+        if os.path.isdir(home):
+            os.chdir(home)
         self._folder = tempfile.TemporaryDirectory(prefix="jaxtroj-")
         setup = replace(setup, pictures=Path(self._folder.name))
         self._engine = LocalEngine(setup, [Slot(f"node {os.uname().nodename}", environment)], guard)
@@ -181,7 +186,7 @@ class RayEngine:
         needs |= {"num_gpus": 1} if self._gpus else {"scheduling_strategy": "SPREAD"}
         environment = {name: os.environ.get(name) for name in _SAME_EVERYWHERE}
         actor = self._ray.remote(Host).options(**needs)
-        handle = actor.remote(self._setup, self._guard, environment)
+        handle = actor.remote(self._setup, self._guard, environment, os.getcwd())
         return _Seat(handle, handle.hello.remote())
 
     def _assign(self) -> None:

@@ -8,7 +8,7 @@ From the parent: an 8-byte length and a pickle, first a `Setup`, then (ticket, `
 parent, which trusts nobody who has read a model file, a JSON object a line:
 
     {"ticket": 7, "step": ["id-00000012", "probes"]}   this begins
-    {"ticket": 7, "waits": true}                       for device or turn; time stands still
+    {"ticket": 7, "waits": true}                       for others; its time stands still
     {"ticket": 7, "place": 0, "identity": "..."}       the record on file stands
     {"ticket": 7, "place": 0, "record": "{...}"}       the answer
     {"ticket": 7, "done": true, "error": "..."}        no more of this job; why, if too early
@@ -31,7 +31,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from jaxtroj.engine.jobs import Detector, Job, Setup
+from jaxtroj.engine.jobs import DETECTOR, Detector, Job, Setup
+from jaxtroj.record import printable
 from jaxtroj.rounds import ModelEntry
 from jaxtroj.scan import identify
 from jaxtroj.store import picture_file
@@ -39,6 +40,17 @@ from jaxtroj.store import picture_file
 LANES = 2
 READING_STEPS = frozenset({"read", "convert", "examples"})
 """Steps that leave the device alone."""
+
+# Two lanes that import packages with circular imports at once could meet them half made.
+_IMPORTED_FIRST = {
+    DETECTOR: (
+        "converters.conversion",
+        "converters.artifact",
+        "jaxtroj.evidence.gather",
+        "jaxtroj.scan_text",
+        "jaxtroj.text.gather",
+    )
+}
 
 LENGTH = struct.Struct("<Q")
 _DIE_WITH_PARENT = 1  # prctl(2), PR_SET_PDEATHSIG
@@ -65,6 +77,8 @@ class _Child:
         self._link = link
         self._sending = threading.Lock()
         self._device = threading.Lock()
+        self._importing = threading.Lock()
+        self._to_import: tuple[str, ...] = ()
         self._turn = threading.Condition()
         self._now_serving = 1
         self._jobs: queue.SimpleQueue[tuple[int, Job]] = queue.SimpleQueue()
@@ -72,6 +86,7 @@ class _Child:
     def serve(self) -> None:
         self._setup: Setup = self._receive()
         self._detector = load_detector(self._setup.detector)
+        self._to_import = _IMPORTED_FIRST.get(self._setup.detector, ())
         for _ in range(LANES):
             threading.Thread(target=self._lane, daemon=True).start()
         self.say(ready=True)
@@ -127,11 +142,24 @@ class _Child:
             else:
                 places.append(place)
         fresh: Sequence[ModelEntry] = [job.entries[place] for place in places]
+        if fresh:
+            self._import(ticket, printable(fresh[0].model_id))
         answers = self._detector(fresh, settings, self._picture_of(), gate.step) if fresh else ()
         for place, record in zip(places, answers, strict=True):
             gate.leave()  # or the lane whose turn it is would wait for the device for ever
             self._await_turn(ticket)
             self.say(ticket=ticket, place=place, record=record.to_json())
+
+    def _import(self, ticket: int, model: str) -> None:
+        """Load what takes seconds once, when the first model needs it, and at nobody's expense."""
+        if not self._to_import:
+            return
+        self.say(ticket=ticket, waits=True)
+        with self._importing:
+            for name in self._to_import:
+                importlib.import_module(name)
+            self._to_import = ()
+        self.say(ticket=ticket, step=[model, "start"])
 
     def _await_turn(self, ticket: int) -> None:
         """Until all jobs before this one are done."""

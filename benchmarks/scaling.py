@@ -1,0 +1,229 @@
+"""What the scan engine itself costs: overhead per model, memory, records per second.
+
+    python -m benchmarks.scaling [--models N] [--ray-models N] [--out FILE]
+
+The models are files of a few bytes and the detector makes up a record of the usual size from their
+digest, so all that is timed is the engine: jobs, processes, identities, the store.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.provenance import RESULTS, provenance
+from converters.files import write_atomic
+from jaxtroj import store as store_module
+from jaxtroj.engine.devices import Slot
+from jaxtroj.engine.guard import Guard
+from jaxtroj.engine.jobs import Engine, Setup
+from jaxtroj.engine.local import LocalEngine
+from jaxtroj.engine.progress import Tally
+from jaxtroj.engine.run import run_scan
+from jaxtroj.record import Record
+from jaxtroj.report import summary
+from jaxtroj.rounds import ModelEntry, iter_models
+from jaxtroj.scan import identify
+from jaxtroj.settings import Settings
+from jaxtroj.store import RunStore, iter_records
+
+NULL = "benchmarks.scaling:null_detector"
+SETTINGS = Settings(calibrator=None, text_calibrator=None, early_stop=False, base_rate=0.5)
+FIELDS = 100
+_BAD_ORDERS = (b"stuck", b"crash", b"raise", b"grow")
+
+
+def null_detector(entries, settings, picture_of=None, on_step=None) -> Iterator[Record]:
+    """Records of the usual size out of the digests of files; some files order it to misbehave."""
+    for entry in entries:
+        key = identify(entry, settings)
+        content = entry.model_path.read_bytes()
+        if on_step is not None:
+            on_step(entry.model_id, "read")
+        _misbehave(content)
+        yield null_record(entry.model_id, hashlib.sha256(content).digest(), key)
+
+
+def null_record(model: str, digest: bytes, key: str) -> Record:
+    """A record with `FIELDS` fields of evidence."""
+    fields = {f"synthetic_field_{n:03d}": digest[n % 32] / 255 + n for n in range(FIELDS)}
+    probability = (digest[0] + 1) / 258
+    seconds = {"read": 0.01, "convert": 0.02, "weights": 0.1}
+    return Record(
+        model, digest.hex(), probability, probability > 0.5, digest[1] % 5, (0, 1, 2), "ok",
+        "synthetic", seconds, fields, "resnet50", None, identity=key,
+    )  # fmt: skip
+
+
+def _misbehave(content: bytes) -> None:
+    if content.startswith(b"stuck"):
+        time.sleep(3600)
+    elif content.startswith(b"crash"):
+        os.abort()
+    elif content.startswith(b"raise"):
+        raise RuntimeError("as ordered")
+    elif content.startswith(b"grow"):
+        held = []
+        while True:
+            held.append(b"x" * 2**23)
+            time.sleep(0.002)
+
+
+def main() -> int:
+    """Measure, print and write; returns the exit status."""
+    parser = argparse.ArgumentParser(description="What the scan engine costs.")
+    parser.add_argument("--models", type=int, default=10_000)
+    parser.add_argument("--ray-models", type=int, default=1_000)
+    parser.add_argument("--bad-models", type=int, default=1_000, help="of which 5 %% are bad")
+    parser.add_argument("--out", type=Path, default=RESULTS / "scaling.json")
+    args = parser.parse_args()
+    home = Path(tempfile.mkdtemp(prefix="scaling-"))
+    try:
+        result: dict[str, Any] = {"provenance": provenance(), "evidence_fields": FIELDS}
+        result["store"] = measure_store(home / "store", args.models)
+        result["local"] = measure_local(home / "local", args.models)
+        result["bad"] = measure_bad(home / "bad", args.bad_models)
+        result["ray"] = measure_ray(home / "ray", args.ray_models)
+    finally:
+        shutil.rmtree(home)
+    write_atomic(args.out, json.dumps(result, indent=1).encode() + b"\n")
+    print(json.dumps(result, indent=1))
+    return 0
+
+
+def make_models(folder: Path, count: int, bad_share: int = 0) -> list[ModelEntry]:
+    """Tiny model files; with `bad_share` every so many orders something bad."""
+    folder.mkdir(parents=True)
+    for number in range(count):
+        is_bad = bad_share and number % bad_share == bad_share // 2
+        order = _BAD_ORDERS[number // bad_share % len(_BAD_ORDERS)] if is_bad else b"model"
+        (folder / f"{number:06d}.pt").write_bytes(order + b" %06d" % number)
+    return list(iter_models(folder))
+
+
+def measure_store(folder: Path, count: int) -> dict[str, Any]:
+    """Records appended per second, by the store's policy and forced to the disk one by one."""
+    rates = {}
+    for name, seconds in (("default", store_module.SYNC_SECONDS), ("each", 0.0)):
+        some = count if name == "default" else min(count, 2_000)
+        records = [null_record(f"{n:06d}", hashlib.sha256(b"%d" % n).digest(), "k") for n in
+                   range(100)]  # fmt: skip
+        store_module.SYNC_SECONDS = seconds
+        with RunStore(folder / name, {}) as store:
+            started = time.perf_counter()
+            for number in range(some):
+                store.append(records[number % 100])
+            rates[name] = round(some / (time.perf_counter() - started))
+    store_module.SYNC_SECONDS = 1.0
+    return {"records_per_second": rates["default"], "with_fsync_each": rates["each"]}
+
+
+def measure_local(folder: Path, count: int) -> dict[str, Any]:
+    """Scan, resume and report `count` models; overhead per model and memory of this process."""
+    entries = make_models(folder / "models", count)
+
+    def engine(store: RunStore) -> Engine:
+        return LocalEngine(Setup(SETTINGS, None, NULL), [Slot("here")], Guard(60.0, 2**33))
+
+    first = _timed_scan(folder / "run", entries, engine)
+    second = _timed_scan(folder / "run", entries, engine)
+    assert first["fresh"] == count and second["fresh"] == 0 and second["records"] == count
+    before, started = _resident(), time.perf_counter()
+    line = summary(iter_records(folder / "run"))
+    report = {"seconds": round(time.perf_counter() - started, 2), "summary": line}
+    report["memory_growth_mib"] = round((_resident() - before) / 2**20, 1)
+    return {
+        "models": count,
+        "records_mib": round((folder / "run" / "records.jsonl").stat().st_size / 2**20, 1),
+        "scan": first,
+        "resume": second,
+        "read_back": report,
+    }
+
+
+def measure_bad(folder: Path, count: int) -> dict[str, Any]:
+    """A scan with one model in twenty stuck, crashing, failing or growing without end."""
+    entries = make_models(folder / "models", count, bad_share=20)
+    guard = Guard(1.0, 512 * 2**20)
+
+    def engine(store: RunStore) -> Engine:
+        slots = [Slot("here"), Slot("there")]
+        return LocalEngine(Setup(SETTINGS, None, NULL), slots, guard, store.log_path)
+
+    found = _timed_scan(folder / "run", entries, engine)
+    failed = sum(record.status == "failed" for record in iter_records(folder / "run"))
+    assert (found["records"], failed) == (count, count // 20)
+    return {"models": count, "bad": count // 20, "failed_records": failed, "workers": 2} | found
+
+
+def measure_ray(folder: Path, count: int) -> dict[str, Any]:
+    """The same on a Ray cluster of two nodes on this machine."""
+    import ray
+    from ray.cluster_utils import Cluster
+
+    from jaxtroj.engine.ray_cluster import RayEngine
+
+    entries = make_models(folder / "models", count)
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    cluster.add_node(num_cpus=1)
+    path = os.pathsep.join(filter(None, sys.path))
+    ray.init(
+        address=cluster.address,
+        log_to_driver=False,
+        logging_level="ERROR",
+        runtime_env={"env_vars": {"PYTHONPATH": path}},
+    )
+
+    def engine(store: RunStore) -> Engine:
+        return RayEngine(Setup(SETTINGS, None, NULL), Guard(60.0), 2)
+
+    try:
+        found = _timed_scan(folder / "run", entries, engine)
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+    assert found["records"] == count
+    return {"models": count, "nodes": 2, "workers": 2, "version": ray.__version__} | found
+
+
+def _timed_scan(
+    run: Path, entries: Sequence[ModelEntry], engine_of: Callable[[RunStore], Engine]
+) -> dict[str, Any]:
+    """Milliseconds per model from the first tenth on, and memory then and at the end."""
+    tally, mark, first = Tally(len(entries)), len(entries) // 10, 0.0
+    begun = memory = last = 0.0
+    with RunStore(run, SETTINGS.as_json()) as store:
+        started = time.perf_counter()
+        for outcome in run_scan(entries, SETTINGS, store, engine_of(store)):
+            tally.add(outcome.record, outcome.fresh)
+            last = time.perf_counter()
+            first = first or last - started
+            if tally.done == mark:
+                begun, memory = last, _resident()
+        records = len(store)
+    return {
+        "records": records,
+        "fresh": tally.fresh,
+        "first_record_seconds": round(first, 2),
+        "seconds": round(last - started, 2),
+        "milliseconds_per_model": round((last - begun) / (len(entries) - mark) * 1e3, 3),
+        "memory_at_a_tenth_mib": round(memory / 2**20, 1),
+        "memory_at_the_end_mib": round(_resident() / 2**20, 1),
+    }
+
+
+def _resident() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,107 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jaxtroj.engine.devices import Slot, local_slots, memory_of_machine, visible_gpus
+from jaxtroj.engine.jobs import Job
+from jaxtroj.engine.plan import Plan, first_of_each_group, groups_of, make_jobs
+from jaxtroj.rounds import ModelEntry, TextConfig
+from jaxtroj.scan import TEXT_BATCH
+
+
+def entry(name: str, kind: str = "image", **metadata: str) -> ModelEntry:
+    return ModelEntry(name, Path("no/where") / name, None, None, metadata, kind=kind)
+
+
+def unknown(_) -> tuple[str, ...]:
+    return ()
+
+
+def test_groups_follow_the_metadata():
+    cells = [("resnet50", "5"), ("resnet50", "5"), ("resnet50", "6"), ("resnet18", "5"), ("", "5")]
+    some = [
+        entry(str(n), model_architecture=architecture, number_classes=classes)
+        for n, (architecture, classes) in enumerate(cells)
+    ]
+    found = groups_of(some)
+    assert found[0] == found[1] and len(set(found)) == 4
+    assert [e.model_id for e in first_of_each_group(some)] == ["0", "2", "3", "4"]
+
+
+def test_without_metadata_groups_follow_the_size(tmp_path):
+    sizes = [("a.pt", 100_000), ("c.pt", 200_000), ("b.pt", 101_900), ("d.pth", 100_000)]
+    some = []
+    for name, size in sizes:
+        (tmp_path / name).write_bytes(bytes(size))
+        some.append(ModelEntry(name, tmp_path / name, None, None))
+    found = groups_of([*some, entry("gone.pt"), entry("gone too.pt")])
+    assert found[0] == found[2] and found[4] == found[5] and len(set(found)) == 4
+
+
+def test_text_models_of_one_configuration_go_together():
+    def text(number: int, architecture: str) -> ModelEntry:
+        config = TextConfig(embedding="BERT", model_architecture=architecture)
+        return replace(entry(f"t{number}", "text"), text_config=config)
+
+    some = [text(n, "GruLinear" if n % 2 else "LstmLinear") for n in range(2 * TEXT_BATCH + 2)]
+    jobs = make_jobs([*some, entry("picture")], unknown)
+    assert [len(job.entries) for job in jobs] == [TEXT_BATCH, 1, TEXT_BATCH, 1, 1]
+    assert all(len({e.text_config for e in job.entries}) == 1 for job in jobs)
+    assert [e.model_id for e in first_of_each_group(some)] == ["t0", "t1"]
+
+
+def test_what_is_on_file_travels_with_the_job():
+    (job,) = make_jobs([entry("a")], lambda e: (f"identity of {e.model_id}",))
+    assert job.known == (("identity of a",),)
+
+
+def plan_of(*groups: str) -> Plan:
+    return Plan(Job((entry(f"{g}{n}"),), ((),), g) for n, g in enumerate(groups))
+
+
+def test_workers_stay_with_their_group_and_then_help_where_most_is_left():
+    plan = plan_of(*"aabbbb")
+    taken = {who: [] for who in "xy"}
+    for who in "xyxyxy":
+        job = plan.take(who)
+        assert job is not None
+        taken[who].append(job.group)
+    assert taken == {"x": ["b", "b", "b"], "y": ["a", "a", "b"]}
+    assert len(plan) == 0 and plan.take("x") is None
+
+
+def test_what_must_be_alone_comes_last_and_only_to_the_idle():
+    plan = plan_of("a")
+    for name, first in (("second", False), ("first", True)):
+        plan.put(Job((entry(name),), ((),), alone=True), first)
+    assert [plan.take("x").group, plan.take("x", busy=True)] == ["a", None]  # pyright: ignore
+    assert plan.take("x").entries[0].model_id == "first"  # pyright: ignore
+    assert len(plan) == 1
+
+
+@pytest.mark.parametrize(
+    "variable, gpus",
+    [("0,1", ["0", "1"]), ("", []), ("-1", []), (" GPU-a , GPU-b", ["GPU-a", "GPU-b"])],
+)
+def test_gpus_are_those_that_the_user_leaves_visible(monkeypatch, variable, gpus):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
+    monkeypatch.delenv("JAX_PLATFORMS", raising=False)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", variable)
+    assert visible_gpus() == gpus
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    assert visible_gpus() == []
+
+
+def test_workers_beyond_the_gpus_share_them(monkeypatch):
+    monkeypatch.setattr("jaxtroj.engine.devices.visible_gpus", lambda: ["0", "1"])
+    assert [slot.environment for slot in local_slots(None)] == [
+        {"CUDA_VISIBLE_DEVICES": "0"},
+        {"CUDA_VISIBLE_DEVICES": "1"},
+    ]
+    shared = local_slots(3)
+    assert [slot.environment["CUDA_VISIBLE_DEVICES"] for slot in shared] == ["0", "1", "0"]
+    assert {slot.environment["XLA_PYTHON_CLIENT_MEM_FRACTION"] for slot in shared} == {"0.450"}
+    monkeypatch.setattr("jaxtroj.engine.devices.visible_gpus", list)
+    assert local_slots(2) == [Slot("the processor")] * 2
+    assert 2**28 < memory_of_machine() < 2**50
