@@ -1,5 +1,6 @@
 """Files to Flax models, without executing anything in the file.
 
+`open_model(path, form)` takes every supported file; of the hand-written families alone
 `open_artifact(path)` reads, `convert(artifact)` makes the model, `load(path)` does both. Importing
 this package loads neither jax nor torch; the functions import what they use.
 """
@@ -9,6 +10,9 @@ import importlib
 _HOMES = {
     "Artifact": "artifact",
     "open_artifact": "artifact",
+    "InputForm": "opening",
+    "OpenedModel": "opening",
+    "open_model": "opening",
     "Model": "model",
     "convert": "conversion",
     "load": "conversion",

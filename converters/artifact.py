@@ -62,7 +62,11 @@ def open_artifact(path: str | PathLike[str], limits: Limits | None = None) -> Ar
         LoadError: the base of these, and itself for a file that cannot be read.
     """
     limits = limits or Limits()
-    content = sniff.read_file(Path(path), limits)
+    return artifact_of(sniff.read_file(Path(path), limits), limits)
+
+
+def artifact_of(content: sniff.FileContent, limits: Limits) -> Artifact:
+    """What `open_artifact` gives, from bytes that were read already; raises as it does."""
     try:
         weights, findings = _parse(content, limits)
     except LoadError as error:

@@ -13,18 +13,23 @@ import numpy as np
 from converters import families
 from converters.errors import ConversionError
 from converters.model import Model
+from converters.preparation import PreparedConfig
 
 
 def fold(model: Model) -> Model:
     """The same function with fewer operations; folding a folded model returns it unchanged.
 
-    Computed in float64 and stored in the parameters' own type.
+    Computed in float64 and stored in the parameters' own type. A network captured as a graph is
+    returned as it is: which norm follows which convolution is known of the families alone.
 
     Raises:
       ConversionError: a variance is not positive, or a folded weight is not finite.
     """
     config = model.config
-    if config.folded:  # pyright: ignore[reportAttributeAccessIssue]
+    if isinstance(config, PreparedConfig):
+        inner = fold(dataclasses.replace(model, config=config.inner))
+        return dataclasses.replace(inner, config=dataclasses.replace(config, inner=inner.config))
+    if getattr(config, "folded", True):
         return model
     params = {path: np.asarray(value) for path, value in model.params.items()}
     for conv, norm in families.family_of(config).norm_pairs(config):

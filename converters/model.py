@@ -77,9 +77,11 @@ def params_of(module: nnx.Module) -> dict[str, np.ndarray]:
 def apply(config, params: Params, inputs: jax.Array) -> jax.Array:
     """Logits `[n, classes]` of images `[n, h, w, c]`, or of embeddings `[n, d]` for a head.
 
-    Pure; `config` is static under jit, and `vmap` over stacked `params` runs many models.
+    Pure; `config` is static under jit, and `vmap` over stacked `params` runs many models. A
+    configuration with `prepare` (see `converters.preparation`) has its pixels prepared by it.
     """
-    return module_of(config, params)(inputs)
+    prepare = getattr(config, "prepare", None)
+    return module_of(config, params)(inputs if prepare is None else prepare(inputs))
 
 
 _jitted_apply = jax.jit(apply, static_argnums=0)

@@ -1,0 +1,112 @@
+"""Pixels prepared before a network: moved to its bounds, then normalised per channel.
+
+A mean cannot be folded into the first convolution, since that pads with zeros after normalising.
+So it stays a step of its own in front of the network, in one program with it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import numpy as np
+from flax import nnx
+
+from converters.errors import ConversionError
+from converters.model import Model
+
+UNIT = (0.0, 1.0)
+
+
+@dataclass(frozen=True)
+class PreparedConfig:
+    """A family's network with preparation in front; its parameters are those of the network.
+
+    Attributes:
+      inner: the family's configuration.
+      bounds: values that pixels 0 and 1 have for the network.
+      mean: per channel, subtracted after that; None for none.
+      std: per channel, divided by after that; None for none.
+    """
+
+    inner: Any
+    bounds: tuple[float, float] = UNIT
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
+
+    @property
+    def num_classes(self) -> int:
+        """Number of logits."""
+        return self.inner.num_classes
+
+    @property
+    def channels(self) -> int:
+        """Channels of the images."""
+        return self.inner.channels
+
+    @property
+    def folded(self) -> bool:
+        """Whether the network's batch norms are folded."""
+        return self.inner.folded
+
+    @property
+    def input_kind(self) -> str:
+        """What the model takes."""
+        return self.inner.input_kind
+
+    def build(self, rngs: nnx.Rngs) -> nnx.Module:
+        """The network alone; `converters.model.apply` puts `prepare` in front of it."""
+        return self.inner.build(rngs)
+
+    def prepare(self, images: jax.Array) -> jax.Array:
+        """What the network takes, from images `[n, h, w, c]` in [0, 1]."""
+        low, high = self.bounds
+        if self.bounds != UNIT:
+            images = images * (high - low) + low
+        if self.mean is not None:
+            images = images - np.asarray(self.mean, images.dtype)
+        return images if self.std is None else images / np.asarray(self.std, images.dtype)
+
+
+def prepared(
+    model: Model,
+    bounds: tuple[float, float] | None = None,
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+) -> Model:
+    """The same network over pictures in [0, 1] that are not prepared yet.
+
+    Args:
+      model: of a family, over images.
+      bounds: values that pixels 0 and 1 have for the network; (0, 1) by default.
+      mean: one value or one per channel, in the model's order of channels.
+      std: the same; what pixels are divided by after `mean` was subtracted.
+
+    Raises:
+      ConversionError: the numbers do not fit the channels, or the model takes no images.
+    """
+    if bounds is None and mean is None and std is None:
+        return model
+    kind = getattr(model.config, "input_kind", "")
+    if kind != "image":
+        raise ConversionError(f"the network takes {kind}s; bounds, mean and std are for images")
+    config = PreparedConfig(
+        model.config,
+        bounds or UNIT,
+        _per_channel("mean", mean, model.channels),
+        _per_channel("std", std, model.channels),
+    )
+    return replace(model, config=config)
+
+
+def _per_channel(
+    name: str, values: Sequence[float] | None, channels: int
+) -> tuple[float, ...] | None:
+    if values is None:
+        return None
+    if len(values) not in (1, channels):
+        raise ConversionError(
+            f"{name} has {len(values)} values, expected {channels}, one for each channel"
+        )
+    numbers = tuple(float(value) for value in values)
+    return numbers if len(numbers) == channels else numbers * channels
