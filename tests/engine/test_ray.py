@@ -3,17 +3,21 @@
 import os
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 pytest.importorskip("ray", reason="needs the extra `ray`")
 
+import jaxtroj  # noqa: E402
 from jaxtroj.engine.devices import Slot  # noqa: E402
 from jaxtroj.engine.guard import Guard  # noqa: E402
 from jaxtroj.engine.jobs import Setup, Watch  # noqa: E402
 from jaxtroj.engine.local import LocalEngine  # noqa: E402
 from jaxtroj.engine.ray_cluster import RayEngine  # noqa: E402
 from jaxtroj.engine.run import run_scan  # noqa: E402
+from jaxtroj.evidence.schema import STAGE_FIELDS  # noqa: E402
+from jaxtroj.rounds import iter_models  # noqa: E402
 from jaxtroj.store import RunStore  # noqa: E402
 
 from .conftest import DETECTOR, SETTINGS  # noqa: E402
@@ -97,3 +101,23 @@ def test_a_model_that_takes_its_host_along_is_given_up(cluster, orders, tmp_path
     assert [reasons[entry.model_id][0] for entry in entries] == ["ok", "failed", "ok", "failed"]
     assert "died 3 times" in reasons[entries[1].model_id][1]
     assert "was stopped after 2 s" in reasons[entries[3].model_id][1]
+
+
+def test_real_models_answer_bit_for_bit_alike(cluster, tmp_path):
+    settings = replace(SETTINGS, stages=("weights", "probes"))
+    entries = list(iter_models(Path(jaxtroj.__file__).parent / "data" / "examples"))
+    records = {}
+    for name in ("local", "ray"):
+        folder = tmp_path / name
+        with RunStore(folder, settings.as_json()) as store:
+            if name == "ray":
+                engine = RayEngine(Setup(settings), Guard(300), 1)
+            else:
+                engine = LocalEngine(Setup(settings, store.pictures), [Slot("here")], Guard(300))
+            found = [o.record for o in run_scan(entries, settings, store, engine)]
+        records[name] = [plain(record, folder) for record in found]
+        assert all(Path(r.trigger or "").is_file() for r in found)
+    assert [record.status for record in records["local"]] == ["ok", "ok"]
+    fields = {name for stage in settings.stages for name in STAGE_FIELDS[stage]}
+    assert [set(record.evidence) for record in records["local"]] == [fields] * 2
+    assert records["ray"] == records["local"]
