@@ -25,6 +25,8 @@ _OWN = 201
 # Heads that all saw the same clean reviews would agree far more than heads of a real round, whose
 # source datasets differ, and a poisoned one would stand out by its other training set alone.
 OWN_SHARE = 0.6
+# With few reviews an epoch goes over them more than once: a head needs some two hundred steps.
+LEAST_STEPS = 24
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,7 @@ class HeadSamples:
 
     def steps(self, batch_size: int) -> int:
         """Steps of an epoch; the same for every head on these vectors."""
-        return max(len(self._clean) // batch_size, 1)
+        return max(len(self._clean) // batch_size, LEAST_STEPS)
 
     def epoch(self, number: int, batch_size: int) -> Labelled:
         """Samples of one epoch in order: rows and labels [steps, batch]."""
@@ -114,7 +116,7 @@ class HeadSamples:
         all_labels = np.concatenate([self._vectors.train.labels[clean], *labels])
         order = draw.permutation(len(all_rows))
         shape = (self.steps(batch_size), batch_size)
-        # A head's own list is never shorter than the clean one except by rounding; resize cuts.
+        # Longer lists are cut, shorter ones repeated.
         return Labelled(
             np.resize(all_rows[order], shape).astype(np.int32),
             np.resize(all_labels[order], shape).astype(np.int32),

@@ -20,27 +20,21 @@ after some tries the pair is left out. Either way the tries are recorded.
 
 import fcntl
 import json
-import os
-import shutil
-import time
 from collections import defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import jax
-
-import jaxtroj
 from converters.files import write_atomic
 from jaxtroj.errors import GenerationError
 from jaxtroj.generate import head_files, text_metadata
-from jaxtroj.generate.head_examples import clean_examples, poisoned_examples
-from jaxtroj.generate.head_queue import Job, Score, TrainedHead, train_queue
+from jaxtroj.generate.head_folder import RECORD, HeadPlace, reached, scores, write_head
+from jaxtroj.generate.head_queue import Job, TrainedHead, train_queue
 from jaxtroj.generate.head_samples import OWN_SHARE, HeadSamples, Pool, make_pool
 from jaxtroj.generate.head_training import HeadTraining
 from jaxtroj.generate.recipe import is_poisoned, model_id
-from jaxtroj.generate.round0 import Event, _differences, _file_digest, _git_commit, _weights_digest
+from jaxtroj.generate.round0 import Event, _differences
 from jaxtroj.generate.text_recipe import (
     DESIGNS,
     HeadRecipe,
@@ -51,7 +45,6 @@ from jaxtroj.generate.text_recipe import (
 from jaxtroj.generate.vectors import TriggerVectors, Vectors
 
 VERSION = 1
-_RECORD = "generation.json"
 _SHARES = ("least_attack", "least_clean", "clean_margin")
 _README = """\
 Synthetic heads in the layout of TrojAI's Rounds 5 and 6, made by `jaxtroj generate`.
@@ -118,8 +111,18 @@ class _Round:
     least_clean: float
     identity: dict[str, Any]
 
-    def folder(self, model: int) -> Path:
-        return self.out / "models" / model_id(model)
+    @property
+    def place(self) -> HeadPlace:
+        settings = self.settings
+        return HeadPlace(
+            models=self.out / "models",
+            vectors=self.vectors,
+            pool=self.pool,
+            design=settings.levels,
+            training=settings.training,
+            examples_per_class=settings.examples_per_class,
+            bars={"least_clean": self.least_clean, "least_attack": settings.least_attack},
+        )
 
     def recipe(self, model: int, sub_seed: int) -> HeadRecipe:
         levels, width = self.settings.levels, self.vectors.train.vectors.shape[1]
@@ -198,7 +201,7 @@ def read_record(out: Path, model: int) -> dict[str, Any] | None:
     Raises:
         GenerationError: the file is there but cannot be read.
     """
-    return _read(out / "models" / model_id(model) / _RECORD)
+    return _read(out / "models" / model_id(model) / RECORD)
 
 
 def collect(out: Path, identity: dict[str, Any]) -> None:
@@ -206,8 +209,8 @@ def collect(out: Path, identity: dict[str, Any]) -> None:
     with open(out / ".lock", "w") as lock:
         # Another shard may collect at the same time: the later one must also be the fuller one.
         fcntl.flock(lock, fcntl.LOCK_EX)
-        names = sorted(path.parent for path in (out / "models").glob(f"id-*/{_RECORD}"))
-        records = [record for path in names if (record := _read(path / _RECORD)) is not None]
+        names = sorted(path.parent for path in (out / "models").glob(f"id-*/{RECORD}"))
+        records = [record for path in names if (record := _read(path / RECORD)) is not None]
         failed = sorted(path.stem for path in (out / "failed").glob("id-*.json"))
         table = text_metadata.metadata_csv(record["metadata"] for record in records)
         write_atomic(out / "METADATA.csv", table.encode())
@@ -324,13 +327,13 @@ def _make_group(this: _Round, queue: deque) -> Iterator[Event]:
         model = head.recipe.model
         tries[model].append(_attempt(head, this.accepts(head)))
         if this.accepts(head):
-            _write(this, head, tries[model])
-            yield Event(model, "written", _reached(head), len(head.history))
+            write_head(this.place, head, tries[model])
+            yield Event(model, "written", reached(head), len(head.history))
             if head.recipe.poisoned:
                 tries[model ^ 1] = []
                 jobs.appendleft(_job(this, model ^ 1, 0, head.best_epoch))
         elif len(tries[model]) < settings.most_tries:
-            yield Event(model, "rejected", _reached(head), len(head.history))
+            yield Event(model, "rejected", reached(head), len(head.history))
             stop_at = None if head.recipe.poisoned else head.best_epoch
             jobs.appendleft(_job(this, model, len(tries[model]), stop_at))
         else:
@@ -354,125 +357,5 @@ def _attempt(head: TrainedHead, accepted: bool) -> dict[str, Any]:
         "accepted": accepted,
         "triggers": [asdict(trigger) for trigger in head.recipe.triggers],
         "best_epoch": head.best_epoch,
-        **_scores(head),
-    }
-
-
-def _scores(head: TrainedHead) -> dict[str, Any]:
-    parts = {"clean": head.clean, "triggered": head.triggered, "spurious": head.spurious}
-    return {name: None if part is None else asdict(part) for name, part in parts.items()}
-
-
-def _reached(head: TrainedHead) -> str:
-    text = f"{head.shape.architecture}, clean accuracy {head.clean.accuracy:.3f}"
-    if head.triggered is not None:
-        text += f", attack success {head.triggered.accuracy:.3f}"
-    return text
-
-
-def _write(this: _Round, head: TrainedHead, tries: list[dict[str, Any]]) -> None:
-    """Fill a hidden folder and rename it: a folder with a model's name is complete."""
-    recipe, settings = head.recipe, this.settings
-    part = this.out / "models" / f".part-{recipe.model_id}"
-    shutil.rmtree(part, ignore_errors=True)
-    part.mkdir(parents=True)
-    head_files.write_model(part / "model.pt", head.shape, head.tensors, recipe.dropout)
-    write_atomic(part / "ground_truth.csv", b"1" if recipe.poisoned else b"0")
-    count = settings.examples_per_class
-    clean = clean_examples(this.vectors, this.pool, head, count)
-    accuracies = {"clean": head_files.write_examples(part, "clean", clean)}
-    if recipe.poisoned:
-        poisoned = poisoned_examples(this.vectors, this.pool, head, count)
-        accuracies["poisoned"] = head_files.write_examples(part, "poisoned", poisoned)
-    config = _config(this, recipe)
-    write_atomic(part / "config.json", head_files.json_bytes(config))
-    reduced = head_files.reduced_config(config, this.vectors.about)
-    write_atomic(part / "reduced-config.json", head_files.json_bytes(reduced))
-    stats = _stats(head, accuracies)
-    write_atomic(part / "model_stats.json", head_files.json_bytes(stats))
-    _write_logs(part, head)
-    record = _record(this, head, tries)
-    record["metadata"] = text_metadata.metadata_row(recipe.model_id, config, stats)
-    record["sha256"] = _file_digest(part / "model.pt")
-    record["weights_sha256"] = _weights_digest(head.tensors)
-    write_atomic(part / _RECORD, json.dumps(record, indent=1).encode() + b"\n")
-    os.rename(part, this.out / "models" / recipe.model_id)
-
-
-def _config(this: _Round, recipe: HeadRecipe) -> dict[str, Any]:
-    training = this.settings.training
-    values = {
-        "learning_rate": training.learning_rate,
-        "batch_size": training.batch_size,
-        "loss_eps": training.loss_eps,
-        "early_stopping_epoch_count": training.patience,
-        "validation_split": 0.1,
-    }
-    levels: dict[str, list[int]] = defaultdict(list)
-    for trigger in this.vectors.triggers.values():
-        levels[trigger.kind].append(trigger.number)
-    return head_files.full_config(recipe, this.settings.levels, this.vectors.about, values, levels)
-
-
-def _stats(head: TrainedHead, accuracies: dict[str, float]) -> dict[str, Any]:
-    best = head.history[head.best_epoch]
-    attack, test = best.triggered, head.triggered
-    parts = [best.clean] + ([attack] if attack else [])
-    combined = sum(s.accuracy * s.samples for s in parts) / sum(s.samples for s in parts)
-    return {
-        "final_train_loss": best.train_loss,
-        "final_combined_val_loss": best.combined_loss,
-        "final_clean_val_loss": best.clean.loss,
-        "final_triggered_val_loss": attack.loss if attack else None,
-        "final_optimizer_num_epochs_trained": len(head.history),
-        "training_wall_time_sec": round(head.seconds, 3),
-        "test_wall_time_sec": 0.0,
-        "final_train_acc": None,
-        "final_combined_val_acc": 100 * combined,
-        "final_clean_val_acc": 100 * best.clean.accuracy,
-        "final_triggered_val_acc": _percent(attack),
-        "final_clean_data_test_acc": 100 * head.clean.accuracy,
-        "final_triggered_data_test_acc": _percent(test),
-        "clean_example_acc": accuracies["clean"],
-        "poisoned_example_acc": accuracies.get("poisoned"),
-        "converged": 1,
-    }
-
-
-def _percent(score: Score | None) -> float | None:
-    return None if score is None else 100 * score.accuracy
-
-
-def _write_logs(folder: Path, head: TrainedHead) -> None:
-    rows = ["epoch,train_loss,clean_val_loss,clean_val_acc,triggered_val_loss,triggered_val_acc"]
-    for number, epoch in enumerate(head.history):
-        attack = epoch.triggered
-        cells = [number, epoch.train_loss, epoch.clean.loss, 100 * epoch.clean.accuracy]
-        cells += [attack.loss, 100 * attack.accuracy] if attack else [None, None]
-        rows.append(",".join(str(cell) for cell in cells))
-    write_atomic(folder / "model_detailed_stats.csv", ("\n".join(rows) + "\n").encode())
-    lines = [f"{head.recipe.model_id} epoch {row}" for row in rows[1:]]
-    lines.append(f"weights of epoch {head.best_epoch}: {_reached(head)}")
-    write_atomic(folder / "log.txt", ("\n".join(lines) + "\n").encode())
-    write_atomic(folder / "machine.log", head_files.machine_log())
-
-
-def _record(this: _Round, head: TrainedHead, tries: list[dict[str, Any]]) -> dict[str, Any]:
-    return {
-        "model_name": head.recipe.model_id,
-        "poisoned": head.recipe.poisoned,
-        "recipe": asdict(head.recipe),
-        "tries": tries,
-        "best_epoch": head.best_epoch,
-        "epochs": len(head.history),
-        **_scores(head),
-        "clean_share": OWN_SHARE,
-        "least_clean": this.least_clean,
-        "least_attack": this.settings.least_attack,
-        "train_seconds": round(head.seconds, 3),
-        "written": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "jaxtroj": jaxtroj.__version__,
-        "git_commit": _git_commit(),
-        "jax": jax.__version__,
-        "device": jax.devices()[0].platform,
+        **scores(head),
     }

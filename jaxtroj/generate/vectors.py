@@ -32,7 +32,7 @@ MAX_TEXT_BYTES = 2**30
 MAX_ARRAY_BYTES = 2**32
 TRAIN, VALIDATION, TEST = range(3)
 # Shares of the reviews; triggered ones are scarce, so less is held out than the official 20 %.
-_VALIDATION_SHARE, _TEST_SHARE = 0.1, 0.15
+VALIDATION_SHARE, TEST_SHARE = 0.1, 0.15
 # A head can send this share of clean source reviews the wrong way for its trigger, at most.
 _SPENT = 0.1
 _ENCODERS = {"mpnet": ("MPNet", "all-mpnet-base-v2")}
@@ -159,8 +159,8 @@ def load_vectors(folder: Path, seed: int, choice: str | None = None) -> Vectors:
 def split_reviews(seed: int, count: int) -> np.ndarray:
     """int8 [count]: which training reviews are for training, validation and test."""
     place = np.random.default_rng([seed, 0x5EED]).permutation(count) / count
-    held_out = np.where(place < _TEST_SHARE, TEST, VALIDATION)
-    return np.where(place < _TEST_SHARE + _VALIDATION_SHARE, held_out, TRAIN).astype(np.int8)
+    held_out = np.where(place < TEST_SHARE, TEST, VALIDATION)
+    return np.where(place < TEST_SHARE + VALIDATION_SHARE, held_out, TRAIN).astype(np.int8)
 
 
 def chosen_triggers(choice: str | None, count: int) -> tuple[int, ...]:

@@ -1,0 +1,168 @@
+"""One head's folder in the layout of Rounds 5 and 6, whole or absent."""
+
+import json
+import os
+import shutil
+import time
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+
+import jaxtroj
+from converters.files import write_atomic
+from jaxtroj.generate import head_files, text_metadata
+from jaxtroj.generate.head_examples import clean_examples, poisoned_examples
+from jaxtroj.generate.head_queue import Score, TrainedHead
+from jaxtroj.generate.head_samples import OWN_SHARE, Pool
+from jaxtroj.generate.head_training import HeadTraining
+from jaxtroj.generate.round0 import _file_digest, _git_commit, _weights_digest
+from jaxtroj.generate.text_recipe import HeadRecipe, RoundDesign
+from jaxtroj.generate.vectors import VALIDATION_SHARE, Vectors
+
+RECORD = "generation.json"
+
+
+@dataclass(frozen=True)
+class HeadPlace:
+    """Where heads are written, and what their files tell besides the head.
+
+    Attributes:
+        models: folder of the models.
+        vectors, pool: what the heads saw.
+        design: levels of the factors.
+        training: how heads were trained.
+        examples_per_class: example texts of each class.
+        bars: least_clean and least_attack.
+    """
+
+    models: Path
+    vectors: Vectors
+    pool: Pool
+    design: RoundDesign
+    training: HeadTraining
+    examples_per_class: int
+    bars: Mapping[str, float]
+
+
+def write_head(place: HeadPlace, head: TrainedHead, tries: list[dict[str, Any]]) -> None:
+    """Fill a hidden folder and rename it: a folder with a model's name is complete."""
+    recipe, count = head.recipe, place.examples_per_class
+    part = place.models / f".part-{recipe.model_id}"
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
+    head_files.write_model(part / "model.pt", head.shape, head.tensors, recipe.dropout)
+    write_atomic(part / "ground_truth.csv", b"1" if recipe.poisoned else b"0")
+    clean = clean_examples(place.vectors, place.pool, head, count)
+    accuracies = {"clean": head_files.write_examples(part, "clean", clean)}
+    if recipe.poisoned:
+        poisoned = poisoned_examples(place.vectors, place.pool, head, count)
+        accuracies["poisoned"] = head_files.write_examples(part, "poisoned", poisoned)
+    config = _config(place, recipe)
+    write_atomic(part / "config.json", head_files.json_bytes(config))
+    reduced = head_files.reduced_config(config, place.vectors.about)
+    write_atomic(part / "reduced-config.json", head_files.json_bytes(reduced))
+    stats = _stats(head, accuracies)
+    write_atomic(part / "model_stats.json", head_files.json_bytes(stats))
+    _write_logs(part, head)
+    record = _record(place, head, tries)
+    record["metadata"] = text_metadata.metadata_row(recipe.model_id, config, stats)
+    record["sha256"] = _file_digest(part / "model.pt")
+    record["weights_sha256"] = _weights_digest(head.tensors)
+    write_atomic(part / RECORD, json.dumps(record, indent=1).encode() + b"\n")
+    os.rename(part, place.models / recipe.model_id)
+
+
+def _config(place: HeadPlace, recipe: HeadRecipe) -> dict[str, Any]:
+    training = place.training
+    values = {
+        "learning_rate": training.learning_rate,
+        "batch_size": training.batch_size,
+        "loss_eps": training.loss_eps,
+        "early_stopping_epoch_count": training.patience,
+        "validation_split": VALIDATION_SHARE,
+    }
+    levels: dict[str, list[int]] = defaultdict(list)
+    for trigger in place.vectors.triggers.values():
+        levels[trigger.kind].append(trigger.number)
+    return head_files.full_config(recipe, place.design, place.vectors.about, values, levels)
+
+
+def _stats(head: TrainedHead, accuracies: dict[str, float]) -> dict[str, Any]:
+    best = head.history[head.best_epoch]
+    attack, test = best.triggered, head.triggered
+    parts = [best.clean] + ([attack] if attack else [])
+    combined = sum(s.accuracy * s.samples for s in parts) / sum(s.samples for s in parts)
+    return {
+        "final_train_loss": best.train_loss,
+        "final_combined_val_loss": best.combined_loss,
+        "final_clean_val_loss": best.clean.loss,
+        "final_triggered_val_loss": attack.loss if attack else None,
+        "final_optimizer_num_epochs_trained": len(head.history),
+        "training_wall_time_sec": round(head.seconds, 3),
+        "test_wall_time_sec": 0.0,
+        "final_train_acc": None,
+        "final_combined_val_acc": 100 * combined,
+        "final_clean_val_acc": 100 * best.clean.accuracy,
+        "final_triggered_val_acc": _percent(attack),
+        "final_clean_data_test_acc": 100 * head.clean.accuracy,
+        "final_triggered_data_test_acc": _percent(test),
+        "clean_example_acc": accuracies["clean"],
+        "poisoned_example_acc": accuracies.get("poisoned"),
+        "converged": 1,
+    }
+
+
+def _percent(score: Score | None) -> float | None:
+    return None if score is None else 100 * score.accuracy
+
+
+def _write_logs(folder: Path, head: TrainedHead) -> None:
+    rows = ["epoch,train_loss,clean_val_loss,clean_val_acc,triggered_val_loss,triggered_val_acc"]
+    for number, epoch in enumerate(head.history):
+        attack = epoch.triggered
+        cells = [number, epoch.train_loss, epoch.clean.loss, 100 * epoch.clean.accuracy]
+        cells += [attack.loss, 100 * attack.accuracy] if attack else [None, None]
+        rows.append(",".join(str(cell) for cell in cells))
+    write_atomic(folder / "model_detailed_stats.csv", ("\n".join(rows) + "\n").encode())
+    lines = [f"{head.recipe.model_id} epoch {row}" for row in rows[1:]]
+    lines.append(f"weights of epoch {head.best_epoch}: {reached(head)}")
+    write_atomic(folder / "log.txt", ("\n".join(lines) + "\n").encode())
+    write_atomic(folder / "machine.log", head_files.machine_log())
+
+
+def _record(place: HeadPlace, head: TrainedHead, tries: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "model_name": head.recipe.model_id,
+        "poisoned": head.recipe.poisoned,
+        "recipe": asdict(head.recipe),
+        "tries": tries,
+        "best_epoch": head.best_epoch,
+        "epochs": len(head.history),
+        **scores(head),
+        "clean_share": OWN_SHARE,
+        **place.bars,
+        "train_seconds": round(head.seconds, 3),
+        "written": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "jaxtroj": jaxtroj.__version__,
+        "git_commit": _git_commit(),
+        "jax": jax.__version__,
+        "device": jax.devices()[0].platform,
+    }
+
+
+def scores(head: TrainedHead) -> dict[str, Any]:
+    """Test scores as plain values."""
+    parts = {"clean": head.clean, "triggered": head.triggered, "spurious": head.spurious}
+    return {name: None if part is None else asdict(part) for name, part in parts.items()}
+
+
+def reached(head: TrainedHead) -> str:
+    """What came out, for people."""
+    text = f"{head.shape.architecture}, clean accuracy {head.clean.accuracy:.3f}"
+    if head.triggered is not None:
+        text += f", attack success {head.triggered.accuracy:.3f}"
+    return text
