@@ -7,6 +7,7 @@ at most as much is repeated after a death.
 """
 
 import os
+import socket
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,6 +36,7 @@ PATIENCE_SECONDS = 300.0
 """How long to wait for the first host of a cluster that has no room."""
 
 _CLOSE_SECONDS = 5.0
+_PROBE_SECONDS = 10.0
 # What else changes the bits of an answer: it must be on every node as it is here.
 _SAME_EVERYWHERE = ("OMP_NUM_THREADS", "XLA_FLAGS", "JAX_PLATFORMS", "JAX_ENABLE_X64")
 _SAME_EVERYWHERE += ("JAX_DEFAULT_MATMUL_PRECISION", "JAX_COMPILATION_CACHE_DIR")
@@ -280,9 +282,20 @@ def _connect(ray: Any, address: str | None) -> None:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere
     given = address or os.environ.get("RAY_ADDRESS")
     try:
-        ray.init(address=given, include_dashboard=None if given else False, log_to_driver=False,
-                 logging_level="ERROR")  # fmt: skip
-    except (ConnectionError, ValueError, RuntimeError) as error:
-        raise EngineError(
-            f"cannot use the Ray cluster at {given or 'this machine'}: {error}"
-        ) from (error)
+        _probe(given or "")
+        ray.init(
+            address=given,
+            include_dashboard=None if given else False,
+            log_to_driver=False,
+            logging_level="ERROR",
+        )
+    except (OSError, ValueError, RuntimeError) as error:
+        place = given or "this machine"
+        raise EngineError(f"cannot use the Ray cluster at {place}: {error}") from error
+
+
+def _probe(address: str) -> None:
+    """Raises OSError if nobody listens at `host:port`; Ray itself would try for many minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if host and port.isdecimal():
+        socket.create_connection((host.strip("[]"), int(port)), _PROBE_SECONDS).close()

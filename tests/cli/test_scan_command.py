@@ -2,6 +2,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 
@@ -171,3 +172,13 @@ def test_a_full_disk_loses_nothing_and_the_scan_goes_on_with_room(tmp_path):
     names = [json.loads(line)["model"] for line in whole.splitlines()]
     assert sorted(names) == [f"{n:04d}.pt" for n in range(150)]
     assert "Read-only file system" in (tmp_path / "readonly").read_text()
+
+
+def test_a_ray_cluster_that_is_not_there_ends_the_scan_at_once(dataset, tmp_path, capsys):
+    pytest.importorskip("ray", reason="needs the extra `ray`")
+    with socket.socket() as taken:  # bound and not listening: nobody else can be there
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        arguments = ("--out", tmp_path / "run", "--evidence-only", "--engine", "ray")
+        assert run("scan", dataset, *arguments, "--address", address) == 4
+    assert f"cannot use the Ray cluster at {address}" in capsys.readouterr().err
