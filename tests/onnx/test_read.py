@@ -231,10 +231,10 @@ BOMBS = {
 def test_bombs_are_counted_before_they_are_parsed(tmp_path, case):
     path = tmp_path / "bomb.onnx"
     path.write_bytes(BOMBS[case])
-    before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.monotonic()
+    before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
     with pytest.raises((TooLargeError, CorruptFileError)):
         read_onnx(path)
-    assert time.monotonic() - start < 5
+    assert time.process_time() - start < 5  # seconds of this process; others share the machine
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000  # kilobytes
 
 

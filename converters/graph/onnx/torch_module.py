@@ -266,5 +266,5 @@ def declared_shape(info: ValueInfoProto) -> tuple[int | None, ...]:
     if not info.type.tensor_type.HasField("shape"):
         raise ConversionError(f"input {shown(info.name)} has no shape, not even its dimensions")
     dims = info.type.tensor_type.shape.dim
-    # Zero stands for "any" in old exports; no network takes an empty picture.
-    return tuple(d.dim_value if d.HasField("dim_value") and d.dim_value else None for d in dims)
+    # Exporters also write 0 and -1 for "any"; no network takes an empty picture.
+    return tuple(d.dim_value if d.dim_value > 0 else None for d in dims)

@@ -63,7 +63,7 @@ def check_cost(data: bytes, limits: OnnxLimits) -> None:
         if depth > _MAX_DEPTH:
             raise CorruptFileError(f"messages are nested more than {_MAX_DEPTH} deep")
         inner = _MESSAGES[kind]
-        while at < end:
+        while at < end and fields <= limits.fields:
             number, wire, at, size = _field(data, at, end)
             fields += 1
             if wire == _BYTES and number in inner:
@@ -104,6 +104,8 @@ def _field(data: bytes, at: int, end: int) -> tuple[int, int, int, int]:
 
 
 def _varint(data: bytes, at: int, end: int) -> tuple[int, int]:
+    if at < end and data[at] < 0x80:  # most numbers are one byte
+        return data[at], at + 1
     value = shift = 0
     while at < end and shift < 64:
         byte = data[at]
