@@ -147,6 +147,8 @@ def _places_in(home: Path) -> list[Path]:
 
 
 def _is_model_place(place: Path) -> bool:
+    if place.name.startswith("."):  # hidden, or being written by someone
+        return False
     if os.path.isdir(place):
         return bool(_ID.fullmatch(place.name)) or os.path.isfile(place / "model.pt")
     return place.suffix.lower() in MODEL_SUFFIXES and os.path.isfile(place)
