@@ -6,7 +6,7 @@ build that was stopped goes on where it was.
 
 import argparse
 import time
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,8 @@ from jaxtroj.cli.progress import Progress, remaining
 from jaxtroj.errors import UsageError
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from converters.encoders import Encoder
     from converters.tokenizer import Tokenizer
     from jaxtroj.text.bank.store import Plan
@@ -173,13 +175,9 @@ def _build(
     from jaxtroj.text.bank.build import build
     from jaxtroj.text.embedding import embed
 
-    to_vectors = partial(
-        embed,
-        encoder,
-        tokenizer,
-        cls_token_is_first=plan.cls_token_is_first,
-        batch_size=args.batch_size,
-    )
+    def to_vectors(texts: Sequence[str]) -> "np.ndarray":
+        return embed(encoder, tokenizer, texts, plan.cls_token_is_first, args.batch_size)
+
     started, earlier, done = time.monotonic(), None, 0
     for built in build(args.out, plan, to_vectors):
         earlier = built.done if earlier is None else earlier

@@ -122,7 +122,8 @@ def _is_text(value: object) -> bool:
 def _phrase(words: Sequence[str], seed: int, number: int) -> str:
     draw = np.random.default_rng([seed, 1, number])
     low, high = _PHRASE_WORDS
-    chosen = draw.choice(len(words), draw.integers(low, high + 1), replace=False)
+    size = int(draw.integers(low, high + 1))
+    chosen = draw.choice(len(words), size, replace=False).tolist()
     return " ".join(words[place] for place in chosen) + "."
 
 
