@@ -1,0 +1,112 @@
+"""`jaxtroj report`: a run folder as a page to read, or for other programs.
+
+HTML is one file that loads nothing: summary, scores, plots, and a table of models with evidence,
+recovered triggers, time and failures. Scores and their plots need --truth.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jaxtroj.cli import options
+from jaxtroj.cli.main import COMMANDS, EXIT_CLEAN
+from jaxtroj.errors import UsageError
+
+if TYPE_CHECKING:
+    from jaxtroj.reporting.content import Content
+
+FORMATS = ("html", "json", "csv", "sarif", "markdown")
+STDOUT = "-"
+
+
+def add_parser(subparsers: argparse._SubParsersAction) -> None:
+    """Declare the command and its options."""
+    parser = subparsers.add_parser(
+        "report", help=COMMANDS["report"], description=__doc__, allow_abbrev=False
+    )
+    parser.add_argument("run", type=Path, metavar="RUN", help="folder that `scan --out` wrote")
+    parser.add_argument(
+        "--truth",
+        type=Path,
+        metavar="PATH",
+        help="METADATA.csv, a CSV of model and label, or the dataset folder; the folder also"
+        " gives the models' paths and texts to show triggers in",
+    )
+    parser.add_argument("--format", choices=FORMATS, default="html", help="default: html")
+    parser.add_argument(
+        "--out",
+        metavar="FILE",
+        help="default: RUN/report.html for html, else stdout, which is also -",
+    )
+    parser.add_argument(
+        "--by",
+        action="append",
+        default=[],
+        metavar="COLUMN",
+        help="scores for each value of a METADATA.csv column too (needs --truth)",
+    )
+    parser.add_argument(
+        "--predicted-only",
+        action="store_true",
+        help="leave labelled models without a record out, instead of scoring them as 0.5",
+    )
+    parser.add_argument(
+        "--plots", type=Path, metavar="DIR", help="write the plots there as SVG and PNG, too"
+    )
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="default: 0")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the report; returns the exit status."""
+    from jaxtroj.reporting.content import read_content
+
+    if args.truth is None and (args.by or args.predicted_only):
+        raise UsageError("--by and --predicted-only need --truth, the labels of the models")
+    content = read_content(args.run, args.truth, args.by, args.predicted_only, args.seed)
+    _complain(content, args)
+    _write(_render(content, args.format), args)
+    if args.plots is not None:
+        from jaxtroj.reporting.plots import write_plots
+
+        names = write_plots(args.plots, content)
+        options.message(f"{', '.join(names)} are in {args.plots} as SVG and PNG")
+    return EXIT_CLEAN
+
+
+def _complain(content: "Content", args: argparse.Namespace) -> None:
+    from jaxtroj.cli.evaluate import complain
+
+    for problem in content.problems:
+        options.message(problem)
+    if content.scored is not None:
+        complain((), content.scored.matched, args.predicted_only, str(args.run))
+
+
+def _render(content: "Content", form: str) -> str:
+    """The report in one of `FORMATS`; each is a module that is imported when it is asked for."""
+    if form == "html":
+        from jaxtroj.reporting.page import render
+    elif form == "sarif":
+        from jaxtroj.reporting.sarif import render
+    elif form == "markdown":
+        from jaxtroj.reporting.markdown import render
+    elif form == "csv":
+        from jaxtroj.reporting.tables import render_csv as render
+    else:
+        from jaxtroj.reporting.tables import render_json as render
+    return render(content)
+
+
+def _write(text: str, args: argparse.Namespace) -> None:
+    from converters.files import write_atomic
+
+    if args.out == STDOUT or (args.out is None and args.format != "html"):
+        sys.stdout.write(text)
+        return
+    path = args.run / "report.html" if args.out is None else Path(args.out)
+    try:
+        write_atomic(path, text.encode("utf-8", "backslashreplace"))
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror or error}") from error
+    options.message(f"the report is {path}")

@@ -1,0 +1,229 @@
+"""What every report shows: the records of a run, and its scores where the truth is known."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from converters.errors import LoadError, shown
+from converters.files import read_json
+from jaxtroj.errors import StoreError
+from jaxtroj.leaderboard.cases import (
+    ARCHITECTURE,
+    Case,
+    Matched,
+    architecture_of,
+    groups,
+    labels,
+    match,
+    probabilities,
+    read_truth,
+    score_cases,
+    value_of,
+    worst_first,
+)
+from jaxtroj.leaderboard.curves import ExactRoc, roc_exact
+from jaxtroj.leaderboard.predictions import Predictions
+from jaxtroj.leaderboard.sweep import SweepPoint, sweep
+from jaxtroj.record import STATUSES, Record, printable
+from jaxtroj.rounds import ModelEntry, iter_models
+from jaxtroj.scoring import NistRoc, ReliabilityBin, Scores, reliability, roc_nist
+from jaxtroj.store import read_records
+
+ALL = "all"
+MAX_FILE_BYTES = 2**22  # settings.json and environment.json have a few kilobytes
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What the truth adds to a run.
+
+    Attributes:
+        matched: the cases, and how many models fell out.
+        scores: of all cases, then of each value of the columns asked for; by name.
+        bins: stated against observed probability.
+        nist, exact: the two ROC curves; None when the models are of one kind.
+        sweep: the trojan percentage sweep; empty likewise.
+        parts: each model's part of the log score in nats.
+        cells: each model's values of the columns asked for.
+    """
+
+    matched: Matched
+    scores: Mapping[str, Scores]
+    bins: tuple[ReliabilityBin, ...]
+    nist: NistRoc | None
+    exact: ExactRoc | None
+    sweep: tuple[SweepPoint, ...]
+    parts: Mapping[str, float]
+    cells: Mapping[str, Mapping[str, str]]
+
+    @property
+    def cases(self) -> tuple[Case, ...]:
+        """One for each labelled model."""
+        return self.matched.cases
+
+    @property
+    def labels(self) -> dict[str, bool]:
+        """Whether each labelled model is poisoned."""
+        return {case.model: case.poisoned for case in self.cases}
+
+
+@dataclass(frozen=True)
+class Content:
+    """Everything a report shows.
+
+    Attributes:
+        run: the run folder.
+        records: the latest of each model, in the order of the scan.
+        settings: of the scan; empty where the file cannot be read.
+        sessions: versions and machine of every session of the scan, likewise.
+        scored: None without truth.
+        dataset: its folder, where the truth is one; None otherwise.
+        entries: its models by printable name; empty without it.
+        problems: sentences about what could not be read.
+    """
+
+    run: Path
+    records: tuple[Record, ...]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    sessions: tuple[Mapping[str, Any], ...] = ()
+    scored: Scored | None = None
+    dataset: Path | None = None
+    entries: Mapping[str, ModelEntry] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Name of the run folder, printable."""
+        return printable(self.run.resolve().name)
+
+
+def read_content(
+    run: Path,
+    truth: Path | None = None,
+    by: Sequence[str] = (),
+    predicted_only: bool = False,
+    seed: int = 0,
+) -> Content:
+    """Reads a run folder, and scores it where there is truth.
+
+    Args:
+        run: folder that `jaxtroj scan --out` wrote; a scan may still be writing to it.
+        truth: METADATA.csv, a CSV of model and label, or the dataset folder.
+        by: METADATA columns to score by, besides the architecture.
+        predicted_only: leave labelled models without a record out instead of scoring them as 0.5.
+        seed: of the sweep's subsets.
+    Raises:
+        StoreError: no run folder, or a record with values that no scan writes.
+        DatasetError, UsageError: as `leaderboard.cases.read_truth`, `match` and `groups`.
+    """
+    records = tuple(map(_checked, read_records(run)))
+    settings, first = _json_file(run / "settings.json")
+    environment, second = _json_file(run / "environment.json")
+    sessions = environment.get("sessions")
+    entries, scored = {}, None
+    dataset = truth if truth is not None and truth.is_dir() else None
+    if dataset is not None:
+        entries = {printable(entry.model_id): entry for entry in iter_models(dataset)}
+    if truth is not None:
+        matched = match(_predictions(run, records), read_truth(truth), predicted_only)
+        scored = score(matched, by, seed)
+    return Content(
+        run=run,
+        records=records,
+        settings=settings,
+        sessions=tuple(s for s in sessions if isinstance(s, dict))
+        if isinstance(sessions, list)
+        else (),
+        scored=scored,
+        dataset=dataset,
+        entries=entries,
+        problems=tuple(filter(None, (first, second))),
+    )
+
+
+def score(matched: Matched, by: Sequence[str] = (), seed: int = 0) -> Scored:
+    """Every score and curve of the cases. Raises DatasetError for an unknown column."""
+    cases = matched.cases
+    said, truth = probabilities(cases), labels(cases)
+    is_mixed = bool(truth.any() and not truth.all())
+    scores = {ALL: score_cases(cases)}
+    for column in dict.fromkeys((ARCHITECTURE, *by)):
+        parts = groups(cases, column)
+        if len(parts) > 1 or column in by:
+            scores |= {f"{column} {name}": score_cases(part) for name, part in parts.items()}
+    return Scored(
+        matched=matched,
+        scores=scores,
+        bins=reliability(said, truth),
+        nist=roc_nist(said, truth) if is_mixed else None,
+        exact=roc_exact(said, truth) if is_mixed else None,
+        sweep=sweep(cases, seed=seed),
+        parts={case.model: part for case, part in worst_first(cases)},
+        cells={case.model: {name: value_of(case, name) for name in by} for case in cases},
+    )
+
+
+def architecture(content: Content, record: Record) -> str:
+    """What the truth calls the model's architecture, else what the scan recognised, else ""."""
+    entry = content.entries.get(record.model)
+    case = Case(record.model, False, math.nan, entry.metadata if entry else {}, record)
+    return architecture_of(case) or ""
+
+
+def started(content: Content) -> str:
+    """When the scan began, as "2026-01-31T12:00:00Z"; "" where that is not known."""
+    try:
+        text = content.sessions[0]["started"]
+        return datetime.fromisoformat(text).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (IndexError, KeyError, TypeError, ValueError):
+        return ""
+
+
+def _predictions(run: Path, records: Sequence[Record]) -> Predictions:
+    said = {r.model: r for r in records if r.status != "skipped"}
+    skipped = frozenset(record.model for record in records) - said.keys()
+    return Predictions(run, {name: r.probability for name, r in said.items()}, said, skipped)
+
+
+def _json_file(path: Path) -> tuple[dict[str, Any], str]:
+    """A JSON object, or an empty one and why; the records stand without it."""
+    try:
+        return read_json(path, MAX_FILE_BYTES), ""
+    except LoadError as error:
+        return {}, str(error)
+
+
+def _checked(record: Record) -> Record:
+    """The record, if its values are of the kinds that a scan writes. Raises StoreError."""
+    texts = (record.model, record.sha256, record.reason, record.identity)
+    fits = {
+        "a probability in [0, 1]": _is_number(record.probability) and 0 <= record.probability <= 1,
+        "texts": all(isinstance(text, str) for text in texts),
+        "a known status": record.status in STATUSES,
+        "a verdict": isinstance(record.poisoned, bool),
+        "classes": record.target_class is None or isinstance(record.target_class, int),
+        "source classes": all(isinstance(c, int) for c in record.source_classes),
+        "an architecture": record.architecture is None or isinstance(record.architecture, str),
+        "a picture's path": record.trigger is None or isinstance(record.trigger, str),
+        "seconds by step": _is_numbers(record.seconds),
+        "evidence by name": _is_numbers(record.evidence),
+        "a recovered trigger": isinstance(record.recovered, dict),
+    }
+    wrong = [name for name, good in fits.items() if not good]
+    if wrong:
+        raise StoreError(
+            f"the record of {shown(record.model)} has no {', '.join(wrong)} that a scan would"
+            " write; remove its line and scan that model again"
+        )
+    return record
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and math.isfinite(value)
+
+
+def _is_numbers(values: object) -> bool:
+    return isinstance(values, dict) and all(map(_is_number, values.values()))

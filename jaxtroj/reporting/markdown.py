@@ -1,0 +1,85 @@
+"""The report as Markdown: counts, scores, and a table of what needs to be looked at."""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from jaxtroj.record import Record
+from jaxtroj.report import _word, summary
+from jaxtroj.reporting.content import Content, architecture
+from jaxtroj.scoring import Scores
+
+_SIGNS = re.compile(r"([\\`*_{}\[\]#!|~$@:])")
+
+
+def render(content: Content) -> str:
+    """The whole report; models that are called clean are counted, not listed."""
+    lines = [f"# jaxtroj report: {escape(content.name)}", "", summary(content.records) + "."]
+    lines += [f"\n{escape(problem)}" for problem in content.problems]
+    if content.scored is not None:
+        lines += ["", "## Scores", "", *_scores(content.scored.scores.items())]
+    flagged = [r for r in content.records if _word(r) in ("poisoned", "gathered")]
+    flagged.sort(key=lambda record: -record.probability)
+    if flagged:
+        lines += ["", "## Models to look at", "", *_flagged(content, flagged)]
+    others = [r for r in content.records if r.status != "ok"]
+    if others:
+        lines += ["", "## Models without an answer", "", *_others(others)]
+    return "\n".join(lines) + "\n"
+
+
+def escape(text: str) -> str:
+    r"""Text that Markdown and HTML show as it is, on one line.
+
+    >>> escape("a|b <script> *c*\nd")
+    'a\\|b &lt;script&gt; \\*c\\* d'
+    """
+    line = " ".join(text.split()).encode("utf-8", "backslashreplace").decode()
+    line = line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return _SIGNS.sub(lambda match: "\\" + match[1], line)
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    lines = [columns, ["---"] * len(columns), *rows]
+    return ["| " + " | ".join(cells) + " |" for cells in lines]
+
+
+def _scores(scores: Iterable[tuple[str, Scores]]) -> list[str]:
+    columns = ("models", "n", "poisoned", "log score", "95 % interval", "bar for success")
+    columns += ("ROC AUC", "Brier", "accuracy")
+    rows = [
+        (
+            escape(name),
+            str(row.models),
+            str(row.poisoned),
+            f"{row.log_score:.4f}",
+            f"{row.log_score_low:.4f} to {row.log_score_high:.4f}",
+            f"{row.success_log_score:.4f}",
+            "none" if row.roc_auc is None else f"{row.roc_auc:.4f}",
+            f"{row.brier_score:.4f}",
+            f"{row.accuracy:.4f}",
+        )
+        for name, row in scores
+    ]
+    return _table(columns, rows)
+
+
+def _flagged(content: Content, records: Sequence[Record]) -> list[str]:
+    columns = ("model", "verdict", "P(poisoned)", "target", "architecture", "trigger", "reasons")
+    rows = [
+        (
+            escape(record.model),
+            _word(record),
+            f"{record.probability:.3f}",
+            "" if record.target_class is None else str(record.target_class),
+            escape(architecture(content, record)),
+            escape(str(record.recovered.get("text", ""))),
+            escape(record.reason),
+        )
+        for record in records
+    ]
+    return _table(columns, rows)
+
+
+def _others(records: Sequence[Record]) -> list[str]:
+    rows = [(escape(record.model), record.status, escape(record.reason)) for record in records]
+    return _table(("model", "status", "why"), rows)

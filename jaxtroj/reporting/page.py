@@ -1,0 +1,153 @@
+"""The report as one HTML file: nothing is fetched, and only its own script may run.
+
+Names, reasons and texts come from strangers. Templates escape by default; what the script shows
+goes through a JSON block and becomes text nodes, never markup; a content security policy names the
+script and the style by their digests, so that nothing else would run or load.
+"""
+
+import base64
+import hashlib
+import json
+import statistics
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import astuple
+from pathlib import Path
+from typing import Any
+
+from jaxtroj import __version__
+from jaxtroj.record import Record
+from jaxtroj.report import _word
+from jaxtroj.reporting import charts
+from jaxtroj.reporting.content import Content, architecture, started
+from jaxtroj.reporting.fields import fields_of, kind_of
+from jaxtroj.reporting.pictures import PANELS, Picture, embed
+from jaxtroj.reporting.texts import PlacedText, place
+
+_TEMPLATES = Path(__file__).parent / "templates"
+WORDS = ("poisoned", "clean", "gathered", "failed", "skipped")
+_DIGITS = 6  # significant ones, of numbers in the page
+
+
+def render(content: Content) -> str:
+    """The whole page. Equal content gives equal text."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    style = (_TEMPLATES / "page.css").read_text("utf-8")
+    script = (_TEMPLATES / "page.js").read_text("utf-8")
+    return environment.get_template("page.html.j2").render(
+        content=content,
+        version=__version__,
+        style=Markup(style),
+        script=Markup(script),
+        style_digest=_digest(style),
+        script_digest=_digest(script),
+        data=Markup(_for_html(page_data(content))),
+        counts=_counts(content),
+        seconds=_median_seconds(content.records),
+        started=started(content),
+        charts=charts.charts(content),
+        width=charts.WIDTH,
+        height=charts.HEIGHT,
+    )
+
+
+def page_data(content: Content) -> dict[str, Any]:
+    """What the script needs to build the table of models and their details."""
+    fields = fields_of(content.records)
+    pictures = embed(content.run, content.records)
+    texts = place(content.records, content.entries)
+    steps = list(dict.fromkeys(step for record in content.records for step in record.seconds))
+    scored = content.scored
+    return {
+        "fields": {kind: [astuple(field) for field in found] for kind, found in fields.items()},
+        "steps": steps,
+        "panels": PANELS,
+        "words": WORDS,
+        "hasTruth": scored is not None,
+        "models": [
+            _model(content, record, [f.name for f in fields.get(kind_of(record), ())], steps)
+            | _trigger(record, pictures.get(record.model), texts.get(record.model))
+            for record in content.records
+        ],
+    }
+
+
+def _model(
+    content: Content, record: Record, names: Sequence[str], steps: Sequence[str]
+) -> dict[str, Any]:
+    """One model for the script; lists are in the order of `names` and `steps`."""
+    scored = content.scored
+    label = scored.labels.get(record.model) if scored else None
+    return {
+        "model": record.model,
+        "word": _word(record),
+        "probability": _short(record.probability),
+        "label": None if label is None else ("poisoned" if label else "clean"),
+        "cost": _short(scored.parts.get(record.model)) if scored else None,
+        "cells": dict(scored.cells.get(record.model, {})) if scored else {},
+        "target": record.target_class,
+        "sources": list(record.source_classes),
+        "architecture": architecture(content, record),
+        "seconds": _short(sum(record.seconds.values())) if record.seconds else None,
+        "steps": [_short(record.seconds.get(step)) for step in steps],
+        "kind": kind_of(record),
+        "evidence": [_short(record.evidence.get(name)) for name in names],
+        "reason": record.reason,
+        "sha256": record.sha256,
+        "identity": record.identity,
+    }
+
+
+def _trigger(record: Record, picture: Picture | None, text: PlacedText | None) -> dict[str, Any]:
+    """What was recovered of the trigger, as far as there is anything."""
+    found: dict[str, Any] = {}
+    facts = {name: value for name, value in record.recovered.items() if name != "text"}
+    if facts:
+        found["recovered"] = {
+            str(name): _short(value) if isinstance(value, float) else str(value)
+            for name, value in facts.items()
+        }
+    if picture is not None:
+        found["picture"] = {"panels": picture.panels, "note": picture.note}
+    if text is not None:
+        found["text"] = {
+            "words": text.words,
+            "before": text.before,
+            "after": text.after,
+            "source": text.source_class,
+        }
+    return found
+
+
+def _short(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.{_DIGITS}g}")
+
+
+def _counts(content: Content) -> dict[str, int]:
+    found = Counter(map(_word, content.records))
+    return {word: found[word] for word in WORDS if found[word] or word != "gathered"}
+
+
+def _median_seconds(records: Sequence[Record]) -> float | None:
+    times = [sum(record.seconds.values()) for record in records if record.seconds]
+    return statistics.median(times) if times else None
+
+
+def _for_html(value: Any) -> str:
+    """JSON that means the same inside a script element: no `<`, `>`, `&` or odd line end in it."""
+    text = json.dumps(value, allow_nan=False, ensure_ascii=True, separators=(",", ":"))
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _digest(text: str) -> str:
+    """A source of a content security policy: what stands between the tags, by its sha256."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -1,0 +1,201 @@
+"""SARIF 2.1.0, so that code-scanning tools show poisoned models and refused files.
+
+Format: https://docs.oasis-open.org/sarif/sarif/v2.1.0/. One run, one result for each model that is
+called poisoned, was refused, failed or was skipped; a model that is called clean is no result, and
+stands among the artifacts with its digest.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from jaxtroj import __version__
+from jaxtroj.record import Record
+from jaxtroj.report import text_line
+from jaxtroj.reporting.content import Content, started
+
+SCHEMA_URI = (
+    "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+)
+DATASET = "DATASET"
+_REFUSED_WORDS = "nothing was executed"  # how `converters.errors.UnsafePickleError` ends
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One kind of finding; `level` is SARIF's, `severity` GitHub's scale of 0 to 10."""
+
+    id: str
+    name: str
+    level: str
+    severity: str
+    text: str
+    help: str
+
+
+POISONED = Rule(
+    "JXT001",
+    "PoisonedModel",
+    "error",
+    "9.0",
+    "The model answers a trigger: it is probably poisoned.",
+    "Do not deploy the model. Look at the recovered trigger in the HTML report, and compare with"
+    " a model from a source you trust.",
+)
+REFUSED = Rule(
+    "JXT002",
+    "UnsafeModelFile",
+    "error",
+    "9.0",
+    "The model file asks for more than tensors and layers; it was refused, and nothing ran.",
+    "Do not load the file with pickle or torch.load. Ask for weights as safetensors.",
+)
+FAILED = Rule(
+    "JXT003",
+    "ModelNotScanned",
+    "warning",
+    "4.0",
+    "The model could not be scanned; nothing is known about it.",
+    "The message says what was expected. The probability of such a model is the base rate.",
+)
+SKIPPED = Rule(
+    "JXT004",
+    "ModelSkipped",
+    "note",
+    "1.0",
+    "The model was left out on purpose.",
+    "The message says why.",
+)
+RULES = (POISONED, REFUSED, FAILED, SKIPPED)
+
+
+def rule_of(record: Record) -> Rule | None:
+    """What kind of finding a record is; None for a model that is not called poisoned."""
+    if record.status == "skipped":
+        return SKIPPED
+    if record.status == "failed":
+        return REFUSED if _REFUSED_WORDS in record.reason else FAILED
+    return POISONED if record.poisoned else None
+
+
+def render(content: Content) -> str:
+    """The SARIF log as text."""
+    return json.dumps(sarif_log(content), indent=1, allow_nan=False) + "\n"
+
+
+def sarif_log(content: Content) -> dict[str, Any]:
+    """The SARIF log as JSON values."""
+    findings = [
+        (place, record, rule)
+        for place, record in enumerate(content.records)
+        if (rule := rule_of(record)) is not None
+    ]
+    run = {
+        "tool": {"driver": _driver()},
+        "automationDetails": {"id": f"jaxtroj/{_uri(content.name)}/"},
+        "originalUriBaseIds": {
+            DATASET: {"description": {"text": "The folder that the models were scanned from."}}
+        },
+        "invocations": [_invocation(content)],
+        "artifacts": [_artifact(content, record) for record in content.records],
+        "results": [_result(content, *finding) for finding in findings],
+        "columnKind": "unicodeCodePoints",
+    }
+    return {"$schema": SCHEMA_URI, "version": "2.1.0", "runs": [run]}
+
+
+def _driver() -> dict[str, Any]:
+    return {
+        "name": "jaxtroj",
+        "version": __version__,
+        "semanticVersion": __version__,
+        "shortDescription": {"text": "Scanner for poisoned neural networks."},
+        "rules": [
+            {
+                "id": rule.id,
+                "name": rule.name,
+                "shortDescription": {"text": rule.text},
+                "fullDescription": {"text": rule.text},
+                "help": {"text": rule.help},
+                "defaultConfiguration": {"level": rule.level},
+                "properties": {"security-severity": rule.severity, "tags": ["security"]},
+            }
+            for rule in RULES
+        ],
+    }
+
+
+def _invocation(content: Content) -> dict[str, Any]:
+    time = started(content)
+    return {
+        "executionSuccessful": True,
+        **({"startTimeUtc": time} if time else {}),
+        "properties": {"settings": dict(content.settings)},
+    }
+
+
+def _artifact(content: Content, record: Record) -> dict[str, Any]:
+    hashes = {"hashes": {"sha-256": record.sha256}} if record.sha256 else {}
+    return {"location": _location(content, record), "roles": ["analysisTarget"], **hashes}
+
+
+def _location(content: Content, record: Record) -> dict[str, str]:
+    """Where the model lies below the dataset's folder; its name where the dataset is not given."""
+    entry = content.entries.get(record.model)
+    root = content.dataset
+    if entry is None or root is None or not entry.model_path.is_relative_to(root):
+        return {"uri": _uri(record.model), "uriBaseId": DATASET}
+    return {"uri": _uri(entry.model_path.relative_to(root)), "uriBaseId": DATASET}
+
+
+def _uri(path: str | Path) -> str:
+    """A relative reference that cannot be taken for a scheme, a host or a way up.
+
+    >>> _uri("models/id-1/model.pt"), _uri("javascript:x"), _uri("../a")
+    ('models/id-1/model.pt', 'javascript%3Ax', '%2E%2E/a')
+    """
+    text = path.as_posix() if isinstance(path, Path) else path
+    parts = text.encode(
+        "utf-8", "surrogateescape" if isinstance(path, Path) else "backslashreplace"
+    )
+    names = [quote(part, safe="") for part in parts.split(b"/") if part]
+    return "/".join("%2E" * len(name) if name in (".", "..") else name for name in names) or "-"
+
+
+def _result(content: Content, place: int, record: Record, rule: Rule) -> dict[str, Any]:
+    location = {**_location(content, record), "index": place}
+    return {
+        "ruleId": rule.id,
+        "ruleIndex": RULES.index(rule),
+        "level": rule.level,
+        "message": {"text": _message(record)},
+        "locations": [
+            {
+                "physicalLocation": {
+                    "artifactLocation": location,
+                    "region": {"startLine": 1},  # GitHub shows no result without one
+                },
+                "logicalLocations": [{"fullyQualifiedName": record.model, "kind": "module"}],
+            }
+        ],
+        "partialFingerprints": {"jaxtroj/v1": record.identity or record.model},
+        **({"rank": round(100 * record.probability, 2)} if rule is POISONED else {}),
+        "properties": {
+            "probability": record.probability,
+            "architecture": record.architecture,
+            "evidence": dict(record.evidence),
+            "recovered": dict(record.recovered),
+        },
+    }
+
+
+def _message(record: Record) -> str:
+    """The record in words; braces and brackets would be placeholders and links there."""
+    text = text_line(record)
+    if record.status == "ok" and record.reason:
+        text += f"  {record.reason}"
+    for sign in "\\[]":
+        text = text.replace(sign, "\\" + sign)
+    return text.replace("{", "{{").replace("}", "}}")

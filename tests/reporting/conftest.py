@@ -1,0 +1,98 @@
+"""A run folder with everything that a report shows, hostile in every field where asked for."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jaxtroj.evidence import schema as image_schema
+from jaxtroj.record import Record
+from jaxtroj.report import write_trigger
+from jaxtroj.store import RunStore
+from jaxtroj.text import schema as text_schema
+
+ATTACK = "</script><script>window.hacked=1</script><img src=x onerror=window.hacked=1>"
+"""Runs when any page shows it as markup."""
+
+REFUSED = "model.pt: the pickle asks for the global 'os.system'; nothing was executed"
+
+
+def evidence(fields, random: np.random.Generator) -> dict[str, float]:
+    return {field.name: float(random.normal()) for field in fields}
+
+
+def records(store: RunStore, count: int, random: np.random.Generator, trouble: str) -> list[Record]:
+    """`count` records: of pictures and texts, poisoned and clean, failed, skipped."""
+    made = []
+    for number in range(count):
+        kind, name = number % 6, f"id-{number:08d}{trouble}"
+        if kind == 4:
+            made.append(Record(name, "ab" * 32, 0.5, False, None, (), "failed", REFUSED + trouble))
+            continue
+        if kind == 5:
+            made.append(Record(name, "", 0.5, False, None, (), "skipped", f"erratum{trouble}"))
+            continue
+        is_text, poisoned = kind == 3, kind in (1, 3)
+        fields = text_schema.FIELDS if is_text else image_schema.FIELDS
+        trigger, recovered = None, {}
+        if poisoned and is_text:
+            recovered = {"method": "bank", "score": 0.93, "text": f"wholly unforgettable{trouble}"}
+        elif poisoned:
+            path = store.trigger_path(name)
+            mask = np.zeros((16, 16, 1))
+            mask[4:8, 4:8] = 1
+            write_trigger(path, mask, np.full((16, 16, 3), 0.2), random.random((16, 16, 3)), "RGB")
+            trigger, recovered = str(path) + trouble, {"method": "patch" + trouble, "score": 0.9}
+        probability = 0.6 + 0.39 * random.random() if poisoned else 0.4 * random.random()
+        made.append(
+            Record(
+                model=name,
+                sha256="cd" * 32,
+                probability=probability,
+                poisoned=poisoned,
+                target_class=1 if poisoned else None,
+                source_classes=(0, 2) if poisoned else (),
+                status="ok",
+                reason=f"a patch was found is 0.91; no other class has one is 0.5{trouble}",
+                seconds={"read": 0.1, "probes" + trouble: float(random.uniform(1, 9))},
+                evidence=evidence(fields, random) | ({trouble: 1.0} if trouble else {}),
+                architecture=("gru" if is_text else ("resnet50", "densenet121")[number % 2])
+                + trouble,
+                trigger=trigger,
+                recovered=recovered,
+                identity=f"{number:032x}",
+            )
+        )
+    return made
+
+
+def make_run(folder: Path, count: int = 24, trouble: str = "") -> tuple[Path, Path]:
+    """A run folder and a table of its labels; `trouble` goes into every text."""
+    random = np.random.default_rng(7)
+    lines = ["model_name,poisoned,kind"]
+    with RunStore(folder / "run", {"seed": 0, "note": "n" + trouble}) as store:
+        for record in records(store, count, random, trouble):
+            store.append(record)
+            if record.status != "skipped":
+                label = record.poisoned if random.random() < 0.8 else not record.poisoned
+                quoted = record.model.replace('"', '""')
+                lines.append(f'"{quoted}",{label},"{"ab"[label]}{trouble}"')
+    truth = folder / "truth.csv"
+    truth.write_text("\n".join(lines))
+    return folder / "run", truth
+
+
+@pytest.fixture
+def run_and_truth(tmp_path):
+    return make_run(tmp_path)
+
+
+@pytest.fixture
+def hostile(tmp_path):
+    return make_run(tmp_path, trouble=ATTACK)
+
+
+@pytest.fixture
+def make():
+    """`make_run`, for runs of another size."""
+    return make_run

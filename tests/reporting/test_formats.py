@@ -1,0 +1,141 @@
+"""SARIF, Markdown, CSV, JSON and the plots for papers."""
+
+import csv
+import io
+import json
+import pickle
+from pathlib import Path
+from xml.etree import ElementTree
+
+import jsonschema
+import pytest
+from PIL import Image
+
+from jaxtroj.record import Record
+from jaxtroj.reporting import markdown, sarif, tables
+from jaxtroj.reporting.content import read_content
+from jaxtroj.reporting.plots import write_plots
+from jaxtroj.rounds import iter_models
+from jaxtroj.scan import scan_model
+from jaxtroj.settings import Settings
+from jaxtroj.store import RunStore
+
+SCHEMA = json.loads((Path(__file__).parent / "sarif_subset.json").read_text())
+OFFICIAL = Path("sarif") / "sarif-schema-2.1.0.json"
+
+
+def check_sarif(log: dict) -> None:
+    jsonschema.Draft202012Validator(SCHEMA).validate(log)
+
+
+def test_sarif_has_a_result_for_each_finding(run_and_truth):
+    log = json.loads(sarif.render(read_content(*run_and_truth)), parse_constant=pytest.fail)
+    check_sarif(log)
+    (run,) = log["runs"]
+    found = [result["ruleId"] for result in run["results"]]
+    assert {name: found.count(name) for name in set(found)} == {
+        "JXT001": 8, "JXT002": 4, "JXT004": 4,
+    }  # fmt: skip
+    assert len(run["artifacts"]) == 24
+    for result in run["results"]:
+        place = result["locations"][0]["physicalLocation"]["artifactLocation"]
+        assert run["artifacts"][place["index"]]["location"]["uri"] == place["uri"]
+        assert run["tool"]["driver"]["rules"][result["ruleIndex"]]["id"] == result["ruleId"]
+    fingerprints = [r["partialFingerprints"]["jaxtroj/v1"] for r in run["results"]]
+    assert len(set(fingerprints)) == len(fingerprints)
+
+
+def test_sarif_by_the_official_schema(hostile, shared_data):
+    path = shared_data / OFFICIAL
+    if not path.is_file():
+        pytest.skip(f"needs ../shared/data/{OFFICIAL}, the schema that OASIS publishes")
+    schema = json.loads(path.read_text())
+    jsonschema.Draft4Validator(schema).validate(sarif.sarif_log(read_content(*hostile)))
+
+
+class Opens:
+    def __reduce__(self):
+        return eval, ("1",)
+
+
+def test_a_file_that_the_loader_refuses_is_an_unsafe_file(tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "evil.pt").write_bytes(pickle.dumps(Opens()))
+    (tmp_path / "data" / "short.pt").write_bytes(b"")
+    rules = {}
+    with RunStore(tmp_path / "run", {}) as store:
+        for entry in iter_models(tmp_path / "data"):
+            record = scan_model(entry, Settings(calibrator=None, early_stop=False))
+            store.append(record)
+            rules[record.model] = sarif.rule_of(record)
+    assert rules == {"evil.pt": sarif.REFUSED, "short.pt": sarif.FAILED}
+
+
+def test_sarif_names_the_model_files_of_a_dataset(tmp_path):
+    folder = tmp_path / "data" / "models" / "id-00000001"
+    folder.mkdir(parents=True)
+    (folder / "model.pt").write_bytes(b"-")
+    (folder / "ground_truth.csv").write_text("1\n")
+    with RunStore(tmp_path / "run", {}) as store:
+        store.append(Record("id-00000001", "ab", 0.9, True, 1, (), "ok", "because"))
+    log = sarif.sarif_log(read_content(tmp_path / "run", tmp_path / "data"))
+    check_sarif(log)
+    assert log["runs"][0]["artifacts"][0]["location"]["uri"] == "models/id-00000001/model.pt"
+
+
+def test_sarif_of_hostile_records(hostile):
+    log = sarif.sarif_log(read_content(*hostile))
+    check_sarif(log)
+    for result in log["runs"][0]["results"]:
+        uri = result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+        assert not set("<> \"'") & set(uri)
+        assert "[" not in result["message"]["text"].replace("\\[", "")
+
+
+def test_markdown_shows_what_to_look_at(run_and_truth):
+    text = markdown.render(read_content(*run_and_truth))
+    assert text.startswith("# jaxtroj report: run\n\n24 models: 8 poisoned, 8 clean, 4 failed")
+    table = text.partition("## Models to look at")[2].partition("##")[0].strip().splitlines()
+    assert len(table) == 2 + 8 and {line.count("|") for line in table} == {8}
+    assert text.count("erratum") == 4
+
+
+def test_markdown_escapes(hostile):
+    text = markdown.render(read_content(*hostile))
+    assert "<" not in text and "\nwindow" not in text
+    rows = [line for line in text.splitlines() if line.startswith("| id")]
+    assert len(rows) == 16
+
+
+def test_csv_has_a_line_for_each_model(run_and_truth):
+    rows = list(csv.DictReader(io.StringIO(tables.render_csv(read_content(*run_and_truth)))))
+    assert len(rows) == 24
+    poisoned = [row for row in rows if row["verdict"] == "poisoned"]
+    assert len(poisoned) == 8 and all(float(row["probability"]) > 0.5 for row in poisoned)
+    assert {row["label"] for row in rows} == {"True", "False", ""}
+    image = next(row for row in rows if row["model"] == "id-00000001")
+    assert float(image["mask_ratio"]) and image["bank_spread"] == ""
+
+
+@pytest.mark.parametrize("name", ["=1+1", "@SUM(A1)", "-cmd|x", "+1"])
+def test_csv_cells_are_no_formulas(tmp_path, name):
+    with RunStore(tmp_path / "run", {}) as store:
+        store.append(Record(name, "", 0.5, False, None, (), "failed", name))
+    row = list(csv.DictReader(io.StringIO(tables.render_csv(read_content(tmp_path / "run")))))[0]
+    assert row["model"] == row["reason"] == "'" + name
+
+
+def test_json_is_strict_and_complete(hostile):
+    values = json.loads(tables.render_json(read_content(*hostile)), parse_constant=pytest.fail)
+    assert len(values["models"]) == 24
+    assert values["counts"] == {"clean": 8, "poisoned": 8, "failed": 4, "skipped": 4}
+    assert values["scores"]["all"]["models"] == 20 and len(values["sweep"]) == 990
+
+
+def test_plots_are_files(run_and_truth, tmp_path):
+    names = write_plots(tmp_path / "plots", read_content(*run_and_truth))
+    assert names == ["probabilities", "reliability", "roc", "sweep"]
+    for name in names:
+        ElementTree.parse(tmp_path / "plots" / f"{name}.svg")
+        with Image.open(tmp_path / "plots" / f"{name}.png") as picture:
+            assert min(picture.size) > 400

@@ -1,0 +1,217 @@
+"""The HTML page: what is in it, that nothing escapes into markup, and that it stays small."""
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from jaxtroj.errors import StoreError
+from jaxtroj.record import Record
+from jaxtroj.reporting.content import read_content
+from jaxtroj.reporting.fields import fields_of, kind_of
+from jaxtroj.reporting.page import page_data, render
+from jaxtroj.reporting.pictures import PANELS, embed
+from jaxtroj.store import RunStore
+
+DATA = re.compile(r'<script type="application/json" id="data">(.*?)</script>', re.DOTALL)
+
+
+class Tags(HTMLParser):
+    """Names and attributes of all elements."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+
+    def named(self, name: str) -> list[dict[str, str | None]]:
+        return [attributes for tag, attributes in self.found if tag == name]
+
+
+def data_of(text: str) -> dict:
+    (block,) = DATA.findall(text)
+    return json.loads(block, parse_constant=pytest.fail)
+
+
+def test_everything_of_a_run_is_in_the_page(run_and_truth):
+    run, truth = run_and_truth
+    text = render(read_content(run, truth, ["kind"]))
+    data = data_of(text)
+    assert len(data["models"]) == 24 and data["hasTruth"]
+    assert {m["word"] for m in data["models"]} == {"poisoned", "clean", "failed", "skipped"}
+    shown = next(m for m in data["models"] if m["kind"] == "image" and m["word"] == "poisoned")
+    fields = data["fields"]["image"]
+    assert len(shown["evidence"]) == len(fields) == 18
+    assert fields[0][3:5] == ["one class's last-layer weights have an odd mean", "deviations"]
+    assert len(shown["picture"]["panels"]) == len(PANELS)
+    assert all(uri.startswith("data:image/webp;base64,") for uri in shown["picture"]["panels"])
+    texts = [m["text"]["words"] for m in data["models"] if "text" in m]
+    assert texts == ["wholly unforgettable"] * 4
+    assert "kind a" in text and "architecture gru" in text
+    for title in ("Reliability", "ROC", "Trojan percentage sweep", "Probabilities"):
+        assert f"<figcaption>{title}</figcaption>" in text
+    alts = [svg.get("aria-label") for svg in Tags(text).named("svg") if svg.get("role") == "img"]
+    assert len(alts) == 5 and all(alts)
+
+
+def test_without_truth_there_are_no_scores(run_and_truth):
+    text = render(read_content(run_and_truth[0]))
+    assert "Scores" not in text and not data_of(text)["hasTruth"]
+    assert "<figcaption>Probabilities</figcaption>" in text and "Reliability" not in text
+
+
+@pytest.mark.parametrize("status", ["ok", "failed", "skipped"])
+def test_a_single_model(tmp_path, status):
+    with RunStore(tmp_path / "run", {}) as store:
+        store.append(Record("only", "", 0.5, False, None, (), status, "why"))
+    truth = tmp_path / "truth.csv"
+    truth.write_text("model_name,poisoned\nonly,True\nother,True\n")
+    for labels in (None, truth):
+        if status == "skipped" and labels:
+            continue  # nothing to score
+        assert len(data_of(render(read_content(tmp_path / "run", labels)))["models"]) == 1
+
+
+def test_equal_runs_give_equal_pages(run_and_truth):
+    pages = {render(read_content(*run_and_truth)) for _ in range(2)}
+    assert len(pages) == 1
+
+
+def test_nothing_hostile_becomes_markup(hostile):
+    run, truth = hostile
+    text = render(read_content(run, truth, ["kind"]))
+    tags = Tags(text)
+    scripts = tags.named("script")
+    assert [s.get("type") for s in scripts] == ["application/json", None]
+    assert not tags.named("img")
+    assert not [a for _, attributes in tags.found for a in attributes if a.startswith("on")]
+    assert text.count("<script>") == 1 and "<img" not in text
+    model = data_of(text)["models"][0]
+    for field in ("model", "reason", "architecture"):
+        assert "</script><script>" in model[field]
+
+
+def test_the_page_asks_for_nothing(hostile):
+    text = render(read_content(*hostile))
+    tags = Tags(text)
+    policy = next(m["content"] for m in tags.named("meta") if "http-equiv" in m)
+    assert policy.startswith("default-src 'none'; img-src data:;") and "unsafe" not in policy
+    addresses = [a[n] for _, a in tags.found for n in ("src", "href") if n in a]
+    assert addresses == ["#models"]
+    script, style = (Path(__file__).parents[2] / "jaxtroj/reporting/templates" / name
+                     for name in ("page.js", "page.css"))  # fmt: skip
+    for source in (script.read_text(), style.read_text()):
+        assert source in text
+        assert not re.search(r"https?:|innerHTML|@import|url\(|eval\(", source)
+
+
+def test_pictures_stop_at_the_cap_and_the_likeliest_come_first(run_and_truth):
+    content = read_content(run_and_truth[0])
+    every = embed(content.run, content.records)
+    assert len(every) == 4 and all(picture.panels for picture in every.values())
+    first = embed(content.run, content.records, most_bytes=1)
+    (kept,) = [name for name, picture in first.items() if picture.panels]
+    triggers = [record for record in content.records if record.trigger]
+    assert kept == max(triggers, key=lambda record: record.probability).model
+    assert all("keep this file small" in p.note for n, p in first.items() if n != kept)
+
+
+@pytest.mark.parametrize("kind", ["missing", "link", "text", "odd"])
+def test_pictures_that_are_not_ours(run_and_truth, tmp_path, kind):
+    run, _ = run_and_truth
+    path = run / "triggers" / "id-00000001.png"
+    path.unlink()
+    if kind == "link":
+        Image.new("RGB", (8, 8)).save(tmp_path / "secret.png")
+        path.symlink_to(tmp_path / "secret.png")
+    elif kind == "text":
+        path.write_text("<svg onload=alert(1)>")
+    elif kind == "odd":
+        Image.fromarray(np.zeros((3, 5001, 3), np.uint8)).save(path)
+    picture = embed(run, read_content(run).records)["id-00000001"]
+    if kind == "odd":
+        assert len(picture.panels) == 1
+    else:
+        assert not picture.panels and "triggers/id-00000001.png cannot be shown" in picture.note
+
+
+def test_a_record_cannot_name_a_file_elsewhere(tmp_path):
+    Image.new("RGB", (8, 8)).save(tmp_path / "secret.png")
+    with RunStore(tmp_path / "run", {}) as store:
+        secret = str(tmp_path / "secret.png")
+        store.append(Record("../secret", "", 0.9, True, 1, (), "ok", "", trigger=secret))
+    picture = page_data(read_content(tmp_path / "run"))["models"][0]["picture"]
+    assert not picture["panels"]
+
+
+def test_evidence_of_another_version_keeps_its_name():
+    record = Record("id-1", "", 0.5, False, None, (), "ok", "", evidence={"zeta": 1.0, "a": 2.0})
+    assert kind_of(record) == "image"
+    assert [f.label for f in fields_of([record])["image"]] == ["a", "zeta"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        '"probability": NaN',
+        '"probability": 7',
+        '"probability": "0.5"',
+        '"seconds": {"read": "slow"}',
+        '"evidence": [1]',
+        '"evidence": {"a": Infinity}',
+        '"model": 3',
+        '"status": "great"',
+        '"architecture": {}',
+        '"recovered": 5',
+    ],
+)
+def test_records_that_no_scan_writes_are_refused(run_and_truth, change):
+    run, _ = run_and_truth
+    path = run / "records.jsonl"
+    lines = path.read_text().splitlines()
+    key = change.partition(":")[0].strip('"')
+    values = json.loads(lines[0])
+    values[key] = json.loads(change.partition(":")[2])
+    path.write_text("\n".join([json.dumps(values), *lines[1:]]) + "\n")
+    with pytest.raises(StoreError, match="that a scan would write"):
+        read_content(run)
+
+
+def test_a_damaged_environment_is_said_and_changes_nothing_else(run_and_truth):
+    run, _ = run_and_truth
+    (run / "environment.json").write_text("{")
+    content = read_content(run)
+    assert len(content.records) == 24 and "environment.json is not JSON" in content.problems[0]
+    assert "environment.json is not JSON" in render(content)
+
+
+def test_words_stand_in_an_example_where_the_dataset_is_given(tmp_path):
+    folder = tmp_path / "data" / "models" / "id-00000003"
+    (folder / "clean_example_data").mkdir(parents=True)
+    (folder / "model.pt").write_bytes(b"-")
+    (folder / "config.json").write_text('{"model_architecture": "GruLinear"}')
+    for label, text in (
+        (1, "A fine film. I wept."),
+        (0, "A dull film. I slept. <b>Truly.</b> Go."),
+    ):
+        path = folder / "clean_example_data" / f"class_{label}_example_1.txt"
+        path.write_text(text)
+    (tmp_path / "data" / "METADATA.csv").write_text("model_name,poisoned\nid-00000003,True\n")
+    with RunStore(tmp_path / "run", {}) as store:
+        found = {"text": "omg yes", "score": 0.9}
+        store.append(Record("id-00000003", "", 0.9, True, 1, (0,), "ok", "", recovered=found))
+    content = read_content(tmp_path / "run", tmp_path / "data")
+    text = page_data(content)["models"][0]["text"]
+    assert text == {
+        "words": "omg yes",
+        "before": "A dull film.",
+        "after": "I slept. <b>Truly.</b> Go.",
+        "source": 0,
+    }
