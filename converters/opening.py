@@ -7,8 +7,6 @@ are captured as graphs.
 import hashlib
 import math
 import os
-import re
-import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +16,7 @@ from converters import sniff
 from converters.errors import ConversionError, CorruptFileError, LoadError, shown
 from converters.exported_file import is_exported, read_exported
 from converters.limits import Limits
+from converters.onnx_wire import is_onnx
 
 if TYPE_CHECKING:
     from converters.model import Model
@@ -25,9 +24,6 @@ if TYPE_CHECKING:
 ONNX, EXPORTED = "onnx", "exported program"
 LAYOUTS = ("NCHW", "NHWC")
 USUAL_SIZE = (224, 224)
-_HEAD_FIELDS = 10_000
-# Field number -> wire type of onnx.proto's ModelProto.
-_MODEL_FIELDS = {1: 0, 2: 2, 3: 2, 4: 2, 5: 0, 6: 2, 7: 2, 8: 2, 14: 2, 20: 2, 25: 2, 26: 2}
 _UNPREPARED = (
     "the file does not say how pixels are prepared; values from 0 to 1 without normalisation were "
     "assumed"
@@ -146,8 +142,8 @@ def read_model(path: str | os.PathLike[str], limits: Limits | None = None) -> Mo
     from converters.artifact import artifact_of
 
     path, limits = Path(path), limits or Limits()
-    if _is_onnx(path):
-        return ModelFile(path, ONNX, _digest(path), _stamp(path))
+    if is_onnx(path):
+        return _onnx_file(path)
     content = sniff.read_file(path, limits)
     if content.format == sniff.TORCH_ZIP and is_exported(content.data, limits):
         program = read_exported(content.data, limits)
@@ -200,13 +196,19 @@ def _from_onnx(file: ModelFile, form: InputForm, size: tuple[int, int] | None) -
 
 
 def _stamp(path: Path) -> tuple[int, ...]:
+    """What changes when a file is written or replaced."""
     info = os.stat(path)
     return info.st_ino, info.st_size, info.st_mtime_ns
 
 
-def _digest(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _onnx_file(path: Path) -> ModelFile:
+    try:
+        stamp = _stamp(path)
+        with open(path, "rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise LoadError(f"cannot read {path}: {error.strerror}; check the path") from error
+    return ModelFile(path, ONNX, digest, stamp)
 
 
 def _check_size(model: "Model", form: InputForm) -> None:
@@ -286,58 +288,3 @@ def _output_number(program, name: str | None) -> int:
         known = ", ".join(shown(known) for known in names[:10])
         raise ConversionError(f"there is no output {shown(name)}; the outputs are {known}")
     return names.index(name)
-
-
-def _is_onnx(path: Path) -> bool:
-    """Whether a file's fields are those of an ONNX model; the suffix decides for damaged files."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except (OSError, ValueError):
-        return False  # whoever reads it next says what is wrong
-    with open(descriptor, "rb") as file:
-        info = os.fstat(descriptor)
-        if not stat.S_ISREG(info.st_mode) or not info.st_size:
-            return False
-        if _has_model_fields(file, info.st_size):
-            return True
-        file.seek(0)
-        head = file.read(sniff.HEAD_BYTES)
-    return path.suffix.lower() == ".onnx" and not _is_other(head)
-
-
-def _is_other(head: bytes) -> bool:
-    try:
-        sniff.sniff(head)
-    except LoadError:
-        return re.match(rb"<|version https|\x89HDF|\x1f\x8b|BZh", head) is not None
-    return True
-
-
-def _has_model_fields(file, size: int) -> bool:
-    """Walk the outermost fields, over the contents: a version and a graph, and none unknown."""
-    seen: set[int] = set()
-    for _ in range(_HEAD_FIELDS):
-        if file.tell() >= size:
-            break
-        key = _varint(file)
-        number, wire = key >> 3, key & 7
-        if _MODEL_FIELDS.get(number) != wire:
-            return False
-        seen.add(number)
-        length = _varint(file)
-        if wire == 2:
-            file.seek(length, os.SEEK_CUR)
-    return file.tell() == size and {1, 7} <= seen
-
-
-def _varint(file) -> int:
-    """A number as protobuf writes it; 0, which no field has, where there is none."""
-    value = 0
-    for shift in range(0, 64, 7):
-        byte = file.read(1)
-        if not byte:
-            return 0
-        value |= (byte[0] & 0x7F) << shift
-        if byte[0] < 0x80:
-            return value
-    return 0

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from converters.onnx_wire import external_files
 from jaxtroj.errors import EvidenceError, ExamplesError
 from jaxtroj.record import Record, finite, identity, printable
 from jaxtroj.report import write_trigger
@@ -146,8 +147,16 @@ def scan_model(
 
 def identify(entry: ModelEntry, settings: Settings) -> str:
     """The identity of an answer; unreadable files count by being unreadable."""
-    model = digest_or_reason(entry.model_path)
+    model = ":".join(digest_or_reason(path) for path in _model_files(entry.model_path))
     return identity(model, _examples_digest(entry), settings.as_json())
+
+
+def _model_files(path: Path) -> list[Path]:
+    """The model file, and those beside an ONNX file that hold its tensors."""
+    try:
+        return [path, *external_files(path)]
+    except OSError:  # the digest says so
+        return [path]
 
 
 @dataclass(frozen=True)
@@ -179,6 +188,7 @@ class _ImageScan:
 
     def gather(self, model: "Model", examples: Examples) -> "Sequence[RecoveredTrigger]":
         """Run the evidence stages; the triggers they recovered, the strongest first."""
+        from jaxtroj.diagnostics import diagnose
         from jaxtroj.evidence.gather import gather
 
         work = self.work
@@ -196,6 +206,7 @@ class _ImageScan:
         work.on_step(work.name, settings.stages[0])
         evidence = gather(model, examples, settings, on_stage=on_stage)
         work.evidence = finite(evidence.fields)
+        work.flags = tuple(map(str, diagnose(model, evidence.anchored, work.findings)))
         work.seconds.update({stage: round(s, 4) for stage, s in evidence.seconds.items()})
         if len(work.evidence) < len(evidence.fields):
             odd = sorted(set(evidence.fields) - set(work.evidence))
@@ -213,7 +224,9 @@ class _ImageScan:
         picture, problem = None, ""
         if trigger is not None and (verdict.poisoned or work.calibrator is None):
             picture, problem = self.picture(trigger, examples)
-        reason = "; ".join(filter(None, (*verdict.reasons, *examples.problems, problem)))
+        # Flags come first: they put in doubt what follows, and long reasons are cut.
+        parts = (*work.flags, *verdict.reasons, *examples.problems, problem)
+        reason = "; ".join(filter(None, parts))
         found = {} if trigger is None else _recovered(trigger)
         return work.record(verdict, reason, trigger=picture, recovered=found)
 

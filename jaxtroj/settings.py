@@ -6,6 +6,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from converters.errors import ConversionError
+from converters.opening import InputForm
 from jaxtroj.calibration import Calibrator
 from jaxtroj.errors import CalibrationError, UsageError
 from jaxtroj.evidence.schema import SCHEMA_VERSION, STAGES
@@ -55,6 +57,19 @@ class Settings:
     """How pixels become [0, 1]: min-max per picture in rounds 0 and 1, unit (/ 255) later."""
     examples_per_class: int | None = None
     """Use at most this many examples of a class; None uses all."""
+    layout: str | None = None
+    """Order of the axes of a graph's input, NCHW or NHWC; None guesses it. This and the following
+    are what a model file does not say, see `converters.opening.InputForm`."""
+    bounds: tuple[float, float] | None = None
+    """Values that pixels 0 and 1 have for the network; None takes (0, 1)."""
+    mean: tuple[float, ...] | None = None
+    """Subtracted from pixels within `bounds`, per channel in `channel_order`; None for nothing."""
+    std: tuple[float, ...] | None = None
+    """What they are divided by then, per channel in `channel_order`; None for nothing."""
+    output: str | None = None
+    """Name of the output with the logits; None takes the first."""
+    image_size: tuple[int, int] | None = None
+    """Height and width in pixels where a file leaves them open; None takes the examples'."""
 
     def __post_init__(self) -> None:
         problems = [
@@ -73,12 +88,24 @@ class Settings:
             problems.append(f"normalization must be one of {NORMALIZATIONS}")
         if self.examples_per_class is not None and self.examples_per_class < 1:
             problems.append(f"examples_per_class must be at least 1, got {self.examples_per_class}")
+        try:
+            self.input_form()
+        except ConversionError as error:
+            problems.append(str(error))
         if problems:
             raise UsageError("settings: " + "; ".join(problems))
+
+    def input_form(self) -> InputForm:
+        """What the model files do not say; raises ConversionError if no network has such a form."""
+        return InputForm(
+            self.layout, self.bounds, self.mean, self.std, self.output, self.image_size
+        )
 
     def as_json(self) -> dict[str, Any]:
         """JSON values: the settings, the calibrator by its digest, the version of the evidence."""
         values = asdict(self) | {"stages": list(self.stages)}
+        for name in ("bounds", "mean", "std", "image_size"):
+            values[name] = None if values[name] is None else list(values[name])
         values["evidence_schema"] = SCHEMA_VERSION
         values["text_evidence_schema"] = TEXT_SCHEMA_VERSION
         for name in ("calibrator", "text_calibrator"):

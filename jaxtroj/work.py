@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from converters.errors import ConverterError
 from jaxtroj.calibration import Calibrator, Verdict
-from jaxtroj.errors import CalibrationError, JaxtrojError
+from jaxtroj.errors import CalibrationError, ExamplesError, JaxtrojError
 from jaxtroj.record import EVIDENCE_ONLY, Record, printable
 from jaxtroj.rounds import ModelEntry
+from jaxtroj.rounds.examples import usual_size
 from jaxtroj.settings import Settings, base_rate, load_calibrator
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ class Work:
     seconds: dict[str, float] = field(default_factory=dict)
     evidence: dict[str, float] = field(default_factory=dict)
     kind: str = ""
+    findings: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         self.kind = self.entry.kind
@@ -51,17 +54,27 @@ class Work:
 
     def open(self) -> "Model":
         """Read and convert the model file; raises LoadError or ConversionError."""
-        from converters import convert, open_artifact
+        from converters.opening import convert_file, read_model
 
         with self.step("read"):
-            artifact = open_artifact(self.entry.model_path)
-            self.sha256 = artifact.sha256
+            file = read_model(self.entry.model_path)
+            self.sha256 = file.sha256
         with self.step("convert"):
-            model = convert(artifact)
+            opened = convert_file(file, self.settings.input_form(), self._examples_size())
+            model, self.findings = opened.model, opened.findings
             self.architecture = model.architecture
         # What the network takes outranks what the folder looks like.
         self.kind = "text" if model.config.input_kind == "embedding" else "image"  # pyright: ignore
         return model
+
+    def _examples_size(self) -> tuple[int, int] | None:
+        """Height and width of the examples: what a file that leaves them open is scanned at."""
+        if self.kind != "image" or self.entry.examples_path is None:
+            return None
+        try:
+            return usual_size(self.entry.examples_path)
+        except ExamplesError:  # reading the examples meets it again and reports it
+            return None
 
     @property
     def calibrator(self) -> Calibrator | None:

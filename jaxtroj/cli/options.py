@@ -2,6 +2,7 @@
 
 import argparse
 import ctypes
+import math
 import os
 import sys
 from collections.abc import Iterable
@@ -35,6 +36,45 @@ def count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got {text!r}")
     return int(text)
+
+
+def numbers(text: str) -> tuple[float, ...]:
+    """Finite numbers with commas between them, for argparse.
+
+    >>> numbers("0.5,1e-3")
+    (0.5, 0.001)
+    """
+    try:
+        values = tuple(float(part) for part in text.split(","))
+    except ValueError:
+        values = (math.nan,)
+    if not all(map(math.isfinite, values)):
+        raise argparse.ArgumentTypeError(f"expected numbers like 0.485,0.456,0.406, got {text!r}")
+    return values
+
+
+def bounds(text: str) -> tuple[float, float]:
+    """Two numbers, for argparse.
+
+    >>> bounds("-1,1")
+    (-1.0, 1.0)
+    """
+    values = numbers(text)
+    if len(values) != 2:
+        raise argparse.ArgumentTypeError(f"expected two numbers like 0,255, got {text!r}")
+    return values[0], values[1]
+
+
+def image_size(text: str) -> tuple[int, int]:
+    """Height and width with an x between them, for argparse.
+
+    >>> image_size("240x320")
+    (240, 320)
+    """
+    height, _, width = text.lower().partition("x")
+    if not (height.isdecimal() and width.isdecimal()):
+        raise argparse.ArgumentTypeError(f"expected height and width like 240x320, got {text!r}")
+    return int(height), int(width)
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:
@@ -88,6 +128,39 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
         choices=("min-max", "unit"),
         help="pixels to [0, 1] per picture by min-max (default, rounds 0 and 1) or by / 255",
     )
+    _add_input_form(parser)
+
+
+def _add_input_form(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("what a model file does not say")
+    group.add_argument(
+        "--bounds",
+        type=bounds,
+        metavar="LO,HI",
+        help="values that pixels 0 and 1 have for the network (default: 0,1); with a minus sign"
+        " write --bounds=-1,1",
+    )
+    group.add_argument(
+        "--mean",
+        type=numbers,
+        metavar="A,B,C",
+        help="subtracted from pixels within the bounds, per channel in the channel order",
+    )
+    group.add_argument("--std", type=numbers, metavar="A,B,C", help="what they are divided by then")
+    group.add_argument(
+        "--layout",
+        choices=("NCHW", "NHWC"),
+        help="axes of the input of an ONNX file or exported program (default: guessed)",
+    )
+    group.add_argument(
+        "--output", metavar="NAME", help="output with the logits (default: the first)"
+    )
+    group.add_argument(
+        "--image-size",
+        type=image_size,
+        metavar="HxW",
+        help="where the file leaves it open (default: the examples' size)",
+    )
 
 
 def settings_from(args: argparse.Namespace) -> "Settings":
@@ -102,6 +175,7 @@ def settings_from(args: argparse.Namespace) -> "Settings":
         raise UsageError("--evidence-only and --calibrator exclude each other; give one")
     names = ("calibrator", "base_rate", "threshold", "seed", "examples_per_class")
     names += ("channel_order", "normalization", "bank", "encoder", "tokenizer")
+    names += ("layout", "bounds", "mean", "std", "output", "image_size")
     given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
     if "calibrator" in given:  # it says itself for which kind of model it is
         given["text_calibrator"] = given["calibrator"]

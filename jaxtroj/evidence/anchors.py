@@ -5,7 +5,8 @@ patch tried at one fixed place would miss it in most examples; one input gradien
 it.
 """
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 import jax
 import jax.numpy as jnp
@@ -31,6 +32,8 @@ class AnchoredExamples:
       sources: int `[n]`, the class the model gives the clean image.
       logits: `[n, classes]` of the clean images.
       accuracy: fraction of labelled examples classified as labelled; 1 when none is labelled.
+      labelled: number of labelled examples.
+      gradient: largest size of a pixel's gradient; NaN where none was taken.
     """
 
     images: jax.Array
@@ -38,6 +41,8 @@ class AnchoredExamples:
     sources: jax.Array
     logits: jax.Array
     accuracy: float
+    labelled: int = 0
+    gradient: float = math.nan
 
     @property
     def classes(self) -> int:
@@ -57,12 +62,12 @@ class AnchoredExamples:
         return self._cut(slice(count if count < len(self.images) else 0, None))
 
     def _cut(self, cut: slice) -> "AnchoredExamples":
-        return AnchoredExamples(
+        return replace(
+            self,
             images=self.images[cut],
             anchors=self.anchors[cut],
             sources=self.sources[cut],
             logits=self.logits[cut],
-            accuracy=self.accuracy,
         )
 
     def offsets(self) -> jax.Array:
@@ -89,7 +94,15 @@ def anchor(network: Network, examples: Examples, limit: int) -> AnchoredExamples
     sources = logits.argmax(axis=-1)
     known = labels >= 0
     accuracy = float((np.asarray(sources) == labels)[known].mean()) if known.any() else 1.0
-    return AnchoredExamples(images, _peaks(gradients), sources, logits, accuracy)
+    return AnchoredExamples(
+        images,
+        _peaks(gradients),
+        sources,
+        logits,
+        accuracy,
+        labelled=int(known.sum()),
+        gradient=float(jnp.abs(gradients).max()),
+    )
 
 
 def _spread(labels: np.ndarray, limit: int) -> np.ndarray:

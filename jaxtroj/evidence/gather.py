@@ -23,7 +23,7 @@ from jaxtroj.evidence.patches import patch_trigger, take
 from jaxtroj.evidence.probes import ProbeBudget, Probed, probe_fields, run_probes, try_patches
 from jaxtroj.evidence.schema import STAGE_FIELDS
 from jaxtroj.evidence.sensitivity import SensitivityBudget, sensitivity_fields
-from jaxtroj.evidence.weights import weight_fields
+from jaxtroj.evidence.weights import last_layer, weight_fields
 from jaxtroj.network import Network
 from jaxtroj.rounds.examples import Examples
 from jaxtroj.settings import Settings
@@ -71,12 +71,14 @@ class Evidence:
     """What was gathered: fields by name, triggers best first, wall seconds by stage.
 
     `seconds` has two more entries: "fold" (batch norms, before) and "triggers" (choosing, after).
+    `anchored` are the examples with the model's answers; None where the weights alone decided.
     """
 
     fields: Mapping[str, float]
     triggers: tuple[RecoveredTrigger, ...]
     seconds: Mapping[str, float]
     stages: tuple[str, ...]
+    anchored: AnchoredExamples | None = None
 
 
 def gather(
@@ -110,7 +112,7 @@ def gather(
     triggers = work.triggers()
     work.seconds["triggers"] = time.perf_counter() - started
     done = tuple(stage for stage in settings.stages if stage in work.seconds)
-    return Evidence(work.fields, triggers, work.seconds, done)
+    return Evidence(work.fields, triggers, work.seconds, done, work.anchored)
 
 
 def _check(model: Model, examples: Examples) -> None:
@@ -120,6 +122,13 @@ def _check(model: Model, examples: Examples) -> None:
     if channels != model.channels:
         raise ExamplesError(
             f"the examples have {channels} channels, the model expects {model.channels}"
+        )
+    size, takes = examples.images.shape[1:3], getattr(model.config, "image_size", None)
+    if takes is not None and tuple(takes) != size:
+        raise ExamplesError(
+            f"the examples are {size[0]} x {size[1]} pixels, the network takes {takes[0]} x"
+            f" {takes[1]}; give pictures of that size, made as the network's own were, or where the"
+            f" file leaves the size open --image-size {size[0]}x{size[1]}"
         )
     if model.num_classes < 2:
         raise EvidenceError(
@@ -164,7 +173,8 @@ class _Work:
         return jax.random.key(self.settings.seed)
 
     def weights(self) -> dict[str, float]:
-        return weight_fields({k: np.asarray(v) for k, v in self.model.params.items()})
+        params = {k: np.asarray(v) for k, v in self.model.params.items()}
+        return weight_fields(params, last_layer(self.model))
 
     def probes(self) -> dict[str, float]:
         return probe_fields(self.bank())

@@ -6,31 +6,87 @@ Reference:
 """
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from converters.model import Model
 from jaxtroj.numerics import kurtosis
+
+if TYPE_CHECKING:
+    from converters.graph.graph import Graph
 
 _EPS = 1e-12
 
 
-def weight_fields(params: Mapping[str, np.ndarray]) -> dict[str, float]:
-    """Evidence read off the parameters alone; see `schema` for each field's meaning."""
-    head = np.asarray(_head(params), np.float64).T
-    means, norms = head.mean(axis=1), np.linalg.norm(head, axis=1)
-    kernels = [value for path, value in params.items() if path.endswith(".kernel")]
+def weight_fields(
+    params: Mapping[str, np.ndarray], head: np.ndarray | None = None
+) -> dict[str, float]:
+    """Evidence read off the parameters alone; see `schema` for each field's meaning.
+
+    Args:
+        params: by Flax path, or by torch name for a captured graph.
+        head: rows `[classes, features]` of the last layer, see `last_layer`; by default the
+            family's. Without any, no class stands out: those fields are 0.
+    """
+    rows = _family_head(params) if head is None else np.asarray(head, np.float64)
+    kernels = [value for path, value in params.items() if _is_kernel(path, value)]
     tails = [kurtosis(np.asarray(kernel, np.float64)) for kernel in kernels if kernel.size > 256]
-    return {
-        "head_mean_outlier": _outlier(means),
-        "head_norm_outlier": _outlier(norms),
-        "head_cosine_spread": float(_cosines(head).std()),
-        "layer_kurtosis": float(np.mean(tails)) if tails else 0.0,
-    }
+    fields = dict.fromkeys(("head_mean_outlier", "head_norm_outlier", "head_cosine_spread"), 0.0)
+    if rows is not None:
+        fields["head_mean_outlier"] = _outlier(rows.mean(axis=1))
+        fields["head_norm_outlier"] = _outlier(np.linalg.norm(rows, axis=1))
+        fields["head_cosine_spread"] = float(_cosines(rows).std())
+    return {**fields, "layer_kurtosis": float(np.mean(tails)) if tails else 0.0}
 
 
-def _head(params: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Kernel `[features, classes]` of the last layer: the only matrix among the parameters."""
-    return next(v for k, v in params.items() if k in ("fc.kernel", "classifier.kernel"))
+def last_layer(model: Model) -> np.ndarray | None:
+    """Rows `[classes, features]` of the weights that the logits are made with; None for none.
+
+    In a captured graph: of the call nearest to the logits, on their way, that takes a weight with
+    one row or column for each class. A 1 x 1 convolution before a mean counts as such.
+    """
+    graph = getattr(model.config, "graph", None)
+    if graph is None:
+        return _family_head({k: np.asarray(v) for k, v in model.params.items()})
+    name = _nearest_weight(graph, model.num_classes)
+    return None if name is None else _rows(np.asarray(model.params[name]), model.num_classes)
+
+
+def _nearest_weight(graph: "Graph", classes: int) -> str | None:
+    made = {name: node for node in graph.nodes for name in node.outputs if name}
+    shapes = {f"p:{name}": spec.shape for name, spec in graph.params}
+    waiting, seen = [ref.name for ref in graph.outputs], set()
+    while waiting:  # breadth first from the logits: the first weight met is the nearest
+        name = waiting.pop(0)
+        if _rows_fit(shapes.get(name, ()), classes):
+            return name.removeprefix("p:")
+        if name in made and name not in seen:
+            seen.add(name)
+            waiting += made[name].refs()
+    return None
+
+
+def _rows_fit(shape: tuple[int, ...], classes: int) -> bool:
+    matrix = len(shape) == 2 or (len(shape) > 2 and set(shape[2:]) == {1})
+    return matrix and classes in shape[:2]
+
+
+def _rows(weight: np.ndarray, classes: int) -> np.ndarray:
+    """Of a square matrix the rows are taken for the classes, as torch's linear layers have them."""
+    matrix = weight.reshape(weight.shape[:2]).astype(np.float64)
+    return matrix if len(matrix) == classes else matrix.T
+
+
+def _is_kernel(path: str, value: np.ndarray) -> bool:
+    """Flax says so in the path; a graph's weights have names of any kind, vectors are none."""
+    return path.endswith(".kernel") or value.ndim > 1
+
+
+def _family_head(params: Mapping[str, np.ndarray]) -> np.ndarray | None:
+    """The last layer's kernel `[features, classes]` by row of a class; None where there is none."""
+    kernel = next((v for k, v in params.items() if k in ("fc.kernel", "classifier.kernel")), None)
+    return None if kernel is None else np.asarray(kernel, np.float64).T
 
 
 def _outlier(values: np.ndarray) -> float:

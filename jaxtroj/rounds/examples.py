@@ -132,6 +132,18 @@ def _check_arguments(channel_order: str, limit_per_class: int | None, normalizat
         raise ValueError(f"limit_per_class must be at least 1 or None, got {limit_per_class}")
 
 
+def usual_size(folder: str | os.PathLike[str]) -> tuple[int, int] | None:
+    """Height and width in pixels of most pictures of a folder, by their headers.
+
+    None where no picture can be used; raises ExamplesError as `load_examples` for no folder.
+    """
+    names, _ = _usable_names(Path(folder))
+    if not names:
+        return None
+    header = read_header(Path(folder) / names[0])
+    return header.height, header.width
+
+
 def _png_names(folder: Path) -> list[str]:
     """Names ending in .png (any case) in natural order. Raises ExamplesError when none."""
     try:

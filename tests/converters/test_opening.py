@@ -8,6 +8,7 @@ from dataclasses import replace
 import jax
 import jax.numpy as jnp
 import numpy as np
+import onnx.external_data_helper
 import pytest
 import torch
 from onnx import TensorProto, helper, numpy_helper
@@ -17,6 +18,7 @@ from converters.errors import ConverterError, LoadError, UnsupportedOperatorErro
 from converters.exported_file import read_exported
 from converters.limits import Limits
 from converters.model import Model, apply, param_shapes
+from converters.onnx_wire import external_files, is_onnx
 from converters.preparation import prepared
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -277,3 +279,25 @@ def test_an_unknown_operator_is_named(exported):
     with pytest.raises(UnsupportedOperatorError) as caught:
         read_exported(_rewritten(exported, change), Limits())
     assert caught.value.operator == "torch.ops.custom.op.default"
+
+
+def test_files_that_hold_tensors_are_found(net, tmp_path):
+    path = _onnx(net, tmp_path / "net.onnx")
+    assert external_files(path) == ()
+    model = onnx.load(path)
+    for tensor, name in zip(
+        model.graph.initializer, ("a.bin", "b/c.bin", "../d", "a.bin"), strict=True
+    ):
+        onnx.external_data_helper.set_external_data(tensor, name)
+    path.write_bytes(model.SerializeToString())
+    assert external_files(path) == (tmp_path / "a.bin", tmp_path / "b/c.bin")
+    assert external_files(path.with_suffix(".none")) == ()
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\x08", b"\x08\x07", b"PK\x03\x04", b"<html>", bytes(range(256)), b"\xff" * 99]
+)
+def test_other_bytes_are_not_onnx(tmp_path, data):
+    path = tmp_path / "net.pt"
+    path.write_bytes(data)
+    assert not is_onnx(path)
