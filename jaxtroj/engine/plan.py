@@ -1,6 +1,6 @@
 """Which models go together, and which job a worker takes next."""
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from jaxtroj.engine.jobs import Job
@@ -131,8 +131,8 @@ class Plan:
         self._takers.pop(taker, None)
 
     def _choose(self) -> str | None:
-        """The group with the fewest workers on it; among those the one with most jobs left."""
+        """The first group that nobody is on; else where fewest are, and there the most jobs."""
         if not self._groups:
             return None
-        on = list(self._takers.values())
-        return min(self._groups, key=lambda group: (on.count(group), -len(self._groups[group])))
+        on = Counter(self._takers.values())
+        return min(self._groups, key=lambda g: (on[g], -len(self._groups[g]) if on[g] else 0))

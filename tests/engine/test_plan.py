@@ -60,15 +60,23 @@ def plan_of(*groups: str) -> Plan:
     return Plan(Job((entry(f"{g}{n}"),), ((),), g) for n, g in enumerate(groups))
 
 
-def test_workers_stay_with_their_group_and_then_help_where_most_is_left():
+def test_workers_stay_with_their_group_and_then_help_others():
     plan = plan_of(*"aabbbb")
     taken = {who: [] for who in "xy"}
     for who in "xyxyxy":
         job = plan.take(who)
         assert job is not None
         taken[who].append(job.group)
-    assert taken == {"x": ["b", "b", "b"], "y": ["a", "a", "b"]}
+    assert taken == {"x": ["a", "a", "b"], "y": ["b", "b", "b"]}
     assert len(plan) == 0 and plan.take("x") is None
+
+
+def test_help_goes_where_most_is_left():
+    plan = plan_of(*"abbccc")
+    for who in "xyz":  # one on each group
+        plan.take(who)
+    assert plan.take("x").group == "c"  # pyright: ignore[reportOptionalMemberAccess]
+    assert [job.group for job in (plan.take("y"), plan.take("z")) if job] == ["b", "c"]
 
 
 def test_what_must_be_alone_comes_last_and_only_to_the_idle():
