@@ -73,8 +73,11 @@ def main() -> int:
         "scan_seconds": _all_seconds(rows),
     }
     result |= judge(rows, args.seed)
+    fresh = [row for source in args.test for row in _rows(source, args.work, args.bank)]
+    if fresh:
+        result["fresh"] = _fresh(rows, fresh, args.seed)
     write_atomic(args.out, json.dumps(result, indent=1).encode() + b"\n")
-    lines = "".join(json.dumps(vars(row)) + "\n" for row in rows)
+    lines = "".join(json.dumps(vars(row)) + "\n" for row in [*rows, *fresh])
     write_atomic(args.out.with_suffix(".evidence.jsonl"), lines.encode())
     print(_text(result))
     if args.calibrator is not None:
@@ -90,6 +93,14 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=RESULTS / "round5_accuracy.json")
     parser.add_argument("--seed", type=int, default=0, help="of the folds")
     parser.add_argument("--calibrator", type=Path, help="also fit on all heads and write here")
+    parser.add_argument(
+        "--test",
+        nargs="*",
+        type=Path,
+        default=[],
+        metavar="DATASET",
+        help="heads that nothing was chosen by: judged once, by a calibrator of all the others",
+    )
     parser.add_argument("--population", default="", help="what the heads are, in words")
     return parser.parse_args()
 
@@ -174,6 +185,17 @@ def judge(rows: Sequence[Row], seed: int) -> dict[str, Any]:
 def _lists(rows: Sequence[Row]):
     evidence = [row.evidence for row in rows]
     return evidence, [row.poisoned for row in rows], [row.architecture for row in rows]
+
+
+def _fresh(rows: Sequence[Row], fresh: Sequence[Row], seed: int) -> dict[str, Any]:
+    """Scores on heads that neither the fields nor the calibrator were chosen by."""
+    calibrator = _calibrator(rows, seed)
+    truth = np.array([row.poisoned for row in fresh])
+    found = [calibrator.verdict(row.evidence, row.architecture).probability for row in fresh]
+    return {
+        "populations": sorted({row.population for row in fresh}),
+        "targets": _target_counts(fresh, np.array(found)),
+    } | scoring.score(np.array(found), truth).as_dict()
 
 
 def _by_factor(rows, probabilities, truth) -> dict[str, Any]:
@@ -286,6 +308,8 @@ def _text(result: Mapping[str, Any]) -> str:
     lines = [f"{result['models']} heads, {result['poisoned']} poisoned; out of fold, nats:"]
     lines += [_line(f"up to {stage}", scores) for stage, scores in result["stages"].items()]
     lines.append(_line("unseen triggers", result["unseen_triggers"]))
+    if "fresh" in result:
+        lines.append(_line("fresh heads", result["fresh"]))
     small = result["small_training"]
     lines.append(
         f"trained on {small['training']}: log score {small['log_score']:.3f},"

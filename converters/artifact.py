@@ -77,9 +77,7 @@ def artifact_of(content: sniff.FileContent, limits: Limits) -> Artifact:
     )
 
 
-def unpickle_file(
-    path: str | PathLike[str], limits: Limits
-) -> tuple[Pickled, sniff.FileContent]:
+def unpickle_file(path: str | PathLike[str], limits: Limits) -> tuple[Pickled, sniff.FileContent]:
     """The inert object in a pickled file of any kind, for what is more than a network.
 
     Raises:

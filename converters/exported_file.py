@@ -285,7 +285,7 @@ def _deserialized(program: dict[str, Any], weights: dict, constants: dict):
     from torch._export.serde import schema, serialize
 
     try:
-        parsed = serialize._dict_to_dataclass(schema.ExportedProgram, program)
+        parsed: Any = serialize._dict_to_dataclass(schema.ExportedProgram, program)
         return serialize.ExportedProgramDeserializer().deserialize(parsed, weights, constants)
     except Exception as error:  # torch raises whatever its reader meets in a damaged program
         raise CorruptFileError(

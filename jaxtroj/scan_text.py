@@ -190,7 +190,12 @@ def _embed(work: Work, examples: TextExamples) -> np.ndarray:
         )
     tokenizer = settings.tokenizer or entry.tokenizer_path or encoder
     config = entry.text_config
-    first = True if config is None else config.takes_first_token
+    first = None if config is None else config.takes_first_token
+    if first is None:
+        raise ExamplesError(
+            "the model's config.json does not say which token's state is the sentence embedding;"
+            " expected cls_token_is_first or an encoder's name in it"
+        )
     return embed(_encoder(encoder), _tokenizer(tokenizer), examples.texts, first)
 
 

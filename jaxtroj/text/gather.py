@@ -173,8 +173,8 @@ class _Work:
         known = probes.references.first(self.budget.references)
         found = self.search(metric, self.budget.departure, known)
         above = found.head - found.reference
-        self.by_target = above.mean(axis=1)
-        ordered = np.sort(self.by_target, axis=1)
+        self.by_target = by_target = above.mean(axis=1)
+        ordered = np.sort(by_target, axis=1)
         return {
             "departure_score": ordered[:, -1],
             "departure_gap": ordered[:, -1] - ordered[:, -2],

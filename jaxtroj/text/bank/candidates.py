@@ -123,8 +123,8 @@ def _phrase(words: Sequence[str], seed: int, number: int) -> str:
     draw = np.random.default_rng([seed, 1, number])
     low, high = _PHRASE_WORDS
     size = int(draw.integers(low, high + 1))
-    chosen = draw.choice(len(words), size, replace=False).tolist()
-    return " ".join(words[place] for place in chosen) + "."
+    chosen = draw.choice(len(words), size, replace=False)
+    return " ".join(words[int(place)] for place in chosen) + "."
 
 
 def _sentences(texts: Sequence[str], count: int, seed: int) -> list[str]:
