@@ -272,8 +272,8 @@ def _input_of(program, form: InputForm, size: tuple[int, int]):
     if None in (sizes["H"], sizes["W"]) and form.image_size is None:
         guesses = (f"the file leaves the size of images open; {size[0]} x {size[1]} was assumed",)
     asked = {"N": 1, "H": size[0], "W": size[1]}
-    shape = tuple(sizes[letter] or asked.get(letter) for letter in layout)
-    if None in shape:
+    shape = tuple(sizes[letter] or asked.get(letter, 0) for letter in layout)
+    if 0 in shape:
         raise ConversionError(
             "the exported program leaves the number of channels open; export it with them"
         )
