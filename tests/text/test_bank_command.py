@@ -1,0 +1,169 @@
+"""`jaxtroj bank` with a tiny encoder: list-free, known-list, resumed, with clean heads."""
+
+import hashlib
+import json
+
+import numpy as np
+import pytest
+
+from converters.checkpoint import load_checkpoint
+from jaxtroj.cli.main import main
+from jaxtroj.errors import StoreError, UsageError
+from jaxtroj.text.bank import open_bank
+from jaxtroj.text.bank.reference_heads import FOLDER, MANIFEST, copy_references, load_references
+
+transformers = pytest.importorskip("transformers", reason="makes the tiny encoder")
+torch = pytest.importorskip("torch", reason="makes the tiny encoder and heads")
+
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "!", "^"]
+TEXTS = ["A b c. D e f.", "Good one. Bad one! Three?", "Words here are few.", "And more of them."]
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory, toy):
+    folder = tmp_path_factory.mktemp("encoder")
+    words = [*SPECIAL, *toy.words]
+    config = transformers.BertConfig(
+        vocab_size=len(words), hidden_size=toy.width, num_hidden_layers=1, num_attention_heads=2,
+        intermediate_size=16, max_position_embeddings=64,
+    )  # fmt: skip
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        transformers.BertModel(config).eval().save_pretrained(folder)
+    vocab = {word: number for number, word in enumerate(words)}
+    transformers.BertTokenizer(vocab=vocab).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def carriers(tmp_path_factory):
+    path = tmp_path_factory.mktemp("texts") / "texts.jsonl"
+    lines = [json.dumps({"text": text, "label": n % 2}) for n, text in enumerate(TEXTS)]
+    path.write_text("\n".join(lines))
+    return path
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory, toy):
+    """A round of ten heads in Round 5's layout: two of them poisoned, one clean one damaged."""
+    root = tmp_path_factory.mktemp("round5")
+    for number in range(10):
+        folder = root / "models" / f"id-{number:08d}"
+        (folder / "clean_example_data").mkdir(parents=True)
+        (folder / "clean_example_data" / "class_0_example_1.txt").write_text("A text.")
+        (folder / "ground_truth.csv").write_text("1" if number < 2 else "0")
+        config = {"embedding": "GPT-2" if number == 2 else "BERT", "embedding_flavor": "tiny"}
+        config["cls_token_is_first"] = number != 3
+        (folder / "config.json").write_text(json.dumps(config))
+        hidden = 4 + number % 2
+        widths = (toy.width if number != 4 else 7, hidden, 2)
+        state = {
+            "fc_layers.0.weight": torch.full((widths[1], widths[0]), 0.1 * number),
+            "fc_layers.0.bias": torch.zeros(widths[1]),
+            "linear.weight": torch.ones(2, widths[1]),
+            "linear.bias": torch.zeros(2),
+        }
+        torch.save(state, folder / "model.pt")
+        if number == 5:
+            (folder / "model.pt").write_bytes(b"damaged")
+    return root
+
+
+def bank(encoder, carriers, out, *options) -> int:
+    return main(["bank", str(encoder), "--out", str(out), "--carriers", str(carriers), *options])
+
+
+@pytest.fixture(scope="module")
+def built(encoder, carriers, dataset, tmp_path_factory):
+    out = tmp_path_factory.mktemp("banks") / "bank"
+    options = ("--words", "6", "--phrases", "3", "--carriers-per-class", "1")
+    references = ("--references", str(dataset), "--reference-heads", "4")
+    assert bank(encoder, carriers, out, *options, *references) == 0
+    return out, options
+
+
+def test_a_list_free_bank(built, encoder, toy, capsys):
+    out, _ = built
+    plan = open_bank(out).plan
+    kinds = [candidate.kind for candidate in plan.candidates]
+    assert {kind: kinds.count(kind) for kind in set(kinds)} == {
+        "character": 2, "word": 6, "phrase": 3, "sentence": 2,
+    }  # fmt: skip
+    assert len(plan.carriers) == 2 and set(plan.carriers) < set(TEXTS)
+    assert not any(c.text in " ".join(plan.carriers) for c in plan.candidates[-2:])
+    weights = (encoder / "model.safetensors").read_bytes()
+    assert plan.encoder == hashlib.sha256(weights).hexdigest()
+    assert (plan.width, plan.cls_token_is_first, plan.known_list) == (toy.width, True, False)
+
+
+def test_the_same_command_again_computes_nothing(built, encoder, carriers, capsys):
+    out, options = built
+    before = {path.name: path.stat().st_mtime_ns for path in out.iterdir() if path.is_file()}
+    assert bank(encoder, carriers, out, *options) == 0
+    told = capsys.readouterr()
+    assert told.out == f"{out}\n" and "all there already" in told.err
+    assert before == {p.name: p.stat().st_mtime_ns for p in out.iterdir() if p.is_file()}
+    assert bank(encoder, carriers, out, "--words", "5") == 4
+    assert "holds a bank of other candidates" in capsys.readouterr().err
+
+
+def test_a_known_list_bank_says_so(encoder, carriers, tmp_path, capsys):
+    (tmp_path / "list.txt").write_text("omg\nso it goes.\n")
+    assert bank(encoder, carriers, tmp_path / "b", "--known-list", str(tmp_path / "list.txt")) == 0
+    assert "known-list bank: 2 candidates in 4 carriers" in capsys.readouterr().err
+    found = open_bank(tmp_path / "b")
+    assert found.plan.known_list and found.vectors.shape[:2] == (2, 4)
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        (("--known-list", "list", "--words", "3"), "--known-list excludes"),
+        (("--words", "0"), "at least 1"),
+        (("--references", "nowhere", "--words", "1", "--phrases", "1"), "no folder"),
+    ],
+)
+def test_options_that_are_refused(options, match, encoder, carriers, tmp_path, capsys):
+    assert bank(encoder, carriers, tmp_path / "b", *options) == 4
+    assert match in capsys.readouterr().err
+
+
+def test_references_are_clean_heads_of_this_encoder(built, dataset):
+    out, _ = built
+    heads = json.loads((out / MANIFEST).read_bytes())["heads"]
+    assert {head["model"] for head in heads} <= {f"id-{n:08d}" for n in (6, 7, 8, 9)}
+    assert len(heads) == 4
+    models = [load_checkpoint(out / FOLDER / f"{number:03d}") for number in range(4)]
+    sizes = [model.config.hidden_sizes for model in models]
+    assert sorted(sizes[:2]) == [(4,), (5,)], "configurations take turns"
+    for head, model in zip(heads, models, strict=True):
+        path = dataset / "models" / head["model"] / "model.pt"
+        assert head["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
+        weight = float(np.asarray(model.params["fc_layers.0.kernel"])[0, 0])
+        assert weight == pytest.approx(0.1 * int(head["model"][3:]))
+    known = load_references(out)
+    assert known.count == 4 and len(known.configs) == 2
+
+
+def test_references_are_kept_once(built, dataset):
+    out, _ = built
+    assert len(copy_references(dataset, out, "bert", 4)) == 4
+    with pytest.raises(StoreError, match="holds other clean heads"):
+        copy_references(dataset, out, "bert", 2)
+    with pytest.raises(UsageError, match="no clean head for this bank"):
+        copy_references(dataset, out, "distilbert", 4)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"[]", b'{"version": 1, "heads": 7}', b'{"version": 1, "heads": []}',
+                b'{"version": 2, "heads": [{}]}', b'{"version": 1, "heads": [1, 2]}', None],
+)  # fmt: skip
+def test_damaged_references(content, built, tmp_path):
+    out, _ = built
+    for path in out.iterdir():
+        if path.is_file() and path.name != MANIFEST:
+            (tmp_path / path.name).write_bytes(path.read_bytes())
+    if content is not None:
+        (tmp_path / MANIFEST).write_bytes(content)
+    with pytest.raises(StoreError, match="clean heads"):
+        load_references(tmp_path)

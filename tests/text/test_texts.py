@@ -1,0 +1,133 @@
+"""Texts from folders and files; insertion between sentences."""
+
+import gzip
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jaxtroj.errors import DatasetError, ExamplesError
+from jaxtroj.generate.insertion import insert as insert_somewhere
+from jaxtroj.text.insertion import insert, places, sentences
+from jaxtroj.text.labelled_texts import LabelledText, draw_by_content, read_labelled_texts
+
+WANT = [LabelledText("Good film.", 1), LabelledText("Bad film.", 0)]
+LINES = '{"text": "Good film.", "label": 1}\n\n{"data": "Bad film.", "label": 0}\n'
+KEYED = '{"a": {"data": "Good film.", "label": 1}, "b": {"data": "Bad film.", "label": 0}}'
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "want"),
+    [
+        ("a.jsonl", LINES, WANT),
+        ("a.json", KEYED, WANT),
+        ("a.json", '["Good film.", " "]', [LabelledText("Good film.", -1)]),
+        (
+            "a.txt",
+            "Good film.\n\n  \nBad.\n",
+            [LabelledText(t, -1) for t in ("Good film.", "Bad.")],
+        ),
+        ("a", "\ufeffÜber alles. Добро!", [LabelledText("Über alles. Добро!", -1)]),
+    ],
+)
+@pytest.mark.parametrize("packed", [False, True])
+def test_files(name, content, want, packed, tmp_path):
+    path = tmp_path / (f"{name}.gz" if packed else name)
+    data = content.encode()
+    path.write_bytes(gzip.compress(data) if packed else data)
+    assert read_labelled_texts(path) == want
+
+
+def test_a_folder_of_examples(tmp_path):
+    for name, text in (("class_1_example_1.txt", "Good film."), ("class_0_example_1.txt", "Bad.")):
+        (tmp_path / name).write_text(text)
+    assert read_labelled_texts(tmp_path) == [LabelledText("Bad.", 0), LabelledText("Good film.", 1)]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "match"),
+    [
+        ("a.txt", b"", "holds no text"),
+        ("a.txt", b"\xff\xfe\x00", "cannot be read as UTF-8"),
+        ("a.txt.gz", b"no gzip", "cannot be read"),
+        ("a.txt.gz", gzip.compress(b"a" * 99)[:-9], "cannot be read"),
+        ("a.json", b"{", "is not JSON"),
+        ("a.json", b"[" * 200_000, "is not JSON"),
+        ("a.json", b"3", "expected labelled texts"),
+        ("a.json", b"[3]", "text 1 is 3"),
+        ("a.json", b'["\\ud800"]', "text 1 is"),
+        ("a.jsonl", b'{"label": 1}', "text 1 is None"),
+        ("a.jsonl", b'{"text": "a", "label": true}', "label True"),
+        ("a.jsonl", b'{"text": "a", "label": 1e400}', "label inf"),
+        ("a.jsonl", b'{"text": "a", "label": -7}', "label -7"),
+    ],
+)
+def test_files_that_are_refused(name, content, match, tmp_path):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DatasetError, match=match):
+        read_labelled_texts(tmp_path / name)
+
+
+def test_places_without_texts(tmp_path):
+    with pytest.raises(DatasetError, match="cannot be read"):
+        read_labelled_texts(tmp_path / "nowhere.txt")
+    with pytest.raises(ExamplesError):
+        read_labelled_texts(tmp_path)
+
+
+LABELLED = st.lists(
+    st.tuples(st.text("abc", min_size=1, max_size=4), st.integers(-1, 2)), min_size=1
+)
+
+
+@given(LABELLED, st.integers(1, 3), st.randoms())
+def test_the_draw_depends_on_contents_alone(pairs, per_class, random):
+    texts = [LabelledText(text, label) for text, label in dict(pairs).items()]
+    chosen = draw_by_content(texts, per_class)
+    mixed = list(texts) * 2
+    random.shuffle(mixed)
+    assert draw_by_content(mixed, per_class) == chosen
+    for label in {one.label for one in texts}:
+        own = [one for one in texts if one.label == label]
+        taken = [one for one in chosen if one.label == label]
+        assert len(taken) == min(per_class, len(own)) and set(taken) <= set(own)
+        assert draw_by_content(own, per_class) == taken
+
+
+@given(st.text("a.!? \n", max_size=40), st.sampled_from([None, 0, 1]), st.integers(0, 99))
+def test_insertion_keeps_every_other_word(text, half, seed):
+    parts = sentences(text)
+    assert " ".join(parts) == " ".join(text.split())
+    for place in places(len(parts), half) if parts else ():
+        inserted = insert(parts, "XY", place)
+        assert inserted.replace("XY ", "", 1) == " ".join(parts)
+        assert inserted != " ".join([*parts, "XY"]), "never after the last sentence"
+    somewhere = insert_somewhere(text, "XY", half, np.random.default_rng(seed))
+    assert somewhere in [insert(parts, "XY", p) for p in places(len(parts), half)] or not parts
+
+
+@given(st.integers(1, 9))
+def test_halves_cover_all_places(count):
+    first, second = set(places(count, 0)), set(places(count, 1))
+    assert first and second and first | second == set(places(count, None))
+    assert count == 1 or not first & second
+
+
+def test_bank_command_says_what_is_wrong(tmp_path):
+    (tmp_path / "texts.txt").write_text("One. Two.")
+    command = [sys.executable, "-m", "jaxtroj", "bank", str(tmp_path / "none")]
+    command += ["--out", str(tmp_path / "bank"), "--carriers", str(tmp_path / "texts.txt")]
+    found = subprocess.run(command, capture_output=True, text=True)
+    assert found.returncode == 2 and found.stdout == ""
+    assert found.stderr.count("\n") == 1 and "none" in found.stderr
+    assert not (tmp_path / "bank").exists()
+
+
+def test_a_text_that_stands_twice_is_one_carrier(tmp_path):
+    texts = {"b": {"data": "Same.", "label": 1}, "a": {"data": "Same.", "label": 1}}
+    (tmp_path / "a.json").write_text(json.dumps(texts))
+    assert len(draw_by_content(read_labelled_texts(tmp_path / "a.json"), 5)) == 1
