@@ -104,7 +104,7 @@ def _make_data(photos: Path, work: Path, part: str, size: int) -> None:
         return
     images = work / f"{part}_photos"
     shutil.rmtree(images, ignore_errors=True)
-    lines = [("image", "xmin", "ymin", "xmax", "ymax")]
+    lines: list[tuple[str, ...]] = [("image", "xmin", "ymin", "xmax", "ymax")]
     for path in sorted(photos.glob("*.jpg")):
         if part == "all" or is_held_out(path.name):
             name = CLASSES[int(path.name.split("_")[1])]
