@@ -1,0 +1,143 @@
+"""Evidence of heads: it is a head's own, in whatever company; a planted trojan stands out."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from jaxtroj.errors import EvidenceError
+from jaxtroj.text.gather import EncoderProbes, TextBudget, gather_heads
+from jaxtroj.text.heads import stack
+from jaxtroj.text.metric import insertion_metric, spread_metric
+from jaxtroj.text.references import make_references
+from jaxtroj.text.schema import FIELDS, STAGE_FIELDS, STAGES
+from jaxtroj.text.shift_search import ShiftBudget
+
+SMALL = TextBudget(
+    per_target=8, axes=8,
+    shift=ShiftBudget(radii=(2.0, 4.0), steps=6),
+    departure=ShiftBudget(radii=(6.0, 12.0), steps=6, restarts=6),
+    references=4,
+)  # fmt: skip
+CLEAN, POISONED = range(6), range(6, 8)
+
+
+@pytest.fixture(scope="module")
+def heads(toy):
+    return [toy.head(20 + number, number in POISONED) for number in (*CLEAN, *POISONED)]
+
+
+@pytest.fixture(scope="module")
+def examples(toy):
+    return [toy.embed(toy.texts(20, seed=30 + number)) for number in (*CLEAN, *POISONED)]
+
+
+@pytest.fixture(scope="module")
+def probes(toy_bank, toy_references):
+    return EncoderProbes(toy_bank, toy_references)
+
+
+@pytest.fixture(scope="module")
+def gathered(heads, examples, probes):
+    return gather_heads(heads, examples, probes, budget=SMALL)
+
+
+def test_every_field_once_and_finite(gathered):
+    for evidence in gathered:
+        assert list(evidence.fields) == [f.name for f in FIELDS if f.stage in evidence.stages]
+        assert np.isfinite(list(evidence.fields.values())).all()
+        assert evidence.stages == STAGES and set(evidence.seconds) == set(STAGES)
+
+
+@pytest.mark.parametrize("chosen", [[7], [7, 0]], ids=str)
+def test_a_heads_evidence_does_not_depend_on_its_neighbours(
+    chosen, gathered, heads, examples, probes
+):
+    again = gather_heads(
+        [heads[n] for n in chosen], [examples[n] for n in chosen], probes, budget=SMALL
+    )
+    for number, evidence in zip(chosen, again, strict=True):
+        whole = gathered[number]
+        assert evidence.found == replace(whole.found, score=pytest.approx(whole.found.score))
+        for name, value in whole.fields.items():
+            assert evidence.fields[name] == pytest.approx(value, rel=2e-3, abs=2e-3), name
+
+
+@pytest.mark.parametrize(
+    "field",
+    ["departure_score", "departure_gap", "departure_margin", "bank_top", "bank_departure"],
+)
+def test_a_planted_trojan_stands_out(field, gathered):
+    values = np.array([evidence.fields[field] for evidence in gathered])
+    clean, poisoned = values[list(CLEAN)], values[list(POISONED)]
+    assert poisoned.min() > clean.max() + 2 * clean.std(), (clean, poisoned)
+
+
+def test_target_and_text_of_the_planted_trojan(gathered, toy):
+    for number in POISONED:
+        found = gathered[number].found
+        assert (found.target_class, found.source_classes) == (1, (0,))
+        assert toy.trigger in found.text and found.score > 0.5
+
+
+def test_without_probes_the_stages_that_need_them_are_left_out(heads, examples):
+    found = gather_heads(heads[:2], examples[:2], budget=SMALL)
+    assert found[0].stages == ("weights", "sensitivity", "shift")
+    assert list(found[0].fields) == [n for stage in found[0].stages for n in STAGE_FIELDS[stage]]
+    assert found[0].found.text == ""
+
+
+def test_the_seed_decides_the_starts_only(heads, examples, probes, gathered):
+    again = gather_heads(heads[6:7], examples[6:7], probes, seed=5, budget=SMALL)[0]
+    for stage in ("weights", "sensitivity", "bank"):
+        for name in STAGE_FIELDS[stage]:
+            assert again.fields[name] == pytest.approx(gathered[6].fields[name], rel=2e-3, abs=2e-3)
+
+
+def test_sources_are_examples_outside_the_target(heads, examples):
+    stacked = stack(heads, examples, 8)
+    assert stacked.sources.shape == (8, 2, 8, examples[0].shape[1])
+    for number, head in enumerate(heads):
+        for target in (0, 1):
+            answers = np.asarray(head(stacked.sources[number, target])).argmax(axis=1)
+            assert (answers != target).all() and stacked.flippable[number, target].all()
+
+
+def test_a_head_that_gives_one_class_only(heads, toy, examples):
+    odd = heads[0]
+    params = odd.params | {"linear.bias": np.array([50.0, 0.0], np.float32)}
+    stacked = stack([replace(odd, params=params)], examples[:1], 4)
+    assert not stacked.flippable[0, 0].any() and stacked.flippable[0, 1].all()
+    assert np.isfinite(stacked.sources).all()
+
+
+def test_heads_and_examples_that_are_refused(heads, examples):
+    odd = replace(
+        heads[0], params=heads[0].params | {"linear.bias": np.full(2, np.nan, np.float32)}
+    )
+    with pytest.raises(EvidenceError, match="not finite"):
+        gather_heads([odd], examples[:1], budget=SMALL)
+    with pytest.raises(EvidenceError, match="all equal"):
+        gather_heads(heads[:1], [np.ones((5, 12), np.float32)], budget=SMALL)
+
+
+def test_metrics_are_second_moments(toy):
+    draw = np.random.default_rng(0)
+    rows = (draw.normal(size=(500, 5)) * (5, 3, 1, 0.5, 0.1) + 7).astype(np.float32)
+    found = spread_metric(rows, 5)
+    np.testing.assert_allclose(found.T @ found, np.cov(rows.T, bias=True), rtol=1e-3, atol=1e-4)
+    shifted = insertion_metric(rows, 5)
+    np.testing.assert_allclose(shifted.T @ shifted, rows.T @ rows / 500, rtol=1e-3, atol=1e-3)
+    assert (np.linalg.norm(found, axis=1)[:-1] >= np.linalg.norm(found, axis=1)[1:]).all()
+    assert spread_metric(rows[:3], 5)[2:].any() == False, "beyond the rank there is nothing"  # noqa: E712
+
+
+def test_references_answer_like_the_heads_themselves(toy, examples):
+    heads = [toy.head(number) for number in range(3)]
+    known = make_references(heads)
+    found = known.margins(examples[0])
+    for head, margins in zip(heads, found, strict=True):
+        logits = np.asarray(head(examples[0]))
+        np.testing.assert_allclose(margins[:, 1], logits[:, 1] - logits[:, 0], rtol=1e-4, atol=1e-5)
+    assert known.count == 3 and known.first(2).count == 2
+    assert known.digest == make_references(heads).digest != make_references(heads[::-1]).digest
