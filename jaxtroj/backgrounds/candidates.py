@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from converters.model import Model
 from jaxtroj.backgrounds.classifier import Classifier
 from jaxtroj.backgrounds.head import IMAGENET, Mapping, head_for
 from jaxtroj.backgrounds.normalization import PUBLISHED, Normalization
@@ -58,12 +59,16 @@ class Candidate:
         }
 
 
-def load_candidates(paths: Sequence[Path], request: Request) -> list[Candidate]:
+def load_candidates(
+    paths: Sequence[Path], request: Request, size: tuple[int, int] | None = None
+) -> list[Candidate]:
     """Loads every network before any is used.
 
     Args:
-        paths: model files, or folders of Flax checkpoints; no two of the same path.
+        paths: model files that `converters.open_model` reads, or folders of Flax checkpoints; no
+            two of the same path.
         request: see there.
+        size: height and width of the pictures, for files that leave it open.
     Raises:
         ConverterError: a file cannot be read or converted.
         UsageError: a head does not fit what was asked for, or the path is not there.
@@ -72,16 +77,26 @@ def load_candidates(paths: Sequence[Path], request: Request) -> list[Candidate]:
         raise UsageError("a model is named twice; name each once")
     shared = Counter(path.name for path in paths)
     return [
-        _candidate(path, printable(path.name if shared[path.name] == 1 else str(path)), request)
+        _candidate(
+            path, printable(path.name if shared[path.name] == 1 else str(path)), request, size
+        )
         for path in paths
     ]
 
 
-def _candidate(path: Path, name: str, request: Request) -> Candidate:
-    from converters import load, load_checkpoint
+def _opened(path: Path, size: tuple[int, int] | None) -> tuple[Model, str]:
+    """A model of pixels that are normalised already, and the digest of its file."""
+    from converters.checkpoint import PARAMS, load_checkpoint
+    from converters.opening import InputForm, open_model
 
-    is_folder = path.is_dir()
-    model = load_checkpoint(path) if is_folder else load(path)
+    if path.is_dir():
+        return load_checkpoint(path), digest_file(path / PARAMS)
+    opened = open_model(path, InputForm(bounds=(0.0, 1.0)), usual_size=size)
+    return opened.model, opened.sha256
+
+
+def _candidate(path: Path, name: str, request: Request, size: tuple[int, int] | None) -> Candidate:
+    model, sha256 = _opened(path, size)
     kind = getattr(model.config, "input_kind", "image")
     if kind != "image":
         raise UsageError(f"{name} ({model.architecture}) takes an {kind}, expected RGB pictures")
@@ -94,5 +109,4 @@ def _candidate(path: Path, name: str, request: Request) -> Candidate:
     normalization = request.normalization
     if normalization is None:
         normalization = PUBLISHED["imagenet" if model.num_classes == IMAGENET else "in9"]
-    sha256 = digest_file(path / "params.safetensors" if is_folder else path)
     return Candidate(name, sha256, Classifier(model, head, normalization, request.batch_size))

@@ -111,7 +111,9 @@ class Classifier:
 
     @cached_property
     def _reader(self) -> _Reader:
-        dtype = jnp.result_type(*self.model.params.values())
+        kinds = [jnp.result_type(value) for value in self.model.params.values()]
+        floating = [kind for kind in kinds if jnp.issubdtype(kind, jnp.floating)]
+        dtype = jnp.result_type(*floating) if floating else jnp.float32
         table = jnp.asarray(self.normalization.table().astype(dtype))
         return _Reader(table, jnp.asarray(self.head.class_of), jnp.asarray(self.head.offsets()))
 

@@ -156,6 +156,12 @@ def load_variant(data: Path, variant: str, reading: Reading = AS_IS) -> Pictures
     return _pictures(Path(data) / variant / "val", files, reading)
 
 
+def picture_size(data: Path, variant: str, reading: Reading = AS_IS) -> tuple[int, int]:
+    """Height and width of a variant's first picture, in pixels; raises as `load_variant` does."""
+    height, width, _ = _picture(list_variant(Path(data), variant)[0][1], reading).shape
+    return height, width
+
+
 def load_challenge(data: Path, reading: Reading = AS_IS) -> ChallengeData:
     """Foregrounds, their masks and all backgrounds.
 

@@ -53,11 +53,11 @@ def run(args: argparse.Namespace) -> int:
 def _evaluate(args: argparse.Namespace) -> int:
     from jaxtroj.backgrounds import results
     from jaxtroj.backgrounds.evaluation import check_variants, evaluate
-    from jaxtroj.backgrounds.layout import VARIANTS
+    from jaxtroj.backgrounds.layout import VARIANTS, picture_size
 
     variants = check_variants(args.variants.split(",") if args.variants else VARIANTS)
     reading = _reading(args)
-    candidates = _candidates(args)
+    candidates = _candidates(args, picture_size(args.data, variants[0], reading))
     scores: dict[str, dict[str, VariantScore]] = {c.name: {} for c in candidates}
     classifiers = {c.name: c.classifier for c in candidates}
     with Progress() as progress:
@@ -73,12 +73,12 @@ def _evaluate(args: argparse.Namespace) -> int:
 
 def _challenge(args: argparse.Namespace) -> int:
     from jaxtroj.backgrounds.classifier import resident
-    from jaxtroj.backgrounds.layout import load_challenge
+    from jaxtroj.backgrounds.layout import FOREGROUNDS, load_challenge, picture_size
 
     if args.recheck_margin is not None and args.precision != "bfloat16":
         raise UsageError("--recheck-margin goes with --precision bfloat16")
     reading = _reading(args)
-    candidates = _candidates(args)
+    candidates = _candidates(args, picture_size(args.data, FOREGROUNDS, reading))
     data = load_challenge(args.data, reading)
     on_device, digest = resident(data), data.digest()
     found = [_run_one(args, c, data, on_device, digest, reading) for c in candidates]
@@ -186,7 +186,7 @@ def _reading(args: argparse.Namespace) -> "Reading":
     return Reading(args.resize, args.convert_grayscale)
 
 
-def _candidates(args: argparse.Namespace) -> "list[Candidate]":
+def _candidates(args: argparse.Namespace, size: tuple[int, int]) -> "list[Candidate]":
     from jaxtroj.backgrounds.candidates import Request, load_candidates
     from jaxtroj.backgrounds.head import read_mapping
 
@@ -195,7 +195,7 @@ def _candidates(args: argparse.Namespace) -> "list[Candidate]":
         message(f"{args.mapping} is not the published mapping; figures are not comparable")
     normalization = _normalization(args)
     request = Request(mapping, args.in9, args.restrict_to_mapped, normalization, args.batch_size)
-    candidates = load_candidates(args.models, request)
+    candidates = load_candidates(args.models, request, size)
     for candidate in candidates:
         for finding in candidate.classifier.model.findings:
             message(f"{candidate.name}: {finding}")

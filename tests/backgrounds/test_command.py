@@ -92,6 +92,33 @@ def test_a_torch_file_is_a_model_too(whole_folder, tmp_path, capsys):
     assert counts.sum(0)[1:].tolist() == np.bincount(winners.numpy(), minlength=9).tolist()
 
 
+def test_an_onnx_file_is_a_model_too(whole_folder, tmp_path, capsys):
+    onnx = pytest.importorskip("onnx")
+    weights = np.random.default_rng(0).normal(0, 1, (9, 3)).astype(np.float32)
+    nodes = [
+        onnx.helper.make_node("GlobalAveragePool", ["x"], ["pooled"]),
+        onnx.helper.make_node("Flatten", ["pooled"], ["flat"]),
+        onnx.helper.make_node("Gemm", ["flat", "w"], ["logits"], transB=1),
+    ]
+    make, kind = onnx.helper.make_tensor_value_info, onnx.TensorProto.FLOAT
+    graph = onnx.helper.make_graph(
+        nodes,
+        "g",
+        [make("x", kind, ["n", 3, "h", "w"])],
+        [make("logits", kind, ["n", 9])],
+        [onnx.numpy_helper.from_array(weights, "w")],
+    )
+    opset = [onnx.helper.make_opsetid("", 17)]
+    onnx.save(onnx.helper.make_model(graph, opset_imports=opset, ir_version=8), tmp_path / "m.onnx")
+    words = ("evaluate", tmp_path / "m.onnx", whole_folder, "--variants", "original", "--json")
+    assert run(*words, "--normalization", "half") == 0
+    counts = np.array(json.loads(capsys.readouterr().out)["variants"]["original"]["counts"])
+    paths = sorted((whole_folder / "original").rglob("*.JPEG"))
+    means = np.stack([np.asarray(Image.open(path)).mean((0, 1)) for path in paths]) / 255
+    winners = ((means * 2 - 1) @ weights.T).argmax(1)
+    assert counts.sum(0)[1:].tolist() == np.bincount(winners, minlength=9).tolist()
+
+
 @pytest.fixture(scope="module")
 def finished(saved, challenge_folder, tmp_path_factory):
     """A run folder of many blocks, and its result."""
