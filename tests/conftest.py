@@ -1,10 +1,13 @@
 """Fixtures for all tests."""
 
+import os
+import sys
 from pathlib import Path
 
 import pytest
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+_MOST_RESIDENT = 3 * 2**30
 
 
 def pytest_addoption(parser):
@@ -26,3 +29,20 @@ def shared_data() -> Path:
     if not SHARED_DATA.is_dir():
         pytest.skip("needs the data folder ../shared/data beside the checkout")
     return SHARED_DATA
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _bounded_memory():
+    """Drops compiled programs between files once they fill memory; thousands of tests compile."""
+    yield
+    if "jax" in sys.modules and _resident_bytes() > _MOST_RESIDENT:
+        sys.modules["jax"].clear_caches()
+
+
+def _resident_bytes() -> int:
+    """Memory of this process, 0 where the system does not say."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except OSError:
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE")
