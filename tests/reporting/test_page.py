@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from jaxtroj.errors import StoreError
-from jaxtroj.record import Record
+from jaxtroj.record import EVIDENCE_ONLY, Record
 from jaxtroj.reporting.content import read_content
 from jaxtroj.reporting.fields import fields_of, kind_of
 from jaxtroj.reporting.page import page_data, render
@@ -77,6 +77,14 @@ def test_a_single_model(tmp_path, status):
         if status == "skipped" and labels:
             continue  # nothing to score
         assert len(data_of(render(read_content(tmp_path / "run", labels)))["models"]) == 1
+
+
+def test_evidence_without_a_verdict_is_said_to_be_that(tmp_path):
+    with RunStore(tmp_path / "run", {}) as store:
+        store.append(Record("id-1", "", 0.5, False, None, (), "ok", EVIDENCE_ONLY))
+    text = render(read_content(tmp_path / "run"))
+    assert "1 models have evidence and no verdict" in text
+    assert data_of(text)["models"][0]["word"] == "gathered"
 
 
 def test_equal_runs_give_equal_pages(run_and_truth):
