@@ -38,7 +38,7 @@ KEYED = '{"a": {"data": "Good film.", "label": 1}, "b": {"data": "Bad film.", "l
 def test_files(name, content, want, packed, tmp_path):
     path = tmp_path / (f"{name}.gz" if packed else name)
     data = content.encode()
-    path.write_bytes(gzip.compress(data) if packed else data)
+    path.write_bytes(gzip.compress(data, mtime=0) if packed else data)
     assert read_labelled_texts(path) == want
 
 
@@ -54,7 +54,7 @@ def test_a_folder_of_examples(tmp_path):
         ("a.txt", b"", "holds no text"),
         ("a.txt", b"\xff\xfe\x00", "cannot be read as UTF-8"),
         ("a.txt.gz", b"no gzip", "cannot be read"),
-        ("a.txt.gz", gzip.compress(b"a" * 99)[:-9], "cannot be read"),
+        ("a.txt.gz", gzip.compress(b"a" * 99, mtime=0)[:-9], "cannot be read"),
         ("a.json", b"{", "is not JSON"),
         ("a.json", b"[" * 200_000, "is not JSON"),
         ("a.json", b"3", "expected labelled texts"),
