@@ -5,6 +5,7 @@ its convolution falls off a cliff (80x) for maps smaller than the kernel; see `_
 """
 
 import math
+from functools import reduce
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +17,10 @@ Pair = tuple[int, int]
 # Below this many output positions a convolution is a matrix product over gathered patches. Measured
 # on 2 CPU cores: 7x7x512 maps gain 1.2x forward and 1.6x with gradients, 2x2 maps 80x.
 _PATCH_POSITIONS = 49
+# Kernels up to this many taps are unrolled where they see one channel each. Measured on 2 CPU
+# cores, four 56x56x144 maps by 3x3: 1.5 ms forward and 6 with gradients, XLA's convolution 76, 145;
+# four 14x14x384 maps by 7x7: 1.3 and 13, XLA's 38 and 65.
+_UNROLLED_TAPS = 49
 _HE_FAN_OUT = nnx.initializers.variance_scaling(2.0, "fan_out", "normal")
 
 
@@ -59,6 +64,8 @@ def convolve(x: jax.Array, kernel: jax.Array, stride: Pair, padding: Pair, group
     if lowering == "patches":
         patches = _patches(x, pair(kernel.shape[:2]), stride, padding)
         return jnp.einsum("nhwk,kd->nhwd", patches, kernel.reshape(-1, kernel.shape[-1]))
+    if lowering == "taps":
+        return _by_channel(x, kernel, stride, padding)
     return lax.conv_general_dilated(
         x,
         kernel,
@@ -70,15 +77,26 @@ def convolve(x: jax.Array, kernel: jax.Array, stride: Pair, padding: Pair, group
 
 
 def _lowering(shape, kernel_shape, stride: Pair, padding: Pair, groups: int) -> str:
-    """Choose between a matrix product, gathered patches and XLA's convolution."""
+    """Choose between a matrix product, gathered patches, unrolled taps and XLA's convolution."""
     if groups > 1:
-        return "convolution"
+        single = kernel_shape[2] == 1 and math.prod(kernel_shape[:2]) <= _UNROLLED_TAPS
+        return "taps" if single else "convolution"
     if kernel_shape[:2] == (1, 1) and padding == (0, 0):
         return "product"
     positions = math.prod(
         (shape[1 + i] + 2 * padding[i] - kernel_shape[i]) // stride[i] + 1 for i in (0, 1)
     )
     return "patches" if positions <= _PATCH_POSITIONS else "convolution"
+
+
+def _by_channel(x: jax.Array, kernel: jax.Array, stride: Pair, padding: Pair) -> jax.Array:
+    """Convolution by kernels `[kh, kw, 1, cout]` that see one channel each, cout / c a channel."""
+    taps = kernel.reshape(-1, kernel.shape[-1])
+    copies = kernel.shape[-1] // x.shape[-1]
+    x = jnp.repeat(x, copies, axis=-1) if copies > 1 else x
+    views = _windows(_pad(x, padding), pair(kernel.shape[:2]), stride)
+    products = [view * tap for view, tap in zip(views, taps, strict=True)]
+    return reduce(jnp.add, products)
 
 
 def _windows(x: jax.Array, window: Pair, stride: Pair):

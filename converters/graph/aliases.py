@@ -60,10 +60,13 @@ class Aliases:
         Raises:
           ConversionError: the memory holds a weight, or is seen as two types.
         """
+        changed, others = [], self._others(written)
+        if not others:
+            self._refuse_weights([written])
+            return changed
         place = np.full(_elements(written), -1, np.int64)
         place[_positions(written)] = np.arange(written.numel())
-        changed = []
-        for other in self._others(written):
+        for other in others:
             if other.dtype != written.dtype:
                 raise ConversionError(
                     "the module writes into memory that it also reads as another type; "

@@ -40,10 +40,11 @@ def from_exported(
       UnsupportedOperatorError: an operator has no lowering.
       ConversionError: the program changes its own state or its inputs.
     """
-    _refuse_mutation(program)
     inputs = _example_inputs(program) if example_inputs is None else list(example_inputs)
     _check_inputs(program, inputs)
     functional = program.run_decompositions(_decompositions())
+    # Before this, writes are calls like any other.
+    _refuse_mutation(functional)
     if _is_plain(functional) and _same_shapes(functional, inputs):
         captured = _Reader(functional).captured()
     else:
@@ -182,7 +183,7 @@ class _Reader:
         elif spec.kind in _STATE:
             name = str(spec.target)
             tensor = _tensor(self._program, name)
-            if tensor.is_floating_point():
+            if tensor.is_floating_point() and spec.kind != InputKind.CONSTANT_TENSOR:
                 self._names.append(name)
                 self._recorder.add_param(name, tensor, node)
             else:

@@ -56,12 +56,13 @@ class GraphConfig:
 
 
 class GraphModule(nnx.Module):
-    """A graph's network over NHWC images; each parameter is an attribute of its torch name."""
+    """A graph's network over NHWC images; each parameter is an attribute of its torch name, see
+    `attribute_of`."""
 
     def __init__(self, config: GraphConfig, rngs: nnx.Rngs):
         self.config = config
         for name, spec in config.graph.params:
-            setattr(self, name, nnx.Param(_initial(name, spec.shape, rngs)))
+            setattr(self, attribute_of(name), nnx.Param(_initial(name, spec.shape, rngs)))
 
     def __call__(self, images: jax.Array) -> jax.Array:
         """Logits `[n, classes]` of images `[n, h, w, c]` in [0, 1]."""
@@ -72,9 +73,19 @@ class GraphModule(nnx.Module):
                 f"got images of shape {tuple(images.shape[1:])}, this network was captured for "
                 f"{expected}; resize the images, or export the network for their size"
             )
-        params = {name: getattr(self, name)[...] for name, _ in config.graph.params}
+        params = {name: getattr(self, attribute_of(name))[...] for name, _ in config.graph.params}
         # The graph knows one image; the batch is an axis that XLA merges into its kernels.
         return jax.vmap(partial(_one, config, params))(images)
+
+
+def attribute_of(name: str) -> str:
+    """The attribute, and flat path, of a parameter: its torch name unless modules have that one.
+
+    >>> attribute_of("features.0.weight"), attribute_of("eval"), attribute_of("_x")
+    ('features.0.weight', 'param.eval', 'param._x')
+    """
+    taken = name == "config" or name.startswith("_") or hasattr(GraphModule, name)
+    return f"param.{name}" if taken else name
 
 
 def _one(config: GraphConfig, params: Mapping[str, jax.Array], image: jax.Array) -> jax.Array:
@@ -151,8 +162,10 @@ def graph_model(
         _per_channel("mean", mean, channels),
         _per_channel("std", std, channels),
     )
-    names = [name for name, _ in graph.params]
-    params = {name: jnp.asarray(_single(captured.params[name])) for name in names}
+    names = {attribute_of(name): name for name, _ in graph.params}
+    if len(names) < len(graph.params):
+        raise ConversionError("two weights have the same name once special names are escaped")
+    params = {a: jnp.asarray(_single(captured.params[name])) for a, name in names.items()}
     image = jax.ShapeDtypeStruct((1, *image_shape), jnp.float32)
     jax.eval_shape(partial(apply, config), params, image)
     return Model(config, params, architecture, findings)

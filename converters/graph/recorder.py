@@ -91,25 +91,31 @@ class Recorder:
     def bake(self, tensor: Any) -> Ref:
         """A tensor that no input and no parameter decides, as it is now.
 
-        Floating ones of several elements become parameters, for they may be weights; the rest
-        (indices, masks, single numbers) is static.
+        Floating ones of several elements become parameters, for they may be weights, unless all
+        elements are the same; the rest (indices, masks, single numbers) is static.
         """
         key = (id(tensor), tensor._version)
         if key not in self._baked:
             self._alive.append(tensor)
-            spec = spec_of(tensor)
-            if "float" in spec.dtype and tensor.numel() > 1:
-                name = self._fresh_name()
-                self.tensors[name] = tensor.detach().clone()
-                self._baked[key] = f"{PARAM}{name}"
-            else:
-                self._baked[key] = f"{CONSTANT}{len(self.constants)}"
-                self.constants.append(Constant(spec, host_array(tensor).tobytes()))
+            self._baked[key] = self._baked_name(tensor, host_array(tensor))
             self._depends[self._baked[key]] = frozenset()
         return Ref(self._baked[key])
 
+    def _baked_name(self, tensor: Any, array: np.ndarray) -> str:
+        spec = spec_of(tensor)
+        if "float" not in spec.dtype or array.size <= 1:
+            return self.bake_array(array).name
+        first = array.reshape(-1)[0]
+        if (array == first).all():
+            kwargs = (("dtype", DType(spec.dtype)),)
+            args = (spec.shape, float(first))
+            return self.add_node("aten.full.default", args, kwargs, [spec], frozenset(), "")[0]
+        name = self._fresh_name()
+        self.tensors[name] = tensor.detach().clone()
+        return f"{PARAM}{name}"
+
     def bake_array(self, array: np.ndarray) -> Ref:
-        """A static integer array."""
+        """A static array."""
         self.constants.append(Constant(TensorSpec(array.shape, str(array.dtype)), array.tobytes()))
         return Ref(f"{CONSTANT}{len(self.constants) - 1}")
 

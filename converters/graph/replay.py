@@ -22,6 +22,9 @@ from converters.graph.graph import (
 )
 from converters.graph.layout import ChannelsLast, agree, is_array, logical
 
+# What jax and numpy raise for arguments that they do not take.
+_REFUSALS = (TypeError, ValueError, IndexError, OverflowError, NotImplementedError)
+
 
 def run(graph: Graph, params: Mapping[str, Any], inputs: Sequence[Any]) -> tuple[jax.Array, ...]:
     """What the network returns; pure, with `graph` static under jit.
@@ -77,7 +80,13 @@ class _Types:
         array, dtype = constant.array(), self.of(constant.spec.dtype)
         if array.dtype.kind in "iu" and dtype.itemsize < array.dtype.itemsize and array.size:
             info = np.iinfo(dtype)
-            # torch's "to the end" of a slice is 2**63 - 1; any index beyond 2**31 is as far.
+            beyond = (array < info.min) | (array > info.max)
+            # "To the end" is 2**63 - 1; in 32 bits any index beyond 2**31 is as far.
+            if (beyond & (np.abs(array.astype(np.float64)) < 2.0**62)).any():
+                raise ConversionError(
+                    f"a constant of the graph holds {array[beyond].flat[0]}, which needs 64 bits; "
+                    "run it inside `with jax.enable_x64(True)`"
+                )
             array = np.clip(array, info.min, info.max)
         return array.astype(dtype)
 
@@ -90,9 +99,9 @@ def _call(node: Node, values: dict[str, Any], types: _Types) -> None:
         results = _lowered(lowering, args, kwargs)
     except registry.Restricted as restricted:
         raise registry.unsupported(node.op, node.source, str(restricted)) from None
-    except Exception as error:
-        error.add_note(f"while lowering {node.op} at {node.source or 'the top of the network'}")
-        raise
+    except _REFUSALS as error:
+        reason = f"JAX cannot compute this form of it ({type(error).__name__}: {error})"
+        raise registry.unsupported(node.op, node.source, reason) from error
     results = results if isinstance(results, tuple) else (results,)
     if len(results) != len(node.outputs):
         raise _disagrees(node, f"{len(results)} results, torch has {len(node.outputs)}")

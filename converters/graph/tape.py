@@ -53,6 +53,11 @@ _LEAKS = {"numpy", "tolist", "__array__", "__dlpack__", "data_ptr", "storage", "
 
 # Writes what it claims to write in training only.
 _CLAIMS_TO_WRITE = {"aten.rrelu_with_noise.default"}
+# What torch and a network's own code raise for inputs that they do not take.
+_FAILURES = (
+    *(RuntimeError, ValueError, TypeError, IndexError, KeyError, AttributeError),
+    *(AssertionError, NotImplementedError, ZeroDivisionError, OverflowError),
+)
 # Made of a tensor's shape and type alone, so it decides nothing.
 _VALUE_FREE = {
     f"aten.{name}.default"
@@ -117,8 +122,15 @@ def traced(
             tape.recorder.add_input(value, spec_of(value))
         else:
             tape.recorder.inputs.append(spec_of(value))
-    with torch.no_grad(), tape.recording():
-        returned = function(*inputs)
+    try:
+        with torch.no_grad(), tape.recording():
+            returned = function(*inputs)
+    except _FAILURES as error:
+        shapes = [tuple(value.shape) for value in inputs]
+        raise ConversionError(
+            f"the network cannot be run on inputs of shapes {shapes}: {type(error).__name__} at "
+            f"{tape.failed or 'its top'}: {error}"
+        ) from error
     outputs = [tape.encode(tensor) for tensor in _tensors(returned)]
     if not outputs:
         raise ConversionError("the module returned no tensor; expected at least one")
@@ -160,6 +172,7 @@ class _Tape(TorchDispatchMode):
         self._module_names = module_names
         self._stack: list[str] = []
         self._paused = False
+        self.failed = ""
 
     @property
     def source(self) -> str:
@@ -191,6 +204,8 @@ class _Tape(TorchDispatchMode):
         self._stack.append(self._module_names.get(id(module), self.source))
 
     def _leave(self, module, args, output):
+        if output is None and not self.failed:
+            self.failed = self.source
         if self._stack:
             self._stack.pop()
 

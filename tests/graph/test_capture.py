@@ -160,6 +160,15 @@ def test_state_must_not_change():
         capture(module.eval(), [torch.ones(2)])
 
 
+def test_constants_of_one_value_are_no_parameters():
+    many = torch.arange(3.0)
+    captured = _captured(lambda x: (x + torch.full((3,), 2.5)) * many, torch.ones(3))
+    assert "aten.full.default" in captured.graph.operators()
+    assert set(captured.params) == {"constants.0"}
+    (y,) = run(captured.graph, captured.params, [np.ones(3, np.float32)])
+    np.testing.assert_array_equal(y, [0.0, 3.5, 7.0])
+
+
 def test_names_of_weights_are_kept(small):
     module, captured = small
     used = {name for name in module.state_dict() if "num_batches" not in name}
@@ -168,6 +177,34 @@ def test_names_of_weights_are_kept(small):
     assert set(param_shapes(model.config)) == set(model.params) == used
     assert (model.num_classes, model.channels) == (5, 3)
     assert model.config.input_kind == "image" and model.config.image_size == (8, 8)
+
+
+def test_names_that_modules_have_are_escaped():
+    module = torch.nn.Module()
+    for name in ("perturb", "config", "a"):
+        module.register_parameter(name, torch.nn.Parameter(torch.ones(2)))
+    module.forward = lambda x: x.mean((2, 3)) @ torch.stack(list(module.parameters()), 1)
+    model = graph_model(capture(module.eval(), [torch.rand(1, 2, 3, 3)]))
+    assert set(model.params) == {"param.perturb", "param.config", "a"}
+    np.testing.assert_allclose(model(np.ones((1, 3, 3, 2), np.float32)), [[2.0, 2.0, 2.0]])
+
+
+def test_numbers_beyond_32_bits_need_64_bit_arrays():
+    wide = torch.tensor([2**40, 1])
+    captured = _captured(lambda x: x * wide, torch.ones(2, dtype=torch.int64))
+    with pytest.raises(ConversionError, match="holds 1099511627776, which needs 64 bits"):
+        run(captured.graph, captured.params, [np.ones(2, np.int32)])
+    with jax.enable_x64(True):
+        (y,) = run(captured.graph, captured.params, [np.ones(2, np.int64)])
+    assert np.asarray(y)[0] == 2**40
+
+
+def test_networks_that_cannot_be_run_are_refused_with_their_place():
+    module = torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Linear(3, 4)).eval()
+    with pytest.raises(
+        ConversionError, match=r"shapes \[\(1, 5\)\]: RuntimeError at 1: .*multiplied"
+    ):
+        capture(module, [torch.ones(1, 5)])
 
 
 def test_what_is_not_used_is_named():

@@ -35,6 +35,18 @@ def _ints(*values):
     return np.array(values)
 
 
+def _recurrent(kind: str, *sizes, **options):
+    """A recurrent layer as a function that returns all its results."""
+    torch.manual_seed(0)
+    layer = getattr(torch.nn, kind)(*sizes, **options).double().eval().requires_grad_(False)
+
+    def function(x):
+        y, last = layer(x)
+        return y, *(last if isinstance(last, tuple) else (last,))
+
+    return function
+
+
 IMAGE = (2, 4, 7, 6)
 CASES = {
     "unary": {
@@ -200,6 +212,14 @@ CASES = {
         ),
         "im2col": (lambda x: F.unfold(x, (3, 2), 1, (1, 0), (2, 1)), IMAGE),
         "col2im": (lambda x: F.fold(x, (7, 6), (3, 2), 1, (1, 0), (2, 1)), (2, 24, 20)),
+    },
+    "recurrent": {
+        "lstm": (_recurrent("LSTM", 3, 4, 2, bidirectional=True), (5, 2, 3)),
+        "lstm projected": (_recurrent("LSTM", 3, 4, proj_size=2, batch_first=True), (2, 5, 3)),
+        "lstm single": (_recurrent("LSTM", 3, 4, bias=False), (5, 3)),
+        "gru": (_recurrent("GRU", 3, 4, 2, bidirectional=True, batch_first=True), (2, 5, 3)),
+        "tanh": (_recurrent("RNN", 3, 4, 2), (5, 2, 3)),
+        "relu": (_recurrent("RNN", 3, 4, nonlinearity="relu", bidirectional=True), (5, 2, 3)),
     },
     "pools": {
         "max 1d": (lambda x: F.max_pool1d(x, 3, 2, 1), (2, 4, 9)),

@@ -1,0 +1,79 @@
+import jax
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="exports the programs")
+
+from converters.errors import ConversionError  # noqa: E402
+from converters.graph.export import from_exported  # noqa: E402
+from converters.graph.replay import run  # noqa: E402
+
+
+class Head(torch.nn.Module):
+    """Recurrent layers and a linear one, with a constant and unused weights."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.GRU(3, 4, 2, batch_first=True, bidirectional=True)
+        self.linear = torch.nn.Linear(8, 2)
+        self.spare = torch.nn.Linear(2, 2)
+        self.register_buffer("order", torch.tensor([1, 0]))
+
+    def forward(self, x):
+        y, _ = self.layer(x)
+        return self.linear(y[:, -1] * torch.tensor([0.5])).relu_()[:, self.order]
+
+
+def _exported(module, *inputs, **options):
+    with torch.no_grad():
+        return torch.export.export(module.eval(), inputs, strict=False, **options)
+
+
+def _agree(captured, module, x):
+    with torch.no_grad():
+        expected = module(x).numpy()
+    (got,) = jax.jit(run, static_argnums=0)(captured.graph, dict(captured.params), [x.numpy()])
+    np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.fixture(scope="module")
+def head():
+    torch.manual_seed(0)
+    return Head().eval()
+
+
+@pytest.mark.filterwarnings("ignore:The tensor attributes:UserWarning")
+def test_layers_stay_one_call(head):
+    captured = from_exported(_exported(head, torch.rand(2, 5, 3)))
+    assert {"aten.gru.input", "aten.linear.default"} <= set(captured.graph.operators())
+    names = {name for name, _ in head.named_parameters() if not name.startswith("spare")}
+    assert set(captured.params) == names
+    assert captured.unused == ("spare.weight", "spare.bias")
+    assert {node.source for node in captured.graph.nodes} >= {"layer", "linear"}
+    _agree(captured, head, torch.rand(2, 5, 3))
+
+
+def test_symbols_take_the_value_asked_for_or_one():
+    module = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(6, 2)).eval()
+    program = _exported(module, torch.rand(4, 2, 3), dynamic_shapes=({0: torch.export.Dim("n")},))
+    captured = from_exported(program)
+    assert captured.graph.inputs[0].shape == (1, 2, 3)
+    assert set(captured.params) == {"1.weight", "1.bias"}
+    _agree(captured, module, torch.rand(1, 2, 3))
+    assert from_exported(program, [torch.rand(3, 2, 3)]).graph.inputs[0].shape == (3, 2, 3)
+    with pytest.raises(ConversionError, match="exported for"):
+        from_exported(program, [torch.rand(3, 2, 4)])
+
+
+def test_state_must_not_change():
+    class Counting(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("seen", torch.zeros(()))
+
+        def forward(self, x):
+            self.seen.add_(1)
+            return x * self.seen
+
+    with pytest.raises(ConversionError, match="changes seen"):
+        from_exported(_exported(Counting(), torch.ones(2)))
