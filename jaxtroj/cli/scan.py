@@ -153,6 +153,8 @@ def _entries(args: argparse.Namespace) -> "list[ModelEntry]":
     from jaxtroj.engine.plan import first_of_each_group
     from jaxtroj.rounds import iter_models
 
+    if not args.dataset.exists():
+        raise UsageError(f"there is no {args.dataset}; name a dataset folder or a CSV manifest")
     if args.dataset.is_file() and args.dataset.suffix.lower() != ".csv":
         raise UsageError(
             f"{args.dataset} is no folder and no CSV manifest; for one model use: jaxtroj detect"

@@ -93,6 +93,8 @@ def _build_slowly(folder, plan, embed):
     list(build(folder, plan, slow))
 
 
+# The child computes with NumPy alone, so the threads that jax lost in it do not matter.
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
 def test_a_killed_process_costs_nothing_that_was_written(whole, plan, toy, tmp_path):
     process = multiprocessing.get_context("fork").Process(
         target=_build_slowly, args=(tmp_path, plan, toy.embed)
