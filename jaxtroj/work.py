@@ -7,7 +7,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -111,7 +111,7 @@ class Work:
                 f" {', '.join(calibrator.missing(self.evidence)[:4])}; calibrate on a run made"
                 " with the same version and stages"
             )
-        return calibrator.verdict(
+        verdict = calibrator.verdict(
             self.evidence,
             self.architecture,
             self.base_rate,
@@ -119,6 +119,15 @@ class Work:
             target,
             sources,
         )
+        known = {name for r in calibrator.reports.values() for name in r.by_architecture}
+        if self.architecture in known:
+            return verdict
+        # A stranger may have a trigger that the evidence cannot see; say so before anything else.
+        remark = (
+            f"the calibrator has met no {self.architecture}, only {', '.join(sorted(known))}:"
+            " take the probability as a guess"
+        )
+        return replace(verdict, reasons=(remark, *verdict.reasons))
 
     def record(self, verdict: Verdict, reason: str, **findings: Any) -> Record:
         """The record of an answer; `findings` are further fields of `Record`."""
