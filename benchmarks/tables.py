@@ -101,7 +101,40 @@ def architectures() -> str:
     return _table(("family", "networks"), rows)
 
 
+def aten_operators() -> str:
+    """Every ATen operator that has a lowering, its overloads on one line."""
+    from converters.graph.registry import supported_operators
+
+    rows: dict[tuple[str, str], list[str]] = {}
+    for name, restriction in supported_operators().items():
+        _, packet, overload = name.split(".")
+        rows.setdefault((packet, restriction), []).append(overload)
+    return _table(
+        ("operator", "overloads", "restriction"),
+        ((f"`{p}`", ", ".join(f"`{o}`" for o in found), text) for (p, text), found in rows.items()),
+    )
+
+
+def onnx_operators() -> str:
+    """Every ONNX operator that has a converter, with its versions."""
+    from converters.graph.onnx import support
+
+    return _table(
+        ("operator", "versions", "restriction"),
+        (
+            (
+                f"`{found.domain}{'.' if found.domain else ''}{found.operator}`",
+                ", ".join(map(str, found.versions)),
+                found.restrictions,
+            )
+            for found in support.onnx_operators()
+        ),  # fmt: skip
+    )
+
+
 TABLES = {
+    "aten_operators": aten_operators,
+    "onnx_operators": onnx_operators,
     "evidence": evidence,
     "commands": commands,
     "limits": limits,
