@@ -79,6 +79,10 @@ CASES = {
         "addcdiv": (lambda x, y, z: torch.addcdiv(x, y, z, value=2), (3, 4), (4,), (4,)),
         "lerp": (lambda x, y, z: torch.lerp(x, y, z) + torch.lerp(x, y, 0.3), (3,), (3,), (3,)),
         "xlogy": (torch.xlogy, (3, 4), ((3, 4), 0.3, 2.0)),
+        "bits of another type": (
+            lambda x: (x.to(torch.int8).view(torch.uint8), (x > 0).view(torch.uint8)),
+            INTS,
+        ),
         "shifts": (lambda x, y: (x << y) + (x >> y), np.abs(INTS), np.abs(FEW)),
         "mixed types": (lambda x, y: x * y + 0.5, INTS, (3, 4)),
         "where": (lambda x, y: torch.where(x > 0, x, y), (3, 4), (4,)),

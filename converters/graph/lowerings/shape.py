@@ -1,6 +1,7 @@
 """Shapes, orders and joins: what moves elements without looking at them."""
 
 import jax.numpy as jnp
+from jax import lax
 
 from converters.graph.layout import ChannelsLast, axis_of, logical
 from converters.graph.registry import OWN, Restricted, lowers
@@ -217,8 +218,14 @@ def channel_shuffle(x, groups):
     return x.reshape(n, groups, c // groups, *space).swapaxes(1, 2).reshape(x.shape)
 
 
-@lowers("aten.view.dtype")
+@lowers("aten.view.dtype", restriction="whole numbers of one size")
 def view_as_type(x, dtype):
-    """The same memory as another type, which a graph does not have."""
-    del dtype
-    raise Restricted(f"memory of type {x.dtype} is read as another type")
+    """The same memory as another type.
+
+    Of floating numbers a graph has values only: it may run in another precision than its file.
+    """
+    if {x.dtype.kind, dtype.kind} - set("iub") or x.dtype.itemsize != dtype.itemsize:
+        raise Restricted(f"memory of type {x.dtype} is read as {dtype}")
+    if "b" in (x.dtype.kind, dtype.kind):
+        return x.astype(dtype)
+    return lax.bitcast_convert_type(x, dtype)
