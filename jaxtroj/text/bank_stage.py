@@ -14,7 +14,7 @@ import numpy as np
 
 from converters.model import Params, apply
 from jaxtroj.text.bank import Bank
-from jaxtroj.text.bank_views import TOP, Expected, expect, rises, view_fields
+from jaxtroj.text.bank_views import Expected, expect, rises, top_count, view_fields
 from jaxtroj.text.heads import Heads
 from jaxtroj.text.references import References
 from jaxtroj.trigger import all_margins
@@ -29,16 +29,18 @@ class Banked:
 
     Attributes:
       views: fields of `bank_views`, one mapping per head.
-      tried: int `[m, targets, TRIED]`, candidates with the largest rises, largest first.
+      tried: int `[m, targets, TRIED]`, all of a smaller bank, candidates with the largest rises, largest first.
       scores: `[m, targets, TRIED]`, mean sigmoid margin of the target on the head's own held-out
         examples moved by the candidate's mean shift.
       departures: the same less the references' mean.
+      top: how many candidates count as the best (`bank_views.top_count`).
     """
 
     views: tuple[dict[str, float], ...]
     tried: np.ndarray
     scores: np.ndarray
     departures: np.ndarray
+    top: int
 
 
 def expect_bank(bank: Bank, references: References) -> Expected:
@@ -55,12 +57,12 @@ def run_bank(heads: Heads, bank: Bank, references: References, expected: Expecte
     tried = np.argsort(-found, axis=2, kind="stable")[:, :, :TRIED]
     scores, others = _moved(heads, references, bank.shifts[tried])
     views = tuple(view_fields(one, expected) for one in answers)
-    return Banked(views, tried, scores, scores - others)
+    return Banked(views, tried, scores, scores - others, top_count(len(bank.shifts)))
 
 
 def bank_fields(banked: Banked) -> dict[str, np.ndarray]:
     """Fields by name, `[m]` each; see `jaxtroj.text.schema`."""
-    top = np.sort(banked.departures, axis=2)[:, :, -TOP:].mean(axis=2)
+    top = np.sort(banked.departures, axis=2)[:, :, -banked.top :].mean(axis=2)
     names = banked.views[0]
     return {name: np.array([one[name] for one in banked.views]) for name in names} | {
         "bank_departure": top.max(axis=1),

@@ -20,8 +20,10 @@ import numpy as np
 
 from jaxtroj.numerics import sigmoid
 
-# Candidates that a target is scored by: a trigger has several neighbours in a bank of thousands.
+# Candidates that a target is scored by: a trigger has several neighbours in a bank of thousands, and
+# none in a list of two dozen. Hence at most so many, and at most this share of the bank.
 TOP, WIDE = 12, 100
+_TOP_SHARE, _WIDE_SHARE = 1 / 24, 1 / 4
 # Deviations below which references count as agreeing: sigmoid units, and logits.
 _FLOORS = {"raw": 0.05, "matched": 0.05, "margin": 0.3}
 _SPAN = 8
@@ -110,14 +112,28 @@ def view_fields(margins: np.ndarray, expected: Expected) -> dict[str, float]:
     }
 
 
+def top_count(candidates: int) -> int:
+    """How many of a bank's candidates count as its best.
+
+    >>> top_count(1523), top_count(26)
+    (12, 1)
+    """
+    return _share(candidates, TOP, _TOP_SHARE)
+
+
+def _share(candidates: int, most: int, share: float) -> int:
+    return min(most, max(1, int(candidates * share)))
+
+
 class _Summary:
     """Statistics of rises `[classes, k]`, each `[classes]`."""
 
     def __init__(self, values: np.ndarray):
         ordered = np.sort(values, axis=1)
-        self.top = ordered[:, -TOP:].mean(axis=1)
-        self.wide = ordered[:, -WIDE:].mean(axis=1)
-        self.bottom = ordered[:, :TOP].mean(axis=1)
+        few, many = top_count(values.shape[1]), _share(values.shape[1], WIDE, _WIDE_SHARE)
+        self.top = ordered[:, -few:].mean(axis=1)
+        self.wide = ordered[:, -many:].mean(axis=1)
+        self.bottom = ordered[:, :few].mean(axis=1)
         self.spread = _log(values.std(axis=1))
 
 

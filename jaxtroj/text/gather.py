@@ -73,12 +73,15 @@ class FoundText:
       source_classes: the others.
       text: what to insert; empty where no bank was at hand and only a shift is known.
       score: mean sigmoid margin of the target on held-out examples, in [0, 1].
+      candidates: numbers of the bank's candidates that part this head most from clean ones, the
+        text's own first; empty without a bank.
     """
 
     target_class: int
     source_classes: tuple[int, ...]
     text: str
     score: float
+    candidates: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -199,7 +202,8 @@ class _Work:
         sources = tuple(c for c in range(self.heads.sources.shape[1]) if c != target)
         if self.banked is None or self.probes is None:
             return FoundText(target, sources, "", float(self.by_target[place, target]))
-        best = int(self.banked.departures[place, target].argmax())
-        candidate = int(self.banked.tried[place, target, best])
-        text = self.probes.bank.plan.candidates[candidate].text
-        return FoundText(target, sources, text, float(self.banked.scores[place, target, best]))
+        order = np.argsort(-self.banked.departures[place, target], kind="stable")
+        candidates = tuple(int(number) for number in self.banked.tried[place, target, order])
+        text = self.probes.bank.plan.candidates[candidates[0]].text
+        score = float(self.banked.scores[place, target, order[0]])
+        return FoundText(target, sources, text, score, candidates)

@@ -1,5 +1,6 @@
 """The words of a trigger, as far as they show, and what they do on examples not searched on."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,16 +61,15 @@ class RecoveredText:
     embedded: int
 
 
-def pieces_of_bank(bank: Bank, tried: np.ndarray, departures: np.ndarray, most: int = 24) -> Pieces:
+def pieces_of_bank(bank: Bank, candidates: Sequence[int], most: int = 24) -> Pieces:
     """The bank's best candidates for one head and target.
 
     Args:
       bank: that the head was tried on.
-      tried: int `[k]`, numbers of candidates (`jaxtroj.text.bank_stage.Banked.tried`).
-      departures: `[k]`, how far the head departs from clean heads with each.
+      candidates: their numbers, best first (`jaxtroj.text.gather.FoundText.candidates`).
       most: how many to keep.
     """
-    order = tried[np.argsort(-departures, kind="stable")][:most]
+    order = list(candidates[:most])
     texts = tuple(bank.plan.candidates[number].text for number in order)
     lengths = np.linalg.norm(bank.shifts, axis=1)
     usual = int(np.argsort(lengths, kind="stable")[len(lengths) // 2])

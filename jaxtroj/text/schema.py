@@ -2,7 +2,8 @@
 
 See `jaxtroj.evidence.schema`, whose rules hold here too. The fields of the stage bank carry no
 direction: they are views of the same answers, and what tells is their contrast (measured on 406
-heads, out of fold: log score .195 with directions, .149 without).
+heads, out of fold: log score .195 with directions, .149 without). Of a bank of less than 288
+candidates the largest rises are one in 24 and the 100 one in 4, at least one.
 """
 
 from jaxtroj.evidence.schema import Field

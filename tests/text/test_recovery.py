@@ -120,8 +120,7 @@ def test_the_order_of_examples_changes_nothing(toy, examples, pieces, toy_refere
 
 
 def test_pieces_of_a_bank(toy_bank):
-    tried = np.array([3, 0, 5])
-    pieces = pieces_of_bank(toy_bank, tried, np.array([0.1, 0.9, 0.5]), most=2)
+    pieces = pieces_of_bank(toy_bank, (0, 5, 3), most=2)
     assert pieces.texts == tuple(toy_bank.plan.candidates[n].text for n in (0, 5))
     np.testing.assert_array_equal(pieces.shifts, toy_bank.shifts[[0, 5]])
     lengths = np.linalg.norm(toy_bank.shifts, axis=1)
