@@ -76,14 +76,16 @@ def _ranks(method, states) -> jax.Array:
 
 
 @partial(jax.jit, static_argnames=("method", "config"))
-def _step(method, config, params, states, targets, anchored, images, offsets, sources):
-    """One step of every arm of a chunk."""
+def _step(method, config, params, states, targets, anchored, rows, images, offsets, sources):
+    """One step of every arm of a chunk, each on its own `rows` of the examples."""
 
-    def arm(state, target, moves):
+    def arm(state, target, moves, own):
         forward = partial(apply, config, params)
-        return method.step(state, forward, images, moves * offsets, sources, target)
+        return method.step(
+            state, forward, images[own], moves * offsets[own], sources[own], target
+        )
 
-    return jax.vmap(arm)(states, targets, anchored)
+    return jax.vmap(arm)(states, targets, anchored, rows)
 
 
 def invert(
@@ -117,11 +119,12 @@ def _advance(
     method, network: Network, examples: AnchoredExamples, arms: Arms, steps: int, chunk: int
 ) -> Arms:
     model = network.model
-    parts = []
+    rows, parts = _rows(examples, arms.targets), []
     for start in range(0, len(arms), chunk):
         # The last chunk repeats its first arm to keep the shape; the copies are cut off again.
         index = np.arange(start, start + chunk)
-        part = arms.take(np.where(index < len(arms), index, start))
+        index = np.where(index < len(arms), index, start)
+        part, own = arms.take(index), jnp.asarray(rows[index])
         states = part.states
         # The loop is the host's, whose calls run ahead of the device: inside a compiled loop XLA's
         # convolutions are five times slower on CPU.
@@ -133,6 +136,7 @@ def _advance(
                 states,
                 jnp.asarray(part.targets),
                 jnp.asarray(part.anchored, jnp.int32),
+                own,
                 examples.images,
                 examples.offsets(),
                 examples.sources,
@@ -147,8 +151,24 @@ def _chunk(network: Network, examples: AnchoredExamples, rungs: tuple[Rung, ...]
 
     A wider chunk would spend most of the last and longest rung on copies that are thrown away.
     """
-    fits = network.batch(examples.images) // len(examples.images)
+    fits = network.batch(examples.images) // _per_arm(examples)
     return max(1, min([fits, *(rung.arms for rung in rungs)]))
+
+
+def _per_arm(examples: AnchoredExamples) -> int:
+    """Examples that one arm steps on: all but those of one class."""
+    n = len(examples.images)
+    return n - n // examples.classes
+
+
+def _rows(examples: AnchoredExamples, targets: np.ndarray) -> np.ndarray:
+    """Examples of each arm, int `[arms, m]`: the first that are not of its target class.
+
+    Those of its own class count nothing in a loss, but cost as much as others; they only fill up
+    where the network calls more than its share by that class.
+    """
+    own = np.asarray(examples.sources)[None] == targets[:, None]
+    return np.argsort(own, axis=1, kind="stable")[:, : _per_arm(examples)]
 
 
 def _joined(parts: list[Arms]) -> Arms:

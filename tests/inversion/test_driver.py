@@ -100,18 +100,28 @@ class Watch:
 
 
 def test_only_anchored_arms_are_told_to_move(network, examples):
-    n = len(examples.images)
-    arms = Arms(jnp.zeros((2, 2, n, 2)), np.array([1, 2]), np.array([True, False]))
+    """Sources are 0, 1, 2, 0, 1, 2: each arm sees the four examples that are not of its class."""
+    arms = Arms(jnp.zeros((2, 2, 4, 2)), np.array([1, 2]), np.array([True, False]))
     moving, fixed = invert(Watch(), network, examples, arms, (Rung(2, 1),)).states
-    np.testing.assert_array_equal(moving[0], examples.offsets())
-    np.testing.assert_array_equal(fixed[0], np.zeros((n, 2)))
-    np.testing.assert_array_equal(moving[1, :, 0], examples.sources)
+    np.testing.assert_array_equal(moving[0], examples.offsets()[jnp.asarray([0, 2, 3, 5])])
+    np.testing.assert_array_equal(fixed[0], np.zeros((4, 2)))
+    np.testing.assert_array_equal(moving[1, :, 0], [0, 2, 0, 2])
+    np.testing.assert_array_equal(fixed[1, :, 0], [0, 1, 0, 1])
     assert set(np.asarray(moving[1, :, 1])) == {1.0} and set(np.asarray(fixed[1, :, 1])) == {2.0}
 
 
 @pytest.mark.parametrize(
+    "sources, expected",
+    [([0, 1, 2], [1, 2]), ([1, 1, 2], [0, 1]), ([0, 0, 0], [0, 1]), ([0, 0, 1], [2, 0])],
+)
+def test_an_arm_s_examples_are_of_other_classes_where_there_are_any(sources, expected, examples):
+    few = dataclasses.replace(examples.first(3), sources=jnp.asarray(sources))
+    assert driver._rows(few, np.array([0])).tolist() == [expected]
+
+
+@pytest.mark.parametrize(
     "side, n, arms, expected",
-    [(64, 5, (8, 4), 4), (64, 5, (16, 16), 12), (64, 100, (8, 4), 1), (224, 25, (16, 4), 1)],
+    [(64, 6, (8, 4), 4), (64, 6, (20, 20), 16), (64, 100, (8, 4), 1), (224, 24, (16, 4), 1)],
 )
 def test_chunk_fits_a_batch_and_the_narrowest_rung(side, n, arms, expected, network, examples):
     """Sizes for a CPU; larger elsewhere, never empty, never wider than any rung."""
