@@ -13,7 +13,7 @@ from typing import Any
 
 from jaxtroj.errors import StoreError
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Raised whenever a record gains, loses or redefines a field, or `identity` changes."""
 
 STATUSES = ("ok", "failed", "skipped")
@@ -55,7 +55,10 @@ class Record:
     """Path of the picture of the recovered trigger."""
     recovered: Mapping[str, Any] = field(default_factory=dict)
     """What was recovered of the trigger: `method`, `score`, and `text` for a text model, `mask_l1`
-    in pixels for an image model; empty if nothing was."""
+    in pixels for an image model; empty if nothing was. For a text model called poisoned also what
+    the text does on held-out examples (`jaxtroj.text.recovery`), or in `words` why nobody knows."""
+    findings: tuple[str, ...] = ()
+    """What reading and converting the file noticed, one line each, the flags first."""
     identity: str = ""
     """See `identity`; empty for skipped models."""
     schema: int = SCHEMA_VERSION
@@ -81,7 +84,8 @@ def parse_record(line: str | bytes) -> Record:
         raise StoreError(f"not a record of schema {SCHEMA_VERSION}: fields differ ({odd})")
     if values["schema"] != SCHEMA_VERSION:
         raise StoreError(f"record of schema {values['schema']}, expected {SCHEMA_VERSION}")
-    return Record(**{**values, "source_classes": tuple(values["source_classes"])})
+    lists = {name: tuple(values[name]) for name in ("source_classes", "findings")}
+    return Record(**{**values, **lists})
 
 
 def finite(values: Mapping[str, Any]) -> dict[str, float]:

@@ -13,7 +13,8 @@ from converters.files import write_atomic
 from jaxtroj.record import EVIDENCE_ONLY, Record
 
 _PANEL_PIXELS = 224
-_GAP_PIXELS = 8
+GAP_PIXELS = 8
+"""White between the panels of a trigger's picture."""
 _JSON_FIELDS = (
     "model",
     "probability",
@@ -27,6 +28,7 @@ _JSON_FIELDS = (
     "architecture",
     "sha256",
     "trigger",
+    "recovered",
 )
 
 
@@ -44,7 +46,7 @@ def text_line(record: Record) -> str:
     >>> text_line(Record("id-2", "", 0.97, True, 3, (0, 1), "ok", "", architecture="resnet50"))
     'id-2  poisoned  probability 0.970  target class 3  source classes 0 1  resnet50'
     """
-    parts = [record.model, f"{_word(record):8}", f"probability {record.probability:.3f}"]
+    parts = [record.model, f"{word_of(record):8}", f"probability {record.probability:.3f}"]
     if record.target_class is not None:
         parts.append(f"target class {record.target_class}")
     if record.source_classes:
@@ -55,6 +57,8 @@ def text_line(record: Record) -> str:
         parts.append(f"{sum(record.seconds.values()):.1f} s")
     if record.status != "ok":
         parts.append(record.reason)
+    if record.target_class is not None and record.recovered.get("text"):
+        parts.append(f"words {record.recovered['text']!r}")
     if record.trigger:
         parts.append(f"trigger in {record.trigger}")
     return "  ".join(parts)
@@ -66,14 +70,14 @@ def summary(records: Iterable[Record]) -> str:
     >>> summary([Record("id-1", "", 0.5, False, None, (), "failed", "empty file")])
     '1 model: 0 poisoned, 0 clean, 1 failed, 0 skipped'
     """
-    counts = Counter(_word(record) for record in records)
+    counts = Counter(word_of(record) for record in records)
     total = counts.total()
     kinds = ["poisoned", "clean", "failed", "skipped"] + ["gathered"] * ("gathered" in counts)
     words = ", ".join(f"{counts[word]} {word}" for word in kinds)
     return f"{total} model{'' if total == 1 else 's'}: {words}"
 
 
-def _word(record: Record) -> str:
+def word_of(record: Record) -> str:
     """The answer in one word; `gathered` where there is evidence and no verdict."""
     if record.status != "ok":
         return record.status
@@ -103,7 +107,7 @@ def write_trigger(
     stamped = (1 - mask) * clean + shown
     white = np.broadcast_to(mask, clean.shape)
     panels = [_panel(a[..., flip]) for a in (clean, stamped, white, shown)]
-    gap = np.full((panels[0].shape[0], _GAP_PIXELS, 3), 255, np.uint8)
+    gap = np.full((panels[0].shape[0], GAP_PIXELS, 3), 255, np.uint8)
     row = [part for panel in panels for part in (panel, gap)][:-1]
     buffer = io.BytesIO()
     Image.fromarray(np.concatenate(row, axis=1)).save(buffer, format="PNG")

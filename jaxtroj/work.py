@@ -129,8 +129,8 @@ class Work:
         )
         return replace(verdict, reasons=(remark, *verdict.reasons))
 
-    def record(self, verdict: Verdict, reason: str, **findings: Any) -> Record:
-        """The record of an answer; `findings` are further fields of `Record`."""
+    def record(self, verdict: Verdict, reason: str, **found: Any) -> Record:
+        """The record of an answer; `found` are further fields of `Record`."""
         return Record(
             model=self.name,
             sha256=self.sha256,
@@ -143,7 +143,8 @@ class Work:
             seconds=self.seconds,
             evidence=self.evidence,
             architecture=self.architecture,
-            **findings,
+            findings=self.noticed,
+            **found,
         )
 
     def failed(self, error: Exception) -> Record:
@@ -156,11 +157,17 @@ class Work:
             target_class=None,
             source_classes=(),
             status="failed",
-            reason=one_line("; ".join(filter(None, [_told(error), self.entry.problem]))),
+            reason=one_line("; ".join(filter(None, [told(error), self.entry.problem]))),
             seconds=self.seconds,
             evidence=self.evidence,
             architecture=self.architecture,
+            findings=self.noticed,
         )
+
+    @property
+    def noticed(self) -> tuple[str, ...]:
+        """Flags, then what reading and converting noticed; a line each."""
+        return tuple(map(one_line, (*self.flags, *self.findings)))
 
 
 def one_line(text: str) -> str:
@@ -170,7 +177,7 @@ def one_line(text: str) -> str:
     return line if len(line) <= _LONGEST_REASON else line[: _LONGEST_REASON - 1] + "…"
 
 
-def _told(error: Exception) -> str:
+def told(error: Exception) -> str:
     """An error in words: what it says, or its kind and place if nobody foresaw it."""
     if isinstance(error, ConverterError | JaxtrojError):
         return str(error)

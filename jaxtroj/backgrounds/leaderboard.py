@@ -98,7 +98,8 @@ def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.1f}"
 
 
-def _tables(all_rows: Sequence[Row]) -> list[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
+def tables(all_rows: Sequence[Row]) -> list[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
+    """Both tables as (title, columns, cells of each row), the best challenge accuracy first."""
     challenge = [row for row in all_rows if row.challenge is not None]
     challenge.sort(key=lambda row: -(row.challenge or 0.0))
     in9 = [row for row in all_rows if row.original is not None or row.bg_gap is not None]
@@ -108,7 +109,8 @@ def _tables(all_rows: Sequence[Row]) -> list[tuple[str, tuple[str, ...], list[tu
     ]
 
 
-def _notes(all_rows: Sequence[Row]) -> list[str]:
+def notes(all_rows: Sequence[Row]) -> list[str]:
+    """Why rows are not comparable with the published ones, a sentence each."""
     return [f"{r.model}: not comparable with published rows: {r.note}" for r in all_rows if r.note]
 
 
@@ -119,12 +121,12 @@ def render(all_rows: Sequence[Row], form: str) -> str:
 
 def _text(all_rows: Sequence[Row]) -> str:
     parts = []
-    for title, head, body in _tables(all_rows):
+    for title, head, body in tables(all_rows):
         widths = [max(len(line[i]) for line in (head, *body)) for i in range(len(head))]
         lines = ["  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip()
                  for line in (head, *body)]  # fmt: skip
         parts.append("\n".join([title, *lines]))
-    return "\n\n".join([*parts, *_notes(all_rows)]) + "\n"
+    return "\n\n".join([*parts, *notes(all_rows)]) + "\n"
 
 
 def _json(all_rows: Sequence[Row]) -> str:
@@ -145,17 +147,6 @@ def _cell(value: Any) -> Any:
     return f"'{value}" if isinstance(value, str) and value[:1] in "=+-@\t\r" and value else value
 
 
-def html_section(all_rows: Sequence[Row]) -> str:
-    """Both tables as HTML, to stand in a report; every value is escaped."""
-    parts = []
-    for title, head, body in _tables(all_rows):
-        lines = [_html_line("th", head), *(_html_line("td", cells) for cells in body)]
-        table = "\n".join(lines)
-        parts.append(f"<h2>{html.escape(title)}</h2>\n<table>\n{table}\n</table>")
-    parts += [f"<p>{html.escape(note)}</p>" for note in _notes(all_rows)]
-    return "<section>\n" + "\n".join(parts) + "\n</section>\n"
-
-
 def _html_line(tag: str, cells: Iterable[str]) -> str:
     return "<tr>" + "".join(f"<{tag}>{html.escape(c)}</{tag}>" for c in cells) + "</tr>"
 
@@ -168,5 +159,20 @@ def _page(all_rows: Sequence[Row]) -> str:
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
         f"<title>Backgrounds Challenge</title><style>{style}</style></head>\n"
-        f"<body>\n{html_section(all_rows)}</body></html>\n"
+        f"<body>\n{_html_tables(all_rows)}</body></html>\n"
     )
+
+
+def _html_tables(all_rows: Sequence[Row]) -> str:
+    """Both tables; every value is escaped."""
+    parts = []
+    for title, head, body in tables(all_rows):
+        lines = [_html_line("th", head), *(_html_line("td", cells) for cells in body)]
+        table = "\n".join(lines)
+        parts.append(f"<h2>{html.escape(title)}</h2>\n<table>\n{table}\n</table>")
+    parts += [f"<p>{html.escape(note)}</p>" for note in notes(all_rows)]
+    return "<section>\n" + "\n".join(parts) + "\n</section>\n"
+
+
+def _html_line(tag: str, cells: Iterable[str]) -> str:
+    return "<tr>" + "".join(f"<{tag}>{html.escape(c)}</{tag}>" for c in cells) + "</tr>"

@@ -1,8 +1,8 @@
 """`jaxtroj configure`: learned parameters for `infer`, from a folder of labelled models.
 
-Scans every labelled model (the run folder in the scratch folder can be resumed), fits a calibrator
-on their evidence, and writes calibrator.json and the metaparameters used into the learned
-parameters folder.
+Scans every labelled model in a guarded process (the run folder in the scratch folder can be
+resumed), fits a calibrator on their evidence, and writes calibrator.json and the metaparameters
+used into the learned parameters folder.
 """
 
 import argparse
@@ -97,13 +97,15 @@ def _scan(
     entries: "Sequence[ModelEntry]", settings: "Settings", args: argparse.Namespace
 ) -> "list[Record]":
     from jaxtroj.cli.progress import Progress
-    from jaxtroj.scan import scan
+    from jaxtroj.engine.local import local_engine
+    from jaxtroj.engine.run import run_scan
     from jaxtroj.store import RunStore
 
     records: list[Record] = []
     run_folder = args.scratch_dirpath / "configure"
     with RunStore(run_folder, settings.as_json()) as store, Progress() as progress:
-        for record in scan(entries, settings, store):
+        for outcome in run_scan(entries, settings, store, local_engine(settings, store)):
+            record = outcome.record
             records.append(record)
             progress.line(f"[{len(records)}/{len(entries)}] {record.model} {record.status}")
     return records

@@ -54,6 +54,15 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     parser.add_argument(
         "--plots", type=Path, metavar="DIR", help="write the plots there as SVG and PNG, too"
     )
+    parser.add_argument(
+        "--backgrounds",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="RESULT",
+        help="result of `jaxtroj backgrounds evaluate` or `challenge`, as a table in the HTML"
+        " report beside the published rows; may be repeated",
+    )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="default: 0")
 
 
@@ -63,9 +72,11 @@ def run(args: argparse.Namespace) -> int:
 
     if args.truth is None and (args.by or args.predicted_only):
         raise UsageError("--by and --predicted-only need --truth, the labels of the models")
+    if args.backgrounds and args.format != "html":
+        raise UsageError("--backgrounds needs --format html; see: jaxtroj backgrounds leaderboard")
     content = read_content(args.run, args.truth, args.by, args.predicted_only, args.seed)
     _complain(content, args)
-    _write(_render(content, args.format), args)
+    _write(_page(content, args) if args.format == "html" else _render(content, args.format), args)
     if args.plots is not None:
         from jaxtroj.reporting.plots import write_plots
 
@@ -83,11 +94,21 @@ def _complain(content: "Content", args: argparse.Namespace) -> None:
         complain((), content.scored.matched, args.predicted_only, str(args.run))
 
 
+def _page(content: "Content", args: argparse.Namespace) -> str:
+    from jaxtroj.reporting.page import render
+
+    if not args.backgrounds:
+        return render(content)
+    from jaxtroj.backgrounds.leaderboard import PUBLISHED, rows
+    from jaxtroj.backgrounds.results import read_results
+
+    results = [result for path in args.backgrounds for result in read_results(path)]
+    return render(content, [*PUBLISHED, *rows(results)])
+
+
 def _render(content: "Content", form: str) -> str:
-    """The report in one of `FORMATS`; each is a module that is imported when it is asked for."""
-    if form == "html":
-        from jaxtroj.reporting.page import render
-    elif form == "sarif":
+    """The report in one of the other formats; each module is imported when it is asked for."""
+    if form == "sarif":
         from jaxtroj.reporting.sarif import render
     elif form == "markdown":
         from jaxtroj.reporting.markdown import render

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from jaxtroj.settings import Settings
     from jaxtroj.store import RunStore
 
-DEFAULT_TIMEOUT = 3600.0
 _LINE_SECONDS = 10.0
 _GIB = 2**30
 
@@ -77,6 +76,8 @@ def _add_choice(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_engine(parser: argparse.ArgumentParser) -> None:
+    from jaxtroj.engine.local import DEFAULT_TIMEOUT
+
     group = parser.add_argument_group("who does the work, and how much of it")
     group.add_argument("--engine", choices=("local", "ray"), default="local", help="default: local")
     group.add_argument(
@@ -177,19 +178,16 @@ def _session(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _engine(args: argparse.Namespace, settings: "Settings", store: "RunStore") -> "Engine":
-    from jaxtroj.engine.devices import local_slots, memory_per_worker
     from jaxtroj.engine.guard import Guard
     from jaxtroj.engine.jobs import Setup
-    from jaxtroj.engine.local import LocalEngine
+    from jaxtroj.engine.local import local_engine
 
     given = None if args.memory is None else int(args.memory * _GIB)
     if args.engine == "ray":
         from jaxtroj.engine.ray_cluster import RayEngine
 
         return RayEngine(Setup(settings), Guard(args.timeout, given), args.workers, args.address)
-    slots = local_slots(args.workers)
-    guard = Guard(args.timeout, given or memory_per_worker(len(slots)))
-    return LocalEngine(Setup(settings, store.pictures), slots, guard, store.log_path)
+    return local_engine(settings, store, args.workers, args.timeout, given)
 
 
 def _scan(

@@ -8,21 +8,46 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from jaxtroj.engine.devices import Slot
+from jaxtroj.engine.devices import Slot, local_slots, memory_per_worker
 from jaxtroj.engine.guard import Flight, Guard, WorkerProcess
 from jaxtroj.engine.jobs import Answer, Job, Setup, Watch
 from jaxtroj.engine.plan import Plan
 from jaxtroj.engine.worker import LANES
 from jaxtroj.errors import EngineError, JaxtrojError
 from jaxtroj.record import Record, parse_record
+from jaxtroj.settings import Settings
+from jaxtroj.store import RunStore
 from jaxtroj.work import Work
 
+DEFAULT_TIMEOUT = 3600.0
+"""Seconds after which a model is stopped, unless the user says otherwise."""
 TICK_SECONDS = 0.1
 START_SECONDS = 300.0
 _MOST_FAILED_STARTS = 3
 # A pause longer than this was not the model's: the machine or this process was suspended.
 _LONGEST_CHARGE = 10 * TICK_SECONDS
 _GIB = 2**30
+
+
+def local_engine(
+    settings: Settings,
+    store: RunStore,
+    workers: int | None = None,
+    timeout: float = DEFAULT_TIMEOUT,
+    memory: int | None = None,
+) -> "LocalEngine":
+    """The engine of this machine for one run folder.
+
+    Args:
+        settings: what the workers scan with.
+        store: its folder takes the pictures and the workers' messages.
+        workers: how many processes; None for one per GPU, else one.
+        timeout: seconds for one model.
+        memory: bytes for one process; None for its share of nine tenths of the machine's.
+    """
+    slots = local_slots(workers)
+    guard = Guard(timeout, memory or memory_per_worker(len(slots)))
+    return LocalEngine(Setup(settings, store.pictures), slots, guard, store.log_path)
 
 
 @dataclass

@@ -26,7 +26,7 @@ def save_sweep(stem: Path, points: Sequence[SweepPoint]) -> None:
     Lines are means over the repeats; bands reach from the lowest to the highest.
     Raises OSError if a file cannot be written.
     """
-    figure = _figure(6.4, 6.4)
+    figure = new_figure(6.4, 6.4)
     upper, lower = figure.subplots(2, 1, sharex=True)
     _band(upper, points, lambda p: p.log_score, BLUE, "-", "detector")
     _band(upper, points, lambda p: p.base_rate_log_score, ORANGE, "--", "guessing the base rate")
@@ -39,12 +39,12 @@ def save_sweep(stem: Path, points: Sequence[SweepPoint]) -> None:
     lower.set_ylabel("ROC AUC")
     lower.set_xlabel("poisoned models asked for (%)")
     lower.legend(frameon=False)
-    _save(figure, stem)
+    save_figure(figure, stem)
 
 
 def save_roc(stem: Path, nist: NistRoc, exact: ExactRoc) -> None:
     """Writes STEM.svg and STEM.png with both curves. Raises OSError if a file cannot be written."""
-    figure = _figure(4.8, 4.8)
+    figure = new_figure(4.8, 4.8)
     axes = figure.subplots()
     axes.plot([0, 1], [0, 1], color="0.6", linewidth=0.8)
     axes.plot(
@@ -64,10 +64,10 @@ def save_roc(stem: Path, nist: NistRoc, exact: ExactRoc) -> None:
     axes.set_ylabel("true positive rate")
     axes.set_aspect("equal")
     axes.legend(frameon=False, loc="lower right")
-    _save(figure, stem)
+    save_figure(figure, stem)
 
 
-def _figure(width: float, height: float) -> "Figure":
+def new_figure(width: float, height: float) -> "Figure":
     from matplotlib.figure import Figure  # without pyplot there is no window and no global state
 
     return Figure(figsize=(width, height), layout="constrained")
@@ -91,7 +91,7 @@ def _band(
     )
 
 
-def _save(figure: "Figure", stem: Path) -> None:
+def save_figure(figure: "Figure", stem: Path) -> None:
     import matplotlib
 
     # Equal input gives equal bytes: no date, and ids inside the SVG that are not random.

@@ -211,6 +211,7 @@ def _checked(record: Record) -> Record:
         "seconds by step": _is_numbers(record.seconds),
         "evidence by name": _is_numbers(record.evidence),
         "a recovered trigger": isinstance(record.recovered, dict),
+        "findings": all(isinstance(finding, str) for finding in record.findings),
     }
     wrong = [name for name, good in fits.items() if not good]
     if wrong:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from jaxtroj.record import Record
-from jaxtroj.report import _word, summary
+from jaxtroj.report import summary, word_of
 from jaxtroj.reporting.content import Content, architecture
 from jaxtroj.scoring import Scores
 
@@ -17,7 +17,7 @@ def render(content: Content) -> str:
     lines += [f"\n{escape(problem)}" for problem in content.problems]
     if content.scored is not None:
         lines += ["", "## Scores", "", *_scores(content.scored.scores.items())]
-    flagged = [r for r in content.records if _word(r) in ("poisoned", "gathered")]
+    flagged = [r for r in content.records if word_of(r) in ("poisoned", "gathered")]
     flagged.sort(key=lambda record: -record.probability)
     if flagged:
         lines += ["", "## Models to look at", "", *_flagged(content, flagged)]
@@ -68,7 +68,7 @@ def _flagged(content: Content, records: Sequence[Record]) -> list[str]:
     rows = [
         (
             escape(record.model),
-            _word(record),
+            word_of(record),
             f"{record.probability:.3f}",
             "" if record.target_class is None else str(record.target_class),
             escape(architecture(content, record)),

@@ -13,24 +13,32 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import astuple
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jaxtroj import __version__
 from jaxtroj.record import Record
-from jaxtroj.report import _word
+from jaxtroj.report import word_of
 from jaxtroj.reporting import charts
 from jaxtroj.reporting.content import Content, architecture, started
 from jaxtroj.reporting.fields import fields_of, kind_of
 from jaxtroj.reporting.pictures import PANELS, Picture, embed
 from jaxtroj.reporting.texts import PlacedText, place
 
+if TYPE_CHECKING:
+    from jaxtroj.backgrounds.leaderboard import Row
+
 _TEMPLATES = Path(__file__).parent / "templates"
 WORDS = ("poisoned", "clean", "gathered", "failed", "skipped")
 _DIGITS = 6  # significant ones, of numbers in the page
 
 
-def render(content: Content) -> str:
-    """The whole page. Equal content gives equal text."""
+def render(content: Content, backgrounds: "Sequence[Row]" = ()) -> str:
+    """The whole page. Equal content gives equal text.
+
+    Args:
+        content: of the run.
+        backgrounds: rows of the Backgrounds Challenge to show beside it; none, no section.
+    """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -57,7 +65,16 @@ def render(content: Content) -> str:
         charts=charts.charts(content),
         width=charts.WIDTH,
         height=charts.HEIGHT,
+        **_backgrounds(backgrounds),
     )
+
+
+def _backgrounds(rows: "Sequence[Row]") -> dict[str, Any]:
+    if not rows:
+        return {"backgrounds": (), "remarks": ()}
+    from jaxtroj.backgrounds.leaderboard import notes, tables  # loads jax
+
+    return {"backgrounds": tables(rows), "remarks": notes(rows)}
 
 
 def page_data(content: Content) -> dict[str, Any]:
@@ -89,7 +106,7 @@ def _model(
     label = scored.labels.get(record.model) if scored else None
     return {
         "model": record.model,
-        "word": _word(record),
+        "word": word_of(record),
         "probability": _short(record.probability),
         "label": None if label is None else ("poisoned" if label else "clean"),
         "cost": _short(scored.parts.get(record.model)) if scored else None,
@@ -102,6 +119,7 @@ def _model(
         "kind": kind_of(record),
         "evidence": [_short(record.evidence.get(name)) for name in names],
         "reason": record.reason,
+        "findings": list(record.findings),
         "sha256": record.sha256,
         "identity": record.identity,
     }
@@ -133,7 +151,7 @@ def _short(value: float | None) -> float | None:
 
 
 def _counts(content: Content) -> dict[str, int]:
-    found = Counter(map(_word, content.records))
+    found = Counter(map(word_of, content.records))
     return {word: found[word] for word in WORDS if found[word] or word != "gathered"}
 
 

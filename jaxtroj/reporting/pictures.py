@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image
 
 from jaxtroj.record import Record
-from jaxtroj.report import _GAP_PIXELS
+from jaxtroj.report import GAP_PIXELS
 from jaxtroj.rounds.image_file import ImageFileError, read_rgb
 from jaxtroj.store import file_stem
 
@@ -73,7 +73,7 @@ def _read(run: Path, name: str, side: int) -> Picture:
 
 def _panels(pixels: np.ndarray) -> list[np.ndarray]:
     """The four panels of `report.write_trigger`'s picture, or the whole of any other."""
-    count, gap = len(PANELS), _GAP_PIXELS
+    count, gap = len(PANELS), GAP_PIXELS
     width, rest = divmod(pixels.shape[1] - (count - 1) * gap, count)
     if rest or width < 1:
         return [pixels]

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from jaxtroj.errors import UsageError
-from jaxtroj.leaderboard.plots import BLUE, ORANGE, _figure, _save, save_roc, save_sweep
+from jaxtroj.leaderboard.plots import BLUE, ORANGE, new_figure, save_figure, save_roc, save_sweep
 from jaxtroj.reporting.charts import Chart, histogram, reliability_chart
 from jaxtroj.reporting.content import Content
 
@@ -32,7 +32,7 @@ def write_plots(folder: Path, content: Content) -> list[str]:
 
 
 def _save_bars(stem: Path, chart: Chart) -> None:
-    figure = _figure(4.8, 3.6)
+    figure = new_figure(4.8, 3.6)
     axes = figure.subplots()
     for css, name in chart.legend:
         bars = [bar for bar in chart.bars if bar.css == css]
@@ -53,11 +53,11 @@ def _save_bars(stem: Path, chart: Chart) -> None:
     axes.set_ylabel(chart.y.label)
     if len(chart.legend) > 1:
         axes.legend(frameon=False)
-    _save(figure, stem)
+    save_figure(figure, stem)
 
 
 def _save_reliability(stem: Path, chart: Chart) -> None:
-    figure = _figure(4.2, 4.2)
+    figure = new_figure(4.2, 4.2)
     axes = figure.subplots()
     axes.plot([0, 1], [0, 1], color="0.6", linewidth=0.8)
     for line in chart.lines:
@@ -65,4 +65,4 @@ def _save_reliability(stem: Path, chart: Chart) -> None:
     axes.set_xlabel(chart.x.label)
     axes.set_ylabel(chart.y.label)
     axes.set_aspect("equal")
-    _save(figure, stem)
+    save_figure(figure, stem)

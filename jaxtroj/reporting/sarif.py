@@ -1,11 +1,12 @@
-"""SARIF 2.1.0, so that code-scanning tools show poisoned models and refused files.
+"""SARIF 2.1.0, so that code-scanning tools show poisoned models, refused files and doubts.
 
 Format: https://docs.oasis-open.org/sarif/sarif/v2.1.0/. One run, one result for each model that is
-called poisoned, was refused, failed or was skipped; a model that is called clean is no result, and
-stands among the artifacts with its digest.
+called poisoned, was refused, failed or was skipped, and one for each thing that was noticed in
+reading a model. A model that is called clean stands among the artifacts with its digest.
 """
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,7 +69,15 @@ SKIPPED = Rule(
     "The model was left out on purpose.",
     "The message says why.",
 )
-RULES = (POISONED, REFUSED, FAILED, SKIPPED)
+NOTICED = Rule(
+    "JXT005",
+    "FileFinding",
+    "note",
+    "1.0",
+    "Something was noticed in reading the model, such as a guessed input form.",
+    "Names before a colon are explained in docs/flags.md.",
+)
+RULES = (POISONED, REFUSED, FAILED, SKIPPED, NOTICED)
 
 
 def rule_of(record: Record) -> Rule | None:
@@ -87,10 +96,10 @@ def render(content: Content) -> str:
 
 def sarif_log(content: Content) -> dict[str, Any]:
     """The SARIF log as JSON values."""
-    findings = [
-        (place, record, rule)
+    results = [
+        result
         for place, record in enumerate(content.records)
-        if (rule := rule_of(record)) is not None
+        for result in _results(content, place, record)
     ]
     run = {
         "tool": {"driver": _driver()},
@@ -100,7 +109,7 @@ def sarif_log(content: Content) -> dict[str, Any]:
         },
         "invocations": [_invocation(content)],
         "artifacts": [_artifact(content, record) for record in content.records],
-        "results": [_result(content, *finding) for finding in findings],
+        "results": results,
         "columnKind": "unicodeCodePoints",
     }
     return {"$schema": SCHEMA_URI, "version": "2.1.0", "runs": [run]}
@@ -164,38 +173,60 @@ def _uri(path: str | Path) -> str:
     return "/".join("%2E" * len(name) if name in (".", "..") else name for name in names) or "-"
 
 
-def _result(content: Content, place: int, record: Record, rule: Rule) -> dict[str, Any]:
-    location = {**_location(content, record), "index": place}
+def _results(content: Content, place: int, record: Record) -> Iterator[dict[str, Any]]:
+    """What a record has to say: its verdict, if that is a result, then each finding."""
+    locations = _locations(content, place, record)
+    rule, name = rule_of(record), record.identity or record.model
+    if rule is not None:
+        yield {
+            **_result(rule, _message(record), locations, name),
+            **({"rank": round(100 * record.probability, 2)} if rule is POISONED else {}),
+            "properties": {
+                "probability": record.probability,
+                "architecture": record.architecture,
+                "evidence": dict(record.evidence),
+                "recovered": dict(record.recovered),
+            },
+        }
+    for number, finding in enumerate(record.findings):
+        text = _plain(f"{record.model}: {finding}")
+        yield _result(NOTICED, text, locations, f"{name}/{number}")
+
+
+def _result(rule: Rule, message: str, locations: list[Any], fingerprint: str) -> dict[str, Any]:
     return {
         "ruleId": rule.id,
         "ruleIndex": RULES.index(rule),
         "level": rule.level,
-        "message": {"text": _message(record)},
-        "locations": [
-            {
-                "physicalLocation": {
-                    "artifactLocation": location,
-                    "region": {"startLine": 1},  # GitHub shows no result without one
-                },
-                "logicalLocations": [{"fullyQualifiedName": record.model, "kind": "module"}],
-            }
-        ],
-        "partialFingerprints": {"jaxtroj/v1": record.identity or record.model},
-        **({"rank": round(100 * record.probability, 2)} if rule is POISONED else {}),
-        "properties": {
-            "probability": record.probability,
-            "architecture": record.architecture,
-            "evidence": dict(record.evidence),
-            "recovered": dict(record.recovered),
-        },
+        "message": {"text": message},
+        "locations": locations,
+        "partialFingerprints": {"jaxtroj/v1": fingerprint},
     }
 
 
+def _locations(content: Content, place: int, record: Record) -> list[Any]:
+    location = {**_location(content, record), "index": place}
+    return [
+        {
+            "physicalLocation": {
+                "artifactLocation": location,
+                "region": {"startLine": 1},  # GitHub shows no result without one
+            },
+            "logicalLocations": [{"fullyQualifiedName": record.model, "kind": "module"}],
+        }
+    ]
+
+
 def _message(record: Record) -> str:
-    """The record in words; braces and brackets would be placeholders and links there."""
+    """The record in words."""
     text = text_line(record)
     if record.status == "ok" and record.reason:
         text += f"  {record.reason}"
+    return _plain(text)
+
+
+def _plain(text: str) -> str:
+    """Text as a message: braces and brackets would be placeholders and links there."""
     for sign in "\\[]":
         text = text.replace(sign, "\\" + sign)
     return text.replace("{", "{{").replace("}", "}}")

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from jaxtroj.record import Record
-from jaxtroj.report import _word, json_line
+from jaxtroj.report import json_line, word_of
 from jaxtroj.reporting.content import Content, Scored, architecture
 from jaxtroj.reporting.fields import fields_of
 
@@ -50,7 +50,7 @@ def _row(content: Content, record: Record) -> tuple[Any, ...]:
     label, part = _truth(content.scored, record)
     return (
         record.model,
-        _word(record),
+        word_of(record),
         record.probability,
         label,
         part,
@@ -88,7 +88,7 @@ def _values(content: Content) -> dict[str, Any]:
     values: dict[str, Any] = {
         "run": content.name,
         "problems": list(content.problems),
-        "counts": dict(Counter(map(_word, content.records))),
+        "counts": dict(Counter(map(word_of, content.records))),
         "settings": dict(content.settings),
         "sessions": list(content.sessions),
         "models": [_model(content, record) for record in content.records],
@@ -101,10 +101,9 @@ def _values(content: Content) -> dict[str, Any]:
 def _model(content: Content, record: Record) -> dict[str, Any]:
     label, part = _truth(content.scored, record)
     return json.loads(json_line(record)) | {
-        "verdict": _word(record),
+        "verdict": word_of(record),
         "label": label,
         "log_score": part,
-        "recovered": dict(record.recovered),
         "identity": record.identity,
     }
 

@@ -91,3 +91,21 @@ def test_it_loads_no_network_library(small):
         " sys.exit(any(name in sys.modules for name in ('torch', 'jax', 'matplotlib')))"
     )
     assert subprocess.run([sys.executable, "-c", script]).returncode == 0
+
+
+def test_results_of_backgrounds_stand_in_the_page_beside_the_published_rows(small, capsys):
+    result = {"schema": 1, "kind": "in9", "model": "<b>mine</b>", "sha256": "ab", "bg_gap": 0.1}
+    result |= {"variants": {"original": {"accuracy": 0.913}}, "comparable": True}
+    result |= {"reservations": []}
+    (small / "r.json").write_text(json.dumps(result))
+    assert run("report", small / "run", "--backgrounds", small / "r.json", "--out", "-") == 0
+    page = capsys.readouterr().out
+    assert "&lt;b&gt;mine" in page and "91.3" in page and "ResNet-50 (IN-9L)" in page
+    assert run("report", small / "run", "--out", "-") == 0
+    assert "ResNet-50 (IN-9L)" not in capsys.readouterr().out
+
+
+def test_backgrounds_in_another_format_are_refused(small, capsys):
+    words = ("--backgrounds", small / "r.json", "--format", "csv")
+    assert run("report", small / "run", *words) == 4
+    assert "needs --format html" in capsys.readouterr().err

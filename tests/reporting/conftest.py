@@ -60,6 +60,7 @@ def records(store: RunStore, count: int, random: np.random.Generator, trouble: s
                 + trouble,
                 trigger=trigger,
                 recovered=recovered,
+                findings=(f"the layout was assumed{trouble}",) if number % 6 == 2 else (),
                 identity=f"{number:032x}",
             )
         )

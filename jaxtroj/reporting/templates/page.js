@@ -140,7 +140,7 @@
   // ---- one model -------------------------------------------------------------------------
 
   function details(model) {
-    const first = make("div", {}, reasons(model), trigger(model), timing(model), facts(model));
+    const first = make("div", {}, reasons(model), trigger(model), findings(model), timing(model), facts(model));
     const panel = make("div", { class: "panel" }, first, evidence(model));
     const place = make("td", { colspan: COLUMNS.length }, panel);
     return make("tr", { class: "details", id: "details-" + model.place }, place);
@@ -153,6 +153,11 @@
     const sentences = model.reason.split("; ").filter(Boolean);
     if (!sentences.length) return part(title, make("p", { class: "note" }, "none given"));
     return part(title, make("ul", {}, ...sentences.map((text) => make("li", {}, text))));
+  }
+
+  function findings(model) {
+    if (!model.findings.length) return null;
+    return part("Noticed in reading", make("ul", {}, ...model.findings.map((text) => make("li", {}, text))));
   }
 
   function trigger(model) {
