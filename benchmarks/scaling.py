@@ -80,7 +80,7 @@ def main() -> int:
     """Measure, print and write; returns the exit status."""
     parser = argparse.ArgumentParser(description="What the scan engine costs.")
     parser.add_argument("--models", type=int, default=10_000)
-    parser.add_argument("--ray-models", type=int, default=1_000)
+    parser.add_argument("--ray-models", type=int, default=1_000, help="0 for none")
     parser.add_argument("--bad-models", type=int, default=1_000, help="of which 5 %% are bad")
     parser.add_argument("--out", type=Path, default=RESULTS / "scaling.json")
     args = parser.parse_args()
@@ -89,8 +89,8 @@ def main() -> int:
         result: dict[str, Any] = {"provenance": provenance(), "evidence_fields": FIELDS}
         result["store"] = measure_store(home / "store", args.models)
         result["local"] = measure_local(home / "local", args.models)
-        result["bad"] = measure_bad(home / "bad", args.bad_models)
-        result["ray"] = measure_ray(home / "ray", args.ray_models)
+        result["bad"] = measure_bad(home / "bad", args.bad_models) if args.bad_models else {}
+        result["ray"] = measure_ray(home / "ray", args.ray_models) if args.ray_models else {}
     finally:
         shutil.rmtree(home)
     write_atomic(args.out, json.dumps(result, indent=1).encode() + b"\n")

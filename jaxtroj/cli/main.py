@@ -39,6 +39,7 @@ COMMANDS = {
     "bank": "vectors of inserted texts, once for an encoder, for scans of sentiment heads",
     "convert": "write a model as a Flax checkpoint, and check that it agrees",
     "backgrounds": "ImageNet-9 and the Backgrounds Challenge: evaluate, challenge, generate",
+    "bench": "the project's own benchmarks, in a checkout",
 }
 
 _DESCRIPTION = "Scanner for poisoned (backdoored, trojaned) neural networks."

@@ -1,0 +1,127 @@
+"""Image-gradients a second, the unit of work of trigger inversion, beside PyTorch's.
+
+    python -m benchmarks.gradients [--architectures A ...] [--image-size PX] [--batches N ...]
+
+Forward pass and gradient with respect to the pictures: ours (batch norms folded, NHWC, one compiled
+program) and PyTorch's (parameters frozen, channels_last), on the same random weights and pictures,
+in turns. Quality: the largest difference of logits and gradients, over the largest size. The floor
+is the operations that XLA counts in our program over what a matrix product reaches here.
+"""
+
+import argparse
+import json
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import torch
+from flax import nnx
+
+from benchmarks.floor import floor_seconds, measure_floor
+from benchmarks.provenance import RESULTS, provenance
+from benchmarks.timing import interleaved_seconds
+from converters import families
+from converters.files import write_atomic
+from converters.folding import fold
+from converters.model import Model, apply, params_of
+from converters.reference import filled_module
+from jaxtroj.generate.torch_file import state_dict
+
+ARCHITECTURES = ("resnet50", "densenet121", "inception_v3")
+_CLASSES = 5
+
+
+def main() -> int:
+    """Measure, print and write; returns the exit status."""
+    args = _arguments()
+    floor = measure_floor()
+    rows = [
+        measure(name, args.image_size, batch, floor)
+        for name in args.architectures
+        for batch in args.batches
+    ]
+    result = {"provenance": provenance(), "floor": floor, "rows": rows}
+    write_atomic(args.out, json.dumps(result, indent=1).encode() + b"\n")
+    print(json.dumps(rows, indent=1))
+    return 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Image-gradients a second, ours and PyTorch's.")
+    parser.add_argument("--architectures", nargs="+", default=list(ARCHITECTURES))
+    parser.add_argument("--image-size", type=int, default=224)
+    parser.add_argument("--batches", type=int, nargs="+", default=[8, 32])
+    parser.add_argument("--out", type=Path, default=RESULTS / "gradients.json")
+    return parser.parse_args()
+
+
+def measure(name: str, size: int, batch: int, floor: dict[str, Any]) -> dict[str, Any]:
+    """One architecture and batch: seconds of both, ratio, agreement, share of the floor."""
+    config, module = families.build(name, _CLASSES, nnx.Rngs(0))
+    params = {path: jnp.asarray(value) for path, value in params_of(module).items()}
+    model = fold(Model(config, params, name))
+    pictures = np.random.default_rng(0).random((batch, size, size, 3), np.float32)
+    ours, compiling, operations = _ours(model, pictures)
+    theirs = _theirs(config, state_dict(module, name, _CLASSES, 1), pictures)
+    seconds = interleaved_seconds({"jaxtroj": ours, "pytorch": theirs})
+    (logits, gradient), (their_logits, their_gradient) = ours(), theirs()
+    least = floor_seconds(floor, operations, 0.0)
+    return {
+        "architecture": name,
+        "image_size": size,
+        "batch": batch,
+        "compile_seconds": round(compiling, 2),
+        "jaxtroj_seconds": round(seconds["jaxtroj"], 4),
+        "pytorch_seconds": round(seconds["pytorch"], 4),
+        "image_gradients_per_second": round(batch / seconds["jaxtroj"], 2),
+        "pytorch_image_gradients_per_second": round(batch / seconds["pytorch"], 2),
+        "ratio": round(seconds["jaxtroj"] / seconds["pytorch"], 3),
+        "floor_seconds": round(least, 4),
+        "share_of_floor": round(least / seconds["jaxtroj"], 3),
+        "logits_difference": _difference(logits, their_logits),
+        "gradient_difference": _difference(gradient, their_gradient),
+    }
+
+
+def _ours(model: Model, pictures: np.ndarray):
+    """A call that returns logits and gradient, seconds of compiling, operations of the program."""
+
+    def step(params, x):
+        logits, pull = jax.vjp(partial(apply, model.config, params), x)
+        return logits, pull(jnp.ones_like(logits))[0]
+
+    x = jnp.asarray(pictures)
+    started = time.perf_counter()
+    compiled = jax.jit(step).lower(model.params, x).compile()
+    compiling = time.perf_counter() - started
+    operations = float((compiled.cost_analysis() or {}).get("flops", 0.0))
+    return lambda: jax.block_until_ready(compiled(model.params, x)), compiling, operations
+
+
+def _theirs(config, tensors, pictures: np.ndarray):
+    """A call that returns PyTorch's logits and gradient, channels last."""
+    network = filled_module(config, tensors).float().to(memory_format=torch.channels_last)
+    network.requires_grad_(False)
+    x = torch.from_numpy(pictures.transpose(0, 3, 1, 2)).to(memory_format=torch.channels_last)
+    x.requires_grad_(True)
+
+    def call():
+        logits = network(x)
+        (gradient,) = torch.autograd.grad(logits.sum(), x)
+        return logits.detach().numpy(), gradient.permute(0, 2, 3, 1).numpy()
+
+    return call
+
+
+def _difference(ours, theirs) -> float:
+    ours, theirs = np.asarray(ours), np.asarray(theirs)
+    return float(f"{np.abs(ours - theirs).max() / np.abs(theirs).max():.2g}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,117 @@
+"""How the cost of a verdict grows: with picture size, classes, and models in a folder.
+
+    python -m benchmarks.growth [--architecture A] [--sizes PX ...] [--classes N ...] [--models N]
+
+Networks have random weights: time depends on shapes, not on what a network knows, as long as no
+stage stops early, and none does here. Every point is gathered twice; the second time is the warm
+one, the difference is compilation. With models, the first pays for compiling and the others do not.
+"""
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from benchmarks.provenance import RESULTS, provenance
+from converters import families
+from converters.files import write_atomic
+from converters.model import Model, params_of
+from jaxtroj.evidence.gather import gather
+from jaxtroj.rounds.examples import Examples
+from jaxtroj.settings import Settings
+
+_PER_CLASS = 10
+
+
+def main() -> int:
+    """Measure, print, draw and write; returns the exit status."""
+    args = _arguments()
+    base_size, base_classes = args.sizes[0], args.classes[0]
+    curves = {
+        "picture size (px)": [
+            point(args.architecture, size, base_classes, size) for size in args.sizes
+        ],
+        "classes": [point(args.architecture, base_size, n, n) for n in args.classes],
+        "models in the folder": _folder(args.architecture, base_size, base_classes, args.models),
+    }
+    result = {
+        "provenance": provenance(),
+        "architecture": args.architecture,
+        "base": {"image_size": base_size, "classes": base_classes},
+        "curves": curves,
+    }
+    write_atomic(args.out, json.dumps(result, indent=1).encode() + b"\n")
+    draw(curves, args.out.with_suffix(".svg"))
+    print(json.dumps(curves, indent=1))
+    return 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="How the cost of a verdict grows.")
+    parser.add_argument("--architecture", default="resnet18")
+    parser.add_argument("--sizes", type=int, nargs="+", default=[32, 64, 96, 128])
+    parser.add_argument("--classes", type=int, nargs="+", default=[5, 10, 20])
+    parser.add_argument("--models", type=int, default=6)
+    parser.add_argument("--out", type=Path, default=RESULTS / "growth.json")
+    return parser.parse_args()
+
+
+def point(architecture: str, size: int, classes: int, x: int) -> dict[str, Any]:
+    """One place on a curve: cold and warm seconds, and the warm ones by stage."""
+    cold, _ = _gathered(architecture, size, classes, 0)
+    warm, stages = _gathered(architecture, size, classes, 0)
+    return {"x": x, "cold_seconds": cold, "warm_seconds": warm, "stages": stages}
+
+
+def _folder(architecture: str, size: int, classes: int, count: int) -> list[dict[str, Any]]:
+    """Mean seconds a model after so many different models of one architecture."""
+    total, out = 0.0, []
+    for number in range(count):
+        seconds, stages = _gathered(architecture, size, classes, number)
+        total += seconds
+        mean = round(total / (number + 1), 3)
+        out.append({"x": number + 1, "warm_seconds": mean, "stages": stages})
+    return out
+
+
+def _gathered(
+    architecture: str, size: int, classes: int, seed: int
+) -> tuple[float, dict[str, float]]:
+    """Seconds of all stages, and of each, for a network of random weights."""
+    config, module = families.build(architecture, classes, nnx.Rngs(seed))
+    params = {path: jnp.asarray(value) for path, value in params_of(module).items()}
+    model = Model(config, params, architecture)
+    random = np.random.default_rng(seed)
+    pictures = random.random((_PER_CLASS * classes, size, size, 3), np.float32)
+    labels = np.repeat(np.arange(classes, dtype=np.int32), _PER_CLASS)
+    names = tuple(f"class_{c}_example_{n}.png" for n, c in enumerate(labels))
+    examples = Examples(pictures, labels, names, "RGB")
+    started = time.perf_counter()
+    evidence = gather(model, examples, Settings(calibrator=None, early_stop=False))
+    seconds = round(time.perf_counter() - started, 3)
+    return seconds, {stage: round(s, 3) for stage, s in evidence.seconds.items()}
+
+
+def draw(curves: dict[str, list[dict[str, Any]]], path: Path) -> None:
+    """The curves side by side, as SVG."""
+    from jaxtroj.leaderboard.plots import BLUE, new_figure, save_figure
+
+    figure = new_figure(3.2 * len(curves), 3.0)
+    for place, (title, points) in enumerate(curves.items()):
+        axes = figure.add_subplot(1, len(curves), place + 1)
+        xs = [p["x"] for p in points]
+        axes.plot(xs, [p["warm_seconds"] for p in points], color=BLUE, marker="o")
+        axes.set_xlabel(title)
+        axes.set_ylabel("seconds a model")
+        axes.set_ylim(bottom=0)
+    save_figure(figure, path.with_suffix(""))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,194 @@
+"""Writes benchmarks/README.md: what each benchmark measures, and its newest figures.
+
+    python -m benchmarks.readme
+
+Every figure comes from a JSON file in `benchmarks/results`, whose provenance says how to get it
+again; a benchmark without a result says so.
+"""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks.provenance import RESULTS
+from benchmarks.suite import BENCHES, INPUTS, PROFILES, Bench, read_result
+from converters.files import write_atomic
+
+README = RESULTS.parent / "README.md"
+Rows = Iterable[tuple[str, ...]]
+
+
+def main() -> int:
+    """Write the file; returns the exit status."""
+    write_atomic(README, document().encode())
+    print(f"wrote {README.name}")
+    return 0
+
+
+def document() -> str:
+    """The whole README as text."""
+    return "\n".join([_HEAD.format(profiles=", ".join(f"`{p}`" for p in PROFILES)), *_sections()])
+
+
+_HEAD = """# Benchmarks
+
+Written by `python -m benchmarks.readme` from the files in [results](results).
+
+    bin/jaxtroj bench                          # all that need no data, small
+    bin/jaxtroj bench gradients --profile cpu
+    bin/jaxtroj bench bank --input encoder=DIR --input texts=FILE
+
+Profiles: {profiles}. Compiling is timed apart, calls are warm and blocked, rivals take turns in the
+same run, and quality stands beside speed. Seconds depend on the machine and on what else it does
+(`load_average` in each result): compare ratios.
+"""
+
+
+def _sections() -> Iterator[str]:
+    for bench in BENCHES:
+        yield f"## {bench.name}\n\n{bench.title[0].upper()}{bench.title[1:]}."
+        if bench.inputs:
+            yield "Needs: " + "; ".join(f"`{name}` ({INPUTS[name]})" for name in bench.inputs) + "."
+        found = sorted(RESULTS.glob(f"{bench.name}*.json"))
+        if not found:
+            yield "No result yet.\n"
+        for path in found:
+            yield _result(bench, path, read_result(path))
+
+
+def _result(bench: Bench, path: Path, result: Mapping[str, Any]) -> str:
+    lines = [f"\n[{path.name}](results/{path.name}): {_origin(result['provenance'])}\n"]
+    shown = TABLES.get(bench.name)
+    if shown is not None:
+        head, rows = shown(result)
+        lines.append(_table(head, rows))
+    picture = path.with_suffix(".svg")
+    if picture.exists():
+        lines.append(f"\n![{bench.title}](results/{picture.name})")
+    return "\n".join(lines) + "\n"
+
+
+def _origin(source: Mapping[str, Any]) -> str:
+    where = f"{source['cores']} cores of {source['processor']}, {source['device']}"
+    return f"`{source['command']}` on {where}, {source['date']}, load {source['load_average']}"
+
+
+def _table(head: tuple[str, ...], rows: Rows) -> str:
+    lines = [head, ("---",) * len(head), *rows]
+    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
+
+
+def _floor(result: Mapping[str, Any]) -> tuple[tuple[str, ...], Rows]:
+    rates = [(f"product, {name}", f"{rate / 1e9:.1f} GFLOP/s")
+             for name, rate in result["operations_per_second"].items()]  # fmt: skip
+    return ("what", "rate"), [*rates, ("copy", f"{result['bytes_per_second'] / 1e9:.1f} GB/s")]
+
+
+def _conversion(result: Mapping[str, Any]) -> tuple[tuple[str, ...], Rows]:
+    head = ("network", "file", "MB", "read s", "convert s", "compile s", "peak MiB",
+            f"inference of {result['batch']} s", "difference")  # fmt: skip
+    rows = (
+        (
+            row["architecture"],
+            row["format"],
+            row["megabytes"],
+            row["read_seconds"],
+            row["convert_seconds"],
+            row["compile_seconds"],
+            row["peak_memory_mib"],
+            ", ".join(f"{name} {s}" for name, s in row["inference_seconds"].items()),
+            row["difference"],
+        )
+        for row in result["rows"]
+    )
+    return head, rows
+
+
+def _gradients(result: Mapping[str, Any]) -> tuple[tuple[str, ...], Rows]:
+    names = ("architecture", "image_size", "batch", "image_gradients_per_second",
+             "pytorch_image_gradients_per_second", "ratio", "share_of_floor", "compile_seconds",
+             "gradient_difference")  # fmt: skip
+    head = ("network", "px", "batch", "a second", "PyTorch's", "seconds over PyTorch's",
+            "share of the floor", "compile s", "difference")  # fmt: skip
+    return head, (tuple(row[name] for name in names) for row in result["rows"])
+
+
+def _growth(result: Mapping[str, Any]) -> tuple[tuple[str, ...], Rows]:
+    rows = (
+        (f"{title}: {point['x']}", point["warm_seconds"], point.get("cold_seconds", ""))
+        for title, points in result["curves"].items()
+        for point in points
+    )
+    return ("where", "seconds a model", "first time"), rows
+
+
+def _accuracy(result: Mapping[str, Any]) -> tuple[tuple[str, ...], Rows]:
+    """Out-of-fold scores by evidence stage."""
+    rows = []
+    for stage, scores in result["stages"].items():
+        score = scores.get("all", scores)
+        interval = f"{score['log_score_low']:.3f} to {score['log_score_high']:.3f}"
+        rows.append((f"up to {stage}", f"{score['log_score']:.3f}", interval,
+                     f"{score['roc_auc']:.3f}"))  # fmt: skip
+    return (f"{result['models']} models", "log score", "95 %", "ROC AUC"), rows
+
+
+def _kernels(result: Mapping[str, Any]) -> tuple[tuple[str, ...], Rows]:
+    rows = (
+        (title, ", ".join(f"{name} {ms:.1f}" for name, ms in found.items()))
+        for title, found in result["milliseconds"].items()
+    )
+    return ("what", "milliseconds"), rows
+
+
+def _scaling(result: Mapping[str, Any]) -> tuple[tuple[str, ...], Rows]:
+    names = ("milliseconds_per_model", "memory_at_a_tenth_mib", "memory_at_the_end_mib")
+    runs = {"local": result["local"]["scan"], "ray": result["ray"]}
+    rows = (
+        (name, run["records"], *(run[key] for key in names)) for name, run in runs.items() if run
+    )
+    return ("engine", "models", "ms a model", "MiB after a tenth", "MiB at the end"), rows
+
+
+def _suites(result: Mapping[str, Any]) -> tuple[tuple[str, ...], Rows]:
+    rows = (
+        (f"{suite}, by {result['engine']}", found["cases"], found.get("passed", 0),
+         found.get("refused", 0), found.get("mismatched", 0) + found.get("crashed", 0))
+        for suite, found in result["summary"].items()
+    )  # fmt: skip
+    return ("suite", "cases", "passed", "refused by our error", "rounding or crash"), rows
+
+
+def _bank(result: Mapping[str, Any]) -> tuple[tuple[str, ...], Rows]:
+    names = ("batch_size", "candidates_per_second", "texts_per_second")
+    rows = (tuple(row[name] for name in names) for row in result["by_batch_size"])
+    return ("batch", "candidates a second", "texts a second"), rows
+
+
+def _verdicts(result: Mapping[str, Any]) -> tuple[tuple[str, ...], Rows]:
+    ours, rival = result["jaxtroj"]["warm"], result["pytorch_neural_cleanse"]
+    rows = [*((f"ours, {stage}", s) for stage, s in ours["seconds"].items()),
+            ("ours, all", ours["all_seconds"]),
+            (f"PyTorch Neural Cleanse, {rival['steps']} steps a label",
+             rival["seconds_all_labels"])]  # fmt: skip
+    return (result["architecture"], "seconds"), rows
+
+
+TABLES: dict[str, Callable[[Mapping[str, Any]], tuple[tuple[str, ...], Rows]]] = {
+    "floor": _floor,
+    "conversion": _conversion,
+    "gradients": _gradients,
+    "growth": _growth,
+    "kernels": _kernels,
+    "detect_speed": _verdicts,
+    "scaling": _scaling,
+    "onnx_backend": _suites,
+    "round5_accuracy": _accuracy,
+    "bank": _bank,
+    "round0_accuracy": _accuracy,
+}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,178 @@
+"""Every benchmark with what it needs and how big it is in each profile; `jaxtroj bench` runs them.
+
+A benchmark is a module with its own command line that writes one JSON file. Here stands only which
+arguments it gets, so that a figure can always be had again by the command in its own provenance.
+"""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.provenance import RESULTS
+
+PROFILES = ("cpu-small", "cpu", "gpu")
+ROOT = RESULTS.parent.parent
+INPUTS = {
+    "round0": "folders that `jaxtroj generate round0` wrote, joined by commas",
+    "round5": "folders that `jaxtroj generate round5` wrote, joined by commas",
+    "bank": "probe bank with references, from `jaxtroj bank`",
+    "encoder": "Hugging Face folder of a sentence encoder",
+    "texts": "labelled texts, as `jaxtroj bank` takes them",
+    "photos": "pictures named `number_class_wnid_name.jpg` of the nine classes of ImageNet-9",
+    "model": "torchvision network with five classes, as a pickle",
+    "examples": "its example pictures",
+    "wrn16": "folder with the poisoned WRN-16-1 and its CIFAR-10 pictures",
+}
+"""Data that is not part of the project, by name; given as `--input NAME=PATH`."""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """One benchmark.
+
+    Attributes:
+        name: its module in `benchmarks` and the name of its result.
+        title: what it measures, in words.
+        arguments: by profile; `{work}` and `{INPUT}` are filled in. None leaves it out there.
+        inputs: names in `INPUTS` that it needs.
+    """
+
+    name: str
+    title: str
+    arguments: Mapping[str, str | None]
+    inputs: tuple[str, ...] = ()
+
+
+def _same(arguments: str) -> dict[str, str | None]:
+    return dict.fromkeys(PROFILES, arguments)
+
+
+BENCHES = (
+    Bench("floor", "what a matrix product and a copy reach on this machine", _same("")),
+    Bench("conversion", "seconds from a file to the first answer, beside other runtimes",
+          {"cpu-small": "--architectures resnet50 --image-size 64", "cpu": "", "gpu": ""}),
+    Bench("kernels", "what XLA's convolutions cost, and what ours do",
+          {"cpu-small": "", "cpu": "", "gpu": None}),
+    Bench("gradients", "image-gradients a second, beside PyTorch",
+          {"cpu-small": "--architectures resnet50 --image-size 64 --batches 8",
+           "cpu": "", "gpu": "--batches 32 256"}),
+    Bench("detect_speed", "seconds for a verdict, beside a PyTorch Neural Cleanse",
+          {"cpu-small": "{model} {examples} --steps 5",
+           "cpu": "{model} {examples} --image-size 224 --steps 20",
+           "gpu": "{model} {examples} --image-size 224"}, ("model", "examples")),
+    Bench("growth", "how the cost of a verdict grows",
+          {"cpu-small": "--sizes 32 64 --classes 5 10 --models 3", "cpu": "",
+           "gpu": "--architecture resnet50 --sizes 64 128 224 --models 8"}),
+    Bench("scaling", "what the scan engine itself costs",
+          {"cpu-small": "--models 500 --ray-models 0 --bad-models 0", "cpu": "", "gpu": ""}),
+    Bench("onnx_backend", "ONNX's own conformance suites",
+          {"cpu-small": "--kinds light", "cpu": "", "gpu": None}),
+    Bench("round0_accuracy", "poisoned image classifiers told from clean ones",
+          _same("{round0} --work {work}/round0"), ("round0",)),
+    Bench("round5_accuracy", "poisoned sentiment heads told from clean ones",
+          _same("{round5} --bank {bank} --work {work}/round5"), ("round5", "bank")),
+    Bench("bank", "how fast a probe bank is built",
+          {"cpu-small": "{encoder} {texts} --candidates 16 --batch-sizes 16",
+           "cpu": "{encoder} {texts}", "gpu": "{encoder} {texts} --candidates 1024"},
+          ("encoder", "texts")),
+    Bench("backgrounds", "the Backgrounds Challenge beside the original's way",
+          {"cpu-small": "{photos} {work}/backgrounds --size 32 --steps 40 40",
+           "cpu": "{photos} {work}/backgrounds", "gpu": "{photos} {work}/backgrounds --size 224"},
+          ("photos",)),
+    Bench("wrn16", "a network that others poisoned, end to end",
+          {"cpu-small": "--data {wrn16}", "cpu": "--data {wrn16}", "gpu": None}, ("wrn16",)),
+)  # fmt: skip
+NAMES = tuple(bench.name for bench in BENCHES)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one benchmark.
+
+    Attributes:
+        name: of the benchmark.
+        status: "done", "failed" or "left out".
+        reason: why it is not done; empty if it is.
+        seconds: wall time.
+        result: the JSON file it wrote.
+    """
+
+    name: str
+    status: str
+    reason: str = ""
+    seconds: float = 0.0
+    result: Path | None = None
+
+
+def run(
+    names: Sequence[str],
+    profile: str,
+    inputs: Mapping[str, str],
+    out: Path,
+    work: Path,
+    on_start: Callable[[str], None] = lambda name: None,
+) -> Iterator[Outcome]:
+    """Run benchmarks one after another, each in its own process; a failure stops no other.
+
+    Args:
+        names: of `NAMES`.
+        profile: of `PROFILES`.
+        inputs: paths by names of `INPUTS`; a benchmark that lacks one is left out.
+        out: folder of the results, `NAME.json`.
+        work: folder for data that is kept between runs.
+        on_start: told the name of each that begins.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    work.mkdir(parents=True, exist_ok=True)
+    for bench in (bench for bench in BENCHES if bench.name in names):
+        arguments = bench.arguments[profile]
+        missing = [name for name in bench.inputs if name not in inputs]
+        if arguments is None:
+            yield Outcome(bench.name, "left out", f"says nothing in profile {profile}")
+        elif missing:
+            wanted = " ".join(f"--input {name}=PATH" for name in missing)
+            yield Outcome(bench.name, "left out", f"needs {wanted}")
+        else:
+            on_start(bench.name)
+            path = out / f"{bench.name}.json"
+            words = _filled(arguments, inputs, work)
+            yield _measured(bench.name, [*words, "--out", str(path.resolve())], path)
+
+
+def _filled(arguments: str, inputs: Mapping[str, str], work: Path) -> list[str]:
+    """The command line's words; a path with spaces stays one, a list of paths becomes several."""
+    words = []
+    for word in arguments.split():
+        name = word.strip("{}")
+        if name in INPUTS:
+            words += [str(Path(path).resolve()) for path in inputs[name].split(",")]
+        else:
+            words.append(word.replace("{work}", str(work.resolve())))
+    return words
+
+
+def _measured(name: str, words: Sequence[str], path: Path) -> Outcome:
+    started, before = time.perf_counter(), _stamp(path)
+    command = [sys.executable, "-m", f"benchmarks.{name}", *words]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, errors="replace")
+    seconds = round(time.perf_counter() - started, 1)
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
+        return Outcome(name, "failed", lines[-1][:300], seconds)
+    if _stamp(path) == before:
+        return Outcome(name, "failed", f"it ended well and wrote no {path.name}", seconds)
+    return Outcome(name, "done", "", seconds, path)
+
+
+def _stamp(path: Path) -> int:
+    return path.stat().st_mtime_ns if path.exists() else 0
+
+
+def read_result(path: Path) -> dict[str, Any]:
+    """A result as JSON values. Raises OSError or ValueError."""
+    return json.loads(path.read_text())

@@ -1,0 +1,41 @@
+"""Seconds of warm, blocked calls; compiling is timed apart."""
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+REPEATS = 5
+
+
+def median_seconds(function: Callable[..., Any], *arguments: Any, repeats: int = REPEATS) -> float:
+    """Median wall seconds of several calls after a first one; waits for jax to finish each."""
+    import jax
+
+    jax.block_until_ready(function(*arguments))
+    times = []
+    for _ in range(repeats):
+        started = time.perf_counter()
+        jax.block_until_ready(function(*arguments))
+        times.append(time.perf_counter() - started)
+    return statistics.median(times)
+
+
+def interleaved_seconds(
+    calls: dict[str, Callable[[], Any]], repeats: int = REPEATS
+) -> dict[str, float]:
+    """Median wall seconds of rivals that take turns, so that a busy moment hits all of them.
+
+    Args:
+        calls: name -> a call that returns when its work is done.
+        repeats: turns after a first, untimed one.
+    """
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for call in calls.values():
+        call()
+    for _ in range(repeats):
+        for name, call in calls.items():
+            started = time.perf_counter()
+            call()
+            times[name].append(time.perf_counter() - started)
+    return {name: statistics.median(found) for name, found in times.items()}
