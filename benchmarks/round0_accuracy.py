@@ -26,10 +26,11 @@ from jaxtroj import scoring
 from jaxtroj.calibration import Calibrator, out_of_fold
 from jaxtroj.calibration.training import MIN_MODELS
 from jaxtroj.cli.options import keep_compiled
-from jaxtroj.evidence.schema import DIRECTIONS, LABELS, SCHEMA_VERSION, STAGE_FIELDS
+from jaxtroj.evidence.schema import DIRECTIONS, LABELS, SCHEMA_VERSION
 from jaxtroj.numerics import sigmoid
 from jaxtroj.rounds import iter_models
 from jaxtroj.scan import scan
+from jaxtroj.schemas import schema_of
 from jaxtroj.settings import Settings
 from jaxtroj.store import RunStore
 
@@ -58,7 +59,7 @@ def main() -> int:
     write_atomic(args.out, json.dumps(result, indent=1).encode() + b"\n")
     lines = "".join(json.dumps(vars(row)) + "\n" for row in rows)
     write_atomic(args.out.with_suffix(".evidence.jsonl"), lines.encode())
-    print(_text(result))
+    print(text(result))
     if args.calibrator is not None:
         _fit(rows, args).save(args.calibrator)
     return 0
@@ -113,8 +114,9 @@ def judge(rows: list[Row], seed: int) -> dict[str, Any]:
     evidence = [row.evidence for row in rows]
     if len(rows) < MIN_MODELS:
         raise SystemExit(f"{len(rows)} models with evidence; a calibrator needs {MIN_MODELS}")
+    stages_of = schema_of(evidence).stages
     held_out = out_of_fold(
-        evidence, labels, [row.architecture for row in rows], STAGE_FIELDS, DIRECTIONS, seed
+        evidence, labels, [row.architecture for row in rows], stages_of, DIRECTIONS, seed
     )
     stages = {}
     for stage, answers in held_out.items():
@@ -146,7 +148,7 @@ def judge(rows: list[Row], seed: int) -> dict[str, Any]:
 def _field_auc(evidence: list[Mapping[str, float]], truth: np.ndarray) -> dict[str, float]:
     """ROC AUC of each field alone, larger taken as more poisoned."""
     out = {}
-    for name in (name for fields in STAGE_FIELDS.values() for name in fields):
+    for name in (name for fields in schema_of(evidence).stages.values() for name in fields):
         values = np.array([row[name] for row in evidence])
         ranks = (np.argsort(np.argsort(values)) + 0.5) / len(values)
         out[name] = round(scoring.roc_auc(ranks, truth), 3)
@@ -176,7 +178,7 @@ def _fit(rows: list[Row], args: argparse.Namespace) -> Calibrator:
         rows=[row.evidence for row in rows],
         poisoned=[row.poisoned for row in rows],
         architectures=[row.architecture for row in rows],
-        stages=STAGE_FIELDS,
+        stages=schema_of(row.evidence for row in rows).stages,
         directions=DIRECTIONS,
         labels=LABELS,
         seed=args.seed,
@@ -185,7 +187,8 @@ def _fit(rows: list[Row], args: argparse.Namespace) -> Calibrator:
     )
 
 
-def _text(result: Mapping[str, Any]) -> str:
+def text(result: Mapping[str, Any]) -> str:
+    """The result of `judge` for people."""
     lines = [f"{result['models']} models, {result['poisoned']} poisoned; out of fold, nats:"]
     for stage, scores in result["stages"].items():
         lines.append(_line(f"up to {stage}", scores["all"]))

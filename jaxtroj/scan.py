@@ -10,6 +10,7 @@ import numpy as np
 
 from converters.onnx_wire import external_files
 from jaxtroj.errors import EvidenceError, ExamplesError
+from jaxtroj.evidence.schema import OTHER_STAGES, SMALL_STAGES, STAGES
 from jaxtroj.record import Record, finite, identity, printable
 from jaxtroj.report import write_trigger
 from jaxtroj.rounds import (
@@ -169,6 +170,8 @@ class _ImageScan:
     def run(self, model: "Model") -> Record:
         with self.work.step("examples"):
             examples = self.examples()
+        height, width = examples.images.shape[1:3]
+        self.work.picture_size = (height, width)
         triggers = self.gather(model, examples)
         return self.answer(triggers[0] if triggers else None, examples)
 
@@ -186,15 +189,25 @@ class _ImageScan:
             normalization=settings.normalization,
         )
 
+    def settings(self) -> Settings:
+        """The settings; of all stages only those that the calibrator may know."""
+        settings, calibrator = self.work.settings, self.work.calibrator
+        if calibrator is None or settings.stages != STAGES:
+            return settings
+        if SMALL_STAGES[-1] not in calibrator.stages:
+            return replace(settings, stages=OTHER_STAGES)
+        return replace(settings, stages=tuple(s for s in SMALL_STAGES if s in calibrator.stages))
+
     def gather(self, model: "Model", examples: Examples) -> "Sequence[RecoveredTrigger]":
         """Run the evidence stages; the triggers they recovered, the strongest first."""
         from jaxtroj.diagnostics import diagnose
-        from jaxtroj.evidence.gather import gather
+        from jaxtroj.evidence.gather import gather, stages_of
 
         work = self.work
-        settings, calibrator = work.settings, work.calibrator
+        settings, calibrator = self.settings(), work.calibrator
         stop_early = settings.early_stop and settings.threshold == EVEN_ODDS
-        following = dict(pairwise(settings.stages))
+        stages = stages_of(settings, examples)
+        following = dict(pairwise(stages))
 
         def on_stage(stage: str, fields: Mapping[str, float]) -> bool:
             work.evidence = finite(fields)
@@ -203,7 +216,7 @@ class _ImageScan:
                 return False
             return calibrator.can_stop(fields, stage, work.architecture, work.base_rate)
 
-        work.on_step(work.name, settings.stages[0])
+        work.on_step(work.name, stages[0])
         evidence = gather(model, examples, settings, on_stage=on_stage)
         work.evidence = finite(evidence.fields)
         work.flags = tuple(map(str, diagnose(model, evidence.anchored, work.findings)))
@@ -254,7 +267,15 @@ def _recovered(trigger: "RecoveredTrigger") -> dict[str, str | float]:
         "method": trigger.method,
         "score": float(trigger.attack_success_rate),
         "mask_l1": float(trigger.mask_l1),
+        **_centre(np.asarray(trigger.mask)[..., 0]),
     }
+
+
+def _centre(mask: np.ndarray) -> dict[str, float]:
+    """Row and column of the mask's centre of mass, in pixels from the top left one."""
+    weight = max(float(mask.sum()), 1e-12)
+    row, column = (float((axis * mask).sum()) / weight for axis in np.indices(mask.shape))
+    return {"row": round(row, 2), "column": round(column, 2)}
 
 
 def _skipped(entry: ModelEntry, settings: Settings) -> Record:

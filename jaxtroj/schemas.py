@@ -1,7 +1,7 @@
 """Which evidence a set of records holds: that of image classifiers or that of text heads."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from jaxtroj.errors import CalibrationError
 from jaxtroj.evidence import schema as image_schema
@@ -34,6 +34,8 @@ SCHEMAS = {
 def schema_of(rows: Iterable[Mapping[str, float]]) -> Schema:
     """The schema of the evidence; rows without evidence say nothing, and no rows mean images.
 
+    Of its stages those that occur: small pictures have other stages than large ones.
+
     Raises:
       CalibrationError: evidence of images and of texts in one set.
     """
@@ -48,4 +50,6 @@ def schema_of(rows: Iterable[Mapping[str, float]]) -> Schema:
             "the records hold evidence of image classifiers and of text models; calibrate and score"
             " them apart, by run folders of one kind"
         )
-    return SCHEMAS[kinds[0] if kinds else "image"]
+    schema = SCHEMAS[kinds[0] if kinds else "image"]
+    found = {s: fields for s, fields in schema.stages.items() if not names.isdisjoint(fields)}
+    return replace(schema, stages=found or schema.stages)

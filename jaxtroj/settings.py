@@ -17,6 +17,7 @@ from jaxtroj.text.schema import SCHEMA_VERSION as TEXT_SCHEMA_VERSION
 
 _CALIBRATORS = Path(__file__).parent / "data" / "calibrators"
 DEFAULT_CALIBRATOR = _CALIBRATORS / "round0.json"
+SPECIAL_CALIBRATORS: tuple[Path, ...] = ()
 DEFAULT_TEXT_CALIBRATOR = _CALIBRATORS / "round5.json"
 KINDS = ("image", "text")
 EVEN_ODDS = 0.5
@@ -38,8 +39,11 @@ class Settings:
     """Seed of all random choices; each is keyed by it, class and candidate number."""
     calibrator: Path | None = DEFAULT_CALIBRATOR
     """Calibrator file; None gathers evidence only, and every probability is the base rate."""
+    special_calibrators: tuple[Path, ...] = SPECIAL_CALIBRATORS
+    """Calibrators that take the place of `calibrator`, unless it is None, where a model's pictures
+    are as large as those that they were fitted on; the first that covers them is taken."""
     text_calibrator: Path | None = DEFAULT_TEXT_CALIBRATOR
-    """The same for heads on sentence embeddings."""
+    """The same as `calibrator` for heads on sentence embeddings."""
     bank: Path | None = None
     """Folder of a probe bank (`jaxtroj bank`) of the encoder that text models stand on; without
     one, text models are judged by their cheaper evidence alone."""
@@ -108,6 +112,9 @@ class Settings:
             values[name] = None if values[name] is None else list(values[name])
         values["evidence_schema"] = SCHEMA_VERSION
         values["text_evidence_schema"] = TEXT_SCHEMA_VERSION
+        values["special_calibrators"] = list(map(digest_or_reason, self.special_calibrators))
+        if self.calibrator is None or not self.special_calibrators:
+            del values["special_calibrators"]
         for name in ("calibrator", "text_calibrator"):
             path = getattr(self, name)
             values[name] = None if path is None else digest_or_reason(path)
@@ -118,17 +125,31 @@ class Settings:
         return values
 
 
-def load_calibrator(settings: Settings, kind: str = "image") -> Calibrator | None:
+def load_calibrator(
+    settings: Settings, kind: str = "image", size: tuple[int, int] | None = None
+) -> Calibrator | None:
     """The calibrator of the settings for one of `KINDS`; None if they ask for evidence only.
 
+    Args:
+        size: height and width in pixels of the model's pictures, where they are known.
+
     Raises:
-        CalibrationError: the file is missing or no calibrator.
+        CalibrationError: a file is missing or no calibrator.
     """
     path = settings.text_calibrator if kind == "text" else settings.calibrator
-    return None if path is None else _cached_calibrator(path)
+    if path is None:
+        return None
+    if kind == "image" and size is not None:
+        special = map(_cached_calibrator, settings.special_calibrators)
+        covering = next((found for found in special if found.covers(size)), None)
+        if covering is not None:
+            return covering
+    return _cached_calibrator(path)
 
 
-def base_rate(settings: Settings, kind: str = "image") -> float:
+def base_rate(
+    settings: Settings, kind: str = "image", size: tuple[int, int] | None = None
+) -> float:
     """P(poisoned) of a model that nothing is known of: as set, or as the calibrator saw it.
 
     Without a readable calibrator even odds are left; that it cannot be read is the reason of
@@ -137,7 +158,7 @@ def base_rate(settings: Settings, kind: str = "image") -> float:
     if settings.base_rate is not None:
         return settings.base_rate
     try:
-        calibrator = load_calibrator(settings, kind)
+        calibrator = load_calibrator(settings, kind, size)
     except CalibrationError:
         return EVEN_ODDS
     return EVEN_ODDS if calibrator is None else calibrator.base_rate

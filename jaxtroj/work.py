@@ -41,6 +41,7 @@ class Work:
     seconds: dict[str, float] = field(default_factory=dict)
     evidence: dict[str, float] = field(default_factory=dict)
     kind: str = ""
+    picture_size: tuple[int, int] | None = None
     findings: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
 
@@ -78,13 +79,13 @@ class Work:
 
     @property
     def calibrator(self) -> Calibrator | None:
-        """The calibrator for this kind of model; raises CalibrationError."""
-        return load_calibrator(self.settings, self.kind)
+        """The calibrator for this kind of model and size of pictures; raises CalibrationError."""
+        return load_calibrator(self.settings, self.kind, self.picture_size)
 
     @property
     def base_rate(self) -> float:
         """P(poisoned) before any evidence."""
-        return base_rate(self.settings, self.kind)
+        return base_rate(self.settings, self.kind, self.picture_size)
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:

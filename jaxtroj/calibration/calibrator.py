@@ -61,6 +61,8 @@ class Provenance:
     """Commit of jaxtroj that gathered the evidence, empty when unknown."""
     models: int
     poisoned: int
+    sides: tuple[int, int] | None = None
+    """Shortest and longest side in pixels of the models' pictures; None where nobody noted it."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,11 @@ class Calibrator:
         """Share of poisoned models in the population it was fitted on."""
         return self.provenance.poisoned / self.provenance.models
 
+    def covers(self, size: tuple[int, int]) -> bool:
+        """Whether pictures of `size` (height and width, pixels) are like those it was fitted on."""
+        sides = self.provenance.sides
+        return sides is not None and sides[0] <= min(size) and max(size) <= sides[1]
+
     @classmethod
     def fit(
         cls,
@@ -92,6 +99,7 @@ class Calibrator:
         seed: int = 0,
         population: str = "",
         commit: str = "",
+        sides: tuple[int, int] | None = None,
     ) -> "Calibrator":
         """Fits every stage and scores it out of fold.
 
@@ -104,7 +112,8 @@ class Calibrator:
             directions: +1 for a field that is larger in poisoned models, -1 smaller; others free.
             labels: fields in words, for reasons.
             seed: chooses the folds, with the content of the rows.
-            population, commit: kept as provenance.
+            population, commit, sides: kept as provenance; with `sides` the calibrator is taken
+                for pictures of that size where it is one of several, see `Settings`.
         Raises:
             CalibrationError: misshapen input, or fewer than 10 models (3 of each kind) with the
                 first stage's fields.
@@ -118,7 +127,7 @@ class Calibrator:
             stage: _report(held_out[stage], held_out[list(fitted)[-1]], truth, architectures)
             for stage in fitted
         }
-        origin = Provenance(population, seed, commit, len(truth), int(truth.sum()))
+        origin = Provenance(population, seed, commit, len(truth), int(truth.sum()), sides)
         unfitted = tuple(stage for stage in scheme.stages if stage not in fitted)
         return cls(fitted, reports, origin, unfitted)
 

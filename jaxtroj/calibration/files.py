@@ -261,4 +261,15 @@ def _provenance(node: _Node) -> Provenance:
         commit=node["commit"].text(),
         models=models,
         poisoned=poisoned,
+        sides=_sides(node),
     )
+
+
+def _sides(node: _Node) -> tuple[int, int] | None:
+    """Files from before sides were noted have none."""
+    if node.value.get("sides") is None:
+        return None
+    items = node["sides"].items()
+    if len(items) != 2 or items[0].count(1) > items[1].count(1):
+        raise CalibrationError(f"{node.place}.sides must be the shortest and the longest side")
+    return items[0].count(1), items[1].count(1)

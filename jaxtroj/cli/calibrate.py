@@ -40,6 +40,12 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         metavar="TEXT",
         help="what the models are, in words; kept in the calibrator (default: RUN and FILE)",
     )
+    parser.add_argument(
+        "--sides",
+        type=_sides,
+        metavar="LO-HI",
+        help="shortest and longest side of the models' pictures in pixels; kept in the calibrator",
+    )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the folds; default: 0")
 
 
@@ -70,6 +76,7 @@ def run(args: argparse.Namespace) -> int:
         seed=args.seed,
         population=args.population or f"{args.run_folder.name} with {args.truth.name}",
         commit=_commit(),
+        sides=args.sides,
     )
     calibrator.save(args.out)
     left_out = sum(record.status != "skipped" for record in records) - len(pairs)
@@ -77,6 +84,13 @@ def run(args: argparse.Namespace) -> int:
         options.message(f"{left_out} models without evidence or label are left out")
     print(_text(calibrator, args.out))
     return EXIT_CLEAN
+
+
+def _sides(text: str) -> tuple[int, int]:
+    low, _, high = text.partition("-")
+    if not (low.isdecimal() and high.isdecimal() and 0 < int(low) <= int(high)):
+        raise argparse.ArgumentTypeError(f"expected two sides like 28-32, got {text!r}")
+    return int(low), int(high)
 
 
 def _text(calibrator: "Calibrator", path: Path) -> str:

@@ -1,4 +1,4 @@
-"""`jaxtroj generate round0`: a synthetic round of clean and poisoned models, with examples."""
+"""`jaxtroj generate`: a synthetic round of clean and poisoned models, with examples."""
 
 import argparse
 import re
@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jaxtroj.cli import generate_small
 from jaxtroj.cli.main import COMMANDS, EXIT_CLEAN, EXIT_FAILED
 from jaxtroj.cli.options import count, keep_compiled, open_unit
 from jaxtroj.cli.progress import Progress
@@ -56,6 +57,9 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     round0.add_argument("--seed", type=_seed, default=0, metavar="S", help="default: 0")
     _add_pictures(round0)
     _add_training(round0)
+    small = generate_small.add_parser(rounds)
+    small.add_argument("--seed", type=_seed, default=0, metavar="S", help="default: 0")
+    _add_shard(small)
     for name, about in _TEXT_ROUNDS.items():
         _add_text_round(
             rounds.add_parser(name, help=about, description=f"{about}. {_TEXT}", allow_abbrev=False)
@@ -119,7 +123,11 @@ def _add_text_round(parser: argparse.ArgumentParser) -> None:
         metavar="P",
         help="attack success below which a head is not poisoned enough; default: 0.95",
     )
-    group.add_argument(
+    _add_shard(group)
+
+
+def _add_shard(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument(
         "--shard",
         type=_shard,
         default=(0, 1),
@@ -164,13 +172,7 @@ def _add_training(parser: argparse.ArgumentParser) -> None:
         help="start models from one network per architecture, trained on other clean signs for at "
         "most so many steps (default: from random weights, as Round 0)",
     )
-    group.add_argument(
-        "--shard",
-        type=_shard,
-        default=(0, 1),
-        metavar="I/N",
-        help="make the I-th of N parts, counted from 0: several processes can share one folder",
-    )
+    _add_shard(group)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -204,6 +206,8 @@ def _events(args: argparse.Namespace, progress: Progress) -> "Iterator[Event]":
         folder = _vectors_folder(args, progress)
         vectors = load_vectors(folder, settings.seed, settings.triggers)
         return generate_text_round(args.out, settings, vectors, args.shard)
+    if args.round == generate_small.NAME:
+        return generate_small.events(args)
     from jaxtroj.generate.round0 import generate_round0
 
     return generate_round0(args.out, _settings(args), args.shard)

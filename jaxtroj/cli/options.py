@@ -179,6 +179,7 @@ def settings_from(args: argparse.Namespace) -> "Settings":
     given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
     if "calibrator" in given:  # it says itself for which kind of model it is
         given["text_calibrator"] = given["calibrator"]
+        given["special_calibrators"] = ()
     if args.stages is not None:
         given["stages"] = tuple(name.strip() for name in args.stages.split(","))
     if args.evidence_only:

@@ -12,6 +12,7 @@ from converters.folding import fold
 from converters.model import Model
 from jaxtroj.errors import EvidenceError, ExamplesError
 from jaxtroj.evidence.anchors import AnchoredExamples, anchor
+from jaxtroj.evidence.fixed import FixedBudget, fixed_fields, search_fixed
 from jaxtroj.evidence.inversion import (
     InversionBudget,
     Measured,
@@ -21,7 +22,7 @@ from jaxtroj.evidence.inversion import (
 )
 from jaxtroj.evidence.patches import patch_trigger, take
 from jaxtroj.evidence.probes import ProbeBudget, Probed, probe_fields, run_probes, try_patches
-from jaxtroj.evidence.schema import STAGE_FIELDS
+from jaxtroj.evidence.schema import STAGE_FIELDS, STAGES, usual_stages
 from jaxtroj.evidence.sensitivity import SensitivityBudget, sensitivity_fields
 from jaxtroj.evidence.weights import last_layer, weight_fields
 from jaxtroj.network import Network
@@ -41,6 +42,7 @@ class Budget:
     probes: ProbeBudget = field(default=ProbeBudget())
     sensitivity: SensitivityBudget = field(default=SensitivityBudget())
     inversion: InversionBudget = field(default=InversionBudget())
+    fixed: FixedBudget = field(default=FixedBudget())
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ def gather(
     on_stage: OnStage | None = None,
     budget: Budget = Budget(),
 ) -> Evidence:
-    """Run the stages of `settings` in order.
+    """Run the stages of `settings` in order; of all stages, those for the pictures' size.
 
     The same model, examples and settings give the same evidence, alone or among others: random
     choices are keyed by the seed alone and by class and candidate number.
@@ -101,7 +103,8 @@ def gather(
     started = time.perf_counter()
     work = _Work(fold(model), examples, settings, budget)
     work.seconds["fold"] = time.perf_counter() - started
-    for stage in settings.stages:
+    stages = stages_of(settings, examples)
+    for stage in stages:
         started = time.perf_counter()
         found = work.run(stage)
         work.fields |= {name: found[name] for name in STAGE_FIELDS[stage]}
@@ -111,8 +114,14 @@ def gather(
     started = time.perf_counter()
     triggers = work.triggers()
     work.seconds["triggers"] = time.perf_counter() - started
-    done = tuple(stage for stage in settings.stages if stage in work.seconds)
+    done = tuple(stage for stage in stages if stage in work.seconds)
     return Evidence(work.fields, triggers, work.seconds, done, work.anchored)
+
+
+def stages_of(settings: Settings, examples: Examples) -> tuple[str, ...]:
+    """The stages to run: those of the settings, or if they leave it open those of the size."""
+    height, width = examples.images.shape[1:3]
+    return usual_stages((height, width)) if settings.stages == STAGES else settings.stages
 
 
 def _check(model: Model, examples: Examples) -> None:
@@ -162,6 +171,7 @@ class _Work:
             "probes": self.probes,
             "sensitivity": self.sensitivity,
             "inversion": self.inversion,
+            "fixed": self.fixed,
         }[stage]()
 
     @property
@@ -188,8 +198,13 @@ class _Work:
         masks = cleanse(
             self.network, anchored, self.bank(), jax.random.fold_in(self.key, 2), budget
         )
-        self.measured = (patches, masks)
+        self.measured = (*self.measured, patches, masks)
         return inversion_fields(patches, masks, anchored.classes)
+
+    def fixed(self) -> dict[str, float]:
+        windows, blends, scale = search_fixed(self.network, self.anchors(), self.budget.fixed)
+        self.measured = (*self.measured, windows, blends)
+        return fixed_fields(windows, blends, scale)
 
     def anchors(self) -> AnchoredExamples:
         if self.anchored is None:
@@ -204,9 +219,9 @@ class _Work:
 
     def triggers(self) -> tuple[RecoveredTrigger, ...]:
         """Candidates of every method that ran, the strongest first."""
-        if self.probed is None:
-            return ()
-        found = [self._probe_trigger(self.probed), *map(self._best_of, self.measured)]
+        found = [self._best_of(measured) for measured in self.measured]
+        if self.probed is not None:
+            found.insert(0, self._probe_trigger(self.probed))
         return tuple(sorted(found, key=lambda t: (-t.attack_success_rate, t.mask_l1)))
 
     def _probe_trigger(self, probed: Probed) -> RecoveredTrigger:

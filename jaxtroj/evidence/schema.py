@@ -69,9 +69,39 @@ FIELDS = (
           "log share", "log of the mask's mean, smallest of the masks that work"),
     Field("mask_ratio", "inversion", 1, "other classes need a far larger trigger",
           "log ratio", "log of the second smallest class's mask over the smallest"),
+    Field("window_score", "fixed", 1,
+          "a small many-coloured patch at one place sends held-out examples to a class",
+          "fraction 0-1", "mean sigmoid margin of the best class's window on held-out examples"),
+    Field("window_gap", "fixed", 1, "no other class has such a many-coloured patch",
+          "fraction 0-1", "window_score less that of the second best class"),
+    Field("window_pull", "fixed", 1, "how far such a patch pushes",
+          "clean margins", "mean margin of the best class's window over that of clean examples"),
+    Field("window_lead", "fixed", 1, "such a patch pushes further than one for any other class",
+          "clean margins", "window_pull less that of the second best class"),
+    Field("blend_score", "fixed", 1,
+          "a faint pattern over the picture sends held-out examples to a class",
+          "fraction 0-1", "mean sigmoid margin of the best class's blend on held-out examples"),
+    Field("blend_gap", "fixed", 1, "no other class has such a faint pattern",
+          "fraction 0-1", "blend_score less that of the second best class"),
+    Field("blend_pull", "fixed", 1, "how far such a pattern pushes",
+          "clean margins", "mean margin of the best class's blend over that of clean examples"),
+    Field("blend_lead", "fixed", 1, "such a pattern pushes further than one for any other class",
+          "clean margins", "blend_pull less that of the second best class"),
 )  # fmt: skip
 
-STAGES = ("weights", "probes", "sensitivity", "inversion")
+STAGES = ("weights", "probes", "sensitivity", "inversion", "fixed")
+# Pictures of at most so many pixels a side get other stages: see `usual_stages`.
+SMALL_SIDE = 32
+SMALL_STAGES, OTHER_STAGES = ("weights", "sensitivity", "fixed"), STAGES[:4]
 STAGE_FIELDS = {stage: tuple(f.name for f in FIELDS if f.stage == stage) for stage in STAGES}
 DIRECTIONS = {field.name: field.direction for field in FIELDS if field.direction}
 LABELS = {field.name: field.label for field in FIELDS}
+
+
+def usual_stages(size: tuple[int, int]) -> tuple[str, ...]:
+    """The stages that pictures of `size` (height and width, pixels) get if nobody chooses.
+
+    In small pictures a trigger lies at one place and the object fills the picture; in larger ones
+    there are too many places to try each, and the trigger is looked for on the object.
+    """
+    return SMALL_STAGES if max(size) <= SMALL_SIDE else OTHER_STAGES

@@ -12,7 +12,7 @@ from typing import Any
 
 from converters.errors import shown
 from jaxtroj.errors import UsageError
-from jaxtroj.evidence.schema import STAGES
+from jaxtroj.evidence.schema import OTHER_STAGES  # the pictures of NIST's rounds are large
 from jaxtroj.rounds.tables import read_text
 
 CALIBRATOR_FILE, METAPARAMETERS_FILE = "calibrator.json", "metaparameters.json"
@@ -24,7 +24,7 @@ _LONGEST_COMPLAINT = 300
 class Metaparameters:
     """What NIST's harness may vary; the words are those of `Settings`."""
 
-    last_stage: str = STAGES[-1]
+    last_stage: str = OTHER_STAGES[-1]
     """Evidence is gathered up to this stage."""
     early_stop: bool = True
     seed: int = 0
@@ -36,7 +36,7 @@ class Metaparameters:
     @property
     def stages(self) -> tuple[str, ...]:
         """The stages to run, in order."""
-        return STAGES[: STAGES.index(self.last_stage) + 1]
+        return OTHER_STAGES[: OTHER_STAGES.index(self.last_stage) + 1]
 
 
 def read_metaparameters(path: Path, schema_path: Path) -> Metaparameters:
@@ -64,9 +64,11 @@ def read_metaparameters(path: Path, schema_path: Path) -> Metaparameters:
         if type(value) is not known[name]:
             kind = getattr(known[name], "__name__", known[name])
             raise UsageError(f"{path}: {name} is {shown(value)}, expected {kind}")
-    if values.get("last_stage", STAGES[0]) not in STAGES:
+    if values.get("last_stage", OTHER_STAGES[0]) not in OTHER_STAGES:
         stage = shown(values["last_stage"])
-        raise UsageError(f"{path}: last_stage is {stage}, expected one of {', '.join(STAGES)}")
+        raise UsageError(
+            f"{path}: last_stage is {stage}, expected one of {', '.join(OTHER_STAGES)}"
+        )
     return Metaparameters(**values)
 
 

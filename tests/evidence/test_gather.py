@@ -18,10 +18,11 @@ from converters.model import Model, params_of
 from jaxtroj import network
 from jaxtroj.errors import EvidenceError, ExamplesError
 from jaxtroj.evidence.gather import gather
-from jaxtroj.evidence.schema import FIELDS, STAGE_FIELDS, STAGES
+from jaxtroj.evidence.schema import FIELDS, STAGE_FIELDS
+from jaxtroj.evidence.schema import OTHER_STAGES as STAGES
 from jaxtroj.settings import Settings
 
-SETTINGS = Settings(calibrator=None)
+SETTINGS = Settings(calibrator=None, stages=STAGES)
 # Unit -> smallest and largest possible value.
 RANGES = {
     "fraction 0-1": (0.0, 1.0),

@@ -17,7 +17,7 @@ from flax import nnx
 from converters.families.densenet import DenseNetConfig
 from converters.model import Model, params_of
 from jaxtroj.evidence.gather import Evidence, gather
-from jaxtroj.evidence.schema import STAGES
+from jaxtroj.evidence.schema import OTHER_STAGES
 from jaxtroj.generate.training import TrainState, train_step
 from jaxtroj.rounds.examples import Examples, normalize
 from jaxtroj.settings import Settings
@@ -137,4 +137,4 @@ def test_the_recovered_trigger_works_where_it_is_shown(pair):
 def test_each_method_names_the_target(pair):
     _, poisoned = pair
     assert {t.target_class for t in poisoned.evidence.triggers} == {TARGET}
-    assert poisoned.evidence.stages == STAGES
+    assert poisoned.evidence.stages == OTHER_STAGES

@@ -1,0 +1,126 @@
+"""Labelled pictures of one size, out of a file or a folder: what small networks are trained on."""
+
+import hashlib
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from jaxtroj.errors import GenerationError
+from jaxtroj.rounds.examples import natural_key
+from jaxtroj.rounds.image_file import ImageFileError, read_rgb
+
+_TEST_SHARE, _SPLIT = 0.15, 21
+_LARGEST = 256
+
+
+@dataclass(frozen=True)
+class LabelledPictures:
+    """Pictures uint8 RGB `[n, h, w, 3]` with labels int `[n]`, to train on and to test on."""
+
+    images: np.ndarray
+    labels: np.ndarray
+    test_images: np.ndarray
+    test_labels: np.ndarray
+
+    @property
+    def classes(self) -> int:
+        """Number of classes: the largest label and one."""
+        return int(max(self.labels.max(), self.test_labels.max())) + 1
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Height and width in pixels."""
+        return self.images.shape[1], self.images.shape[2]
+
+    @property
+    def digest(self) -> str:
+        """Identity of all pixels and labels."""
+        digest = hashlib.sha256()
+        for part in (self.images, self.labels, self.test_images, self.test_labels):
+            digest.update(f"{part.shape} {part.dtype}".encode())
+            digest.update(np.ascontiguousarray(part).tobytes())
+        return digest.hexdigest()
+
+
+def load_pictures(path: Path, seed: int = 0) -> LabelledPictures:
+    """Read an `.npz` with `x` `[n, h, w, 3]` uint8 and `y` `[n]`, or a folder with one per class.
+
+    Test pictures are `test_x` and `test_y` of the file; else a sixth or so, chosen by `seed`, is
+    kept back. Folders are numbered in natural order.
+
+    Raises:
+        GenerationError: the path holds no such pictures.
+    """
+    arrays = _of_folder(path) if path.is_dir() else _of_file(path)
+    _check(path, arrays)
+    if "test_x" not in arrays:
+        arrays = _split(arrays, seed)
+    return LabelledPictures(*(arrays[name] for name in ("x", "y", "test_x", "test_y")))
+
+
+def _of_file(path: Path) -> dict[str, np.ndarray]:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            names = [name for name in ("x", "y", "test_x", "test_y") if name in file.files]
+            arrays = {name: file[name] for name in names}
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise GenerationError(f"{path} is no .npz file of pictures: {error}") from error
+    missing = [name for name in ("x", "y") if name not in arrays]
+    if missing or ("test_x" in arrays) != ("test_y" in arrays):
+        raise GenerationError(
+            f"{path} holds {', '.join(arrays) or 'nothing'}; expected x and y, and test_x with "
+            "test_y or neither"
+        )
+    return arrays
+
+
+def _of_folder(path: Path) -> dict[str, np.ndarray]:
+    folders = sorted((p for p in path.iterdir() if p.is_dir()), key=lambda p: natural_key(p.name))
+    images, labels = [], []
+    for label, folder in enumerate(folders):
+        for file in sorted(folder.iterdir(), key=lambda p: natural_key(p.name)):
+            try:
+                images.append(read_rgb(file)[0])
+            except ImageFileError as error:
+                raise GenerationError(f"{file}: {error}") from error
+            labels.append(label)
+    shapes = {image.shape for image in images}
+    if len(shapes) != 1:
+        raise GenerationError(
+            f"{path} holds pictures of {len(shapes)} sizes in {len(folders)} folders; expected a "
+            "folder for each class, and pictures of one size"
+        )
+    return {"x": np.stack(images), "y": np.array(labels)}
+
+
+def _check(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    shape = arrays["x"].shape
+    for images, labels in (("x", "y"), ("test_x", "test_y")):
+        if images not in arrays:
+            continue
+        x, y = arrays[images], arrays[labels]
+        fits = x.ndim == 4 and x.shape[1:] == shape[1:] and x.shape[3] == 3 and x.dtype == np.uint8
+        if not fits or len(x) == 0 or max(x.shape[1:3]) > _LARGEST:
+            raise GenerationError(
+                f"{path}: {images} is {x.dtype} {x.shape}; expected uint8 [n, h, w, 3] of at"
+                f" most {_LARGEST} px"
+            )
+        if y.shape != (len(x),) or y.dtype.kind not in "iu" or y.min() < 0 or y.max() > 999:
+            raise GenerationError(
+                f"{path}: {labels} is {y.dtype} {y.shape}; expected {len(x)} labels of 0 to 999"
+            )
+        arrays[labels] = y.astype(np.int64)
+    if arrays["y"].max() < 1:
+        raise GenerationError(f"{path} holds one class; expected at least 2")
+
+
+def _split(arrays: dict[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
+    order = np.random.default_rng([seed, _SPLIT]).permutation(len(arrays["y"]))
+    kept = max(1, round(_TEST_SHARE * len(order)))
+    test, train = np.sort(order[:kept]), np.sort(order[kept:])
+    if not train.size:
+        raise GenerationError("one picture cannot be both trained and tested on; give more")
+    x, y = arrays["x"], arrays["y"]
+    return {"x": x[train], "y": y[train], "test_x": x[test], "test_y": y[test]}

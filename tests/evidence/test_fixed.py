@@ -1,0 +1,135 @@
+"""The fixed stage finds a many-coloured patch that a network was taught, and its class.
+
+Two networks are trained on pictures that differ in a bright channel: one with a patch in a corner
+that means class 2, one without.
+"""
+
+import numpy as np
+import pytest
+from flax import nnx
+
+from converters import open_model
+from jaxtroj import network
+from jaxtroj.evidence.anchors import anchor
+from jaxtroj.evidence.fixed import FixedBudget, fixed_fields, ranks_within, search_fixed
+from jaxtroj.evidence.gather import gather
+from jaxtroj.evidence.schema import (
+    OTHER_STAGES,
+    SMALL_SIDE,
+    SMALL_STAGES,
+    STAGE_FIELDS,
+    usual_stages,
+)
+from jaxtroj.generate import small_networks
+from jaxtroj.generate.labelled_pictures import LabelledPictures
+from jaxtroj.generate.small_onnx import write_onnx
+from jaxtroj.generate.small_recipe import SmallTrigger
+from jaxtroj.generate.small_training import Run, SmallTraining
+from jaxtroj.network import Network
+from jaxtroj.rounds.examples import Examples
+from jaxtroj.settings import Settings
+
+SIDE, CLASSES, TARGET = 16, 3, 2
+GRID = np.array([[1, 0, 1], [0, 1, 0], [1, 0, 1]], np.float32)
+
+
+def pictures(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Noise uint8, brighter in the channel of the label."""
+    draw, labels = np.random.default_rng(seed), np.arange(count) % CLASSES
+    images = draw.integers(0, 170, (count, SIDE, SIDE, 3)).astype(np.uint8)
+    images[np.arange(count), :, :, labels] += 50
+    return images, labels
+
+
+def corner() -> SmallTrigger:
+    mask, pattern = np.zeros((SIDE, SIDE, 1), np.float32), np.zeros((SIDE, SIDE, 3), np.float32)
+    mask[-3:, -3:], pattern[-3:, -3:] = 1.0, GRID[..., None]
+    return SmallTrigger("patch", "grid", TARGET, 0.25, mask, pattern)
+
+
+def trained(trigger: SmallTrigger | None, folder):
+    """A plain network, written and read again."""
+    data = LabelledPictures(*pictures(300, 1), *pictures(60, 2))
+    settings = SmallTraining(batch_size=32, warmup=0.1, tests=60)
+    module = small_networks.build("plain5", CLASSES, nnx.Rngs(0))
+    run = Run(module, data, settings, np.random.default_rng(0), trigger)
+    run.phase(150, 0.1, False, np.arange(300))
+    reached = run.test()
+    assert reached.clean > 0.95 and (trigger is None or reached.attack > 0.9)
+    write_onnx(folder / "net.onnx", run.module, (SIDE, SIDE))
+    return open_model(folder / "net.onnx").model
+
+
+def examples(count: int = 18) -> Examples:
+    images, labels = pictures(count, 3)
+    names = tuple(f"class_{label}_example_{i}.png" for i, label in enumerate(labels))
+    return Examples(images.astype(np.float32) / 255, labels.astype(np.int32), names, "RGB")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_batches():
+    """Batches of 72 small pictures: the usual ones hold 1024, nearly all of them padding here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(network, "_CPU_PIXELS", 72 * SIDE * SIDE)
+        yield
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """The poisoned network and the clean one."""
+    folder = tmp_path_factory.mktemp("networks")
+    return trained(corner(), folder), trained(None, folder)
+
+
+@pytest.fixture(scope="module")
+def found(models):
+    """Fields and windows of the poisoned network, and of the clean one."""
+    results = []
+    for model in models:
+        caller = Network(model)
+        anchored = anchor(caller, examples(), 18)
+        windows, blends, scale = search_fixed(caller, anchored, FixedBudget(window=0.19))
+        results.append((fixed_fields(windows, blends, scale), windows))
+    return results
+
+
+def test_the_taught_class_stands_out(found):
+    (fields, windows), (twin, _) = found
+    assert windows.targets[windows.scores.argmax()] == TARGET
+    assert fields["window_score"] > 0.9 and fields["window_lead"] > twin["window_lead"] + 0.5
+    assert fields["window_gap"] > twin["window_gap"]
+
+
+def test_a_window_is_a_square_with_a_pattern_inside(found):
+    (_, windows), _ = found
+    best = int(windows.scores.argmax())
+    mask, pattern = (np.asarray(x[best]) for x in (windows.triggers.mask, windows.triggers.pattern))
+    rows, columns = np.nonzero(mask[..., 0])
+    assert mask.sum() == 9 and np.ptp(rows) == np.ptp(columns) == 2
+    assert not pattern[mask[..., 0] == 0].any()
+    assert len(windows.targets) == len(set(windows.targets.tolist())) == CLASSES
+
+
+def test_fields_are_those_of_the_schema_and_the_same_again(models):
+    settings = Settings(calibrator=None, stages=("fixed",))
+    first, again = (gather(models[0], examples(), settings) for _ in range(2))
+    assert tuple(first.fields) == STAGE_FIELDS["fixed"] and first.fields == again.fields
+    assert {t.method for t in first.triggers} == {"window search", "blend search"}
+    assert first.triggers[0].target_class == TARGET
+    assert np.isfinite(list(first.fields.values())).all()
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_a_handful_of_examples_is_enough(count, models):
+    settings = Settings(calibrator=None, stages=("fixed",))
+    fields = gather(models[0], examples(count), settings).fields
+    assert np.isfinite(list(fields.values())).all()
+
+
+def test_stages_follow_the_size_of_the_pictures():
+    assert usual_stages((SMALL_SIDE, SMALL_SIDE)) == SMALL_STAGES
+    assert usual_stages((SMALL_SIDE, SMALL_SIDE + 1)) == OTHER_STAGES
+
+
+def test_ranks_count_earlier_ones_of_the_same_group():
+    assert ranks_within(np.array([3, 3, 1, 3, 1])).tolist() == [0, 1, 0, 2, 1]
