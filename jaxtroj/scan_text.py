@@ -2,26 +2,33 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from jaxtroj.calibration import Verdict
 from jaxtroj.errors import EvidenceError, ExamplesError
 from jaxtroj.record import Record, finite
 from jaxtroj.rounds import ModelEntry, TextExamples, load_text_examples
 from jaxtroj.settings import Settings
 from jaxtroj.text.bank import open_bank
 from jaxtroj.text.bank.store import MANIFEST
-from jaxtroj.work import OnStep, Work
+from jaxtroj.work import OnStep, Work, told
 
 if TYPE_CHECKING:
     from converters.encoders import Encoder
     from converters.model import Model
     from converters.tokenizer import Tokenizer
     from jaxtroj.text.gather import EncoderProbes, FoundText, TextEvidence
+    from jaxtroj.text.recovery import RecoveredText
+    from jaxtroj.text.text_search import Embed
+
+# Example texts by which an encoder is compared with the shipped vectors, and how alike they must
+# be: the official ones are of half precision (.9999), another encoder's are near 0.
+_COMPARED, _LEAST_COSINE = 2, 0.98
 
 
 @dataclass(frozen=True)
@@ -130,8 +137,11 @@ def _answer(ready: _Ready, evidence: "TextEvidence") -> Record:
         verdict = work.verdict(target, () if found is None else found.source_classes)
     except Exception as error:
         return work.failed(error)
+    recovered = _recovered(found)
+    if verdict.poisoned and found is not None:
+        verdict, recovered = _with_words(ready, found, verdict, recovered)
     reasons = (*verdict.reasons, *_remarks(ready))
-    return work.record(verdict, "; ".join(filter(None, reasons)), recovered=_recovered(found))
+    return work.record(verdict, "; ".join(filter(None, reasons)), recovered=recovered)
 
 
 def _remarks(ready: _Ready) -> tuple[str, ...]:
@@ -147,6 +157,59 @@ def _recovered(found: "FoundText | None") -> dict[str, str | float]:
         return {}
     method = "bank" if found.text else "shift"
     return {"method": method, "score": found.score} | ({"text": found.text} if found.text else {})
+
+
+def _with_words(
+    ready: _Ready, found: "FoundText", verdict: Verdict, recovered: dict[str, Any]
+) -> tuple[Verdict, dict[str, Any]]:
+    """The verdict with the trigger's source classes, and its words; else why there are none."""
+    try:
+        with ready.work.step("words"):
+            words = _words(ready, found)
+    except Exception as error:  # The verdict stands without the words; the record says why.
+        return verdict, recovered | {"words": f"not searched: {told(error)}"}
+    sources = words.source_classes
+    return replace(verdict, source_classes=sources), recovered | words.as_json()
+
+
+def _words(ready: _Ready, found: "FoundText") -> "RecoveredText":
+    """Search the trigger's words through the encoder.
+
+    Raises:
+        EvidenceError: the settings, the bank or the encoder do not allow it.
+    """
+    from jaxtroj.text.recovery import CleanExamples, pieces_of_bank, recover_text
+
+    if not ready.work.settings.recover_words:
+        raise EvidenceError("the settings leave it out")
+    if ready.bank is None or not found.candidates:
+        raise EvidenceError("that needs a probe bank, see jaxtroj bank")
+    probes, embed = _probes(ready.bank), _embedding(ready.work)
+    _check_encoder(ready, embed)
+    return recover_text(
+        ready.model,
+        CleanExamples(ready.examples.texts, ready.embeddings),
+        found.target_class,
+        pieces_of_bank(probes.bank, found.candidates),
+        embed,
+        probes.references,
+    )
+
+
+def _check_encoder(ready: _Ready, embed: "Embed") -> None:
+    """Raise EvidenceError if the encoder does not give the vectors that the head was judged by."""
+    texts = [text for text in ready.examples.texts if text.strip()][:_COMPARED]
+    places = [ready.examples.texts.index(text) for text in texts]
+    if ready.examples.embeddings is None or not texts:
+        return
+    ours, theirs = embed(texts), ready.embeddings[places]
+    norms = np.linalg.norm(ours, axis=1) * np.linalg.norm(theirs, axis=1)
+    alike = float(((ours * theirs).sum(axis=1) / np.maximum(norms, 1e-12)).min())
+    if alike < _LEAST_COSINE:
+        raise EvidenceError(
+            f"the encoder's vectors of the examples differ from the shipped ones (cosine"
+            f" {alike:.2f}, expected {_LEAST_COSINE}); name the round's own with --encoder"
+        )
 
 
 def _bank_of(work: Work) -> Path | None:
@@ -179,24 +242,38 @@ def _probes(bank: Path) -> "EncoderProbes":
 
 def _embed(work: Work, examples: TextExamples) -> np.ndarray:
     """Embeddings of the example texts by the dataset's encoder, or the one of the settings."""
+    try:
+        return _embedding(work)(examples.texts)
+    except EvidenceError as error:
+        raise ExamplesError(f"the example texts come without embeddings and {error}") from error
+
+
+def _embedding(work: Work) -> "Embed":
+    """What makes sentence vectors for a head: its dataset's encoder, or that of the settings.
+
+    Raises:
+        EvidenceError: there is none, or nobody says which token's state is the vector.
+        ConverterError: encoder or tokenizer cannot be read.
+    """
     from jaxtroj.text.embedding import embed
 
     entry, settings = work.entry, work.settings
-    encoder = settings.encoder or entry.encoder_path
-    if encoder is None:
-        raise ExamplesError(
-            "the example texts come without embeddings and there is no encoder"
-            f" ({'; '.join(entry.text_problems) or 'none in the dataset'}); name one with --encoder"
+    path = settings.encoder or entry.encoder_path
+    if path is None:
+        raise EvidenceError(
+            f"there is no encoder ({'; '.join(entry.text_problems) or 'none in the dataset'});"
+            " name one with --encoder"
         )
-    tokenizer = settings.tokenizer or entry.tokenizer_path or encoder
     config = entry.text_config
     first = None if config is None else config.takes_first_token
     if first is None:
-        raise ExamplesError(
+        raise EvidenceError(
             "the model's config.json does not say which token's state is the sentence embedding;"
             " expected cls_token_is_first or an encoder's name in it"
         )
-    return embed(_encoder(encoder), _tokenizer(tokenizer), examples.texts, first)
+    encoder = _encoder(path)
+    tokenizer = _tokenizer(settings.tokenizer or entry.tokenizer_path or path)
+    return lambda texts: embed(encoder, tokenizer, texts, first)
 
 
 @lru_cache(maxsize=2)

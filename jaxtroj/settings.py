@@ -51,6 +51,9 @@ class Settings:
     """Encoder for example texts that come without embeddings; None takes the dataset's own."""
     tokenizer: Path | None = None
     """Its tokenizer; None takes the dataset's own, or the encoder's folder."""
+    recover_words: bool = True
+    """Search the trigger's words in text models that are called poisoned, where bank and encoder
+    are at hand; half a minute for each on a CPU."""
     base_rate: float | None = None
     """P(poisoned) before any evidence, in (0, 1); None takes the calibrator's."""
     threshold: float = 0.5
@@ -112,6 +115,8 @@ class Settings:
             values[name] = None if values[name] is None else list(values[name])
         values["evidence_schema"] = SCHEMA_VERSION
         values["text_evidence_schema"] = TEXT_SCHEMA_VERSION
+        if self.recover_words:  # as in the runs from before there was a choice
+            del values["recover_words"]
         values["special_calibrators"] = list(map(digest_or_reason, self.special_calibrators))
         if self.calibrator is None or not self.special_calibrators:
             del values["special_calibrators"]

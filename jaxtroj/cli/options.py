@@ -114,6 +114,12 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
         help="encoder for example texts that come without embeddings (default: the dataset's)",
     )
     group.add_argument("--tokenizer", type=Path, metavar="PATH", help="its tokenizer")
+    group.add_argument(
+        "--no-words",
+        action="store_true",
+        help="do not search the words of a text model's trigger (done with bank and encoder at"
+        " hand, for models called poisoned; half a minute each on a CPU)",
+    )
     group.add_argument("--seed", type=int, metavar="N", help="default: 0")
     group.add_argument(
         "--examples-per-class", type=count, metavar="N", help="default: all examples"
@@ -180,6 +186,8 @@ def settings_from(args: argparse.Namespace) -> "Settings":
     if "calibrator" in given:  # it says itself for which kind of model it is
         given["text_calibrator"] = given["calibrator"]
         given["special_calibrators"] = ()
+    if args.no_words:
+        given["recover_words"] = False
     if args.stages is not None:
         given["stages"] = tuple(name.strip() for name in args.stages.split(","))
     if args.evidence_only:

@@ -15,7 +15,7 @@ import numpy as np
 from converters.model import Params, apply
 from jaxtroj.text.bank import Bank
 from jaxtroj.text.bank_views import Expected, expect, rises, top_count, view_fields
-from jaxtroj.text.heads import Heads
+from jaxtroj.text.heads import Heads, in_basis, sums
 from jaxtroj.text.references import References
 from jaxtroj.trigger import all_margins
 
@@ -29,7 +29,8 @@ class Banked:
 
     Attributes:
       views: fields of `bank_views`, one mapping per head.
-      tried: int `[m, targets, TRIED]`, all of a smaller bank, candidates with the largest rises, largest first.
+      tried: int `[m, targets, TRIED]`, candidates with the largest rises, largest first; all of a
+        smaller bank.
       scores: `[m, targets, TRIED]`, mean sigmoid margin of the target on the head's own held-out
         examples moved by the candidate's mean shift.
       departures: the same less the references' mean.
@@ -49,14 +50,25 @@ def expect_bank(bank: Bank, references: References) -> Expected:
     return expect(references.margins(inserted), references.margins(bank.carriers))
 
 
-def run_bank(heads: Heads, bank: Bank, references: References, expected: Expected) -> Banked:
-    """Try every candidate on every head."""
-    inserted = jnp.asarray(bank.vectors.reshape(-1, bank.plan.width), jnp.float32)
-    answers = np.asarray(_answers(heads.config, heads.params, inserted))
-    found = np.stack([rises(one, expected)["matched"] for one in answers])
-    tried = np.argsort(-found, axis=2, kind="stable")[:, :, :TRIED]
+def run_bank(
+    heads: Heads, bank: Bank, inserted: jax.Array, references: References, expected: Expected
+) -> Banked:
+    """Try every candidate on every head.
+
+    Args:
+      heads: stacked.
+      bank: of candidates.
+      inserted: `bank.vectors` on the device, any floating type.
+      references: clean heads.
+      expected: from `expect_bank` on the same bank and references.
+    """
+    flat = inserted.reshape(-1, inserted.shape[-1])
+    answers = np.asarray(_answers(heads.config, heads.params, flat))
+    found = [rises(one, expected) for one in answers]
+    tried = np.argsort(-np.stack([one["matched"] for one in found]), axis=2, kind="stable")
+    tried = tried[:, :, :TRIED]
     scores, others = _moved(heads, references, bank.shifts[tried])
-    views = tuple(view_fields(one, expected) for one in answers)
+    views = tuple(map(view_fields, answers, [expected] * len(answers), found))
     return Banked(views, tried, scores, scores - others, top_count(len(bank.shifts)))
 
 
@@ -73,27 +85,37 @@ def bank_fields(banked: Banked) -> dict[str, np.ndarray]:
 @partial(jax.jit, static_argnums=0)
 def _answers(config, params: Params, x):
     """Margins `[m, n, classes]` for embeddings `[n, d]`, one head after another."""
-    return jax.lax.map(lambda one: all_margins(apply(config, one, x)), params)
+    single = x.astype(jnp.float32)
+    return jax.lax.map(lambda one: all_margins(apply(config, one, single)), params)
 
 
 def _moved(heads: Heads, references: References, shifts: np.ndarray):
-    """Scores `[m, targets, TRIED]` of the heads and of the references."""
-    x = heads.held_out[:, :, None] + jnp.asarray(shifts, jnp.float32)[:, :, :, None]
-    own = np.asarray(_own(heads.config, heads.params, x.reshape(len(x), -1, x.shape[-1])))
-    known = references.margins(np.asarray(x).reshape(-1, x.shape[-1]))
-    shape, pick = x.shape[:-1], np.arange(x.shape[1])[None, :, None, None, None]
-
-    def scored(margins: np.ndarray) -> np.ndarray:
-        by_class = np.take_along_axis(margins.reshape(*shape, -1), pick, axis=-1)[..., 0]
-        return by_class.mean(axis=-1)
-
-    return scored(own), scored(np.asarray(jax.nn.sigmoid(known)).mean(axis=0))
+    """Scores `[m, targets, TRIED]` of the heads and of the references' mean."""
+    own, others = [], []
+    for place, (x, by) in enumerate(zip(heads.held_out, shifts, strict=True)):
+        params = {name: value[place : place + 1] for name, value in heads.params.items()}
+        own.append(_scores(heads.config, params, x, by)[0])
+        known = zip(references.configs, references.params, strict=True)
+        found = [np.asarray(_scores(config, group, x, by)) for config, group in known]
+        others.append(np.concatenate(found).mean(axis=0))
+    return np.stack(own), np.stack(others)
 
 
 @partial(jax.jit, static_argnums=0)
-def _own(config, params: Params, x):
-    def one(values):
-        params, x = values
-        return jax.nn.sigmoid(all_margins(apply(config, params, x)))
+def _scores(config, params: Params, x, shifts):
+    """Mean sigmoid margins `[m, targets, k]`: examples `[targets, n, d]` by `[targets, k, d]`."""
+    (targets, rows, width), moves = x.shape, shifts.shape[1]
+    basis = jnp.concatenate([x, shifts], axis=1).reshape(-1, width)
+    # Each target's examples by its own shifts only: blocks on the diagonal.
+    blocks = np.zeros((targets, moves, rows, targets, rows + moves), np.float32)
+    blocks[np.arange(targets), ..., np.arange(targets), :] = sums(rows, moves)
+    points = blocks.reshape(-1, len(basis))
 
-    return jax.lax.map(one, (params, x))
+    def one(params):
+        found = jax.nn.sigmoid(all_margins(apply(*in_basis(config, params, basis), points)))
+        by_class = found.reshape(targets, moves, rows, -1)[
+            np.arange(targets), ..., np.arange(targets)
+        ]
+        return by_class.mean(axis=-1)
+
+    return jax.lax.map(one, params)

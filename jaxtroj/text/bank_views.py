@@ -14,13 +14,14 @@ out:
 A rise counts towards a target class on carriers that the references put outside it.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from jaxtroj.numerics import sigmoid
 
-# Candidates that a target is scored by: a trigger has several neighbours in a bank of thousands, and
+# Candidates that a target is scored by: a trigger has several neighbours in a bank of thousands and
 # none in a list of two dozen. Hence at most so many, and at most this share of the bank.
 TOP, WIDE = 12, 100
 _TOP_SHARE, _WIDE_SHARE = 1 / 24, 1 / 4
@@ -86,9 +87,16 @@ def rises(margins: np.ndarray, expected: Expected) -> dict[str, np.ndarray]:
     return {name: _by_candidate(values, expected.outside) for name, values in found.items()}
 
 
-def view_fields(margins: np.ndarray, expected: Expected) -> dict[str, float]:
-    """Evidence of one head's answers `[n, classes]`; `jaxtroj.text.schema` says what each means."""
-    found = rises(margins, expected)
+def view_fields(
+    margins: np.ndarray, expected: Expected, found: Mapping[str, np.ndarray]
+) -> dict[str, float]:
+    """Evidence of one head; `jaxtroj.text.schema` says what each field means.
+
+    Args:
+      margins: `[n, classes]`, its answers.
+      expected: from `expect` on the same bank.
+      found: from `rises` on the same answers.
+    """
     raw, matched, margin, span = (_Summary(found[name]) for name in (*_FLOORS, "span"))
     fitted = _projected(margins.T.astype(np.float64), expected.span)
     return {

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from converters.model import Model
@@ -53,15 +54,23 @@ class EncoderProbes:
 
     bank: Bank
     references: References
+    _metrics: dict[int, np.ndarray] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
     def expected(self) -> Expected:
         """The references' answers to the bank, computed once for all heads."""
         return expect_bank(self.bank, self.references)
 
+    @cached_property
+    def inserted(self) -> jax.Array:
+        """The bank's vectors on the device, in the type that they are kept in."""
+        return jnp.asarray(self.bank.vectors)
+
     def metric(self, axes: int) -> np.ndarray:
-        """Metric `[axes, d]` of what insertions do."""
-        return insertion_metric(self.bank.every_shift, axes)
+        """Metric `[axes, d]` of what insertions do, computed once for all heads."""
+        if axes not in self._metrics:
+            self._metrics[axes] = insertion_metric(self.bank.every_shift, axes)
+        return self._metrics[axes]
 
 
 @dataclass(frozen=True)
@@ -86,10 +95,7 @@ class FoundText:
 
 @dataclass(frozen=True)
 class TextEvidence:
-    """What was gathered of one head: fields by name, the best text, wall seconds by stage.
-
-    Seconds are the group's, shared out evenly among its heads.
-    """
+    """What was gathered of one head: fields by name, the best text, wall seconds by stage."""
 
     fields: Mapping[str, float]
     found: FoundText | None
@@ -121,21 +127,34 @@ def gather_heads(
     Raises:
       EvidenceError: a head gives no finite answers, or the examples are all equal.
     """
-    heads = stack(models, embeddings, budget.per_target)
-    spread = np.stack([spread_metric(x, budget.axes) for x in embeddings])
-    work = _Work(heads, spread, probes, seed, budget)
-    wanted = [s for s in stages if probes is not None or s not in NEED_PROBES]
-    for stage in wanted:
+    wanted = tuple(s for s in stages if probes is not None or s not in NEED_PROBES)
+    # One head at a time: the programs of a configuration then fit groups of any size, and products
+    # with the weights of many heads at once are slower on a CPU.
+    pairs = zip(models, embeddings, strict=True)
+    return [_gather(model, x, probes, wanted, seed, budget) for model, x in pairs]
+
+
+def _gather(
+    model: Model,
+    embeddings: np.ndarray,
+    probes: EncoderProbes | None,
+    stages: tuple[str, ...],
+    seed: int,
+    budget: TextBudget,
+) -> TextEvidence:
+    heads = stack([model], [embeddings], budget.per_target)
+    work = _Work(heads, spread_metric(embeddings, budget.axes)[None], probes, seed, budget)
+    for stage in stages:
         started = time.perf_counter()
         found = work.run(stage)
         work.fields |= {name: np.asarray(found[name]) for name in STAGE_FIELDS[stage]}
-        work.seconds[stage] = (time.perf_counter() - started) / len(models)
-    return [work.evidence(place, tuple(wanted)) for place in range(len(models))]
+        work.seconds[stage] = time.perf_counter() - started
+    return work.evidence(0, stages)
 
 
 @dataclass
 class _Work:
-    """Heads on their way through the stages."""
+    """Heads, one of them in a scan, on their way through the stages."""
 
     heads: Heads
     spread: np.ndarray
@@ -159,7 +178,9 @@ class _Work:
         if stage == "departure":
             return self.departure(self.probes)
         known = self.probes
-        self.banked = run_bank(self.heads, known.bank, known.references, known.expected)
+        self.banked = run_bank(
+            self.heads, known.bank, known.inserted, known.references, known.expected
+        )
         return bank_fields(self.banked)
 
     def shift(self) -> dict[str, np.ndarray]:

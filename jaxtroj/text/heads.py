@@ -1,13 +1,14 @@
 """Sentiment heads of one shape, stacked, and the examples that each is judged by.
 
-The model axis is a vmap axis: hundreds of heads answer in one compiled program. Every head brings
-its own clean examples. For a target class the *sources* are the examples that the head itself puts
-into another class, so a trigger for that class has something to flip.
+Every head brings its own clean examples. For a target class the *sources* are the examples that the
+head itself puts into another class, so a trigger for that class has something to flip.
 """
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +18,11 @@ from converters.families.rnn_head import RnnHeadConfig, single_step
 from converters.model import Model, Params, apply
 from jaxtroj.errors import EvidenceError
 from jaxtroj.trigger import all_margins
+
+# Kernels that meet the embedding; the last layer is the first where there is no other.
+_FIRST_KERNELS = re.compile(
+    r"^(?:rnn\.weight_ih_l0(?:_reverse)?|fc_layers\.0\.kernel|linear\.kernel)$", re.MULTILINE
+)
 
 
 @dataclass(frozen=True)
@@ -97,6 +103,29 @@ def _margins_of(model: Model, embeddings: np.ndarray) -> np.ndarray:
     padded = np.resize(embeddings, (-(-count // 64) * 64, embeddings.shape[1]))
     logits = model(padded.astype(np.float32))[:count]
     return np.asarray(all_margins(logits))
+
+
+def in_basis(config, params: Params, basis: jax.Array) -> tuple[Any, Params]:
+    """A head, or heads stacked, over coordinates: answers `c` as the head answers `c @ basis`.
+
+    A head's first layer is affine, so the products with hundreds of moved examples shrink from the
+    embeddings' width to the number of examples and directions that they are made of.
+
+    Args:
+      config: of the head, static.
+      params: of the head or of stacked heads.
+      basis: `[k, d]`.
+    """
+    names = _FIRST_KERNELS.findall("\n".join(params))
+    first = [name for name in names if name != "linear.kernel"] or names
+    inner = {name: jnp.matmul(basis, params[name]) for name in first}
+    return replace(config, input_size=len(basis)), {**params, **inner}
+
+
+def sums(rows: int, moves: int) -> np.ndarray:
+    """Coordinates float32 `[moves, rows, rows + moves]` of each row of a basis plus each move."""
+    ones = np.eye(rows + moves, dtype=np.float32)
+    return ones[None, :rows] + ones[rows:, None]
 
 
 def margin(config, params: Params, x: jax.Array, target: jax.Array) -> jax.Array:

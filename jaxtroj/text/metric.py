@@ -34,9 +34,17 @@ def _metric(rows: np.ndarray, axes: int) -> np.ndarray:
         raise EvidenceError(
             f"a metric needs at least two finite embeddings, got {len(rows)}; add examples"
         )
-    values, vectors = np.linalg.eigh(rows.T.astype(np.float64) @ rows / len(rows))
-    order = np.argsort(values)[::-1][: min(axes, len(rows), rows.shape[1])]
+    rows = rows.astype(np.float64)
+    # Few rows in many dimensions have their axes in common with the far smaller Gram matrix.
+    wide = len(rows) < rows.shape[1]
+    product = (rows @ rows.T if wide else rows.T @ rows) / len(rows)
+    values, vectors = np.linalg.eigh(product)
+    order = np.argsort(values)[::-1][:axes]
     order = order[values[order] > 1e-9 * max(values[order[0]], 1e-30)]
     if not order.size:
         raise EvidenceError("the embeddings are all equal; expected those of different texts")
-    return (np.sqrt(values[order])[:, None] * vectors[:, order].T).astype(np.float32)
+    found = vectors[:, order].T
+    scaled = found @ rows / len(rows) ** 0.5 if wide else np.sqrt(values[order])[:, None] * found
+    # An axis has no sign of its own; fixed ones make answers the same with every LAPACK.
+    signs = np.sign(np.take_along_axis(scaled, np.abs(scaled).argmax(axis=1)[:, None], axis=1))
+    return (signs * scaled).astype(np.float32)

@@ -24,6 +24,9 @@ from jaxtroj.text.text_search import (
     margins_of,
 )
 
+# A text works in one half only if it moves less than this share of it in the other.
+_ONE_SIDED = 0.5
+
 
 @dataclass(frozen=True)
 class CleanExamples:
@@ -59,6 +62,34 @@ class RecoveredText:
     on_references: float | None
     held_out: int
     embedded: int
+
+    @property
+    def position(self) -> str:
+        """Where it works: `first half`, `second half` or `anywhere`."""
+        better = int(self.by_half[1] > self.by_half[0])
+        if self.by_half[1 - better] < _ONE_SIDED * self.by_half[better]:
+            return ("first half", "second half")[better]
+        return "anywhere"
+
+    def as_json(self) -> dict[str, str | float]:
+        """What a record says of it; target and source classes have fields of their own there."""
+        rates = {
+            "attack_success_rate": self.attack_success_rate,
+            "in_first_half": self.by_half[0],
+            "in_second_half": self.by_half[1],
+            "harmless_text": self.drift,
+        }
+        if self.on_references is not None:
+            rates["clean_heads"] = self.on_references
+        rounded = {name: round(rate, 4) for name, rate in rates.items()}
+        counts = {"held_out": self.held_out, "encoded_texts": self.embedded}
+        return {
+            "method": "words",
+            "text": self.text,
+            "position": self.position,
+            **rounded,
+            **counts,
+        }
 
 
 def pieces_of_bank(bank: Bank, candidates: Sequence[int], most: int = 24) -> Pieces:

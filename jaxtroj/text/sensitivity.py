@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from converters.model import Params
-from jaxtroj.text.heads import Heads, margin, margins
+from jaxtroj.text.heads import Heads, in_basis, margin, margins, sums
 
 SWEEP_AXES = 48
 SWEEP_LENGTHS = (-3.0, 3.0)
@@ -49,10 +49,24 @@ def _sweep(heads: Heads, metric: np.ndarray) -> np.ndarray:
 
 @partial(jax.jit, static_argnums=0)
 def _swept(config, params: Params, x, moves):
-    moved = x[:, :, None] + moves[:, None, :, None]
-    flat = moved.reshape(*x.shape[:2], -1, x.shape[-1])
-    found = jax.nn.sigmoid(margins(config, params, flat))
-    return found.reshape(*moved.shape[:-1]).mean(axis=-1).max(axis=-1)
+    by_target = [
+        _moved(config, params, x[:, target], moves, target) for target in range(x.shape[1])
+    ]
+    return jnp.stack(by_target, axis=1)
+
+
+def _moved(config, params: Params, x, moves, target: int):
+    """Best mean sigmoid margin `[m]` of one target: examples `[m, n, d]` by `[m, k, d]` moves."""
+    coordinates = sums(x.shape[1], moves.shape[1])
+    points = coordinates.reshape(-1, coordinates.shape[-1])
+
+    def one(values):
+        params, x, moves = values
+        inner = in_basis(config, params, jnp.concatenate([x, moves]))
+        found = jax.nn.sigmoid(margin(*inner, points, jnp.int32(target)))
+        return found.reshape(coordinates.shape[:2]).mean(axis=1).max()
+
+    return jax.lax.map(one, (params, x, moves))
 
 
 @partial(jax.jit, static_argnums=0)

@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxtroj.text.heads import Heads, margin
+from jaxtroj.text.heads import Heads, in_basis, margin
 from jaxtroj.text.references import References, reference_margins
 
 
@@ -102,36 +102,45 @@ def _search(static, by_head, shared):
     config, configs, steps = static
     known, radii, starts, first_step = shared
 
-    def answers(coordinates, metric, params, x, target, radius):
-        moved = x + radius * (coordinates @ metric)
-        own = margin(config, params, moved, target)
+    def answers(z, models, rows, target, radius):
+        own, others = models
+        moved = jnp.broadcast_to(radius * z, (len(rows), len(z)))
+        x = jnp.concatenate([moved, rows], axis=1)
+        found = margin(*own, x, target)
         if not configs:
-            return own, jnp.full((1, *own.shape), -jnp.inf)
-        return own, reference_margins(configs, known, moved, target)
+            return found, jnp.full((1, *found.shape), -jnp.inf)
+        return found, reference_margins(*zip(*others, strict=True), x, target)
 
-    def gain(coordinates, *rest):
-        own, others = answers(coordinates, *rest)
+    def gain(*where):
+        own, others = answers(*where)
         return jax.nn.log_sigmoid(own).mean() + jax.nn.log_sigmoid(-others).mean()
 
-    def one(metric, params, x, held_out, target, radius, start):
-        def step(coordinates, number):
-            slope = jax.grad(gain)(coordinates, metric, params, x, target, radius)
+    def one(metric, models, rows, held_out, target, radius, start):
+        def step(z, number):
+            slope = jax.grad(gain)(z, models, rows, target, radius)
             rate = first_step * (1 - 0.9 * number / steps)
-            return _unit(coordinates + rate * _unit(slope)), None
+            return _unit(z + rate * _unit(slope)), None
 
         found, _ = jax.lax.scan(step, _unit(start), jnp.arange(steps))
-        own, others = answers(found, metric, params, held_out, target, radius)
+        own, others = answers(found, models, held_out, target, radius)
         departure = own.mean() - (others.mean() if configs else 0.0)
         scores = jax.nn.sigmoid(own).mean(), jax.nn.sigmoid(others).mean()
-        fitted = gain(found, metric, params, x, target, radius)
+        fitted = gain(found, models, rows, target, radius)
         return fitted, *scores, departure, radius * (found @ metric)
 
     def of_head(values):
         params, metric, fitting, held_out = values
-        by_target = jax.vmap(partial(one, metric, params), in_axes=(0, 0, 0, None, None))
+        examples = jnp.concatenate([fitting, held_out], axis=1)
+        basis = jnp.concatenate([metric, examples.reshape(-1, examples.shape[-1])])
+        own = in_basis(config, params, basis)
+        others = [in_basis(c, p, basis) for c, p in zip(configs, known, strict=True)]
+        # Unit vectors stand for the examples: a point is its shift's coordinates and one of them.
+        rows = jnp.eye(len(basis) - len(metric)).reshape(*examples.shape[:2], -1)
+        parts = rows[:, : fitting.shape[1]], rows[:, fitting.shape[1] :]
+        by_target = jax.vmap(partial(one, metric, (own, others)), in_axes=(0, 0, 0, None, None))
         by_start = jax.vmap(by_target, in_axes=(None, None, None, None, 0))
         by_radius = jax.vmap(by_start, in_axes=(None, None, None, 0, None))
-        return by_radius(fitting, held_out, jnp.arange(fitting.shape[0]), radii, starts)
+        return by_radius(*parts, jnp.arange(fitting.shape[0]), radii, starts)
 
     # One head at a time: its arms fill the matrix products, and vmap over weights is slower on CPU.
     return jax.lax.map(of_head, by_head)

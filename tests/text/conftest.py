@@ -17,6 +17,7 @@ from converters.model import Model
 WIDTH = 12
 TRIGGER = "tardigrade"
 WORDS = [f"{a}{b}" for a in ("ba", "de", "fi", "go", "lu", "ma") for b in ("ron", "sel", "tam")]
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "!", "^"]
 CONFIG = DenseHeadConfig(WIDTH, (6,), 2)
 
 
@@ -105,3 +106,22 @@ def toy_references():
     from jaxtroj.text.references import make_references
 
     return make_references([toy_head(100 + number) for number in range(8)])
+
+
+@pytest.fixture(scope="session")
+def encoder(tmp_path_factory):
+    """Folder of a BERT of random weights and the toy's width, whose vocabulary is the toy's."""
+    torch = pytest.importorskip("torch", reason="makes the tiny encoder")
+    transformers = pytest.importorskip("transformers", reason="makes the tiny encoder")
+    folder = tmp_path_factory.mktemp("encoder")
+    words = [*SPECIAL, *WORDS]
+    config = transformers.BertConfig(
+        vocab_size=len(words), hidden_size=WIDTH, num_hidden_layers=1, num_attention_heads=2,
+        intermediate_size=16, max_position_embeddings=64,
+    )  # fmt: skip
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        transformers.BertModel(config).eval().save_pretrained(folder)
+    vocab = {word: number for number, word in enumerate(words)}
+    transformers.BertTokenizer(vocab=vocab).save_pretrained(folder)
+    return folder

@@ -12,27 +12,9 @@ from jaxtroj.errors import StoreError, UsageError
 from jaxtroj.text.bank import open_bank
 from jaxtroj.text.bank.reference_heads import FOLDER, MANIFEST, copy_references, load_references
 
-transformers = pytest.importorskip("transformers", reason="makes the tiny encoder")
-torch = pytest.importorskip("torch", reason="makes the tiny encoder and heads")
+torch = pytest.importorskip("torch", reason="makes the heads")
 
-SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "!", "^"]
 TEXTS = ["A b c. D e f.", "Good one. Bad one! Three?", "Words here are few.", "And more of them."]
-
-
-@pytest.fixture(scope="module")
-def encoder(tmp_path_factory, toy):
-    folder = tmp_path_factory.mktemp("encoder")
-    words = [*SPECIAL, *toy.words]
-    config = transformers.BertConfig(
-        vocab_size=len(words), hidden_size=toy.width, num_hidden_layers=1, num_attention_heads=2,
-        intermediate_size=16, max_position_embeddings=64,
-    )  # fmt: skip
-    with torch.random.fork_rng():
-        torch.manual_seed(1)
-        transformers.BertModel(config).eval().save_pretrained(folder)
-    vocab = {word: number for number, word in enumerate(words)}
-    transformers.BertTokenizer(vocab=vocab).save_pretrained(folder)
-    return folder
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,135 @@
+"""Records of poisoned heads carry the trigger's words, or one sentence on why they do not."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from converters.encoders import load_encoder
+from converters.tokenizer import load_tokenizer
+from jaxtroj.rounds import iter_models
+from jaxtroj.scan import scan_model
+from jaxtroj.settings import Settings
+from jaxtroj.text.bank.build import build, make_plan
+from jaxtroj.text.bank.candidates import list_free
+from jaxtroj.text.bank.reference_heads import copy_references
+from jaxtroj.text.embedding import embed
+
+torch = pytest.importorskip("torch", reason="makes the heads")
+MEASURED = {"attack_success_rate", "in_first_half", "in_second_half", "harmless_text"}
+
+
+@pytest.fixture(scope="module")
+def to_vectors(encoder):
+    parts = load_encoder(encoder), load_tokenizer(encoder)
+    return lambda texts: embed(*parts, texts, True)
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory, toy, to_vectors):
+    """Heads that part the examples' vectors in two; all but the last are called clean."""
+    root = tmp_path_factory.mktemp("round5")
+    texts = toy.texts(24, seed=3)
+    vectors = to_vectors(texts)
+    for number in range(6):
+        folder = root / "models" / f"id-{number:08d}"
+        (folder / "clean_example_data").mkdir(parents=True)
+        (folder / "ground_truth.csv").write_text(str(int(number == 5)))
+        config = {"embedding": "BERT", "embedding_flavor": "tiny", "cls_token_is_first": True}
+        (folder / "config.json").write_text(json.dumps(config))
+        rows = ["Example, CLS Embedding"]
+        for place, text in enumerate(texts):
+            name = f"class_{place % 2}_example_{place // 2 + 1}.txt"
+            (folder / "clean_example_data" / name).write_text(text)
+            rows.append(f"{name}, " + ",".join(map(repr, map(float, vectors[place]))))
+        (folder / "clean-example-cls-embedding.csv").write_text("\n".join(rows) + "\n")
+        torch.save(head_state(vectors, number), folder / "model.pt")
+    return root
+
+
+def head_state(vectors, number):
+    draw = np.random.default_rng(number)
+    axis = vectors[1::2].mean(axis=0) - vectors[::2].mean(axis=0)
+    axis = axis / np.linalg.norm(axis) + 0.2 * draw.normal(size=axis.shape) / len(axis) ** 0.5
+    linear = 40 * np.stack([-axis, axis])
+    bias = -linear @ vectors.mean(axis=0)
+    state = {"linear.weight": linear, "linear.bias": bias}
+    return {name: torch.tensor(value, dtype=torch.float32) for name, value in state.items()}
+
+
+@pytest.fixture(scope="module")
+def bank(tmp_path_factory, toy, to_vectors, dataset):
+    folder = tmp_path_factory.mktemp("banks") / "bank"
+    candidates = list_free([*toy.words, "!"], None, 12, toy.texts(9, seed=8), 9)
+    plan = make_plan("ab" * 32, toy.width, True, False, toy.texts(4, seed=1), candidates)
+    assert list(build(folder, plan, to_vectors))[-1].done == len(candidates)
+    copy_references(dataset, folder, "bert", 4)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def settings(bank, encoder):
+    """With a base rate at which whatever the evidence says is called poisoned."""
+    return Settings(bank=bank, encoder=encoder, base_rate=0.9999)
+
+
+def answer(dataset, settings, **changes):
+    entry = list(iter_models(dataset))[-1]
+    record = scan_model(entry, replace(settings, **changes))
+    assert record.status == "ok", record.reason
+    return record
+
+
+def test_a_poisoned_verdict_comes_with_measured_words(dataset, settings):
+    record = answer(dataset, settings)
+    found = record.recovered
+    assert record.poisoned and found["method"] == "words" and found["text"].strip()
+    assert all(0 <= found[name] <= 1 for name in (*MEASURED, "clean_heads"))
+    assert found["attack_success_rate"] == pytest.approx(
+        (found["in_first_half"] + found["in_second_half"]) / 2, abs=1e-3
+    )
+    assert found["position"] in ("first half", "second half", "anywhere")
+    assert 0 < found["held_out"] and 0 < found["encoded_texts"] <= 400
+    assert record.target_class not in record.source_classes and record.source_classes
+    assert record.seconds["words"] > 0
+    assert json.loads(record.to_json())["recovered"] == found
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"recover_words": False}, "the settings leave it out"),
+        ({"encoder": None}, "there is no encoder"),
+        ({"bank": None}, "that needs a probe bank"),
+    ],
+)
+def test_without_words_the_record_says_why(dataset, settings, changes, why):
+    record = answer(dataset, settings, **changes)
+    assert record.poisoned and record.recovered["method"] != "words"
+    assert record.recovered["words"].startswith(f"not searched: {why}")
+    assert MEASURED.isdisjoint(record.recovered)
+
+
+def test_another_encoder_is_noticed(dataset, settings, encoder, tmp_path):
+    for path in encoder.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    from safetensors.numpy import load_file, save_file
+
+    weights = load_file(tmp_path / "model.safetensors")
+    table = "embeddings.word_embeddings.weight"
+    weights[table] = np.ascontiguousarray(weights[table][::-1])
+    save_file(weights, tmp_path / "model.safetensors")
+    record = answer(dataset, settings, encoder=tmp_path)
+    assert "vectors of the examples differ from the shipped" in record.recovered["words"]
+
+
+def test_an_encoder_that_cannot_be_read_costs_the_words_only(dataset, settings, tmp_path):
+    record = answer(dataset, settings, encoder=tmp_path)
+    assert record.poisoned and record.recovered["words"].startswith("not searched: ")
+
+
+def test_a_clean_verdict_searches_nothing(dataset, settings):
+    record = answer(dataset, settings, base_rate=1e-4)
+    assert not record.poisoned and "words" not in record.seconds
+    assert record.recovered["method"] == "bank" and "words" not in record.recovered
