@@ -9,9 +9,9 @@ from flax import nnx
 from converters.families.densenet import DenseNetConfig
 from converters.model import Model, apply, params_of
 from jaxtroj import network as network_module
-from jaxtroj.network import Network, one_hot_gain
+from jaxtroj.network import Network, margin_weights
 
-CLASSES, BATCH = 4, 8
+CLASSES, BATCH = 4, 10
 CONFIG = DenseNetConfig(8, (((8, 4),), ((8, 4),)), (6,), CLASSES)
 
 
@@ -23,7 +23,7 @@ def network() -> Network:
 
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch):
-    """Batches of 8 pictures of any size, so that few pictures already make several batches."""
+    """Batches of 10 pictures of any size, so that few pictures already make several batches."""
     monkeypatch.setattr(network_module, "_CPU_PIXELS", 1)
     monkeypatch.setattr(network_module, "_GPU_FACTOR", 1)
 
@@ -64,6 +64,16 @@ def test_gradients_are_those_of_jax(n, network, expected):
     assert float(np.abs(found).max()) > 1e-4, "nothing was compared"
 
 
+@counts
+def test_margin_gradients_are_those_of_the_margin(n, network, expected):
+    _, logits, _ = expected
+    images = pictures(2 * BATCH)[:n]
+    found, answers = network.margin_gradients(images)
+    by_hand, _ = network.gradients(images, margin_weights(logits[:n]))
+    np.testing.assert_allclose(found, by_hand, atol=1e-6)
+    np.testing.assert_allclose(answers, logits[:n], atol=1e-5)
+
+
 def test_a_gradient_is_its_picture_s_alone(network):
     """Pictures of one batch do not see each other: batch norms run on stored statistics."""
     images, weights = jnp.asarray(pictures(3)), jnp.ones((3, CLASSES))
@@ -78,6 +88,7 @@ def test_compiles_once_whatever_the_number(network):
     for n in (1, BATCH, BATCH + 3, 2 * BATCH):
         network.logits(pictures(n))
         network.gradients(pictures(n), np.ones((n, CLASSES), np.float32))
+        network.margin_gradients(pictures(n))
     assert network_module._logits._cache_size() == 1
     assert network_module._gradients._cache_size() == 1
 
@@ -107,12 +118,12 @@ def test_batch_never_falls_below_a_useful_size(side, least, network, monkeypatch
     assert network.batch(np.zeros((1, side, side, 3), np.float32)) >= least
 
 
-def test_one_hot_gain_is_the_margin_of_the_predicted_class():
+def test_margin_weights_are_the_margin_of_the_predicted_class():
     logits = jnp.asarray([[1.0, 5.0, 3.0], [2.0, 2.0, -1.0], [0.0, -3.0, -1.0]])
-    gain = (one_hot_gain(logits) * logits).sum(-1)
+    gain = (margin_weights(logits) * logits).sum(-1)
     np.testing.assert_allclose(gain, [2.0, 0.0, 1.0])
-    np.testing.assert_array_equal(one_hot_gain(logits).sum(-1), 0.0)
+    np.testing.assert_array_equal(margin_weights(logits).sum(-1), 0.0)
 
 
-def test_one_hot_gain_of_two_classes():
-    np.testing.assert_array_equal(one_hot_gain(jnp.asarray([[1.0, 3.0]])), [[-1.0, 1.0]])
+def test_margin_weights_of_two_classes():
+    np.testing.assert_array_equal(margin_weights(jnp.asarray([[1.0, 3.0]])), [[-1.0, 1.0]])

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtroj.errors import EvidenceError
-from jaxtroj.network import Network, one_hot_gain
+from jaxtroj.network import Network
 from jaxtroj.rounds.examples import Examples
 
 # Deviation of the blur over the saliency map, as a share of the picture's side.
@@ -84,13 +84,12 @@ def anchor(network: Network, examples: Examples, limit: int) -> AnchoredExamples
     """
     chosen = _spread(examples.labels, limit)
     images, labels = jnp.asarray(examples.images[chosen]), examples.labels[chosen]
-    logits = network.logits(images)
+    gradients, logits = network.margin_gradients(images)
     if not bool(jnp.isfinite(logits).all()):
         raise EvidenceError(
             "the model's logits are not finite on its own clean examples;"
             " expected a trained network"
         )
-    gradients, _ = network.gradients(images, one_hot_gain(logits))
     sources = logits.argmax(axis=-1)
     known = labels >= 0
     accuracy = float((np.asarray(sources) == labels)[known].mean()) if known.any() else 1.0

@@ -17,21 +17,23 @@ from jaxtroj.network import Network
 from jaxtroj.trigger import Trigger, all_margins, mask_l1, share, shift, stamp
 
 _WORKS = 0.6
-# Of a model with many classes, only those that the probe bank reaches best are inverted.
-_MOST_CLASSES = 8
 _MOST_IMAGES = 8
 
 
 @dataclass(frozen=True)
 class InversionBudget:
-    """Examples stamped per class, methods, and their rounds of successive halving."""
+    """Classes that get arms, examples stamped per class, methods, rounds of successive halving.
 
+    Arms go to the classes that the probe bank reaches best; the others count as unreached.
+    """
+
+    classes: int = 3
     per_class: int = 1
     held_out_per_class: int = 3
     patch_search: PatchSearch = field(default=PatchSearch())
-    patch_rungs: tuple[Rung, ...] = (Rung(8, 6), Rung(4, 12))
+    patch_rungs: tuple[Rung, ...] = (Rung(3, 8),)
     neural_cleanse: NeuralCleanse = field(default=NeuralCleanse())
-    mask_rungs: tuple[Rung, ...] = (Rung(16, 10), Rung(4, 24))
+    mask_rungs: tuple[Rung, ...] = (Rung(6, 6), Rung(3, 8))
 
 
 @dataclass(frozen=True)
@@ -59,17 +61,16 @@ class Measured:
 def search_patches(
     network: Network, examples: AnchoredExamples, probed: Probed, budget
 ) -> Measured:
-    """Patch search from the probe bank's best starts for every class."""
+    """Patch search from the probe bank's best patch for each of the likely classes."""
     method, shape = budget.patch_search, examples.images.shape[1:]
-    ranked = np.argsort(-probed.scores, axis=0, kind="stable")
-    starts = [(int(ranked[place, t]), t) for place in (0, 1) for t in _likely(probed)]
-    patches = take(probed.patches, jnp.asarray([start for start, _ in starts]))
+    targets = _likely(probed, budget.classes)
+    starts = probed.scores.argmax(axis=0)[targets]
     # How far a start gets is known already: the first rung drops the hopeless ones by it.
-    known = jnp.asarray([probed.scores[start, t] for start, t in starts], jnp.float32)
-    states = _patch_starts(method, patches, known)
-    arms = Arms(states, np.asarray([t for _, t in starts]), np.ones(len(starts), bool))
+    known = jnp.asarray(probed.scores[starts, targets], jnp.float32)
+    states = _patch_starts(method, take(probed.patches, jnp.asarray(starts)), known)
+    arms = Arms(states, targets, np.ones(len(targets), bool))
     few, rest = _split(examples, budget)
-    arms = invert(method, network, few, arms, budget.patch_rungs)
+    arms = _furthest(invert(method, network, few, arms, budget.patch_rungs))
     triggers = _patch_triggers(method, arms.states, *shape[:2])
     return _measure("patch search", network, rest, arms, triggers)
 
@@ -77,14 +78,15 @@ def search_patches(
 def cleanse(
     network: Network, examples: AnchoredExamples, probed: Probed, key: jax.Array, budget
 ) -> Measured:
-    """Neural Cleanse for every class, with the mask moving to the object and with it fixed."""
+    """Neural Cleanse for each likely class, the mask moving to the object and fixed in place."""
     method, shape = budget.neural_cleanse, examples.images.shape[1:]
-    likely = _likely(probed)
+    likely = _likely(probed, budget.classes)
     targets = np.tile(likely, 2)
     anchored = np.repeat([True, False], len(likely))
     states = _mask_starts(method, shape, key, jnp.asarray(targets), jnp.asarray(anchored))
     few, rest = _split(examples, budget)
-    arms = invert(method, network, few, Arms(states, targets, anchored), budget.mask_rungs)
+    arms = Arms(states, targets, anchored)
+    arms = _furthest(invert(method, network, few, arms, budget.mask_rungs))
     triggers = _mask_triggers(method, arms.states)
     return _measure("neural cleanse", network, rest, arms, triggers)
 
@@ -114,10 +116,16 @@ def _mask_triggers(method: NeuralCleanse, states) -> Trigger:
     return jax.vmap(method.trigger)(states)
 
 
-def _likely(probed: Probed) -> np.ndarray:
-    """The classes that the probe bank reaches best, in their own order."""
+def _likely(probed: Probed, count: int) -> np.ndarray:
+    """The `count` classes that the probe bank reaches best, in their own order."""
     order = np.argsort(-probed.scores.max(axis=0), kind="stable")
-    return np.sort(order[:_MOST_CLASSES])
+    return np.sort(order[:count])
+
+
+def _furthest(arms: Arms) -> Arms:
+    """Of arms as `invert` returns them the first of each class: the others need no measuring."""
+    _, first = np.unique(arms.targets, return_index=True)
+    return arms.take(np.sort(first))
 
 
 def _split(examples: AnchoredExamples, budget) -> tuple[AnchoredExamples, AnchoredExamples]:

@@ -26,11 +26,11 @@ _TOP = 6
 class ProbeBudget:
     """How many candidates are tried on how many examples, first widely, then closely."""
 
-    wide: int = 64
+    wide: int = 48
     wide_per_class: int = 1
-    kept: int = 8
+    kept: int = 4
     copies: int = 2
-    close_per_class: int = 3
+    close_per_class: int = 2
 
 
 @dataclass(frozen=True)

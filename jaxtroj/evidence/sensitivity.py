@@ -61,9 +61,11 @@ def _towards_each(network: Network, examples: AnchoredExamples) -> jax.Array:
     """Gradients `[classes, n, h, w, c]` of each class's logit less the mean of the others."""
     n, classes = len(examples.images), examples.classes
     weights = jnp.eye(classes) * (classes / (classes - 1)) - 1.0 / (classes - 1)
-    images = jnp.tile(examples.images, (classes, 1, 1, 1))
-    gradients, _ = network.gradients(images, jnp.repeat(weights, n, axis=0))
-    return gradients.reshape(classes, n, *images.shape[1:])
+    images = jnp.tile(examples.images, (classes - 1, 1, 1, 1))
+    gradients, _ = network.gradients(images, jnp.repeat(weights[:-1], n, axis=0))
+    gradients = gradients.reshape(classes - 1, n, *images.shape[1:])
+    # The weights of all classes sum to zero, and so do the gradients.
+    return jnp.concatenate([gradients, -gradients.sum(axis=0, keepdims=True)])
 
 
 def _common(gradients: jax.Array, examples: AnchoredExamples, target: int, budget):

@@ -81,9 +81,7 @@ def _step(method, config, params, states, targets, anchored, rows, images, offse
 
     def arm(state, target, moves, own):
         forward = partial(apply, config, params)
-        return method.step(
-            state, forward, images[own], moves * offsets[own], sources[own], target
-        )
+        return method.step(state, forward, images[own], moves * offsets[own], sources[own], target)
 
     return jax.vmap(arm)(states, targets, anchored, rows)
 
@@ -147,11 +145,11 @@ def _advance(
 
 
 def _chunk(network: Network, examples: AnchoredExamples, rungs: tuple[Rung, ...]) -> int:
-    """Arms in one call: as many as a batch holds, but no more than the narrowest rung has.
+    """Arms in one call: as many as fill a batch, but no more than the narrowest rung has.
 
     A wider chunk would spend most of the last and longest rung on copies that are thrown away.
     """
-    fits = network.batch(examples.images) // _per_arm(examples)
+    fits = -(-network.batch(examples.images) // _per_arm(examples))
     return max(1, min([fits, *(rung.arms for rung in rungs)]))
 
 
