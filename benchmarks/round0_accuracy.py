@@ -13,7 +13,7 @@ import argparse
 import json
 import statistics
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -107,7 +107,7 @@ def _rows(source: Path, work: Path, limit: int | None) -> Iterator[Row]:
             )
 
 
-def judge(rows: list[Row], seed: int) -> dict[str, Any]:
+def judge(rows: Sequence[Row], seed: int) -> dict[str, Any]:
     """Out-of-fold scores by stage and architecture, target classes, seconds."""
     labels = [row.poisoned for row in rows]
     truth, names = np.array(labels), np.array([row.architecture for row in rows])
@@ -145,7 +145,7 @@ def judge(rows: list[Row], seed: int) -> dict[str, Any]:
     }
 
 
-def _field_auc(evidence: list[Mapping[str, float]], truth: np.ndarray) -> dict[str, float]:
+def _field_auc(evidence: Sequence[Mapping[str, float]], truth: np.ndarray) -> dict[str, float]:
     """ROC AUC of each field alone, larger taken as more poisoned."""
     out = {}
     for name in (name for fields in schema_of(evidence).stages.values() for name in fields):
@@ -155,14 +155,14 @@ def _field_auc(evidence: list[Mapping[str, float]], truth: np.ndarray) -> dict[s
     return out
 
 
-def _targets(rows: list[Row], probabilities: np.ndarray) -> dict[str, int]:
+def _targets(rows: Sequence[Row], probabilities: np.ndarray) -> dict[str, int]:
     """Among poisoned models called poisoned: how many, and with the right target class."""
     found = [r for r, p in zip(rows, probabilities, strict=True) if r.poisoned and p > 0.5]
     right = sum(row.found_target == row.target_class for row in found)
     return {"true_positives": len(found), "right_target": right}
 
 
-def _seconds(rows: list[Row]) -> dict[str, dict[str, float]]:
+def _seconds(rows: Sequence[Row]) -> dict[str, dict[str, float]]:
     """Median wall seconds by architecture and stage; the first model of each compiles."""
     out = {}
     for name in sorted({row.architecture for row in rows}):
@@ -173,7 +173,7 @@ def _seconds(rows: list[Row]) -> dict[str, dict[str, float]]:
     return out
 
 
-def _fit(rows: list[Row], args: argparse.Namespace) -> Calibrator:
+def _fit(rows: Sequence[Row], args: argparse.Namespace) -> Calibrator:
     return Calibrator.fit(
         rows=[row.evidence for row in rows],
         poisoned=[row.poisoned for row in rows],

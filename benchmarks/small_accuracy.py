@@ -12,8 +12,8 @@ package, `--sides` says for which pictures.
 import argparse
 import json
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,9 @@ from jaxtroj.scan import scan
 from jaxtroj.settings import Settings
 from jaxtroj.store import RunStore
 
-STAGES = {stage: STAGE_FIELDS[stage] for stage in SMALL_STAGES}
+# Of the stages only this one: what the weights look like depends on how long a network was trained,
+# and the networks of strangers are trained for longer than a round's.
+STAGES = {SMALL_STAGES[-1]: STAGE_FIELDS[SMALL_STAGES[-1]]}
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,8 @@ def main() -> int:
     args = _arguments()
     keep_compiled()
     rows = [row for source in args.datasets for row in read_rows(source, args.work)]
-    result = {"provenance": provenance(), "schema": SCHEMA_VERSION} | judge(rows, args.seed)
+    judged = [replace(row, evidence=_of_stages(row.evidence)) for row in rows]
+    result = {"provenance": provenance(), "schema": SCHEMA_VERSION} | judge(judged, args.seed)
     result["by_trigger"] = by_trigger(rows, result["predictions"])
     result["left_out_bases"] = by_left_out_base(rows, args.seed)
     write_atomic(args.out, json.dumps(result, indent=1).encode() + b"\n")
@@ -60,6 +63,10 @@ def main() -> int:
     if args.calibrator is not None:
         fit(rows, args.seed, args.population, args.sides).save(args.calibrator)
     return 0
+
+
+def _of_stages(evidence: Mapping[str, float]) -> dict[str, float]:
+    return {name: evidence[name] for fields in STAGES.values() for name in fields}
 
 
 def _arguments() -> argparse.Namespace:
@@ -129,7 +136,7 @@ def by_left_out_base(rows: Sequence[SmallRow], seed: int) -> dict[str, Any]:
         kept = [row for row, other in zip(rows, bases, strict=True) if other != base]
         calibrator = fit(kept, seed, "", None)
         for place in np.flatnonzero(bases == base):
-            row = rows[place]
+            row = rows[int(place)]
             answers[place] = calibrator.probability(row.evidence, row.architecture)
     truth = np.array([row.poisoned for row in rows])
     return {

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jaxtroj.cli.options import count
 
@@ -65,7 +65,7 @@ def events(args: argparse.Namespace) -> "Iterator[Event]":
 
     names = ("base_half_steps", "base_steps", "cycle_steps", "batch_size")
     given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
-    chosen = {
+    chosen: dict[str, Any] = {
         name: tuple(part.strip() for part in getattr(args, name).split(","))
         for name in ("architectures", "triggers")
         if getattr(args, name)

@@ -50,12 +50,12 @@ class FixedBudget:
     """
 
     classes: int = 12
-    wide: int = 6
+    wide: int = 4
     fit: int = 12
     held_out: int = 3
     window: float = 0.13
     stride: float = 0.1
-    kept: int = 4
+    kept: int = 3
     steps: int = 8
     moved: int = 2
     moved_steps: int = 4

@@ -92,7 +92,7 @@ FIELDS = (
 STAGES = ("weights", "probes", "sensitivity", "inversion", "fixed")
 # Pictures of at most so many pixels a side get other stages: see `usual_stages`.
 SMALL_SIDE = 32
-SMALL_STAGES, OTHER_STAGES = ("weights", "sensitivity", "fixed"), STAGES[:4]
+SMALL_STAGES, OTHER_STAGES = ("weights", "fixed"), STAGES[:4]
 STAGE_FIELDS = {stage: tuple(f.name for f in FIELDS if f.stage == stage) for stage in STAGES}
 DIRECTIONS = {field.name: field.direction for field in FIELDS if field.direction}
 LABELS = {field.name: field.label for field in FIELDS}

@@ -52,7 +52,7 @@ class Residual(nnx.Module):
             for place in range(blocks):
                 shapes.append((cin, width, 2 if group and not place else 1))
                 cin = width
-        self.blocks = nnx.List(Block(*shape, rngs) for shape in shapes)
+        self.blocks = nnx.List(Block(a, b, stride, rngs) for a, b, stride in shapes)
         self.norm = layers.batch_norm(WIDTHS[-1], EPS, rngs)
         self.head = nnx.Linear(WIDTHS[-1], classes, rngs=rngs)
 

@@ -7,9 +7,12 @@ from flax import nnx
 
 from converters.files import write_atomic
 from converters.layers import Conv
+from converters.model import params_of
+from jaxtroj.errors import GenerationError
 from jaxtroj.generate.small_networks import EPS, Plain, Residual
 
 _OPSET, _IR_VERSION = 17, 8
+_NORM = {"scale": "weight", "bias": "bias", "mean": "running_mean", "var": "running_var"}
 
 
 class _Writer:
@@ -40,30 +43,32 @@ class _Writer:
         return self.call("Conv", x, weight, strides=list(layer.stride), pads=pads)
 
     def norm(self, x: str, name: str, layer: nnx.BatchNorm) -> str:
-        parts = {
-            "weight": layer.scale, "bias": layer.bias,
-            "running_mean": layer.mean, "running_var": layer.var,
-        }  # fmt: skip
-        names = [self.weight(f"{name}.{key}", part[...]) for key, part in parts.items()]
+        values = params_of(layer)
+        names = [self.weight(f"{name}.{key}", values[own]) for own, key in _NORM.items()]
         return self.call("BatchNormalization", x, *names, epsilon=EPS)
 
     def head(self, x: str, layer: nnx.Linear) -> str:
         pooled = self.call("Flatten", self.call("GlobalAveragePool", x))
         weight = self.weight("fc.weight", np.asarray(layer.kernel[...]).T)
-        bias = self.weight("fc.bias", layer.bias[...])
+        bias = self.weight("fc.bias", params_of(layer)["bias"])
         return self.call("Gemm", pooled, weight, bias, transB=1)
 
 
-def write_onnx(path: Path, network: Residual | Plain, size: tuple[int, int]) -> None:
+def write_onnx(path: Path, network: nnx.Module, size: tuple[int, int]) -> None:
     """Write a network for pictures `[n, 3, h, w]` in [0, 1], RGB; `size` is height and width.
 
-    The batch is left open.
+    The batch is left open. Raises GenerationError for a network of another kind.
     """
     from onnx import TensorProto, helper
 
     writer = _Writer()
-    body = _residual if isinstance(network, Residual) else _plain
-    logits = writer.head(body(writer, network), network.head)
+    if isinstance(network, Residual):
+        body = _residual(writer, network)
+    elif isinstance(network, Plain):
+        body = _plain(writer, network)
+    else:
+        raise GenerationError(f"a {type(network).__name__} is no small network")
+    logits = writer.head(body, network.head)
     classes = network.head.out_features
     graph = helper.make_graph(
         writer.nodes,

@@ -113,7 +113,7 @@ def test_both_models_are_written_and_read_as_a_dataset(made):
         assert entry.model_path.name == "plain5.onnx" and not entry.problem
         examples = load_examples(entry.examples_path, "RGB", normalization="unit")
         assert examples.labels.tolist() == [0, 0, 1, 1, 2, 2]
-    rows = list(csv.DictReader((out / "METADATA.csv").open()))
+    rows = list(csv.DictReader((out / "METADATA.csv").read_text().splitlines()))
     assert [row["ground_truth"] == "TRUE" for row in rows] == [e.poisoned for e in entries]
 
 

@@ -1,0 +1,97 @@
+"""Which calibrator answers for which pictures, and which stages are run for it."""
+
+import argparse
+import json
+
+import numpy as np
+import pytest
+
+from jaxtroj.calibration import Calibrator
+from jaxtroj.cli.options import add_settings, settings_from
+from jaxtroj.errors import CalibrationError
+from jaxtroj.evidence.schema import OTHER_STAGES, SMALL_STAGES, STAGE_FIELDS
+from jaxtroj.schemas import schema_of
+from jaxtroj.settings import SPECIAL_CALIBRATORS, Settings, base_rate, load_calibrator
+
+
+def fitted(stage: str, sides: tuple[int, int] | None, poisoned: int = 6) -> Calibrator:
+    """On a dozen models whose fields of one stage are larger when they are poisoned."""
+    draw = np.random.default_rng(0)
+    labels = [place < poisoned for place in range(12)]
+    rows = [{n: draw.normal() + 3 * label for n in STAGE_FIELDS[stage]} for label in labels]
+    return Calibrator.fit(
+        rows, labels, ["net"] * 12, {stage: STAGE_FIELDS[stage]}, sides=sides, population=stage
+    )
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory):
+    """A general calibrator, one for 28 to 32 pixels and one for 30 to 40."""
+    folder = tmp_path_factory.mktemp("calibrators")
+    fitted("weights", None, poisoned=4).save(folder / "general.json")
+    fitted("fixed", (28, 32)).save(folder / "small.json")
+    fitted("probes", (30, 40)).save(folder / "middle.json")
+    special = (folder / "small.json", folder / "middle.json")
+    return Settings(calibrator=folder / "general.json", special_calibrators=special)
+
+
+@pytest.mark.parametrize(
+    ("size", "population"),
+    [
+        ((32, 32), "fixed"),
+        ((28, 31), "fixed"),
+        ((32, 36), "probes"),
+        ((28, 36), "weights"),
+        ((224, 224), "weights"),
+        (None, "weights"),
+    ],
+)
+def test_the_first_that_covers_the_pictures_is_taken(settings, size, population):
+    found = load_calibrator(settings, size=size)
+    assert found is not None and found.provenance.population == population
+    assert base_rate(settings, size=size) == found.base_rate
+
+
+def test_a_calibrator_that_is_named_is_taken_for_all(settings):
+    parser = argparse.ArgumentParser()
+    add_settings(parser)
+    named = settings_from(parser.parse_args(["--calibrator", str(settings.calibrator)]))
+    found = load_calibrator(named, size=(32, 32))
+    assert found is not None and found.provenance.population == "weights"
+    assert load_calibrator(Settings(calibrator=None), size=(32, 32)) is None
+
+
+def test_identity_of_an_answer_knows_the_special_ones(settings):
+    values = settings.as_json()
+    assert len(values["special_calibrators"]) == 2
+    assert "special_calibrators" not in Settings(calibrator=None).as_json()
+    json.dumps(values, allow_nan=False)
+
+
+def test_sides_survive_a_file_and_lies_are_refused(tmp_path):
+    path = tmp_path / "c.json"
+    fitted("fixed", (28, 32)).save(path)
+    assert Calibrator.load(path).provenance.sides == (28, 32)
+    document = json.loads(path.read_text())
+    for lie in ([32, 28], [0, 32], [28], "28-32", [28.5, 32], {"low": 1}):
+        document["provenance"]["sides"] = lie
+        path.write_text(json.dumps(document))
+        with pytest.raises(CalibrationError, match="sides"):
+            Calibrator.load(path)
+    del document["provenance"]["sides"]
+    path.write_text(json.dumps(document))
+    found = Calibrator.load(path)
+    assert found.provenance.sides is None and not found.covers((32, 32))
+
+
+@pytest.mark.parametrize("stages", [SMALL_STAGES, OTHER_STAGES])
+def test_the_schema_of_records_has_the_stages_that_occur(stages):
+    row = {name: 0.0 for stage in stages for name in STAGE_FIELDS[stage]}
+    assert tuple(schema_of([row, {}]).stages) == stages
+
+
+def test_shipped_special_calibrators_know_their_pictures_and_the_stages_run_for_them():
+    for path in SPECIAL_CALIBRATORS:
+        found = Calibrator.load(path)
+        assert found.provenance.sides is not None and found.provenance.population
+        assert set(found.stages) <= set(SMALL_STAGES) and SMALL_STAGES[-1] in found.stages
