@@ -13,7 +13,8 @@ from converters.standins import STORAGES, TORCH_DTYPES, TYPED_STORAGES, Global
 # Module classes carry no code here, so whole packages of them are allowed; but only plain class
 # names, which keeps out functions, submodules and dotted paths ("modules.os.system").
 _MODULE_PACKAGES = re.compile(
-    r"(torch\.nn|torchvision\.models|torchvision\.ops|model_factories|timm|transformers|tokenizers)"
+    r"(torch\.nn|torchvision\.models|torchvision\.ops|model_factories|timm|transformers|tokenizers"
+    r"|__torch__)"
     r"(\.[A-Za-z_]\w*)*",
     re.ASCII,
 )

@@ -24,8 +24,9 @@ from converters.safetensors_file import read_safetensors
 
 VERSION = 1
 CONFIG, PARAMS = "config.json", "params.safetensors"
-# DenseNet201's takes 3 KB.
-_MAX_CONFIG_BYTES = 64 * 1024
+# A family's takes 3 KB, the graph of a transformer 2 MB.
+_MAX_CONFIG_BYTES = 16 * 2**20
+_GRAPH = "graph"
 _NUMBERS = {
     int: ("a whole number", 1, 2**24),
     float: ("a number", 1e-12, 1.0),
@@ -63,9 +64,8 @@ def save_checkpoint(model: Model, folder: str | Path, source_sha256: str | None 
     data = save(arrays)
     described = {
         "format_version": VERSION,
-        "family": families.name_of(model.config),
+        **_described(model.config),
         "architecture": model.architecture,
-        "config": dataclasses.asdict(model.config),  # pyright: ignore[reportArgumentType]
         "params_sha256": hashlib.sha256(data).hexdigest(),
         "source_sha256": source_sha256,
         "findings": list(model.findings),
@@ -75,6 +75,15 @@ def save_checkpoint(model: Model, folder: str | Path, source_sha256: str | None 
     write_atomic(folder / PARAMS, data)
     write_atomic(folder / CONFIG, json.dumps(described, indent=1).encode() + b"\n")
     return folder
+
+
+def _described(config) -> dict:
+    """Family and configuration; a graph stands in for the family of other networks."""
+    if hasattr(config, "graph"):
+        from converters.graph.stored import plain_of
+
+        return {"family": _GRAPH, "config": plain_of(config)}
+    return {"family": families.name_of(config), "config": dataclasses.asdict(config)}
 
 
 def load_checkpoint(folder: str | Path) -> Model:
@@ -92,10 +101,11 @@ def load_checkpoint(folder: str | Path) -> Model:
     tensors, _ = read_safetensors(content.data, Limits())
     config = _config(described, tensors)
     _check_params(config, tensors)
-    architecture = families.architecture_of(config)
-    if architecture != described["architecture"]:
+    architecture = described["architecture"]
+    if described["family"] != _GRAPH and architecture != families.architecture_of(config):
         raise CorruptFileError(
-            f"{CONFIG} says {shown(described['architecture'])}, its network is a {architecture}"
+            f"{CONFIG} says {shown(architecture)}, its network is a "
+            f"{families.architecture_of(config)}"
         )
     params = {path: jnp.asarray(value) for path, value in tensors.items()}
     return Model(config, params, architecture, tuple(described["findings"]))
@@ -139,6 +149,10 @@ def _read_config(path: Path) -> dict:
 
 def _config(described: dict, tensors: Mapping[str, np.ndarray]):
     """The configuration, once its numbers are known to be few and small."""
+    if described["family"] == _GRAPH:
+        from converters.graph.stored import config_of
+
+        return config_of(described["config"])
     family = families.FAMILIES.get(described["family"])
     if family is None:
         raise CorruptFileError(

@@ -9,7 +9,16 @@ import numpy as np
 from converters import numpy_values
 from converters.errors import CorruptFileError, UnsafePickleError, shown
 from converters.limits import Limits
-from converters.standins import TORCH_DTYPES, Global, OrderedMap, instance_of, key_of, named
+from converters.standins import (
+    PARTIAL,
+    TORCH_DTYPES,
+    Global,
+    OrderedMap,
+    Standin,
+    instance_of,
+    key_of,
+    named,
+)
 from converters.tensors import StorageRef, TensorRef, tensor_view
 
 
@@ -175,6 +184,22 @@ def _regular_expression(limits: Limits, pattern: Any, *compiled: Any) -> str:
     return _expect(pattern, str, "a regular expression")
 
 
+def _partial(limits: Limits, function: Any) -> Standin:
+    """A class with some arguments given, as ViT keeps for its norms; what it made says the same."""
+    if not isinstance(function, Global) or function.kind != "module":
+        raise UnsafePickleError(
+            f"functools.partial of {named(function)}, expected a module class; nothing was "
+            "executed",
+            global_name=function.name if isinstance(function, Global) else None,
+        )
+    return Standin(PARTIAL)
+
+
+def _typed(limits: Limits, value: Any, kind: Any = None) -> Any:
+    """A list, or a value with the name of its type, as TorchScript pickles them."""
+    return value
+
+
 def _function_backend(limits: Limits) -> None:
     """Modules of torch before 1.2 carry this marker object, which has no content."""
 
@@ -194,6 +219,12 @@ CONSTRUCTORS = {
     "torch.autograd.variable.Variable": Constructor(_parameter, 1, 2),
     "torch.Size": Constructor(_size, 0, 1),
     "torch.device": Constructor(_device, 1, 2),
+    "torch.jit._pickle.restore_type_tag": Constructor(_typed, 2, 2),
+    **{
+        f"torch.jit._pickle.build_{kind}list": Constructor(_typed, 1, 1)
+        for kind in ("int", "double", "bool", "tensor")
+    },
+    "functools.partial": Constructor(_partial, 1, 1),
     "torch.nn.backends.thnn._get_thnn_function_backend": Constructor(_function_backend, 0, 0),
     "collections.OrderedDict": Constructor(_ordered, 0, 1),
     "collections.defaultdict": Constructor(_defaultdict, 0, 1),

@@ -4,16 +4,22 @@ import dataclasses
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NoReturn
 
 import jax.numpy as jnp
 import numpy as np
 
 from converters import families
 from converters.artifact import Artifact, open_artifact
-from converters.errors import ConversionError, MismatchError, UnsupportedArchitectureError
+from converters.errors import MismatchError, UnsupportedArchitectureError
 from converters.hyperparameters import check_modules, uniform_eps
+from converters.input_form import NOTHING_SAID, InputForm
 from converters.model import Model, param_shapes
 from converters.names import assign
+from converters.preparation import prepared
+from converters.rebuilt.table import FAMILIES as REBUILT
+from converters.rebuilt.table import family_of
+from converters.weight_values import single_precision
 from converters.weights import Weights
 
 # The largest supported network has about 1,600 tensors; a file of far more is built to stall us.
@@ -30,23 +36,40 @@ def load(path: str | Path) -> Model:
     return convert(open_artifact(path))
 
 
-def convert(artifact: Artifact) -> Model:
-    """The Flax model of an opened file, float32, batch norms as they are (see `folding`).
+def convert(
+    artifact: Artifact, form: InputForm = NOTHING_SAID, usual_size: tuple[int, int] | None = None
+) -> Model:
+    """The model of an opened file, float32, batch norms as they are (see `folding`).
+
+    Weights under the names of a family fill its Flax module; other networks of torchvision are
+    rebuilt by its own constructors and captured as graphs, which takes torch.
+
+    Args:
+      artifact: what was read.
+      form: what the file does not say of its input.
+      usual_size: height and width of images for a graph where `form` does not say them.
 
     Raises:
-      UnsupportedArchitectureError: no family recognises the tensor names.
-      MismatchError: weights or hyperparameters differ from the family's, all differences listed.
-      ConversionError: a weight is NaN, infinite or no floating number, or a variance negative.
+      UnsupportedArchitectureError: no network is recognised by the tensor names.
+      MismatchError: weights or hyperparameters differ from the network's, all differences listed.
+      ConversionError: a weight is NaN, infinite or no floating number, or a variance negative; or
+        `form` does not fit.
     """
     weights = artifact.weights
     tensors = current_names(weights.tensors)
-    family, config = _recognise(tensors)
+    found = _recognise(tensors)
+    if found is None and family_of(weights) is not None:
+        from converters.rebuilt.model import rebuilt_model
+
+        return rebuilt_model(weights, artifact.findings, form, usual_size)
+    family, config = found or _refuse_unknown(tensors)
     config = _with_hyperparameters(family, config, weights)
     params = _params(family, config, tensors)
     check_modules(family, config, weights.modules)
     architecture = families.architecture_of(config)
     findings = (*artifact.findings, *_findings(config, weights))
-    return Model(config, params, architecture, findings)
+    model = Model(config, params, architecture, findings)
+    return prepared(model, form.bounds, form.mean, form.std)
 
 
 def current_names(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -78,11 +101,16 @@ def _recognise(tensors: Mapping[str, np.ndarray]):
         config = family.recognise(shapes)
         if config is not None:
             return family, config
+    return None
+
+
+def _refuse_unknown(tensors: Mapping[str, np.ndarray]) -> NoReturn:
     sample = ", ".join(f"{n} {tuple(t.shape)}" for n, t in list(tensors.items())[:6])
     raise UnsupportedArchitectureError(
         f"no family has tensors named like these: {sample or 'none at all'}"
         f"{' ...' if len(tensors) > 6 else ''}; expected those of "
-        f"{', '.join(families.FAMILIES)}. Export the network in one of these forms."
+        f"{', '.join([*families.FAMILIES, *(f.name for f in REBUILT)])}. Export other networks to "
+        "ONNX or with torch.export."
     )
 
 
@@ -104,40 +132,8 @@ def _params(family, config, tensors: Mapping[str, np.ndarray]):
     except (ValueError, ZeroDivisionError, TypeError, OverflowError) as error:
         raise MismatchError(f"the tensor shapes make no network: {error}") from error
     filled = assign(family.TABLE, family.IGNORED, tensors, shapes)
-    _refuse_kinds(filled)
-    # Finite float64 weights may overflow here; they are refused below, so numpy need not warn.
-    with np.errstate(over="ignore"):
-        single = {path: np.asarray(value, np.float32) for path, value in filled.items()}
-    _refuse_values(single, getattr(config, "eps", 0.0))
+    single = single_precision(filled, getattr(config, "eps", 0.0))
     return {path: jnp.asarray(value) for path, value in single.items()}
-
-
-def _refuse_kinds(params: Mapping[str, np.ndarray]) -> None:
-    # The kinds beyond NumPy's own (bfloat16, float8) are known to jax.
-    faulty = [
-        path for path, value in params.items() if not jnp.issubdtype(value.dtype, jnp.floating)
-    ]
-    if faulty:
-        raise ConversionError(
-            f"{len(faulty)} weights are no floating numbers, the first is {faulty[0]} of type "
-            f"{params[faulty[0]].dtype}; expected float32 or another floating type. Quantised "
-            "networks are not supported: export the original one."
-        )
-
-
-def _refuse_values(params: Mapping[str, np.ndarray], eps: float) -> None:
-    faulty = [path for path, value in params.items() if not np.isfinite(value).all()]
-    if faulty:
-        raise ConversionError(
-            f"{len(faulty)} tensors hold NaN or infinite values, the first is {faulty[0]}; "
-            "expected finite weights. The network computes nothing: train or save it again."
-        )
-    negative = [p for p, v in params.items() if p.endswith(".var") and (v + eps <= 0).any()]
-    if negative:
-        raise ConversionError(
-            f"{len(negative)} running variances are negative, the first is {negative[0]}; "
-            "expected 0 or more. The network computes NaN: save it again."
-        )
 
 
 def _findings(config, weights: Weights) -> list[str]:

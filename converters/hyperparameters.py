@@ -126,11 +126,11 @@ def _convolution(conv: Conv) -> dict[str, object]:
 def _differences(where: str, info: ModuleInfo, expected: Mapping[str, object]) -> Iterator[str]:
     for name, want in expected.items():
         got = info.attributes.get(name, want)
-        if _normal(got) != _normal(want):
+        if as_pair(got) != as_pair(want):
             yield f"{where}.{name} is {got}, expected {want}"
 
 
-def _normal(value: object) -> object:
+def as_pair(value: object) -> object:
     """A size as a pair, since torch takes 3 for (3, 3); anything else as it is."""
     return (value, value) if isinstance(value, int) and not isinstance(value, bool) else value
 

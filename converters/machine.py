@@ -9,7 +9,15 @@ from converters.constructors import construct
 from converters.errors import CorruptFileError, TooLargeError, UnsafePickleError
 from converters.limits import Limits
 from converters.numpy_values import ArrayRef, DtypeRef
-from converters.standins import JSON_STATE, Global, OrderedMap, Standin, instance_of, key_of
+from converters.standins import (
+    JSON_STATE,
+    PARTIAL,
+    Global,
+    OrderedMap,
+    Standin,
+    instance_of,
+    key_of,
+)
 from converters.tensors import TensorRef
 
 
@@ -195,6 +203,8 @@ class PickleMachine:
 def _build_standin(target: Standin, state: Any) -> None:
     """Take over ``state`` or ``(state, slots)``, dicts with text keys, once."""
     parts = state if isinstance(state, tuple) and len(state) == 2 else (state,)
+    if target.class_name == PARTIAL:
+        return
     if target.built:
         raise UnsafePickleError(f"the pickle sets the state of a {target.class_name} twice")
     for part in parts:

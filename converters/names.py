@@ -83,7 +83,7 @@ def assign(
             misshapen[path] = f"{name}: got {tuple(tensor.shape)}, expected {expected}"
     # A misshapen source also leaves its target unfilled: it is reported once, as misshapen.
     missing = [_torch_name(path) for path in shapes if path not in filled | misshapen]
-    _refuse_mismatch(missing, unused, list(misshapen.values()))
+    refuse_mismatch(missing, unused, list(misshapen.values()))
     return filled
 
 
@@ -98,7 +98,8 @@ def _torch_name(path: str) -> str:
     return f"{module}.{_TORCH_LEAVES.get(leaf, leaf)}"
 
 
-def _refuse_mismatch(missing: list[str], unused: list[str], misshapen: list[str]) -> None:
+def refuse_mismatch(missing: list[str], unused: list[str], misshapen: list[str]) -> None:
+    """Raise MismatchError with all names, unless there are none."""
     parts = {"missing": missing, "unused": unused, "misshapen": misshapen}
     if not any(parts.values()):
         return

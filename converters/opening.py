@@ -5,16 +5,15 @@ are captured as graphs.
 """
 
 import hashlib
-import math
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from converters import sniff
 from converters.errors import ConversionError, CorruptFileError, LoadError, shown
 from converters.exported_file import is_exported, read_exported
+from converters.input_form import NOTHING_SAID, ImageInput, InputForm, image_input
 from converters.limits import Limits
 from converters.onnx_wire import is_onnx
 
@@ -22,61 +21,6 @@ if TYPE_CHECKING:
     from converters.model import Model
 
 ONNX, EXPORTED = "onnx", "exported program"
-LAYOUTS = ("NCHW", "NHWC")
-USUAL_SIZE = (224, 224)
-_UNPREPARED = (
-    "the file does not say how pixels are prepared; values from 0 to 1 without normalisation were "
-    "assumed"
-)
-
-
-@dataclass(frozen=True)
-class InputForm:
-    """What a model file does not say of its input and output; None where the default will do.
-
-    Attributes:
-      layout: order of the input's axes, one of `LAYOUTS`; guessed from the channels by default.
-      bounds: values that pixels 0 and 1 have for the network; (0, 1) by default.
-      mean: per channel in the network's order, or one for all; subtracted from pixels in `bounds`.
-      std: the same, what pixels are divided by then.
-      output: name of the output with the logits; the first by default.
-      image_size: height and width in pixels where a file leaves them open.
-
-    Raises:
-      ConversionError: a value is none of those; all such values are named.
-    """
-
-    layout: str | None = None
-    bounds: tuple[float, float] | None = None
-    mean: tuple[float, ...] | None = None
-    std: tuple[float, ...] | None = None
-    output: str | None = None
-    image_size: tuple[int, int] | None = None
-
-    def __post_init__(self) -> None:
-        problems = []
-        if self.layout not in (None, *LAYOUTS):
-            problems.append(f"layout must be one of {', '.join(LAYOUTS)}, got {shown(self.layout)}")
-        if self.bounds is not None and not _are_bounds(self.bounds):
-            problems.append(f"bounds must be two different finite numbers, got {self.bounds}")
-        for name, values in (("mean", self.mean), ("std", self.std)):
-            if values is not None and not (values and all(map(math.isfinite, values))):
-                problems.append(f"{name} must be finite numbers, one for each channel")
-        if self.std is not None and not all(value > 0 for value in self.std):
-            problems.append(f"std must be above 0, got {self.std}")
-        if self.image_size is not None and not all(1 <= n <= 4096 for n in self.image_size):
-            problems.append(f"image_size must be from 1 to 4096 pixels, got {self.image_size}")
-        if problems:
-            raise ConversionError("; ".join(problems))
-
-    @property
-    def says_pixels(self) -> bool:
-        """Whether it says how pixels are prepared."""
-        return (self.bounds, self.mean, self.std) != (None, None, None)
-
-
-def _are_bounds(bounds: Sequence[float]) -> bool:
-    return len(bounds) == 2 and all(map(math.isfinite, bounds)) and bounds[0] != bounds[1]
 
 
 @dataclass(frozen=True)
@@ -116,7 +60,7 @@ class ModelFile:
 
 def open_model(
     path: str | os.PathLike[str],
-    form: InputForm = InputForm(),
+    form: InputForm = NOTHING_SAID,
     *,
     usual_size: tuple[int, int] | None = None,
     limits: Limits | None = None,
@@ -152,46 +96,35 @@ def read_model(path: str | os.PathLike[str], limits: Limits | None = None) -> Mo
 
 
 def convert_file(
-    file: ModelFile, form: InputForm = InputForm(), usual_size: tuple[int, int] | None = None
+    file: ModelFile, form: InputForm = NOTHING_SAID, usual_size: tuple[int, int] | None = None
 ) -> OpenedModel:
     """The second half of `open_model`; raises ConversionError, and LoadError of ONNX files."""
-    size = form.image_size or usual_size
     if file.format == ONNX:
-        model = _from_onnx(file, form, size)
+        model = _from_onnx(file, form, usual_size)
     elif file.format == EXPORTED:
-        model = _from_exported(file, form, size or USUAL_SIZE)
+        model = _from_exported(file, form, usual_size)
     else:
-        model = _from_family(file, form)
+        model = _from_weights(file, form, usual_size)
     return OpenedModel(model, file.sha256, file.format, model.findings)
 
 
-def _from_family(file: ModelFile, form: InputForm) -> "Model":
-    """Weights of a family."""
+def _from_weights(file: ModelFile, form: InputForm, usual: tuple[int, int] | None) -> "Model":
+    """Weights of a family, or of a network that is rebuilt."""
     from converters.conversion import convert
-    from converters.preparation import prepared
 
     if form.output is not None:
         raise ConversionError(f"the network has one output; it has none named {shown(form.output)}")
     if form.layout == "NHWC":
         raise ConversionError("torch's networks take NCHW; leave the layout out")
-    return prepared(convert(file.content), form.bounds, form.mean, form.std)
+    return convert(file.content, form, usual)
 
 
-def _from_onnx(file: ModelFile, form: InputForm, size: tuple[int, int] | None) -> "Model":
+def _from_onnx(file: ModelFile, form: InputForm, usual: tuple[int, int] | None) -> "Model":
     from converters.graph.onnx import load_onnx
 
-    model = load_onnx(
-        file.path,
-        form.output,
-        layout=form.layout,
-        image_size=size,
-        bounds=form.bounds,
-        mean=form.mean,
-        std=form.std,
-    )
+    model = load_onnx(file.path, form, usual)
     if _stamp(file.path) != file.content:
         raise CorruptFileError(f"{file.path} changed while it was read")
-    _check_size(model, form)
     return model
 
 
@@ -211,47 +144,39 @@ def _onnx_file(path: Path) -> ModelFile:
     return ModelFile(path, ONNX, digest, stamp)
 
 
-def _check_size(model: "Model", form: InputForm) -> None:
-    """Whether a size that was asked for is the one the file has."""
-    takes = tuple(model.config.image_size)  # pyright: ignore[reportAttributeAccessIssue]
-    if form.image_size is not None and takes != form.image_size:
-        raise ConversionError(
-            f"the file is made for images of {takes[0]} x {takes[1]} pixels, asked for "
-            f"{form.image_size[0]} x {form.image_size[1]}; leave --image-size out, or export it "
-            "for another size"
-        )
-
-
-def _from_exported(file: ModelFile, form: InputForm, size: tuple[int, int]) -> "Model":
+def _from_exported(file: ModelFile, form: InputForm, usual: tuple[int, int] | None) -> "Model":
     from converters.graph.export import from_exported
     from converters.graph.module import graph_model
+    from converters.graph.recognition import family_model
+    from converters.preparation import prepared
 
     program = file.content
-    layout, shape, guesses = _input_of(program, form, size)
-    captured = from_exported(program, [_zeros(program, shape)])
-    guesses += () if form.says_pixels else (_UNPREPARED,)
-    model = graph_model(
+    image = _input_of(program, form, usual)
+    captured = from_exported(program, [_zeros(program, image.shape)])
+    output = _output_number(program, form.output)
+    known = family_model(captured) if image.layout == "NCHW" and output == 0 else None
+    findings = (*image.findings, *form.unsaid)
+    if known is not None:
+        return prepared(replace(known, findings=findings), form.bounds, form.mean, form.std)
+    return graph_model(
         captured,
-        layout=layout,
-        output=_output_number(program, form.output),
-        bounds=form.bounds or (0.0, 1.0),
+        layout=image.layout,
+        output=output,
+        bounds=form.bounds,
         mean=form.mean,
         std=form.std,
         architecture=f"pt2:{file.path.stem}",
-        findings=guesses,
+        findings=findings,
     )
-    _check_size(model, form)
-    return model
 
 
 def _image_node(program):
     """The graph's node of the one input."""
     names = set(program.graph_signature.user_inputs)
     nodes = [node for node in program.graph.nodes if node.name in names]
-    if len(nodes) != 1 or len(names) != 1 or getattr(nodes[0].meta.get("val"), "ndim", 0) != 4:
+    if len(nodes) != 1 or len(names) != 1 or not hasattr(nodes[0].meta.get("val"), "shape"):
         raise ConversionError(
-            f"the exported program takes {len(names)} inputs, expected one, a batch of images of "
-            "4 dimensions"
+            f"the exported program takes {len(names)} inputs, expected one, a batch of images"
         )
     return nodes[0]
 
@@ -262,22 +187,10 @@ def _zeros(program, shape: tuple[int, ...]):
     return torch.zeros(shape, dtype=_image_node(program).meta["val"].dtype)
 
 
-def _input_of(program, form: InputForm, size: tuple[int, int]):
-    """Layout, shape for one image, and what was guessed."""
-    declared = [n if isinstance(n, int) else None for n in _image_node(program).meta["val"].shape]
-    last = declared[3] in (1, 3, 4) and declared[1] not in (1, 3, 4)
-    layout = form.layout or ("NHWC" if last else "NCHW")
-    sizes = dict(zip(layout, declared, strict=True))
-    guesses: tuple[str, ...] = ()
-    if None in (sizes["H"], sizes["W"]) and form.image_size is None:
-        guesses = (f"the file leaves the size of images open; {size[0]} x {size[1]} was assumed",)
-    asked = {"N": 1, "H": size[0], "W": size[1]}
-    shape = tuple(sizes[letter] or asked.get(letter, 0) for letter in layout)
-    if 0 in shape:
-        raise ConversionError(
-            "the exported program leaves the number of channels open; export it with them"
-        )
-    return layout, shape, guesses
+def _input_of(program, form: InputForm, usual: tuple[int, int] | None) -> ImageInput:
+    node = _image_node(program)
+    declared = [n if isinstance(n, int) else None for n in node.meta["val"].shape]
+    return image_input(str(node.name), declared, form.layout, form.image_size, usual)
 
 
 def _output_number(program, name: str | None) -> int:

@@ -109,7 +109,7 @@ def check_parity(
       ParityError: torch has no such module.
       ValueError: the model is folded or reduced.
     """
-    module = reference.filled_module(model.config, artifact.weights.tensors)
+    module = reference.module_of(model.config, artifact.weights)
     comparisons = []
     for shape in _default_shapes(model) if shapes is None else shapes:
         inputs, weights = _inputs(model, shape, seed)
@@ -133,6 +133,9 @@ def _is_head(model: Model) -> bool:
 
 
 def _default_shapes(model: Model) -> tuple[Shape, ...]:
+    size = getattr(model.config, "image_size", None)
+    if size is not None:  # a graph takes no other
+        return ((1, *size), (3, *size))
     return HEAD_SHAPES if _is_head(model) else SHAPES
 
 
@@ -154,7 +157,8 @@ def _programs(model: Model, shape: Shape) -> list[tuple[Model, str]]:
 def _simplified(model: Model, shape: Shape) -> list[Model]:
     """The model as a scan runs it, where that differs from the model as it is."""
     if not _is_head(model):
-        return [fold(model)]
+        folded = fold(model)
+        return [] if folded is model else [folded]
     if not isinstance(model.config, RnnHeadConfig) or shape[1] != 1:
         return []
     config, params = single_step(model.config, model.params)
@@ -239,7 +243,7 @@ def _compare(model: Model, dtype: str, shape: Shape, got, expected) -> Compariso
     )
     config: Any = model.config
     return Comparison(
-        folded=config.folded and not _is_head(model),
+        folded=getattr(config, "folded", False) and not _is_head(model),
         single_step=getattr(config, "single_step", False),
         dtype=dtype,
         shape=shape,

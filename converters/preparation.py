@@ -20,10 +20,10 @@ UNIT = (0.0, 1.0)
 
 @dataclass(frozen=True)
 class PreparedConfig:
-    """A family's network with preparation in front; its parameters are those of the network.
+    """A network with preparation in front; its parameters are those of the network.
 
     Attributes:
-      inner: the family's configuration.
+      inner: the network's configuration.
       bounds: values that pixels 0 and 1 have for the network.
       mean: per channel, subtracted after that; None for none.
       std: per channel, divided by after that; None for none.
@@ -43,6 +43,11 @@ class PreparedConfig:
     def channels(self) -> int:
         """Channels of the images."""
         return self.inner.channels
+
+    @property
+    def image_size(self) -> tuple[int, int]:
+        """Height and width of the images, of a network that takes one size only."""
+        return self.inner.image_size
 
     @property
     def folded(self) -> bool:
@@ -77,7 +82,7 @@ def prepared(
     """The same network over pictures in [0, 1] that are not prepared yet.
 
     Args:
-      model: of a family, over images.
+      model: over images.
       bounds: values that pixels 0 and 1 have for the network; (0, 1) by default.
       mean: one value or one per channel, in the model's order of channels.
       std: the same; what pixels are divided by after `mean` was subtracted.
@@ -92,7 +97,7 @@ def prepared(
         raise ConversionError(f"the network takes {kind}s; bounds, mean and std are for images")
     config = PreparedConfig(
         model.config,
-        bounds or UNIT,
+        UNIT if bounds is None else (float(bounds[0]), float(bounds[1])),
         _per_channel("mean", mean, model.channels),
         _per_channel("std", std, model.channels),
     )

@@ -20,6 +20,8 @@ from converters.families.resnet import ResNetConfig
 from converters.families.rnn_head import RnnHeadConfig
 from converters.model import param_shapes
 from converters.names import target_of, torch_shape
+from converters.torch_layers import resize
+from converters.weights import Weights
 
 
 def empty_module(config, aux_logits: bool = False) -> Any:
@@ -46,6 +48,39 @@ def empty_module(config, aux_logits: bool = False) -> Any:
         module = _skeleton(config, aux_logits)
         _set_shapes(module, config)
     return module.eval()
+
+
+def module_of(config, weights: Weights) -> Any:
+    """torch's module of a converted file, float64, in evaluation mode on the CPU.
+
+    Args:
+      config: what the file converted to, not folded.
+      weights: of that same file.
+
+    Raises:
+      ParityError: torch has no such module.
+      ConversionError: the file makes no network that is rebuilt.
+    """
+    if not hasattr(config, "graph"):
+        return filled_module(config, weights.tensors)
+    from converters.rebuilt.network import rebuild
+
+    return with_exact_gradients(rebuild(weights).module.double())
+
+
+def with_exact_gradients(module: Any) -> Any:
+    """The module with torch's hard sigmoid replaced, whose gradient is 1/6 in single precision."""
+    import torch
+
+    class HardSigmoid(torch.nn.Module):
+        def forward(self, x):
+            return torch.nn.functional.relu6(x + 3) / 6
+
+    for name, child in module.named_children():
+        if isinstance(child, torch.nn.Hardsigmoid):
+            setattr(module, name, HardSigmoid())
+        with_exact_gradients(child)
+    return module
 
 
 def filled_module(config, tensors: Mapping[str, np.ndarray]) -> Any:
@@ -184,25 +219,6 @@ def _set_shapes(module, config) -> None:
         found = target_of(table, f"{path}.weight")
         if found is None or found[0] not in shapes:
             continue
-        shape = torch_shape(shapes[found[0]], found[1])
-        if isinstance(layer, nn.Conv2d):
-            layer.out_channels, layer.in_channels = shape[0], shape[1] * layer.groups
-        elif isinstance(layer, nn.BatchNorm2d):
-            layer.num_features, layer.eps = shape[0], config.eps
-        elif isinstance(layer, nn.Linear):
-            layer.out_features, layer.in_features = shape
-        _resize(layer, shape)
-
-
-def _resize(layer, shape: tuple[int, ...]) -> None:
-    import torch
-
-    if tuple(layer.weight.shape) == shape:
-        return
-    layer.weight = torch.nn.Parameter(torch.empty(shape))
-    for name in ("bias", "running_mean", "running_var"):
-        value = getattr(layer, name, None)
-        if value is None:
-            continue
-        size = torch.empty(shape[:1])
-        setattr(layer, name, torch.nn.Parameter(size) if name == "bias" else size)
+        if isinstance(layer, nn.BatchNorm2d):
+            layer.eps = config.eps
+        resize(layer, torch_shape(shapes[found[0]], found[1]))

@@ -27,6 +27,8 @@ class Standin:
 # Class of the tokenizers library whose saved state is JSON; see `machine`.
 RUST_TOKENIZER = "tokenizers.Tokenizer"
 JSON_STATE = "json"
+# A class with arguments, which a pickle makes and never calls; its state is not kept.
+PARTIAL = "functools.partial"
 
 
 def named(value: Any) -> str:

@@ -4,6 +4,7 @@ from converters.errors import CorruptFileError, TooLargeError, UnknownFormatErro
 from converters.limits import Limits
 from converters.pickled import Pickled, StorageTable, byte_order
 from converters.tensors import StorageRef
+from converters.torchscript import as_network
 from converters.unpickle import unpickle
 from converters.zip_file import ZipReader
 
@@ -32,7 +33,14 @@ def read_zip(data: bytes, limits: Limits) -> Pickled:
     value, end = unpickle(content, persistent=StorageTable(check), limits=limits)
     if end != len(content):
         raise CorruptFileError(f"{len(content) - end} bytes follow the pickle in data.pkl")
-    return Pickled(value, lambda key: archive.read(f"{root}data/{key}"), _big_endian(archive, root))
+    findings: tuple[str, ...] = ()
+    if f"{root}constants.pkl" in archive.members:
+        value, findings = as_network(value, archive, root)
+
+    def storage(key: str) -> memoryview:
+        return archive.read(f"{root}data/{key}")
+
+    return Pickled(value, storage, _big_endian(archive, root), findings)
 
 
 def _root(archive: ZipReader) -> str:
@@ -48,10 +56,6 @@ def _root(archive: ZipReader) -> str:
         )
     if len(found) > 1:
         raise CorruptFileError(f"{len(found)} data.pkl in one zip, expected one")
-    if f"{found[0]}constants.pkl" in archive.members:
-        raise UnknownFormatError(
-            "a TorchScript archive, whose network is code; save the model's state dict instead"
-        )
     return found[0]
 
 

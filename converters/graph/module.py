@@ -16,6 +16,7 @@ from converters.graph.graph import Graph
 from converters.graph.recorder import Captured
 from converters.graph.replay import run
 from converters.model import Model, apply
+from converters.preparation import prepared
 
 _SPREAD = nnx.initializers.variance_scaling(2.0, "fan_in", "normal", in_axis=1, out_axis=0)
 
@@ -31,9 +32,6 @@ class GraphConfig:
       image_size: height and width of the images; a graph takes no other.
       layout: order of the graph's input, "NCHW", "NHWC", "CHW", ...; without C the channel is
         dropped. What the graph's input shape makes of it (flat vectors) is a reshape.
-      bounds: values that pixels 0 and 1 have for the graph.
-      mean: per channel, subtracted after that; None for none.
-      std: per channel, divided by after that; None for none.
     """
 
     graph: Graph
@@ -41,9 +39,6 @@ class GraphConfig:
     channels: int
     image_size: tuple[int, int]
     layout: str = "NCHW"
-    bounds: tuple[float, float] = (0.0, 1.0)
-    mean: tuple[float, ...] | None = None
-    std: tuple[float, ...] | None = None
 
     @property
     def input_kind(self) -> str:
@@ -65,7 +60,7 @@ class GraphModule(nnx.Module):
             setattr(self, attribute_of(name), nnx.Param(_initial(name, spec.shape, rngs)))
 
     def __call__(self, images: jax.Array) -> jax.Array:
-        """Logits `[n, classes]` of images `[n, h, w, c]` in [0, 1]."""
+        """Logits `[n, classes]` of images `[n, h, w, c]`, prepared as the graph takes them."""
         config = self.config
         expected = (*config.image_size, config.channels)
         if images.shape[1:] != expected:
@@ -90,18 +85,9 @@ def attribute_of(name: str) -> str:
 
 def _one(config: GraphConfig, params: Mapping[str, jax.Array], image: jax.Array) -> jax.Array:
     shape = config.graph.inputs[0].shape
-    ordered = _ordered(config.layout, _prepared(config, image)).reshape(shape)
+    ordered = _ordered(config.layout, image).reshape(shape)
     (logits,) = run(config.graph, params, (ordered,))
     return logits.reshape(config.num_classes)
-
-
-def _prepared(config: GraphConfig, image: jax.Array) -> jax.Array:
-    low, high = config.bounds
-    if (low, high) != (0.0, 1.0):
-        image = image * (high - low) + low
-    if config.mean is not None:
-        image = image - np.asarray(config.mean, image.dtype)
-    return image if config.std is None else image / np.asarray(config.std, image.dtype)
 
 
 def _ordered(layout: str, image: jax.Array) -> jax.Array:
@@ -126,7 +112,7 @@ def graph_model(
     layout: str = "NCHW",
     image_shape: tuple[int, int, int] | None = None,
     output: int = 0,
-    bounds: tuple[float, float] = (0.0, 1.0),
+    bounds: tuple[float, float] | None = None,
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
     architecture: str = "graph",
@@ -139,7 +125,7 @@ def graph_model(
       layout: order of the graph's input, see `GraphConfig`.
       image_shape: height, width and channels; needed where the graph's input is flat.
       output: number of the output that holds the logits.
-      bounds: values that pixels 0 and 1 have for the network.
+      bounds: values that pixels 0 and 1 have for the network; (0, 1) by default.
       mean: per channel, subtracted from pixels within bounds.
       std: per channel, what pixels are divided by then.
       architecture: name for records.
@@ -152,23 +138,14 @@ def graph_model(
     graph = _one_input(captured.graph, output)
     image_shape = image_shape or _image_shape(graph.inputs[0].shape, layout)
     height, width, channels = image_shape
-    config = GraphConfig(
-        graph,
-        _classes(graph),
-        channels,
-        (height, width),
-        layout,
-        (float(bounds[0]), float(bounds[1])),
-        _per_channel("mean", mean, channels),
-        _per_channel("std", std, channels),
-    )
+    config = GraphConfig(graph, _classes(graph), channels, (height, width), layout)
     names = {attribute_of(name): name for name, _ in graph.params}
     if len(names) < len(graph.params):
         raise ConversionError("two weights have the same name once special names are escaped")
     params = {a: jnp.asarray(_single(captured.params[name])) for a, name in names.items()}
     image = jax.ShapeDtypeStruct((1, *image_shape), jnp.float32)
     jax.eval_shape(partial(apply, config), params, image)
-    return Model(config, params, architecture, findings)
+    return prepared(Model(config, params, architecture, findings), bounds, mean, std)
 
 
 def _single(value: np.ndarray) -> np.ndarray:
@@ -212,14 +189,3 @@ def _image_shape(shape: tuple[int, ...], layout: str) -> tuple[int, int, int]:
     if sizes.get("N", 1) != 1:
         raise ConversionError(f"captured for a batch of {sizes['N']} images, expected 1")
     return sizes["H"], sizes["W"], sizes.get("C", 1)
-
-
-def _per_channel(name: str, values: Sequence[float] | None, channels: int):
-    if values is None:
-        return None
-    if len(values) not in (1, channels):
-        raise ConversionError(
-            f"{name} has {len(values)} values, expected {channels}, one a channel"
-        )
-    numbers = tuple(float(value) for value in values)
-    return numbers if len(numbers) == channels else numbers * channels

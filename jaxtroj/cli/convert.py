@@ -34,20 +34,23 @@ def run(args: argparse.Namespace) -> int:
         UsageError: DIR cannot be written.
     """
     options.keep_compiled()
-    from converters import convert, open_artifact
+    from converters.artifact import Artifact
     from converters.checkpoint import save_checkpoint
+    from converters.opening import convert_file, read_model
 
-    artifact = open_artifact(args.model)
-    model = convert(artifact)
+    file = read_model(args.model)
+    model = convert_file(file).model
     for finding in model.findings:
         options.message(finding)
     try:
-        save_checkpoint(model, args.out, artifact.sha256)
+        save_checkpoint(model, args.out, file.sha256)
     except OSError as error:
         raise UsageError(f"cannot write {args.out}: {error}; give another --out") from error
     print(f"{args.model}: {model.architecture}, {model.num_classes} classes, in {args.out}")
+    if args.check and not isinstance(file.content, Artifact):
+        raise UsageError(f"--check compares weights with torch's network; {file.format} holds code")
     if args.check:
-        _check(artifact, model, args.out)
+        _check(file.content, model, args.out)
     return EXIT_CLEAN
 
 

@@ -36,10 +36,12 @@ def fill():
         with torch.device("meta"):
             module = build().eval()
         random = np.random.default_rng(seed)
-        state = {
-            name: torch.from_numpy(_random_tensor(name, tuple(value.shape), random))
-            for name, value in module.state_dict().items()
-        }
+        state = module.state_dict()  # with the versions that some modules ask for
+        tables = [n for n, v in state.items() if v.ndim and not v.is_floating_point()]
+        known = build().state_dict() if tables else {}
+        for name, value in state.items():
+            made = torch.from_numpy(_random_tensor(name, tuple(value.shape), random))
+            state[name] = known[name] if name in tables else made
         module.load_state_dict(state, strict=True, assign=True)
         return module.requires_grad_(True)
 

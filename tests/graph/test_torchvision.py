@@ -14,6 +14,7 @@ from converters.graph.export import from_exported  # noqa: E402
 from converters.graph.module import graph_model  # noqa: E402
 from converters.graph.tape import capture  # noqa: E402
 from converters.parity import logits_and_gradients, relative_error  # noqa: E402
+from converters.reference import with_exact_gradients  # noqa: E402
 
 EXACT = 1e-10
 # The smallest pictures that the networks take; 32 otherwise.
@@ -56,13 +57,6 @@ NARROW = {
 LARGE = {"vit_h_14": 28}
 
 
-class ExactHardsigmoid(torch.nn.Module):
-    """torch's own has 1/6 in single precision in its gradient, in float64 too."""
-
-    def forward(self, x):
-        return torch.nn.functional.relu6(x + 3) / 6
-
-
 def _fill(network):
     """Random weights of single precision under which values neither vanish nor explode."""
     generator = torch.Generator().manual_seed(0)
@@ -77,14 +71,6 @@ def _fill(network):
         else:
             value.normal_(0.0, (2.0 / value[0].numel()) ** 0.5, generator=generator)
     return network.double().eval().requires_grad_(False)
-
-
-def _exact(module):
-    for name, child in module.named_children():
-        if isinstance(child, torch.nn.Hardsigmoid):
-            setattr(module, name, ExactHardsigmoid())
-        _exact(child)
-    return module
 
 
 def errors(network, size: int, front_end=None) -> tuple[float | None, float | None]:
@@ -103,7 +89,7 @@ def errors(network, size: int, front_end=None) -> tuple[float | None, float | No
         got = [np.asarray(v) for v in program(model.config, model.params, *given)]
     del model, captured
     x.requires_grad_(True)
-    logits = _exact(network)(x)
+    logits = with_exact_gradients(network)(x)
     (gradients,) = torch.autograd.grad((logits * torch.from_numpy(weights)).sum(), x)
     expected = logits.detach().numpy(), gradients.numpy().transpose(0, 2, 3, 1)
     return tuple(relative_error(g, e) for g, e in zip(got, expected, strict=True))

@@ -129,7 +129,7 @@ LIVE: dict[str, tuple[str, Callable[[str], bytes]]] = {
     "pickle.loads": ("pickle.loads", lambda c: call(name("pickle", "loads"), nested(c))),
     "_pickle.loads": ("_pickle.loads", lambda c: call(name("_pickle", "loads"), nested(c))),
     "partial": (
-        "functools.partial",
+        "os.system",
         lambda c: call(
             call(name("functools", "partial"), name("os", "system"), text(f"touch '{c}'"))
         ),
@@ -305,6 +305,10 @@ OPERATIONS: dict[str, bytes] = {
     "out-of-band buffer": b"\x97",
     "call of text": text("os.system") + row(text("true")) + b"R",
     "instance of text": text("os.system") + b")\x81",
+    "partial of a function": call(
+        name("functools", "partial"), name("torch.nn.functional", "relu")
+    ),
+    "call of a partial": call(call(name("functools", "partial"), name("torch.nn", "Linear"))),
     "name from a number": b"K\x01" + text("system") + b"\x93",
     "state of a list": b"]" + table(append=b"N") + b"b",
     "state of a class": name("torch.nn", "Linear") + table(forward=b"N") + b"b",

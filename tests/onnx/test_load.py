@@ -8,6 +8,7 @@ from onnx.reference import ReferenceEvaluator
 
 from converters.errors import ConversionError
 from converters.graph.onnx import load_onnx
+from converters.input_form import InputForm
 
 
 @pytest.fixture
@@ -28,7 +29,7 @@ def _images(n=3):
 
 def test_logits_are_those_of_the_file(make, save):
     model, images = make.classifier(), _images()
-    loaded = load_onnx(save(model), bounds=(0, 1))
+    loaded = load_onnx(save(model), InputForm(bounds=(0, 1)))
     expected = ReferenceEvaluator(model).run(None, {"image": images.transpose(0, 3, 1, 2)})[0]
     np.testing.assert_allclose(loaded(images), expected, rtol=1e-4, atol=1e-5)
     assert (loaded.num_classes, loaded.channels) == (5, 3)
@@ -39,7 +40,9 @@ def test_logits_are_those_of_the_file(make, save):
 
 def test_pixels_are_prepared_as_asked(make, save):
     model, images = make.classifier(), _images()
-    loaded = load_onnx(save(model), bounds=(0, 255), mean=[100, 110, 120], std=[50, 60, 70])
+    loaded = load_onnx(
+        save(model), InputForm(bounds=(0, 255), mean=(100, 110, 120), std=(50, 60, 70))
+    )
     pixels = (images * 255 - [100, 110, 120]) / [50, 60, 70]
     feed = {"image": pixels.transpose(0, 3, 1, 2).astype(np.float32)}
     expected = ReferenceEvaluator(model).run(None, feed)[0]
@@ -61,7 +64,7 @@ def test_channels_last_and_probabilities_are_noticed(make, save):
     assert any("probabilities" in finding for finding in loaded.findings)
     assert any("'d'" in finding for finding in loaded.findings)
     np.testing.assert_allclose(np.asarray(loaded(_images())).sum(1), 1, rtol=1e-5)
-    logits = load_onnx(save(model), output="d", bounds=(0, 1))
+    logits = load_onnx(save(model), InputForm(output="d", bounds=(0, 1)))
     assert logits.findings == ()
     expected = _images().mean((1, 2)) @ weights["w"]
     np.testing.assert_allclose(logits(_images()), expected, rtol=1e-4, atol=1e-5)

@@ -6,6 +6,7 @@ are, too) is folded away; values that decide shapes or branches must be known, s
 resolve while building. What would depend on the pixels of an image is refused instead of frozen.
 """
 
+import re
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from onnx import FunctionProto, GraphProto, NodeProto, OperatorSetIdProto
 from converters.errors import (
     ConversionError,
     ConverterError,
+    CorruptFileError,
     TooLargeError,
     UnsupportedOperatorError,
     shown,
@@ -31,6 +33,7 @@ from converters.graph.onnx.operators import Call, Operation, call_of, find, sche
 from converters.graph.onnx.types import array_of, numpy_from, tensor_from
 
 CONSTANT, WEIGHT, DATA = range(3)
+_NAME = re.compile(r"[\w.:-]{1,200}", re.ASCII)
 # What torch raises on arguments that make no sense; the graph is to blame, not this program.
 _TORCH_FAULTS = (
     RuntimeError,
@@ -142,6 +145,7 @@ class Builder:
         self.nodes += 1
         if self.nodes > self.limits.nodes:
             raise TooLargeError(f"more than OnnxLimits.nodes = {self.limits.nodes} nodes")
+        _check_names(node)
         place = f"{node.op_type} node {shown(node.name or (node.output[0] if node.output else ''))}"
         inputs = [_lookup(name, scope) if name else None for name in node.input]
         try:
@@ -256,6 +260,13 @@ class Builder:
 def opsets_of(imports: Iterable[OperatorSetIdProto]) -> dict[str, int]:
     """Domain -> version; ONNX's own domain is the empty one, by either of its names."""
     return {"" if o.domain == "ai.onnx" else o.domain: o.version for o in imports}
+
+
+def _check_names(node: NodeProto) -> None:
+    """Refuse names that no operator and no domain has; others stand in errors as they are."""
+    for name in (node.op_type, node.domain or "ai.onnx"):
+        if not _NAME.fullmatch(name):
+            raise CorruptFileError(f"a node names {shown(name)}, which no operator is called")
 
 
 def _lookup(name: str, scope: Scope) -> Value | None:

@@ -2,11 +2,11 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
 import torch
-from onnx import ModelProto, ValueInfoProto
+from onnx import ModelProto
 
 from converters.errors import ConversionError, shown
 from converters.graph.module import graph_model
@@ -20,15 +20,12 @@ from converters.graph.onnx.torch_module import (
     input_shape,
     input_type,
 )
+from converters.graph.recognition import family_model
 from converters.graph.tape import capture
+from converters.input_form import NOTHING_SAID, ImageInput, InputForm, image_input
 from converters.model import Model
+from converters.preparation import prepared
 
-# Side of the pictures where a file leaves it open: what most published classifiers take.
-_USUAL_SIZE = 224
-_UNPREPARED = (
-    "the file does not say how pixels are prepared; values from 0 to 1 without normalisation were "
-    "assumed"
-)
 _FIXED_BATCH = (
     "the network is made for batches of {} images and computes something else for one; export it "
     "with a batch of 1 or an open one"
@@ -40,46 +37,20 @@ _SQUASHING = {
 }
 
 
-@dataclass(frozen=True)
-class ImageInput:
-    """The one input of a classifier.
-
-    Attributes:
-        name: in the file.
-        shape: for one image.
-        layout: order of its axes, "NCHW" or "NHWC".
-        findings: what was guessed.
-        batch: number of images that the file is made for; 1 where it leaves that open.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    layout: str
-    findings: tuple[str, ...]
-    batch: int = 1
-
-
 def load_onnx(
     path: str | os.PathLike,
-    output: str | None = None,
-    *,
-    layout: str | None = None,
-    image_size: tuple[int, int] | None = None,
-    bounds: tuple[float, float] | None = None,
-    mean: Sequence[float] | None = None,
-    std: Sequence[float] | None = None,
+    form: InputForm = NOTHING_SAID,
+    usual_size: tuple[int, int] | None = None,
     limits: OnnxLimits | None = None,
 ) -> Model:
     """An ONNX file as a Model over images `[n, h, w, c]` in [0, 1].
 
+    A network of a family becomes that family's model, any other a graph.
+
     Args:
         path: the file; external data must lie in its folder.
-        output: name of the output with the logits; the first one by default.
-        layout: order of the input's axes, "NCHW" or "NHWC"; guessed from the channels by default.
-        image_size: height and width where the file leaves them open; 224 by default.
-        bounds: values that pixels 0 and 1 have for the network, (0, 1) by default.
-        mean: per channel, subtracted from pixels within bounds.
-        std: per channel, what pixels are divided by then.
+        form: what it does not say.
+        usual_size: height and width where neither it nor `form` says them; 224 by default.
         limits: caps on sizes.
 
     Raises:
@@ -89,19 +60,20 @@ def load_onnx(
     """
     limits = limits or OnnxLimits()
     file = read_onnx(path, limits)
-    image = image_input(file.model, layout, image_size, limits)
-    findings = image.findings + _output_findings(file.model, output)
-    if bounds is None and mean is None and std is None:
-        findings += (_UNPREPARED,)
-    module = _built(file, image, output, limits)
+    image = _only_input(file.model, form, usual_size, limits)
+    findings = image.findings + _output_findings(file.model, form.output) + form.unsaid
+    module = _built(file, image, form.output, limits)
     del file  # its weights are in the module now
     captured = capture(module, [torch.zeros(image.shape)])
+    known = family_model(captured) if image.layout == "NCHW" else None
+    if known is not None:
+        return prepared(replace(known, findings=findings), form.bounds, form.mean, form.std)
     return graph_model(
         captured,
         layout=image.layout,
-        bounds=bounds or (0.0, 1.0),
-        mean=mean,
-        std=std,
+        bounds=form.bounds,
+        mean=form.mean,
+        std=form.std,
         architecture=f"onnx:{Path(path).stem}",
         findings=findings,
     )
@@ -142,11 +114,8 @@ def _check_same(whole: OnnxModule, single: OnnxModule, image: ImageInput) -> Non
         raise ConversionError(_FIXED_BATCH.format(image.batch))
 
 
-def image_input(
-    model: ModelProto,
-    layout: str | None,
-    image_size: tuple[int, int] | None,
-    limits: OnnxLimits,
+def _only_input(
+    model: ModelProto, form: InputForm, usual_size: tuple[int, int] | None, limits: OnnxLimits
 ) -> ImageInput:
     """Name, shape for one image and layout of a model's only input.
 
@@ -165,45 +134,10 @@ def image_input(
             f"input {shown(info.name)} takes {input_type(info)}, expected floating values; "
             "export the network without its conversion from bytes"
         )
-    return _shaped(info, layout, image_size, limits)
-
-
-def _shaped(
-    info: ValueInfoProto,
-    layout: str | None,
-    image_size: tuple[int, int] | None,
-    limits: OnnxLimits,
-) -> ImageInput:
     declared = declared_shape(info)
-    if len(declared) != 4:
-        raise ConversionError(
-            f"input {shown(info.name)} has {len(declared)} dimensions, expected 4, a batch of "
-            "images"
-        )
-    findings: list[str] = []
-    order = layout or _guessed_layout(declared, findings)
-    sizes = dict(zip(order, declared, strict=True))
-    sizes["N"] = 1
-    if sizes["C"] is None:
-        raise ConversionError(
-            f"input {shown(info.name)} leaves the number of channels open; export it with them"
-        )
-    for letter, asked in zip("HW", image_size or (None, None), strict=True):
-        sizes[letter] = sizes[letter] or asked or _USUAL_SIZE
-        if declared[order.index(letter)] is None and not asked:
-            findings.append(f"the file leaves the size of images open; {_USUAL_SIZE} was assumed")
-    asked = {info.name: tuple(sizes[letter] or 1 for letter in order)}
-    shape = input_shape(info, asked, limits)
-    batch = declared[order.index("N")] or 1
-    return ImageInput(info.name, shape, order, tuple(dict.fromkeys(findings)), batch)
-
-
-def _guessed_layout(declared: Sequence[int | None], findings: list[str]) -> str:
-    channels = (1, 3, 4)
-    first, last = declared[1] in channels, declared[3] in channels
-    if first == last:
-        findings.append("the file does not tell the order of the axes; NCHW was assumed")
-    return "NHWC" if last and not first else "NCHW"
+    image = image_input(info.name, declared, form.layout, form.image_size, usual_size)
+    input_shape(info, {info.name: image.shape}, limits)
+    return image
 
 
 def _output_findings(model: ModelProto, output: str | None) -> tuple[str, ...]:

@@ -42,10 +42,19 @@ def _geometry(call, x):
     return kernel, strides, dilations, before, after, needed
 
 
+def _as_torch(before, needed, kernel, strides) -> bool:
+    """Whether padding of `before` on both sides gives torch the same windows."""
+    room = zip(before, needed, strides, strict=True)
+    half = all(2 * b <= k for b, k in zip(before, kernel, strict=True))
+    return half and all(0 <= b - n < s for b, n, s in room)
+
+
 @operator("MaxPool", (1, 8, 10, 11, 12, 22), restrictions="1, 2 or 3 spatial axes")
 def max_pool(call, x):
     """Maximum of each window, and on request its place in the whole input."""
     kernel, strides, dilations, before, _, needed = _geometry(call, x)
+    if x.is_floating_point() and call.outputs < 2 and _as_torch(before, needed, kernel, strides):
+        return _MAX[len(kernel)](x, kernel, strides, before, dilations)
     lowest = -torch.inf if x.is_floating_point() else torch.iinfo(x.dtype).min
     if x.is_floating_point():
         padded = pad_spatial(x, before, needed, lowest)
@@ -82,6 +91,10 @@ def _whole_places(call, places, padded, shape, before):
 def average_pool(call, x):
     """Mean of each window, padding counted or not."""
     kernel, strides, dilations, before, after, needed = _geometry(call, x)
+    declared = all(n <= a for n, a in zip(needed, after, strict=True))
+    if call["count_include_pad"] and declared and _as_torch(before, needed, kernel, strides):
+        if all(d == 1 for d in dilations):
+            return _AVERAGE[len(kernel)](x, kernel, strides, before)
     sums = _window_mean(pad_spatial(x, before, needed), kernel, strides, dilations)
     hanging = [max(n - a, 0) for n, a in zip(needed, after, strict=True)]
     counted = bool(call["count_include_pad"])

@@ -1,0 +1,269 @@
+"""Whether two graphs compute the same function of their weights, whatever the weights are called.
+
+Both are walked from their outputs, pair by pair. A pair matches if both sides are the same kind of
+call with the same numbers and their operands match. Spellings that mean the same (a linear layer as
+one call or as product and sum, a pool as a mean) are one kind, and reshapes are compared by the
+shapes before and after them alone, since they keep the order of elements. Anything else must be
+equal call for call: what is not understood does not match.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from converters.graph.graph import CONSTANT, INPUT, PARAM, Graph, Node, Ref
+
+_RESHAPES = frozenset(
+    f"aten.{name}"
+    for name in (
+        *("view.default", "_unsafe_view.default", "reshape.default", "flatten.using_ints"),
+        *("squeeze.dim", "squeeze.dims", "squeeze.default", "unsqueeze.default"),
+        *("clone.default", "contiguous.default", "alias.default", "detach.default"),
+        "view_copy.default",
+    )
+)
+_BATCH_NORMS = {
+    # operator -> places of training and epsilon
+    "aten.native_batch_norm.default": (5, 7),
+    "aten.cudnn_batch_norm.default": (5, 7),
+    "aten.batch_norm.default": (5, 7),
+    "aten._native_batch_norm_legit.default": (5, 7),
+    "aten._native_batch_norm_legit_no_training.default": (None, 6),
+}
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call in its one spelling.
+
+    Attributes:
+      kind: what it computes.
+      numbers: everything about it that is no value.
+      operands: names of the values that it takes; None where one is left out.
+    """
+
+    kind: str
+    numbers: tuple[Any, ...]
+    operands: tuple[str | None, ...]
+
+
+class _Side:
+    """One graph, with the node that made each value."""
+
+    def __init__(self, graph: Graph):
+        self.graph = graph
+        self.makers: dict[str, tuple[Node, int]] = {}
+        for node in graph.nodes:
+            for k, name in enumerate(node.outputs):
+                if name is not None:
+                    self.makers[name] = node, k
+
+    def source(self, name: str) -> str:
+        """The value before any reshapes."""
+        while name in self.makers and self.makers[name][0].op in _RESHAPES:
+            argument = self.makers[name][0].args[0]
+            if not isinstance(argument, Ref):
+                break
+            name = argument.name
+        return name
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        return self.graph.specs[name].shape
+
+    def call(self, name: str) -> Call:
+        """The call that made a value."""
+        node, output = self.makers[name]
+        spelling = _SPELLINGS.get(node.op)
+        made = None if spelling is None else spelling(self, node, output)
+        return _verbatim(node, output) if made is None else made
+
+
+def weights_of(ours: Graph, theirs: Graph) -> dict[str, str] | None:
+    """Which of our parameters is which of theirs, if both graphs compute the same.
+
+    Args:
+      ours: the graph whose function is known.
+      theirs: another, each with one input and one output.
+
+    Returns:
+      Our name -> their name of every parameter of ours, or None if they differ. Parameters of the
+      same name have the same shape.
+    """
+    if len(ours.outputs) != 1 or len(theirs.outputs) != 1 or ours.inputs != theirs.inputs:
+        return None
+    left, right = _Side(ours), _Side(theirs)
+    found: dict[str, str] = {}
+    seen: set[tuple[str, str]] = set()
+    pending = [(ours.outputs[0].name, theirs.outputs[0].name)]
+    while pending:
+        pair = pending.pop()
+        if pair in seen:
+            continue
+        seen.add(pair)
+        operands = _operands(left, right, pair, found)
+        if operands is None:
+            return None
+        pending += operands
+    # A parameter that stands for two of theirs, or the other way round, is another network.
+    whole = len(found) == len(ours.params) == len(theirs.params) == len(set(found.values()))
+    return found if whole else None
+
+
+def _operands(left: _Side, right: _Side, pair: tuple[str, str], found: dict[str, str]):
+    """The pairs that a pair rests on; None if it does not match. Notes weights in `found`."""
+    if left.shape(pair[0]) != right.shape(pair[1]):
+        return None
+    ours, theirs = left.source(pair[0]), right.source(pair[1])
+    if _bare(left.shape(ours)) != _bare(right.shape(theirs)):
+        return None
+    if ours.startswith(PARAM) and theirs.startswith(PARAM):
+        name, other = ours.removeprefix(PARAM), theirs.removeprefix(PARAM)
+        same = left.shape(ours) == right.shape(theirs) and found.setdefault(name, other) == other
+        return [] if same else None
+    if ours.startswith((INPUT, CONSTANT)) or theirs.startswith((INPUT, CONSTANT, PARAM)):
+        return [] if _same_leaf(left.graph, right.graph, ours, theirs) else None
+    if ours.startswith(PARAM):
+        return None
+    call, other = left.call(ours), right.call(theirs)
+    if (call.kind, call.numbers) != (other.kind, other.numbers):
+        return None
+    if len(call.operands) != len(other.operands):
+        return None
+    pairs = list(zip(call.operands, other.operands, strict=True))
+    if any((a is None) != (b is None) for a, b in pairs):
+        return None
+    return [(a, b) for a, b in pairs if a is not None]
+
+
+def _bare(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """A shape without axes of one element, which a pool keeps or drops."""
+    return tuple(n for n in shape if n != 1)
+
+
+def _same_leaf(ours: Graph, theirs: Graph, name: str, other: str) -> bool:
+    if name.startswith(INPUT):
+        return name == other
+    if not (name.startswith(CONSTANT) and other.startswith(CONSTANT)):
+        return False
+    ours_is = ours.constants[int(name.removeprefix(CONSTANT))]
+    return ours_is == theirs.constants[int(other.removeprefix(CONSTANT))]
+
+
+def _name(value: Any) -> str | None:
+    return value.name if isinstance(value, Ref) else None
+
+
+def _verbatim(node: Node, output: int) -> Call:
+    """A call as it stands, with its values taken out of its arguments."""
+    operands: list[str | None] = []
+
+    def without(value: Any) -> Any:
+        if isinstance(value, Ref):
+            operands.append(value.name)
+            return Ref("")
+        if isinstance(value, tuple):
+            return tuple(without(part) for part in value)
+        return value
+
+    numbers = (output, without(node.args), without(node.kwargs))
+    return Call(node.op, numbers, tuple(operands))
+
+
+def _two(value: Any) -> tuple[Any, ...]:
+    """A number for height and width, as torch takes one for both."""
+    value = value if isinstance(value, tuple) else (value,)
+    return value * 2 if len(value) == 1 else value
+
+
+def _convolution(side: _Side, node: Node, output: int) -> Call | None:
+    x, weight, bias, stride, padding, dilation, transposed, _, groups, *_ = node.args
+    if transposed or len(side.shape(weight.name)) != 4:
+        return None
+    return _conv(x, weight, bias, stride, padding, dilation, groups)
+
+
+def _conv2d(side: _Side, node: Node, output: int) -> Call:
+    return _conv(*node.args)
+
+
+def _conv(x, weight, bias, stride, padding, dilation, groups) -> Call:
+    numbers = (_two(stride), _two(padding), _two(dilation), groups)
+    return Call("convolution", numbers, (_name(x), _name(weight), _name(bias)))
+
+
+def _batch_norm(side: _Side, node: Node, output: int) -> Call | None:
+    training, eps = _BATCH_NORMS[node.op]
+    if output != 0 or (training is not None and node.args[training]):
+        return None
+    # Files keep it in single precision.
+    numbers = (float(f"{node.args[eps]:.6g}"),)
+    return Call("batch norm", numbers, tuple(_name(a) for a in node.args[:5]))
+
+
+def _max_pool(side: _Side, node: Node, output: int) -> Call | None:
+    if output != 0:
+        return None
+    x, window, stride, padding, dilation, ceil = node.args
+    numbers = (_two(window), _two(stride or window), _two(padding), _two(dilation), ceil)
+    return Call("maximum over windows", numbers, (_name(x),))
+
+
+def _mean(side: _Side, node: Node, output: int) -> Call | None:
+    """The mean over height and width, whether the axes stay or go."""
+    shape = side.shape(node.args[0].name)
+    axes = node.args[1]
+    if len(shape) != 4 or axes is None or dict(node.kwargs).get("dtype") is not None:
+        return None
+    if sorted(axis % 4 for axis in axes) != [2, 3]:
+        return None
+    return Call("mean of a map", (), (_name(node.args[0]),))
+
+
+def _adaptive_mean(side: _Side, node: Node, output: int) -> Call | None:
+    whole = _two(node.args[1]) == (1, 1) and len(side.shape(node.args[0].name)) == 4
+    return Call("mean of a map", (), (_name(node.args[0]),)) if whole else None
+
+
+def _linear(side: _Side, node: Node, output: int) -> Call | None:
+    x, weight, bias = node.args
+    return Call("linear", (), (_name(x), _name(weight), _name(bias)))
+
+
+def _addmm(side: _Side, node: Node, output: int) -> Call | None:
+    """A product with a transposed matrix and a row added, which is a linear layer."""
+    bias, x, matrix = node.args
+    weight = _transposed(side, matrix)
+    plain = all(value == 1 for _, value in node.kwargs)
+    if not plain or weight is None or len(side.shape(bias.name)) != 1:
+        return None
+    return Call("linear", (), (_name(x), weight, _name(bias)))
+
+
+def _transposed(side: _Side, matrix: Any) -> str | None:
+    """The matrix before it was transposed."""
+    node, _ = side.makers.get(matrix.name, (None, 0))
+    if node is None:
+        return None
+    ways = {"aten.t.default": (), "aten.transpose.int": (0, 1), "aten.permute.default": ((1, 0),)}
+    same = node.op in ways and node.args[1:] == ways[node.op]
+    return _name(node.args[0]) if same else None
+
+
+def _relu(side: _Side, node: Node, output: int) -> Call:
+    return Call("relu", (), (_name(node.args[0]),))
+
+
+_SPELLINGS: Mapping[str, Callable[[_Side, Node, int], Call | None]] = {
+    "aten.convolution.default": _convolution,
+    "aten._convolution.default": _convolution,
+    "aten.conv2d.default": _conv2d,
+    **dict.fromkeys(_BATCH_NORMS, _batch_norm),
+    "aten.max_pool2d_with_indices.default": _max_pool,
+    "aten.max_pool2d.default": _max_pool,
+    "aten.mean.dim": _mean,
+    "aten._adaptive_avg_pool2d.default": _adaptive_mean,
+    "aten.adaptive_avg_pool2d.default": _adaptive_mean,
+    "aten.linear.default": _linear,
+    "aten.addmm.default": _addmm,
+    "aten.relu.default": _relu,
+}

@@ -1,0 +1,55 @@
+"""`rebuilt_model`: a rebuilt torch network captured as a graph over images."""
+
+import torch
+
+from converters.graph.module import graph_model
+from converters.graph.onnx.guard import SizeGuard
+from converters.graph.onnx.limits import OnnxLimits
+from converters.graph.tape import capture
+from converters.input_form import USUAL_SIZE, InputForm, assumed_size, check_size
+from converters.model import Model
+from converters.rebuilt.network import rebuild
+from converters.weights import Weights
+
+
+def rebuilt_model(
+    weights: Weights,
+    findings: tuple[str, ...],
+    form: InputForm,
+    usual_size: tuple[int, int] | None,
+) -> Model:
+    """The model of one of torchvision's networks outside the Flax families.
+
+    Args:
+      weights: what the file holds.
+      findings: what was noticed while reading it.
+      form: what it does not say.
+      usual_size: height and width where neither the network nor `form` says them; 224 by default.
+
+    Raises:
+      ConversionError: the weights make no such network, or it does not take such images.
+      TooLargeError: one forward pass would take more than `OnnxLimits` lets a network take.
+    """
+    rebuilt = rebuild(weights)
+    findings = (*findings, *rebuilt.findings, *_findings(weights))
+    check_size(rebuilt.image_size or (None, None), form.image_size)
+    size = rebuilt.image_size or form.image_size
+    if size is None:
+        size = usual_size or USUAL_SIZE
+        findings += (assumed_size(size),)
+    with SizeGuard(OnnxLimits()):
+        captured = capture(rebuilt.module, [torch.zeros(1, 3, *size)])
+    return graph_model(
+        captured,
+        bounds=form.bounds,
+        mean=form.mean,
+        std=form.std,
+        architecture=rebuilt.family.name,
+        findings=(*findings, *form.unsaid),
+    )
+
+
+def _findings(weights: Weights) -> tuple[str, ...]:
+    root = weights.modules.get("")
+    training = root is not None and root.attributes.get("training") is True
+    return ("saved in training mode; scanned in evaluation mode",) if training else ()

@@ -1,0 +1,225 @@
+"""`rebuild`: the torch network of a file's weights, made by torchvision's own constructors.
+
+Nothing in the file is executed: its class name chooses an entry of the table, its shapes and plain
+attributes the arguments. The network is made without memory for weights; only if every tensor fits,
+and every recorded module is the one that was made, the weights are put in.
+"""
+
+import re
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from converters.errors import MismatchError, UnsupportedArchitectureError
+from converters.hyperparameters import as_pair
+from converters.names import refuse_mismatch
+from converters.plain import NotPlainError
+from converters.plain import plain as plain_value
+from converters.rebuilt.description import Description, Shape
+from converters.rebuilt.table import Family, current_class, current_names, family_of
+from converters.torch_layers import resize
+from converters.weight_values import single_precision
+from converters.weights import ModuleInfo, Weights
+
+# Without effect on logits: training only, or stale once a head was replaced.
+_NEEDLESS = frozenset(
+    "training inplace p dropout attention_dropout momentum num_classes alpha last_channel".split()
+)
+_COUNTERS = ".num_batches_tracked"
+# What constructors of torchvision raise for numbers that make no network.
+_REFUSALS = (
+    *(ValueError, TypeError, ZeroDivisionError, OverflowError, IndexError),
+    *(RuntimeError, AssertionError),
+)
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    """A network and what it came from.
+
+    Attributes:
+      module: torch's, in evaluation mode, float32, with the file's weights.
+      family: its entry in the table.
+      image_size: height and width of the only images it takes; None if it takes others.
+      findings: what the file did not say.
+    """
+
+    module: Any
+    family: Family
+    image_size: tuple[int, int] | None
+    findings: tuple[str, ...]
+
+
+def rebuild(weights: Weights) -> Rebuilt:
+    """The torch network of these weights.
+
+    Raises:
+      UnsupportedArchitectureError: none of the table.
+      MismatchError: shapes or modules differ from those of the rebuilt network, all listed.
+    """
+    import torch
+
+    family = family_of(weights)
+    if family is None:
+        raise UnsupportedArchitectureError("no network of torchvision has tensors of these names")
+    tensors = {new: weights.tensors[old] for old, new in current_names(weights.tensors).items()}
+    shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    modules, findings = weights.modules, ()
+    if not modules:
+        modules, findings = _standard_modules(family, shapes)
+        findings += family.unsaid
+    with torch.device("meta"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            module = family.build(Description(shapes, modules)).eval()
+        except _REFUSALS as error:
+            raise MismatchError(
+                f"torchvision's {family.name} cannot be made of these weights: {error}"
+            ) from error
+        _fit(module, shapes, family.free)
+    _check_tensors(module, shapes)
+    _check_modules(module, weights.modules)
+    _fill(module, tensors)
+    return Rebuilt(module, family, _image_size(module), findings)
+
+
+def describe(module: Any) -> dict[str, ModuleInfo]:
+    """Class and plain attributes of a torch module and its submodules, as a file names them."""
+    return {path: ModuleInfo(_class_name(m), _attributes(m)) for path, m in module.named_modules()}
+
+
+def _class_name(module: Any) -> str:
+    return f"{type(module).__module__}.{type(module).__qualname__}"
+
+
+def _attributes(module: Any) -> dict[str, Any]:
+    found = {}
+    for name, value in vars(module).items():
+        if name.startswith("_"):
+            continue
+        try:
+            found[name] = plain_value(tuple(value) if isinstance(value, list) else value)
+        except NotPlainError:
+            continue
+    return found
+
+
+def _standard_modules(family: Family, shapes: Mapping[str, Shape]):
+    """Modules of the standard network that a state dict is of, and the finding that says so."""
+    import torch
+    from torchvision import models
+
+    if not family.standards:
+        return {}, ()
+    for name in family.standards:
+        with torch.device("meta"):
+            module = getattr(models, name)(weights=None)
+        found = {n: tuple(t.shape) for n, t in module.state_dict().items()}
+        if _same(found, shapes, family.exact):
+            return describe(module), (
+                f"a state dict does not say strides and the like; taken from torchvision's {name}",
+            )
+    raise MismatchError(
+        f"a state dict does not say strides and the like, and this one is of none of torchvision's "
+        f"{', '.join(family.standards)}; save the whole network, or export it to ONNX"
+    )
+
+
+def _same(standard: Mapping[str, Shape], shapes: Mapping[str, Shape], exact: bool) -> bool:
+    names = {name for name in standard if not name.endswith(_COUNTERS)}
+    if names != {name for name in shapes if not name.endswith(_COUNTERS)}:
+        return False
+    compared = [n for n in names if not n.startswith(("head", "encoder.pos_embedding"))]
+    return not exact or all(standard[name] == shapes[name] for name in compared)
+
+
+def _fit(module: Any, shapes: Mapping[str, Shape], free: str) -> None:
+    """Layers whose width torchvision fixes take that of the file; kernels and groups stay."""
+    for path, layer in module.named_modules():
+        shape = shapes.get(f"{path}.weight")
+        weight = getattr(layer, "weight", None)
+        if shape is None or weight is None or not re.fullmatch(free, path):
+            continue
+        same = len(shape) == weight.ndim and shape[2:] == tuple(weight.shape[2:])
+        if same and 0 not in shape and getattr(layer, "groups", 1) == 1:
+            resize(layer, shape)
+
+
+def _check_tensors(module: Any, shapes: Mapping[str, Shape]) -> None:
+    wanted = {name: tuple(t.shape) for name, t in module.state_dict().items()}
+    missing = [n for n in wanted if n not in shapes and not n.endswith(_COUNTERS)]
+    unused = [f"{n} {shape}" for n, shape in shapes.items() if n not in wanted]
+    misshapen = [
+        f"{n}: got {shapes[n]}, expected {shape}"
+        for n, shape in wanted.items()
+        if n in shapes and shapes[n] != shape and not n.endswith(_COUNTERS)
+    ]
+    refuse_mismatch(missing, unused, misshapen)
+
+
+def _check_modules(module: Any, recorded: Mapping[str, ModuleInfo]) -> None:
+    """A pickled network must be the one that was made, module by module."""
+    if not recorded:
+        return
+    made = describe(module)
+    faults = [f"{path} is missing" for path in made if path not in recorded]
+    for path, info in recorded.items():
+        if path not in made:
+            faults.append(f"{path or 'the root'} is a {info.class_name}, expected no such module")
+        else:
+            faults += _differences(path or "the root", info, made[path])
+    if faults:
+        more = " ..." if len(faults) > 20 else ""
+        raise MismatchError(
+            "the file's modules differ from torchvision's network of their class: "
+            f"{'; '.join(faults[:20])}{more}. Only unmodified networks are rebuilt; export this "
+            "one to ONNX."
+        )
+
+
+def _differences(where: str, got: ModuleInfo, made: ModuleInfo) -> list[str]:
+    if current_class(got.class_name) != made.class_name:
+        return [f"{where} is a {got.class_name}, expected {made.class_name}"]
+    return [
+        f"{where}.{name} is {got.attributes[name]}, expected {value}"
+        for name, value in made.attributes.items()
+        if name in got.attributes
+        and name not in _NEEDLESS
+        and as_pair(got.attributes[name]) != as_pair(value)
+    ]
+
+
+def _fill(module: Any, tensors: Mapping[str, np.ndarray]) -> None:
+    """Put the weights in as float32, tables of positions and counters as whole numbers."""
+    import torch
+
+    state = module.state_dict()
+    floating = {n: v for n, v in tensors.items() if state[n].is_floating_point()}
+    whole = {n: _whole(n, v) for n, v in tensors.items() if n not in floating}
+    tensors = single_precision(floating) | whole
+    for name, wanted in state.items():
+        given = tensors.get(name)
+        # Files from before torch 0.4.1 lack the counters, which evaluation does not use.
+        value = np.zeros(tuple(wanted.shape), np.int64) if given is None else given
+        state[name] = torch.from_numpy(np.array(value, order="C").reshape(wanted.shape))
+    module.load_state_dict(state, strict=True, assign=True)
+    module.requires_grad_(False)
+
+
+def _whole(name: str, value: np.ndarray) -> np.ndarray:
+    if value.dtype.kind not in "iu":
+        raise MismatchError(f"{name} has type {value.dtype}, expected whole numbers")
+    return value.astype(np.int64)
+
+
+def _image_size(module: Any) -> tuple[int, int] | None:
+    size = getattr(module, "image_size", None)  # ViT's
+    if isinstance(size, int):
+        return size, size
+    if hasattr(module, "partition_size"):  # MaxViT's grids are those of its image size
+        height, width = module.blocks[0].grid_size
+        return 4 * height, 4 * width
+    return None

@@ -1,0 +1,190 @@
+"""Which networks are rebuilt: an explicit table by class name and by names of tensors."""
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from converters.rebuilt import mobile, plain, residual, transformers
+from converters.rebuilt.description import Description
+from converters.weights import Weights
+
+# Renamed since; older files say the old names.
+_RENAMED = {
+    "torchvision.models.mobilenet.MobileNetV2": "torchvision.models.mobilenetv2.MobileNetV2",
+    "torchvision.models.mobilenet.InvertedResidual": (
+        "torchvision.models.mobilenetv2.InvertedResidual"
+    ),
+    **dict.fromkeys(
+        (
+            "torchvision.models.mobilenet.ConvBNReLU",
+            "torchvision.models.mobilenetv2.ConvBNReLU",
+            "torchvision.models.mobilenetv2.ConvBNActivation",
+            "torchvision.ops.misc.ConvNormActivation",
+        ),
+        "torchvision.ops.misc.Conv2dNormActivation",
+    ),
+    "torchvision.models.mobilenetv3.SqueezeExcitation": "torchvision.ops.misc.SqueezeExcitation",
+    "torch.nn.modules.linear._LinearWithBias": (
+        "torch.nn.modules.linear.NonDynamicallyQuantizableLinear"
+    ),
+}
+_WIDTHS = r"(features|classifier|fc|conv\d|aux\d|inception\w+)(\..*)?"
+_SQUEEZES = r".*\.fc[12]"
+
+
+@dataclass(frozen=True)
+class Family:
+    """One of torchvision's classes.
+
+    Attributes:
+      name: for records.
+      class_name: full name of the class, as files name it.
+      build: makes the network on torch's current device, with random weights.
+      tensors: names that tell its state dict from others.
+      standards: torchvision's functions that make networks of the class, for state dicts, which do
+        not name strides; empty where every number is seen in the weights.
+      exact: whether a standard network serves only for a state dict of its very shapes, head and
+        positions aside; else one of the same tensor names does.
+      free: layers whose width the constructor fixes; they are fitted to the file's.
+      unsaid: what a state dict leaves open, and how it was taken.
+    """
+
+    name: str
+    class_name: str
+    build: Callable[[Description], Any]
+    tensors: tuple[str, ...]
+    standards: tuple[str, ...] = ()
+    exact: bool = False
+    free: str = "(?!)"
+    unsaid: tuple[str, ...] = ()
+
+
+FAMILIES = (
+    Family(
+        "alexnet",
+        "torchvision.models.alexnet.AlexNet",
+        plain.alexnet,
+        ("features.0.weight", "features.10.weight", "classifier.1.weight", "classifier.4.weight"),
+        free=_WIDTHS,
+    ),
+    Family(
+        "vgg",
+        "torchvision.models.vgg.VGG",
+        plain.vgg,
+        ("features.0.weight", "classifier.0.weight", "classifier.3.weight", "classifier.6.weight"),
+        free=_WIDTHS,
+    ),
+    Family(
+        "squeezenet",
+        "torchvision.models.squeezenet.SqueezeNet",
+        plain.squeezenet,
+        ("features.0.weight", "features.3.squeeze.weight", "classifier.1.weight"),
+        free=_WIDTHS,
+    ),
+    Family(
+        "googlenet",
+        "torchvision.models.googlenet.GoogLeNet",
+        plain.googlenet,
+        ("conv1.conv.weight", "inception3a.branch1.conv.weight", "fc.weight"),
+        free=_WIDTHS,
+        unsaid=("a state dict does not say whether transform_input is on; taken as off",),
+    ),
+    Family(
+        "mobilenet_v2",
+        "torchvision.models.mobilenetv2.MobileNetV2",
+        mobile.mobilenet_v2,
+        ("features.0.0.weight", "features.1.conv.0.0.weight", "classifier.1.weight"),
+        ("mobilenet_v2",),
+        free=r"features\.\d+\.[01]|classifier\.1",
+    ),
+    Family(
+        "mobilenet_v3",
+        "torchvision.models.mobilenetv3.MobileNetV3",
+        mobile.mobilenet_v3,
+        ("features.0.0.weight", "features.1.block.0.0.weight", "classifier.3.weight"),
+        ("mobilenet_v3_small", "mobilenet_v3_large"),
+        free=rf"features\.\d+\.[01]|classifier\.[03]|{_SQUEEZES}",
+    ),
+    Family(
+        "mnasnet",
+        "torchvision.models.mnasnet.MNASNet",
+        mobile.mnasnet,
+        ("layers.0.weight", "layers.8.0.layers.0.weight", "classifier.1.weight"),
+    ),
+    Family(
+        "shufflenet_v2",
+        "torchvision.models.shufflenetv2.ShuffleNetV2",
+        mobile.shufflenet_v2,
+        ("conv1.0.weight", "stage2.0.branch1.0.weight", "conv5.0.weight"),
+    ),
+    Family(
+        "efficientnet",
+        "torchvision.models.efficientnet.EfficientNet",
+        mobile.efficientnet,
+        ("features.0.0.weight", "features.1.0.block.0.0.weight", "classifier.1.weight"),
+        (*(f"efficientnet_b{n}" for n in range(8)), *(f"efficientnet_v2_{s}" for s in "sml")),
+        free=_SQUEEZES,
+    ),
+    Family(
+        "regnet",
+        "torchvision.models.regnet.RegNet",
+        residual.regnet,
+        ("stem.0.weight", "trunk_output.block1.block1-0.f.a.0.weight"),
+        free=_SQUEEZES,
+    ),
+    Family(
+        "convnext",
+        "torchvision.models.convnext.ConvNeXt",
+        residual.convnext,
+        ("features.0.0.weight", "features.1.0.layer_scale", "classifier.2.weight"),
+    ),
+    Family(
+        "vit",
+        "torchvision.models.vision_transformer.VisionTransformer",
+        transformers.vision_transformer,
+        ("class_token", "conv_proj.weight", "encoder.pos_embedding"),
+        ("vit_b_16", "vit_b_32", "vit_l_16", "vit_l_32", "vit_h_14"),
+        exact=True,
+    ),
+    Family(
+        "swin",
+        "torchvision.models.swin_transformer.SwinTransformer",
+        transformers.swin,
+        ("features.0.0.weight", "features.1.0.attn.qkv.weight", "head.weight"),
+    ),
+    Family(
+        "maxvit",
+        "torchvision.models.maxvit.MaxVit",
+        transformers.maxvit,
+        ("stem.0.0.weight", "blocks.0.layers.0.layers.MBconv.layers.conv_a.0.weight"),
+        unsaid=("a state dict does not say the size of images; taken as 224 x 224",),
+    ),
+)
+
+
+def current_class(name: str) -> str:
+    """The name that torch and torchvision have for a class today."""
+    return _RENAMED.get(name, name)
+
+
+def family_of(weights: Weights) -> Family | None:
+    """The family of a file: by the class of a whole network, by tensor names of a state dict."""
+    root = weights.modules.get("")
+    if root is not None:
+        found = [f for f in FAMILIES if f.class_name == current_class(root.class_name)]
+        return found[0] if found else None
+    return next((f for f in FAMILIES if _has(weights.tensors, f.tensors)), None)
+
+
+def _has(names: Iterable[str], wanted: tuple[str, ...]) -> bool:
+    return set(wanted) <= set(names)
+
+
+def current_names(names: Iterable[str]) -> dict[str, str]:
+    """Old tensor name -> name that torchvision writes today (ViT before 0.13)."""
+    return {n: re.sub(r"\.mlp\.linear_([12])\.", _sequential, n) for n in names}
+
+
+def _sequential(match: re.Match[str]) -> str:
+    return f".mlp.{3 * (int(match[1]) - 1)}."

@@ -1,0 +1,73 @@
+"""Graphs in checkpoints: round trips, and what is no graph refused."""
+
+import copy
+import json
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="makes the graphs")
+
+from converters import load_checkpoint, save_checkpoint  # noqa: E402
+from converters.errors import CorruptFileError  # noqa: E402
+from converters.graph.module import graph_model  # noqa: E402
+from converters.graph.stored import config_of, plain_of  # noqa: E402
+from converters.graph.tape import capture  # noqa: E402
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 4, 3)
+        self.fc = torch.nn.Linear(4, 5)
+
+    def forward(self, x):
+        y = torch.relu(self.conv(x))[:, torch.tensor([3, 2, 1, 0])]
+        return self.fc(y.mean((2, 3)))
+
+
+@pytest.fixture(scope="module")
+def model():
+    torch.manual_seed(0)
+    return graph_model(capture(Net().eval(), [torch.zeros(1, 3, 8, 8)]), architecture="own")
+
+
+def test_round_trip(model, tmp_path):
+    loaded = load_checkpoint(save_checkpoint(model, tmp_path, "ab" * 32))
+    assert (loaded.config, loaded.architecture) == (model.config, "own")
+    images = np.random.default_rng(0).random((2, 8, 8, 3)).astype(np.float32)
+    np.testing.assert_array_equal(loaded(images), model(images))
+
+
+def _first_call(plain, change):
+    change(plain["graph"]["nodes"][0])
+
+
+HOSTILE = {
+    "no graph": lambda p: p.pop("graph"),
+    "a further field": lambda p: p.update(more=1),
+    "no calls": lambda p: p["graph"].update(nodes=[]),
+    "an unknown operator": lambda p: _first_call(p, lambda n: n.__setitem__(0, "os.system")),
+    "an unknown value": lambda p: p["graph"].update(outputs=["%999"]),
+    "two outputs": lambda p: p["graph"]["outputs"].append("in:0"),
+    "a huge input": lambda p: p["graph"]["inputs"][0].__setitem__(0, [1, 3, 2**20, 2**20]),
+    "a negative shape": lambda p: p["graph"]["inputs"][0].__setitem__(0, [1, 3, -8, 8]),
+    "another shape": lambda p: p["graph"]["nodes"][0][4].__setitem__(0, [[1, 4, 7, 7], "float32"]),
+    "no number": lambda p: p.update(num_classes="5"),
+    "other classes": lambda p: p.update(num_classes=6),
+    "another size": lambda p: p.update(image_size=[9, 8]),
+    "another layout": lambda p: p.update(layout="NXYZ"),
+    "a text for a list": lambda p: p["graph"].update(params="conv.weight"),
+    "a constant cut short": lambda p: p["graph"]["constants"][0].__setitem__(2, "AAAA"),
+    "deep arguments": lambda p: _first_call(p, lambda n: n.__setitem__(1, [[[[[{"x": 1}]]]]])),
+    "an unknown type": lambda p: p["graph"]["params"][0].__setitem__(2, "float999"),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_what_is_no_graph_is_refused(case, model):
+    plain = json.loads(json.dumps(plain_of(model.config)))
+    assert config_of(copy.deepcopy(plain)) == model.config
+    HOSTILE[case](plain)
+    with pytest.raises(CorruptFileError, match="none that runs"):
+        config_of(plain)

@@ -1,0 +1,130 @@
+"""TorchScript archives: known networks recovered as data, everything else refused."""
+
+import io
+import zipfile
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="writes the archives")
+models = pytest.importorskip("torchvision", reason="the networks").models
+
+from converters import convert, open_artifact  # noqa: E402
+from converters.errors import ConverterError, LoadError, UnknownFormatError  # noqa: E402
+from converters.rebuilt.network import rebuild  # noqa: E402
+
+# torch says that TorchScript is old; users have its files all the same.
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+def _resnet():
+    return models.ResNet(models.resnet.BasicBlock, [1, 1, 1, 1], num_classes=5)
+
+
+def _mobilenet_v2():
+    return models.MobileNetV2(5, 0.25, [[1, 8, 1, 1], [6, 9, 2, 2]])
+
+
+def _shufflenet():
+    return models.ShuffleNetV2([1, 2, 1], [8, 8, 16, 16, 32], 5)
+
+
+def _saved(network, traced: bool) -> bytes:
+    out = io.BytesIO()
+    image = torch.zeros(1, 3, 32, 32)
+    made = torch.jit.trace(network, image) if traced else torch.jit.script(network)
+    torch.jit.save(made, out)
+    return out.getvalue()
+
+
+@pytest.fixture
+def archive(tmp_path):
+    def written(content: bytes):
+        (tmp_path / "model.pt").write_bytes(content)
+        return tmp_path / "model.pt"
+
+    return written
+
+
+@pytest.mark.parametrize("traced", [False, True], ids=["scripted", "traced"])
+@pytest.mark.parametrize("build", [_mobilenet_v2, _shufflenet])
+def test_networks_of_torchvision_are_rebuilt(build, traced, fill, archive):
+    network = fill(build).requires_grad_(False)
+    artifact = open_artifact(archive(_saved(network, traced)))
+    (finding,) = artifact.findings
+    assert "neither run nor compared" in finding
+    rebuilt = rebuild(artifact.weights).module
+    image = torch.rand(2, 3, 32, 32)
+    with torch.no_grad():
+        assert torch.equal(rebuilt(image), network(image))
+
+
+@pytest.mark.parametrize("traced", [False, True], ids=["scripted", "traced"])
+def test_families_are_recognised(traced, fill, archive, artifact_of):
+    network = fill(_resnet).requires_grad_(False)
+    model = convert(open_artifact(archive(_saved(network, traced))))
+    expected = convert(artifact_of(network))
+    assert model.config == expected.config
+    for name, value in expected.params.items():
+        np.testing.assert_array_equal(model.params[name], value)
+
+
+def test_strides_come_from_the_archive(fill, archive):
+    """A network whose weights say nothing of what was changed."""
+    network = fill(_mobilenet_v2).requires_grad_(False)
+    network.features[2].conv[1][0].stride = (1, 1)
+    for traced in (False, True):
+        rebuilt = rebuild(open_artifact(archive(_saved(network, traced))).weights).module
+        assert rebuilt.features[2].conv[1][0].stride == (1, 1)
+    network.features[0][0].stride = (1, 1)  # which torchvision's constructor does not offer
+    for traced in (False, True):
+        with pytest.raises(ConverterError, match="features.0.0.stride is .1, 1., expected .2, 2"):
+            rebuild(open_artifact(archive(_saved(network, traced))).weights)
+
+
+class Own(torch.nn.Module):
+    def forward(self, x):
+        return x * 2
+
+
+def test_own_networks_are_refused_with_a_way_out(archive):
+    with pytest.raises(UnknownFormatError, match="Own.*torch.onnx.export"):
+        open_artifact(archive(_saved(Own().eval(), False)))
+
+
+def _changed(content: bytes, change) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(content)) as source, zipfile.ZipFile(out, "w") as target:
+        for name in source.namelist():
+            target.writestr(name, change(name, source.read(name)))
+    return out.getvalue()
+
+
+HOSTILE = {
+    "another call": (b"torch._convolution(", b"torch.conv_own("),
+    "two calls": (b"    return input\n", b"    torch._convolution(a, b, c, [1, 1], [0, 0], [1, 1], "
+                  b"False, [0, 0], 1, False)\n    return input\n"),
+    "no number": (b"False, 0.10000000000000001, 1.0000000000000001e-05",
+                  b"False, 0.10000000000000001, 1.0.0e-05"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_code_that_is_not_understood_is_refused(case, fill, archive):
+    old, new = HOSTILE[case]
+    content = _saved(fill(_shufflenet).requires_grad_(False), True)
+
+    def change(name, inner):
+        return inner.replace(old, new) if name.endswith(".py") else inner
+
+    changed = _changed(content, change)
+    assert changed != _changed(content, lambda name, inner: inner)
+    with pytest.raises(LoadError, match="numbers of a"):
+        open_artifact(archive(changed))
+
+
+def test_without_its_code_an_archive_is_refused(fill, archive):
+    content = _saved(fill(_shufflenet).requires_grad_(False), False)
+    changed = _changed(content, lambda name, inner: b"" if name.endswith(".py") else inner)
+    with pytest.raises(LoadError, match="numbers of a"):
+        open_artifact(archive(changed))
