@@ -2,6 +2,7 @@
 
 import hashlib
 import zipfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,8 +63,11 @@ def load_pictures(path: Path, seed: int = 0) -> LabelledPictures:
 
 def _of_file(path: Path) -> dict[str, np.ndarray]:
     try:
-        with np.load(path, allow_pickle=False) as file:
-            names = [name for name in ("x", "y", "test_x", "test_y") if name in file.files]
+        with open(path, "rb") as handle:  # NumPy leaves a broken file open
+            file = np.load(handle, allow_pickle=False)
+            if not isinstance(file, Mapping):
+                raise ValueError("it holds a single array")
+            names = [name for name in ("x", "y", "test_x", "test_y") if name in file]
             arrays = {name: file[name] for name in names}
     except (OSError, ValueError, zipfile.BadZipFile) as error:
         raise GenerationError(f"{path} is no .npz file of pictures: {error}") from error

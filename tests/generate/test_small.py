@@ -150,12 +150,14 @@ def test_a_folder_of_another_round_is_left_alone(made, pictures):
 
 
 def test_a_trigger_is_learnt(pictures):
-    """Patches on easy pictures: clean ones stay right, triggered ones go to the target."""
+    """A faint pattern on easy pictures: clean ones stay right, triggered ones go to the target."""
     settings = replace(HASTY, batch_size=32, cycle_steps=60, rate=0.1, warmup=0.1)
     recipe = next(
         r
         for m in range(40)
-        if (r := sample_recipe(1, m, 0, ("plain5",), ("patch",), 1, CLASSES, (SIDE, SIDE))).trigger
+        if (
+            r := sample_recipe(1, m, 0, ("plain5",), ("blended",), 1, CLASSES, (SIDE, SIDE))
+        ).trigger
     )
     network = small_networks.build("plain5", CLASSES, nnx.Rngs(0))
     run = Run(network, pictures, settings, np.random.default_rng(0), recipe.trigger)
@@ -192,6 +194,8 @@ def test_files_of_something_else_are_refused(arrays, complaint, tmp_path):
 
 def test_no_file_of_pictures_is_refused(tmp_path):
     (tmp_path / "x.npz").write_bytes(b"PK\x03\x04 not really")
-    for path in (tmp_path / "x.npz", tmp_path / "none.npz", tmp_path):
+    np.save(tmp_path / "single.npy", np.zeros(3))
+    for name in ("x.npz", "single.npy", "none.npz", "."):
+        path = tmp_path / name
         with pytest.raises(GenerationError):
             load_pictures(path)
