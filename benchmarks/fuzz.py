@@ -7,7 +7,8 @@ safetensors, ONNX, exported program), keyed by seed and number, so a failure is 
 number alone. A child process reads them under a limit of address space; the parent watches its
 processor time, and starts another after a crash. An answer is a successful reading or one of the
 reader's own errors; everything else is a failure, and its file is kept in SCRATCH/failures. A run
-that was stopped goes on where it was.
+that was stopped goes on where it was, after its failures were read again: what was repaired since
+is none any more.
 """
 
 import argparse
@@ -18,7 +19,7 @@ import resource
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ MOST_BYTES = 2 * 2**30
 _POLL = 0.5
 _BATCH = 500
 _MOST_FAILURES = 200
+_LONGEST_MESSAGE = 50_000
 
 
 @dataclass
@@ -82,7 +84,7 @@ def answer(path: Path, content: bytes) -> str:
         _read(path)
     except ConverterError as error:
         said = str(error)
-        if not said.isprintable() or len(said) > 6000:
+        if not said.isprintable() or len(said) > _LONGEST_MESSAGE:
             return f"failed: an error of {len(said)} characters, or not printable: {said[:60]!a}"
         return "refused"
     except Exception as error:  # noqa: BLE001  what is looked for
@@ -107,7 +109,7 @@ def _read(path: Path) -> None:
         rebuild(file.content.weights)
 
 
-def _child(connection, work: Path, seed: int, files: dict[str, bytes], first: int, last: int):
+def _child(connection, work: Path, seed: int, files: dict[str, bytes], numbers: Sequence[int]):
     """Reads inputs and tells the parent of each; before it starts one, it tells its number."""
     import warnings
 
@@ -119,7 +121,7 @@ def _child(connection, work: Path, seed: int, files: dict[str, bytes], first: in
     limit = _address_space() + MOST_BYTES
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    for number in range(first, last):
+    for number in numbers:
         connection.send(("start", number))
         name, content = mutated(files, seed, number)
         started = time.process_time()
@@ -150,22 +152,23 @@ def _processor_seconds(process: int) -> float:
 
 
 def answers(
-    work: Path, seed: int, files: dict[str, bytes], first: int, last: int
+    work: Path, seed: int, files: dict[str, bytes], numbers: Sequence[int]
 ) -> Iterator[tuple[int, str, str, float, int]]:
     """Number, seed file, answer, seconds and growth of memory of each input, in order."""
     context = multiprocessing.get_context("spawn")
-    while first < last:
-        started = first
+    while numbers:
         ours, theirs = context.Pipe(duplex=False)
-        child = context.Process(target=_child, args=(theirs, work, seed, files, first, last))
+        child = context.Process(target=_child, args=(theirs, work, seed, files, numbers))
         child.start()
         theirs.close()
+        read = 0
         for result in _watched(child, ours, seed, files):
-            first = result[0] + 1
+            read += 1
             yield result
         child.join()
-        if child.exitcode != 0 and first == started:
+        if not read:
             raise RuntimeError(f"the reading process ended with {child.exitcode} before any input")
+        numbers = numbers[read:]
 
 
 def _watched(child: Any, ours: Any, seed: int, files: dict[str, bytes]):
@@ -211,6 +214,19 @@ def _resumed(out: Path, seed: int) -> Tally:
     return tally
 
 
+def _still_failing(work: Path, tally: Tally, files: dict[str, bytes]) -> Iterator[dict[str, Any]]:
+    """Failures of an earlier run that are not repaired since; the others count by their answer."""
+    found = answers(work, tally.seed, files, [failure["number"] for failure in tally.failures])
+    for failure, (_, name, got, seconds, _) in zip(tally.failures, found, strict=True):
+        if got not in ("read", "refused") or seconds > MOST_SECONDS:
+            yield failure
+            continue
+        counts = tally.outcomes[name]
+        counts[failure["what"].partition(":")[0]] -= 1
+        counts[got] = counts.get(got, 0) + 1
+        tally.outcomes[name] = {kind: n for kind, n in sorted(counts.items()) if n}
+
+
 def _save(out: Path, tally: Tally, files: dict[str, bytes]) -> None:
     content = {
         "provenance": provenance(),
@@ -234,7 +250,8 @@ def run(work: Path, out: Path, inputs: int, seed: int, own: Path | None = None) 
     (work / "failures").mkdir(parents=True, exist_ok=True)
     files = seeds(work / "seeds", own)
     tally = _resumed(out, seed)
-    for number, name, got, seconds, grown in answers(work, seed, files, tally.done, inputs):
+    tally.failures = list(_still_failing(work, tally, files))
+    for number, name, got, seconds, grown in answers(work, seed, files, range(tally.done, inputs)):
         known = len(tally.failures)
         tally.add(number, name, got, seconds, grown)
         if len(tally.failures) > known:

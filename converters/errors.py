@@ -16,7 +16,14 @@ def shown(value: object) -> str:
 
 
 class ConverterError(Exception):
-    """Base of every error that a model file can cause."""
+    """Base of every error that a model file can cause.
+
+    Messages quote names out of files; what in them is not printable is escaped.
+    """
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
 
 
 class LoadError(ConverterError):

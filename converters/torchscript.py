@@ -22,27 +22,37 @@ _LONGEST_CLASS = 2**16
 _MOST_MODULES = 20_000
 _MOST_DEPTH = 64
 _CONSTANT = re.compile(r"^  (\w{1,60}) : Final\[[^\n]{1,100}?\] = ([^\n]{1,200})$", re.M)
-_PAIR = r"\[(\d{1,6}), (\d{1,6})\]"
-# What a traced layer was made with, by the call in its code; constant names in their order.
+_PAIR = r"\[(\d{1,6}, \d{1,6})\]"
+# What a traced layer was made with, by the one call in its code. An argument that has its default
+# may be left out of it.
 _CALLS = {
     "Conv2d": (
         re.compile(
-            rf"torch\._convolution\(\w+, \w+, (?:\w+), {_PAIR}, {_PAIR}, {_PAIR}, False, "
-            r"\[0, 0\], (\d{1,6}), "
+            rf"torch\._convolution\(\w+, \w+, \w+, {_PAIR}, {_PAIR}, {_PAIR}, False, \[0, 0\], "
+            r"(\d{1,6}), "
         ),
         ("stride", "padding", "dilation", "groups"),
+        {},
     ),
     "MaxPool2d": (
-        re.compile(rf"torch\.max_pool2d\(\w+, {_PAIR}, {_PAIR}, {_PAIR}, {_PAIR}, (True|False)\)"),
+        re.compile(
+            rf"torch\.max_pool2d\(\w+, {_PAIR}, {_PAIR}(?:, {_PAIR})?(?:, {_PAIR})?"
+            r"(?:, (True|False))?\)"
+        ),
         ("kernel_size", "stride", "padding", "dilation", "ceil_mode"),
+        {"padding": (0, 0), "dilation": (1, 1), "ceil_mode": False},
     ),
     "BatchNorm2d": (
         re.compile(r"torch\.batch_norm\((?:\w+, ){5}False, [\d.e+-]{1,30}, ([\d.e+-]{1,30}), "),
         ("eps",),
+        {},
     ),
     "LayerNorm": (
-        re.compile(r"torch\.layer_norm\(\w+, \[[\d, ]{1,60}\], \w+, \w+, ([\d.e+-]{1,30})"),
+        re.compile(
+            r"torch\.layer_norm\(\w+, \[[\d, ]{1,60}\], \w+, \w+(?:, ([\d.e+-]{1,30}))?[,)]"
+        ),
         ("eps",),
+        {"eps": 1e-5},
     ),
 }
 FINDING = (
@@ -145,28 +155,25 @@ def _numbers(name: str, text: str) -> dict[str, Any]:
     kind = name.rpartition(".")[2]
     if found or kind not in _CALLS or not name.startswith("torch.nn."):
         return found
-    pattern, names = _CALLS[kind]
+    pattern, names, defaults = _CALLS[kind]
     calls = list(pattern.finditer(text))
-    values = _arguments(calls[0].groups()) if len(calls) == 1 else []
+    try:
+        values = [_value(text) for text in calls[0].groups()] if len(calls) == 1 else []
+    except ValueError:
+        values = []
     if len(values) != len(names):
         raise UnknownFormatError(
             f"a TorchScript archive in which the numbers of a {kind} cannot be read; export the "
             "network with torch.onnx.export or torch.export.save"
         )
-    return dict(zip(names, values, strict=True))
+    given = zip(names, values, strict=True)
+    return defaults | {name: value for name, value in given if value is not None}
 
 
-def _arguments(texts: tuple[str, ...]) -> list[Any]:
-    """Matched numbers; two in a row of a call with pairs are one pair; none if one is no number."""
-    try:
-        values = [t == "True" if t in ("True", "False") else _number(t) for t in texts]
-    except ValueError:
-        return []
-    if len(values) == 1:
-        return values
-    pairs = [tuple(values[k : k + 2]) for k in range(0, len(values) - 1, 2)]
-    return [*pairs, values[-1]]
-
-
-def _number(text: str) -> int | float:
+def _value(text: str | None) -> Any:
+    """A matched argument; None where it was left out."""
+    if text is None or text in ("True", "False"):
+        return None if text is None else text == "True"
+    if ", " in text:
+        return tuple(map(int, text.split(", ")))
     return int(text) if text.isdecimal() else float(text)

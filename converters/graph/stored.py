@@ -9,7 +9,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from converters.errors import ConverterError, CorruptFileError
-from converters.graph.graph import CONSTANT, INPUT, PARAM, Graph, TensorSpec, from_plain
+from converters.graph.graph import (
+    CONSTANT,
+    INPUT,
+    PARAM,
+    Graph,
+    TensorSpec,
+    from_plain,
+    numpy_dtype,
+)
 from converters.graph.module import GraphConfig
 from converters.graph.registry import require
 from converters.model import apply, param_shapes
@@ -77,6 +85,8 @@ def _check(graph: Graph) -> None:
     for spec in specs:
         if spec is not None and not _is_shape(spec.shape):
             raise ValueError("a shape is negative or too large")
+        if spec is not None:
+            numpy_dtype(spec.dtype)
 
 
 def _is_shape(shape: tuple[Any, ...]) -> bool:

@@ -265,7 +265,8 @@ def opsets_of(imports: Iterable[OperatorSetIdProto]) -> dict[str, int]:
 def _check_names(node: NodeProto) -> None:
     """Refuse names that no operator and no domain has; others stand in errors as they are."""
     for name in (node.op_type, node.domain or "ai.onnx"):
-        if not _NAME.fullmatch(name):
+        # protobuf gives names that are no text as bytes.
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise CorruptFileError(f"a node names {shown(name)}, which no operator is called")
 
 
