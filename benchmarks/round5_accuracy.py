@@ -6,8 +6,9 @@ Each DATASET is a folder made by `jaxtroj generate round5` or `round6`, or the `
 an earlier run. All heads are scanned into run folders under `--work`, resumable; then every head
 is judged by a calibrator that has not seen it, once with random folds, once with all heads of one
 half of the triggers left out (unseen triggers), and once by calibrators of 48 heads (as many as
-Round 6 had for training). The bank's references must not be among the heads. With a bank of the
-official triggers the result says "list": "known".
+Round 6 had for training). What a field is worth that is shown and not judged by is told by adding
+it. The bank's references must not be among the heads. With a bank of the official triggers the
+result says "list": "known"; it goes into a file of its own.
 """
 
 import argparse
@@ -32,7 +33,15 @@ from jaxtroj.scan import scan
 from jaxtroj.settings import Settings
 from jaxtroj.store import RunStore
 from jaxtroj.text.bank import open_bank
-from jaxtroj.text.schema import DIRECTIONS, LABELS, SCHEMA_VERSION, STAGE_FIELDS, STAGES
+from jaxtroj.text.schema import (
+    DIRECTIONS,
+    FEW,
+    JUDGED_FIELDS,
+    LABELS,
+    SCHEMA_VERSION,
+    SHOWN_ONLY,
+    STAGES,
+)
 
 FACTORS = (
     "model_architecture",
@@ -42,12 +51,12 @@ FACTORS = (
     "trigger_organization",
     "adversarial_training_method",
 )
-SMALL_TRAINING = 48
+SMALL_TRAINING, SMALL_REPEATS = 48, 20
 
 
 @dataclass(frozen=True)
 class Row:
-    """One labelled head with its evidence; `factors` from METADATA.csv, `trigger` its text."""
+    """One labelled head with its evidence; `factors` from METADATA.csv, texts of its triggers."""
 
     population: str
     model: str
@@ -60,6 +69,7 @@ class Row:
     factors: Mapping[str, str]
     evidence: Mapping[str, float]
     seconds: Mapping[str, float]
+    triggers: Sequence[str] = ()
 
 
 def main() -> int:
@@ -138,7 +148,8 @@ def _rows(source: Path, work: Path, bank: Path) -> Iterator[Row]:
                 targets=_targets(entry.metadata),
                 found_target=record.target_class,
                 found_text=str(record.recovered.get("text", "")),
-                trigger=_trigger(entry),
+                trigger=next(iter(_triggers(entry)), ""),
+                triggers=_triggers(entry),
                 factors={name: entry.metadata.get(name, "") for name in FACTORS},
                 evidence=record.evidence,
                 seconds=record.seconds,
@@ -151,16 +162,16 @@ def _targets(metadata: Mapping[str, str]) -> list[int]:
     return [int(float(value)) for value in found if value not in ("", "None")]
 
 
-def _trigger(entry) -> str:
-    """Text of the first trigger, which Round 5's METADATA does not tell."""
+def _triggers(entry) -> list[str]:
+    """Texts of a head's triggers, which Round 5's METADATA does not tell."""
     config = entry.text_config
-    return config.triggers[0].text if config is not None and config.triggers else ""
+    return [] if config is None else [trigger.text for trigger in config.triggers or ()]
 
 
 def judge(rows: Sequence[Row], seed: int) -> dict[str, Any]:
     """Out-of-fold scores by stage and factor, unseen triggers, small training sets, seconds."""
     truth = np.array([row.poisoned for row in rows])
-    held_out = out_of_fold(*_lists(rows), STAGE_FIELDS, DIRECTIONS, seed)
+    held_out = out_of_fold(*_lists(rows), JUDGED_FIELDS, DIRECTIONS, seed)
     stages = {
         stage: scoring.score(sigmoid(answer.log_odds), truth).as_dict()
         for stage, answer in held_out.items()
@@ -171,9 +182,11 @@ def judge(rows: Sequence[Row], seed: int) -> dict[str, Any]:
         "poisoned": int(truth.sum()),
         "stages": stages,
         "by_factor": _by_factor(rows, final, truth),
+        "shown_only": {name: _shown_only(rows, name, seed) for name in SHOWN_ONLY},
         "unseen_triggers": _unseen(rows, seed),
         "small_training": _small(rows, seed),
         "targets": _target_counts(rows, final),
+        "texts": _text_counts(rows, final),
         "seconds": _seconds(rows),
         "predictions": {
             f"{row.population}/{row.model}": [float(p), row.poisoned]
@@ -195,24 +208,48 @@ def _fresh(rows: Sequence[Row], fresh: Sequence[Row], seed: int) -> dict[str, An
     return {
         "populations": sorted({row.population for row in fresh}),
         "targets": _target_counts(fresh, np.array(found)),
+        "texts": _text_counts(fresh, np.array(found)),
     } | scoring.score(np.array(found), truth).as_dict()
 
 
 def _by_factor(rows, probabilities, truth) -> dict[str, Any]:
-    """Log score of the heads that share a value of a factor; clean ones carry no trigger."""
+    """Scores of the heads that share a value of a factor.
+
+    Only poisoned heads have a trigger: for the ROC AUC those of one kind of trigger are ranked
+    among all clean heads; their log score is theirs alone.
+    """
     out: dict[str, Any] = {}
     for name in FACTORS:
         values = np.array([row.factors[name] for row in rows])
-        out[name] = {
-            str(value): {
-                "models": int((values == value).sum()),
-                "log_score": scoring.score(
-                    probabilities[values == value], truth[values == value]
-                ).log_score,
-            }
-            for value in np.unique(values)
-        }
+        out[name] = {str(v): _part(probabilities, truth, values == v) for v in np.unique(values)}
     return out
+
+
+def _part(probabilities: np.ndarray, truth: np.ndarray, chosen: np.ndarray) -> dict[str, Any]:
+    kinds = np.unique(truth[chosen])
+    ranked = chosen if len(kinds) == 2 else chosen | (truth != kinds[0])
+    return {
+        "models": int(chosen.sum()),
+        "log_score": scoring.score(probabilities[chosen], truth[chosen]).log_score,
+        "roc_auc": scoring.score(probabilities[ranked], truth[ranked]).roc_auc,
+    }
+
+
+def _shown_only(rows: Sequence[Row], name: str, seed: int) -> dict[str, Any]:
+    """Out-of-fold scores of what is judged by, of that and one more field, and of that field."""
+    judged = tuple(f for fields in JUDGED_FIELDS.values() for f in fields)
+    truth = np.array([row.poisoned for row in rows])
+
+    def scores(fields: Sequence[str]) -> dict[str, Any]:
+        signs = {field: DIRECTIONS[field] for field in fields if field in DIRECTIONS}
+        found = out_of_fold(*_lists(rows), {"all": fields}, signs, seed)["all"]
+        return scoring.score(sigmoid(found.log_odds), truth).as_dict()
+
+    return {
+        "without": scores(judged),
+        "with": scores((*judged, name)),
+        "alone": scores((name,)),
+    }
 
 
 def _unseen(rows: Sequence[Row], seed: int) -> dict[str, Any]:
@@ -236,11 +273,11 @@ def _unseen(rows: Sequence[Row], seed: int) -> dict[str, Any]:
     return {"triggers": len(names)} | scoring.score(found, truth).as_dict()
 
 
-def _small(rows: Sequence[Row], seed: int, repeats: int = 5) -> dict[str, Any]:
-    """Mean scores of calibrators of 48 heads on all other heads."""
+def _small(rows: Sequence[Row], seed: int) -> dict[str, Any]:
+    """Mean scores of calibrators of 48 heads, drawn many times, on all other heads."""
     scores, areas = [], []
     truth = np.array([row.poisoned for row in rows])
-    for repeat in range(repeats):
+    for repeat in range(SMALL_REPEATS):
         draw = np.random.default_rng([seed, repeat])
         half = SMALL_TRAINING // 2
         chosen = np.concatenate(
@@ -257,6 +294,7 @@ def _small(rows: Sequence[Row], seed: int, repeats: int = 5) -> dict[str, Any]:
     return {
         "training": SMALL_TRAINING,
         "log_score": statistics.mean(scores),
+        "log_score_deviation": statistics.stdev(scores),
         "log_scores": scores,
         "roc_auc": statistics.mean(areas),
     }
@@ -271,6 +309,18 @@ def _target_counts(rows: Sequence[Row], probabilities: np.ndarray) -> dict[str, 
     ]
     right = sum(row.found_target == row.targets[0] for row in found)
     return {"true_positives_with_one_target": len(found), "right_target": right}
+
+
+def _text_counts(rows: Sequence[Row], probabilities: np.ndarray) -> dict[str, int]:
+    """Among poisoned heads called poisoned: whether the bank's best text is one of the triggers.
+
+    Only a bank that holds the triggers can find them; a list-free one has none of them but words.
+    """
+    found = [row for row, p in zip(rows, probabilities, strict=True) if row.poisoned and p > 0.5]
+    return {
+        "true_positives": len(found),
+        "a_planted_text": sum(row.found_text in (row.triggers or (row.trigger,)) for row in found),
+    }
 
 
 def _seconds(rows: Sequence[Row]) -> dict[str, float]:
@@ -291,9 +341,10 @@ def _calibrator(rows: Sequence[Row], seed: int, population: str = "", commit: st
         rows=evidence,
         poisoned=poisoned,
         architectures=architectures,
-        stages=STAGE_FIELDS,
+        stages=JUDGED_FIELDS,
         directions=DIRECTIONS,
         labels=LABELS,
+        few=FEW,
         seed=seed,
         population=population,
         commit=commit,
@@ -312,11 +363,18 @@ def _text(result: Mapping[str, Any]) -> str:
         lines.append(_line("fresh heads", result["fresh"]))
     small = result["small_training"]
     lines.append(
-        f"trained on {small['training']}: log score {small['log_score']:.3f},"
-        f" AUC {small['roc_auc']:.3f}"
+        f"trained on {small['training']}: log score {small['log_score']:.3f}"
+        f" (deviation {small['log_score_deviation']:.3f}), AUC {small['roc_auc']:.3f}"
     )
-    lines += [f"{name}: {parts}" for name, parts in result["by_factor"].items()]
-    lines.append(f"targets {result['targets']}")
+    for name, parts in result["shown_only"].items():
+        lines += [_line(f"{kind} {name}", scores) for kind, scores in parts.items()]
+    for name, parts in result["by_factor"].items():
+        lines += [
+            f"{name} {value}: {part['models']} models, log score {part['log_score']:.3f},"
+            f" AUC {part['roc_auc']:.3f}"
+            for value, part in parts.items()
+        ]
+    lines.append(f"targets {result['targets']}; texts {result['texts']}")
     lines.append(f"median seconds {result['seconds']}; scan {result['scan_seconds']:.0f} s")
     return "\n".join(lines)
 

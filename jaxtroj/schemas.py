@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from jaxtroj.calibration.linear import Few
 from jaxtroj.errors import CalibrationError
 from jaxtroj.evidence import schema as image_schema
 from jaxtroj.text import schema as text_schema
@@ -17,17 +18,22 @@ class Schema:
       stages: stage -> names of its fields, cheap stages first.
       directions: field -> +1 where poisoned models have larger values, -1 smaller.
       labels: field -> in words.
+      few: how small populations are fitted; None as large ones.
     """
 
     kind: str
     stages: Mapping[str, tuple[str, ...]]
     directions: Mapping[str, int]
     labels: Mapping[str, str]
+    few: Few | None = None
 
 
 SCHEMAS = {
-    kind: Schema(kind, module.STAGE_FIELDS, module.DIRECTIONS, module.LABELS)
-    for kind, module in (("image", image_schema), ("text", text_schema))
+    kind: Schema(kind, stages, module.DIRECTIONS, module.LABELS, few)
+    for kind, module, stages, few in (
+        ("image", image_schema, image_schema.STAGE_FIELDS, None),
+        ("text", text_schema, text_schema.JUDGED_FIELDS, text_schema.FEW),
+    )
 }
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from jaxtroj.calibration.linear import FREE_DISTANCE
+from jaxtroj.calibration.linear import FREE_DISTANCE, Few
 from jaxtroj.calibration.stage import StageModel
 from jaxtroj.calibration.stopping import StopRule, stop_rule
 from jaxtroj.calibration.training import (
@@ -100,6 +100,7 @@ class Calibrator:
         population: str = "",
         commit: str = "",
         sides: tuple[int, int] | None = None,
+        few: Few | None = None,
     ) -> "Calibrator":
         """Fits every stage and scores it out of fold.
 
@@ -114,14 +115,15 @@ class Calibrator:
             seed: chooses the folds, with the content of the rows.
             population, commit, sides: kept as provenance; with `sides` the calibrator is taken
                 for pictures of that size where it is one of several, see `Settings`.
+            few: how to fit where there are few models; None fits them as many are.
         Raises:
             CalibrationError: misshapen input, or fewer than 10 models (3 of each kind) with the
                 first stage's fields.
         """
-        scheme = make_scheme(stages, directions, labels)
+        scheme = make_scheme(stages, directions, labels, few)
         labelled = make_population(rows, poisoned, architectures)
         fitted = fit_stages(labelled, scheme, seed)
-        held_out = out_of_fold(rows, poisoned, architectures, stages, directions, seed)
+        held_out = out_of_fold(rows, poisoned, architectures, stages, directions, seed, few)
         truth = np.asarray(poisoned, dtype=bool)
         reports = {
             stage: _report(held_out[stage], held_out[list(fitted)[-1]], truth, architectures)

@@ -125,6 +125,22 @@ class Linear:
 
 
 @dataclass(frozen=True)
+class Few:
+    """How a population that is too small to choose by is fitted: by what is known beforehand.
+
+    Penalty and clip chosen on a few dozen models follow their noise; so does one fit of all fields.
+    """
+
+    models: int
+    """Populations of at most so many models are fitted this way."""
+    fields: tuple[str, ...]
+    """The fields that count; a stage that has none of them, nor those before it, keeps its own."""
+    penalty: float
+    clip: float
+    """Probabilities lie in [clip, 1 - clip]."""
+
+
+@dataclass(frozen=True)
 class Task:
     """Labelled evidence to fit: values [n, fields] without gaps, labels [n], architectures [n]."""
 
@@ -134,6 +150,8 @@ class Task:
     names: tuple[str, ...]
     labels: tuple[str, ...]
     directions: tuple[int, ...]
+    few: Few | None = None
+    """What takes the place of choices, where there are too few models to choose by."""
 
     def take(self, chosen: np.ndarray) -> "Task":
         """The rows at the given positions."""
@@ -144,32 +162,48 @@ class Task:
             self.names,
             self.labels,
             self.directions,
+            self.few,
         )
 
 
 def fit_path(task: Task, penalties: Sequence[float]) -> list[Linear]:
     """One regression for each penalty (largest first is quickest: each starts at the last)."""
+    fields, groups, design = _design(task)
+    start = np.zeros(design.shape[1])
+    found = []
+    for penalty in penalties:
+        ridge, signs = _penalties(task, groups, penalty)
+        start = _minimise(design, task.poisoned, ridge, signs, start)
+        found.append(_linear(task, fields, groups, start))
+    return found
+
+
+def fit_mean(task: Task, penalty: float, parts: Sequence[np.ndarray]) -> Linear:
+    """The mean of regressions on parts of the rows (positions), all scaled by all rows.
+
+    Log-odds are linear in the weights, so the mean of the weights gives the mean of the log-odds.
+    """
+    fields, groups, design = _design(task)
+    ridge, signs = _penalties(task, groups, penalty)
+    start = np.zeros(design.shape[1])
+    found = [_minimise(design[rows], task.poisoned[rows], ridge, signs, start) for rows in parts]
+    return _linear(task, fields, groups, np.mean(found, axis=0))
+
+
+def _design(task: Task) -> tuple[list[Field], list[str], np.ndarray]:
+    """Scaled fields, architectures, and the matrix [n, 1 + architectures + fields] of both."""
     fields = [_scaled(task, column) for column in range(len(task.names))]
     positions = np.stack([f.position(x) for f, x in zip(fields, task.values.T, strict=True)], 1)
     groups = sorted({name for name in task.architectures if name is not None})
     member = [[float(name == group) for group in groups] for name in task.architectures]
-    design = np.concatenate(
-        [
-            np.ones((len(positions), 1)),
-            np.reshape(member, (len(positions), len(groups))),
-            positions,
-        ],
-        axis=1,
-    )
-    free = 1 + len(groups)
-    signs = np.array([0] * free + list(task.directions))
-    start = np.zeros(design.shape[1])
-    found = []
-    for penalty in penalties:
-        ridge = np.array([0.0] + [ARCHITECTURE_PENALTY] * len(groups) + [penalty] * len(fields))
-        start = _minimise(design, task.poisoned, ridge, signs, start)
-        found.append(_linear(task, fields, groups, start))
-    return found
+    member = np.reshape(member, (len(positions), len(groups)))
+    return fields, groups, np.concatenate([np.ones((len(positions), 1)), member, positions], axis=1)
+
+
+def _penalties(task: Task, groups: Sequence[str], penalty: float) -> tuple[np.ndarray, np.ndarray]:
+    """Penalty and sign constraint of every column of the design."""
+    ridge = [0.0] + [ARCHITECTURE_PENALTY] * len(groups) + [penalty] * len(task.names)
+    return np.array(ridge), np.array([0] * (1 + len(groups)) + list(task.directions))
 
 
 def _scaled(task: Task, column: int) -> Field:

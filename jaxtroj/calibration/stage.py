@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from jaxtroj.calibration.folds import assign_folds
-from jaxtroj.calibration.linear import Linear, Task, fit_path
+from jaxtroj.calibration.linear import Few, Linear, Task, fit_mean, fit_path
 from jaxtroj.numerics import logit, softplus
 
 PENALTIES = (300.0, 100.0, 30.0, 10.0, 3.0, 1.0, 0.3, 0.1)
@@ -14,6 +14,7 @@ CLIPS = (0.005, 0.01, 0.015, 0.02, 0.025, 0.03, 0.04, 0.05, 0.07, 0.1, 0.15, 0.2
 PSEUDO_ERRORS = 0.25  # on either side; 0.5 cost 0.01 to 0.03 nats on synthetic populations
 INNER_FOLDS = 5
 INNER_REPEATS = 2
+HALVINGS = 6  # of a population too small to choose by
 
 
 @dataclass(frozen=True)
@@ -50,9 +51,12 @@ def fit_stage(task: Task, keys: Sequence[str], seed: str) -> StageModel:
 
     The inner log-odds come from repeated stratified folds in which scaling, weights and trust are
     fitted anew; with fewer than two models of a kind there are none, and the strongest penalty and
-    the narrowest clip are taken.
+    the narrowest clip are taken. A task that says `few` is fitted by that instead: the mean over
+    repeated stratified halves.
     """
     rarest = int(min(task.poisoned.sum(), (~task.poisoned).sum()))
+    if task.few is not None and rarest >= 2:
+        return _fit_few(task, task.few, keys, seed)
     if rarest < 2:
         penalty, low, high = PENALTIES[0], CLIPS[-1], 1 - CLIPS[-1]
     else:
@@ -61,6 +65,15 @@ def fit_stage(task: Task, keys: Sequence[str], seed: str) -> StageModel:
         penalty = PENALTIES[best]
         low, high = choose_clip(inner[best], task.poisoned)
     return StageModel(fit_path(task, [penalty])[0], low, high, penalty, len(task.poisoned))
+
+
+def _fit_few(task: Task, few: Few, keys: Sequence[str], seed: str) -> StageModel:
+    halves = []
+    for number in range(HALVINGS):
+        dealt = assign_folds(keys, task.poisoned, task.architectures, 2, f"{seed}:half:{number}")
+        halves += [np.flatnonzero(dealt == half) for half in (0, 1)]
+    linear = fit_mean(task, few.penalty, halves)
+    return StageModel(linear, few.clip, 1 - few.clip, few.penalty, len(task.poisoned))
 
 
 def choose_clip(log_odds: np.ndarray, poisoned: np.ndarray) -> tuple[float, float]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from jaxtroj import scoring
 from jaxtroj.calibration.folds import assign_folds, row_key
-from jaxtroj.calibration.linear import Task
+from jaxtroj.calibration.linear import Few, Task
 from jaxtroj.calibration.stage import StageModel, fit_stage
 from jaxtroj.errors import CalibrationError
 from jaxtroj.numerics import logit, sigmoid
@@ -42,6 +42,7 @@ class Scheme:
     stages: Mapping[str, tuple[str, ...]]
     directions: Mapping[str, int]
     labels: Mapping[str, str]
+    few: Few | None = None
 
     def names(self, stage: str) -> tuple[str, ...]:
         """Fields of a stage and all before it."""
@@ -81,6 +82,7 @@ def make_scheme(
     stages: Mapping[str, Sequence[str]],
     directions: Mapping[str, int] | None,
     labels: Mapping[str, str] | None,
+    few: Few | None = None,
 ) -> Scheme:
     """Checks stages and directions. Raises CalibrationError."""
     names = [name for fields in stages.values() for name in fields]
@@ -94,7 +96,7 @@ def make_scheme(
         raise CalibrationError(f"directions must be -1, 0 or 1, got {odd}")
     words = {name: (labels or {}).get(name, name.replace("_", " ")) for name in names}
     signs = {name: int((directions or {}).get(name, 0)) for name in names}
-    return Scheme({stage: tuple(fields) for stage, fields in stages.items()}, signs, words)
+    return Scheme({stage: tuple(fields) for stage, fields in stages.items()}, signs, words, few)
 
 
 def make_population(
@@ -125,7 +127,12 @@ def stage_task(
     population: Population, scheme: Scheme, stage: str
 ) -> tuple[Task, tuple[str, ...], np.ndarray] | None:
     """Rows complete at a stage, their keys and positions; None when there are too few of them."""
-    names = scheme.names(stage)
+    names, few = scheme.names(stage), scheme.few
+    if few is not None and len(population.rows) > few.models:
+        few = None
+    if few is not None:
+        kept = tuple(name for name in names if name in few.fields)
+        names, few = (kept, few) if kept else (names, None)
     values = matrix(population.rows, names)
     complete = np.flatnonzero(np.all(np.isfinite(values), axis=1))
     labels = population.poisoned[complete]
@@ -138,6 +145,7 @@ def stage_task(
         names,
         tuple(scheme.labels[name] for name in names),
         tuple(scheme.directions[name] for name in names),
+        few,
     )
     return task, tuple(population.keys[i] for i in complete), complete
 
@@ -167,6 +175,7 @@ def out_of_fold(
     stages: Mapping[str, Sequence[str]],
     directions: Mapping[str, int] | None = None,
     seed: int = 0,
+    few: Few | None = None,
 ) -> dict[str, OutOfFold]:
     """What every stage says of each row when everything in it was fitted on other rows.
 
@@ -175,7 +184,7 @@ def out_of_fold(
     the order of rows changes nothing. Stages with too few complete rows are absent.
     Raises CalibrationError on misshapen input.
     """
-    scheme = make_scheme(stages, directions, None)
+    scheme = make_scheme(stages, directions, None, few)
     population = make_population(rows, poisoned, architectures)
     found = {}
     for stage in scheme.stages:
@@ -213,17 +222,18 @@ def cross_validate(
     stages: Mapping[str, Sequence[str]],
     directions: Mapping[str, int] | None = None,
     seed: int = 0,
+    few: Few | None = None,
 ) -> np.ndarray:
     """Out-of-fold P(poisoned) of each row, [n], at the population's own base rate.
 
     Each row is answered by its last complete stage, as in use; a row without one gets the base
     rate. See `out_of_fold` for what is nested. Raises CalibrationError.
     """
-    held_out = out_of_fold(rows, poisoned, architectures, stages, directions, seed)
+    held_out = out_of_fold(rows, poisoned, architectures, stages, directions, seed, few)
     if not held_out:
         fit_stages(
             make_population(rows, poisoned, architectures),
-            make_scheme(stages, directions, None),
+            make_scheme(stages, directions, None, few),
             seed,
         )
     answer = np.full(len(rows), float(logit(np.mean(np.asarray(poisoned, dtype=bool)))))

@@ -77,6 +77,7 @@ def run(args: argparse.Namespace) -> int:
         population=args.population or f"{args.run_folder.name} with {args.truth.name}",
         commit=_commit(),
         sides=args.sides,
+        few=schema.few,
     )
     calibrator.save(args.out)
     left_out = sum(record.status != "skipped" for record in records) - len(pairs)

@@ -138,6 +138,7 @@ def _fit(
             directions=schema.directions,
             labels=schema.labels,
             seed=parameters.seed,
+            few=schema.few,
             population=f"{len(pairs)} models given to `jaxtroj configure`",
         )
 

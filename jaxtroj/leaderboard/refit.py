@@ -14,6 +14,7 @@ import numpy as np
 
 from converters.errors import shown
 from jaxtroj.calibration import cross_validate
+from jaxtroj.calibration.linear import Few
 from jaxtroj.calibration.training import (
     MIN_MODELS,
     MIN_OF_A_KIND,
@@ -35,6 +36,7 @@ class Fields:
 
     stages: Mapping[str, Sequence[str]]
     directions: Mapping[str, int]
+    few: Few | None = None
 
 
 def cross_validated(cases: Sequence[Case], fields: Fields, seed: int = 0) -> list[Case]:
@@ -44,7 +46,7 @@ def cross_validated(cases: Sequence[Case], fields: Fields, seed: int = 0) -> lis
     """
     have = _with_evidence(cases)
     known = [cases[i] for i in have]
-    said = cross_validate(*_columns(known), fields.stages, fields.directions, seed)
+    said = cross_validate(*_columns(known), fields.stages, fields.directions, seed, fields.few)
     answers = np.full(len(cases), float(np.mean(labels(known))))
     answers[have] = said
     return _answered(cases, answers)
@@ -109,7 +111,7 @@ def refitted(
     """
     known = [train[i] for i in _with_evidence(train)]
     rows, truth, architectures = _columns(known)
-    scheme = make_scheme(fields.stages, fields.directions, None)
+    scheme = make_scheme(fields.stages, fields.directions, None, fields.few)
     fitted = fit_stages(make_population(rows, truth, architectures), scheme, seed)
     rows, _, architectures = _columns(held)
     answers = np.full(len(held), float(logit(np.mean(truth))))

@@ -74,12 +74,17 @@ def run_bank(
 
 def bank_fields(banked: Banked) -> dict[str, np.ndarray]:
     """Fields by name, `[m]` each; see `jaxtroj.text.schema`."""
-    top = np.sort(banked.departures, axis=2)[:, :, -banked.top :].mean(axis=2)
+    top = top_departures(banked)
     names = banked.views[0]
     return {name: np.array([one[name] for one in banked.views]) for name in names} | {
         "bank_departure": top.max(axis=1),
         "bank_departure_gap": np.ptp(top, axis=1),
     }
+
+
+def top_departures(banked: Banked) -> np.ndarray:
+    """Mean departure of the best candidates of each target, `[m, targets]`."""
+    return np.sort(banked.departures, axis=2)[:, :, -banked.top :].mean(axis=2)
 
 
 @partial(jax.jit, static_argnums=0)

@@ -11,7 +11,7 @@ import numpy as np
 
 from converters.model import Model
 from jaxtroj.text.bank import Bank
-from jaxtroj.text.bank_stage import Banked, bank_fields, expect_bank, run_bank
+from jaxtroj.text.bank_stage import Banked, bank_fields, expect_bank, run_bank, top_departures
 from jaxtroj.text.bank_views import Expected
 from jaxtroj.text.heads import Heads, stack
 from jaxtroj.text.metric import insertion_metric, spread_metric
@@ -181,6 +181,9 @@ class _Work:
         self.banked = run_bank(
             self.heads, known.bank, known.inserted, known.references, known.expected
         )
+        # The search and the bank see different things of a target; together they err least.
+        best = top_departures(self.banked)
+        self.by_target = best if self.by_target is None else self.by_target + best
         return bank_fields(self.banked)
 
     def shift(self) -> dict[str, np.ndarray]:

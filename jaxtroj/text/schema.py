@@ -6,6 +6,7 @@ heads, out of fold: log score .195 with directions, .149 without). Of a bank of 
 candidates the largest rises are one in 24 and the 100 one in 4, at least one.
 """
 
+from jaxtroj.calibration.linear import Few
 from jaxtroj.evidence.schema import Field
 
 SCHEMA_VERSION = 1
@@ -84,5 +85,25 @@ FIELDS = (
 
 STAGES = ("weights", "sensitivity", "shift", "departure", "bank")
 STAGE_FIELDS = {stage: tuple(f.name for f in FIELDS if f.stage == stage) for stage in STAGES}
+# Gathered and shown, never judged by. Poisoned heads are a little less accurate on clean texts;
+# that says how they were trained, not what they hide, and to leave it out costs nothing.
+SHOWN_ONLY = ("clean_margin",)
+JUDGED_FIELDS = {
+    stage: tuple(name for name in names if name not in SHOWN_ONLY)
+    for stage, names in STAGE_FIELDS.items()
+}
 DIRECTIONS = {field.name: field.direction for field in FIELDS if field.direction}
 LABELS = {field.name: field.label for field in FIELDS}
+
+# Of the views of the same answers one or two for each question. Fields, penalty and clip were
+# chosen on splits of 100 heads (`fresh` in benchmarks/results/round5_accuracy.json), never on those
+# that the benchmark draws its small populations from.
+FEW = Few(
+    models=60,
+    fields=(
+        "departure_score", "departure_gap", "bank_top", "bank_gap", "matched_top", "matched_bottom",
+        "matched_spread", "span_residual", "span_scale", "bank_departure",
+    ),
+    penalty=1.0,
+    clip=0.03,
+)  # fmt: skip

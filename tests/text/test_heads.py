@@ -1,0 +1,58 @@
+"""Heads in another basis answer alike; the fields that are judged by are those declared."""
+
+import jax
+import numpy as np
+import pytest
+from flax import nnx
+
+from converters.families.dense_head import DenseHeadConfig
+from converters.families.rnn_head import RnnHeadConfig
+from converters.model import apply, params_of
+from jaxtroj.text.heads import in_basis, sums
+from jaxtroj.text.schema import FEW, FIELDS, JUDGED_FIELDS, SHOWN_ONLY, STAGE_FIELDS
+
+CONFIGS = [
+    RnnHeadConfig("gru", 12, 5, 2, True, 2),
+    RnnHeadConfig("gru", 12, 12, 1, False, 3, single_step=True),
+    RnnHeadConfig("lstm", 12, 6, 3, True, 2, single_step=True),
+    RnnHeadConfig("lstm", 12, 4, 1, False, 2, has_bias=False),
+    DenseHeadConfig(12, (12, 12), 2),
+    DenseHeadConfig(12, (), 3),
+]
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=str)
+def test_coordinates_are_answered_as_what_they_stand_for(config):
+    params = params_of(config.build(nnx.Rngs(3)))
+    draw = np.random.default_rng(0)
+    basis = draw.normal(size=(7, 12)).astype(np.float32)
+    points = draw.normal(size=(9, 7)).astype(np.float32)
+    inner, moved = in_basis(config, params, basis)
+    assert (inner.input_size, config.input_size) == (7, 12)
+    np.testing.assert_allclose(
+        apply(inner, moved, points), apply(config, params, points @ basis), rtol=1e-4, atol=1e-5
+    )
+
+
+def test_stacked_heads_go_into_a_basis_together():
+    config = CONFIGS[0]
+    heads = [params_of(config.build(nnx.Rngs(seed))) for seed in range(3)]
+    stacked = {name: np.stack([head[name] for head in heads]) for name in heads[0]}
+    basis = np.random.default_rng(1).normal(size=(4, 12)).astype(np.float32)
+    inner, moved = in_basis(config, stacked, basis)
+    found = jax.vmap(lambda one: apply(inner, one, np.eye(4, dtype=np.float32)))(moved)
+    for answer, head in zip(found, heads, strict=True):
+        np.testing.assert_allclose(answer, apply(config, head, basis), rtol=1e-4, atol=1e-5)
+
+
+def test_sums_name_every_row_plus_every_move():
+    basis = np.random.default_rng(2).normal(size=(5, 3))
+    found = sums(2, 3) @ basis
+    np.testing.assert_allclose(found, basis[None, :2] + basis[2:, None], rtol=1e-6)
+
+
+def test_what_is_judged_by_is_what_is_gathered_less_what_is_only_shown():
+    judged = {name for names in JUDGED_FIELDS.values() for name in names}
+    assert judged | set(SHOWN_ONLY) == {field.name for field in FIELDS}
+    assert judged.isdisjoint(SHOWN_ONLY) and set(JUDGED_FIELDS) == set(STAGE_FIELDS)
+    assert set(FEW.fields) < judged and all(JUDGED_FIELDS.values())
