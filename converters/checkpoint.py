@@ -20,6 +20,7 @@ from converters.errors import ConversionError, CorruptFileError, TooLargeError, 
 from converters.files import write_atomic
 from converters.limits import Limits
 from converters.model import Model, param_shapes
+from converters.preparation import PreparedConfig
 from converters.safetensors_file import read_safetensors
 
 VERSION = 1
@@ -79,6 +80,10 @@ def save_checkpoint(model: Model, folder: str | Path, source_sha256: str | None 
 
 def _described(config) -> dict:
     """Family and configuration; a graph stands in for the family of other networks."""
+    if isinstance(config, PreparedConfig):
+        raise ConversionError(
+            "a checkpoint holds a network without bounds, mean and std; open the file without them"
+        )
     if hasattr(config, "graph"):
         from converters.graph.stored import plain_of
 

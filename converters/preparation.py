@@ -45,6 +45,11 @@ class PreparedConfig:
         return self.inner.channels
 
     @property
+    def graph(self) -> Any:
+        """The captured graph, of a network that is one."""
+        return self.inner.graph
+
+    @property
     def image_size(self) -> tuple[int, int]:
         """Height and width of the images, of a network that takes one size only."""
         return self.inner.image_size

@@ -9,10 +9,12 @@ import pytest
 torch = pytest.importorskip("torch", reason="makes the graphs")
 
 from converters import load_checkpoint, save_checkpoint  # noqa: E402
-from converters.errors import CorruptFileError  # noqa: E402
+from converters.errors import ConversionError, CorruptFileError  # noqa: E402
 from converters.graph.module import graph_model  # noqa: E402
 from converters.graph.stored import config_of, plain_of  # noqa: E402
 from converters.graph.tape import capture  # noqa: E402
+from converters.preparation import prepared  # noqa: E402
+from jaxtroj.cli.main import main  # noqa: E402
 
 
 class Net(torch.nn.Module):
@@ -37,6 +39,13 @@ def test_round_trip(model, tmp_path):
     assert (loaded.config, loaded.architecture) == (model.config, "own")
     images = np.random.default_rng(0).random((2, 8, 8, 3)).astype(np.float32)
     np.testing.assert_array_equal(loaded(images), model(images))
+
+
+def test_preparation_is_not_lost_in_silence(model, tmp_path):
+    ready = prepared(model, bounds=(0, 255))
+    assert ready.config.graph is model.config.graph  # pyright: ignore
+    with pytest.raises(ConversionError, match="without bounds"):
+        save_checkpoint(ready, tmp_path)
 
 
 def _first_call(plain, change):
@@ -71,3 +80,21 @@ def test_what_is_no_graph_is_refused(case, model):
     HOSTILE[case](plain)
     with pytest.raises(CorruptFileError, match="none that runs"):
         config_of(plain)
+
+
+def test_convert_writes_rebuilt_networks_and_compares_them(fill, pickled, tmp_path, capsys):
+    models = pytest.importorskip("torchvision", reason="the network").models
+    network = fill(lambda: models.VisionTransformer(16, 8, 1, 2, 8, 16, num_classes=3))
+    path = pickled(network.requires_grad_(False))
+    assert main(["convert", str(path), "--out", str(tmp_path / "out"), "--check"]) == 0
+    assert "vit, 3 classes" in capsys.readouterr().out
+    report = json.loads((tmp_path / "out" / "parity.json").read_text())
+    assert report["passed"] and {c["dtype"] for c in report["comparisons"]} == {
+        "float64",
+        "float32",
+    }
+    loaded = load_checkpoint(tmp_path / "out")
+    images = np.random.default_rng(0).random((2, 16, 16, 3)).astype(np.float32)
+    with torch.no_grad():
+        expected = network(torch.from_numpy(images).permute(0, 3, 1, 2)).numpy()
+    np.testing.assert_allclose(loaded(images), expected, rtol=1e-4, atol=1e-5)
