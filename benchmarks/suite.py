@@ -27,6 +27,8 @@ INPUTS = {
     "model": "torchvision network with five classes, as a pickle",
     "examples": "its example pictures",
     "wrn16": "folder with the poisoned WRN-16-1 and its CIFAR-10 pictures",
+    "cifar10": "all of CIFAR-10 as benchmarks/cifar10.py writes it",
+    "small": "folder that `jaxtroj generate small` wrote",
 }
 """Data that is not part of the project, by name; given as `--input NAME=PATH`."""
 
@@ -85,7 +87,10 @@ BENCHES = (
            "cpu": "{photos} {work}/backgrounds", "gpu": "{photos} {work}/backgrounds --size 224"},
           ("photos",)),
     Bench("wrn16", "a network that others poisoned, end to end",
-          {"cpu-small": "--data {wrn16}", "cpu": "--data {wrn16}", "gpu": None}, ("wrn16",)),
+          dict.fromkeys(("cpu-small", "cpu"), "--data {wrn16} --pictures {cifar10} "
+                        "--clean {work}/wrn16/wrn16.onnx") | {"gpu": None}, ("wrn16", "cifar10")),
+    Bench("small_accuracy", "poisoned small networks told from clean ones",
+          _same("{small} --work {work}/small"), ("small",)),
 )  # fmt: skip
 NAMES = tuple(bench.name for bench in BENCHES)
 

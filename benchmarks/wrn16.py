@@ -1,30 +1,37 @@
-"""A network that others poisoned, end to end: export to ONNX, open as a graph, gather evidence.
+"""A network that others poisoned, end to end, beside a clean one of the same architecture.
 
-The network is the WRN-16-1 of Anti-Backdoor Learning (https://arxiv.org/abs/2110.11571, 2021) on
-CIFAR-10: a 3 x 3 grid at rows and columns 29 to 31 sends every class to class 0. The shipped
-calibrator knows no such network, so its probability is reported beside the evidence, not instead.
+The poisoned one is the WRN-16-1 of Anti-Backdoor Learning (https://arxiv.org/abs/2110.11571, 2021)
+on CIFAR-10: a 3 x 3 grid at rows and columns 29 to 31 sends every class to class 0. It is exported
+to ONNX by both of torch's exporters and judged by `bin/jaxtroj detect` as a user would call it; so
+is a WRN-16-1 that is trained clean here. Neither is among the networks that the shipped calibrator
+was fitted on.
 
-    python -m benchmarks.wrn16 --data FOLDER --out result.json
+    python -m benchmarks.wrn16 --data FOLDER --pictures cifar10.npz --clean clean/wrn16.onnx
 
-where FOLDER holds `state_dict.tar` and `cifar10_test_2000.npz`.
+where FOLDER holds `state_dict.tar` and `cifar10_test_2000.npz`, and `cifar10.npz` holds `x`, `y`,
+`test_x` and `test_y`, all of CIFAR-10 (`benchmarks/cifar10.py` makes it).
 """
 
 import argparse
 import json
+import subprocess
 import sys
 import tempfile
 import time
 import warnings
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 import torch
 from PIL import Image
 
-from benchmarks.provenance import provenance
+from benchmarks.provenance import RESULTS, provenance
 from converters import InputForm, open_artifact, open_model
 
+ROOT = Path(__file__).resolve().parents[1]
 FORM = InputForm(bounds=(0.0, 1.0))
+CLEAN_SEED, EXAMPLES_PER_CLASS = 20_26, 20
 
 
 class BasicBlock(torch.nn.Module):
@@ -99,6 +106,14 @@ def write_pictures(images: np.ndarray, labels: np.ndarray, folder: Path) -> Path
     return folder
 
 
+def examples(data: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """The first pictures of each class, as many as a user has at hand."""
+    labels = data["y"]
+    places = [np.flatnonzero(labels == c)[:EXAMPLES_PER_CLASS] for c in np.unique(labels)]
+    chosen = np.concatenate(places)
+    return data["x"][chosen], labels[chosen]
+
+
 def stamped(images: np.ndarray) -> np.ndarray:
     """Images uint8 `[n, 32, 32, 3]` with the published trigger."""
     marked = images.copy()
@@ -118,65 +133,81 @@ def accuracies(model, images: np.ndarray, labels: np.ndarray) -> dict[str, float
     return {"clean": float((clean == labels).mean()), "attack": float((attacked == 0).mean())}
 
 
-def evidence(model, pictures: Path) -> dict:
-    """What the stages find, and what the shipped calibrator makes of it."""
-    from jaxtroj.diagnostics import diagnose
-    from jaxtroj.evidence.gather import gather
-    from jaxtroj.rounds import load_examples
-    from jaxtroj.settings import Settings, load_calibrator
+def clean_network(pictures: Path, path: Path) -> dict:
+    """A WRN-16-1 trained clean on CIFAR-10 from random weights, written to `path` if not there.
 
-    settings = Settings(channel_order="RGB", normalization="unit", early_stop=False)
-    examples = load_examples(pictures, "RGB", normalization="unit")
-    found = gather(model, examples, settings)
-    calibrator = load_calibrator(settings)
-    assert calibrator is not None
-    verdict = calibrator.verdict(
-        found.fields, model.architecture, calibrator.base_rate, 0.5, None, ()
-    )
-    return {
-        "evidence": {name: round(value, 4) for name, value in found.fields.items()},
-        "seconds": {name: round(value, 1) for name, value in found.seconds.items()},
-        "flags": [str(raised) for raised in diagnose(model, found.anchored, model.findings)],
-        "triggers": [_told(trigger) for trigger in found.triggers],
-        "probability": float(verdict.probability),
-        "reasons": list(verdict.reasons),
-    }
+    Returns what is known of its training. Its seed is no population's.
+    """
+    from flax import nnx
+
+    from jaxtroj.generate.labelled_pictures import load_pictures
+    from jaxtroj.generate.small_networks import build
+    from jaxtroj.generate.small_onnx import write_onnx
+    from jaxtroj.generate.small_training import Run, SmallTraining, train_base
+
+    settings = SmallTraining()
+    about = {"seed": CLEAN_SEED, **asdict(settings)}
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        data = load_pictures(pictures)
+        module = build("wrn16", data.classes, nnx.Rngs(CLEAN_SEED))
+        run = Run(module, data, settings, np.random.default_rng(CLEAN_SEED))
+        train_base(run)
+        write_onnx(path, run.module, data.size)
+    return about
 
 
-def _told(trigger) -> dict:
-    mask = np.asarray(trigger.mask)[:, :, 0]
-    rows, columns = np.indices(mask.shape)
-    weight = max(float(mask.sum()), 1e-9)
-    corner = float(mask[26:, 26:].sum()) / weight
-    return {
-        "method": trigger.method,
-        "target_class": int(trigger.target_class),
-        "attack_success_rate": round(float(trigger.attack_success_rate), 4),
-        "mask_l1": round(float(trigger.mask_l1), 2),
-        "centre": [round(float((axis * mask).sum() / weight), 1) for axis in (rows, columns)],
-        "share_of_mask_in_last_6_rows_and_columns": round(corner, 3),
-    }
+def detect(path: Path, pictures: Path, out: Path) -> dict:
+    """The record of `jaxtroj detect`, as a user calls it."""
+    command = [
+        str(ROOT / "bin" / "jaxtroj"), "detect", str(path), "--examples", str(pictures),
+        "--channel-order", "RGB", "--normalization", "unit", "--bounds", "0,1",
+        "--json", "--out", str(out),
+    ]  # fmt: skip
+    started = time.perf_counter()
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode not in (0, 1):
+        raise SystemExit(f"{' '.join(command)} failed: {done.stderr[-2000:]}")
+    record = json.loads(done.stdout.splitlines()[-1])
+    names = (
+        "probability", "poisoned", "target_class", "source_classes", "recovered", "reason",
+        "architecture", "evidence", "seconds",
+    )  # fmt: skip
+    found = {name: record[name] for name in names}
+    return found | {"command_seconds": round(time.perf_counter() - started, 1)}
+
+
+def judged(path: Path, data: dict[str, np.ndarray], folder: Path) -> dict:
+    """Accuracies of a network and what `jaxtroj detect` says of it."""
+    model = open_model(path, FORM).model
+    reached = accuracies(model, data["x"], data["y"])
+    return {"accuracy": reached, **detect(path, folder / "pictures", folder / "out")}
 
 
 def main() -> int:
     """Run it, print the result as JSON and write it."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--dynamo", action="store_true", help="export by torch's newer exporter")
+    parser.add_argument("--data", type=Path, required=True, help="folder of the poisoned network")
+    parser.add_argument("--pictures", type=Path, required=True, help="CIFAR-10 as .npz")
+    parser.add_argument("--clean", type=Path, required=True, help="ONNX file, trained if absent")
+    parser.add_argument("--out", type=Path, default=RESULTS / "wrn16.json")
     args = parser.parse_args()
-    data = np.load(args.data / "cifar10_test_2000.npz")
-    with tempfile.TemporaryDirectory() as folder:
-        path = export(poisoned_network(args.data), Path(folder) / "wrn16.onnx", args.dynamo)
-        pictures = write_pictures(data["x"], data["y"], Path(folder) / "pictures")
-        started = time.perf_counter()
-        model = open_model(path, FORM).model
-        result = {"convert_seconds": round(time.perf_counter() - started, 2)}
-        result |= {"accuracy": accuracies(model, data["x"], data["y"])}
-        result |= evidence(model, pictures)
-    result |= {"exporter": "dynamo" if args.dynamo else "script", "provenance": provenance()}
+    file = np.load(args.data / "cifar10_test_2000.npz")
+    data = {name: file[name] for name in ("x", "y")}
+    result: dict = {"clean_training": clean_network(args.pictures, args.clean), "networks": {}}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_pictures(*examples(data), folder / "pictures")
+        for exporter in ("script", "dynamo"):
+            path = folder / exporter / "wrn16.onnx"
+            path.parent.mkdir()
+            export(poisoned_network(args.data), path, exporter == "dynamo")
+            result["networks"][f"poisoned, {exporter} exporter"] = judged(path, data, folder)
+        result["networks"]["clean"] = judged(args.clean, data, folder)
+    result["provenance"] = provenance()
     args.out.write_text(json.dumps(result, indent=1) + "\n")
-    print(json.dumps(result, indent=1))
+    for name, found in result["networks"].items():
+        print(name, found["probability"], found["target_class"], found["recovered"], sep="  ")
     return 0
 
 

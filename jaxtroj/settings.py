@@ -17,7 +17,7 @@ from jaxtroj.text.schema import SCHEMA_VERSION as TEXT_SCHEMA_VERSION
 
 _CALIBRATORS = Path(__file__).parent / "data" / "calibrators"
 DEFAULT_CALIBRATOR = _CALIBRATORS / "round0.json"
-SPECIAL_CALIBRATORS: tuple[Path, ...] = ()
+SPECIAL_CALIBRATORS = (_CALIBRATORS / "small.json",)
 DEFAULT_TEXT_CALIBRATOR = _CALIBRATORS / "round5.json"
 KINDS = ("image", "text")
 EVEN_ODDS = 0.5
@@ -40,8 +40,8 @@ class Settings:
     calibrator: Path | None = DEFAULT_CALIBRATOR
     """Calibrator file; None gathers evidence only, and every probability is the base rate."""
     special_calibrators: tuple[Path, ...] = SPECIAL_CALIBRATORS
-    """Calibrators that take the place of `calibrator`, unless it is None, where a model's pictures
-    are as large as those that they were fitted on; the first that covers them is taken."""
+    """Calibrators that take the place of `calibrator`, unless it is None, for pictures of the sides
+    that they note; the first that covers a model's pictures is taken."""
     text_calibrator: Path | None = DEFAULT_TEXT_CALIBRATOR
     """The same as `calibrator` for heads on sentence embeddings."""
     bank: Path | None = None

@@ -62,7 +62,7 @@ class Provenance:
     models: int
     poisoned: int
     sides: tuple[int, int] | None = None
-    """Shortest and longest side in pixels of the models' pictures; None where nobody noted it."""
+    """Shortest and longest side in pixels of the pictures it is for; None where nobody said."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Calibrator:
         return self.provenance.poisoned / self.provenance.models
 
     def covers(self, size: tuple[int, int]) -> bool:
-        """Whether pictures of `size` (height and width, pixels) are like those it was fitted on."""
+        """Whether it is for pictures of `size` (height and width, pixels)."""
         sides = self.provenance.sides
         return sides is not None and sides[0] <= min(size) and max(size) <= sides[1]
 
@@ -113,8 +113,8 @@ class Calibrator:
             directions: +1 for a field that is larger in poisoned models, -1 smaller; others free.
             labels: fields in words, for reasons.
             seed: chooses the folds, with the content of the rows.
-            population, commit, sides: kept as provenance; with `sides` the calibrator is taken
-                for pictures of that size where it is one of several, see `Settings`.
+            population, commit, sides: kept as provenance; with `sides` (shortest, longest) the
+                calibrator is taken for such pictures where it is one of several, see `Settings`.
             few: how to fit where there are few models; None fits them as many are.
         Raises:
             CalibrationError: misshapen input, or fewer than 10 models (3 of each kind) with the

@@ -44,7 +44,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         "--sides",
         type=_sides,
         metavar="LO-HI",
-        help="shortest and longest side of the models' pictures in pixels; kept in the calibrator",
+        help="shortest and longest side of the pictures it is for, in pixels; kept in it",
     )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the folds; default: 0")
 

@@ -102,11 +102,7 @@ def search_fixed(
     network: Network, examples: AnchoredExamples, budget: FixedBudget
 ) -> tuple[FixedMeasured, FixedMeasured, float]:
     """Windows and blends on held-out examples, and the mean margin of the clean ones."""
-    count = max(1, min(budget.fit, len(examples.images) // 2))
-    few, rest = examples.first(count), examples.after(count).spread(budget.held_out)
-    order = np.sort(np.asarray(examples.logits), axis=-1)
-    scale = max(float((order[:, -1] - order[:, -2]).mean()), 1e-3)
-    search = _Search(network, np.asarray(few.images), np.asarray(few.sources), scale)
+    search, rest = _split(network, examples, budget)
     pulls = _mean_gradients(search, examples.classes)
     reach = np.abs(pulls).mean(axis=(1, 2, 3))
     targets = np.sort(np.argsort(-reach, kind="stable")[: budget.classes])
@@ -115,8 +111,19 @@ def search_fixed(
     return (
         _measured("window search", network, rest, windows),
         _measured("blend search", network, rest, blends),
-        scale,
+        search.scale,
     )
+
+
+def _split(
+    network: Network, examples: AnchoredExamples, budget: FixedBudget
+) -> tuple[_Search, AnchoredExamples]:
+    """Examples that patterns are fitted to, and others that measure them."""
+    count = max(1, min(budget.fit, len(examples.images) // 2))
+    few, rest = examples.first(count), examples.after(count).spread(budget.held_out)
+    order = np.sort(np.asarray(examples.logits), axis=-1)
+    scale = max(float((order[:, -1] - order[:, -2]).mean()), 1e-3)
+    return _Search(network, np.asarray(few.images), np.asarray(few.sources), scale), rest
 
 
 def _mean_gradients(search: _Search, classes: int) -> np.ndarray:
@@ -151,7 +158,7 @@ def _blends(search: _Search, pulls, targets: np.ndarray, budget: FixedBudget) ->
 
 def _window_masks(size: tuple[int, int], budget: FixedBudget) -> np.ndarray:
     """Squares all over the picture, the last ones at its far edges: `[places, h, w, 1]`."""
-    side = max(2, round(budget.window * min(size)))
+    side = max(3, round(budget.window * min(size)))
     stride = max(1, round(budget.stride * min(size)))
     rows, columns = (sorted({*range(0, s - side + 1, stride), s - side}) for s in size)
     masks = np.zeros((len(rows), len(columns), *size, 1), np.float32)
@@ -319,15 +326,62 @@ def _measured(name: str, network: Network, rest: AnchoredExamples, arms: _Arms) 
 
 
 def fixed_fields(windows: FixedMeasured, blends: FixedMeasured, scale: float) -> dict[str, float]:
-    """Evidence of the stage; `schema` says what each field means."""
-    return {**_fields("window", windows, scale), **_fields("blend", blends, scale)}
+    """Evidence of the stage, each field the larger one of the two searches; see `schema`."""
+    found = [_fields(windows, scale), _fields(blends, scale)]
+    return {f"fixed_{name}": max(fields[name] for fields in found) for name in found[0]}
 
 
-def _fields(name: str, found: FixedMeasured, scale: float) -> dict[str, float]:
+def _fields(found: FixedMeasured, scale: float) -> dict[str, float]:
     scores, pulls = np.sort(found.scores), np.sort(found.margins) / scale
     return {
-        f"{name}_score": float(scores[-1]),
-        f"{name}_gap": float(scores[-1] - scores[-2]),
-        f"{name}_pull": float(pulls[-1]),
-        f"{name}_lead": float(pulls[-1] - pulls[-2]),
+        "score": float(scores[-1]),
+        "gap": float(scores[-1] - scores[-2]),
+        "pull": float(pulls[-1]),
+        "lead": float(pulls[-1] - pulls[-2]),
     }
+
+
+def locate(
+    network: Network, examples: AnchoredExamples, windows: FixedMeasured, budget: FixedBudget
+) -> FixedMeasured:
+    """The best window alone, at the place among all pixels where its pattern pulls hardest.
+
+    The places that windows are tried at leave gaps, and a pattern found beside its place may need
+    to lie half beyond the edge: what is beyond is cut off. No field depends on this.
+    """
+    search, rest = _split(network, examples, budget)
+    place = windows.scores.argmax()
+    mask, pattern = (
+        np.asarray(x[place]) for x in (windows.triggers.mask, windows.triggers.pattern)
+    )
+    start = _Arms(windows.targets[[place]], mask[None], pattern[None])
+    everywhere = _everywhere(start)
+    reached = _mean_margins(search.first(budget.wide), everywhere)
+    best = everywhere.take(np.array([int(reached.argmax())]))
+    moved, _ = _climb(search, best, budget.moved_steps)
+    found = _best_of_each_class(search, _joined(start, moved))
+    return _measured(windows.method, network, rest, found)
+
+
+def _everywhere(arm: _Arms) -> _Arms:
+    """One window with its pattern at every pixel, at most half of it beyond an edge."""
+    height, width = arm.masks.shape[1:3]
+    rows, columns = np.nonzero(arm.masks[0, ..., 0])
+    side = int(np.ptp(rows)) + 1
+    half = side // 2
+    patch = arm.patterns[0, rows.min() : rows.max() + 1, columns.min() : columns.max() + 1]
+    tops, lefts = (range(-half, s - side + half + 1) for s in (height, width))
+    shape = (len(tops), len(lefts), height + 2 * half, width + 2 * half)
+    masks = np.zeros((*shape, 1), np.float32)
+    patterns = np.zeros((*shape, patch.shape[-1]), np.float32)
+    for i in range(len(tops)):
+        for j in range(len(lefts)):
+            masks[i, j, i : i + side, j : j + side] = 1.0
+            patterns[i, j, i : i + side, j : j + side] = patch
+    inside = (slice(None), slice(None), slice(half, half + height), slice(half, half + width))
+    count = len(tops) * len(lefts)
+    return _Arms(
+        np.repeat(arm.targets, count),
+        masks[inside].reshape(count, height, width, 1),
+        patterns[inside].reshape(count, height, width, -1),
+    )

@@ -12,7 +12,7 @@ from converters.folding import fold
 from converters.model import Model
 from jaxtroj.errors import EvidenceError, ExamplesError
 from jaxtroj.evidence.anchors import AnchoredExamples, anchor
-from jaxtroj.evidence.fixed import FixedBudget, fixed_fields, search_fixed
+from jaxtroj.evidence.fixed import FixedBudget, fixed_fields, locate, search_fixed
 from jaxtroj.evidence.inversion import (
     InversionBudget,
     Measured,
@@ -202,8 +202,10 @@ class _Work:
         return inversion_fields(patches, masks, anchored.classes)
 
     def fixed(self) -> dict[str, float]:
-        windows, blends, scale = search_fixed(self.network, self.anchors(), self.budget.fixed)
-        self.measured = (*self.measured, windows, blends)
+        budget, anchored = self.budget.fixed, self.anchors()
+        windows, blends, scale = search_fixed(self.network, anchored, budget)
+        located = locate(self.network, anchored, windows, budget)
+        self.measured = (*self.measured, located, blends)
         return fixed_fields(windows, blends, scale)
 
     def anchors(self) -> AnchoredExamples:
