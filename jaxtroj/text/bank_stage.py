@@ -114,7 +114,7 @@ def _scores(config, params: Params, x, shifts):
     # Each target's examples by its own shifts only: blocks on the diagonal.
     blocks = np.zeros((targets, moves, rows, targets, rows + moves), np.float32)
     blocks[np.arange(targets), ..., np.arange(targets), :] = sums(rows, moves)
-    points = blocks.reshape(-1, len(basis))
+    points = jnp.asarray(blocks.reshape(-1, len(basis)))
 
     def one(params):
         found = jax.nn.sigmoid(all_margins(apply(*in_basis(config, params, basis), points)))

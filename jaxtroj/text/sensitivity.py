@@ -58,7 +58,7 @@ def _swept(config, params: Params, x, moves):
 def _moved(config, params: Params, x, moves, target: int):
     """Best mean sigmoid margin `[m]` of one target: examples `[m, n, d]` by `[m, k, d]` moves."""
     coordinates = sums(x.shape[1], moves.shape[1])
-    points = coordinates.reshape(-1, coordinates.shape[-1])
+    points = jnp.asarray(coordinates.reshape(-1, coordinates.shape[-1]))
 
     def one(values):
         params, x, moves = values

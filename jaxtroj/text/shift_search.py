@@ -106,10 +106,11 @@ def _search(static, by_head, shared):
         own, others = models
         moved = jnp.broadcast_to(radius * z, (len(rows), len(z)))
         x = jnp.concatenate([moved, rows], axis=1)
-        found = margin(*own, x, target)
+        found = margin(own[0], own[1], x, target)
         if not configs:
             return found, jnp.full((1, *found.shape), -jnp.inf)
-        return found, reference_margins(*zip(*others, strict=True), x, target)
+        inner, stacked = tuple(c for c, _ in others), tuple(p for _, p in others)
+        return found, reference_margins(inner, stacked, x, target)
 
     def gain(*where):
         own, others = answers(*where)

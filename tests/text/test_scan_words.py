@@ -8,9 +8,13 @@ import pytest
 
 from converters.encoders import load_encoder
 from converters.tokenizer import load_tokenizer
+from jaxtroj.cli.main import main
+from jaxtroj.reporting.content import read_content
+from jaxtroj.reporting.texts import place
 from jaxtroj.rounds import iter_models
-from jaxtroj.scan import scan_model
+from jaxtroj.scan import scan, scan_model
 from jaxtroj.settings import Settings
+from jaxtroj.store import RunStore
 from jaxtroj.text.bank.build import build, make_plan
 from jaxtroj.text.bank.candidates import list_free
 from jaxtroj.text.bank.reference_heads import copy_references
@@ -39,10 +43,10 @@ def dataset(tmp_path_factory, toy, to_vectors):
         config = {"embedding": "BERT", "embedding_flavor": "tiny", "cls_token_is_first": True}
         (folder / "config.json").write_text(json.dumps(config))
         rows = ["Example, CLS Embedding"]
-        for place, text in enumerate(texts):
-            name = f"class_{place % 2}_example_{place // 2 + 1}.txt"
+        for row, text in enumerate(texts):
+            name = f"class_{row % 2}_example_{row // 2 + 1}.txt"
             (folder / "clean_example_data" / name).write_text(text)
-            rows.append(f"{name}, " + ",".join(map(repr, map(float, vectors[place]))))
+            rows.append(f"{name}, " + ",".join(map(repr, map(float, vectors[row]))))
         (folder / "clean-example-cls-embedding.csv").write_text("\n".join(rows) + "\n")
         torch.save(head_state(vectors, number), folder / "model.pt")
     return root
@@ -109,6 +113,20 @@ def test_without_words_the_record_says_why(dataset, settings, changes, why):
     assert record.poisoned and record.recovered["method"] != "words"
     assert record.recovered["words"].startswith(f"not searched: {why}")
     assert MEASURED.isdisjoint(record.recovered)
+
+
+def test_the_report_shows_the_words_of_a_record_in_place(dataset, settings, tmp_path):
+    entry = list(iter_models(dataset))[-1]
+    with RunStore(tmp_path / "run", settings.as_json()) as store:
+        (record,) = scan([entry], settings, store)
+    content = read_content(tmp_path / "run", dataset)
+    placed = place(content.records, content.entries)[record.model]
+    assert placed.words == record.recovered["text"]
+    assert placed.source_class is not None and placed.source_class != record.target_class
+    assert (placed.before or placed.after) and placed.words not in placed.before + placed.after
+    assert main(["report", str(tmp_path / "run"), "--truth", str(dataset)]) == 0
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert json.dumps(placed.words) in page and '"attack_success_rate":' in page
 
 
 def test_another_encoder_is_noticed(dataset, settings, encoder, tmp_path):
