@@ -69,7 +69,7 @@ class Tally:
             self.failures.append(
                 {"number": number, "file": name, "what": answer, "seconds": round(seconds, 2)}
             )
-        self.slowest = max(tuple(self.slowest), (round(seconds, 3), number))
+        self.slowest = max(self.slowest, (round(seconds, 3), number))
         self.peak = max(self.peak, grown)
         self.seconds = round(self.seconds + seconds, 3)
         self.done = number + 1
@@ -264,7 +264,7 @@ def run(work: Path, out: Path, inputs: int, seed: int, own: Path | None = None) 
 
 def main(argv: list[str] | None = None) -> int:
     """Returns 1 when an input failed."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--work", type=Path, required=True, metavar="DIR", help="scratch folder")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="results, JSON")
     parser.add_argument("--inputs", type=int, default=100_000)

@@ -132,7 +132,7 @@ def _operands(left: _Side, right: _Side, pair: tuple[str, str], found: dict[str,
     pairs = list(zip(call.operands, other.operands, strict=True))
     if any((a is None) != (b is None) for a, b in pairs):
         return None
-    return [(a, b) for a, b in pairs if a is not None]
+    return [(a, b) for a, b in pairs if a is not None and b is not None]
 
 
 def _bare(shape: tuple[int, ...]) -> tuple[int, ...]:

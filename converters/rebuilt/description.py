@@ -83,6 +83,17 @@ class Description:
             )
         return value
 
+    def pair(self, path: str, name: str, default: tuple[int, int]) -> tuple[int, int]:
+        """An attribute that is height and width from 1; `default` where it is not recorded."""
+        value = self.attribute(path, name)
+        if value is None:
+            return default
+        sizes = value if isinstance(value, tuple) else ()
+        whole = [n for n in sizes if isinstance(n, int) and 1 <= n <= 1024]
+        if len(sizes) != 2 or len(whole) != 2:
+            raise MismatchError(f"{path}.{name} is {shown(value)}, expected two whole numbers")
+        return whole[0], whole[1]
+
     def epsilon(self, path: str, default: float | None = None) -> float:
         """What a norm adds to the variance; `default` where it is not recorded."""
         value = self.attribute(path, "eps")

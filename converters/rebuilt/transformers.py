@@ -74,24 +74,17 @@ def _window(d: Description, second: bool) -> list[int]:
     if second:
         _, height, width, _ = d.shape(f"{attention}.relative_coords_table", 4)
         return [(height + 1) // 2, (width + 1) // 2]
-    recorded = d.attribute(attention, "window_size")
-    if _is_pair(recorded):
-        sides = [n if isinstance(n, int) and 1 <= n <= 4096 else 0 for n in recorded]
-    else:
-        sides = [_square_window(d.rows(f"{attention}.relative_position_bias_table"))] * 2
-    if 0 in sides:
-        raise MismatchError(f"{attention}.window_size is {recorded}, expected two whole numbers")
-    return sides
+    side = _square_window(d.rows(f"{attention}.relative_position_bias_table"))
+    window = d.pair(attention, "window_size", (side, side))
+    if 0 in window:
+        raise MismatchError(f"{attention} has a table of no square window; save the whole network")
+    return list(window)
 
 
 def _square_window(positions: int) -> int:
     """Side of the square window with that many relative positions, 0 if there is none."""
     side = math.isqrt(positions)
     return (side + 1) // 2 if side * side == positions and side % 2 else 0
-
-
-def _is_pair(value: Any) -> bool:
-    return isinstance(value, tuple) and len(value) == 2
 
 
 def _drops(d: Description) -> bool:
@@ -108,13 +101,12 @@ def maxvit(d: Description) -> Any:
     table = f"blocks.0.{layer}.window_attention.attn_layer.1.relative_position_bias_table"
     positions, heads = d.shape(table, 2)
     # A state dict does not say it; torchvision makes it for 224 pixels.
-    grid = d.attribute("blocks.0", "grid_size") or (56, 56)
-    sizes = [n for n in grid if isinstance(n, int) and 1 <= n <= 1024] if _is_pair(grid) else []
+    grid = d.pair("blocks.0", "grid_size", (56, 56))
     partition = _square_window(positions)
-    if len(sizes) != 2 or not partition or not heads or widths[0] % heads:
+    if not partition or not heads or widths[0] % heads:
         raise MismatchError(f"grid {grid}, {positions} positions and {heads} heads make no MaxViT")
     return MaxVit(
-        (4 * sizes[0], 4 * sizes[1]),
+        (4 * grid[0], 4 * grid[1]),
         d.rows("stem.0.0.weight"),
         partition,
         widths,
