@@ -23,7 +23,7 @@ from jax import lax
 from benchmarks.provenance import RESULTS, provenance
 from converters import families
 from converters.files import write_atomic
-from converters.layers import _convolve
+from converters.layers import convolve
 from converters.model import apply, params_of
 from jaxtroj.cli.options import keep_compiled
 
@@ -59,12 +59,12 @@ def _convolutions(shape, kernel_shape, padding: int) -> dict[str, float]:
         return lax.conv_general_dilated(x, kernel, (1, 1), pads, dimension_numbers=names)
 
     def ours(x, kernel):
-        return _convolve(x, kernel, (1, 1), (padding, padding), 1)
+        return convolve(x, kernel, (1, 1), (padding, padding), 1)
 
     out = {}
-    for name, convolve in (("lax", plain), ("ours", ours)):
-        gradient = jax.grad(lambda x, k, f=convolve: (f(x, k) ** 2).sum())
-        out[f"{name} forward"] = _milliseconds(jax.jit(convolve), x, kernel)
+    for name, way in (("lax", plain), ("ours", ours)):
+        gradient = jax.grad(lambda x, k, f=way: (f(x, k) ** 2).sum())
+        out[f"{name} forward"] = _milliseconds(jax.jit(way), x, kernel)
         out[f"{name} with gradient"] = _milliseconds(jax.jit(gradient), x, kernel)
     return out
 
