@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxtroj.cli import options
+from jaxtroj.cli.interrupt import Interrupts
 from jaxtroj.cli.main import COMMANDS, EXIT_NOTHING
 from jaxtroj.errors import DatasetError, UsageError
 
@@ -200,8 +201,8 @@ def _scan(
     tally = Tally(len(entries))
     engine = _engine(args, settings, store)
     store.log(f"scan of {len(entries)} models begins")
-    with Progress() as progress:
-        display = _Display(progress, tally, args.json)
+    with Progress() as progress, Interrupts() as interrupts:
+        display = _Display(progress, tally, args.json, interrupts)
         watch = display.watch(store, args.budget)
         for outcome in run_scan(entries, settings, store, engine, watch, args.retry_failed):
             truth = outcome.entry.poisoned if args.truth else None
@@ -220,6 +221,7 @@ class _Display:
     progress: "Progress"
     tally: "Tally"
     as_json: bool
+    interrupts: Interrupts
     started: float = field(default_factory=time.monotonic)
     step: str = ""
     said: float = float("-inf")
@@ -234,11 +236,13 @@ class _Display:
         self.step = f"{model}: {step}"
 
     def on_tick(self) -> None:
+        self.interrupts.check()
         self.progress.update(f"{self.text()}  {self.step}")
 
     def show(self, outcome: "Outcome") -> None:
         from jaxtroj.report import json_line, text_line
 
+        self.interrupts.check()
         record = outcome.record
         self.progress.result(json_line(record) if self.as_json else text_line(record))
         now, tally = time.monotonic(), self.tally

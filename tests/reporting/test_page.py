@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 
 from jaxtroj.errors import StoreError
+from jaxtroj.evidence.schema import FIELDS
 from jaxtroj.record import EVIDENCE_ONLY, Record
 from jaxtroj.reporting.content import read_content
 from jaxtroj.reporting.fields import fields_of, kind_of
@@ -48,7 +49,7 @@ def test_everything_of_a_run_is_in_the_page(run_and_truth):
     assert {m["word"] for m in data["models"]} == {"poisoned", "clean", "failed", "skipped"}
     shown = next(m for m in data["models"] if m["kind"] == "image" and m["word"] == "poisoned")
     fields = data["fields"]["image"]
-    assert len(shown["evidence"]) == len(fields) == 18
+    assert len(shown["evidence"]) == len(fields) == len(FIELDS)
     assert fields[0][3:5] == ["one class's last-layer weights have an odd mean", "deviations"]
     assert len(shown["picture"]["panels"]) == len(PANELS)
     assert all(uri.startswith("data:image/webp;base64,") for uri in shown["picture"]["panels"])
