@@ -147,10 +147,6 @@ def _cell(value: Any) -> Any:
     return f"'{value}" if isinstance(value, str) and value[:1] in "=+-@\t\r" and value else value
 
 
-def _html_line(tag: str, cells: Iterable[str]) -> str:
-    return "<tr>" + "".join(f"<{tag}>{html.escape(c)}</{tag}>" for c in cells) + "</tr>"
-
-
 def _page(all_rows: Sequence[Row]) -> str:
     style = (
         "body{font:16px sans-serif;margin:2em}table{border-collapse:collapse}"

@@ -1,7 +1,8 @@
 """Ctrl-C that is not lost.
 
-Python drops an exception that is raised inside a callback of the garbage collector, and jax has one
-that runs at every collection. A long command therefore notes the signal, too, and asks now and then.
+Python drops an exception that is raised inside a callback of the garbage collector, and jax has
+one that runs at every collection. A long command therefore notes the signal, too, and asks now and
+then.
 """
 
 import signal

@@ -1,0 +1,42 @@
+"""A synthetic population whose truth is known, and a calibrator fitted on it."""
+
+import numpy as np
+import pytest
+
+from jaxtroj.calibration import Calibrator
+
+ARCHITECTURES = ("densenet121", "inceptionv3", "resnet50")
+STAGES = {"weights": ("noise",), "probes": ("flip", "speck"), "inversion": ("mask", "gap")}
+DIRECTIONS = {"flip": 1, "mask": -1}
+
+
+def population(models, seed, strength=1.5):
+    """Rows, labels, architectures: flip is larger and mask smaller in poisoned models."""
+    random = np.random.default_rng(seed)
+    rows, labels, names = [], [], []
+    for index in range(models):
+        poisoned = index % 2 == 0
+        place = random.integers(3)
+        shift = float(place) - 1.0  # evidence levels differ by architecture
+        rows.append(
+            {
+                "noise": float(random.normal()),
+                "flip": float(random.normal() + strength * poisoned + shift),
+                "speck": float(random.normal()),
+                "mask": float(np.exp(random.normal() - strength * poisoned)),
+                "gap": float(random.normal()),
+            }
+        )
+        labels.append(poisoned)
+        names.append(ARCHITECTURES[place])
+    return rows, labels, names
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return Calibrator.fit(*population(60, 0), STAGES, DIRECTIONS, population="synthetic", seed=3)
+
+
+@pytest.fixture(scope="module")
+def fresh():
+    return population(600, 99)

@@ -1,0 +1,114 @@
+"""Calibrator files: exact, whole or not there, and hostile ones refused."""
+
+import json
+
+import pytest
+
+from jaxtroj.calibration import Calibrator
+from jaxtroj.errors import CalibrationError
+
+
+def test_save_and_load_are_exact_and_leave_no_traces(fitted, tmp_path):
+    path = tmp_path / "calibrator.json"
+    fitted.save(path)
+    fitted.save(path)
+    assert [item.name for item in tmp_path.iterdir()] == ["calibrator.json"]
+    assert Calibrator.load(path) == fitted
+    provenance = json.loads(path.read_text())["provenance"]
+    assert provenance["population"] == "synthetic" and provenance["models"] == 60
+
+
+def test_unwritable_and_missing_files(fitted, tmp_path):
+    with pytest.raises(CalibrationError, match="cannot write"):
+        fitted.save(tmp_path / "absent" / "calibrator.json")
+    with pytest.raises(CalibrationError, match="cannot write"):
+        (tmp_path / "folder").mkdir()
+        fitted.save(tmp_path / "folder")
+    assert [item.name for item in tmp_path.iterdir()] == ["folder"]
+    with pytest.raises(CalibrationError, match="cannot read"):
+        Calibrator.load(tmp_path / "absent.json")
+
+
+def _set(document, path, value):
+    *steps, last = path
+    for step in steps:
+        document = document[step]
+    if value is KeyError:
+        del document[last]
+    else:
+        document[last] = value
+
+
+FIRST = ("stages", 0)
+HOSTILE = [
+    (("format",), "other"),
+    (("schema",), 2),
+    (("stages",), []),
+    (("stages",), {"a": 1}),
+    ((*FIRST, "stage"), 7),
+    ((*FIRST, "stage"), "probes"),
+    ((*FIRST, "intercept"), "1.0"),
+    ((*FIRST, "intercept"), True),
+    ((*FIRST, "intercept"), None),
+    ((*FIRST, "intercept"), 10**400),
+    ((*FIRST, "intercept"), 1e200),
+    ((*FIRST, "low"), 0),
+    ((*FIRST, "high"), 1),
+    ((*FIRST, "high"), 0.2),
+    ((*FIRST, "rate"), 1.0),
+    ((*FIRST, "models"), 1.5),
+    ((*FIRST, "fields"), []),
+    ((*FIRST, "architectures"), {"resnet50": []}),
+    ((*FIRST, "architectures"), {"x" * 5000: 1.0}),
+    ((*FIRST, "fields", 0, "name"), "flip"),
+    ((*FIRST, "fields", 0, "spread"), 0),
+    ((*FIRST, "fields", 0, "scale"), -1),
+    ((*FIRST, "fields", 0, "low"), 1e9),
+    ((*FIRST, "fields", 0, "weight"), KeyError),
+    ((*FIRST, "stop", "worst_drop"), -1),
+    ((*FIRST, "out_of_fold", "roc_auc"), 2),
+    (("stages", 1, "fields", 1, "weight"), -3.0),
+    (("provenance",), []),
+    (("provenance", "poisoned"), 60),
+    (("provenance", "population"), "x" * 10_000),
+    (("unfitted",), "no list"),
+]
+
+
+@pytest.mark.parametrize(("path", "value"), HOSTILE, ids=[str(p[0]) for p in HOSTILE])
+def test_hostile_calibrators_are_refused(fitted, tmp_path, path, value):
+    file = tmp_path / "calibrator.json"
+    fitted.save(file)
+    document = json.loads(file.read_text())
+    _set(document, path, value)
+    file.write_text(json.dumps(document))
+    with pytest.raises(CalibrationError, match="calibrator"):
+        Calibrator.load(file)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\xff\xfe",
+        b"[]",
+        b"null",
+        b"{",
+        b'{"format": "jaxtroj calibrator"}',
+        b"[" * 100_000,
+        b'{"format": NaN}',
+        b'{"format": Infinity}',
+        b"9" * 10_000,
+    ],
+)
+def test_files_that_are_no_calibrators(tmp_path, content):
+    (tmp_path / "calibrator.json").write_bytes(content)
+    with pytest.raises(CalibrationError, match="not a"):
+        Calibrator.load(tmp_path / "calibrator.json")
+
+
+def test_nothing_but_numbers_near_the_cap(tmp_path, monkeypatch):
+    monkeypatch.setattr("jaxtroj.calibration.files.MAX_BYTES", 10)
+    (tmp_path / "calibrator.json").write_bytes(b"1" * 11)
+    with pytest.raises(CalibrationError, match="larger than"):
+        Calibrator.load(tmp_path / "calibrator.json")
