@@ -160,6 +160,32 @@ def _suites(result: Mapping[str, Any]) -> tuple[tuple[str, ...], Rows]:
     return ("suite", "cases", "passed", "refused by our error", "rounding or crash"), rows
 
 
+def _fuzz(result: Mapping[str, Any]) -> tuple[tuple[str, ...], Rows]:
+    tally = result["tally"]
+    rows = [("damaged files", tally["done"]), ("failures", len(tally["failures"])),
+            ("slowest, s", tally["slowest"][0]),
+            ("memory growth, MiB", round(tally["peak"] / 2**20))]  # fmt: skip
+    return ("what", "figure"), [(name, str(value)) for name, value in rows]
+
+
+def _real(result: Mapping[str, Any]) -> tuple[tuple[str, ...], Rows]:
+    head = ("file", "ours from onnxruntime", "ours from float64", "onnxruntime from float64",
+            "convert s", "compile s", "seconds")  # fmt: skip
+    rows = (
+        (
+            row["file"],
+            row.get("relative_error", row.get("error", "").rpartition("Error: ")[2]),
+            row.get("own_error_in_float64", ""),
+            row.get("onnxruntime_error_in_float64", ""),
+            row.get("convert_seconds", ""),
+            row.get("compile_seconds", ""),
+            ", ".join(f"{name} {s}" for name, s in row.get("seconds", {}).items()),
+        )
+        for row in result["rows"]
+    )
+    return head, rows
+
+
 def _bank(result: Mapping[str, Any]) -> tuple[tuple[str, ...], Rows]:
     names = ("batch_size", "candidates_per_second", "texts_per_second")
     rows = (tuple(row[name] for name in names) for row in result["by_batch_size"])
@@ -186,6 +212,8 @@ TABLES: dict[str, Callable[[Mapping[str, Any]], tuple[tuple[str, ...], Rows]]] =
     "onnx_backend": _suites,
     "round5_accuracy": _accuracy,
     "bank": _bank,
+    "fuzz": _fuzz,
+    "real_onnx": _real,
     "round0_accuracy": _accuracy,
 }
 

@@ -57,7 +57,12 @@ NARROW = {
 LARGE = {"vit_h_14": 28}
 
 
-def _fill(network):
+# Gain of random weights where 2, He's, makes a network chaotic: with it torch in channels_last
+# differs from torch by 0.33 (v2_l) and 2e-8 (v2_m) of the logits, in double precision.
+CALM = {"efficientnet_v2_l": 1.0, "efficientnet_v2_m": 1.0}
+
+
+def _fill(network, gain: float = 2.0):
     """Random weights of single precision under which values neither vanish nor explode."""
     generator = torch.Generator().manual_seed(0)
     for name, value in network.state_dict().items():
@@ -69,14 +74,16 @@ def _fill(network):
             centre = 1.0 if name.endswith("weight") else 0.0
             value.normal_(centre, 0.1, generator=generator)
         else:
-            value.normal_(0.0, (2.0 / value[0].numel()) ** 0.5, generator=generator)
+            value.normal_(0.0, (gain / value[0].numel()) ** 0.5, generator=generator)
     return network.double().eval().requires_grad_(False)
 
 
-def errors(network, size: int, front_end=None) -> tuple[float | None, float | None]:
+def errors(
+    network, size: int, front_end=None, gain: float = 2.0
+) -> tuple[float | None, float | None]:
     """Relative errors of logits and input gradients of a captured network, in float64."""
     torch.set_num_threads(1)
-    network = _fill(network)
+    network = _fill(network, gain)
     random = np.random.default_rng(0)
     images, weights = random.random((2, size, size, 3)), random.standard_normal((2, 5))
     x = torch.from_numpy(images.transpose(0, 3, 1, 2).copy())
@@ -128,4 +135,4 @@ def test_exported_networks(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", models.list_models(models))
 def test_every_classifier(name):
-    _assert_exact(errors(*standard(name)))
+    _assert_exact(errors(*standard(name), gain=CALM.get(name, 2.0)))
