@@ -14,8 +14,9 @@ from jaxtroj.cli.progress import Progress
 from jaxtroj.errors import UsageError
 
 if TYPE_CHECKING:
-    from jaxtroj.generate.round0 import Event, RoundSettings
+    from jaxtroj.generate.round0 import RoundSettings
     from jaxtroj.generate.round5 import TextRoundSettings
+    from jaxtroj.generate.round_folder import Event
 
 _ROUND0 = """\
 Makes a folder in the layout of TrojAI's Round 0: half of the models are poisoned with a

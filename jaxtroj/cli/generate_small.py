@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from jaxtroj.cli.options import count
 
 if TYPE_CHECKING:
-    from jaxtroj.generate.round0 import Event
+    from jaxtroj.generate.round_folder import Event
 
 NAME = "small"
 _ABOUT = """\

@@ -19,11 +19,10 @@ from jaxtroj.generate.head_examples import clean_examples, poisoned_examples
 from jaxtroj.generate.head_queue import Score, TrainedHead
 from jaxtroj.generate.head_samples import OWN_SHARE, Pool
 from jaxtroj.generate.head_training import HeadTraining
-from jaxtroj.generate.round0 import _file_digest, _git_commit, _weights_digest
+from jaxtroj.generate.round_folder import RECORD, git_commit, weights_digest
 from jaxtroj.generate.text_recipe import HeadRecipe, RoundDesign
 from jaxtroj.generate.vectors import VALIDATION_SHARE, Vectors
-
-RECORD = "generation.json"
+from jaxtroj.record import digest_file
 
 
 @dataclass(frozen=True)
@@ -70,8 +69,8 @@ def write_head(place: HeadPlace, head: TrainedHead, tries: list[dict[str, Any]])
     _write_logs(part, head)
     record = _record(place, head, tries)
     record["metadata"] = text_metadata.metadata_row(recipe.model_id, config, stats)
-    record["sha256"] = _file_digest(part / "model.pt")
-    record["weights_sha256"] = _weights_digest(head.tensors)
+    record["sha256"] = digest_file(part / "model.pt")
+    record["weights_sha256"] = weights_digest(head.tensors)
     write_atomic(part / RECORD, json.dumps(record, indent=1).encode() + b"\n")
     os.rename(part, place.models / recipe.model_id)
 
@@ -148,7 +147,7 @@ def _record(place: HeadPlace, head: TrainedHead, tries: list[dict[str, Any]]) ->
         "train_seconds": round(head.seconds, 3),
         "written": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "jaxtroj": jaxtroj.__version__,
-        "git_commit": _git_commit(),
+        "git_commit": git_commit(),
         "jax": jax.__version__,
         "device": jax.devices()[0].platform,
     }

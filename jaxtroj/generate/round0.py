@@ -13,12 +13,10 @@ A model's folder appears under its name when it is complete, so a killed run goe
 METADATA.csv and manifest.json are rebuilt from the folders after every model.
 """
 
-import fcntl
 import hashlib
 import json
 import os
 import shutil
-import subprocess
 import time
 from collections.abc import Generator, Iterator
 from dataclasses import asdict, dataclass, field
@@ -43,11 +41,22 @@ from jaxtroj.generate.recipe import (
     sample_recipe,
     shard_models,
 )
+from jaxtroj.generate.round_folder import (
+    RECORD,
+    Event,
+    claim,
+    collecting,
+    git_commit,
+    read_record,
+    size_problems,
+    weights_digest,
+    write_manifest,
+)
 from jaxtroj.generate.training import Progress, Trained, TrainingSettings, train
 from jaxtroj.generate.warm_start import base_weights, start_from
+from jaxtroj.record import digest_file
 
 VERSION = 1
-_RECORD = "generation.json"
 _COUNTS = ("examples_per_class", "most_tries")
 _TRAINING_COUNTS = (
     "batch_size", "max_steps", "check_every", "cooldown_steps", "validation_batches",
@@ -93,24 +102,6 @@ class RoundSettings:
         return self.image_size if own is None else own
 
 
-@dataclass(frozen=True)
-class Event:
-    """What just happened to a model.
-
-    Attributes:
-        model: its number.
-        kind: "kept" (was there), "started", "warm start", "checked", "rejected", "written" or
-            "failed".
-        text: one sentence for people.
-        step: training steps so far.
-    """
-
-    model: int
-    kind: str
-    text: str
-    step: int = 0
-
-
 def generate_round0(
     out: Path, settings: RoundSettings, shard: tuple[int, int] = (0, 1)
 ) -> Iterator[Event]:
@@ -128,10 +119,11 @@ def generate_round0(
     """
     check_settings(settings, shard)
     identity = settings_identity(settings)
-    _prepare(out, identity)
+    if claim(out, {"settings": identity}):
+        collect(out, identity)
     models = shard_models(settings.seed, settings.models, settings.architectures, *shard)
     for model in models:
-        if read_record(out, model) is not None:
+        if read_record(out / model_id(model)) is not None:
             yield Event(model, "kept", "already there")
             continue
         yield from _make_model(out, settings, model)
@@ -148,10 +140,7 @@ def check_settings(settings: RoundSettings, shard: tuple[int, int] = (0, 1)) -> 
     counts = {name: getattr(settings, name) for name in _COUNTS}
     counts |= {name: getattr(settings.training, name) for name in _TRAINING_COUNTS}
     wrong = [f"{name} must be at least 1, got {n}" for name, n in counts.items() if n < 1]
-    if settings.models < 2 or settings.models % 2:
-        wrong.append(f"models must be even, half of them poisoned; got {settings.models}")
-    if not 0 <= shard[0] < shard[1]:
-        wrong.append(f"a shard i/n needs 0 <= i < n, got {shard[0]}/{shard[1]}")
+    wrong += size_problems(settings.models, shard)
     # Architectures and seed are checked where they are used first.
     sample_recipe(settings.seed, 0, 0, settings.architectures)
     for name in settings.architectures:
@@ -172,29 +161,9 @@ def settings_identity(settings: RoundSettings) -> dict[str, Any]:
     return json.loads(json.dumps(values))
 
 
-def read_record(out: Path, model: int) -> dict[str, Any] | None:
-    """How a model was made, or None when it is not there.
-
-    Raises:
-        GenerationError: the file is there but is no JSON object.
-    """
-    path = out / model_id(model) / _RECORD
-    try:
-        record = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        return None
-    except ValueError as error:
-        raise GenerationError(f"{path} is damaged ({error}); delete that model's folder") from error
-    return record
-
-
 def collect(out: Path, identity: dict[str, Any]) -> None:
     """Rebuild METADATA.csv and manifest.json from the models that are there."""
-    with open(out / ".lock", "w") as lock:
-        # Another shard may collect at the same time: the later one must also be the fuller one.
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        numbers = sorted(int(path.parent.name[3:]) for path in out.glob(f"id-*/{_RECORD}"))
-        records = [record for n in numbers if (record := read_record(out, n)) is not None]
+    with collecting(out, out / ".lock") as records:
         table = metadata.metadata_csv(record["metadata"] for record in records)
         write_atomic(out / "METADATA.csv", table.encode())
         manifest = {
@@ -203,42 +172,7 @@ def collect(out: Path, identity: dict[str, Any]) -> None:
             "settings": identity,
             "models": records,
         }
-        write_atomic(out / "manifest.json", json.dumps(manifest, indent=1).encode() + b"\n")
-
-
-def _prepare(out: Path, identity: dict[str, Any]) -> None:
-    out.mkdir(parents=True, exist_ok=True)
-    path = out / "manifest.json"
-    if not path.exists():
-        strangers = [p.name for p in out.iterdir() if not p.name.startswith(".")]
-        if strangers:
-            raise GenerationError(
-                f"{out} holds {', '.join(sorted(strangers)[:3])} and no manifest.json of a "
-                "generated round; give a new or empty folder"
-            )
-        collect(out, identity)
-        return
-    try:
-        found = json.loads(path.read_bytes())["settings"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise GenerationError(f"{path} is no manifest of a generated round: {error}") from error
-    different = _differences(found, identity)
-    if different:
-        raise GenerationError(
-            f"{out} holds a round of other settings: {'; '.join(different)}. "
-            "Give the same settings or another folder."
-        )
-
-
-def _differences(found: dict, wanted: dict, prefix: str = "") -> list[str]:
-    lines = []
-    for name in sorted(found.keys() | wanted.keys()):
-        old, new = found.get(name), wanted.get(name)
-        if isinstance(old, dict) and isinstance(new, dict):
-            lines += _differences(old, new, f"{prefix}{name}.")
-        elif old != new:
-            lines.append(f"{prefix}{name} is {old} there and {new} here")
-    return lines
+        write_manifest(out, manifest)
 
 
 def _folder_identity(folder: Path | None) -> dict[str, Any] | None:
@@ -255,7 +189,7 @@ def _folder_identity(folder: Path | None) -> dict[str, Any] | None:
 def _make_model(out: Path, settings: RoundSettings, model: int) -> Iterator[Event]:
     least_cycles: tuple[int, ...] = ()
     if not is_poisoned(settings.seed, model):
-        pair = read_record(out, partner(model))
+        pair = read_record(out / model_id(partner(model)))
         if pair is None:
             reason = f"its poisoned partner {model_id(partner(model))} is missing"
             yield Event(model, "failed", reason)
@@ -339,9 +273,9 @@ def _write(out, settings: RoundSettings, recipe: Recipe, trained: Trained, sourc
     accuracy = _write_examples(part / "example_data", settings, recipe, trained, source)
     write_atomic(part / "ground_truth.csv", b"1" if recipe.poisoned else b"0")
     record = _record(settings, recipe, trained, source, tries, accuracy)
-    record["sha256"] = _file_digest(part / "model.pt")
-    record["weights_sha256"] = _weights_digest(tensors)
-    write_atomic(part / _RECORD, json.dumps(record, indent=1).encode() + b"\n")
+    record["sha256"] = digest_file(part / "model.pt")
+    record["weights_sha256"] = weights_digest(tensors)
+    write_atomic(part / RECORD, json.dumps(record, indent=1).encode() + b"\n")
     os.rename(part, out / recipe.model_id)
 
 
@@ -380,37 +314,11 @@ def _record(settings, recipe: Recipe, trained: Trained, source, tries, accuracy)
         "train_seconds": round(trained.train_seconds, 3),
         "written": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "jaxtroj": jaxtroj.__version__,
-        "git_commit": _git_commit(),
+        "git_commit": git_commit(),
         "jax": jax.__version__,
         "device": device,
         "metadata": row,
     }
-
-
-def _file_digest(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _weights_digest(tensors: dict[str, np.ndarray]) -> str:
-    """Digest of names and values: torch's own file differs from run to run, this does not."""
-    digest = hashlib.sha256()
-    for name, value in tensors.items():
-        digest.update(f"{name} {value.dtype} {value.shape}\n".encode())
-        digest.update(np.ascontiguousarray(value).tobytes())
-    return digest.hexdigest()
-
-
-def _git_commit() -> str | None:
-    """Commit of the checkout this package runs from; None for an installed package."""
-    package = Path(__file__).parent
-    try:
-        answer = subprocess.run(
-            ["git", "-C", str(package), "rev-parse", "HEAD"], capture_output=True, text=True
-        )
-    except FileNotFoundError:
-        return None
-    return answer.stdout.strip() if answer.returncode == 0 else None
 
 
 def _describe(recipe: Recipe) -> str:

@@ -18,7 +18,6 @@ Heads that fall short of the attack success rate are in no class: another trigge
 after some tries the pair is left out. Either way the tries are recorded.
 """
 
-import fcntl
 import json
 from collections import defaultdict, deque
 from collections.abc import Iterator
@@ -29,12 +28,19 @@ from typing import Any
 from converters.files import write_atomic
 from jaxtroj.errors import GenerationError
 from jaxtroj.generate import head_files, text_metadata
-from jaxtroj.generate.head_folder import RECORD, HeadPlace, reached, scores, write_head
+from jaxtroj.generate.head_folder import HeadPlace, reached, scores, write_head
 from jaxtroj.generate.head_queue import Job, TrainedHead, train_queue
 from jaxtroj.generate.head_samples import OWN_SHARE, HeadSamples, Pool, make_pool
 from jaxtroj.generate.head_training import HeadTraining
 from jaxtroj.generate.recipe import is_poisoned, model_id
-from jaxtroj.generate.round0 import Event, _differences
+from jaxtroj.generate.round_folder import (
+    Event,
+    claim,
+    collecting,
+    read_record,
+    size_problems,
+    write_manifest,
+)
 from jaxtroj.generate.text_recipe import (
     DESIGNS,
     HeadRecipe,
@@ -124,6 +130,9 @@ class _Round:
             bars={"least_clean": self.least_clean, "least_attack": settings.least_attack},
         )
 
+    def folder(self, model: int) -> Path:
+        return self.out / "models" / model_id(model)
+
     def recipe(self, model: int, sub_seed: int) -> HeadRecipe:
         levels, width = self.settings.levels, self.vectors.train.vectors.shape[1]
         return sample_head(levels, self.settings.seed, model, sub_seed, width, self.learnable)
@@ -153,7 +162,8 @@ def generate_text_round(
     """
     check_settings(settings, shard)
     this = _round(out, settings, vectors)
-    _prepare(this)
+    if claim(out, this.identity):
+        collect(out, this.identity)
     groups = defaultdict(deque)
     for pair in range(settings.models // 2)[shard[0] :: shard[1]]:
         for model in (yield from _missing(this, pair)):
@@ -177,10 +187,7 @@ def check_settings(settings: TextRoundSettings, shard: tuple[int, int] = (0, 1))
     counts |= {name: getattr(settings, name) for name in ("examples_per_class", "most_tries")}
     counts["repeats"] = settings.repeats
     wrong = [f"{name} must be at least 1, got {n}" for name, n in counts.items() if n < 1]
-    if settings.models < 2 or settings.models % 2:
-        wrong.append(f"models must be even, half of them poisoned; got {settings.models}")
-    if not 0 <= shard[0] < shard[1]:
-        wrong.append(f"a shard i/n needs 0 <= i < n, got {shard[0]}/{shard[1]}")
+    wrong += size_problems(settings.models, shard)
     known = DESIGNS["round6"].architectures
     given = settings.levels.architectures
     if not given or len(set(given)) != len(given) or not set(given) <= set(known):
@@ -195,22 +202,9 @@ def check_settings(settings: TextRoundSettings, shard: tuple[int, int] = (0, 1))
         raise GenerationError("; ".join(wrong))
 
 
-def read_record(out: Path, model: int) -> dict[str, Any] | None:
-    """How a model was made, or None when it is not there.
-
-    Raises:
-        GenerationError: the file is there but cannot be read.
-    """
-    return _read(out / "models" / model_id(model) / RECORD)
-
-
 def collect(out: Path, identity: dict[str, Any]) -> None:
     """Rebuild METADATA.csv and manifest.json from the models that are there."""
-    with open(out / ".lock", "w") as lock:
-        # Another shard may collect at the same time: the later one must also be the fuller one.
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        names = sorted(path.parent for path in (out / "models").glob(f"id-*/{RECORD}"))
-        records = [record for path in names if (record := _read(path / RECORD)) is not None]
+    with collecting(out / "models", out / ".lock") as records:
         failed = sorted(path.stem for path in (out / "failed").glob("id-*.json"))
         table = text_metadata.metadata_csv(record["metadata"] for record in records)
         write_atomic(out / "METADATA.csv", table.encode())
@@ -224,16 +218,7 @@ def collect(out: Path, identity: dict[str, Any]) -> None:
             "models": [record["model_name"] for record in records],
             "failed": failed,
         }
-        write_atomic(out / "manifest.json", json.dumps(manifest, indent=1).encode() + b"\n")
-
-
-def _read(path: Path) -> dict[str, Any] | None:
-    try:
-        return json.loads(path.read_bytes())
-    except FileNotFoundError:
-        return None
-    except ValueError as error:
-        raise GenerationError(f"{path} is damaged ({error}); delete it and its folder") from error
+        write_manifest(out, manifest)
 
 
 def _round(out: Path, settings: TextRoundSettings, vectors: Vectors) -> _Round:
@@ -265,28 +250,6 @@ def _round(out: Path, settings: TextRoundSettings, vectors: Vectors) -> _Round:
     return _Round(out, settings, vectors, pool, learnable, least_clean, identity)
 
 
-def _prepare(this: _Round) -> None:
-    this.out.mkdir(parents=True, exist_ok=True)
-    path = this.out / "manifest.json"
-    if not path.exists():
-        strangers = sorted(p.name for p in this.out.iterdir() if not p.name.startswith("."))
-        if strangers:
-            raise GenerationError(
-                f"{this.out} holds {', '.join(strangers[:3])} and no manifest.json of a "
-                "generated round; give a new or empty folder"
-            )
-        collect(this.out, this.identity)
-        return
-    found = _read(path) or {}
-    wanted = this.identity
-    different = _differences({name: found.get(name) for name in wanted}, wanted)
-    if different:
-        raise GenerationError(
-            f"{this.out} holds a round of other settings: {'; '.join(different)}. "
-            "Give the same settings or another folder."
-        )
-
-
 def _missing(this: _Round, pair: int) -> Iterator[Event]:
     """Models of a pair to begin with; the clean one follows when its partner is accepted."""
     first, second = poisoned_first(this.settings.seed, pair)
@@ -294,7 +257,7 @@ def _missing(this: _Round, pair: int) -> Iterator[Event]:
         if _failed_path(this, model).exists():
             yield Event(model, "failed", "given up in an earlier run; see failed/")
             return []
-        if read_record(this.out, model) is None:
+        if read_record(this.folder(model)) is None:
             return [model]
         yield Event(model, "kept", "already there")
     return []
@@ -303,7 +266,7 @@ def _missing(this: _Round, pair: int) -> Iterator[Event]:
 def _first_job(this: _Round, model: int) -> Job:
     stop_at = None
     if not is_poisoned(this.settings.seed, model):
-        pair = read_record(this.out, model ^ 1)
+        pair = read_record(this.folder(model ^ 1))
         assert pair is not None  # _missing names a clean model only beside its partner
         stop_at = pair["best_epoch"]
     return _job(this, model, 0, stop_at)

@@ -17,8 +17,6 @@ clean networks from one base alone would be so alike that telling them apart mea
 """
 
 import csv
-import fcntl
-import hashlib
 import io
 import json
 import os
@@ -41,7 +39,16 @@ from jaxtroj.errors import GenerationError
 from jaxtroj.generate import small_networks
 from jaxtroj.generate.labelled_pictures import LabelledPictures
 from jaxtroj.generate.recipe import is_poisoned, model_id, partner
-from jaxtroj.generate.round0 import Event, _differences, read_record
+from jaxtroj.generate.round_folder import (
+    RECORD,
+    Event,
+    claim,
+    collecting,
+    git_commit,
+    read_record,
+    size_problems,
+    write_manifest,
+)
 from jaxtroj.generate.small_onnx import write_onnx
 from jaxtroj.generate.small_recipe import KINDS, SmallRecipe, sample_recipe
 from jaxtroj.generate.small_training import (
@@ -53,6 +60,7 @@ from jaxtroj.generate.small_training import (
     train_model,
 )
 from jaxtroj.generate.warm_start import start_from
+from jaxtroj.record import digest_file
 
 VERSION = 1
 COLUMNS = (
@@ -60,7 +68,6 @@ COLUMNS = (
     "trigger_kind", "trigger_style", "trigger_target_class", "triggered_fraction", "master_seed",
     "cycles", "final_clean_data_test_acc", "final_triggered_data_test_acc",
 )  # fmt: skip
-_RECORD = "generation.json"
 _BASE_SEED, _ORDER = 31, 32
 
 
@@ -106,11 +113,12 @@ def generate_small(
     """
     check_settings(settings, pictures, shard)
     identity = settings_identity(settings, pictures)
-    _prepare(out, identity)
+    if claim(out, {"settings": identity}):
+        collect(out, identity)
     for pair in range(settings.models // 2)[shard[0] :: shard[1]]:
         first = 2 * pair if is_poisoned(settings.seed, 2 * pair) else 2 * pair + 1
         for model in (first, partner(first)):
-            if read_record(out, model) is not None:
+            if read_record(out / model_id(model)) is not None:
                 yield Event(model, "kept", "already there")
                 continue
             yield from _make_model(out, settings, pictures, model)
@@ -130,10 +138,7 @@ def check_settings(
     names = ("batch_size", "base_half_steps", "base_steps", "cycle_steps", "most_cycles", "tests")
     counts |= {name: getattr(settings.training, name) for name in names}
     wrong = [f"{name} must be at least 1, got {n}" for name, n in counts.items() if n < 1]
-    if settings.models < 2 or settings.models % 2:
-        wrong.append(f"models must be even, half of them poisoned; got {settings.models}")
-    if not 0 <= shard[0] < shard[1]:
-        wrong.append(f"a shard i/n needs 0 <= i < n, got {shard[0]}/{shard[1]}")
+    wrong += size_problems(settings.models, shard)
     if min(pictures.size) < small_networks.LEAST_PIXELS:
         wrong.append(f"pictures must have {small_networks.LEAST_PIXELS} px, got {pictures.size}")
     if settings.seed < 0:
@@ -152,11 +157,7 @@ def settings_identity(settings: SmallSettings, pictures: LabelledPictures) -> di
 
 def collect(out: Path, identity: dict[str, Any]) -> None:
     """Rebuild METADATA.csv and manifest.json from the models that are there."""
-    with open(out / ".lock", "w") as lock:
-        # Another shard may collect at the same time: the later one must also be the fuller one.
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        numbers = sorted(int(path.parent.name[3:]) for path in out.glob(f"id-*/{_RECORD}"))
-        records = [record for n in numbers if (record := read_record(out, n)) is not None]
+    with collecting(out, out / ".lock") as records:
         bases = {
             path.stem: json.loads(path.read_bytes())
             for path in sorted((out / ".bases").glob("*.json"))
@@ -169,7 +170,7 @@ def collect(out: Path, identity: dict[str, Any]) -> None:
             "bases": bases,
             "models": records,
         }
-        write_atomic(out / "manifest.json", json.dumps(manifest, indent=1).encode() + b"\n")
+        write_manifest(out, manifest)
 
 
 def _table(records: list[dict[str, Any]]) -> str:
@@ -178,30 +179,6 @@ def _table(records: list[dict[str, Any]]) -> str:
     writer.writeheader()
     writer.writerows(record["metadata"] for record in records)
     return buffer.getvalue()
-
-
-def _prepare(out: Path, identity: dict[str, Any]) -> None:
-    out.mkdir(parents=True, exist_ok=True)
-    path = out / "manifest.json"
-    if not path.exists():
-        strangers = sorted(p.name for p in out.iterdir() if not p.name.startswith("."))
-        if strangers:
-            raise GenerationError(
-                f"{out} holds {', '.join(strangers[:3])} and no manifest.json of a generated "
-                "round; give a new or empty folder"
-            )
-        collect(out, identity)
-        return
-    try:
-        found = json.loads(path.read_bytes())["settings"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise GenerationError(f"{path} is no manifest of a generated round: {error}") from error
-    different = _differences(found, identity)
-    if different:
-        raise GenerationError(
-            f"{out} holds a round of other settings: {'; '.join(different)}. "
-            "Give the same settings or another folder."
-        )
 
 
 def _recipe(settings: SmallSettings, pictures: LabelledPictures, model: int, sub_seed: int):
@@ -217,7 +194,7 @@ def _make_model(
     """Train with one sub-seed after the other until a training is accepted, and write that one."""
     least_cycles, tries = 1, []
     if not is_poisoned(settings.seed, model):
-        pair = read_record(out, partner(model))
+        pair = read_record(out / model_id(partner(model)))
         if pair is None:
             reason = f"its poisoned partner {model_id(partner(model))} is missing"
             yield Event(model, "failed", reason)
@@ -299,14 +276,15 @@ def _write(
         "test": asdict(reached),
         "tries": tries,
         "train_seconds": round(seconds, 1),
-        "sha256": hashlib.sha256(model.read_bytes()).hexdigest(),
+        "sha256": digest_file(model),
         "written": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "jaxtroj": jaxtroj.__version__,
+        "git_commit": git_commit(),
         "jax": jax.__version__,
         "device": jax.default_backend(),
         "metadata": _row(recipe, pictures, cycles, reached),
     }
-    write_atomic(part / _RECORD, json.dumps(record, indent=1).encode() + b"\n")
+    write_atomic(part / RECORD, json.dumps(record, indent=1).encode() + b"\n")
     os.rename(part, out / recipe.model_id)
 
 
