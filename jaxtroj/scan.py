@@ -211,10 +211,13 @@ class _ImageScan:
 
         def on_stage(stage: str, fields: Mapping[str, float]) -> bool:
             work.evidence = finite(fields)
-            work.on_step(work.name, following.get(stage, "trigger"))
-            if not stop_early or calibrator is None:
-                return False
-            return calibrator.can_stop(fields, stage, work.architecture, work.base_rate)
+            stops = (
+                stop_early
+                and calibrator is not None
+                and calibrator.can_stop(fields, stage, work.architecture, work.base_rate)
+            )
+            work.on_step(work.name, "trigger" if stops else following.get(stage, "trigger"))
+            return stops
 
         work.on_step(work.name, stages[0])
         evidence = gather(model, examples, settings, on_stage=on_stage)

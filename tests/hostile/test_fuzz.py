@@ -59,7 +59,7 @@ def survives(path, content: bytes) -> None:
     try:
         artifact = open_artifact(path)
     except LoadError as error:
-        assert str(error).isprintable() or "\n" not in str(error)
+        assert str(error).isprintable()
     else:
         assert all(isinstance(a, np.ndarray) for a in artifact.weights.tensors.values())
     assert time.process_time() - started < 5
