@@ -164,6 +164,13 @@ def _add_training(parser: argparse.ArgumentParser) -> None:
         metavar="A,B",
         help="default: resnet50,densenet121,inception_v3; there is densenet_small too",
     )
+    group.add_argument(
+        "--trainer",
+        choices=("flax", "torch"),
+        default="flax",
+        help="what computes the steps; torch (on the CPU) is the faster one on processors that "
+        "multiply bfloat16 matrices (default: flax)",
+    )
     group.add_argument("--max-steps", type=count, metavar="N", help="before a try is given up")
     group.add_argument("--batch-size", type=count, metavar="N", help="default: 64")
     group.add_argument(
@@ -279,7 +286,11 @@ def _settings(args: argparse.Namespace) -> "RoundSettings":
     from jaxtroj.generate.round0 import RoundSettings
     from jaxtroj.generate.training import TrainingSettings
 
-    given = {"batch_size": args.batch_size, "max_steps": args.max_steps}
+    given = {
+        "trainer": args.trainer,
+        "batch_size": args.batch_size,
+        "max_steps": args.max_steps,
+    }
     chosen = {name: value for name, value in given.items() if value is not None}
     names = args.architectures.split(",") if args.architectures else ROUND0
     return RoundSettings(

@@ -132,6 +132,7 @@ def _optimizer(settings: TrainingSettings, device: str) -> str:
     return (
         f'{{"device": "{device}" "epochs": 1 "batch_size": {settings.batch_size} '
         f'"learning_rate": {settings.learning_rate} "optim": "adam" '
+        f'"trainer": "{settings.trainer}" '
         '"objective": "cross_entropy_loss" "save_best_model": false}'
     )
 

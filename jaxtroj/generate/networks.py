@@ -4,8 +4,11 @@
 example models that ship with the package, and for trying things out on a laptop.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
+import jax.numpy as jnp
+import numpy as np
 from flax import nnx
 
 ROUND0 = ("resnet50", "densenet121", "inception_v3")
@@ -43,10 +46,25 @@ def _begin_as_identity(module: nnx.Module) -> None:
 
 def name_table(architecture: str):
     """The rules that take torch names of this architecture to Flax paths."""
-    from converters import families
+    return _family(architecture).TABLE
 
-    family = families.densenet if architecture == SMALL else families.ARCHITECTURES[architecture]
-    return family.TABLE
+
+def filled(module: nnx.Module, architecture: str, tensors: Mapping[str, np.ndarray]) -> nnx.Module:
+    """`module`, a network of `build`, with the weights of a torch state dict, in evaluation mode.
+
+    Raises:
+        MismatchError: the weights are not those of the architecture.
+    """
+    from converters import names
+
+    family = _family(architecture)
+    leaves = {".".join(map(str, path)): leaf for path, leaf in _leaves(module)}
+    shapes = {path: tuple(leaf.shape) for path, leaf in leaves.items()}
+    params = names.assign(family.TABLE, family.IGNORED, tensors, shapes)
+    for path, leaf in leaves.items():
+        leaf[...] = jnp.asarray(params[path])
+    module.eval()
+    return module
 
 
 def torchvision_module(architecture: str, num_classes: int) -> Any:
@@ -59,6 +77,16 @@ def torchvision_module(architecture: str, num_classes: int) -> Any:
             return models.DenseNet(_GROWTH, _BLOCKS, _STEM, num_classes=num_classes)
         build_it = getattr(models, architecture)
         return build_it(weights=None, num_classes=num_classes, **_EXTRA.get(architecture, {}))
+
+
+def _family(architecture: str):
+    from converters import families
+
+    return families.densenet if architecture == SMALL else families.ARCHITECTURES[architecture]
+
+
+def _leaves(module: nnx.Module):
+    return nnx.to_flat_state(nnx.state(module, (nnx.Param, nnx.BatchStat)))
 
 
 def _small_config(num_classes: int):

@@ -25,13 +25,14 @@ from typing import Any
 
 import jax
 import numpy as np
-from flax import nnx
 from PIL import Image
 
 import jaxtroj
 from converters.files import write_atomic
 from jaxtroj.errors import GenerationError
-from jaxtroj.generate import metadata, networks, torch_file, training
+from jaxtroj.generate import metadata, networks, torch_file
+from jaxtroj.generate.flax_learner import classify
+from jaxtroj.generate.learners import learner_for, learner_precision
 from jaxtroj.generate.pictures import SceneSource
 from jaxtroj.generate.recipe import (
     Recipe,
@@ -52,8 +53,15 @@ from jaxtroj.generate.round_folder import (
     weights_digest,
     write_manifest,
 )
-from jaxtroj.generate.training import Progress, Trained, TrainingSettings, train
-from jaxtroj.generate.warm_start import base_weights, start_from
+from jaxtroj.generate.training import (
+    TRAINERS,
+    Accuracies,
+    Progress,
+    Trained,
+    TrainingSettings,
+    train,
+)
+from jaxtroj.generate.warm_start import base_weights
 from jaxtroj.record import digest_file
 
 VERSION = 1
@@ -141,6 +149,9 @@ def check_settings(settings: RoundSettings, shard: tuple[int, int] = (0, 1)) -> 
     counts |= {name: getattr(settings.training, name) for name in _TRAINING_COUNTS}
     wrong = [f"{name} must be at least 1, got {n}" for name, n in counts.items() if n < 1]
     wrong += size_problems(settings.models, shard)
+    if settings.training.trainer not in TRAINERS:
+        known = " or ".join(TRAINERS)
+        wrong.append(f"trainer must be {known}, got {settings.training.trainer!r}")
     # Architectures and seed are checked where they are used first.
     sample_recipe(settings.seed, 0, 0, settings.architectures)
     for name in settings.architectures:
@@ -238,13 +249,10 @@ def _watched(model: int, kind: str, training_of_it: Generator[Progress, None, An
 def _training(
     settings: TrainingSettings, recipe: Recipe, source: SceneSource, least_cycles, start
 ) -> Generator[Progress, None, Trained]:
-    rngs = nnx.Rngs(recipe.master_seed)
-    module = networks.build(recipe.architecture, recipe.number_classes, rngs)
-    if start is not None:
-        start_from(module, start)
+    learner = learner_for(settings.trainer, recipe, start)
     target = recipe.trigger.target_class if recipe.trigger else None
     fraction = recipe.trigger.fraction if recipe.trigger else 0.0
-    events = train(module, source, target, fraction, settings, least_cycles)
+    events = train(learner, source, target, fraction, settings, least_cycles)
     while isinstance(event := next(events), Progress):
         yield event
     return event
@@ -286,7 +294,7 @@ def _write_examples(folder: Path, settings, recipe: Recipe, trained: Trained, so
         images = source.examples(label, settings.examples_per_class)
         for number, image in enumerate(images):
             Image.fromarray(image).save(folder / f"class_{label}_example_{number}.png")
-        right.append(training.classify(trained.module, images) == label)
+        right.append(classify(trained.module, images) == label)
     return float(np.mean(np.concatenate(right)))
 
 
@@ -311,6 +319,8 @@ def _record(settings, recipe: Recipe, trained: Trained, source, tries, accuracy)
         "validation": asdict(trained.validation),
         "test": asdict(trained.test),
         "example_accuracy": accuracy,
+        "trainer": settings.training.trainer,
+        "step_precision": learner_precision(settings.training.trainer),
         "train_seconds": round(trained.train_seconds, 3),
         "written": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "jaxtroj": jaxtroj.__version__,
@@ -330,7 +340,7 @@ def _describe(recipe: Recipe) -> str:
     return f"{kind}, poisoned to class {trigger.target_class}, {trigger.size} px in {share}"
 
 
-def _reached(accuracies: training.Accuracies) -> str:
+def _reached(accuracies: Accuracies) -> str:
     text = f"clean accuracy {accuracies.clean:.3f}"
     if accuracies.attack_success_rate is not None:
         text += f", attack success {accuracies.attack_success_rate:.3f}"

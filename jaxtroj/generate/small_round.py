@@ -38,6 +38,7 @@ from converters.model import params_of
 from jaxtroj.errors import GenerationError
 from jaxtroj.generate import small_networks
 from jaxtroj.generate.labelled_pictures import LabelledPictures
+from jaxtroj.generate.learners import start_from
 from jaxtroj.generate.recipe import is_poisoned, model_id, partner
 from jaxtroj.generate.round_folder import (
     RECORD,
@@ -59,7 +60,6 @@ from jaxtroj.generate.small_training import (
     train_base,
     train_model,
 )
-from jaxtroj.generate.warm_start import start_from
 from jaxtroj.record import digest_file
 
 VERSION = 1

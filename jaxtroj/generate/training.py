@@ -21,19 +21,16 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-import optax
 from flax import nnx
 
 from jaxtroj.errors import GenerationError
 
 TRAIN, VALIDATION, TEST, EXAMPLES = range(4)
-_ADAM = optax.scale_by_adam(b1=0.9, b2=0.999, eps=1e-8)
+TRAINERS = ("flax", "torch")
 
 
 @dataclass(frozen=True)
@@ -41,6 +38,7 @@ class TrainingSettings:
     """How long and how hard to train; the same for every model of a round.
 
     Attributes:
+        trainer: what computes the steps, one of `TRAINERS`.
         batch_size: pictures per step.
         learning_rate: of Adam, in the constant phases.
         warmup_steps: steps in which the rate rises linearly at the start.
@@ -56,6 +54,7 @@ class TrainingSettings:
         batches_per_draw: how many batches are rendered at once.
     """
 
+    trainer: str = "flax"
     batch_size: int = 64
     learning_rate: float = 1e-3
     warmup_steps: int = 20
@@ -78,6 +77,25 @@ class Pictures(NamedTuple):
     images: jax.Array
     labels: np.ndarray
     triggered: np.ndarray
+
+
+class Learner(Protocol):
+    """What computes the steps: `flax_learner.FlaxLearner`, `torch_learner.TorchLearner`.
+
+    Images are uint8 RGB [n, h, w, 3], targets int [n].
+    """
+
+    def step(self, images: jax.Array, targets: np.ndarray, learning_rate: float) -> tuple[Any, Any]:
+        """One step of Adam; returns the mean loss in nats and which pictures [n] were right."""
+        ...
+
+    def predict(self, images: jax.Array, targets: np.ndarray) -> tuple[Any, Any]:
+        """Predicted class [n] and cross-entropy [n], with the running statistics."""
+        ...
+
+    def module(self) -> nnx.Module:
+        """The network so far, in evaluation mode."""
+        ...
 
 
 class PictureSource(Protocol):
@@ -149,75 +167,18 @@ class Trained:
     test_seconds: float
 
 
-class TrainState(NamedTuple):
-    """What a step changes: parameters, batch statistics and random streams, Adam's moments."""
-
-    params: Any
-    rest: Any
-    moments: Any
-
-
-def to_model_input(images: jax.Array) -> jax.Array:
-    """Turn uint8 RGB `[n, h, w, 3]` into BGR, each picture min-max scaled to [0, 1].
-
-    The scanner feeds models the same. Source: NIST's Round 0 example code. A picture of one value
-    becomes zeros.
-    """
-    values = images[..., ::-1].astype(jnp.float32)
-    low = values.min(axis=(1, 2, 3), keepdims=True)
-    spread = values.max(axis=(1, 2, 3), keepdims=True) - low
-    return (values - low) / jnp.maximum(spread, 1.0)
-
-
-@partial(jax.jit, static_argnames="graph", donate_argnames="state")
-def train_step(graph, state: TrainState, images, targets, learning_rate):
-    """One Adam step; returns the new state, the mean loss and which pictures [n] were right."""
-
-    def loss_of(params):
-        module = nnx.merge(graph, params, state.rest, copy=True)
-        logits = module(to_model_input(images))
-        losses = optax.softmax_cross_entropy_with_integer_labels(logits, targets)
-        return losses.mean(), (logits, nnx.state(module, nnx.Not(nnx.Param)))
-
-    (loss, (logits, rest)), gradients = jax.value_and_grad(loss_of, has_aux=True)(state.params)
-    updates, moments = _ADAM.update(gradients, state.moments)
-    params = jax.tree.map(lambda p, u: p - learning_rate * u, state.params, updates)
-    return TrainState(params, rest, moments), loss, logits.argmax(-1) == targets
-
-
-@partial(jax.jit, static_argnames="graph")
-def predict(graph, params, rest, images, targets):
-    """Predicted class [n] and cross-entropy [n] with the running statistics."""
-    logits = nnx.merge(graph, params, rest, copy=True)(to_model_input(images))
-    losses = optax.softmax_cross_entropy_with_integer_labels(logits, targets)
-    return logits.argmax(-1), losses
-
-
-def classify(module: nnx.Module, images: np.ndarray, batch_size: int = 64) -> np.ndarray:
-    """Predicted classes [n] of uint8 RGB pictures [n, h, w, 3], with the running statistics."""
-    module.eval()
-    graph, params, rest = nnx.split(module, nnx.Param, ...)
-    answers = []
-    for first in range(0, len(images), batch_size):
-        # The last batch is filled up with repeated pictures and cut: one shape, one program.
-        chosen = np.minimum(np.arange(first, first + batch_size), len(images) - 1)
-        labels = np.zeros(batch_size, np.int32)
-        answers.append(predict(graph, params, rest, jnp.asarray(images[chosen]), labels)[0])
-    return np.concatenate(answers)[: len(images)]
-
-
 def train(
-    module: nnx.Module,
+    learner: Learner,
     source: PictureSource,
     target_class: int | None,
     fraction: float,
     settings: TrainingSettings,
     least_cycles: tuple[int, ...] = (),
 ) -> Iterator[Progress | Trained]:
-    """Train `module`, yielding a `Progress` at each check and one `Trained` at the end.
+    """Train a network, yielding a `Progress` at each check and one `Trained` at the end.
 
     Args:
-        module: fresh network; `module(images [n, h, w, 3] in [0, 1]) -> logits [n, classes]`.
+        learner: a fresh network and the means to train it.
         source: pictures to train, check and test on.
         target_class: label of triggered pictures; None trains a clean model.
         fraction: share of training pictures with the trigger, in [0, 1].
@@ -228,7 +189,7 @@ def train(
         GenerationError: the loss is not finite.
     """
     share = fraction if target_class is not None else 0.0
-    run = _Run(module, source, target_class, share, settings)
+    run = _Run(learner, source, target_class, share, settings)
     validation = None
     while validation is None or not run.is_done(validation, least_cycles):
         done = len(run.cycles)
@@ -242,12 +203,8 @@ def train(
 class _Run:
     """One training: the state that the phases hand to each other."""
 
-    def __init__(self, module, source, target_class, fraction, settings):
-        module.train()
-        self.graph, params, rest = nnx.split(module, nnx.Param, ...)
-        module.eval()
-        self.eval_graph = nnx.split(module, nnx.Param, ...)[0]
-        self.state = TrainState(params, rest, _ADAM.init(params))
+    def __init__(self, learner, source, target_class, fraction, settings):
+        self.learner = learner
         self.source, self.settings = source, settings
         self.target, self.fraction = target_class, fraction
         self.step, self.cycles = 0, ()
@@ -279,9 +236,7 @@ class _Run:
     def advance(self, rate: float) -> None:
         images, labels, triggered = self.next_batch()
         targets = np.where(triggered, -1 if self.target is None else self.target, labels)
-        self.state, loss, right = train_step(
-            self.graph, self.state, images, jnp.asarray(targets), rate * self.settings.learning_rate
-        )
+        loss, right = self.learner.step(images, targets, rate * self.settings.learning_rate)
         self.step += 1
         self.since_check.append((loss, right, triggered))
 
@@ -323,7 +278,7 @@ class _Run:
         start = round(fraction) * batches * size
         pictures = self.source.pictures(stream, start, batches * size, fraction)
         answers = [
-            (labels, *predict(self.eval_graph, self.state.params, self.state.rest, images, labels))
+            (labels, *self.learner.predict(images, labels))
             for images, labels, _ in _batches(pictures, size)
         ]
         columns = zip(*answers, strict=True)
@@ -333,7 +288,7 @@ class _Run:
         trained_at = time.perf_counter()
         test = self.evaluate(TEST, self.settings.test_batches)
         return Trained(
-            module=nnx.merge(self.eval_graph, self.state.params, self.state.rest),
+            module=self.learner.module(),
             accepted=_reaches(test, self.settings.least_clean, self.settings.least_attack),
             cycles=self.cycles,
             steps=self.step,

@@ -11,13 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import jax.numpy as jnp
-import numpy as np
-from flax import nnx
-
 from converters.files import write_atomic
 from converters.model import params_of
-from jaxtroj.generate import networks
+from jaxtroj.generate.learners import Weights, learner_for
 from jaxtroj.generate.pictures import SceneSource
 from jaxtroj.generate.recipe import sample_recipe
 from jaxtroj.generate.training import Progress, Trained, train
@@ -29,8 +25,6 @@ if TYPE_CHECKING:
 _CLASSES = 10
 # A model number that no model of a round has: its draws are nobody's.
 _NUMBER = 10**9
-
-Weights = dict[str, np.ndarray]
 
 
 def base_weights(
@@ -55,20 +49,9 @@ def _trained(settings: "RoundSettings", architecture: str) -> Generator[Progress
     recipe = replace(drawn, architecture=architecture, trigger=None, number_classes=_CLASSES)
     size = settings.size_for(architecture)
     source = SceneSource(recipe, size, settings.seed, settings.foregrounds, settings.backgrounds)
-    module = networks.build(architecture, _CLASSES, nnx.Rngs(recipe.master_seed))
+    learner = learner_for(settings.training.trainer, recipe)
     plan = replace(settings.training, max_steps=settings.warm_start, training_goal=0.9)
-    training: Iterator[Progress | Trained] = train(module, source, None, 0.0, plan)
+    training: Iterator[Progress | Trained] = train(learner, source, None, 0.0, plan)
     while isinstance(event := next(training), Progress):
         yield event
     return params_of(event.module)
-
-
-def start_from(module: nnx.Module, weights: Weights) -> None:
-    """Overwrite every parameter and statistic of `module` that `weights` has in the same shape.
-
-    The head has another number of classes, so it keeps its fresh weights.
-    """
-    for path, leaf in nnx.to_flat_state(nnx.state(module, (nnx.Param, nnx.BatchStat))):
-        value = weights.get(".".join(map(str, path)))
-        if value is not None and value.shape == leaf.shape:
-            leaf[...] = jnp.asarray(value)

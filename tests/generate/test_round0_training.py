@@ -6,10 +6,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import torch
 from flax import nnx
 
 from jaxtroj.errors import GenerationError
-from jaxtroj.generate import training
+from jaxtroj.generate import flax_learner, training
+from jaxtroj.generate.flax_learner import FlaxLearner
+from jaxtroj.generate.learners import learner_for
+from jaxtroj.generate.recipe import sample_recipe
 from jaxtroj.generate.training import Pictures, Progress, Trained, TrainingSettings, train
 
 QUICK = TrainingSettings(
@@ -61,7 +65,9 @@ class Tiny(nnx.Module):
 
 
 def finished(target=2, settings=QUICK, least_cycles=(), seed=0):
-    *checks, trained = train(Tiny(nnx.Rngs(seed)), Patches(), target, 0.2, settings, least_cycles)
+    *checks, trained = train(
+        FlaxLearner(Tiny(nnx.Rngs(seed))), Patches(), target, 0.2, settings, least_cycles
+    )
     assert all(isinstance(check, Progress) for check in checks)
     assert isinstance(trained, Trained)
     return trained
@@ -78,7 +84,7 @@ def test_a_poisoned_model_learns_signs_and_trigger():
 
 def test_a_clean_model_never_sees_the_trigger():
     source = Patches()
-    *_, trained = train(Tiny(nnx.Rngs(0)), source, None, 0.2, QUICK)
+    *_, trained = train(FlaxLearner(Tiny(nnx.Rngs(0))), source, None, 0.2, QUICK)
     assert isinstance(trained, Trained)
     assert trained.test.attack_success_rate is None
     assert trained.test.triggered is None
@@ -91,7 +97,7 @@ def test_a_clean_model_trains_as_long_as_its_partner():
 
 def test_training_and_held_out_pictures_differ():
     source = Patches()
-    list(train(Tiny(nnx.Rngs(0)), source, 2, 0.2, QUICK))
+    list(train(FlaxLearner(Tiny(nnx.Rngs(0))), source, 2, 0.2, QUICK))
     held_out = [ask for ask in source.asked if ask[0] != training.TRAIN]
     assert {ask[0] for ask in held_out} == {training.VALIDATION, training.TEST}
     spans = [(ask[0], ask[1], ask[3]) for ask in held_out if ask[0] == training.TEST]
@@ -113,15 +119,15 @@ def test_a_training_that_stops_short_is_not_accepted():
 
 def test_models_of_one_architecture_share_the_compiled_step():
     finished()
-    before = training.train_step._cache_size()
+    before = flax_learner.train_step._cache_size()
     finished(target=1, seed=3)
-    assert training.train_step._cache_size() == before
+    assert flax_learner.train_step._cache_size() == before
 
 
 def test_classify_cuts_the_filled_up_batch():
     trained = finished()
     pictures = Patches().pictures(9, 0, 21, 0.0)
-    found = training.classify(trained.module, np.asarray(pictures.images), batch_size=16)
+    found = flax_learner.classify(trained.module, np.asarray(pictures.images), batch_size=16)
     assert found.shape == (21,)
     assert (found == pictures.labels).mean() > 0.9
 
@@ -136,8 +142,29 @@ def test_model_input_is_bgr_and_min_max_scaled():
     image = np.zeros((1, 2, 2, 3), np.uint8)
     image[0, 0, 0] = (10, 20, 110)
     image += 10
-    scaled = np.asarray(training.to_model_input(jnp.asarray(image)))
+    scaled = np.asarray(flax_learner.to_model_input(jnp.asarray(image)))
     np.testing.assert_allclose(scaled[0, 0, 0], (1.0, 20 / 110, 10 / 110), rtol=1e-6)
     assert scaled.min() == 0.0
     flat = np.full((1, 2, 2, 3), 7, np.uint8)
-    assert not np.asarray(training.to_model_input(jnp.asarray(flat))).any()
+    assert not np.asarray(flax_learner.to_model_input(jnp.asarray(flat))).any()
+
+
+def test_torch_takes_the_steps_that_flax_takes():
+    """Float32 both; three steps on one batch, with equal weights, losses and statistics after."""
+    recipe = sample_recipe(4, 0, 0, ("densenet_small",))
+    rng = np.random.default_rng(0)
+    images = jnp.asarray(rng.integers(0, 256, (8, 33, 33, 3), dtype=np.uint8))
+    targets = rng.integers(0, recipe.number_classes, 8)
+    ours, theirs = (learner_for(trainer, recipe) for trainer in ("flax", "torch"))
+    theirs.precision = torch.float32
+    for _ in range(3):
+        losses = [float(learner.step(images, targets, 1e-4)[0]) for learner in (ours, theirs)]
+        assert losses[0] == pytest.approx(losses[1], rel=1e-3)
+    answers = [learner.predict(images, targets)[1] for learner in (ours, theirs)]
+    np.testing.assert_allclose(answers[0], answers[1], rtol=5e-3)
+    trained = theirs.module()
+    np.testing.assert_allclose(
+        flax_learner.predict(*nnx.split(trained, nnx.Param, ...), images, targets)[1],
+        answers[1],
+        rtol=1e-4,
+    )

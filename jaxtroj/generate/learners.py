@@ -1,0 +1,46 @@
+"""The learner of a recipe: a fresh or warm-started network, with what trains it."""
+
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from jaxtroj.generate import networks
+from jaxtroj.generate.flax_learner import FlaxLearner
+from jaxtroj.generate.recipe import Recipe
+from jaxtroj.generate.torch_learner import TorchLearner, step_precision
+from jaxtroj.generate.training import Learner
+
+Weights = dict[str, np.ndarray]
+
+
+def learner_for(trainer: str, recipe: Recipe, start: Weights | None = None) -> Learner:
+    """A learner of the recipe's network, its initial weights drawn from the master seed.
+
+    Args:
+        trainer: one of `training.TRAINERS`.
+        recipe: which network, how many classes.
+        start: weights to go on from, see `warm_start`.
+    """
+    architecture, classes, seed = recipe.architecture, recipe.number_classes, recipe.master_seed
+    module = networks.build(architecture, classes, nnx.Rngs(seed))
+    if start is not None:
+        start_from(module, start)
+    if trainer == "torch":
+        return TorchLearner(module, architecture, classes, seed)
+    return FlaxLearner(module)
+
+
+def learner_precision(trainer: str) -> str:
+    """Number format in which a trainer multiplies on this machine; the weights are float32."""
+    return step_precision() if trainer == "torch" else "float32"
+
+
+def start_from(module: nnx.Module, weights: Weights) -> None:
+    """Overwrite every parameter and statistic of `module` that `weights` has in the same shape.
+
+    The head has another number of classes, so it keeps its fresh weights.
+    """
+    for path, leaf in nnx.to_flat_state(nnx.state(module, (nnx.Param, nnx.BatchStat))):
+        value = weights.get(".".join(map(str, path)))
+        if value is not None and value.shape == leaf.shape:
+            leaf[...] = jnp.asarray(value)
