@@ -13,6 +13,7 @@ from converters.files import write_atomic
 from jaxtroj.record import EVIDENCE_ONLY, Record
 
 _PANEL_PIXELS = 224
+_WORDS_SHOWN = 60  # characters; the record has all
 GAP_PIXELS = 8
 """White between the panels of a trigger's picture."""
 _JSON_FIELDS = (
@@ -58,10 +59,14 @@ def text_line(record: Record) -> str:
     if record.status != "ok":
         parts.append(record.reason)
     if record.target_class is not None and record.recovered.get("text"):
-        parts.append(f"words {record.recovered['text']!r}")
+        parts.append(f"words {_short(record.recovered['text'])!r}")
     if record.trigger:
         parts.append(f"trigger in {record.trigger}")
     return "  ".join(parts)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _WORDS_SHOWN else f"{text[: _WORDS_SHOWN - 3]}..."
 
 
 def summary(records: Iterable[Record]) -> str:

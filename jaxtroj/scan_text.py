@@ -181,7 +181,7 @@ def _words(ready: _Ready, found: "FoundText") -> "RecoveredText":
     from jaxtroj.text.recovery import CleanExamples, pieces_of_bank, recover_text
 
     if not ready.work.settings.recover_words:
-        raise EvidenceError("the settings leave it out")
+        raise EvidenceError("the settings leave it out (--words has it done)")
     if ready.bank is None or not found.candidates:
         raise EvidenceError("that needs a probe bank, see jaxtroj bank")
     probes, embed = _probes(ready.bank), _embedding(ready.work)

@@ -50,7 +50,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         metavar="DIR",
         help=f"folder for pictures of recovered triggers (default: {DEFAULT_OUT})",
     )
-    options.add_settings(parser)
+    options.add_settings(parser, words=True)
     group = parser.add_argument_group("NIST's flags (one model)")
     nist.add_model_flags(group)
     nist.add_parameter_flags(group)

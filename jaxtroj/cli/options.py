@@ -77,8 +77,13 @@ def image_size(text: str) -> tuple[int, int]:
     return int(height), int(width)
 
 
-def add_settings(parser: argparse.ArgumentParser) -> None:
-    """The options that change an answer; `settings_from` reads them."""
+def add_settings(parser: argparse.ArgumentParser, words: bool = False) -> None:
+    """The options that change an answer; `settings_from` reads them.
+
+    Args:
+        parser: of the command.
+        words: whether the command searches a text trigger's words unless told otherwise.
+    """
     group = parser.add_argument_group("what changes the answer")
     group.add_argument("--calibrator", type=Path, metavar="FILE", help="default: the shipped one")
     group.add_argument(
@@ -115,10 +120,11 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--tokenizer", type=Path, metavar="PATH", help="its tokenizer")
     group.add_argument(
-        "--no-words",
-        action="store_true",
-        help="do not search the words of a text model's trigger (done with bank and encoder at"
-        " hand, for models called poisoned; half a minute each on a CPU)",
+        "--words",
+        action=argparse.BooleanOptionalAction,
+        default=words,
+        help="search the words of the trigger of text models called poisoned, with bank and encoder"
+        f" at hand; half a minute each on a CPU (default: {'yes' if words else 'no'})",
     )
     group.add_argument("--seed", type=int, metavar="N", help="default: 0")
     group.add_argument(
@@ -186,8 +192,7 @@ def settings_from(args: argparse.Namespace) -> "Settings":
     if "calibrator" in given:  # it says itself for which kind of model it is
         given["text_calibrator"] = given["calibrator"]
         given["special_calibrators"] = ()
-    if args.no_words:
-        given["recover_words"] = False
+    given["recover_words"] = args.words
     if args.stages is not None:
         given["stages"] = tuple(name.strip() for name in args.stages.split(","))
     if args.evidence_only:

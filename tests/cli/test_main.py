@@ -1,3 +1,4 @@
+import importlib
 import os
 import subprocess
 import sys
@@ -6,7 +7,8 @@ import time
 import pytest
 
 import jaxtroj
-from jaxtroj.cli.main import COMMANDS, main
+from jaxtroj.cli.main import COMMANDS, Parser, main
+from jaxtroj.cli.options import settings_from
 
 HEAVY = ("jax", "flax", "torch", "torchvision", "onnx", "transformers", "numpy", "sklearn")
 
@@ -94,3 +96,18 @@ def test_a_reader_that_goes_away_is_no_crash():
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait() == 141
+
+
+@pytest.mark.parametrize(
+    ("arguments", "searched"),
+    [
+        (["detect", "m.pt"], True),
+        (["detect", "m.pt", "--no-words"], False),
+        (["scan", "d", "--out", "r"], False),
+        (["scan", "d", "--out", "r", "--words"], True),
+    ],
+)
+def test_words_are_searched_for_one_model_and_not_for_hundreds(arguments, searched):
+    parser = Parser()
+    importlib.import_module(f"jaxtroj.cli.{arguments[0]}").add_parser(parser.add_subparsers())
+    assert settings_from(parser.parse_args(arguments)).recover_words is searched

@@ -103,7 +103,7 @@ def test_a_poisoned_verdict_comes_with_measured_words(dataset, settings):
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"recover_words": False}, "the settings leave it out"),
+        ({"recover_words": False}, "the settings leave it out (--words"),
         ({"encoder": None}, "there is no encoder"),
         ({"bank": None}, "that needs a probe bank"),
     ],
