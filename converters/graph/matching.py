@@ -7,8 +7,9 @@ shapes before and after them alone, since they keep the order of elements. Anyth
 equal call for call: what is not understood does not match.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from converters.graph.graph import CONSTANT, INPUT, PARAM, Graph, Node, Ref
@@ -22,6 +23,7 @@ _RESHAPES = frozenset(
         "view_copy.default",
     )
 )
+_CAT = "aten.cat.default"
 _BATCH_NORMS = {
     # operator -> places of training and epsilon
     "aten.native_batch_norm.default": (5, 7),
@@ -48,10 +50,11 @@ class Call:
 
 
 class _Side:
-    """One graph, with the node that made each value."""
+    """One graph, with the node that made each value, and its parameters that are plain numbers."""
 
-    def __init__(self, graph: Graph):
-        self.graph = graph
+    def __init__(self, graph: Graph, scalars: Mapping[str, float]):
+        self.graph, self.scalars = graph, scalars
+        self.used_scalars: set[str] = set()
         self.makers: dict[str, tuple[Node, int]] = {}
         for node in graph.nodes:
             for k, name in enumerate(node.outputs):
@@ -60,12 +63,23 @@ class _Side:
 
     def source(self, name: str) -> str:
         """The value before any reshapes."""
-        while name in self.makers and self.makers[name][0].op in _RESHAPES:
-            argument = self.makers[name][0].args[0]
+        while name in self.makers:
+            node = self.makers[name][0]
+            argument = node.args[0] if node.op in _RESHAPES else _only_part(node)
             if not isinstance(argument, Ref):
                 break
             name = argument.name
         return name
+
+    def number(self, value: Any) -> float | None:
+        """The number that an argument is, written in the call or kept as a parameter."""
+        if isinstance(value, Ref):
+            name = value.name.removeprefix(PARAM)
+            if not value.name.startswith(PARAM) or name not in self.scalars:
+                return None
+            self.used_scalars.add(name)
+            return self.scalars[name]
+        return float(value) if isinstance(value, (int, float)) else None
 
     def shape(self, name: str) -> tuple[int, ...]:
         return self.graph.specs[name].shape
@@ -78,12 +92,16 @@ class _Side:
         return _verbatim(node, output) if made is None else made
 
 
-def weights_of(ours: Graph, theirs: Graph) -> dict[str, str] | None:
+def weights_of(
+    ours: Graph, theirs: Graph, scalars: Mapping[str, float] = MappingProxyType({})
+) -> dict[str, str] | None:
     """Which of our parameters is which of theirs, if both graphs compute the same.
 
     Args:
       ours: the graph whose function is known.
       theirs: another, each with one input and one output.
+      scalars: values of those parameters of theirs that are one number; where ours has a number
+        in its code, such a parameter may stand.
 
     Returns:
       Our name -> their name of every parameter of ours, or None if they differ. Parameters of the
@@ -91,7 +109,7 @@ def weights_of(ours: Graph, theirs: Graph) -> dict[str, str] | None:
     """
     if len(ours.outputs) != 1 or len(theirs.outputs) != 1 or ours.inputs != theirs.inputs:
         return None
-    left, right = _Side(ours), _Side(theirs)
+    left, right = _Side(ours, {}), _Side(theirs, scalars)
     found: dict[str, str] = {}
     seen: set[tuple[str, str]] = set()
     pending = [(ours.outputs[0].name, theirs.outputs[0].name)]
@@ -105,8 +123,9 @@ def weights_of(ours: Graph, theirs: Graph) -> dict[str, str] | None:
             return None
         pending += operands
     # A parameter that stands for two of theirs, or the other way round, is another network.
-    whole = len(found) == len(ours.params) == len(theirs.params) == len(set(found.values()))
-    return found if whole else None
+    matched, all_theirs = set(found.values()), {name for name, _ in theirs.params}
+    whole = len(found) == len(ours.params) == len(matched)
+    return found if whole and matched | right.used_scalars == all_theirs else None
 
 
 def _operands(left: _Side, right: _Side, pair: tuple[str, str], found: dict[str, str]):
@@ -249,6 +268,56 @@ def _transposed(side: _Side, matrix: Any) -> str | None:
     return _name(node.args[0]) if same else None
 
 
+def _scaled(side: _Side, node: Node, output: int) -> Call | None:
+    """A value times a number, or with a number added."""
+    x, other = node.args
+    number = side.number(other)
+    if number is None or any(value != 1 for _, value in node.kwargs):
+        return None
+    # Files keep it in single precision.
+    return Call(node.op, (float(f"{number:.6g}"),), (_name(x),))
+
+
+def _slice(side: _Side, node: Node, output: int) -> Call | None:
+    """One place of an axis; the axis stays or goes."""
+    x, axis, place = node.args
+    if isinstance(place, Ref):
+        if not place.name.startswith(CONSTANT):
+            return None
+        places = side.graph.constants[int(place.name.removeprefix(CONSTANT))].array()
+        if places.size != 1:
+            return None
+        place = int(places.reshape(()))
+    shape = side.shape(x.name)
+    axis %= len(shape)
+    return Call("one place of an axis", (axis, place % shape[axis]), (x.name,))
+
+
+def _concatenation(side: _Side, node: Node, output: int) -> Call:
+    """Parts side by side, whether joined at once or in steps."""
+    axis = _axis(side, node)
+    return Call("concatenation", (axis,), tuple(_parts(side, node, axis)))
+
+
+def _only_part(node: Node) -> Ref | None:
+    """What a concatenation of one value joins."""
+    return node.args[0][0] if node.op == _CAT and len(node.args[0]) == 1 else None
+
+
+def _parts(side: _Side, node: Node, axis: int) -> Iterator[str]:
+    for part in node.args[0]:
+        inner, _ = side.makers.get(part.name, (None, 0))
+        if inner is not None and inner.op == _CAT and _axis(side, inner) == axis:
+            yield from _parts(side, inner, axis)
+        else:
+            yield part.name
+
+
+def _axis(side: _Side, node: Node) -> int:
+    axis = node.args[1] if len(node.args) > 1 else 0
+    return axis % len(side.shape(node.outputs[0] or ""))
+
+
 def _relu(side: _Side, node: Node, output: int) -> Call:
     return Call("relu", (), (_name(node.args[0]),))
 
@@ -266,4 +335,9 @@ _SPELLINGS: Mapping[str, Callable[[_Side, Node, int], Call | None]] = {
     "aten.linear.default": _linear,
     "aten.addmm.default": _addmm,
     "aten.relu.default": _relu,
+    _CAT: _concatenation,
+    "aten.select.int": _slice,
+    "aten.index_select.default": _slice,
+    "aten.mul.Tensor": _scaled,
+    "aten.add.Tensor": _scaled,
 }

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 import torch
 
 from converters import families
@@ -45,9 +46,10 @@ def family_model(captured: Captured) -> Model | None:
     outputs = graph.specs[graph.outputs[0].name].shape
     if len(shape) != 4 or len(outputs) != 2:
         return None
+    scalars = {name: float(v) for name, v in captured.params.items() if np.ndim(v) == 0}
     for config in _candidates(graph, outputs[1]):
         reference = capture(_zero_module(config), [torch.zeros(shape)])
-        found = weights_of(reference.graph, graph)
+        found = weights_of(reference.graph, graph, scalars)
         if found is not None:
             return _model(config, {name: captured.params[other] for name, other in found.items()})
     return None

@@ -16,7 +16,6 @@ from converters.families.resnet import ResNetConfig  # noqa: E402
 from converters.graph.export import from_exported  # noqa: E402
 from converters.graph.graph import Graph  # noqa: E402
 from converters.graph.matching import weights_of  # noqa: E402
-from converters.graph.module import GraphConfig  # noqa: E402
 from converters.graph.recognition import family_model  # noqa: E402
 from converters.graph.tape import capture  # noqa: E402
 from converters.input_form import InputForm  # noqa: E402
@@ -95,15 +94,13 @@ def test_a_resnet_is_recognised(resnet):
 def test_standard_networks_through_onnx(name, config, size, dynamo, tmp_path):
     if dynamo:
         pytest.importorskip("onnxscript", reason="torch's newer exporter needs it")
-    extra = {"init_weights": False} if name == "inception_v3" else {}
+    extra = {"init_weights": False, "transform_input": dynamo} if name == "inception_v3" else {}
     network = _fill(getattr(models, name)(num_classes=5, **extra))
     path = tmp_path / "net.onnx"
     torch.onnx.export(network, (torch.zeros(1, 3, size, size),), path, dynamo=dynamo)
     opened = open_model(path, InputForm(bounds=(0, 1)))
     inner = opened.model.config.inner  # pyright: ignore[reportAttributeAccessIssue]
-    # What the exporters make of these differs from torchvision's own calls; they stay graphs.
-    graph = name == "inception_v3" or (name == "densenet121" and dynamo)
-    assert isinstance(inner, GraphConfig if graph else config)
+    assert isinstance(inner, config)
     _assert_same(opened.model, network, size)
 
 
@@ -212,7 +209,29 @@ SAME = {
         lambda n, x: (x.reshape(3, 3, 1).flatten() * 2).reshape(3, 3) @ n.w + n.b,
     ),
 }
+SAME |= {
+    "parts joined in steps": (
+        lambda n, x: torch.cat([torch.cat([x @ n.w, x]), x + n.b]),
+        lambda n, x: torch.cat([torch.cat([x @ n.w]), x, torch.cat([x + n.b])]),
+    ),
+    "a row, its axis kept": (
+        lambda n, x: (x[1].unsqueeze(0) * n.b) @ n.w,
+        lambda n, x: (x.index_select(0, torch.tensor([1])) * n.b) @ n.w,
+    ),
+}
 DIFFERENT = {
+    "parts joined along another axis": (
+        lambda n, x: torch.cat([torch.cat([x @ n.w, x]), x + n.b]),
+        lambda n, x: torch.cat([x @ n.w, x, x + n.b], 1).reshape(9, 3),
+    ),
+    "steps with a reshape between": (
+        lambda n, x: torch.cat([torch.cat([x @ n.w, x]).reshape(3, 6), (x + n.b)], 1),
+        lambda n, x: torch.cat([x @ n.w, x, (x + n.b)], 1),
+    ),
+    "another row": (
+        lambda n, x: (x[1].unsqueeze(0) * n.b) @ n.w,
+        lambda n, x: (x.index_select(0, torch.tensor([2])) * n.b) @ n.w,
+    ),
     "a factor": (lambda n, x: x @ n.w + n.b, lambda n, x: 2 * (x @ n.w) + n.b),
     "operands in another order": (lambda n, x: x @ n.w - n.b, lambda n, x: n.b - x @ n.w),
     "a transposed matrix": (lambda n, x: x @ n.w + n.b, lambda n, x: x @ n.w.t() + n.b),
@@ -241,3 +260,23 @@ def test_spellings_of_one_function_match(case):
 def test_other_functions_do_not_match(case):
     ours, theirs = DIFFERENT[case]
     assert weights_of(_captured(ours, 3, 3), _captured(theirs, 3, 3)) is None
+
+
+class Scaled(torch.nn.Module):
+    """A product with a number that is a parameter, as ONNX files keep numbers."""
+
+    def __init__(self):
+        super().__init__()
+        self.w = torch.nn.Parameter(torch.rand(3, 3))
+        self.factor = torch.nn.Parameter(torch.tensor(0.458))
+
+    def forward(self, x):
+        return (x * self.factor) @ self.w
+
+
+@pytest.mark.parametrize(("factor", "same"), [(0.458, True), (0.4581, False)])
+def test_a_number_may_stand_as_a_parameter_of_that_value(factor, same):
+    theirs = capture(Scaled().eval(), [torch.zeros(3, 3)])
+    ours = _captured(lambda n, x: (x * factor) @ n.w, 3, 3)
+    found = weights_of(ours, theirs.graph, {"factor": float(theirs.params["factor"])})
+    assert found == ({"w": "w"} if same else None)
