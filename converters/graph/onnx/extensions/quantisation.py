@@ -74,7 +74,7 @@ def dynamic_quantize(_, x):
     return y.to(torch.uint8), scale, zero.to(torch.uint8)
 
 
-def _centred(values, zero, axis: int):
+def centred(values, zero, axis: int):
     """Integers around their zero point as exact float64."""
     wide = values.double()
     return wide if zero is None else wide - _spread(zero.double(), values, axis, None)
@@ -89,8 +89,8 @@ def _requantised(sums, factor, zero, dtype: torch.dtype):
 @operator("QLinearConv", (10,), restrictions="1, 2 or 3 spatial axes; one output zero point")
 def qlinear_conv(call, x, x_scale, x_zero, weight, w_scale, w_zero, y_scale, y_zero, bias=None):
     """Convolution of quantised values; sums are exact."""
-    kernel = _centred(weight, w_zero, 0)
-    sums = convolve(call, _centred(x, x_zero, 1), kernel, None if bias is None else bias.double())
+    kernel = centred(weight, w_zero, 0)
+    sums = convolve(call, centred(x, x_zero, 1), kernel, None if bias is None else bias.double())
     per_channel = w_scale.double()
     if w_scale.numel() > 1:
         per_channel = per_channel.reshape([-1] + [1] * (x.dim() - 2))
@@ -103,7 +103,7 @@ def qlinear_matmul(call, a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero
     """Product of quantised matrices; sums are exact."""
     if y_zero.is_floating_point():
         raise call.refuse("eight-bit floats")
-    left = _centred(a, a_zero, max(a.dim() - 2, 0))
-    right = _centred(b, b_zero, b.dim() - 1)
+    left = centred(a, a_zero, max(a.dim() - 2, 0))
+    right = centred(b, b_zero, b.dim() - 1)
     factor = a_scale.double() * b_scale.double() / y_scale.double()
     return _requantised(torch.matmul(left, right), factor, y_zero, y_zero.dtype)

@@ -5,6 +5,7 @@ lengths per example are unrolled over time.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 
@@ -24,7 +25,13 @@ _ACTIVATIONS: dict[str, Callable] = {
     "softplus": lambda x, a, b: torch.logaddexp(x, torch.zeros_like(x)),
     "elu": lambda x, a, b: torch.nn.functional.elu(x, 1.0 if a is None else a),
 }
-_USUAL = {"GRU": ("sigmoid", "tanh"), "LSTM": ("sigmoid", "tanh", "tanh"), "RNN": ("tanh",)}
+_LSTM = ("sigmoid", "tanh", "tanh")
+_USUAL = {
+    "GRU": ("sigmoid", "tanh"),
+    "LSTM": _LSTM,
+    "RNN": ("tanh",),
+    "DynamicQuantizeLSTM": _LSTM,
+}
 # torch's order of the gates among ONNX's: GRU z r h -> r z n, LSTM i o f c -> i f g o.
 _GATES = {"GRU": (1, 0, 2), "LSTM": (0, 2, 3, 1), "RNN": (0,)}
 
@@ -34,7 +41,7 @@ def _names(call, directions: int) -> list[str]:
     return [name.lower() for name in given]
 
 
-def _functions(call, direction: int, directions: int) -> list[Callable]:
+def functions_of(call, direction: int, directions: int) -> list[Callable]:
     """Activations of one direction with their parameters, in the order of the file."""
     names, each = _names(call, directions), len(_USUAL[call.operator])
     alphas, betas = list(call["activation_alpha"] or []), list(call["activation_beta"] or [])
@@ -106,9 +113,14 @@ def _gru_step(call, functions, x, h, c, w, r, b, p):
 
 
 def _lstm_step(call, functions, x, h, c, w, r, b, p):
-    f, g, last = functions
     wb, rb = b.chunk(2, 0)
-    i, o, forget, cell = (x @ w.t() + h @ r.t() + wb + rb).chunk(4, -1)
+    return lstm_cell(call, functions, x @ w.t() + h @ r.t() + wb + rb, c, p)
+
+
+def lstm_cell(call, functions, gates, c, p):
+    """New output and cell state from the gates' sums `[batch, 4 hidden]`."""
+    f, g, last = functions
+    i, o, forget, cell = gates.chunk(4, -1)
     pi, po, pf = (0, 0, 0) if p is None else p.chunk(3, 0)
     i = f(_clip(call, i + pi * c))
     keep = 1 - i if call["input_forget"] else f(_clip(call, forget + pf * c))
@@ -124,11 +136,14 @@ def _rnn_step(call, functions, x, h, c, w, r, b, p):
 _STEPS = {"GRU": _gru_step, "LSTM": _lstm_step, "RNN": _rnn_step}
 
 
-def _unrolled(call, functions, x, w, r, b, h, c, p, lengths):
-    """One direction step by step; past an example's length its state stays and its output is 0."""
+def unrolled(advance: Callable, x, h, c, lengths):
+    """One direction step by step; past an example's length its state stays and its output is 0.
+
+    `advance(x[t], h, c)` gives the new output and cell state.
+    """
     outputs = []
     for step in range(x.shape[0]):
-        new_h, new_c = _STEPS[call.operator](call, functions, x[step], h, c, w, r, b, p)
+        new_h, new_c = advance(x[step], h, c)
         y = new_h
         if lengths is not None:
             live = torch.tensor([step < length for length in lengths]).reshape(-1, 1)
@@ -180,11 +195,10 @@ def _both_ways(call, x, w, r, b, h, c, p, lengths):
     for d in range(w.shape[0]):
         back = call["direction"] == "reverse" or d == 1
         bias = torch.zeros(2 * w.shape[1], dtype=x.dtype) if b is None else b[d]
-        functions = _functions(call, d, w.shape[0])
+        functions = functions_of(call, d, w.shape[0])
         cell, peep = (None if s is None else s[d] for s in (c, p))
-        y, last, cell = _unrolled(
-            call, functions, x.flip(0) if back else x, w[d], r[d], bias, h[d], cell, peep, lengths
-        )
+        advance = partial(_STEPS[call.operator], call, functions, w=w[d], r=r[d], b=bias, p=peep)
+        y, last, cell = unrolled(advance, x.flip(0) if back else x, h[d], cell, lengths)
         results.append((y.flip(0) if back else y, last, cell))
     ys, hs, cs = zip(*results, strict=True)
     return torch.stack(ys, 1), torch.stack(hs), None if cs[0] is None else torch.stack(cs)
