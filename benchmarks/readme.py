@@ -201,6 +201,12 @@ def _verdicts(result: Mapping[str, Any]) -> tuple[tuple[str, ...], Rows]:
     return (result["architecture"], "seconds"), rows
 
 
+def _search(result: Mapping[str, Any]) -> tuple[tuple[str, ...], Rows]:
+    names = ("roc_auc", "right_target", "mean_seconds", "times_our_seconds")
+    rows = ((name, *(part[n] for n in names)) for name, part in result["detectors"].items())
+    return (f"{result['models']} models", "ROC AUC", "right target", "seconds", "times ours"), rows
+
+
 TABLES: dict[str, Callable[[Mapping[str, Any]], tuple[tuple[str, ...], Rows]]] = {
     "floor": _floor,
     "conversion": _conversion,
@@ -215,6 +221,7 @@ TABLES: dict[str, Callable[[Mapping[str, Any]], tuple[tuple[str, ...], Rows]]] =
     "fuzz": _fuzz,
     "real_onnx": _real,
     "round0_accuracy": _accuracy,
+    "search": _search,
 }
 
 

@@ -61,7 +61,7 @@ def main() -> int:
     write_atomic(args.out.with_suffix(".evidence.jsonl"), lines.encode())
     print(text(result))
     if args.calibrator is not None:
-        _fit(rows, args).save(args.calibrator)
+        fit(rows, args.seed, args.population).save(args.calibrator)
     return 0
 
 
@@ -173,7 +173,8 @@ def _seconds(rows: Sequence[Row]) -> dict[str, dict[str, float]]:
     return out
 
 
-def _fit(rows: Sequence[Row], args: argparse.Namespace) -> Calibrator:
+def fit(rows: Sequence[Row], seed: int, population: str) -> Calibrator:
+    """The calibrator of these models; `population` says in words what they are."""
     return Calibrator.fit(
         rows=[row.evidence for row in rows],
         poisoned=[row.poisoned for row in rows],
@@ -181,8 +182,8 @@ def _fit(rows: Sequence[Row], args: argparse.Namespace) -> Calibrator:
         stages=schema_of(row.evidence for row in rows).stages,
         directions=DIRECTIONS,
         labels=LABELS,
-        seed=args.seed,
-        population=args.population,
+        seed=seed,
+        population=population,
         commit=provenance()["commit"],
     )
 

@@ -19,6 +19,7 @@ PROFILES = ("cpu-small", "cpu", "gpu")
 ROOT = RESULTS.parent.parent
 INPUTS = {
     "round0": "folders that `jaxtroj generate round0` wrote, joined by commas",
+    "evidence": "the .evidence.jsonl that benchmarks/round0_accuracy.py wrote",
     "round5": "folders that `jaxtroj generate round5` wrote, joined by commas",
     "bank": "probe bank with references, from `jaxtroj bank`",
     "encoder": "Hugging Face folder of a sentence encoder",
@@ -81,6 +82,10 @@ BENCHES = (
            "gpu": None}),
     Bench("round0_accuracy", "poisoned image classifiers told from clean ones",
           _same("{round0} --work {work}/round0"), ("round0",)),
+    Bench("search", "seconds to a verdict on a folder, beside Neural Cleanse label after label",
+          {"cpu-small": "{round0} --evidence {evidence} --work {work}/search --models 2 --steps 10",
+           "cpu": "{round0} --evidence {evidence} --work {work}/search", "gpu": None},
+          ("round0", "evidence")),
     Bench("round5_accuracy", "poisoned sentiment heads told from clean ones",
           _same("{round5} --bank {bank} --work {work}/round5"), ("round5", "bank")),
     Bench("bank", "how fast a probe bank is built",

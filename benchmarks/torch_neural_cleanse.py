@@ -5,6 +5,8 @@ Parameters frozen, channels_last, evaluation mode, one label after another, the 
 so that every label gets the same number of steps.
 """
 
+import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,14 +25,21 @@ class Inverted:
 def neural_cleanse(
     model: torch.nn.Module, images: np.ndarray, labels: np.ndarray, target: int, steps: int
 ) -> Inverted:
-    """Invert one label's trigger.
+    """Invert one label's trigger in `steps` steps; see `inversion`."""
+    *_, last = itertools.islice(inversion(model, images, labels, target), steps)
+    return last
+
+
+def inversion(
+    model: torch.nn.Module, images: np.ndarray, labels: np.ndarray, target: int
+) -> Iterator[Inverted]:
+    """Invert one label's trigger, yielding what is reached after each step, without end.
 
     Args:
       model: torchvision network.
       images: float32 `[n, h, w, c]` in [0, 1]; those of the target class are left out.
       labels: int `[n]`.
       target: label to invert.
-      steps: Adam steps, each over all images.
     """
     model = model.eval().requires_grad_(False).to(memory_format=torch.channels_last)
     chosen = torch.from_numpy(images[labels != target].transpose(0, 3, 1, 2).copy())
@@ -40,22 +49,22 @@ def neural_cleanse(
     pattern = torch.zeros((1, channels, height, width), requires_grad=True)
     optimiser = torch.optim.Adam([mask, pattern], lr=0.1, betas=(0.5, 0.9))
     wanted = torch.full((len(chosen),), target)
-    cost, up, down, success = 1e-3, 0, 0, 0.0
+    cost, up, down = 1e-3, 0, 0
     best = float("inf")
-    for _ in range(steps):
+    while True:
         m, p = torch.sigmoid(mask), torch.sigmoid(pattern)
         logits = model(chosen + m * (p - chosen))
         loss = torch.nn.functional.cross_entropy(logits, wanted) + cost * m.sum()
         optimiser.zero_grad(set_to_none=True)
         loss.backward()
         optimiser.step()
-        success = float((logits.argmax(1) == target).float().mean())
+        success, size = float((logits.argmax(1) == target).float().mean()), float(m.detach().sum())
         if success >= 0.99:
-            best = min(best, float(m.sum()))
+            best = min(best, size)
         up, down = (up + 1, 0) if success >= 0.99 else (0, down + 1)
         if up >= 5:
             cost, up = cost * 1.5, 0
         elif down >= 5:
             cost, down = cost / 1.5**1.5, 0
-    size = best if np.isfinite(best) else float(torch.sigmoid(mask).sum())
-    return Inverted(target, size, success)
+        reached = best if np.isfinite(best) else float(torch.sigmoid(mask.detach()).sum())
+        yield Inverted(target, reached, success)
