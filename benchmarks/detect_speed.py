@@ -24,7 +24,7 @@ from PIL import Image
 from benchmarks.floor import measure_floor
 from benchmarks.gradients import measure
 from benchmarks.provenance import RESULTS, provenance
-from benchmarks.torch_neural_cleanse import neural_cleanse
+from benchmarks.torch_neural_cleanse import batched_neural_cleanse, neural_cleanse
 from converters import convert, families, open_artifact
 from converters.files import write_atomic
 from converters.reference import filled_module
@@ -53,7 +53,7 @@ def main() -> int:
         "convert_seconds": round(converting, 2),
         "jaxtroj": {"first": runs[0], "warm": runs[1]},
         "gradients": _gradients(model.architecture, examples.images.shape[1]),
-        "pytorch_neural_cleanse": _rival(artifact, model, examples, args),
+        **_rivals(artifact, model, examples, args),
     }
     write_atomic(args.out, json.dumps(result, indent=1).encode() + b"\n")
     print(json.dumps(result, indent=1))
@@ -68,6 +68,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=100, help="of the rival, per label")
     parser.add_argument("--rival-per-class", type=int, default=4, help="images it optimises over")
     parser.add_argument("--labels", type=int, default=1, help="labels the rival really inverts")
+    parser.add_argument("--compile", action="store_true", help="the rival by torch.compile, too")
+    parser.add_argument(
+        "--trojanzoo", action="store_true", help="TrojanZoo's, too; see trojanzoo_neural_cleanse.py"
+    )
     parser.add_argument("--out", type=Path, default=RESULTS / "detect_speed.json")
     return parser.parse_args()
 
@@ -112,32 +116,58 @@ def _gradients(architecture: str, side: int) -> dict[str, Any] | None:
     return measure(architecture, side, _BATCH, measure_floor())
 
 
-def _rival(artifact, model, examples: Examples, args: argparse.Namespace) -> dict[str, Any]:
-    """One label after another; labels beyond `--labels` take as long and are not run."""
+def _rivals(artifact, model, examples: Examples, args: argparse.Namespace) -> dict[str, Any]:
     torch.manual_seed(0)
     network = filled_module(model.config, artifact.weights.tensors).float()
-    few = np.concatenate(
-        [
-            np.flatnonzero(examples.labels == c)[: args.rival_per_class]
-            for c in range(model.num_classes)
-        ]
-    )
-    images, labels = examples.images[few], examples.labels[few]
-    neural_cleanse(network, images, labels, 0, 1)  # warm up
+    images, labels = _few(examples, model.num_classes, args.rival_per_class)
+    parts = (network, images, labels, model.num_classes, args)
+    found = {
+        "pytorch_neural_cleanse": _one_by_one(neural_cleanse, *parts),
+        "pytorch_neural_cleanse_batched": _batched(*parts),
+    }
+    if args.compile:
+        compiled = (torch.compile(network), *parts[1:])
+        found["pytorch_neural_cleanse_compiled"] = _one_by_one(neural_cleanse, *compiled)
+    if args.trojanzoo:
+        from benchmarks import trojanzoo_neural_cleanse
+
+        theirs = trojanzoo_neural_cleanse.neural_cleanse
+        found["trojanzoo_neural_cleanse"] = _one_by_one(theirs, *parts)
+    return found
+
+
+def _few(examples: Examples, classes: int, per_class: int) -> tuple[np.ndarray, np.ndarray]:
+    few = np.concatenate([np.flatnonzero(examples.labels == c)[:per_class] for c in range(classes)])
+    return examples.images[few], examples.labels[few]
+
+
+def _one_by_one(invert, network, images, labels, classes: int, args) -> dict[str, Any]:
+    """One label after another; labels beyond `--labels` take as long and are not run."""
+    invert(network, images, labels, 0, 2)  # warm up
     started = time.perf_counter()
-    results = [
-        vars(neural_cleanse(network, images, labels, target, args.steps))
-        for target in range(args.labels)
-    ]
+    results = [invert(network, images, labels, k, args.steps) for k in range(args.labels)]
     per_label = (time.perf_counter() - started) / args.labels
-    gradients = int((labels != 0).sum()) * args.steps / per_label
+    return _figures(per_label, labels, classes, args.steps, results)
+
+
+def _batched(network, images, labels, classes: int, args) -> dict[str, Any]:
+    batched_neural_cleanse(network, images, labels, classes, 1)  # warm up
+    started = time.perf_counter()
+    results = batched_neural_cleanse(network, images, labels, classes, args.steps)
+    per_label = (time.perf_counter() - started) / classes
+    return _figures(per_label, labels, classes, args.steps, results)
+
+
+def _figures(per_label: float, labels, classes: int, steps: int, results) -> dict[str, Any]:
+    gradients = int((labels != 0).sum()) * steps / per_label
     return {
-        "steps": args.steps,
+        "steps": steps,
         "images_per_step": int((labels != 0).sum()),
         "seconds_per_label": round(per_label, 2),
-        "seconds_all_labels": round(per_label * model.num_classes, 2),
+        "seconds_all_labels": round(per_label * classes, 2),
         "image_gradients_per_second": round(gradients, 1),
-        "found": results,
+        "candidate_steps_per_second": round(steps / per_label, 2),
+        "found": [vars(result) for result in results],
     }
 
 

@@ -42,6 +42,11 @@ Written by `python -m benchmarks.readme` from the files in [results](results).
 Profiles: {profiles}. Compiling is timed apart, calls are warm and blocked, rivals take turns in the
 same run, and quality stands beside speed. Seconds depend on the machine and on what else it does
 (`load_average` in each result): compare ratios.
+
+TrojanZoo's Neural Cleanse runs beside the others where an environment of its own has it, since it needs
+an older matplotlib: `pip install -e . trojanzoo "matplotlib<3.9"`, then `python -m benchmarks.detect_speed
+MODEL EXAMPLES --trojanzoo`. `--compile` adds ours by `torch.compile`. IBM ART's NeuralCleanse takes Keras
+classifiers only, so it cannot be given these networks, and is no rival here.
 """
 
 
@@ -192,12 +197,21 @@ def _bank(result: Mapping[str, Any]) -> tuple[tuple[str, ...], Rows]:
     return ("batch", "candidates a second", "texts a second"), rows
 
 
+_RIVALS = {
+    "pytorch_neural_cleanse": "PyTorch Neural Cleanse",
+    "pytorch_neural_cleanse_batched": "the same, all labels in one batch",
+    "pytorch_neural_cleanse_compiled": "the same by torch.compile",
+    "trojanzoo_neural_cleanse": "TrojanZoo's",
+}
+
+
 def _verdicts(result: Mapping[str, Any]) -> tuple[tuple[str, ...], Rows]:
-    ours, rival = result["jaxtroj"]["warm"], result["pytorch_neural_cleanse"]
+    ours = result["jaxtroj"]["warm"]
+    rivals = {label: result[key] for key, label in _RIVALS.items() if key in result}
     rows = [*((f"ours, {stage}", s) for stage, s in ours["seconds"].items()),
             ("ours, all", ours["all_seconds"]),
-            (f"PyTorch Neural Cleanse, {rival['steps']} steps a label",
-             rival["seconds_all_labels"])]  # fmt: skip
+            *((f"{label}, {rival['steps']} steps a label", rival["seconds_all_labels"])
+              for label, rival in rivals.items())]  # fmt: skip
     return (result["architecture"], "seconds"), rows
 
 
