@@ -8,9 +8,7 @@ is given and the pattern is free:
 - **windows**: opaque squares all over the picture (patches, groups of pixels);
 - **blends**: the whole picture at low weight (blended patterns, waves, scattered pixels).
 
-A pattern moves by whole steps along the sign of its mean gradient over the examples, in a few steps
-from the gradient of the clean examples. All of it goes through the network's two programs of logits
-and gradients, so nothing is compiled for it.
+A pattern takes a few steps (`fixed_arms`) from the gradient of the clean examples.
 
 References:
   Brown et al., Adversarial Patch, https://arxiv.org/abs/1712.09665, 2017: a free pattern in a given
@@ -24,12 +22,22 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtroj.evidence.anchors import AnchoredExamples
+from jaxtroj.evidence.fixed_arms import (
+    Arms,
+    Search,
+    climb,
+    gradients_of,
+    joined,
+    logits_of,
+    margins_of,
+    mean_margins,
+    mean_of_others,
+    pull_of,
+)
 from jaxtroj.evidence.inversion import Measured
 from jaxtroj.network import Network
 from jaxtroj.numerics import sigmoid
-from jaxtroj.trigger import Trigger, all_margins
-
-_STEP, _MEMORY = 0.5, 0.5  # of a pattern's range in one step; of earlier gradients
+from jaxtroj.trigger import Trigger
 
 
 @dataclass(frozen=True)
@@ -69,35 +77,6 @@ class FixedMeasured(Measured):
     margins: np.ndarray
 
 
-@dataclass(frozen=True)
-class _Search:
-    """Examples that patterns are fitted to: images `[n, h, w, c]`, sources and margins `[n]`."""
-
-    network: Network
-    images: np.ndarray
-    sources: np.ndarray
-    scale: float
-    """Mean margin of the clean examples: the unit in which pulls are compared."""
-
-    def first(self, count: int) -> "_Search":
-        return _Search(self.network, self.images[:count], self.sources[:count], self.scale)
-
-
-@dataclass(frozen=True)
-class _Arms:
-    """Targets `[a]`, masks `[a, h, w, 1]` and patterns `[a, h, w, c]` in [0, 1]."""
-
-    targets: np.ndarray
-    masks: np.ndarray
-    patterns: np.ndarray
-
-    def take(self, index: np.ndarray) -> "_Arms":
-        return _Arms(self.targets[index], self.masks[index], self.patterns[index])
-
-    def __len__(self) -> int:
-        return len(self.targets)
-
-
 def search_fixed(
     network: Network, examples: AnchoredExamples, budget: FixedBudget
 ) -> tuple[FixedMeasured, FixedMeasured, float]:
@@ -117,43 +96,43 @@ def search_fixed(
 
 def _split(
     network: Network, examples: AnchoredExamples, budget: FixedBudget
-) -> tuple[_Search, AnchoredExamples]:
+) -> tuple[Search, AnchoredExamples]:
     """Examples that patterns are fitted to, and others that measure them."""
     count = max(1, min(budget.fit, len(examples.images) // 2))
     few, rest = examples.first(count), examples.after(count).spread(budget.held_out)
     order = np.sort(np.asarray(examples.logits), axis=-1)
     scale = max(float((order[:, -1] - order[:, -2]).mean()), 1e-3)
-    return _Search(network, np.asarray(few.images), np.asarray(few.sources), scale), rest
+    return Search(network, np.asarray(few.images), np.asarray(few.sources), scale), rest
 
 
-def _mean_gradients(search: _Search, classes: int) -> np.ndarray:
+def _mean_gradients(search: Search, classes: int) -> np.ndarray:
     """Mean gradient `[classes, h, w, c]` of each class's margin on the clean examples."""
     height, width, channels = search.images.shape[1:]
     shape = (classes, height, width)
-    arms = _Arms(np.arange(classes), np.zeros((*shape, 1)), np.zeros((*shape, channels)))
-    return _gradients(search, arms, _logits(search, arms))[0]
+    arms = Arms(np.arange(classes), np.zeros((*shape, 1)), np.zeros((*shape, channels)))
+    return gradients_of(search, arms, logits_of(search, arms))[0]
 
 
-def _windows(search: _Search, pulls, targets: np.ndarray, budget: FixedBudget) -> _Arms:
+def _windows(search: Search, pulls, targets: np.ndarray, budget: FixedBudget) -> Arms:
     """The best windows of each class, after all places were tried by one step."""
     masks = _window_masks(search.images.shape[1:3], budget)
     starts = _starts(pulls, np.repeat(targets, len(masks)), np.tile(masks, (len(targets), 1, 1, 1)))
     few = search.first(budget.wide)
-    found = _pull(few, starts, _logits(few, starts)).reshape(len(targets), len(masks))
+    found = pull_of(few, starts, logits_of(few, starts)).reshape(len(targets), len(masks))
     best = np.argsort(-found, axis=1, kind="stable")[:, : budget.kept]
     rows = (np.arange(len(targets))[:, None] * len(masks) + best).ravel()
-    arms, reached = _climb(search, starts.take(rows), budget.steps)
+    arms, reached = climb(search, starts.take(rows), budget.steps)
     ranked = arms.targets[np.argsort(-reached, kind="stable")]
     leaders = ranked[ranks_within(ranked) == 0][: budget.moved]
     moved = _moved(few, arms.take(np.flatnonzero(np.isin(arms.targets, leaders))), masks)
-    more, _ = _climb(search, moved, budget.moved_steps)
-    return _best_of_each_class(search, _joined(arms, more))
+    more, _ = climb(search, moved, budget.moved_steps)
+    return _best_of_each_class(search, joined(arms, more))
 
 
-def _blends(search: _Search, pulls, targets: np.ndarray, budget: FixedBudget) -> _Arms:
+def _blends(search: Search, pulls, targets: np.ndarray, budget: FixedBudget) -> Arms:
     shape = (len(targets), *search.images.shape[1:3], 1)
     starts = _starts(pulls, targets, np.full(shape, budget.weight, np.float32))
-    return _best_of_each_class(search, _climb(search, starts, budget.steps)[0])
+    return _best_of_each_class(search, climb(search, starts, budget.steps)[0])
 
 
 def _window_masks(size: tuple[int, int], budget: FixedBudget) -> np.ndarray:
@@ -168,12 +147,12 @@ def _window_masks(size: tuple[int, int], budget: FixedBudget) -> np.ndarray:
     return masks.reshape(-1, *size, 1)
 
 
-def _starts(pulls: np.ndarray, targets: np.ndarray, masks: np.ndarray) -> _Arms:
+def _starts(pulls: np.ndarray, targets: np.ndarray, masks: np.ndarray) -> Arms:
     """Patterns one step along the clean examples' gradient: every value at one of its ends."""
-    return _Arms(targets, masks, (pulls[targets] > 0).astype(np.float32) * (masks > 0))
+    return Arms(targets, masks, (pulls[targets] > 0).astype(np.float32) * (masks > 0))
 
 
-def _moved(search: _Search, arms: _Arms, masks: np.ndarray) -> _Arms:
+def _moved(search: Search, arms: Arms, masks: np.ndarray) -> Arms:
     """Each arm's pattern at the place where it pulls hardest."""
     tops, lefts = (_first(masks, axis) for axis in (1, 2))
     candidates = []
@@ -184,100 +163,16 @@ def _moved(search: _Search, arms: _Arms, masks: np.ndarray) -> _Arms:
             np.roll(one.patterns[0], (t - top, s - left), axis=(0, 1))
             for t, s in zip(tops, lefts, strict=True)
         ]
-        everywhere = _Arms(np.repeat(one.targets, len(masks)), masks, np.stack(rolled))
-        found = _mean_margins(search, everywhere)
+        everywhere = Arms(np.repeat(one.targets, len(masks)), masks, np.stack(rolled))
+        found = mean_margins(search, everywhere)
         candidates.append(everywhere.take(np.array([int(found.argmax())])))
-    return _joined(*candidates)
+    return joined(*candidates)
 
 
 def _first(masks: np.ndarray, axis: int) -> np.ndarray:
     """First row (axis 1) or column (axis 2) of each mask."""
     other = 2 if axis == 1 else 1
     return masks[..., 0].any(axis=other).argmax(axis=1)
-
-
-def _climb(search: _Search, arms: _Arms, steps: int) -> tuple[_Arms, np.ndarray]:
-    """The best patterns met on the way, and their pulls."""
-    best, reached = arms.patterns, np.full(len(arms), -np.inf)
-    memory = np.zeros_like(arms.patterns)
-    logits = _logits(search, arms)
-    for _ in range(steps):
-        gradients, logits = _gradients(search, arms, logits)
-        pull = _pull(search, arms, logits)
-        better = pull > reached
-        best = np.where(better[:, None, None, None], arms.patterns, best)
-        reached = np.where(better, pull, reached)
-        inside = gradients * (arms.masks > 0)
-        size = np.abs(inside).sum(axis=(1, 2, 3), keepdims=True)
-        memory = _MEMORY * memory + inside / np.maximum(size, 1e-12)
-        patterns = np.clip(arms.patterns + _STEP * np.sign(memory), 0.0, 1.0)
-        arms = _Arms(arms.targets, arms.masks, patterns.astype(np.float32))
-    pull = _pull(search, arms, _logits(search, arms))
-    best = np.where((pull > reached)[:, None, None, None], arms.patterns, best)
-    return _Arms(arms.targets, arms.masks, best), np.maximum(pull, reached)
-
-
-def _stamped(search: _Search, arms: _Arms):
-    """Every arm on every image, in batches: yields `(arms' slice, images [m * n, h, w, c])`."""
-    count = len(search.images)
-    size = max(1, search.network.batch(search.images) // count)
-    for start in range(0, len(arms), size):
-        part = slice(start, start + size)
-        masks, patterns = arms.masks[part, None], arms.patterns[part, None]
-        images = search.images + masks * (patterns - search.images)
-        yield part, images.reshape(-1, *search.images.shape[1:]).astype(np.float32)
-
-
-def _logits(search: _Search, arms: _Arms) -> np.ndarray:
-    """Logits `[a, n, classes]` of every arm on every image."""
-    parts = [np.asarray(search.network.logits(images)) for _, images in _stamped(search, arms)]
-    return np.concatenate(parts).reshape(len(arms), len(search.images), -1)
-
-
-def _gradients(search: _Search, arms: _Arms, logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean gradient `[a, h, w, c]` of the squashed margin over images of other classes; logits.
-
-    The rival of the target, and how far an image is on its way, come from the logits given, which
-    may be those of the step before: that saves a forward pass.
-    """
-    weights = _margin_weights(search, arms.targets, logits)
-    parts = [
-        search.network.gradients(images, weights[part].reshape(len(images), -1))
-        for part, images in _stamped(search, arms)
-    ]
-    shape = (len(arms), len(search.images))
-    gradients = np.concatenate([np.asarray(g) for g, _ in parts])
-    found = np.concatenate([np.asarray(values) for _, values in parts])
-    mean = gradients.reshape(*shape, *gradients.shape[1:]).mean(axis=1)
-    return mean, found.reshape(*shape, -1)
-
-
-def _margin_weights(search: _Search, targets: np.ndarray, logits: np.ndarray) -> np.ndarray:
-    """Weights `[a, n, classes]` of logits whose gradient is that of `tanh(margin / scale)`."""
-    goal = np.arange(logits.shape[-1]) == targets[:, None, None]
-    rival = np.where(goal, -np.inf, logits).argmax(axis=-1)
-    rivals = np.arange(logits.shape[-1]) == rival[..., None]
-    slope = 1.0 - np.tanh(_margins(targets, logits) / search.scale) ** 2
-    # A slope of zero would leave the images that hold out longest without a say.
-    counted = (search.sources != targets[:, None]) * np.maximum(slope, 1e-3)
-    return ((goal.astype(np.float32) - rivals) * counted[..., None]).astype(np.float32)
-
-
-def _margins(targets: np.ndarray, logits: np.ndarray) -> np.ndarray:
-    """Margin `[a, n]` of each arm's target."""
-    gains = np.asarray(all_margins(jnp.asarray(logits)))
-    return np.take_along_axis(gains, targets[:, None, None], axis=2)[..., 0]
-
-
-def _pull(search: _Search, arms: _Arms, logits: np.ndarray) -> np.ndarray:
-    """How far an arm moves the images of other classes: mean squashed margin `[a]`, in (-1, 1)."""
-    gains = np.tanh(_margins(arms.targets, logits) / search.scale)
-    return _mean_of_others(gains, search.sources, arms.targets)
-
-
-def _mean_of_others(values: np.ndarray, sources: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    others = sources != targets[:, None]
-    return (values * others).sum(axis=1) / np.maximum(others.sum(axis=1), 1)
 
 
 def ranks_within(groups: np.ndarray) -> np.ndarray:
@@ -289,39 +184,25 @@ def ranks_within(groups: np.ndarray) -> np.ndarray:
     return np.array([(groups[:place] == group).sum() for place, group in enumerate(groups)], int)
 
 
-def _mean_margins(search: _Search, arms: _Arms) -> np.ndarray:
-    """Mean margin `[a]`: unlike the pull it still grows where every image is moved already."""
-    gains = _margins(arms.targets, _logits(search, arms))
-    return _mean_of_others(gains, search.sources, arms.targets)
-
-
-def _best_of_each_class(search: _Search, arms: _Arms) -> _Arms:
+def _best_of_each_class(search: Search, arms: Arms) -> Arms:
     """One arm for each target, the furthest first."""
-    order = np.argsort(-_mean_margins(search, arms), kind="stable")
+    order = np.argsort(-mean_margins(search, arms), kind="stable")
     return arms.take(order[ranks_within(arms.targets[order]) == 0])
 
 
-def _joined(*parts: _Arms) -> _Arms:
-    return _Arms(
-        np.concatenate([part.targets for part in parts]),
-        np.concatenate([part.masks for part in parts]),
-        np.concatenate([part.patterns for part in parts]),
-    )
-
-
-def _measured(name: str, network: Network, rest: AnchoredExamples, arms: _Arms) -> FixedMeasured:
-    search = _Search(network, np.asarray(rest.images), np.asarray(rest.sources), 1.0)
-    gains = _margins(arms.targets, _logits(search, arms)).astype(np.float64)
+def _measured(name: str, network: Network, rest: AnchoredExamples, arms: Arms) -> FixedMeasured:
+    search = Search(network, np.asarray(rest.images), np.asarray(rest.sources), 1.0)
+    gains = margins_of(arms.targets, logits_of(search, arms)).astype(np.float64)
     return FixedMeasured(
         method=name,
         targets=arms.targets,
         sources=search.sources,
-        scores=_mean_of_others(sigmoid(gains), search.sources, arms.targets),
+        scores=mean_of_others(sigmoid(gains), search.sources, arms.targets),
         flips=gains > 0,
         sizes=arms.masks.mean(axis=(1, 2, 3)),
         triggers=Trigger(jnp.asarray(arms.masks), jnp.asarray(arms.patterns)),
         anchored=np.zeros(len(arms), bool),
-        margins=_mean_of_others(gains, search.sources, arms.targets),
+        margins=mean_of_others(gains, search.sources, arms.targets),
     )
 
 
@@ -354,16 +235,16 @@ def locate(
     mask, pattern = (
         np.asarray(x[place]) for x in (windows.triggers.mask, windows.triggers.pattern)
     )
-    start = _Arms(windows.targets[[place]], mask[None], pattern[None])
+    start = Arms(windows.targets[[place]], mask[None], pattern[None])
     everywhere = _everywhere(start)
-    reached = _mean_margins(search.first(budget.wide), everywhere)
+    reached = mean_margins(search.first(budget.wide), everywhere)
     best = everywhere.take(np.array([int(reached.argmax())]))
-    moved, _ = _climb(search, best, budget.moved_steps)
-    found = _best_of_each_class(search, _joined(start, moved))
+    moved, _ = climb(search, best, budget.moved_steps)
+    found = _best_of_each_class(search, joined(start, moved))
     return _measured(windows.method, network, rest, found)
 
 
-def _everywhere(arm: _Arms) -> _Arms:
+def _everywhere(arm: Arms) -> Arms:
     """One window with its pattern at every pixel, at most half of it beyond an edge."""
     height, width = arm.masks.shape[1:3]
     rows, columns = np.nonzero(arm.masks[0, ..., 0])
@@ -380,7 +261,7 @@ def _everywhere(arm: _Arms) -> _Arms:
             patterns[i, j, i : i + side, j : j + side] = patch
     inside = (slice(None), slice(None), slice(half, half + height), slice(half, half + width))
     count = len(tops) * len(lefts)
-    return _Arms(
+    return Arms(
         np.repeat(arm.targets, count),
         masks[inside].reshape(count, height, width, 1),
         patterns[inside].reshape(count, height, width, -1),
