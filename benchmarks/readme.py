@@ -43,10 +43,11 @@ Profiles: {profiles}. Compiling is timed apart, calls are warm and blocked, riva
 same run, and quality stands beside speed. Seconds depend on the machine and on what else it does
 (`load_average` in each result): compare ratios.
 
-TrojanZoo's Neural Cleanse runs beside the others where an environment of its own has it, since it needs
-an older matplotlib: `pip install -e . trojanzoo "matplotlib<3.9"`, then `python -m benchmarks.detect_speed
-MODEL EXAMPLES --trojanzoo`. `--compile` adds ours by `torch.compile`. IBM ART's NeuralCleanse takes Keras
-classifiers only, so it cannot be given these networks, and is no rival here.
+TrojanZoo's Neural Cleanse runs beside the others where an environment of its own has it, since it
+needs an older matplotlib: `pip install -e . trojanzoo "matplotlib<3.9"`, then
+`python -m benchmarks.detect_speed MODEL EXAMPLES --trojanzoo`. `--compile` adds the PyTorch one by
+`torch.compile`. IBM ART's NeuralCleanse takes Keras classifiers only, so it cannot be given these
+networks, and is no rival here.
 """
 
 
@@ -156,6 +157,13 @@ def _scaling(result: Mapping[str, Any]) -> tuple[tuple[str, ...], Rows]:
     return ("engine", "models", "ms a model", "MiB after a tenth", "MiB at the end"), rows
 
 
+def _workers(result: Mapping[str, Any]) -> tuple[tuple[str, ...], Rows]:
+    rows = [(f"measured at 2, {result['models']} models", f"{result['efficiency_at_2']:.2f}"),
+            *((f"simulated at {n}, {result['simulated_models']} models", f"{share:.2f}")
+              for n, share in result["simulated_efficiency"].items())]  # fmt: skip
+    return (f"workers ({result['engine']})", "efficiency"), rows
+
+
 def _suites(result: Mapping[str, Any]) -> tuple[tuple[str, ...], Rows]:
     rows = (
         (f"{suite}, by {result['engine']}", found["cases"], found.get("passed", 0),
@@ -229,6 +237,7 @@ TABLES: dict[str, Callable[[Mapping[str, Any]], tuple[tuple[str, ...], Rows]]] =
     "kernels": _kernels,
     "detect_speed": _verdicts,
     "scaling": _scaling,
+    "workers": _workers,
     "onnx_backend": _suites,
     "round5_accuracy": _accuracy,
     "bank": _bank,
