@@ -158,6 +158,24 @@ def test_a_killed_run_goes_on_and_makes_the_same_model(made, tmp_path):
     assert [m["weights_sha256"] for m in again] == [m["weights_sha256"] for m in whole]
 
 
+def test_torch_as_trainer_writes_the_same_kind_of_folder(made, tmp_path):
+    settings = dataclasses.replace(SETTINGS, training=dataclasses.replace(HASTY, trainer="torch"))
+    kinds = [event.kind for event in generate_round0(tmp_path / "r0", settings)]
+    assert kinds.count("written") == 2
+    records, flax = (
+        json.loads((folder / "manifest.json").read_text())["models"]
+        for folder in (tmp_path / "r0", made[0])
+    )
+    for record, other in zip(records, flax, strict=True):
+        assert (record["trainer"], other["trainer"]) == ("torch", "flax")
+        assert record["step_precision"] in ("bfloat16", "float32")
+        assert '"trainer": "torch"' in record["metadata"]["optimizer_0"]
+        assert record["recipe"] == other["recipe"] and record.keys() == other.keys()
+        assert record["weights_sha256"] != other["weights_sha256"]
+    with pytest.raises(GenerationError, match="trainer is torch there and flax here"):
+        next(generate_round0(tmp_path / "r0", SETTINGS))
+
+
 def test_other_settings_are_refused_by_name(made):
     out, _ = made
     other = dataclasses.replace(SETTINGS, image_size=48)
@@ -203,6 +221,10 @@ def test_an_unwritable_folder_is_an_error(tmp_path):
         ({"image_size": 20}, "densenet_small needs pictures of at least 33 px, got 20"),
         ({"architectures": ("inception_v3",), "inception_size": 64}, "at least 75 px, got 64"),
         ({"architectures": ("alexnet",)}, "got alexnet"),
+        (
+            {"training": dataclasses.replace(HASTY, trainer="keras")},
+            "trainer must be flax or torch, got 'keras'",
+        ),
         ({"examples_per_class": 0}, "examples_per_class must be at least 1, got 0"),
     ],
 )
