@@ -187,7 +187,7 @@ class _Work:
         return weight_fields(params, last_layer(self.model))
 
     def probes(self) -> dict[str, float]:
-        return probe_fields(self.bank())
+        return probe_fields(self.bank(), last_layer(self.model))
 
     def sensitivity(self) -> dict[str, float]:
         return sensitivity_fields(self.network, self.anchors(), self.budget.sensitivity)

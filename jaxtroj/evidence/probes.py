@@ -13,6 +13,7 @@ import numpy as np
 
 from jaxtroj.evidence.anchors import AnchoredExamples
 from jaxtroj.evidence.patches import Patch, patch_mask, random_patches, take, vary
+from jaxtroj.evidence.weights import head_gap
 from jaxtroj.network import Network
 from jaxtroj.trigger import all_margins, share
 
@@ -95,8 +96,13 @@ def run_probes(
     return Probed(take(close, jnp.asarray(order)), flips[order], scores[order], wide_scores)
 
 
-def probe_fields(probed: Probed) -> dict[str, float]:
-    """Evidence of the bank; `schema` says what each field means."""
+def probe_fields(probed: Probed, head: np.ndarray | None = None) -> dict[str, float]:
+    """Evidence of the bank; `schema` says what each field means.
+
+    Args:
+        probed: result of the bank.
+        head: rows `[classes, features]` of the network's last layer, if it has one.
+    """
     # Averages over the best few candidates: one lucky candidate is not a trigger.
     top = np.sort(probed.scores, axis=0)[-_TOP:].mean(axis=0)
     wide = np.sort(probed.wide_scores, axis=0)[-_TOP:].mean(axis=0)
@@ -106,4 +112,5 @@ def probe_fields(probed: Probed) -> dict[str, float]:
         "probe_gap": float(top[target] - np.delete(top, target).max()),
         "probe_agreement": float((probed.scores.argmax(axis=1) == target).mean()),
         "probe_wide_gap": float(np.sort(wide)[-1] - np.sort(wide)[-2]),
+        "probe_head_gap": head_gap(head, target),
     }

@@ -6,7 +6,7 @@ and calibrators made with another meaning are never mixed.
 
 from dataclasses import dataclass
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,8 @@ FIELDS = (
           "fraction 0-1", "share of the close round's patches whose best class is the best class"),
     Field("probe_wide_gap", "probes", 1, "random patches already favour one class",
           "fraction 0-1", "as probe_gap, over the wide round"),
+    Field("probe_head_gap", "probes", 1, "the last layer favours that class whatever the picture",
+          "cosine", "cosine of the best class's row with a vector of ones, less the others'"),
     Field("gradient_outlier", "sensitivity", 1, "one class is easier to reach than the others",
           "log ratio", "norm of the mean aligned gradient, largest over the median of the others"),
     Field("gradient_agreement", "sensitivity", 1, "examples agree on how to reach a class",

@@ -40,6 +40,25 @@ def weight_fields(
     return {**fields, "layer_kurtosis": float(np.mean(tails)) if tails else 0.0}
 
 
+def head_gap(head: np.ndarray | None, target: int) -> float:
+    """How much further the target's row of the last layer leans towards all features than others.
+
+    A trigger must win on every picture, whatever features are active, so training on one raises
+    the target's whole row. Measured as cosine with the vector of ones, which has neither the scale
+    of the weights in it nor, unlike an outlier among few classes, the spread of the other rows.
+
+    Args:
+        head: rows `[classes, features]`, see `last_layer`; without one the gap is 0.
+        target: the class asked about.
+    """
+    if head is None or len(head) < 2:
+        return 0.0
+    rows = np.asarray(head, np.float64)
+    lengths = np.linalg.norm(rows, axis=1) * np.sqrt(rows.shape[1])
+    lean = rows.sum(axis=1) / np.maximum(lengths, _EPS)
+    return float(lean[target] - np.delete(lean, target).mean())
+
+
 def last_layer(model: Model) -> np.ndarray | None:
     """Rows `[classes, features]` of the weights that the logits are made with; None for none.
 

@@ -73,6 +73,21 @@ def test_probe_fields_of_one_clear_target():
     assert fields["probe_agreement"] == 1.0 and fields["probe_wide_gap"] == pytest.approx(0.7)
 
 
+def test_the_last_layer_is_asked_about_the_class_that_the_bank_reaches():
+    rows = np.random.default_rng(0).normal(size=(3, 400))
+    leaning = rows + np.array([[0.0], [0.5], [0.0]])
+    probed = bank([[0.1, 0.9, 0.2]] * 8)
+    assert probe_fields(probed, leaning)["probe_head_gap"] > 0.3
+    assert probe_fields(probed, 7 * leaning)["probe_head_gap"] == pytest.approx(
+        probe_fields(probed, leaning)["probe_head_gap"]
+    )
+    assert abs(probe_fields(probed, rows)["probe_head_gap"]) < 0.2
+    # A row that leans says nothing for another class that patches reach.
+    assert probe_fields(bank([[0.9, 0.1, 0.2]] * 8), leaning)["probe_head_gap"] < 0
+    assert probe_fields(probed)["probe_head_gap"] == 0.0
+    assert probe_fields(probed, np.zeros((3, 4)))["probe_head_gap"] == 0.0
+
+
 def test_probe_fields_of_no_target():
     fields = probe_fields(bank(np.eye(3).repeat(4, axis=0)))
     assert fields["probe_gap"] == pytest.approx(0.0)
