@@ -28,6 +28,7 @@ RANGES = {
     "fraction 0-1": (0.0, 1.0),
     "share of the picture": (0.0, 1.0),
     "cosine": (0.0, 1.0),
+    "difference of cosines": (-2.0, 2.0),
     "log ratio": (0.0, np.inf),
     "log share": (-np.inf, 0.0),
     "deviations": (-np.inf, np.inf),
