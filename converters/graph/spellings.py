@@ -225,12 +225,20 @@ def _only_part(node: Node) -> Ref | None:
 
 
 def _parts(side: Side, node: Node, axis: int) -> Iterator[str]:
-    for part in node.args[0]:
-        inner, _ = side.makers.get(part.name, (None, 0))
-        if inner is not None and inner.op == _CAT and _axis(side, inner) == axis:
-            yield from _parts(side, inner, axis)
+    """The parts in order, those of parts in their place.
+
+    Without recursion, and empty parts are not taken apart: a hostile file may nest joins as deep
+    as it likes, and only parts of some extent are as few as the axis is long.
+    """
+    waiting = [part.name for part in reversed(node.args[0])]
+    while waiting:
+        name = waiting.pop()
+        inner, _ = side.makers.get(name, (None, 0))
+        joins = inner is not None and inner.op == _CAT and side.shape(name)[axis] > 0
+        if inner is not None and joins and _axis(side, inner) == axis:
+            waiting += [part.name for part in reversed(inner.args[0])]
         else:
-            yield part.name
+            yield name
 
 
 def _axis(side: Side, node: Node) -> int:

@@ -280,3 +280,18 @@ def test_a_number_may_stand_as_a_parameter_of_that_value(factor, same):
     ours = _captured(lambda n, x: (x * factor) @ n.w, 3, 3)
     found = weights_of(ours, theirs.graph, {"factor": float(theirs.params["factor"])})
     assert found == ({"w": "w"} if same else None)
+
+
+@pytest.mark.parametrize(("levels", "parts"), [(3000, 1), (60, 2)])
+def test_nested_joins_cost_neither_the_stack_nor_time(levels, parts):
+    """A chain deeper than Python's stack, and 2^60 empty parts."""
+    empty = parts == 2
+
+    def nested(n, x):
+        y = x[:, :0] if empty else x
+        for _ in range(levels):
+            y = torch.cat([y] * parts, 1)
+        return y.sum() + x @ n.w + n.b
+
+    graph = _captured(nested, 3, 3)
+    assert weights_of(graph, graph) == {"w": "w", "b": "b"}
