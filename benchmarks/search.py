@@ -7,8 +7,8 @@ are judged twice from the same weights and pictures: by jaxtroj as a scan does i
 verdict stands, with a calibrator fitted on those rows of FILE (the `.evidence.jsonl` of
 `benchmarks.round0_accuracy`) that are none of these models; and by a PyTorch Neural Cleanse that
 inverts one label after another and compares the sizes of the masks, as its paper does. The rival is
-read off after several numbers of steps. Every model is judged once by each before the clock counts
-for its architecture, so that compiling is apart.
+read off after several numbers of steps. The first model of each DATASET, one architecture each, is
+scanned once before the clock counts, so that compiling is apart; the rival compiles nothing.
 """
 
 import argparse

@@ -58,7 +58,7 @@ class Side:
                     self.makers[name] = node, k
 
     def source(self, name: str) -> str:
-        """The value before any reshapes."""
+        """The value before any reshapes and joins of it alone."""
         while name in self.makers:
             node = self.makers[name][0]
             argument = node.args[0] if node.op in _RESHAPES else _only_part(node)

@@ -300,7 +300,8 @@ def _write_examples(folder: Path, settings, recipe: Recipe, trained: Trained, so
 
 def _record(settings, recipe: Recipe, trained: Trained, source, tries, accuracy) -> dict[str, Any]:
     size = settings.size_for(recipe.architecture)
-    device = jax.default_backend()
+    # The torch trainer works on the CPU, whatever jax has.
+    device = "cpu" if settings.training.trainer == "torch" else jax.default_backend()
     folders = {
         name: folder.name if folder else "procedural"
         for name in ("foregrounds", "backgrounds")
