@@ -4,8 +4,9 @@
 
 Forward pass and gradient with respect to the pictures: ours (batch norms folded, NHWC, one compiled
 program) and PyTorch's (parameters frozen, channels_last), on the same random weights and pictures,
-in turns. Quality: the largest difference of logits and gradients, over the largest size. The floor
-is the operations that XLA counts in our program over what a matrix product reaches here.
+in turns; both with the memory settings of every `jaxtroj` command (`jaxtroj.runtime`). Quality: the
+largest difference of logits and gradients, over the largest size. The floor is the operations that
+XLA counts in our program over what a matrix product reaches here.
 """
 
 import argparse

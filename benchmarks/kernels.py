@@ -1,10 +1,13 @@
-"""Three facts about XLA on CPU that the code is built around, measured where you run it.
+"""Facts about XLA on CPU that the code is built around, measured where you run it.
 
     python -m benchmarks.kernels [--out FILE]
 
 1. A convolution over a map smaller than its kernel falls off a cliff; gathered patches do not.
 2. In a compiled loop a network's convolutions are several times slower than called by the host.
 3. A 1x1 convolution is faster as a matrix product, above all its gradient.
+4. A convolution without any padding is slower than one with a column more.
+5. The gradient of a maximum over windows: XLA's own, a chain of selections, and ours, which does
+   not compute what precedes the gradient (here a sine) once per tap.
 """
 
 import argparse
@@ -12,7 +15,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 
 import jax
@@ -25,6 +28,8 @@ from converters import families
 from converters.files import write_atomic
 from converters.layers import convolve
 from converters.model import apply, params_of
+from converters.pooling import max_pool
+from converters.windows import pad, windows
 from jaxtroj.cli.options import keep_compiled
 
 _REPEATS, _STEPS = 5, 8
@@ -41,6 +46,10 @@ def main() -> int:
         "milliseconds": {
             "3x3 over 2x2x512, batch 64": _convolutions((64, 2, 2, 512), (3, 3, 512, 512), 1),
             "1x1 over 14x14x1024, batch 8": _convolutions((8, 14, 14, 1024), (1, 1, 1024, 256), 0),
+            "3x3 over 54x54x80, no padding, batch 8": _convolutions(
+                (8, 54, 54, 80), (3, 3, 80, 192), 0
+            ),
+            "3x3 maximum over 112x112x64, batch 8": _pools(),
             "ResNet18, 20 input gradients of 64 px": _loops(),
         },
     }
@@ -67,6 +76,32 @@ def _convolutions(shape, kernel_shape, padding: int) -> dict[str, float]:
         out[f"{name} forward"] = _milliseconds(jax.jit(way), x, kernel)
         out[f"{name} with gradient"] = _milliseconds(jax.jit(gradient), x, kernel)
     return out
+
+
+def _pools() -> dict[str, float]:
+    """Forward and gradient of a ResNet's pooling, whose gradient is computed from another."""
+    x = jax.random.normal(jax.random.key(0), (8, 112, 112, 64))
+    gradient = jax.random.normal(jax.random.key(1), (8, 56, 56, 64))
+    window, stride, sides = (1, 3, 3, 1), (1, 2, 2, 1), ((0, 0), (1, 1), (1, 1), (0, 0))
+
+    def chain(x):
+        taps = windows(pad(x, ((1, 1), (1, 1)), -jnp.inf), (3, 3), (2, 2))
+        return reduce(lambda best, tap: jnp.where(tap > best, tap, best), taps)
+
+    ways = {
+        "lax": lambda x: lax.reduce_window(x, -jnp.inf, lax.max, window, stride, sides),
+        "chain": chain,
+        "ours": lambda x: max_pool(x, 3, 2, 1),
+    }
+
+    def both(way, x, gradient):
+        y, pull = jax.vjp(way, x)
+        return y, pull(jnp.sin(gradient))[0]
+
+    return {
+        f"{name} with gradient": _milliseconds(jax.jit(partial(both, way)), x, gradient)
+        for name, way in ways.items()
+    }
 
 
 def _loops() -> dict[str, float]:

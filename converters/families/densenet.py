@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from converters import layers
+from converters import layers, pooling
 from converters.names import Rule, norm_rules
 
 EPS = 1e-5
@@ -127,7 +127,7 @@ class Transition(nnx.Module):
 
     def __call__(self, x: jax.Array) -> jax.Array:
         # A mean commutes with a 1x1 convolution: pooling first does a quarter of the products.
-        return self.conv(layers.avg_pool(jax.nn.relu(self.norm(x)), 2, 2))
+        return self.conv(pooling.avg_pool(jax.nn.relu(self.norm(x)), 2, 2))
 
 
 class Features(nnx.Module):
@@ -156,7 +156,7 @@ class Features(nnx.Module):
 
     def __call__(self, images: jax.Array) -> jax.Array:
         x = jax.nn.relu(self.norm0(self.conv0(images)))
-        x = layers.max_pool(x, 3, 2, 1)
+        x = pooling.max_pool(x, 3, 2, 1)
         for i in range(1, self.depth + 1):
             x = getattr(self, f"denseblock{i}")(x)
             x = x if i == self.depth else getattr(self, f"transition{i}")(x)
@@ -171,7 +171,7 @@ class DenseNet(nnx.Module):
         self.classifier = nnx.Linear(self.features.width, config.num_classes, rngs=rngs)
 
     def __call__(self, images: jax.Array) -> jax.Array:
-        return self.classifier(layers.global_mean(self.features(images)))
+        return self.classifier(pooling.global_mean(self.features(images)))
 
 
 def _folded_norm(config: DenseNetConfig, width: int, rngs: nnx.Rngs):

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from converters import layers
+from converters import layers, pooling
 from converters.names import Rule, norm_rules
 
 EPS = 1e-3
@@ -224,9 +224,9 @@ class Mixed(nnx.Module):
 
     def _step(self, step, x: jax.Array) -> jax.Array:
         if step == "mean":
-            return layers.avg_pool(x, 3, 1, 1)
+            return pooling.avg_pool(x, 3, 1, 1)
         if step == "max":
-            return layers.max_pool(x, 3, 2)
+            return pooling.max_pool(x, 3, 2)
         if isinstance(step, tuple):
             return jnp.concatenate([self._step(part, x) for part in step], axis=-1)
         return getattr(self, step.name)(x)
@@ -268,8 +268,8 @@ class Inception(nnx.Module):
         """Pooled features `[n, d]` of images `[n, h, w, c]`."""
         x = _transform(images) if self.transform_input else images
         for name, part in TRUNK:
-            x = layers.max_pool(x, 3, 2) if part == "max" else getattr(self, name)(x)
-        return layers.global_mean(x)
+            x = pooling.max_pool(x, 3, 2) if part == "max" else getattr(self, name)(x)
+        return pooling.global_mean(x)
 
     def __call__(self, images: jax.Array) -> jax.Array:
         return self.fc(self.features(images))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import jax
 from flax import nnx
 
-from converters import layers
+from converters import layers, pooling
 from converters.names import Rule, norm_rules
 
 EPS = 1e-5
@@ -161,11 +161,11 @@ class ResNet(nnx.Module):
     def features(self, images: jax.Array) -> jax.Array:
         """Pooled features `[n, d]` of images `[n, h, w, c]`."""
         x = jax.nn.relu(self.bn1(self.conv1(images)))
-        x = layers.max_pool(x, 3, 2, 1)
+        x = pooling.max_pool(x, 3, 2, 1)
         for i in range(1, STAGES + 1):
             for block in getattr(self, f"layer{i}"):
                 x = block(x)
-        return layers.global_mean(x)
+        return pooling.global_mean(x)
 
     def __call__(self, images: jax.Array) -> jax.Array:
         return self.fc(self.features(images))

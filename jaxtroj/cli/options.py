@@ -1,7 +1,6 @@
 """Options and exit codes that several commands share. Imports nothing heavy."""
 
 import argparse
-import ctypes
 import math
 import os
 import sys
@@ -9,15 +8,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jaxtroj import runtime
 from jaxtroj.cli.main import EXIT_CLEAN, EXIT_FAILED, EXIT_NOTHING, EXIT_POISONED
 from jaxtroj.errors import UsageError
 
 if TYPE_CHECKING:
     from jaxtroj.record import Record
     from jaxtroj.settings import Settings
-
-# glibc's mallopt(3) parameters.
-_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ONE_GIGABYTE = -1, -3, 2**30
 
 
 def open_unit(text: str) -> float:
@@ -214,21 +211,7 @@ def keep_compiled() -> None:
         os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", folder)
     # A first scan runs hundreds of small programs: together they take as long as the network's.
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-    _reuse_memory()
-
-
-def _reuse_memory() -> None:
-    """Tell glibc to keep freed memory instead of giving it back after every step.
-
-    jax on CPU takes and frees megabytes at each call: a fifth of a training run's processor time
-    went into the kernel's paging, and a twentieth with this. Other C libraries are left alone.
-    """
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (OSError, AttributeError):
-        return
-    mallopt(_MMAP_THRESHOLD, _ONE_GIGABYTE)
-    mallopt(_TRIM_THRESHOLD, _ONE_GIGABYTE)
+    runtime.prepare()
 
 
 def exit_status(records: "Iterable[Record]") -> int:

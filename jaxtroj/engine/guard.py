@@ -13,12 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from jaxtroj import runtime
 from jaxtroj.engine.jobs import Job, Setup
 from jaxtroj.engine.worker import LENGTH
 from jaxtroj.errors import EngineError
 
-# As `jaxtroj.cli.options.keep_compiled` does for the calling process; glibc reads these.
-_MEMORY_VARIABLES = {"MALLOC_TRIM_THRESHOLD_": str(2**30), "MALLOC_MMAP_THRESHOLD_": str(2**30)}
 _SEND_SECONDS = 30.0
 _DUMP_SECONDS = 0.2
 _LONGEST_LINE = 64 * 2**20
@@ -154,7 +153,11 @@ class WorkerProcess:
 def _started(
     descriptor: int, environment: Mapping[str, str | None], stderr: Path | None
 ) -> subprocess.Popen[bytes]:
-    variables: dict[str, str | None] = {**_MEMORY_VARIABLES, **os.environ, **environment}
+    variables: dict[str, str | None] = {
+        **os.environ,
+        **runtime.variables(os.environ),
+        **environment,
+    }
     target = None if stderr is None else open(stderr, "ab", buffering=0)
     try:
         return subprocess.Popen(

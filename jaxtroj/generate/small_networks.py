@@ -11,7 +11,7 @@ References:
 import jax
 from flax import nnx
 
-from converters import layers
+from converters import layers, pooling
 from jaxtroj.errors import GenerationError
 
 EPS = 1e-5
@@ -61,7 +61,7 @@ class Residual(nnx.Module):
         x = self.stem(images)
         for block in self.blocks:
             x = block(x)
-        return self.head(layers.global_mean(nnx.relu(self.norm(x))))
+        return self.head(pooling.global_mean(nnx.relu(self.norm(x))))
 
 
 class Plain(nnx.Module):
@@ -81,7 +81,7 @@ class Plain(nnx.Module):
         x = images
         for conv, norm in zip(self.convs, self.norms, strict=True):
             x = nnx.relu(norm(conv(x)))
-        return self.head(layers.global_mean(x))
+        return self.head(pooling.global_mean(x))
 
 
 def build(architecture: str, classes: int, rngs: nnx.Rngs) -> Residual | Plain:

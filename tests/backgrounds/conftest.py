@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from converters import layers
+from converters import pooling
 from converters.families.densenet import DenseNetConfig
 from converters.families.resnet import BlockConfig, ResNetConfig
 from converters.model import Model, module_of, param_shapes
@@ -140,7 +140,7 @@ def fitted(kind: str, images: np.ndarray, labels: np.ndarray) -> Model:
     @jax.jit
     def features(params, images):
         maps = module_of(config, params).features(images)
-        return maps if kind == "resnet" else layers.global_mean(maps)
+        return maps if kind == "resnet" else pooling.global_mean(maps)
 
     found = np.asarray(features(params, images), np.float64)
     inputs = np.column_stack([found, np.ones(len(found))])

@@ -7,8 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from converters import pooling
 from converters.graph.lowerings.convolution import batched, each, unbatched
 from converters.graph.registry import OWN, lowers
+
+_PLANE, _MOST_TAPS = 2, 9
 
 
 def _lowest(dtype):
@@ -71,12 +74,25 @@ def _max_pool(space, x, window, stride, padding, dilation, ceil_mode):
     Rows after columns finds the first of equal maxima in reading order, as torch does.
     """
     axes = _axes(x.shape[1:-1], window, stride, padding, dilation, ceil_mode)
-    place = jnp.zeros((1,) * x.ndim, np.int32)
+    y, place = x, jnp.zeros((1,) * x.ndim, np.int32)
     scale = 1
     for axis in reversed(range(space)):
-        x, place = _max_along(x, place, axis + 1, axes[axis], scale)
+        y, place = _max_along(y, place, axis + 1, axes[axis], scale)
         scale *= axes[axis].size
-    return x, jnp.broadcast_to(place, x.shape)
+    if _in_one_go(x, axes):
+        shape = [(axis.window, axis.stride, (axis.padding, axis.after)) for axis in axes]
+        y = pooling.max_pool(x, *zip(*shape, strict=True))
+    return y, jnp.broadcast_to(place, y.shape)
+
+
+def _in_one_go(x, axes: list[_Axis]) -> bool:
+    """Whether the window is small enough for one chain; XLA drops the maxima by axes then."""
+    return (
+        len(axes) == _PLANE
+        and jnp.issubdtype(x.dtype, jnp.floating)
+        and all(axis.dilation == 1 for axis in axes)
+        and math.prod(axis.window for axis in axes) <= _MOST_TAPS
+    )
 
 
 def _max_along(x, place, axis: int, windows: _Axis, scale: int):

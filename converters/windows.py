@@ -1,0 +1,33 @@
+"""Windows over NHWC maps: padding, and the strided view under each tap."""
+
+from collections.abc import Iterator
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+Pair = tuple[int, int]
+# (before, after) of the rows, then of the columns.
+Pads = tuple[Pair, Pair]
+
+
+def pair(value: int | tuple[int, ...]) -> Pair:
+    """Return `(value, value)` for an int, or the two-element tuple itself."""
+    return (value, value) if isinstance(value, int) else (value[0], value[1])
+
+
+def pad(x: jax.Array, pads: Pads, value: float = 0.0) -> jax.Array:
+    """`[n, h, w, c]` with so many rows and columns of `value` around each map."""
+    if not any(map(any, pads)):
+        return x
+    return jnp.pad(x, ((0, 0), *pads, (0, 0)), constant_values=value)
+
+
+def windows(x: jax.Array, window: Pair, stride: Pair) -> Iterator[jax.Array]:
+    """Yield, for each tap of the window in row order, the strided view of `x` under it."""
+    n, height, width, channels = x.shape
+    out = [(s - k) // t + 1 for s, k, t in zip((height, width), window, stride, strict=True)]
+    for i in range(window[0]):
+        for j in range(window[1]):
+            stop = (n, i + stride[0] * (out[0] - 1) + 1, j + stride[1] * (out[1] - 1) + 1, channels)
+            yield lax.slice(x, (0, i, j, 0), stop, (1, *stride, 1))

@@ -1,0 +1,60 @@
+"""Settings of the C library and of XLA that make jax fast on CPUs, for this process and children.
+
+Memory: jax takes one block for all that a program needs, half a gigabyte for a DenseNet121
+gradient, and frees it at the end of each call. By default glibc asks the kernel for every such
+block anew, which then clears it page by page: a fifth of a gradient's time. Blocks above 32 MiB
+cannot be kept by a larger M_MMAP_THRESHOLD (glibc refuses it), nor in the arenas of its threads.
+
+XLA: jaxlib 0.10 gives convolutions to a library that hardly gains from a second core and is up to
+three times slower without padding; 0.12 does not. See docs/performance.md for the measurements.
+"""
+
+import ctypes
+import os
+from collections.abc import Mapping
+from importlib import metadata
+
+# Environment variable, number of mallopt(3), value: one arena, from which every block is taken, and
+# which is never trimmed (-1 turns to the largest size).
+_MEMORY = (
+    ("MALLOC_ARENA_MAX", -8, 1),
+    ("MALLOC_MMAP_MAX_", -4, 0),
+    ("MALLOC_TRIM_THRESHOLD_", -1, -1),
+)
+_LIBRARY_FLAG = "--xla_cpu_experimental_ynn_fusion_type"
+# XLA ends the process over a flag that it does not know, so only versions that were tried get it.
+_FLAGS = {"0.10": f"{_LIBRARY_FLAG}=LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT"}
+
+
+def prepare() -> None:
+    """Apply what the user's environment does not say otherwise; call before jax is imported.
+
+    C libraries other than glibc are left alone.
+    """
+    os.environ.update(_flags(os.environ))
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError):
+        return
+    for name, number, value in _MEMORY:
+        if name not in os.environ:
+            mallopt(number, value)
+
+
+def variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """The same settings for a child process, as variables to add to its environment."""
+    memory = {name: str(value % 2**64) for name, _, value in _MEMORY if name not in environment}
+    return memory | _flags(environment)
+
+
+def _flags(environment: Mapping[str, str]) -> dict[str, str]:
+    """XLA_FLAGS with the flag for the installed jaxlib, where it needs one that is not there."""
+    try:
+        version = metadata.version("jaxlib")
+    except metadata.PackageNotFoundError:
+        return {}
+    flag = _FLAGS.get(".".join(version.split(".")[:2]))
+    given = environment.get("XLA_FLAGS", "")
+    if flag is None or _LIBRARY_FLAG in given:
+        return {}
+    return {"XLA_FLAGS": f"{given} {flag}".strip()}

@@ -1,0 +1,75 @@
+"""Settings for jax: the user's own win, children get the same, and they do what they are for."""
+
+import subprocess
+import sys
+
+import pytest
+
+from jaxtroj import runtime
+
+_MEMORY = {"MALLOC_ARENA_MAX", "MALLOC_MMAP_MAX_", "MALLOC_TRIM_THRESHOLD_"}
+# A large block from a thread that is not the first, as jax takes it: page faults of the second.
+_BLOCKS = """
+import ctypes, os, resource, sys, threading
+if "prepare" in sys.argv:
+    from jaxtroj import runtime
+    runtime.prepare()
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+libc.free.argtypes = [ctypes.c_void_p]
+def block():
+    size = 200 * 2**20
+    place = libc.malloc(size)
+    ctypes.memset(place, 1, size)
+    libc.free(place)
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+def work():
+    block()
+    before = faults()
+    block()
+    print(faults() - before)
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
+"""
+
+
+def _faults(*arguments: str, environment: dict[str, str] | None = None) -> int:
+    command = [sys.executable, "-c", _BLOCKS, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    return int(done.stdout)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc's settings")
+def test_a_large_block_is_kept_for_the_next_call():
+    pages = 200 * 2**20 // 4096
+    assert _faults(environment={}) > pages / 600, "the control: 2 MiB pages at the most"
+    assert _faults("prepare", environment={}) < 20
+    assert _faults(environment=runtime.variables({})) < 20
+
+
+def test_a_child_keeps_what_the_user_set():
+    given = {"MALLOC_ARENA_MAX": "4", "XLA_FLAGS": "--xla_cpu_experimental_ynn_fusion_type="}
+    assert set(runtime.variables(given)) == _MEMORY - {"MALLOC_ARENA_MAX"}
+    assert set(runtime.variables({})) >= _MEMORY
+
+
+@pytest.mark.parametrize(
+    ("version", "given", "expected"),
+    [
+        ("0.10.2", "", "--xla_cpu_experimental_ynn_fusion_type=LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT"),
+        (
+            "0.10.0",
+            "--xla_dump_to=d",
+            "--xla_dump_to=d "
+            "--xla_cpu_experimental_ynn_fusion_type=LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT",
+        ),
+        ("0.10.2", "--xla_cpu_experimental_ynn_fusion_type=", None),
+        ("0.12.0", "", None),
+        ("0.9.1", "", None),
+    ],
+)
+def test_xla_gets_a_flag_only_where_its_version_knows_it(monkeypatch, version, given, expected):
+    monkeypatch.setattr(runtime.metadata, "version", lambda name: version)
+    assert runtime.variables({"XLA_FLAGS": given}).get("XLA_FLAGS") == expected
