@@ -5,7 +5,7 @@ from functools import partial, reduce
 import jax
 import jax.numpy as jnp
 
-from converters.windows import Pads, Pair, pad, pair, windows
+from converters.windows import Pads, Pair, both_sides, pad, pair, windows
 
 
 def max_pool(
@@ -26,7 +26,7 @@ def max_pool(
     """
     if min(pair(window)) < 1:
         raise ValueError(f"max_pool window must be at least 1, got {window}")
-    pads = ((padding, padding),) * 2 if isinstance(padding, int) else padding
+    pads = both_sides(pair(padding)) if isinstance(padding, int) else padding
     return _maximum(pair(window), pair(stride), pads, x)
 
 
@@ -114,7 +114,7 @@ def _rimmed(x: jax.Array, rims: list[Pair], value: int) -> jax.Array:
 
 def avg_pool(x: jax.Array, window: int, stride: int, padding: int = 0) -> jax.Array:
     """Mean over windows, padding zeros counted (torch's `count_include_pad=True`)."""
-    padded = pad(x, ((padding, padding),) * 2)
+    padded = pad(x, both_sides(pair(padding)))
     taps = list(windows(padded, pair(window), pair(stride)))
     return sum(taps[1:], taps[0]) / len(taps)
 

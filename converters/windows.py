@@ -16,6 +16,11 @@ def pair(value: int | tuple[int, ...]) -> Pair:
     return (value, value) if isinstance(value, int) else (value[0], value[1])
 
 
+def both_sides(padding: Pair) -> Pads:
+    """As much padding before as after, of rows and of columns."""
+    return (padding[0], padding[0]), (padding[1], padding[1])
+
+
 def pad(x: jax.Array, pads: Pads, value: float = 0.0) -> jax.Array:
     """`[n, h, w, c]` with so many rows and columns of `value` around each map."""
     if not any(map(any, pads)):
