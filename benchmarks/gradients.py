@@ -31,6 +31,7 @@ from converters.files import write_atomic
 from converters.folding import fold
 from converters.model import Model, apply, params_of
 from converters.reference import filled_module
+from jaxtroj import runtime
 from jaxtroj.generate.torch_file import state_dict
 
 ARCHITECTURES = ("resnet50", "densenet121", "inception_v3")
@@ -41,11 +42,11 @@ def main() -> int:
     """Measure, print and write; returns the exit status."""
     args = _arguments()
     floor = measure_floor()
-    rows = [
-        measure(name, args.image_size, batch, floor)
-        for name in args.architectures
-        for batch in args.batches
-    ]
+    rows = []
+    for name in args.architectures:
+        for batch in args.batches:
+            rows.append(measure(name, args.image_size, batch, floor))
+            runtime.give_back()
     result = {"provenance": provenance(), "floor": floor, "rows": rows}
     write_atomic(args.out, json.dumps(result, indent=1).encode() + b"\n")
     print(json.dumps(rows, indent=1))

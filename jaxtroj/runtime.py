@@ -32,13 +32,42 @@ def prepare() -> None:
     C libraries other than glibc are left alone.
     """
     os.environ.update(_flags(os.environ))
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (OSError, AttributeError):
+    mallopt = _of_glibc("mallopt")
+    if mallopt is None:
         return
     for name, number, value in _MEMORY:
         if name not in os.environ:
             mallopt(number, value)
+
+
+def give_back(above: int = 2**31) -> None:
+    """Hand free memory to the kernel where it is more than so many bytes.
+
+    What one model needed the next may not; below that, to have it cleared again costs more.
+    """
+    trim, count = _of_glibc("malloc_trim"), _of_glibc("mallinfo2")
+    if trim is None or count is None:
+        return
+    count.restype = _Mallinfo2
+    if count().fordblks > above:
+        trim(0)
+
+
+class _Mallinfo2(ctypes.Structure):
+    """mallinfo(3); `fordblks` is the bytes in free blocks."""
+
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks".split()
+        + ["fordblks", "keepcost"]
+    ]
+
+
+def _of_glibc(name: str):
+    try:
+        return getattr(ctypes.CDLL(None), name)
+    except (OSError, AttributeError):
+        return None
 
 
 def variables(environment: Mapping[str, str]) -> dict[str, str]:

@@ -26,6 +26,8 @@ def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 def work():
     block()
+    if "give back" in sys.argv:
+        runtime.give_back(above=100 * 2**20)
     before = faults()
     block()
     print(faults() - before)
@@ -47,6 +49,12 @@ def test_a_large_block_is_kept_for_the_next_call():
     assert _faults(environment={}) > pages / 600, "the control: 2 MiB pages at the most"
     assert _faults("prepare", environment={}) < 20
     assert _faults(environment=runtime.variables({})) < 20
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc's settings")
+def test_what_is_free_is_given_back_when_asked():
+    pages = 200 * 2**20 // 4096
+    assert _faults("prepare", "give back", environment={}) > pages / 600
 
 
 def test_a_child_keeps_what_the_user_set():

@@ -31,6 +31,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from jaxtroj import runtime
 from jaxtroj.engine.jobs import DETECTOR, Detector, Job, Setup
 from jaxtroj.record import printable
 from jaxtroj.rounds import ModelEntry
@@ -125,6 +126,7 @@ class _Child:
             except Exception as fault:  # the parent owes a record for every model
                 error = {"error": _described(fault)}
             gate.leave()
+            runtime.give_back()
             self._await_turn(ticket)
             self.say(ticket=ticket, done=True, **error)
             with self._turn:
