@@ -69,7 +69,7 @@ BENCHES = (
            "cpu": "{model} {examples} --image-size 224 --steps 20",
            "gpu": "{model} {examples} --image-size 224"}, ("model", "examples")),
     Bench("growth", "how the cost of a verdict grows",
-          {"cpu-small": "--sizes 32 64 --classes 5 10 --models 3", "cpu": "",
+          {"cpu-small": "--sizes 48 64 --classes 5 10 --models 3", "cpu": "",
            "gpu": "--architecture resnet50 --sizes 64 128 224 --models 8"}),
     Bench("scaling", "what the scan engine itself costs",
           {"cpu-small": "--models 500 --ray-models 0 --bad-models 0", "cpu": "", "gpu": ""}),
