@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jax import lax
 
-from converters.windows import Pads, Pair, both_sides, pad, pair, windows
+from converters.windows import Pair, both_sides, pad, pair, windows
 
 # Below this many output positions a convolution is a matrix product over gathered patches. Measured
 # on 2 CPU cores: 7x7x512 maps gain 1.2x forward and 1.6x with gradients, 2x2 maps 80x.
@@ -61,24 +61,18 @@ def convolve(x: jax.Array, kernel: jax.Array, stride: Pair, padding: Pair, group
         return jnp.einsum("nhwk,kd->nhwd", patches, kernel.reshape(-1, kernel.shape[-1]))
     if lowering == "taps":
         return _by_channel(x, kernel, stride, padding)
-    if lowering == "one column more":
-        return _convolution(x, kernel, stride, ((0, 0), (0, 1)), groups)[:, :, :-1]
-    return _convolution(x, kernel, stride, both_sides(padding), groups)
-
-
-def _convolution(x, kernel, stride: Pair, pads: Pads, groups: int) -> jax.Array:
-    names = ("NHWC", "HWIO", "NHWC")
     return lax.conv_general_dilated(
-        x, kernel, stride, pads, dimension_numbers=names, feature_group_count=groups
+        x,
+        kernel,
+        stride,
+        both_sides(padding),
+        dimension_numbers=("NHWC", "HWIO", "NHWC"),
+        feature_group_count=groups,
     )
 
 
 def _lowering(shape, kernel_shape, stride: Pair, padding: Pair, groups: int) -> str:
-    """Choose between a matrix product, gathered patches, unrolled taps and XLA's convolution.
-
-    XLA's convolution is up to three times slower where it has no padding at all (2 CPU cores,
-    54x54x80 to 192 maps by 3x3: 164 ms, and 60 ms with a column that is cut off afterwards).
-    """
+    """Choose between a matrix product, gathered patches, unrolled taps and XLA's convolution."""
     if groups > 1:
         single = kernel_shape[2] == 1 and math.prod(kernel_shape[:2]) <= _UNROLLED_TAPS
         return "taps" if single else "convolution"
@@ -87,9 +81,7 @@ def _lowering(shape, kernel_shape, stride: Pair, padding: Pair, groups: int) -> 
     positions = math.prod(
         (shape[1 + i] + 2 * padding[i] - kernel_shape[i]) // stride[i] + 1 for i in (0, 1)
     )
-    if positions <= _PATCH_POSITIONS:
-        return "patches"
-    return "one column more" if padding == (0, 0) and stride == (1, 1) else "convolution"
+    return "patches" if positions <= _PATCH_POSITIONS else "convolution"
 
 
 def _by_channel(x: jax.Array, kernel: jax.Array, stride: Pair, padding: Pair) -> jax.Array:

@@ -13,7 +13,7 @@ def max_pool(
 ) -> jax.Array:
     """Maximum over windows; ties send their gradient to the first element, as torch does.
 
-    A chain of selections: XLA's select-and-scatter gradient is fifteen times slower on CPU. Takes
+    A chain of selections: XLA's select-and-scatter gradient is several times slower on CPU. Takes
     gradients of any order, but no forward-mode derivative (`jax.jvp`) of its own.
 
     Args:

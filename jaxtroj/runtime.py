@@ -22,7 +22,7 @@ _MEMORY = (
     ("MALLOC_TRIM_THRESHOLD_", -1, -1),
 )
 _LIBRARY_FLAG = "--xla_cpu_experimental_ynn_fusion_type"
-# XLA ends the process over a flag that it does not know, so only versions that were tried get it.
+# XLA ends the process over a flag that it does not know: tried with 0.10.0, 0.10.1 and 0.10.2.
 _FLAGS = {"0.10": f"{_LIBRARY_FLAG}=LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT"}
 
 
@@ -53,6 +53,12 @@ def give_back(above: int = 2**31) -> None:
         trim(0)
 
 
+def variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """The same settings for a child process, as variables to add to its environment."""
+    memory = {name: str(value % 2**64) for name, _, value in _MEMORY if name not in environment}
+    return memory | _flags(environment)
+
+
 class _Mallinfo2(ctypes.Structure):
     """mallinfo(3); `fordblks` is the bytes in free blocks."""
 
@@ -68,12 +74,6 @@ def _of_glibc(name: str):
         return getattr(ctypes.CDLL(None), name)
     except (OSError, AttributeError):
         return None
-
-
-def variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """The same settings for a child process, as variables to add to its environment."""
-    memory = {name: str(value % 2**64) for name, _, value in _MEMORY if name not in environment}
-    return memory | _flags(environment)
 
 
 def _flags(environment: Mapping[str, str]) -> dict[str, str]:

@@ -11,7 +11,7 @@ from converters import pooling
 from converters.graph.lowerings.convolution import batched, each, unbatched
 from converters.graph.registry import OWN, lowers
 
-_PLANE, _MOST_TAPS = 2, 9
+_PLANE, _MOST_TAPS = 2, 9  # spatial axes, and taps of the largest window in one chain
 
 
 def _lowest(dtype):
