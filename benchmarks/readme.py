@@ -229,6 +229,15 @@ def _search(result: Mapping[str, Any]) -> tuple[tuple[str, ...], Rows]:
     return (f"{result['models']} models", "ROC AUC", "right target", "seconds", "times ours"), rows
 
 
+def _piccolo(result: Mapping[str, Any]) -> tuple[tuple[str, ...], Rows]:
+    rivals = {f"PICCOLO's sweep to {reach}": part for reach, part in result["piccolo"].items()}
+    parts = {f"ours, {name}": part for name, part in result["jaxtroj"].items()} | rivals
+    scores = ((name, part["log_score"], part["roc_auc"], "") for name, part in parts.items())
+    seconds = ((name, "", "", value) for name, value in result["seconds_per_head"].items())
+    head = (f"{result['models']} heads", "log score", "ROC AUC", "seconds a head")
+    return head, (*scores, *seconds)
+
+
 TABLES: dict[str, Callable[[Mapping[str, Any]], tuple[tuple[str, ...], Rows]]] = {
     "floor": _floor,
     "conversion": _conversion,
@@ -240,6 +249,7 @@ TABLES: dict[str, Callable[[Mapping[str, Any]], tuple[tuple[str, ...], Rows]]] =
     "workers": _workers,
     "onnx_backend": _suites,
     "round5_accuracy": _accuracy,
+    "piccolo": _piccolo,
     "bank": _bank,
     "fuzz": _fuzz,
     "real_onnx": _real,

@@ -76,14 +76,14 @@ def main() -> int:
     """Scan, judge, print and write; returns the exit status."""
     args = _arguments()
     keep_compiled()
-    rows = [row for source in args.datasets for row in _rows(source, args.work, args.bank)]
+    rows = [row for source in args.datasets for row in labelled_rows(source, args.work, args.bank)]
     result = {"provenance": provenance(), "schema": SCHEMA_VERSION, "bank": _bank(args.bank)}
     result |= {
         "list": "known" if result["bank"]["known_list"] else "free",
         "scan_seconds": _all_seconds(rows),
     }
     result |= judge(rows, args.seed)
-    fresh = [row for source in args.test for row in _rows(source, args.work, args.bank)]
+    fresh = [row for source in args.test for row in labelled_rows(source, args.work, args.bank)]
     if fresh:
         result["fresh"] = _fresh(rows, fresh, args.seed)
     write_atomic(args.out, json.dumps(result, indent=1).encode() + b"\n")
@@ -126,7 +126,7 @@ def _bank(folder: Path) -> dict[str, Any]:
     }
 
 
-def _rows(source: Path, work: Path, bank: Path) -> Iterator[Row]:
+def labelled_rows(source: Path, work: Path, bank: Path | None) -> Iterator[Row]:
     """Labelled rows of a dataset folder, or of the evidence an earlier run wrote."""
     if source.is_file():
         yield from (Row(**json.loads(line)) for line in source.read_text().splitlines())
@@ -171,16 +171,11 @@ def _triggers(entry) -> list[str]:
 def judge(rows: Sequence[Row], seed: int) -> dict[str, Any]:
     """Out-of-fold scores by stage and factor, unseen triggers, small training sets, seconds."""
     truth = np.array([row.poisoned for row in rows])
-    held_out = out_of_fold(*_lists(rows), JUDGED_FIELDS, DIRECTIONS, seed)
-    stages = {
-        stage: scoring.score(sigmoid(answer.log_odds), truth).as_dict()
-        for stage, answer in held_out.items()
-    }
-    final = sigmoid(list(held_out.values())[-1].log_odds)
+    final = list(_held_out(rows, seed).values())[-1]
     return {
         "models": len(rows),
         "poisoned": int(truth.sum()),
-        "stages": stages,
+        "stages": by_stage(rows, seed),
         "by_factor": _by_factor(rows, final, truth),
         "shown_only": {name: _shown_only(rows, name, seed) for name in SHOWN_ONLY},
         "unseen_triggers": _unseen(rows, seed),
@@ -193,6 +188,19 @@ def judge(rows: Sequence[Row], seed: int) -> dict[str, Any]:
             for row, p in zip(rows, final, strict=True)
         },
     }
+
+
+def by_stage(rows: Sequence[Row], seed: int) -> dict[str, Any]:
+    """Out-of-fold scores of every stage that the rows have, the last being the verdict's."""
+    truth = np.array([row.poisoned for row in rows])
+    found = _held_out(rows, seed)
+    return {stage: scoring.score(answer, truth).as_dict() for stage, answer in found.items()}
+
+
+def _held_out(rows: Sequence[Row], seed: int) -> dict[str, np.ndarray]:
+    """Probability of each head by stage, by calibrators of the others."""
+    found = out_of_fold(*_lists(rows), JUDGED_FIELDS, DIRECTIONS, seed)
+    return {stage: sigmoid(answer.log_odds) for stage, answer in found.items()}
 
 
 def _lists(rows: Sequence[Row]):

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 REPEATS = 5
+_SETTLING = 3  # untimed turns: rivals that share a process also share the holes in its memory
 
 
 def median_seconds(function: Callable[..., Any], *arguments: Any, repeats: int = REPEATS) -> float:
@@ -28,11 +29,12 @@ def interleaved_seconds(
 
     Args:
         calls: name -> a call that returns when its work is done.
-        repeats: turns after a first, untimed one.
+        repeats: turns after untimed ones.
     """
     times: dict[str, list[float]] = {name: [] for name in calls}
-    for call in calls.values():
-        call()
+    for _ in range(_SETTLING):
+        for call in calls.values():
+            call()
     for _ in range(repeats):
         for name, call in calls.items():
             started = time.perf_counter()
