@@ -127,7 +127,7 @@ def _same_heads(rows: Sequence[Row], evidence: Path) -> list[Row]:
     for row in rows:
         other = known.get((row.population, row.model))
         if other is None or not all(
-            math.isclose(other.evidence[name], row.evidence[name], rel_tol=1e-3)
+            math.isclose(other.evidence[name], row.evidence[name], rel_tol=1e-3, abs_tol=1e-4)
             for name in _UNCHANGED
         ):
             raise SystemExit(f"{evidence} holds another {row.population}/{row.model}, or none")
