@@ -98,7 +98,7 @@ def take_parameters(args: argparse.Namespace) -> None:
     Raises:
         UsageError: the parameters cannot be used, or name the calibrator twice.
     """
-    from jaxtroj.leaderboard.metaparameters import learned_calibrator
+    from jaxtroj.leaderboard.metaparameters import learned_calibrators
 
     found = metaparameters(args)
     if found is not None:
@@ -112,7 +112,8 @@ def take_parameters(args: argparse.Namespace) -> None:
         if args.calibrator is not None:
             raise UsageError("give --calibrator or --learned_parameters_dirpath, not both")
         if not args.evidence_only:
-            args.calibrator = learned_calibrator(args.learned_parameters_dirpath)
+            found_there = learned_calibrators(args.learned_parameters_dirpath)
+            args.calibrator, args.text_calibrator = found_there
             _compare_with_learned(args, found)
 
 

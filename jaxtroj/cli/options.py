@@ -81,6 +81,7 @@ def add_settings(parser: argparse.ArgumentParser, words: bool = False) -> None:
         parser: of the command.
         words: whether the command searches a text trigger's words unless told otherwise.
     """
+    parser.set_defaults(text_calibrator=None)  # no option: learned parameters may hold one
     group = parser.add_argument_group("what changes the answer")
     group.add_argument("--calibrator", type=Path, metavar="FILE", help="default: the shipped one")
     group.add_argument(
@@ -182,12 +183,12 @@ def settings_from(args: argparse.Namespace) -> "Settings":
 
     if args.evidence_only and args.calibrator is not None:
         raise UsageError("--evidence-only and --calibrator exclude each other; give one")
-    names = ("calibrator", "base_rate", "threshold", "seed", "examples_per_class")
+    names = ("calibrator", "text_calibrator", "base_rate", "threshold", "seed", "examples_per_class")
     names += ("channel_order", "normalization", "bank", "encoder", "tokenizer")
     names += ("layout", "bounds", "mean", "std", "output", "image_size")
     given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
     if "calibrator" in given:  # it says itself for which kind of model it is
-        given["text_calibrator"] = given["calibrator"]
+        given.setdefault("text_calibrator", given["calibrator"])
         given["special_calibrators"] = ()
     given["recover_words"] = args.words
     if args.stages is not None:

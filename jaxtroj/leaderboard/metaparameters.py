@@ -16,6 +16,7 @@ from jaxtroj.evidence.schema import OTHER_STAGES  # the pictures of NIST's round
 from jaxtroj.rounds.tables import read_text
 
 CALIBRATOR_FILE, METAPARAMETERS_FILE = "calibrator.json", "metaparameters.json"
+TEXT_CALIBRATOR_FILE = "text_calibrator.json"
 MAX_BYTES = 2**20
 _LONGEST_COMPLAINT = 300
 
@@ -72,15 +73,22 @@ def read_metaparameters(path: Path, schema_path: Path) -> Metaparameters:
     return Metaparameters(**values)
 
 
-def learned_calibrator(folder: Path) -> Path:
-    """The calibrator file of a learned parameters folder. Raises UsageError if there is none."""
+def learned_calibrators(folder: Path) -> tuple[Path, Path]:
+    """The calibrator files of a learned parameters folder, for pictures and for text.
+
+    One that `jaxtroj configure` wrote holds a single file, for the kind of models it was given.
+
+    Raises:
+        UsageError: there is none.
+    """
     path = folder / CALIBRATOR_FILE
     if not path.is_file():
         raise UsageError(
             f"no {CALIBRATOR_FILE} in the learned parameters folder {folder}; `jaxtroj configure`"
             " writes one"
         )
-    return path
+    text = folder / TEXT_CALIBRATOR_FILE
+    return path, text if text.is_file() else path
 
 
 def _json(path: Path) -> Any:

@@ -8,7 +8,9 @@ import sys
 from pathlib import Path
 
 import jsonschema
+import numpy as np
 import pytest
+import torch
 
 import jaxtroj
 from jaxtroj.calibration import Calibrator
@@ -18,7 +20,7 @@ from jaxtroj.evidence.schema import OTHER_STAGES
 from jaxtroj.leaderboard.metaparameters import Metaparameters, read_metaparameters
 from jaxtroj.leaderboard.predictions import read_predictions
 from jaxtroj.rounds.examples import CHANNEL_ORDERS, NORMALIZATIONS
-from jaxtroj.settings import DEFAULT_CALIBRATOR
+from jaxtroj.settings import DEFAULT_CALIBRATOR, DEFAULT_TEXT_CALIBRATOR
 
 ROOT = Path(__file__).resolve().parents[2]
 CONTAINERS = ROOT / "containers"
@@ -36,6 +38,7 @@ def container(tmp_path) -> Path:
     home = tmp_path / "container"
     (home / "learned_parameters").mkdir(parents=True)
     shutil.copy(DEFAULT_CALIBRATOR, home / "learned_parameters" / "calibrator.json")
+    shutil.copy(DEFAULT_TEXT_CALIBRATOR, home / "learned_parameters" / "text_calibrator.json")
     shutil.copy(CONTAINERS / "metaparameters_schema.json", home)
     values = json.loads((CONTAINERS / "metaparameters.json").read_text())
     (home / "metaparameters.json").write_text(json.dumps(values | {"last_stage": "weights"}))
@@ -120,6 +123,39 @@ def test_the_containers_entry_point_takes_bare_flags_of_old_rounds(dataset, cont
     assert result.returncode == 0, result.stderr
     assert 0.5 < float((active / "result.txt").read_text()) < 1
     assert "taking" in result.stderr and "clean_example_data" in result.stderr
+
+
+def text_head(folder: Path) -> Path:
+    """A head that parts its 20 examples by their first coordinate."""
+    (folder / "clean_example_data").mkdir(parents=True)
+    vectors = np.random.default_rng(0).normal(size=(20, 16)).astype(np.float32)
+    vectors[:, 0] = np.where(np.arange(20) % 2, 3, -3)
+    rows = ["Example, CLS Embedding"]
+    for row, vector in enumerate(vectors):
+        name = f"class_{row % 2}_example_{row // 2 + 1}.txt"
+        (folder / "clean_example_data" / name).write_text(f"review {row}")
+        rows.append(f"{name}, " + ",".join(map(str, map(float, vector))))
+    (folder / "clean-example-cls-embedding.csv").write_text("\n".join(rows) + "\n")
+    kernel = torch.zeros(2, 16)
+    kernel[1, 0], kernel[0, 1] = 2.0, 0.1
+    torch.save({"linear.weight": kernel, "linear.bias": torch.zeros(2)}, folder / "model.pt")
+    return folder
+
+
+def test_the_container_answers_for_text_heads_too(container, tmp_path):
+    head = text_head(tmp_path / "active")
+    given = flags(head, tmp_path / "scratch", "clean_example_data")
+    assert run("infer", *given, "--cls_token_is_first", *parameters(container)) == 0
+    assert 0 < float((head / "result.txt").read_text()) < 1
+
+
+def test_a_folder_with_one_calibrator_uses_it_for_all_kinds(container, tmp_path, capsys):
+    (container / "learned_parameters" / "text_calibrator.json").unlink()
+    head = text_head(tmp_path / "active")
+    given = flags(head, tmp_path / "scratch", "clean_example_data")
+    assert run("infer", *given, *parameters(container)) == 2
+    assert float((head / "result.txt").read_text()) == 0.5
+    assert "the calibrator cannot use this evidence" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
