@@ -1,20 +1,24 @@
-"""How the cost of a verdict grows: with picture size, classes, and models in a folder.
+"""How the cost of a verdict grows: with picture size, classes, candidates, models in a folder.
 
     python -m benchmarks.growth [--architecture A] [--sizes PX ...] [--classes N ...] [--models N]
 
 Networks have random weights: time depends on shapes, not on what a network knows, as long as no
 stage stops early, and none does here. Every point is gathered twice; the second time is the warm
 one, the difference is compilation. Pictures of up to 32 px have a stage of their own, so the curve
-begins above. With models, the first pays for compiling and the others do not.
+begins above. With models, the first pays for compiling and the others do not. Candidates are masks
+of Neural Cleanse that are searched at once, ten steps of each.
 """
 
 import argparse
 import json
 import sys
 import time
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
@@ -22,12 +26,17 @@ from flax import nnx
 from benchmarks.provenance import RESULTS, provenance
 from converters import families
 from converters.files import write_atomic
+from converters.folding import fold
 from converters.model import Model, params_of
+from jaxtroj.evidence.anchors import anchor
 from jaxtroj.evidence.gather import gather
+from jaxtroj.inversion.driver import Arms, Rung, invert
+from jaxtroj.inversion.neural_cleanse import NeuralCleanse
+from jaxtroj.network import Network
 from jaxtroj.rounds.examples import Examples
 from jaxtroj.settings import Settings
 
-_PER_CLASS = 10
+_PER_CLASS, _STEPS = 10, 10
 
 
 def main() -> int:
@@ -39,6 +48,7 @@ def main() -> int:
             point(args.architecture, size, base_classes, size) for size in args.sizes
         ],
         "classes": [point(args.architecture, base_size, n, n) for n in args.classes],
+        "candidates": candidates(args.architecture, base_size, base_classes, args.candidates),
         "models in the folder": _folder(args.architecture, base_size, base_classes, args.models),
     }
     result = {
@@ -58,6 +68,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--architecture", default="resnet18")
     parser.add_argument("--sizes", type=int, nargs="+", default=[48, 64, 96, 128])
     parser.add_argument("--classes", type=int, nargs="+", default=[5, 10, 20])
+    parser.add_argument("--candidates", type=int, nargs="+", default=[1, 4, 16, 64])
     parser.add_argument("--models", type=int, default=6)
     parser.add_argument("--out", type=Path, default=RESULTS / "growth.json")
     return parser.parse_args()
@@ -68,6 +79,32 @@ def point(architecture: str, size: int, classes: int, x: int) -> dict[str, Any]:
     cold, _ = _gathered(architecture, size, classes, 0)
     warm, stages = _gathered(architecture, size, classes, 0)
     return {"x": x, "cold_seconds": cold, "warm_seconds": warm, "stages": stages}
+
+
+def candidates(
+    architecture: str, size: int, classes: int, counts: Sequence[int]
+) -> list[dict[str, Any]]:
+    """Seconds of so many masks' search, cold and warm, on one example of each class."""
+    model, examples = _made(architecture, size, classes, 0)
+    network = Network(fold(model))
+    few, method = anchor(network, examples, classes), NeuralCleanse()
+    out = []
+    for count in counts:
+        keys = jax.random.split(jax.random.key(0), count)
+        states = jax.vmap(lambda key: method.init(key, (size, size, 3)))(keys)
+        arms = Arms(states, np.arange(count) % classes, np.zeros(count, bool))
+        search = partial(invert, method, network, few, arms, (Rung(count, _STEPS),))
+        cold, warm = (_seconds(search) for _ in range(2))
+        rate = round(count * _STEPS / warm, 1)
+        out.append({"x": count, "cold_seconds": cold, "warm_seconds": warm,
+                    "candidate_steps_per_second": rate})  # fmt: skip
+    return out
+
+
+def _seconds(search: Callable[[], Arms]) -> float:
+    started = time.perf_counter()
+    jax.block_until_ready(search().states)
+    return round(time.perf_counter() - started, 3)
 
 
 def _folder(architecture: str, size: int, classes: int, count: int) -> list[dict[str, Any]]:
@@ -85,6 +122,15 @@ def _gathered(
     architecture: str, size: int, classes: int, seed: int
 ) -> tuple[float, dict[str, float]]:
     """Seconds of all stages, and of each, for a network of random weights."""
+    model, examples = _made(architecture, size, classes, seed)
+    started = time.perf_counter()
+    evidence = gather(model, examples, Settings(calibrator=None, early_stop=False))
+    seconds = round(time.perf_counter() - started, 3)
+    return seconds, {stage: round(s, 3) for stage, s in evidence.seconds.items()}
+
+
+def _made(architecture: str, size: int, classes: int, seed: int) -> tuple[Model, Examples]:
+    """A network of random weights, and ten random pictures of each class."""
     config, module = families.build(architecture, classes, nnx.Rngs(seed))
     params = {path: jnp.asarray(value) for path, value in params_of(module).items()}
     model = Model(config, params, architecture)
@@ -92,11 +138,7 @@ def _gathered(
     pictures = random.random((_PER_CLASS * classes, size, size, 3), np.float32)
     labels = np.repeat(np.arange(classes, dtype=np.int32), _PER_CLASS)
     names = tuple(f"class_{c}_example_{n}.png" for n, c in enumerate(labels))
-    examples = Examples(pictures, labels, names, "RGB")
-    started = time.perf_counter()
-    evidence = gather(model, examples, Settings(calibrator=None, early_stop=False))
-    seconds = round(time.perf_counter() - started, 3)
-    return seconds, {stage: round(s, 3) for stage, s in evidence.seconds.items()}
+    return model, Examples(pictures, labels, names, "RGB")
 
 
 def draw(curves: dict[str, list[dict[str, Any]]], path: Path) -> None:
@@ -109,7 +151,7 @@ def draw(curves: dict[str, list[dict[str, Any]]], path: Path) -> None:
         xs = [p["x"] for p in points]
         axes.plot(xs, [p["warm_seconds"] for p in points], color=BLUE, marker="o")
         axes.set_xlabel(title)
-        axes.set_ylabel("seconds a model")
+        axes.set_ylabel("seconds")
         axes.set_ylim(bottom=0)
     save_figure(figure, path.with_suffix(""))
 

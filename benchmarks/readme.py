@@ -126,7 +126,7 @@ def _growth(result: Mapping[str, Any]) -> tuple[tuple[str, ...], Rows]:
         for title, points in result["curves"].items()
         for point in points
     )
-    return ("where", "seconds a model", "first time"), rows
+    return ("where", "seconds", "first time"), rows
 
 
 def _accuracy(result: Mapping[str, Any]) -> tuple[tuple[str, ...], Rows]:
