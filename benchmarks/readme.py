@@ -229,6 +229,13 @@ def _search(result: Mapping[str, Any]) -> tuple[tuple[str, ...], Rows]:
     return (f"{result['models']} models", "ROC AUC", "right target", "seconds", "times ours"), rows
 
 
+def _success(result: Mapping[str, Any]) -> tuple[tuple[str, ...], Rows]:
+    names = ("reached", "median_seconds", "median_steps", "median_mask_l1",
+             "candidate_steps_per_second")  # fmt: skip
+    rows = ((name, *(part[n] for n in names)) for name, part in result["methods"].items())
+    return (f"success {result['goal']}", *(name.replace("_", " ") for name in names)), rows
+
+
 def _piccolo(result: Mapping[str, Any]) -> tuple[tuple[str, ...], Rows]:
     rivals = {f"PICCOLO's sweep to {reach}": part for reach, part in result["piccolo"].items()}
     parts = {f"ours, {name}": part for name, part in result["jaxtroj"].items()} | rivals
@@ -249,6 +256,7 @@ TABLES: dict[str, Callable[[Mapping[str, Any]], tuple[tuple[str, ...], Rows]]] =
     "workers": _workers,
     "onnx_backend": _suites,
     "round5_accuracy": _accuracy,
+    "attack_success": _success,
     "piccolo": _piccolo,
     "bank": _bank,
     "fuzz": _fuzz,

@@ -36,14 +36,21 @@ def pictures_for(images: np.ndarray, labels: np.ndarray, target: int) -> torch.T
 def batched_neural_cleanse(
     model: torch.nn.Module, images: np.ndarray, labels: np.ndarray, classes: int, steps: int
 ) -> list[Inverted]:
-    """Invert all labels' triggers at once, every step one batch of all of them.
+    """Invert all labels' triggers at once in `steps` steps; see `batched_inversion`."""
+    *_, last = itertools.islice(batched_inversion(model, images, labels, classes), steps)
+    return last
+
+
+def batched_inversion(
+    model: torch.nn.Module, images: np.ndarray, labels: np.ndarray, classes: int
+) -> Iterator[list[Inverted]]:
+    """Invert all labels' triggers at once, every step one batch of all of them, without end.
 
     Args:
       model: torchvision network.
       images: float32 `[n, h, w, c]` in [0, 1], as many of every class.
       labels: int `[n]`.
       classes: labels 0 to `classes - 1` are inverted.
-      steps: Adam steps.
     """
     model = frozen(model)
     chosen = torch.stack([pictures_for(images, labels, target) for target in range(classes)])
@@ -52,8 +59,7 @@ def batched_neural_cleanse(
     pattern = torch.zeros((classes, 1, channels, height, width), requires_grad=True)
     optimiser = torch.optim.Adam([mask, pattern], lr=0.1, betas=(0.5, 0.9))
     wanted = torch.arange(classes).repeat_interleave(count)
-    success = torch.zeros(classes)
-    for _ in range(steps):
+    while True:
         m, p = torch.sigmoid(mask), torch.sigmoid(pattern)
         stamped = (chosen + m * (p - chosen)).flatten(0, 1)
         logits = model(stamped.to(memory_format=torch.channels_last))
@@ -63,8 +69,8 @@ def batched_neural_cleanse(
         loss.backward()
         optimiser.step()
         success = (logits.argmax(1) == wanted).float().reshape(classes, count).mean(1)
-    sizes = torch.sigmoid(mask.detach()).sum(dim=(1, 2, 3, 4))
-    return [Inverted(k, float(sizes[k]), float(success[k])) for k in range(classes)]
+        sizes = m.detach().sum(dim=(1, 2, 3, 4))
+        yield [Inverted(k, float(sizes[k]), float(success[k])) for k in range(classes)]
 
 
 def neural_cleanse(
