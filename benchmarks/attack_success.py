@@ -3,11 +3,11 @@
     python -m benchmarks.attack_success DATASET [DATASET ...] [--models N] [--out FILE]
 
 On the first N poisoned models of each DATASET (`jaxtroj generate round0`), with the same weights
-and pictures: our Neural Cleanse and the PyTorch one, both with a candidate for each class in one batch,
-and the PyTorch one with the planted class alone, which nobody knows beforehand. The success is that
-on the pictures which the trigger is fitted to, as each method sees it; the mask's L1 norm at that
-moment stands beside it. Candidate-steps per second count every class. One step of each is taken
-before the clock counts; compiling is in it.
+and pictures: our Neural Cleanse and the PyTorch one, both with a candidate for each class in one
+batch, and the PyTorch one with the planted class alone, which nobody knows beforehand. The success
+is that on the pictures which the trigger is fitted to, as each method sees it; the mask's L1 norm
+at that moment stands beside it. Candidate-steps per second count every class. One step of each is
+taken before the clock counts; compiling is in it.
 """
 
 import argparse
