@@ -77,7 +77,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--work", type=Path, required=True, help="sweeps and run folder go here")
     parser.add_argument("--evidence", type=Path, metavar="FILE", help="of the same heads")
     parser.add_argument(
-        "--reaches", nargs="+", default=["2", "4sd"], help="how far coordinates go; sd: deviations"
+        "--reaches",
+        nargs="+",
+        default=["2"],
+        help="how far coordinates go; 4sd: so many deviations",
     )
     parser.add_argument("--timed", type=int, default=4, help="heads whose sweeps are timed")
     parser.add_argument("--seed", type=int, default=0)
