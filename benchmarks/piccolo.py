@@ -6,9 +6,10 @@ Both judge the labelled heads of one DATASET (`jaxtroj generate round5 --vectors
 in at most ten folds: the rival by its classifier, ours by the calibrator. Ours is given twice: with
 the stages that need nothing but the head and its examples, as the rival needs nothing else, and
 with the bank's where FILE, the `.evidence.jsonl` of `benchmarks.round5_accuracy`, holds the same
-heads. The rival's coordinates go to +-2 as described for BERT, and to some of their deviations,
-since encoders differ in scale. Sweeps are kept in `--work` by a head's name, so a stopped run goes
-on; another dataset wants another folder. Seconds are means, of sweeps over `--timed` heads.
+heads. The rival is judged on triggers that it has not seen, too, split as in that benchmark. Its
+coordinates go to +-2 as described for BERT, or to some of their deviations, since encoders differ
+in scale. Sweeps are kept in `--work` by a head's name, so a stopped run goes on; another dataset
+wants another folder. Seconds are means, of sweeps over `--timed` heads.
 """
 
 import argparse
@@ -29,8 +30,15 @@ from sklearn.model_selection import StratifiedKFold
 
 from benchmarks import torch_piccolo
 from benchmarks.provenance import RESULTS, provenance
-from benchmarks.round5_accuracy import Row, by_stage, labelled_rows
-from benchmarks.torch_piccolo import describe, normal_vectors, probabilities, quick_sweep, sweep
+from benchmarks.round5_accuracy import Row, by_stage, labelled_rows, trigger_halves
+from benchmarks.torch_piccolo import (
+    Swept,
+    describe,
+    normal_vectors,
+    probabilities,
+    quick_sweep,
+    sweep,
+)
 from converters import convert, open_artifact
 from converters.files import write_atomic
 from converters.reference import filled_module
@@ -144,9 +152,17 @@ def _rival(
     means = [_kept(head, samples, values, work) for head in heads]
     swept = describe(means, [head.row.architecture for head in heads])
     truth = np.array([head.row.poisoned for head in heads])
-    found = np.zeros(len(truth))
     folds = StratifiedKFold(_FOLDS, shuffle=True, random_state=seed)
-    for known, asked in folds.split(truth, truth):
+    half = trigger_halves([head.row for head in heads])
+    halves = [(np.flatnonzero(half != part), np.flatnonzero(half == part)) for part in (0, 1)]
+    unseen = _judged(swept, truth, halves, seed)
+    return _judged(swept, truth, folds.split(truth, truth), seed) | {"unseen_triggers": unseen}
+
+
+def _judged(swept: Swept, truth: np.ndarray, parts, seed: int) -> dict[str, Any]:
+    """Scores of heads judged by those of the other part, for pairs of places (known, asked)."""
+    found = np.zeros(len(truth))
+    for known, asked in parts:
         found[asked] = probabilities(swept.take(known), truth[known], swept.take(asked), seed)
     return scoring.score(found, truth).as_dict()
 

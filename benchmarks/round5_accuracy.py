@@ -260,17 +260,19 @@ def _shown_only(rows: Sequence[Row], name: str, seed: int) -> dict[str, Any]:
     }
 
 
-def _unseen(rows: Sequence[Row], seed: int) -> dict[str, Any]:
-    """Calibrators fitted without any head of the triggers that they are tested on.
-
-    Triggers are dealt into two halves in alphabetical order, clean heads by turns.
-    """
+def trigger_halves(rows: Sequence[Row]) -> np.ndarray:
+    """0 or 1 of each head: triggers are dealt in alphabetical order, clean heads by turns."""
     names = sorted({row.trigger for row in rows if row.poisoned})
     clean = [row.model for row in rows if not row.poisoned]
-    half = np.array(
+    return np.array(
         [(names.index(r.trigger) if r.poisoned else clean.index(r.model)) % 2 for r in rows]
     )
-    found = np.zeros(len(rows))
+
+
+def _unseen(rows: Sequence[Row], seed: int) -> dict[str, Any]:
+    """Calibrators fitted without any head of the triggers that they are tested on."""
+    names = {row.trigger for row in rows if row.poisoned}
+    half, found = trigger_halves(rows), np.zeros(len(rows))
     for part in (0, 1):
         kept = [row for row, own in zip(rows, half, strict=True) if own != part]
         calibrator = _calibrator(kept, seed)
