@@ -83,7 +83,7 @@ def _row(entry: ModelEntry, args: argparse.Namespace) -> dict[str, Any]:
     module = filled_module(model.config, artifact.weights.tensors).float()
     torch.manual_seed(0)
     searches = {
-        _OURS: (_ours(Network(fold(model)), pictures, labels), classes),
+        _OURS: (our_inversion(Network(fold(model)), pictures, labels), classes),
         _BATCHED: (batched_inversion(module, pictures, labels, classes), classes),
         _ONE: (([one] for one in inversion(module, pictures, labels, target)), 1),
     }
@@ -94,7 +94,7 @@ def _row(entry: ModelEntry, args: argparse.Namespace) -> dict[str, Any]:
     return {"model": entry.model_id, "target_class": target, "methods": found}
 
 
-def _ours(network: Network, pictures, labels) -> Iterator[list[Inverted]]:
+def our_inversion(network: Network, pictures, labels) -> Iterator[list[Inverted]]:
     """What each class's arm has reached after each step, without end; no trigger moves."""
     method, classes = NeuralCleanse(), network.model.num_classes
     nowhere = jnp.zeros((len(labels), 2))

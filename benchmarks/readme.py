@@ -47,7 +47,8 @@ TrojanZoo's Neural Cleanse runs beside the others where an environment of its ow
 needs an older matplotlib: `pip install -e . trojanzoo "matplotlib<3.9"`, then
 `python -m benchmarks.detect_speed MODEL EXAMPLES --trojanzoo`. `--compile` adds the PyTorch one by
 `torch.compile`. IBM ART's NeuralCleanse takes Keras classifiers only, so it cannot be given these
-networks, and is no rival here.
+networks: `art_neural_cleanse` gives it Keras's ResNet50 and the same work on the same shape, in an
+environment of its own (`pip install tensorflow-cpu adversarial-robustness-toolbox`).
 """
 
 
@@ -236,6 +237,11 @@ def _success(result: Mapping[str, Any]) -> tuple[tuple[str, ...], Rows]:
     return (f"success {result['goal']}", *(name.replace("_", " ") for name in names)), rows
 
 
+def _rates(result: Mapping[str, Any]) -> tuple[tuple[str, ...], Rows]:
+    rows = result["candidate_steps_per_second"].items()
+    return (f"ResNet50, {result['image_size']} px", "candidate-steps a second"), rows
+
+
 def _piccolo(result: Mapping[str, Any]) -> tuple[tuple[str, ...], Rows]:
     rivals = {f"PICCOLO's sweep to {reach}": part for reach, part in result["piccolo"].items()}
     parts = {f"ours, {name}": part for name, part in result["jaxtroj"].items()} | rivals
@@ -257,6 +263,7 @@ TABLES: dict[str, Callable[[Mapping[str, Any]], tuple[tuple[str, ...], Rows]]] =
     "onnx_backend": _suites,
     "round5_accuracy": _accuracy,
     "attack_success": _success,
+    "art_neural_cleanse": _rates,
     "piccolo": _piccolo,
     "bank": _bank,
     "fuzz": _fuzz,
