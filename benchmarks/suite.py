@@ -180,7 +180,7 @@ def _filled(arguments: str, inputs: Mapping[str, str], work: Path) -> list[str]:
     for word in arguments.split():
         name = word.strip("{}")
         if name in INPUTS:
-            words += [str(Path(path).resolve()) for path in inputs[name].split(",")]
+            words += [str(Path(path).absolute()) for path in inputs[name].split(",")]
         else:
             words.append(word.replace("{work}", str(work.resolve())))
     return words
