@@ -183,7 +183,14 @@ def settings_from(args: argparse.Namespace) -> "Settings":
 
     if args.evidence_only and args.calibrator is not None:
         raise UsageError("--evidence-only and --calibrator exclude each other; give one")
-    names = ("calibrator", "text_calibrator", "base_rate", "threshold", "seed", "examples_per_class")
+    names = (
+        "calibrator",
+        "text_calibrator",
+        "base_rate",
+        "threshold",
+        "seed",
+        "examples_per_class",
+    )
     names += ("channel_order", "normalization", "bank", "encoder", "tokenizer")
     names += ("layout", "bounds", "mean", "std", "output", "image_size")
     given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}

@@ -145,12 +145,13 @@ def _advance(
 
 
 def _chunk(network: Network, examples: AnchoredExamples, rungs: tuple[Rung, ...]) -> int:
-    """Arms in one call: as many as fill a batch, but no more than the narrowest rung has.
+    """Arms in one call: as many as fill a batch, dealt evenly over the calls of the narrowest rung.
 
     A wider chunk would spend most of the last and longest rung on copies that are thrown away.
     """
-    fits = -(-network.batch(examples.images) // _per_arm(examples))
-    return max(1, min([fits, *(rung.arms for rung in rungs)]))
+    fits = max(1, -(-network.batch(examples.images) // _per_arm(examples)))
+    narrowest = min(rung.arms for rung in rungs)
+    return -(-narrowest // -(-narrowest // fits))
 
 
 def _per_arm(examples: AnchoredExamples) -> int:
