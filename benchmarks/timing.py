@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 REPEATS = 5
-_SETTLING = 3  # untimed turns: rivals that share a process also share the holes in its memory
+SETTLING = 3  # untimed turns: rivals that share a process also share the holes in its memory
 
 
 def median_seconds(function: Callable[..., Any], *arguments: Any, repeats: int = REPEATS) -> float:
@@ -32,7 +32,7 @@ def interleaved_seconds(
         repeats: turns after untimed ones.
     """
     times: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in range(_SETTLING):
+    for _ in range(SETTLING):
         for call in calls.values():
             call()
     for _ in range(repeats):

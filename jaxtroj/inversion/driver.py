@@ -150,8 +150,9 @@ def _chunk(network: Network, examples: AnchoredExamples, rungs: tuple[Rung, ...]
     A wider chunk would spend most of the last and longest rung on copies that are thrown away.
     """
     fits = max(1, -(-network.batch(examples.images) // _per_arm(examples)))
-    narrowest = min(rung.arms for rung in rungs)
-    return -(-narrowest // -(-narrowest // fits))
+    narrowest = max(1, min((rung.arms for rung in rungs), default=1))
+    calls = -(-narrowest // fits)
+    return -(-narrowest // calls)
 
 
 def _per_arm(examples: AnchoredExamples) -> int:

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks import readme, suite
 from benchmarks.floor import floor_seconds
-from benchmarks.timing import interleaved_seconds
+from benchmarks.timing import SETTLING, interleaved_seconds
 from jaxtroj.cli.main import main
 
 
@@ -98,4 +98,4 @@ def test_rivals_take_turns():
     order = []
     calls = {name: lambda name=name: order.append(name) for name in ("a", "b")}
     assert set(interleaved_seconds(calls, repeats=2)) == {"a", "b"}
-    assert order == ["a", "b"] * 3
+    assert order == ["a", "b"] * (SETTLING + 2)

@@ -121,9 +121,17 @@ def test_an_arm_s_examples_are_of_other_classes_where_there_are_any(sources, exp
 
 @pytest.mark.parametrize(
     "side, n, arms, expected",
-    [(64, 6, (8, 4), 4), (64, 6, (20, 20), 16), (64, 100, (8, 4), 1), (224, 24, (16, 4), 1)],
+    [
+        (64, 6, (8, 4), 4),
+        (64, 6, (20, 20), 10),
+        (64, 6, (20, 18), 9),
+        (64, 100, (8, 4), 1),
+        (224, 24, (16, 4), 1),
+    ],
 )
-def test_chunk_fits_a_batch_and_the_narrowest_rung(side, n, arms, expected, network, examples):
+def test_chunk_fits_a_batch_and_deals_the_narrowest_rung_evenly(
+    side, n, arms, expected, network, examples
+):
     """Sizes for a CPU; larger elsewhere, never empty, never wider than any rung."""
     pictures = dataclasses.replace(examples, images=np.zeros((n, side, side, 3), np.float32))
     chunk = driver._chunk(network, pictures, tuple(Rung(a, 1) for a in arms))
