@@ -136,7 +136,7 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         per_step = statistics.median(one["seconds_per_step"] for one in found)
         out[name] = {
             "reached": f"{sum(one['reached'] for one in found)} of {len(found)}",
-            "median_seconds": statistics.median(one["seconds"] for one in found),
+            "median_seconds": round(statistics.median(one["seconds"] for one in found), 3),
             "median_steps": statistics.median(one["steps"] for one in found),
             "median_mask_l1": statistics.median(one["mask_l1"] for one in found),
             "candidate_steps_per_second": round(found[0]["candidates"] / per_step, 1),

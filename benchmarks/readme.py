@@ -233,7 +233,10 @@ def _search(result: Mapping[str, Any]) -> tuple[tuple[str, ...], Rows]:
 def _success(result: Mapping[str, Any]) -> tuple[tuple[str, ...], Rows]:
     names = ("reached", "median_seconds", "median_steps", "median_mask_l1",
              "candidate_steps_per_second")  # fmt: skip
-    rows = ((name, *(part[n] for n in names)) for name, part in result["methods"].items())
+    rows = (
+        (name, part["reached"], *(round(part[n], 2) for n in names[1:]))
+        for name, part in result["methods"].items()
+    )
     return (f"success {result['goal']}", *(name.replace("_", " ") for name in names)), rows
 
 
