@@ -6,8 +6,8 @@ On the first N poisoned models of each DATASET (`jaxtroj generate round0`), with
 and pictures: our Neural Cleanse and the PyTorch one, both with a candidate for each class in one
 batch, and the PyTorch one with the planted class alone, which nobody knows beforehand. The success
 is that on the pictures which the trigger is fitted to, as each method sees it; the mask's L1 norm
-at that moment stands beside it. Candidate-steps per second count every class. One step of each is
-taken before the clock counts; compiling is in it.
+at that moment stands beside it. Candidate-steps per second count every class. The first step
+of each compiles; neither the clock nor the number of steps counts it.
 """
 
 import argparse

@@ -96,16 +96,18 @@ def _input(rnn: torch.nn.RNNBase, suffix: str):
 
 def _after(head: Any, gates: torch.Tensor, parts) -> torch.Tensor:
     """Logits from the first layer's gates `[n, directions x 3 x hidden]`; overwrites them."""
-    for layer in range(head.rnn.num_layers):
-        if layer:
-            parts = _inputs(head, layer)
-            kernel, bias = torch.cat([w for w, _, _ in parts]), torch.cat([b for _, b, _ in parts])
-            gates = torch.addmm(bias, states, kernel.T)  # noqa: F821, set in the layer before
-        by_way = gates.chunk(len(parts), dim=1)
-        states = torch.cat(
-            [_state(own, hidden) for own, (_, _, hidden) in zip(by_way, parts, strict=True)], dim=1
-        )
+    states = _states(gates, parts)
+    for layer in range(1, head.rnn.num_layers):
+        parts = _inputs(head, layer)
+        kernel, bias = torch.cat([w for w, _, _ in parts]), torch.cat([b for _, b, _ in parts])
+        states = _states(torch.addmm(bias, states, kernel.T), parts)
     return head.linear(states)
+
+
+def _states(gates: torch.Tensor, parts) -> torch.Tensor:
+    """States of all directions, side by side."""
+    own = zip(gates.chunk(len(parts), dim=1), parts, strict=True)
+    return torch.cat([_state(part, hidden) for part, (_, _, hidden) in own], dim=1)
 
 
 def _state(gates: torch.Tensor, hidden: torch.Tensor | None) -> torch.Tensor:

@@ -183,16 +183,9 @@ def settings_from(args: argparse.Namespace) -> "Settings":
 
     if args.evidence_only and args.calibrator is not None:
         raise UsageError("--evidence-only and --calibrator exclude each other; give one")
-    names = (
-        "calibrator",
-        "text_calibrator",
-        "base_rate",
-        "threshold",
-        "seed",
-        "examples_per_class",
-    )
-    names += ("channel_order", "normalization", "bank", "encoder", "tokenizer")
-    names += ("layout", "bounds", "mean", "std", "output", "image_size")
+    names = ("calibrator", "text_calibrator", "base_rate", "threshold", "seed")
+    names += ("examples_per_class", "channel_order", "normalization", "layout", "bounds", "mean")
+    names += ("std", "output", "image_size", "bank", "encoder", "tokenizer")
     given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
     if "calibrator" in given:  # it says itself for which kind of model it is
         given.setdefault("text_calibrator", given["calibrator"])
