@@ -149,10 +149,11 @@ def draw(curves: dict[str, list[dict[str, Any]]], path: Path) -> None:
     for place, (title, points) in enumerate(curves.items()):
         axes = figure.add_subplot(1, len(curves), place + 1)
         xs = [p["x"] for p in points]
-        axes.plot(xs, [p["warm_seconds"] for p in points], color=BLUE, marker="o")
+        seconds = [p["warm_seconds"] for p in points]
+        axes.plot(xs, seconds, color=BLUE, marker="o")
         axes.set_xlabel(title)
         axes.set_ylabel("seconds")
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, 1.1 * max(seconds))
     save_figure(figure, path.with_suffix(""))
 
 
