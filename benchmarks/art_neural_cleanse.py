@@ -23,8 +23,8 @@ from flax import nnx
 from benchmarks.attack_success import our_inversion
 from benchmarks.provenance import RESULTS, provenance
 from converters import families
+from converters.families.folding import fold
 from converters.files import write_atomic
-from converters.folding import fold
 from converters.model import Model, params_of
 from jaxtroj.cli.options import keep_compiled
 from jaxtroj.network import Network

@@ -27,11 +27,11 @@ import torch
 from benchmarks.provenance import RESULTS, provenance
 from benchmarks.torch_neural_cleanse import Inverted, batched_inversion, inversion
 from converters import convert, open_artifact
+from converters.families.folding import fold
 from converters.files import write_atomic
-from converters.folding import fold
 from converters.reference import filled_module
 from jaxtroj.cli.options import keep_compiled
-from jaxtroj.evidence.anchors import AnchoredExamples
+from jaxtroj.evidence.images.anchors import AnchoredExamples
 from jaxtroj.inversion.driver import Arms, Rung, invert
 from jaxtroj.inversion.neural_cleanse import NeuralCleanse
 from jaxtroj.network import Network

@@ -25,8 +25,8 @@ from converters.opening import open_model
 from jaxtroj import scoring
 from jaxtroj.calibration import out_of_fold
 from jaxtroj.cli.options import keep_compiled
-from jaxtroj.evidence.anchors import AnchoredExamples, anchor
-from jaxtroj.evidence.schema import DIRECTIONS, STAGE_FIELDS
+from jaxtroj.evidence.images.anchors import AnchoredExamples, anchor
+from jaxtroj.evidence.images.schema import DIRECTIONS, STAGE_FIELDS
 from jaxtroj.network import Network
 from jaxtroj.numerics import sigmoid
 from jaxtroj.rounds import iter_models

@@ -19,15 +19,15 @@ import numpy as np
 
 from benchmarks.provenance import RESULTS, provenance
 from converters.encoders import Encoder, load_encoder
+from converters.encoders.tokenizer import Tokenizer, load_tokenizer
 from converters.files import write_atomic
-from converters.tokenizer import Tokenizer, load_tokenizer
 from jaxtroj.cli.options import count, keep_compiled
-from jaxtroj.text.bank import open_bank
-from jaxtroj.text.bank.build import build, make_plan
-from jaxtroj.text.bank.candidates import list_free
-from jaxtroj.text.bank.store import Plan
-from jaxtroj.text.embedding import embed
-from jaxtroj.text.labelled_texts import draw_by_content, read_labelled_texts
+from jaxtroj.evidence.texts.bank import open_bank
+from jaxtroj.evidence.texts.bank.build import build, make_plan
+from jaxtroj.evidence.texts.bank.candidates import list_free
+from jaxtroj.evidence.texts.bank.store import Plan
+from jaxtroj.evidence.texts.embedding import embed
+from jaxtroj.evidence.texts.labelled_texts import draw_by_content, read_labelled_texts
 
 
 def main() -> int:

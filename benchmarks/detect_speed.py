@@ -29,7 +29,7 @@ from converters import convert, families, open_artifact
 from converters.files import write_atomic
 from converters.reference import filled_module
 from jaxtroj.cli.options import keep_compiled
-from jaxtroj.evidence.gather import gather
+from jaxtroj.evidence.images.gather import gather
 from jaxtroj.rounds import Examples, load_examples
 from jaxtroj.settings import Settings
 

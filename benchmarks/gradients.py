@@ -27,8 +27,8 @@ from benchmarks.floor import floor_seconds, measure_floor
 from benchmarks.provenance import RESULTS, provenance
 from benchmarks.timing import interleaved_seconds
 from converters import families
+from converters.families.folding import fold
 from converters.files import write_atomic
-from converters.folding import fold
 from converters.model import Model, apply, params_of
 from converters.reference import filled_module
 from jaxtroj import runtime

@@ -25,11 +25,11 @@ from flax import nnx
 
 from benchmarks.provenance import RESULTS, provenance
 from converters import families
+from converters.families.folding import fold
 from converters.files import write_atomic
-from converters.folding import fold
 from converters.model import Model, params_of
-from jaxtroj.evidence.anchors import anchor
-from jaxtroj.evidence.gather import gather
+from jaxtroj.evidence.images.anchors import anchor
+from jaxtroj.evidence.images.gather import gather
 from jaxtroj.inversion.driver import Arms, Rung, invert
 from jaxtroj.inversion.neural_cleanse import NeuralCleanse
 from jaxtroj.network import Network

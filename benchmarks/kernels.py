@@ -24,11 +24,11 @@ from jax import lax
 
 from benchmarks.provenance import RESULTS, provenance
 from converters import families
+from converters.families.layers import convolve
+from converters.families.pooling import max_pool
+from converters.families.windows import pad, windows
 from converters.files import write_atomic
-from converters.layers import convolve
 from converters.model import apply, params_of
-from converters.pooling import max_pool
-from converters.windows import pad, windows
 from jaxtroj.cli.options import keep_compiled
 
 _REPEATS, _STEPS = 5, 8

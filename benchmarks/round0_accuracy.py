@@ -26,7 +26,7 @@ from jaxtroj import scoring
 from jaxtroj.calibration import Calibrator, out_of_fold
 from jaxtroj.calibration.training import MIN_MODELS
 from jaxtroj.cli.options import keep_compiled
-from jaxtroj.evidence.schema import DIRECTIONS, LABELS, SCHEMA_VERSION
+from jaxtroj.evidence.images.schema import DIRECTIONS, LABELS, SCHEMA_VERSION
 from jaxtroj.numerics import sigmoid
 from jaxtroj.rounds import iter_models
 from jaxtroj.scan import scan

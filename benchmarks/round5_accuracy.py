@@ -27,13 +27,8 @@ from converters.files import write_atomic
 from jaxtroj import scoring
 from jaxtroj.calibration import Calibrator, out_of_fold
 from jaxtroj.cli.options import keep_compiled
-from jaxtroj.numerics import sigmoid
-from jaxtroj.rounds import iter_models
-from jaxtroj.scan import scan
-from jaxtroj.settings import Settings
-from jaxtroj.store import RunStore
-from jaxtroj.text.bank import open_bank
-from jaxtroj.text.schema import (
+from jaxtroj.evidence.texts.bank import open_bank
+from jaxtroj.evidence.texts.schema import (
     DIRECTIONS,
     FEW,
     JUDGED_FIELDS,
@@ -42,6 +37,11 @@ from jaxtroj.text.schema import (
     SHOWN_ONLY,
     STAGES,
 )
+from jaxtroj.numerics import sigmoid
+from jaxtroj.rounds import iter_models
+from jaxtroj.scan import scan
+from jaxtroj.settings import Settings
+from jaxtroj.store import RunStore
 
 FACTORS = (
     "model_architecture",

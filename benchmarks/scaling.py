@@ -28,7 +28,7 @@ from jaxtroj.engine.local import LocalEngine
 from jaxtroj.engine.progress import Tally
 from jaxtroj.engine.run import run_scan
 from jaxtroj.record import Record
-from jaxtroj.report import summary
+from jaxtroj.record_text import summary
 from jaxtroj.rounds import ModelEntry, iter_models
 from jaxtroj.scan import identify
 from jaxtroj.settings import Settings

@@ -25,7 +25,13 @@ from converters.files import write_atomic
 from jaxtroj import scoring
 from jaxtroj.calibration import Calibrator
 from jaxtroj.cli.options import keep_compiled
-from jaxtroj.evidence.schema import DIRECTIONS, LABELS, SCHEMA_VERSION, SMALL_STAGES, STAGE_FIELDS
+from jaxtroj.evidence.images.schema import (
+    DIRECTIONS,
+    LABELS,
+    SCHEMA_VERSION,
+    SMALL_STAGES,
+    STAGE_FIELDS,
+)
 from jaxtroj.rounds import iter_models
 from jaxtroj.scan import scan
 from jaxtroj.settings import Settings

@@ -13,7 +13,7 @@ from typing import Any
 
 from converters.limits import Limits
 from jaxtroj.cli.main import COMMANDS
-from jaxtroj.evidence.schema import FIELDS, STAGES
+from jaxtroj.evidence.images.schema import FIELDS, STAGES
 
 ROOT = Path(__file__).resolve().parents[1]
 _BLOCK = re.compile(r"(?<=<!-- table )(\w+)( -->\n).*?(?=<!-- end -->)", re.DOTALL)
@@ -73,7 +73,7 @@ def limits() -> str:
 
 def budget() -> str:
     """What each evidence stage may spend."""
-    from jaxtroj.evidence.gather import Budget
+    from jaxtroj.evidence.images.gather import Budget
 
     return _table(("field of `Budget`", "default"), _budget_rows(Budget(), ""))
 

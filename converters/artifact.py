@@ -4,15 +4,15 @@ from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 
-from converters import sniff
-from converters.contents import read_contents, without_prefixes
+from converters.containers import sniff
+from converters.containers.safetensors_file import read_safetensors
+from converters.containers.torch_legacy import read_bare, read_legacy
+from converters.containers.torch_tar import read_tar
+from converters.containers.torch_zip import read_zip
 from converters.errors import LoadError, UnknownFormatError
 from converters.limits import Limits
-from converters.pickled import Pickled
-from converters.safetensors_file import read_safetensors
-from converters.torch_legacy import read_bare, read_legacy
-from converters.torch_tar import read_tar
-from converters.torch_zip import read_zip
+from converters.pickles.contents import read_contents, without_prefixes
+from converters.pickles.pickled import Pickled
 from converters.weights import Weights
 
 _PICKLED = {

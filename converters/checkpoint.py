@@ -14,14 +14,15 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 
-from converters import families, sniff
+from converters import families
+from converters.containers import sniff
+from converters.containers.safetensors_file import read_safetensors
 from converters.conversion import MAX_TENSORS
-from converters.errors import ConversionError, CorruptFileError, TooLargeError, shown
+from converters.errors import ConversionError, CorruptFileError, TooLargeError, safe_repr
 from converters.files import write_atomic
 from converters.limits import Limits
 from converters.model import Model, param_shapes
 from converters.preparation import PreparedConfig
-from converters.safetensors_file import read_safetensors
 
 VERSION = 1
 CONFIG, PARAMS = "config.json", "params.safetensors"
@@ -109,7 +110,7 @@ def load_checkpoint(folder: str | Path) -> Model:
     architecture = described["architecture"]
     if described["family"] != _GRAPH and architecture != families.architecture_of(config):
         raise CorruptFileError(
-            f"{CONFIG} says {shown(architecture)}, its network is a "
+            f"{CONFIG} says {safe_repr(architecture)}, its network is a "
             f"{families.architecture_of(config)}"
         )
     params = {path: jnp.asarray(value) for path, value in tensors.items()}
@@ -141,10 +142,11 @@ def _read_config(path: Path) -> dict:
         raise CorruptFileError(f"{path} must be an object with exactly {', '.join(_FIELDS)}")
     for name, kind in _FIELDS.items():
         if not isinstance(described[name], kind) or isinstance(described[name], bool):
-            raise CorruptFileError(f"{path}: {name} is {shown(described[name])}")
+            raise CorruptFileError(f"{path}: {name} is {safe_repr(described[name])}")
     if described["format_version"] != VERSION:
         raise CorruptFileError(
-            f"{path} has format version {shown(described['format_version'])}, expected {VERSION}; "
+            f"{path} has format version {safe_repr(described['format_version'])}, expected "
+            f"{VERSION}; "
             "convert the original file again"
         )
     if not all(isinstance(finding, str) for finding in described["findings"]):
@@ -161,7 +163,7 @@ def _config(described: dict, tensors: Mapping[str, np.ndarray]):
     family = families.FAMILIES.get(described["family"])
     if family is None:
         raise CorruptFileError(
-            f"{CONFIG} names family {shown(described['family'])}, expected one of "
+            f"{CONFIG} names family {safe_repr(described['family'])}, expected one of "
             f"{', '.join(families.FAMILIES)}"
         )
     if len(tensors) > MAX_TENSORS or _numbers(described["config"]) > len(tensors) + 16:
@@ -191,20 +193,22 @@ def _decode(kind, value, where: str):
     named, least, most = _NUMBERS[kind]
     if type(value) is not kind or not least <= value <= most:
         raise CorruptFileError(
-            f"{where} is {shown(value)}, expected {named} from {least} to {most}"
+            f"{where} is {safe_repr(value)}, expected {named} from {least} to {most}"
         )
     return value
 
 
 def _decode_choice(choices: tuple[str, ...], value, where: str) -> str:
     if not isinstance(value, str) or value not in choices:
-        raise CorruptFileError(f"{where} is {shown(value)}, expected one of {', '.join(choices)}")
+        raise CorruptFileError(
+            f"{where} is {safe_repr(value)}, expected one of {', '.join(choices)}"
+        )
     return value
 
 
 def _decode_tuple(kinds: tuple, value, where: str) -> tuple:
     if not isinstance(value, list):
-        raise CorruptFileError(f"{where} is {shown(value)}, expected a list")
+        raise CorruptFileError(f"{where} is {safe_repr(value)}, expected a list")
     kinds = (kinds[0],) * len(value) if kinds[-1] is ... else kinds
     if len(kinds) != len(value):
         raise CorruptFileError(f"{where} has {len(value)} entries, expected {len(kinds)}")
@@ -229,5 +233,5 @@ def _check_params(config, tensors: Mapping[str, np.ndarray]) -> None:
     if wrong:
         raise CorruptFileError(
             f"{len(wrong)} parameters are missing, unknown, misshapen, not float32 or not finite, "
-            f"the first is {shown(min(wrong))}; write the checkpoint again"
+            f"the first is {safe_repr(min(wrong))}; write the checkpoint again"
         )

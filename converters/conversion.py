@@ -12,10 +12,10 @@ import numpy as np
 from converters import families
 from converters.artifact import Artifact, open_artifact
 from converters.errors import MismatchError, UnsupportedArchitectureError
-from converters.hyperparameters import check_modules, uniform_eps
+from converters.families.hyperparameters import check_modules, uniform_eps
+from converters.families.names import assign
 from converters.input_form import NOTHING_SAID, InputForm
 from converters.model import Model, param_shapes
-from converters.names import assign
 from converters.preparation import prepared
 from converters.rebuilt.table import FAMILIES as REBUILT
 from converters.rebuilt.table import family_of

@@ -1,7 +1,7 @@
 """Everything `converters` raises on bad input, one class per kind of fault."""
 
 
-def shown(value: object) -> str:
+def safe_repr(value: object) -> str:
     """``value`` for a message: ASCII and short; values with content only by type.
 
     Content from a hostile file may be nested without end, so containers are never formatted.

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from converters.errors import CorruptFileError, LoadError, TooLargeError, shown
+from converters.errors import CorruptFileError, LoadError, TooLargeError, safe_repr
 
 
 def write_atomic(path: Path, data: bytes) -> None:
@@ -46,5 +46,5 @@ def read_json(path: Path, most: int) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise CorruptFileError(f"{path} is not JSON: {str(error)[:200]}") from error
     if not isinstance(value, dict):
-        raise CorruptFileError(f"{path} holds {shown(value)}, expected a JSON object")
+        raise CorruptFileError(f"{path} holds {safe_repr(value)}, expected a JSON object")
     return value

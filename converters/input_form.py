@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from converters.errors import ConversionError, shown
+from converters.errors import ConversionError, safe_repr
 
 LAYOUTS = ("NCHW", "NHWC")
 USUAL_SIZE = (224, 224)
@@ -41,7 +41,9 @@ class InputForm:
     def __post_init__(self) -> None:
         problems = []
         if self.layout not in (None, *LAYOUTS):
-            problems.append(f"layout must be one of {', '.join(LAYOUTS)}, got {shown(self.layout)}")
+            problems.append(
+                f"layout must be one of {', '.join(LAYOUTS)}, got {safe_repr(self.layout)}"
+            )
         if self.bounds is not None and not _are_bounds(self.bounds):
             problems.append(f"bounds must be two different finite numbers, got {self.bounds}")
         for name, values in (("mean", self.mean), ("std", self.std)):
@@ -107,14 +109,14 @@ def image_input(
     """
     if len(declared) != 4:
         raise ConversionError(
-            f"input {shown(name)} has {len(declared)} dimensions, expected 4, a batch of images"
+            f"input {safe_repr(name)} has {len(declared)} dimensions, expected 4, a batch of images"
         )
     findings: list[str] = []
     order = layout or _guessed_layout(declared, findings)
     sizes = dict(zip(order, declared, strict=True))
     if sizes["C"] is None:
         raise ConversionError(
-            f"input {shown(name)} leaves the number of channels open; export it with them"
+            f"input {safe_repr(name)} leaves the number of channels open; export it with them"
         )
     check_size((sizes["H"], sizes["W"]), image_size)
     height, width = usual_size or USUAL_SIZE

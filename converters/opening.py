@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from converters import sniff
-from converters.errors import ConversionError, CorruptFileError, LoadError, shown
-from converters.exported_file import is_exported, read_exported
+from converters.containers import sniff
+from converters.containers.exported_file import is_exported, read_exported
+from converters.containers.onnx_wire import is_onnx
+from converters.errors import ConversionError, CorruptFileError, LoadError, safe_repr
 from converters.input_form import NOTHING_SAID, ImageInput, InputForm, image_input
 from converters.limits import Limits
-from converters.onnx_wire import is_onnx
 
 if TYPE_CHECKING:
     from converters.model import Model
@@ -113,7 +113,9 @@ def _from_weights(file: ModelFile, form: InputForm, usual: tuple[int, int] | Non
     from converters.conversion import convert
 
     if form.output is not None:
-        raise ConversionError(f"the network has one output; it has none named {shown(form.output)}")
+        raise ConversionError(
+            f"the network has one output; it has none named {safe_repr(form.output)}"
+        )
     if form.layout == "NHWC":
         raise ConversionError("torch's networks take NCHW; leave the layout out")
     return convert(file.content, form, usual)
@@ -198,6 +200,6 @@ def _output_number(program, name: str | None) -> int:
     if name is None:
         return 0
     if name not in names:
-        known = ", ".join(shown(known) for known in names[:10])
-        raise ConversionError(f"there is no output {shown(name)}; the outputs are {known}")
+        known = ", ".join(safe_repr(known) for known in names[:10])
+        raise ConversionError(f"there is no output {safe_repr(name)}; the outputs are {known}")
     return names.index(name)

@@ -16,8 +16,8 @@ import numpy as np
 from converters import reference
 from converters.artifact import Artifact
 from converters.errors import ParityError
+from converters.families.folding import fold
 from converters.families.rnn_head import RnnHeadConfig, single_step
-from converters.folding import fold
 from converters.model import Model, apply
 
 Shape = tuple[int, ...]

@@ -16,11 +16,11 @@ from converters.errors import ParityError
 from converters.families.dense_head import DenseHeadConfig
 from converters.families.densenet import DenseNetConfig
 from converters.families.inception import InceptionConfig
+from converters.families.names import target_of, torch_shape
 from converters.families.resnet import ResNetConfig
 from converters.families.rnn_head import RnnHeadConfig
+from converters.families.torch_layers import resize
 from converters.model import param_shapes
-from converters.names import target_of, torch_shape
-from converters.torch_layers import resize
 from converters.weights import Weights
 
 

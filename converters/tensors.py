@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import ml_dtypes
 import numpy as np
 
-from converters.errors import CorruptFileError, TooLargeError, shown
+from converters.errors import CorruptFileError, TooLargeError, safe_repr
 from converters.limits import Limits
 
 # numpy's own limit is 64; no layer of a network needs more than 8.
@@ -80,7 +80,8 @@ def storage_run(storage: StorageRef, first: object, numel: object) -> StorageRef
     """A run inside ``storage``; raises `CorruptFileError` if it leaves the storage."""
     if not (is_count(first) and is_count(numel)) or first + numel > storage.numel:  # type: ignore[operator]
         raise CorruptFileError(
-            f"storage {shown(storage.key)}: a view of {shown(numel)} elements from {shown(first)} "
+            f"storage {safe_repr(storage.key)}: a view of {safe_repr(numel)} elements from "
+            f"{safe_repr(first)} "
             f"does not fit its {storage.numel} elements"
         )
     return StorageRef(storage.key, storage.dtype, numel, storage.root_numel, storage.first + first)  # type: ignore[operator, arg-type]
@@ -108,12 +109,12 @@ def tensor_view(
     """
     if not isinstance(storage, StorageRef):
         raise CorruptFileError(f"a tensor names a {type(storage).__name__} as its storage")
-    where = f"tensor over storage {shown(storage.key)}"
+    where = f"tensor over storage {safe_repr(storage.key)}"
     dims, steps = _counts(shape, where, "shape"), _counts(stride, where, "stride")
     if len(dims) != len(steps):
         raise CorruptFileError(f"{where}: {len(dims)} dimensions but {len(steps)} strides")
     if not is_count(offset):
-        raise CorruptFileError(f"{where}: offset {shown(offset)} is not an integer >= 0")
+        raise CorruptFileError(f"{where}: offset {safe_repr(offset)} is not an integer >= 0")
     view = TensorRef(storage, dtype or storage.dtype, offset, dims, steps)  # type: ignore[arg-type]
     _check_bounds(view, where, limits)
     return view
@@ -128,7 +129,7 @@ def _counts(values: object, where: str, what: str) -> tuple[int, ...]:
     for value in values:
         if not is_count(value):
             raise CorruptFileError(
-                f"{where}: {what} has the entry {shown(value)}, expected integers >= 0"
+                f"{where}: {what} has the entry {safe_repr(value)}, expected integers >= 0"
             )
     return tuple(values)
 

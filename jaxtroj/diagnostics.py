@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from converters.model import Model
-from jaxtroj.evidence.anchors import AnchoredExamples
-from jaxtroj.evidence.weights import last_layer
+from jaxtroj.evidence.images.anchors import AnchoredExamples
+from jaxtroj.evidence.images.weights import last_layer
 
 _MOST_WRONG = 0.5
 _SUM_TOLERANCE = 1e-3

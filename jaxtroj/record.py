@@ -56,8 +56,8 @@ class Record:
     recovered: Mapping[str, Any] = field(default_factory=dict)
     """What was recovered of the trigger: `method`, `score`, and `text` for a text model, `mask_l1`,
     `row` and `column` of its mask in pixels for an image model; empty if nothing was. For a text
-    model called poisoned also what the text does on held-out examples (`jaxtroj.text.recovery`), or
-    in `words` why nobody knows."""
+    model called poisoned also what the text does on held-out examples
+    (`jaxtroj.evidence.texts.recovery`), or in `words` why nobody knows."""
     findings: tuple[str, ...] = ()
     """What reading and converting the file noticed, one line each, the flags first."""
     identity: str = ""

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 from jaxtroj.calibration.linear import Few
 from jaxtroj.errors import CalibrationError
-from jaxtroj.evidence import schema as image_schema
-from jaxtroj.text import schema as text_schema
+from jaxtroj.evidence.images import schema as image_schema
+from jaxtroj.evidence.texts import schema as text_schema
 
 
 @dataclass(frozen=True)

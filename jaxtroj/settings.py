@@ -10,10 +10,10 @@ from converters.errors import ConversionError
 from converters.opening import InputForm
 from jaxtroj.calibration import Calibrator
 from jaxtroj.errors import CalibrationError, UsageError
-from jaxtroj.evidence.schema import SCHEMA_VERSION, STAGES
+from jaxtroj.evidence.images.schema import SCHEMA_VERSION, STAGES
+from jaxtroj.evidence.texts.schema import SCHEMA_VERSION as TEXT_SCHEMA_VERSION
 from jaxtroj.record import digest_file
 from jaxtroj.rounds.examples import CHANNEL_ORDERS, NORMALIZATIONS
-from jaxtroj.text.schema import SCHEMA_VERSION as TEXT_SCHEMA_VERSION
 
 _CALIBRATORS = Path(__file__).parent / "data" / "calibrators"
 DEFAULT_CALIBRATOR = _CALIBRATORS / "round0.json"

@@ -8,10 +8,10 @@ import pytest
 from PIL import Image
 
 from jaxtroj.record import parse_record
-from jaxtroj.report import json_line, write_trigger
+from jaxtroj.record_text import json_line, write_trigger
 from jaxtroj.rounds import ModelEntry, iter_models
-from jaxtroj.scan import Settings, identify, scan, scan_model
-from jaxtroj.settings import base_rate
+from jaxtroj.scan import identify, scan, scan_model
+from jaxtroj.settings import Settings, base_rate
 from jaxtroj.store import RunStore, read_records
 
 SETTINGS = Settings(calibrator=None, early_stop=False, base_rate=0.3)

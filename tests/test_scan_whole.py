@@ -69,7 +69,7 @@ def found(capsys) -> list[dict]:
 
 def calibrator_for(folder: Path) -> Path:
     """A calibrator fitted through the command line on made-up evidence of the weights stage."""
-    from jaxtroj.evidence.schema import STAGE_FIELDS
+    from jaxtroj.evidence.images.schema import STAGE_FIELDS
 
     random = np.random.default_rng(0)
     truth = ["model,poisoned"]

@@ -9,7 +9,7 @@ import pytest
 from jaxtroj.calibration import Calibrator
 from jaxtroj.cli.options import add_settings, settings_from
 from jaxtroj.errors import CalibrationError
-from jaxtroj.evidence.schema import OTHER_STAGES, SMALL_STAGES, STAGE_FIELDS
+from jaxtroj.evidence.images.schema import OTHER_STAGES, SMALL_STAGES, STAGE_FIELDS
 from jaxtroj.schemas import schema_of
 from jaxtroj.settings import SPECIAL_CALIBRATORS, Settings, base_rate, load_calibrator
 

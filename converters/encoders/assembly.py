@@ -14,10 +14,10 @@ from converters.errors import (
     ConversionError,
     MismatchError,
     UnsupportedArchitectureError,
-    shown,
+    safe_repr,
 )
+from converters.families.names import assign
 from converters.model import Params, module_of, param_shapes
-from converters.names import assign
 
 # Hugging Face's model_type -> family.
 FAMILIES: dict[str, ModuleType] = {
@@ -129,7 +129,7 @@ def assemble(
     family = FAMILIES.get(kind) if isinstance(kind, str) else None
     if family is None or not isinstance(kind, str):
         raise UnsupportedArchitectureError(
-            f"{where}: model_type is {shown(kind)}, expected one of {', '.join(FAMILIES)}"
+            f"{where}: model_type is {safe_repr(kind)}, expected one of {', '.join(FAMILIES)}"
         )
     if len(tensors) > MAX_TENSORS:
         raise UnsupportedArchitectureError(
@@ -168,7 +168,7 @@ def base_tensors(
     heads += [n for n in kept if any(re.fullmatch(pattern, n) for pattern in family.IGNORED)]
     if not heads:
         return kept, []
-    named = ", ".join(shown(name) for name in heads[:6])
+    named = ", ".join(safe_repr(name) for name in heads[:6])
     return kept, [
         f"left out {len(heads)} tensors that the last hidden state does not need: {named}"
         f"{' ...' if len(heads) > 6 else ''}"

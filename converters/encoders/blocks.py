@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from converters.names import Rule
+from converters.families.names import Rule
 
 # Hugging Face's names of the activations that the supported encoders use.
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {

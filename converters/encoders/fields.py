@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from converters.encoders.blocks import ACTIVATIONS, ALIASES
-from converters.errors import ConversionError, UnsupportedArchitectureError, shown
+from converters.errors import ConversionError, UnsupportedArchitectureError, safe_repr
 
 # The largest published encoders have 48 layers and widths of some thousands.
 MAX_LAYERS = 256
@@ -29,7 +29,8 @@ class Fields:
         value = default if value is None else value
         if type(value) is not int or not 1 <= value <= most:
             raise ConversionError(
-                f"{self.where}: {name} is {shown(value)}, expected a whole number from 1 to {most}"
+                f"{self.where}: {name} is {safe_repr(value)}, expected a whole number from 1 to "
+                f"{most}"
             )
         return value
 
@@ -38,7 +39,7 @@ class Fields:
         value = self.values.get(name, default)
         if type(value) is not float or not 0 < value < 1:
             raise ConversionError(
-                f"{self.where}: {name} is {shown(value)}, expected a number between 0 and 1"
+                f"{self.where}: {name} is {safe_repr(value)}, expected a number between 0 and 1"
             )
         return value
 
@@ -48,7 +49,7 @@ class Fields:
         known = ALIASES.get(value, value) if isinstance(value, str) else None
         if known not in ACTIVATIONS:
             raise UnsupportedArchitectureError(
-                f"{self.where}: {name} is {shown(value)}, expected one of "
+                f"{self.where}: {name} is {safe_repr(value)}, expected one of "
                 f"{', '.join([*ACTIVATIONS, *ALIASES])}"
             )
         return known
@@ -62,7 +63,8 @@ class Fields:
         value = self.values.get(name, supported)
         if type(value) is not type(supported) or value != supported:
             raise UnsupportedArchitectureError(
-                f"{self.where}: {name} is {shown(value)}; only {shown(supported)} is supported"
+                f"{self.where}: {name} is {safe_repr(value)}; only {safe_repr(supported)} is "
+                "supported"
             )
 
     def heads(self, name: str, default: int, width: int) -> int:

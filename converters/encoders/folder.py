@@ -16,7 +16,7 @@ from converters.errors import (
     CorruptFileError,
     TooLargeError,
     UnknownFormatError,
-    shown,
+    safe_repr,
 )
 from converters.files import read_json
 
@@ -52,12 +52,12 @@ def _places(index: Path) -> dict[str, str]:
     """Tensor name -> file name, files of the same folder only."""
     places = read_json(index, _MAX_INDEX_BYTES).get("weight_map")
     if not isinstance(places, dict) or not places:
-        raise CorruptFileError(f"{index}: weight_map is {shown(places)}, expected an object")
+        raise CorruptFileError(f"{index}: weight_map is {safe_repr(places)}, expected an object")
     for name in places.values():
         inside = isinstance(name, str) and name.isprintable() and not set(name) & set("/\\")
         if not inside or name in ("", ".", ".."):
             raise CorruptFileError(
-                f"{index} names the file {shown(name)}, expected the name of a file beside it"
+                f"{index} names the file {safe_repr(name)}, expected the name of a file beside it"
             )
     if len(set(places.values())) > _MAX_SHARDS:
         raise TooLargeError(f"{index} names more than {_MAX_SHARDS} files")
@@ -91,5 +91,5 @@ def _check_shard(name: str, tensors, places: dict[str, str]) -> None:
     wrong = announced ^ set(tensors)
     if wrong:
         raise CorruptFileError(
-            f"{name} and the index differ in {len(wrong)} tensors, such as {shown(min(wrong))}"
+            f"{name} and the index differ in {len(wrong)} tensors, such as {safe_repr(min(wrong))}"
         )

@@ -14,7 +14,7 @@ from flax import nnx
 from converters.encoders import blocks
 from converters.encoders.blocks import Group
 from converters.encoders.fields import MAX_LAYERS, Fields
-from converters.names import Rule
+from converters.families.names import Rule
 
 PREFIX = "transformer"
 _DENSE = r"h\.\d+\.(?:attn\.c_attn|attn\.c_proj|mlp\.c_fc|mlp\.c_proj)"

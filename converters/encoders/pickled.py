@@ -11,13 +11,18 @@ from types import ModuleType
 from typing import Any
 
 from converters.artifact import unpickle_file
-from converters.contents import read_contents
 from converters.encoders.assembly import FAMILIES, Encoder, assemble
 from converters.encoders.blocks import ALIASES
-from converters.errors import ConversionError, MismatchError, UnsupportedArchitectureError, shown
+from converters.errors import (
+    ConversionError,
+    MismatchError,
+    UnsupportedArchitectureError,
+    safe_repr,
+)
 from converters.limits import Limits
-from converters.pickled import Pickled
-from converters.standins import Standin
+from converters.pickles.contents import read_contents
+from converters.pickles.pickled import Pickled
+from converters.pickles.standins import Standin
 from converters.weights import ModuleInfo
 
 # Class of the pickled configuration, without its module -> model_type.
@@ -122,12 +127,12 @@ def _faults(family: ModuleType, config: Any, infos: Mapping[str, ModuleInfo]) ->
         ):
             yield f"{where} is a {info.class_name}"
         if info.class_name.endswith(".LayerNorm") and said.get("eps", eps) != eps:
-            yield f"{where}.eps is {shown(said['eps'])}, expected {eps}"
+            yield f"{where}.eps is {safe_repr(said['eps'])}, expected {eps}"
         for name in _HEAD_NAMES:
             if said.get(name, config.heads) != config.heads:
-                yield f"{where}.{name} is {shown(said[name])}, expected {config.heads}"
+                yield f"{where}.{name} is {safe_repr(said[name])}, expected {config.heads}"
         for name in _ACTIVATION_NAMES:
             function = said.get(name)
             kind = _ACTIVATIONS.get(function) if isinstance(function, str) else None
             if function is not None and ALIASES.get(str(kind), kind) != config.activation:
-                yield f"{where}.{name} is {shown(function)}, expected {config.activation}"
+                yield f"{where}.{name} is {safe_repr(function)}, expected {config.activation}"

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import jax
 from flax import nnx
 
-from converters.hyperparameters import Expected
-from converters.names import Rule
+from converters.families.hyperparameters import Expected
+from converters.families.names import Rule
 
 TABLE = (
     Rule(r"(fc_layers\.\d+|linear)\.weight", r"\1.kernel", "linear"),

@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from converters import layers, pooling
-from converters.names import Rule, norm_rules
+from converters.families import layers, pooling
+from converters.families.names import Rule, norm_rules
 
 EPS = 1e-5
 _LAYER = r"features\.denseblock\d+\.denselayer\d+"

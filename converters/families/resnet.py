@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import jax
 from flax import nnx
 
-from converters import layers, pooling
-from converters.names import Rule, norm_rules
+from converters.families import layers, pooling
+from converters.families.names import Rule, norm_rules
 
 EPS = 1e-5
 STAGES = 4

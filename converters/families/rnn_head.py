@@ -30,8 +30,8 @@ from converters.families.dense_head import (
     linear,
     uniform,
 )
-from converters.hyperparameters import Expected
-from converters.names import Rule
+from converters.families.hyperparameters import Expected
+from converters.families.names import Rule
 from converters.weights import ModuleInfo
 
 TABLE = (

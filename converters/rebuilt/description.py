@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from converters.errors import MismatchError, shown
+from converters.errors import MismatchError, safe_repr
 from converters.weights import ModuleInfo, Plain
 
 Shape = tuple[int, ...]
@@ -78,7 +78,7 @@ class Description:
             value = value[0]
         if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
             raise MismatchError(
-                f"{path}.{name} is {shown(value)}, expected one whole number from 1 to {most}; "
+                f"{path}.{name} is {safe_repr(value)}, expected one whole number from 1 to {most}; "
                 "where the file does not say it, save the whole network"
             )
         return value
@@ -91,7 +91,7 @@ class Description:
         sizes = value if isinstance(value, tuple) else ()
         whole = [n for n in sizes if isinstance(n, int) and 1 <= n <= 1024]
         if len(sizes) != 2 or len(whole) != 2:
-            raise MismatchError(f"{path}.{name} is {shown(value)}, expected two whole numbers")
+            raise MismatchError(f"{path}.{name} is {safe_repr(value)}, expected two whole numbers")
         return whole[0], whole[1]
 
     def epsilon(self, path: str, default: float | None = None) -> float:
@@ -99,5 +99,5 @@ class Description:
         value = self.attribute(path, "eps")
         value = default if value is None else value
         if not isinstance(value, float) or not 0 < value < 1:
-            raise MismatchError(f"{path}.eps is {shown(value)}, expected a number in (0, 1)")
+            raise MismatchError(f"{path}.eps is {safe_repr(value)}, expected a number in (0, 1)")
         return value

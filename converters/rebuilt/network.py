@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 
 from converters.errors import MismatchError, UnsupportedArchitectureError
-from converters.hyperparameters import as_pair
-from converters.names import refuse_mismatch
-from converters.plain import NotPlainError
-from converters.plain import plain as plain_value
+from converters.families.hyperparameters import as_pair
+from converters.families.names import refuse_mismatch
+from converters.families.torch_layers import resize
+from converters.pickles.plain import NotPlainError
+from converters.pickles.plain import plain as plain_value
 from converters.rebuilt.description import Description, Shape
 from converters.rebuilt.table import Family, current_class, current_names, family_of
-from converters.torch_layers import resize
 from converters.weight_values import single_precision
 from converters.weights import ModuleInfo, Weights
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from converters.errors import shown
+from converters.errors import safe_repr
 from jaxtroj.backgrounds.layout import CLASSES
 from jaxtroj.errors import UsageError
 
@@ -103,7 +103,7 @@ def read_mapping(path: Path) -> Mapping:
         raise UsageError(f'{path}: expected one JSON object with the keys "0" to "999"')
     for key, value in values.items():
         if type(value) is not int or not NO_CLASS <= value < len(CLASSES):
-            raise UsageError(f"{path}: class {key} goes to {shown(value)}, expected -1 to 8")
+            raise UsageError(f"{path}: class {key} goes to {safe_repr(value)}, expected -1 to 8")
     class_of = np.array([values[str(i)] for i in range(IMAGENET)], np.int32)
     if set(range(len(CLASSES))) - set(class_of.tolist()):
         raise UsageError(f"{path}: some of the nine classes have no class of ImageNet")

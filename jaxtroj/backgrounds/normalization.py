@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from converters.errors import shown
+from converters.errors import safe_repr
 from jaxtroj.errors import UsageError
 
 Triple = tuple[float, float, float]
@@ -84,4 +84,4 @@ def _triple(path: Path, values: object) -> Triple:
         numbers = [v for v in values if isinstance(v, (int, float)) and not isinstance(v, bool)]
         if len(numbers) == 3:
             return float(numbers[0]), float(numbers[1]), float(numbers[2])
-    raise UsageError(f"{path}: got {shown(values)} as mean or std, expected three numbers")
+    raise UsageError(f"{path}: got {safe_repr(values)} as mean or std, expected three numbers")

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from converters.encoders import Encoder
-    from converters.tokenizer import Tokenizer
-    from jaxtroj.text.bank.store import Plan
+    from converters.encoders.tokenizer import Tokenizer
+    from jaxtroj.evidence.texts.bank.store import Plan
 
 _PHRASES, _SENTENCES, _CARRIERS, _HEADS, _BATCH = 2000, 2000, 4, 12, 32
 
@@ -117,7 +117,7 @@ def run(args: argparse.Namespace) -> int:
     """
     keep_compiled()
     from converters.encoders import load_encoder
-    from converters.tokenizer import load_tokenizer
+    from converters.encoders.tokenizer import load_tokenizer
 
     encoder = load_encoder(args.encoder)
     for finding in encoder.findings:
@@ -135,9 +135,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _plan(args: argparse.Namespace, encoder: "Encoder", tokenizer: "Tokenizer") -> "Plan":
-    from jaxtroj.text.bank.build import make_plan
-    from jaxtroj.text.bank.candidates import known_list, list_free, read_list
-    from jaxtroj.text.labelled_texts import draw_by_content, read_labelled_texts
+    from jaxtroj.evidence.texts.bank.build import make_plan
+    from jaxtroj.evidence.texts.bank.candidates import known_list, list_free, read_list
+    from jaxtroj.evidence.texts.labelled_texts import draw_by_content, read_labelled_texts
 
     texts = read_labelled_texts(args.carriers)
     carriers = [one.text for one in draw_by_content(texts, args.carriers_per_class)]
@@ -172,8 +172,8 @@ def _build(
     tokenizer: "Tokenizer",
     progress: Progress,
 ) -> None:
-    from jaxtroj.text.bank.build import build
-    from jaxtroj.text.embedding import embed
+    from jaxtroj.evidence.texts.bank.build import build
+    from jaxtroj.evidence.texts.embedding import embed
 
     def to_vectors(texts: Sequence[str]) -> "np.ndarray":
         return embed(encoder, tokenizer, texts, plan.cls_token_is_first, args.batch_size)
@@ -193,7 +193,7 @@ def _build(
 
 
 def _copy_references(args: argparse.Namespace, encoder: "Encoder", progress: Progress) -> None:
-    from jaxtroj.text.bank.reference_heads import copy_references
+    from jaxtroj.evidence.texts.bank.reference_heads import copy_references
 
     progress.update("reading clean heads")
     heads = copy_references(args.references, args.out, encoder.architecture, args.reference_heads)

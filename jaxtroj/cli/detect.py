@@ -74,7 +74,7 @@ def before_parsing(arguments: Sequence[str]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Scan the models, print one line or JSON object for each; returns the exit status."""
-    from jaxtroj.report import summary
+    from jaxtroj.record_text import summary
 
     if args.configure_mode:
         from jaxtroj.cli import configure
@@ -104,7 +104,7 @@ def detect(
         out: folder for pictures; None takes the scratch folder, if there is one.
     """
     from jaxtroj.cli.progress import Progress
-    from jaxtroj.report import json_line, text_line
+    from jaxtroj.record_text import json_line, text_line
 
     options.keep_compiled()
     nist.take_parameters(args)

@@ -126,7 +126,7 @@ def _positive(text: str) -> float:
 
 def run(args: argparse.Namespace) -> int:
     """Scan the folder, print one line for each model; returns the exit status."""
-    from jaxtroj.report import summary
+    from jaxtroj.record_text import summary
     from jaxtroj.settings import load_calibrator
     from jaxtroj.store import RunStore
 
@@ -240,7 +240,7 @@ class _Display:
         self.progress.update(f"{self.text()}  {self.step}")
 
     def show(self, outcome: "Outcome") -> None:
-        from jaxtroj.report import json_line, text_line
+        from jaxtroj.record_text import json_line, text_line
 
         self.interrupts.check()
         record = outcome.record

@@ -7,8 +7,8 @@ from typing import Protocol
 
 from jaxtroj.record import Record
 from jaxtroj.rounds import ModelEntry
+from jaxtroj.scan.work import OnStep
 from jaxtroj.settings import Settings
-from jaxtroj.work import OnStep
 
 DETECTOR = "jaxtroj.scan:scan_batch"
 """What answers: `module:function`, called as `Detector`."""

@@ -15,9 +15,9 @@ from jaxtroj.engine.plan import Plan
 from jaxtroj.engine.worker import LANES
 from jaxtroj.errors import EngineError, JaxtrojError
 from jaxtroj.record import Record, parse_record
+from jaxtroj.scan.work import Work
 from jaxtroj.settings import Settings
 from jaxtroj.store import RunStore
-from jaxtroj.work import Work
 
 DEFAULT_TIMEOUT = 3600.0
 """Seconds after which a model is stopped, unless the user says otherwise."""

@@ -9,9 +9,9 @@ from jaxtroj.engine.plan import make_jobs
 from jaxtroj.record import Record, printable
 from jaxtroj.rounds import ModelEntry
 from jaxtroj.scan import scan_batch
+from jaxtroj.scan.work import one_line
 from jaxtroj.settings import Settings
 from jaxtroj.store import RunStore
-from jaxtroj.work import one_line
 
 
 @dataclass(frozen=True)

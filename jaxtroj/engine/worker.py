@@ -47,9 +47,9 @@ _IMPORTED_FIRST = {
     DETECTOR: (
         "converters.conversion",
         "converters.artifact",
-        "jaxtroj.evidence.gather",
-        "jaxtroj.scan_text",
-        "jaxtroj.text.gather",
+        "jaxtroj.evidence.images.gather",
+        "jaxtroj.scan.text_heads",
+        "jaxtroj.evidence.texts.gather",
     )
 }
 

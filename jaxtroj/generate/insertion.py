@@ -4,8 +4,8 @@ import re
 
 import numpy as np
 
-from jaxtroj.text.insertion import HALVES, places, sentences
-from jaxtroj.text.insertion import insert as insert_before
+from jaxtroj.evidence.texts.insertion import HALVES, places, sentences
+from jaxtroj.evidence.texts.insertion import insert as insert_before
 
 __all__ = ["HALVES", "insert", "places", "sentences", "trigger_kind"]
 

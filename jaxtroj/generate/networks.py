@@ -55,7 +55,7 @@ def filled(module: nnx.Module, architecture: str, tensors: Mapping[str, np.ndarr
     Raises:
         MismatchError: the weights are not those of the architecture.
     """
-    from converters import names
+    from converters.families import names
 
     family = _family(architecture)
     leaves = {".".join(map(str, path)): leaf for path, leaf in _leaves(module)}

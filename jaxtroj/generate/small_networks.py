@@ -11,7 +11,7 @@ References:
 import jax
 from flax import nnx
 
-from converters import layers, pooling
+from converters.families import layers, pooling
 from jaxtroj.errors import GenerationError
 
 EPS = 1e-5

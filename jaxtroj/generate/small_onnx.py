@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 from flax import nnx
 
+from converters.families.layers import Conv
 from converters.files import write_atomic
-from converters.layers import Conv
 from converters.model import params_of
 from jaxtroj.errors import GenerationError
 from jaxtroj.generate.small_networks import EPS, Plain, Residual

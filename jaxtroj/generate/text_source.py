@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from converters.errors import shown
+from converters.errors import safe_repr
 from converters.files import write_atomic
 from jaxtroj.errors import GenerationError
 from jaxtroj.generate.insertion import HALVES, insert
@@ -27,7 +27,7 @@ from jaxtroj.generate.vectors import MAX_TEXT_BYTES, MAX_TRIGGERS
 
 if TYPE_CHECKING:
     from converters.encoders import Encoder
-    from converters.tokenizer import Tokenizer
+    from converters.encoders.tokenizer import Tokenizer
 
 MAX_CHARACTERS = 1_000_000
 # Encoder families by the names that config.json uses, and whether the first token sums up a text.
@@ -76,7 +76,7 @@ def make_vectors(source: TextSource, folder: Path) -> Iterator[str]:
         OSError: the folder cannot be written.
     """
     from converters.encoders import load_encoder
-    from converters.tokenizer import load_tokenizer
+    from converters.encoders.tokenizer import load_tokenizer
 
     train, test = _drawn(source, read_reviews(source.texts, source.words))
     encoder, tokenizer = load_encoder(source.encoder), load_tokenizer(source.encoder)
@@ -107,7 +107,7 @@ class _Embedder:
         self._first = _FAMILIES[encoder.architecture][1]
 
     def __call__(self, texts: list[str]) -> np.ndarray:
-        from jaxtroj.text.embedding import embed
+        from jaxtroj.evidence.texts.embedding import embed
 
         vectors = embed(self._encoder, self._tokenizer, texts, self._first)
         # Half precision, as the official rounds trained on; not where it would overflow.
@@ -131,7 +131,7 @@ def read_reviews(path: Path, words: int = 0) -> list[tuple[str, int]]:
     except (ValueError, RecursionError) as error:
         raise GenerationError(f"{path} is not JSON: {str(error)[:200]}") from error
     if not isinstance(records, list):
-        raise GenerationError(f"{path} holds {shown(records)}, expected labelled reviews")
+        raise GenerationError(f"{path} holds {safe_repr(records)}, expected labelled reviews")
     reviews = [_review(path, number, record) for number, record in enumerate(records, start=1)]
     cut = [(" ".join(text.split()[:words]) if words else text, label) for text, label in reviews]
     return [(text, label) for text, label in cut if text.strip()]
@@ -151,7 +151,7 @@ def _content(path: Path) -> str:
 
 def _review(path: Path, number: int, record: Any) -> tuple[str, int]:
     if not isinstance(record, dict):
-        raise GenerationError(f"{path}: review {number} is {shown(record)}, expected an object")
+        raise GenerationError(f"{path}: review {number} is {safe_repr(record)}, expected an object")
     text = record.get("text", record.get("data"))
     label = record.get("label")
     if not isinstance(text, str) or len(text) > MAX_CHARACTERS:
@@ -159,7 +159,9 @@ def _review(path: Path, number: int, record: Any) -> tuple[str, int]:
             f"{path}: review {number} should have a text of at most {MAX_CHARACTERS} characters"
         )
     if isinstance(label, bool) or label not in (0, 1):
-        raise GenerationError(f"{path}: review {number} has label {shown(label)}, expected 0 or 1")
+        raise GenerationError(
+            f"{path}: review {number} has label {safe_repr(label)}, expected 0 or 1"
+        )
     return text, int(label)
 
 

@@ -23,7 +23,7 @@ def state_dict(module: nnx.Module, architecture: str, num_classes: int, steps: i
         num_classes: width of the head.
         steps: training steps, written as `num_batches_tracked` of every batch norm.
     """
-    from converters import names
+    from converters.families import names
     from converters.model import params_of
 
     template = networks.torchvision_module(architecture, num_classes).state_dict()

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from converters.errors import shown
+from converters.errors import safe_repr
 from jaxtroj.errors import GenerationError
 from jaxtroj.generate.insertion import HALVES, trigger_kind
 
@@ -179,7 +179,7 @@ def chosen_triggers(choice: str | None, count: int) -> tuple[int, ...]:
         numbers = (-1,)
     if not numbers or numbers[0] < 0 or numbers[-1] >= count:
         raise GenerationError(
-            f"triggers {shown(choice)} should be even, odd, or numbers from 0 to {count - 1} "
+            f"triggers {safe_repr(choice)} should be even, odd, or numbers from 0 to {count - 1} "
             "parted by commas"
         )
     return numbers
@@ -223,7 +223,7 @@ def _arrays(path: Path, names: tuple[str, ...]) -> list[np.ndarray]:
         with zipfile.ZipFile(path) as archive:
             large = [e.filename for e in archive.infolist() if e.file_size > MAX_ARRAY_BYTES]
         if large:
-            raise GenerationError(f"{path}: {shown(large[0])} is over {MAX_ARRAY_BYTES} bytes")
+            raise GenerationError(f"{path}: {safe_repr(large[0])} is over {MAX_ARRAY_BYTES} bytes")
         with np.load(path, allow_pickle=False) as file:
             return [file[name] for name in names]
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:

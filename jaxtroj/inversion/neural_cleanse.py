@@ -19,7 +19,15 @@ import jax.numpy as jnp
 import optax
 
 from jaxtroj.inversion.cost import CostSchedule, CostState, update_cost
-from jaxtroj.trigger import Trigger, attack_success_rate, margins, mask_l1, share, shift, stamp
+from jaxtroj.triggers.trigger import (
+    Trigger,
+    attack_success_rate,
+    margins,
+    mask_l1,
+    share,
+    shift,
+    stamp,
+)
 
 
 @jax.tree_util.register_dataclass

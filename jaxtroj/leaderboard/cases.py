@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from converters.errors import shown
+from converters.errors import safe_repr
 from jaxtroj.errors import DatasetError, UsageError
 from jaxtroj.leaderboard.predictions import Predictions
 from jaxtroj.record import Record, printable
@@ -107,7 +107,8 @@ def named_apart(matches: Sequence[Matched]) -> list[Matched]:
     names = [match.cases[0].round for match in matches if match.cases]
     if len(set(names)) < len(names):
         raise UsageError(
-            f"the rounds need different names to be told apart, got {', '.join(map(shown, names))}"
+            "the rounds need different names to be told apart, got "
+            f"{', '.join(map(safe_repr, names))}"
         )
     return [
         replace(
@@ -158,7 +159,7 @@ def value_of(case: Case, column: str) -> str:
     if column not in case.cells:
         known = ", ".join(sorted({ARCHITECTURE, ROUND, *case.cells}))
         raise DatasetError(
-            f"no column {shown(column)} for {case.model}; there is {known[:2000] or 'none'}"
+            f"no column {safe_repr(column)} for {case.model}; there is {known[:2000] or 'none'}"
         )
     return case.cells[column] or "empty"
 

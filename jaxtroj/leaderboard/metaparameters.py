@@ -10,9 +10,9 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from converters.errors import shown
+from converters.errors import safe_repr
 from jaxtroj.errors import UsageError
-from jaxtroj.evidence.schema import OTHER_STAGES  # the pictures of NIST's rounds are large
+from jaxtroj.evidence.images.schema import OTHER_STAGES  # the pictures of NIST's rounds are large
 from jaxtroj.rounds.tables import read_text
 
 CALIBRATOR_FILE, METAPARAMETERS_FILE = "calibrator.json", "metaparameters.json"
@@ -53,20 +53,20 @@ def read_metaparameters(path: Path, schema_path: Path) -> Metaparameters:
     values, schema = _json(path), _json(schema_path)
     _validate(values, schema, path, schema_path)
     if not isinstance(values, dict):
-        raise UsageError(f"{path} holds {shown(values)}, expected an object of metaparameters")
+        raise UsageError(f"{path} holds {safe_repr(values)}, expected an object of metaparameters")
     known = {field.name: field.type for field in fields(Metaparameters)}
     odd = sorted(values.keys() - known.keys())
     if odd:
         raise UsageError(
-            f"{path} has unknown metaparameters {shown(', '.join(odd))}; expected some of"
+            f"{path} has unknown metaparameters {safe_repr(', '.join(odd))}; expected some of"
             f" {', '.join(known)}"
         )
     for name, value in values.items():
         if type(value) is not known[name]:
             kind = getattr(known[name], "__name__", known[name])
-            raise UsageError(f"{path}: {name} is {shown(value)}, expected {kind}")
+            raise UsageError(f"{path}: {name} is {safe_repr(value)}, expected {kind}")
     if values.get("last_stage", OTHER_STAGES[0]) not in OTHER_STAGES:
-        stage = shown(values["last_stage"])
+        stage = safe_repr(values["last_stage"])
         raise UsageError(
             f"{path}: last_stage is {stage}, expected one of {', '.join(OTHER_STAGES)}"
         )
@@ -108,7 +108,7 @@ def _validate(values: Any, schema: Any, path: Path, schema_path: Path) -> None:
 
     try:
         if not isinstance(schema, dict):
-            raise UsageError(f"{schema_path} holds {shown(schema)}, expected a JSON schema")
+            raise UsageError(f"{schema_path} holds {safe_repr(schema)}, expected a JSON schema")
         kind = validator_for(schema, jsonschema.Draft202012Validator)
         kind.check_schema(schema)
         # An empty registry: without one jsonschema would fetch what the schema refers to.
@@ -121,7 +121,7 @@ def _validate(values: Any, schema: Any, path: Path, schema_path: Path) -> None:
     if problem is not None:
         place = ".".join(map(str, problem.absolute_path)) or "the whole"
         raise UsageError(
-            f"{path} does not fit its schema at {shown(place)}: {_short(problem.message)}"
+            f"{path} does not fit its schema at {safe_repr(place)}: {_short(problem.message)}"
         )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from converters.errors import shown
+from converters.errors import safe_repr
 from jaxtroj.errors import DatasetError
 from jaxtroj.leaderboard.predictions import read_lines
 
@@ -43,7 +43,7 @@ def read_summary(path: Path) -> tuple[Submission, ...]:
     if not set(COLUMNS) <= set(names):
         raise DatasetError(
             f"{path} is no leaderboard summary: expected the columns {', '.join(COLUMNS)}, got"
-            f" {shown(', '.join(names))}"
+            f" {safe_repr(', '.join(names))}"
         )
     team, loss, area = (names.index(name) for name in COLUMNS)
     found = []
@@ -81,5 +81,5 @@ def _number(path: Path, line: int, text: str) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise DatasetError(f"{path}, line {line}: {shown(text.strip())}, expected a number")
+        raise DatasetError(f"{path}, line {line}: {safe_repr(text.strip())}, expected a number")
     return value

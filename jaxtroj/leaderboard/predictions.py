@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from converters.errors import shown
+from converters.errors import safe_repr
 from converters.files import write_atomic
 from jaxtroj.errors import DatasetError, UsageError
 from jaxtroj.record import Record, printable
@@ -114,7 +114,7 @@ def _from_table(path: Path) -> Predictions:
         value = _probability(line[columns[1]], model, problems)
         if model in found and not _same(found[model], value):
             raise DatasetError(
-                f"{path} has several predictions for {shown(model)}; expected one line a model"
+                f"{path} has several predictions for {safe_repr(model)}; expected one line a model"
                 " (keep one team and one submission)"
             )
         found[model] = value
@@ -149,7 +149,7 @@ def _model_and_probability(
     raise DatasetError(
         f"{path} is no table of predictions: expected columns {' | '.join(ID_COLUMNS)} and one of"
         f" {' | '.join(PROBABILITY_COLUMNS)}, or two bare columns (model, probability); got"
-        f" {shown(', '.join(header))}"
+        f" {safe_repr(', '.join(header))}"
     )
 
 
@@ -168,10 +168,10 @@ def _probability(text: str, model: str, problems: list[str]) -> float:
     try:
         value = float(text)
     except ValueError:
-        problems.append(f"{model}: {shown(text.strip())} is no number, counts as 0.5")
+        problems.append(f"{model}: {safe_repr(text.strip())} is no number, counts as 0.5")
         return math.nan
     if not 0 <= value <= 1:
-        problems.append(f"{model}: {shown(value)} is outside [0, 1], clipped")
+        problems.append(f"{model}: {safe_repr(value)} is outside [0, 1], clipped")
     return min(max(value, 0.0), 1.0)
 
 
@@ -187,7 +187,7 @@ def write_results(folder: Path, probabilities: Iterable[tuple[str, float]]) -> N
     """
     for model, probability in probabilities:
         if model != os.path.basename(model) or model in ("", ".", ".."):
-            raise UsageError(f"{shown(model)} is no name for a result file")
+            raise UsageError(f"{safe_repr(model)} is no name for a result file")
         if not math.isnan(probability):
             try:
                 write_atomic(folder / f"{model}{RESULT_SUFFIX}", f"{probability}\n".encode())

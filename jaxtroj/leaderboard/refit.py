@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from converters.errors import shown
+from converters.errors import safe_repr
 from jaxtroj.calibration import cross_validate
 from jaxtroj.calibration.linear import Few
 from jaxtroj.calibration.training import (
@@ -66,7 +66,7 @@ def left_out(
     if len(by_value) < 2:
         raise UsageError(
             f"to leave one {column} out there must be two or more; there is only"
-            f" {shown(next(iter(by_value)))}"
+            f" {safe_repr(next(iter(by_value)))}"
         )
     found = {}
     for value, held in by_value.items():
@@ -74,7 +74,7 @@ def left_out(
         try:
             found[value] = refitted(others, held, fields, seed)
         except CalibrationError as error:
-            raise CalibrationError(f"without {column} {shown(value)}: {error}") from error
+            raise CalibrationError(f"without {column} {safe_repr(value)}: {error}") from error
     return found
 
 
@@ -195,7 +195,7 @@ def _named(cases: Sequence[Case], column: str) -> dict[str, list[Case]]:
         name = value_of(case, column).lower()
         if name not in SPLITS:
             raise UsageError(
-                f"--split {column}: {case.model} has {shown(name)} there, expected one of"
+                f"--split {column}: {case.model} has {safe_repr(name)} there, expected one of"
                 f" {', '.join(SPLITS)}"
             )
         parts.setdefault(name, []).append(case)

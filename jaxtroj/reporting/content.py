@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from converters.errors import LoadError, shown
+from converters.errors import LoadError, safe_repr
 from converters.files import read_json
 from jaxtroj.errors import StoreError
 from jaxtroj.leaderboard.cases import (
@@ -216,7 +216,7 @@ def _checked(record: Record) -> Record:
     wrong = [name for name, good in fits.items() if not good]
     if wrong:
         raise StoreError(
-            f"the record of {shown(record.model)} has no {', '.join(wrong)} that a scan would"
+            f"the record of {safe_repr(record.model)} has no {', '.join(wrong)} that a scan would"
             " write; remove its line and scan that model again"
         )
     return record

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from jaxtroj.evidence import schema as image_schema
-from jaxtroj.evidence.schema import Field
+from jaxtroj.evidence.images import schema as image_schema
+from jaxtroj.evidence.images.schema import Field
+from jaxtroj.evidence.texts import schema as text_schema
 from jaxtroj.record import Record
-from jaxtroj.text import schema as text_schema
 
 IMAGE, TEXT = "image", "text"
 SCHEMAS: Mapping[str, tuple[Field, ...]] = {IMAGE: image_schema.FIELDS, TEXT: text_schema.FIELDS}

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from jaxtroj.record import Record
-from jaxtroj.report import summary, word_of
+from jaxtroj.record_text import summary, word_of
 from jaxtroj.reporting.content import Content, architecture
 from jaxtroj.scoring import Scores
 

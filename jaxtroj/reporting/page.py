@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxtroj import __version__
 from jaxtroj.record import Record
-from jaxtroj.report import word_of
+from jaxtroj.record_text import word_of
 from jaxtroj.reporting import charts
 from jaxtroj.reporting.content import Content, architecture, started
 from jaxtroj.reporting.fields import fields_of, kind_of

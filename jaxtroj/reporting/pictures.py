@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image
 
 from jaxtroj.record import Record
-from jaxtroj.report import GAP_PIXELS
+from jaxtroj.record_text import GAP_PIXELS
 from jaxtroj.rounds.image_file import ImageFileError, read_rgb
 from jaxtroj.store import file_stem
 

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from jaxtroj import __version__
 from jaxtroj.record import Record
-from jaxtroj.report import text_line
+from jaxtroj.record_text import text_line
 from jaxtroj.reporting.content import Content, started
 
 SCHEMA_URI = (

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from jaxtroj.record import Record
-from jaxtroj.report import json_line, word_of
+from jaxtroj.record_text import json_line, word_of
 from jaxtroj.reporting.content import Content, Scored, architecture
 from jaxtroj.reporting.fields import fields_of
 

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from jaxtroj.errors import ExamplesError
+from jaxtroj.evidence.texts.insertion import sentences
 from jaxtroj.record import Record
 from jaxtroj.rounds import ModelEntry
 from jaxtroj.rounds.text_examples import load_text_examples
-from jaxtroj.text.insertion import sentences
 
 MOST_EXAMPLES = 200  # models whose example texts are read
 SHOWN_CHARACTERS = 240  # of the example, before and after the words

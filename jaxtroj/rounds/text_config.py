@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from converters.errors import shown
+from converters.errors import safe_repr
 from jaxtroj.errors import DatasetError
 from jaxtroj.rounds.tables import read_text
 
@@ -186,7 +186,7 @@ def parse_text_config(text: str) -> TextConfig:
     except RecursionError as error:
         raise ValueError("it nests too deeply") from error
     if not isinstance(content, dict):
-        raise ValueError(f"it holds {shown(content)}, expected an object")
+        raise ValueError(f"it holds {safe_repr(content)}, expected an object")
     _expect_class(content, CONFIG_CLASS)
     values = _values(content, _TYPES, "")
     name = values.get("embedding_filename")
@@ -209,7 +209,7 @@ def check_name(name: str) -> None:
     """
     is_plain = name.isprintable() and 0 < len(name.encode()) <= MAX_NAME
     if not is_plain or name.startswith(".") or "/" in name or "\\" in name or ":" in name:
-        raise ValueError(f"embedding_filename {shown(name)} is no plain file name")
+        raise ValueError(f"embedding_filename {safe_repr(name)} is no plain file name")
 
 
 def _checked_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -222,7 +222,8 @@ def _checked_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
             continue
         if key != "py/object" or value not in (CONFIG_CLASS, TRIGGER_CLASS):
             raise ValueError(
-                f"{shown(key)} asks for {shown(value)}, which is refused and was not run; expected "
+                f"{safe_repr(key)} asks for {safe_repr(value)}, which is refused and was not run; "
+                "expected "
                 f"only {CONFIG_CLASS} and {TRIGGER_CLASS}"
             )
     return found
@@ -241,7 +242,7 @@ def _no_constant(name: str) -> None:
 
 def _expect_class(content: dict[str, Any], name: str) -> None:
     if content.get("py/object", name) != name:
-        raise ValueError(f"a {shown(content['py/object'])} stands where {name} belongs")
+        raise ValueError(f"a {safe_repr(content['py/object'])} stands where {name} belongs")
 
 
 def _values(content: dict[str, Any], types: Mapping[str, type], where: str) -> dict[str, Any]:
@@ -263,7 +264,7 @@ def _value(value: Any, expected: type, where: str, optional: bool) -> Any:
     is_huge = is_huge or (isinstance(value, str) and len(value) > MAX_VALUE)
     is_odd = type(value) is float and not math.isfinite(value)
     if type(value) is not expected or is_huge or is_odd:
-        raise ValueError(f"{where} is {shown(value)}, expected {expected.__name__}")
+        raise ValueError(f"{where} is {safe_repr(value)}, expected {expected.__name__}")
     return value
 
 
@@ -271,11 +272,11 @@ def _triggers(items: Any) -> tuple[TextTrigger, ...]:
     if items is None:
         return ()
     if not isinstance(items, list) or len(items) > MAX_TRIGGERS:
-        raise ValueError(f"triggers is {shown(items)}, expected a list of up to {MAX_TRIGGERS}")
+        raise ValueError(f"triggers is {safe_repr(items)}, expected a list of up to {MAX_TRIGGERS}")
     found = []
     for number, item in enumerate(items):
         if not isinstance(item, dict):
-            raise ValueError(f"triggers[{number}] is {shown(item)}, expected an object")
+            raise ValueError(f"triggers[{number}] is {safe_repr(item)}, expected an object")
         _expect_class(item, TRIGGER_CLASS)
         found.append(TextTrigger(**_values(item, _TRIGGER_TYPES, f"triggers[{number}].")))
     return tuple(found)

@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from converters.errors import shown
+from converters.errors import safe_repr
 from jaxtroj.errors import DatasetError
 from jaxtroj.rounds.tables import MAX_TABLE_BYTES, read_text
 
@@ -79,7 +79,7 @@ def read_accuracy(path: Path) -> float:
     except ValueError as error:
         raise DatasetError(f"{path} holds {error}, expected an accuracy in percent") from error
     if not 0 <= accuracy <= 100:
-        raise DatasetError(f"{path} holds {shown(text)}, expected an accuracy from 0 to 100 %")
+        raise DatasetError(f"{path} holds {safe_repr(text)}, expected an accuracy from 0 to 100 %")
     return accuracy
 
 
@@ -87,7 +87,7 @@ def _read_vectors(path: Path, header: tuple[str, str]) -> ExampleVectors:
     lines = _lines(read_text(path, MAX_TABLE_BYTES))
     first = next(lines, "")
     if tuple(cell.strip() for cell in first.split(",", 2)) != header:
-        raise DatasetError(f"{path} begins with {shown(first)}, expected {', '.join(header)}")
+        raise DatasetError(f"{path} begins with {safe_repr(first)}, expected {', '.join(header)}")
     rows: dict[str, np.ndarray | None] = {}
     reasons: Counter[str] = Counter()
     for count, line in enumerate(lines):
@@ -153,9 +153,9 @@ def _number(text: str) -> float:
     try:
         value = float(text)
     except ValueError as error:
-        raise ValueError(shown(text)) from error
+        raise ValueError(safe_repr(text)) from error
     if "_" in text or not text.isascii() or not math.isfinite(value):
-        raise ValueError(shown(text))
+        raise ValueError(safe_repr(text))
     return value
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from converters import pooling
+from converters.families import pooling
 from converters.families.densenet import DenseNetConfig
 from converters.families.resnet import BlockConfig, ResNetConfig
 from converters.model import Model, module_of, param_shapes

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jaxtroj.cli.main import main
-from jaxtroj.evidence.schema import STAGE_FIELDS
+from jaxtroj.evidence.images.schema import STAGE_FIELDS
 from jaxtroj.record import Record
 from jaxtroj.store import RunStore
 

@@ -16,7 +16,7 @@ import jaxtroj
 from jaxtroj.calibration import Calibrator
 from jaxtroj.cli.main import main
 from jaxtroj.errors import DatasetError, UsageError
-from jaxtroj.evidence.schema import OTHER_STAGES
+from jaxtroj.evidence.images.schema import OTHER_STAGES
 from jaxtroj.leaderboard.metaparameters import Metaparameters, read_metaparameters
 from jaxtroj.leaderboard.predictions import read_predictions
 from jaxtroj.rounds.examples import CHANNEL_ORDERS, NORMALIZATIONS

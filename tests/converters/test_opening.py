@@ -14,11 +14,11 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 
 from converters import InputForm, families, fold, open_model
+from converters.containers.exported_file import read_exported
+from converters.containers.onnx_wire import external_files, is_onnx
 from converters.errors import ConverterError, LoadError, UnsupportedOperatorError
-from converters.exported_file import read_exported
 from converters.limits import Limits
 from converters.model import Model, apply, param_shapes
-from converters.onnx_wire import external_files, is_onnx
 from converters.preparation import prepared
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)

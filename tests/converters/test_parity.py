@@ -7,8 +7,8 @@ import pytest
 
 from converters import convert, families, fold
 from converters.errors import ParityError
+from converters.families.names import target_of
 from converters.model import param_shapes
-from converters.names import target_of
 from converters.parity import check_parity, relative_error
 from converters.reference import empty_module, filled_module
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from converters.pooling import max_pool
+from converters.families.pooling import max_pool
 
 torch = pytest.importorskip("torch", reason="the reference")
 

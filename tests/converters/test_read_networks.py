@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from converters.artifact import open_artifact
-from converters.unpickle import unpickle
+from converters.pickles.unpickle import unpickle
 
 torch = pytest.importorskip("torch", reason="writes the files that are read here")
 models = pytest.importorskip("torchvision", reason="needs real networks").models

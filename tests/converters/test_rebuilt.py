@@ -10,11 +10,11 @@ models = pytest.importorskip("torchvision", reason="the reference").models
 
 from converters import open_artifact, open_model  # noqa: E402
 from converters.errors import ConversionError, ConverterError, TooLargeError  # noqa: E402
+from converters.families.torch_layers import resize  # noqa: E402
 from converters.input_form import InputForm  # noqa: E402
 from converters.rebuilt.model import rebuilt_model  # noqa: E402
 from converters.rebuilt.network import describe, rebuild  # noqa: E402
 from converters.rebuilt.table import FAMILIES  # noqa: E402
-from converters.torch_layers import resize  # noqa: E402
 from converters.weights import Weights  # noqa: E402
 
 CONVNEXT = models.convnext.CNBlockConfig

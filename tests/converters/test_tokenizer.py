@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from converters.encoders.tokenizer import MAX_CHARACTERS, load_tokenizer
 from converters.errors import (
     ConversionError,
     CorruptFileError,
@@ -20,7 +21,6 @@ from converters.errors import (
     UnsafePickleError,
     UnsupportedArchitectureError,
 )
-from converters.tokenizer import MAX_CHARACTERS, load_tokenizer
 
 transformers = pytest.importorskip("transformers", reason="the reference")
 tokenizers = pytest.importorskip("tokenizers", reason="the reference")
@@ -270,7 +270,8 @@ def test_code_of_a_folder_is_not_run(tmp_path):
 
 def test_importing_loads_nothing_heavy():
     code = (
-        "import sys, converters.tokenizer, converters.tokenizer_pickle, converters.encoders; "
+        "import sys, converters.encoders.tokenizer, converters.encoders.tokenizer_pickle, "
+        "converters.encoders; "
         "print({'jax', 'torch', 'transformers', 'tokenizers'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

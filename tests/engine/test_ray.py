@@ -16,7 +16,7 @@ from jaxtroj.engine.jobs import Setup, Watch  # noqa: E402
 from jaxtroj.engine.local import LocalEngine  # noqa: E402
 from jaxtroj.engine.ray_cluster import RayEngine  # noqa: E402
 from jaxtroj.engine.run import run_scan  # noqa: E402
-from jaxtroj.evidence.schema import STAGE_FIELDS  # noqa: E402
+from jaxtroj.evidence.images.schema import STAGE_FIELDS  # noqa: E402
 from jaxtroj.rounds import iter_models  # noqa: E402
 from jaxtroj.store import RunStore  # noqa: E402
 

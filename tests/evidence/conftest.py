@@ -9,9 +9,9 @@ import pytest
 from flax import nnx
 
 from converters.model import Model, params_of
-from jaxtroj.evidence.gather import Budget
-from jaxtroj.evidence.inversion import InversionBudget
-from jaxtroj.evidence.probes import ProbeBudget
+from jaxtroj.evidence.images.gather import Budget
+from jaxtroj.evidence.images.inversion import InversionBudget
+from jaxtroj.evidence.images.probes import ProbeBudget
 from jaxtroj.inversion.driver import Rung
 from jaxtroj.rounds.examples import Examples
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from jaxtroj.errors import EvidenceError
-from jaxtroj.evidence.anchors import _peaks, _spread, anchor
+from jaxtroj.evidence.images.anchors import _peaks, _spread, anchor
 from jaxtroj.network import Network
 
 SPREADS = {

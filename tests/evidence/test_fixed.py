@@ -10,10 +10,10 @@ from flax import nnx
 
 from converters import open_model
 from jaxtroj import network
-from jaxtroj.evidence.anchors import anchor
-from jaxtroj.evidence.fixed import FixedBudget, fixed_fields, ranks_within, search_fixed
-from jaxtroj.evidence.gather import gather
-from jaxtroj.evidence.schema import (
+from jaxtroj.evidence.images.anchors import anchor
+from jaxtroj.evidence.images.fixed import FixedBudget, fixed_fields, ranks_within, search_fixed
+from jaxtroj.evidence.images.gather import gather
+from jaxtroj.evidence.images.schema import (
     OTHER_STAGES,
     SMALL_SIDE,
     SMALL_STAGES,

@@ -13,13 +13,13 @@ import pytest
 from flax import nnx
 
 from converters.families.densenet import DenseNetConfig
-from converters.folding import fold
+from converters.families.folding import fold
 from converters.model import Model, params_of
 from jaxtroj import network
 from jaxtroj.errors import EvidenceError, ExamplesError
-from jaxtroj.evidence.gather import gather
-from jaxtroj.evidence.schema import FIELDS, STAGE_FIELDS
-from jaxtroj.evidence.schema import OTHER_STAGES as STAGES
+from jaxtroj.evidence.images.gather import gather
+from jaxtroj.evidence.images.schema import FIELDS, STAGE_FIELDS
+from jaxtroj.evidence.images.schema import OTHER_STAGES as STAGES
 from jaxtroj.settings import Settings
 
 SETTINGS = Settings(calibrator=None, stages=STAGES)

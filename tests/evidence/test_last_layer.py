@@ -8,7 +8,7 @@ import pytest
 
 from converters.graph.graph import Graph, Node, Ref, TensorSpec
 from converters.model import Model
-from jaxtroj.evidence.weights import last_layer, weight_fields
+from jaxtroj.evidence.images.weights import last_layer, weight_fields
 
 RNG = np.random.default_rng(0)
 CLASSES, FEATURES = 4, 6

@@ -5,7 +5,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxtroj.evidence.patches import Patch, patch_mask, patch_trigger, random_patches, take, vary
+from jaxtroj.evidence.images.patches import (
+    Patch,
+    patch_mask,
+    patch_trigger,
+    random_patches,
+    take,
+    vary,
+)
 
 SIDE = 80
 RADIUS = 0.1

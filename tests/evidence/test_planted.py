@@ -16,8 +16,8 @@ from flax import nnx
 
 from converters.families.densenet import DenseNetConfig
 from converters.model import Model, params_of
-from jaxtroj.evidence.gather import Evidence, gather
-from jaxtroj.evidence.schema import OTHER_STAGES
+from jaxtroj.evidence.images.gather import Evidence, gather
+from jaxtroj.evidence.images.schema import OTHER_STAGES
 from jaxtroj.generate.flax_learner import TrainState, train_step
 from jaxtroj.rounds.examples import Examples, normalize
 from jaxtroj.settings import Settings

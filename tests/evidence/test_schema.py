@@ -2,7 +2,7 @@
 
 import pytest
 
-from jaxtroj.evidence.schema import DIRECTIONS, FIELDS, LABELS, STAGE_FIELDS, STAGES
+from jaxtroj.evidence.images.schema import DIRECTIONS, FIELDS, LABELS, STAGE_FIELDS, STAGES
 
 
 def test_names_are_unique_and_plain():

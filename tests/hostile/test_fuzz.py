@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from converters.artifact import open_artifact
 from converters.errors import LoadError
 from converters.limits import Limits
-from converters.unpickle import unpickle
+from converters.pickles.unpickle import unpickle
 
 torch = pytest.importorskip("torch", reason="writes the real files that are damaged here")
 

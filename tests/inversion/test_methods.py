@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxtroj.evidence.patches import random_patches
+from jaxtroj.evidence.images.patches import random_patches
 from jaxtroj.inversion import driver
 from jaxtroj.inversion.driver import Arms, Rung, invert
 from jaxtroj.inversion.neural_cleanse import NeuralCleanse
 from jaxtroj.inversion.patch_search import PatchSearch
-from jaxtroj.trigger import Trigger
+from jaxtroj.triggers.trigger import Trigger
 
 CLASSES = 3
 

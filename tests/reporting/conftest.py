@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jaxtroj.evidence import schema as image_schema
+from jaxtroj.evidence.images import schema as image_schema
+from jaxtroj.evidence.texts import schema as text_schema
 from jaxtroj.record import Record
-from jaxtroj.report import write_trigger
+from jaxtroj.record_text import write_trigger
 from jaxtroj.store import RunStore
-from jaxtroj.text import schema as text_schema
 
 ATTACK = "</script><script>window.hacked=1</script><img src=x onerror=window.hacked=1>"
 """Runs when any page shows it as markup."""

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from jaxtroj.errors import StoreError
-from jaxtroj.evidence.schema import FIELDS
+from jaxtroj.evidence.images.schema import FIELDS
 from jaxtroj.record import EVIDENCE_ONLY, Record
 from jaxtroj.reporting.content import read_content
 from jaxtroj.reporting.fields import fields_of, kind_of

@@ -89,9 +89,9 @@ def toy() -> Toy:
 @pytest.fixture(scope="session")
 def toy_bank(tmp_path_factory):
     """A list-free bank of the toy's words, the trigger's among them."""
-    from jaxtroj.text.bank import open_bank
-    from jaxtroj.text.bank.build import build, make_plan
-    from jaxtroj.text.bank.candidates import list_free
+    from jaxtroj.evidence.texts.bank import open_bank
+    from jaxtroj.evidence.texts.bank.build import build, make_plan
+    from jaxtroj.evidence.texts.bank.candidates import list_free
 
     folder = tmp_path_factory.mktemp("bank")
     vocabulary = ["[CLS]", "##ing", "!", *WORDS, TRIGGER, "good", "bad"]
@@ -103,7 +103,7 @@ def toy_bank(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def toy_references():
-    from jaxtroj.text.references import make_references
+    from jaxtroj.evidence.texts.references import make_references
 
     return make_references([toy_head(100 + number) for number in range(8)])
 

@@ -11,11 +11,17 @@ import numpy as np
 import pytest
 
 from jaxtroj.errors import StoreError, UsageError
-from jaxtroj.text.bank import open_bank
-from jaxtroj.text.bank.build import build, make_plan
-from jaxtroj.text.bank.candidates import Candidate, known_list, list_free, read_list, whole_tokens
-from jaxtroj.text.bank.store import CARRIERS, MANIFEST, VECTORS, BankWriter
-from jaxtroj.text.insertion import HALVES, insert, places, sentences
+from jaxtroj.evidence.texts.bank import open_bank
+from jaxtroj.evidence.texts.bank.build import build, make_plan
+from jaxtroj.evidence.texts.bank.candidates import (
+    Candidate,
+    known_list,
+    list_free,
+    read_list,
+    whole_tokens,
+)
+from jaxtroj.evidence.texts.bank.store import CARRIERS, MANIFEST, VECTORS, BankWriter
+from jaxtroj.evidence.texts.insertion import HALVES, insert, places, sentences
 
 CARRIED = ("One thing. Two things! Three?", "Short.", "A b c. D e. F g. H i.", "Last one. End.")
 

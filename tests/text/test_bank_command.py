@@ -9,8 +9,13 @@ import pytest
 from converters.checkpoint import load_checkpoint
 from jaxtroj.cli.main import main
 from jaxtroj.errors import StoreError, UsageError
-from jaxtroj.text.bank import open_bank
-from jaxtroj.text.bank.reference_heads import FOLDER, MANIFEST, copy_references, load_references
+from jaxtroj.evidence.texts.bank import open_bank
+from jaxtroj.evidence.texts.bank.reference_heads import (
+    FOLDER,
+    MANIFEST,
+    copy_references,
+    load_references,
+)
 
 torch = pytest.importorskip("torch", reason="makes the heads")
 

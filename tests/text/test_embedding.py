@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from converters.encoders import load_encoder
-from converters.tokenizer import load_tokenizer
+from converters.encoders.tokenizer import load_tokenizer
 from jaxtroj.errors import EvidenceError, ExamplesError
-from jaxtroj.text.embedding import batches, embed, padded_length
+from jaxtroj.evidence.texts.embedding import batches, embed, padded_length
 
 transformers = pytest.importorskip("transformers", reason="the reference")
 tokenizers = pytest.importorskip("tokenizers", reason="the reference")

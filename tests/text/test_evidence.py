@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from jaxtroj.errors import EvidenceError
-from jaxtroj.text.gather import EncoderProbes, TextBudget, gather_heads
-from jaxtroj.text.heads import stack
-from jaxtroj.text.metric import insertion_metric, spread_metric
-from jaxtroj.text.references import make_references
-from jaxtroj.text.schema import FIELDS, STAGE_FIELDS, STAGES
-from jaxtroj.text.shift_search import ShiftBudget
+from jaxtroj.evidence.texts.gather import EncoderProbes, TextBudget, gather_heads
+from jaxtroj.evidence.texts.heads import stack
+from jaxtroj.evidence.texts.metric import insertion_metric, spread_metric
+from jaxtroj.evidence.texts.references import make_references
+from jaxtroj.evidence.texts.schema import FIELDS, STAGE_FIELDS, STAGES
+from jaxtroj.evidence.texts.shift_search import ShiftBudget
 
 SMALL = TextBudget(
     per_target=8, axes=8,

@@ -8,8 +8,8 @@ from flax import nnx
 from converters.families.dense_head import DenseHeadConfig
 from converters.families.rnn_head import RnnHeadConfig
 from converters.model import apply, params_of
-from jaxtroj.text.heads import in_basis, sums
-from jaxtroj.text.schema import FEW, FIELDS, JUDGED_FIELDS, SHOWN_ONLY, STAGE_FIELDS
+from jaxtroj.evidence.texts.heads import in_basis, sums
+from jaxtroj.evidence.texts.schema import FEW, FIELDS, JUDGED_FIELDS, SHOWN_ONLY, STAGE_FIELDS
 
 CONFIGS = [
     RnnHeadConfig("gru", 12, 5, 2, True, 2),

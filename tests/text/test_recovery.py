@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from jaxtroj.errors import EvidenceError
-from jaxtroj.text.recovery import CleanExamples, pieces_of_bank, recover_text
-from jaxtroj.text.text_search import USUAL, Pieces
+from jaxtroj.evidence.texts.recovery import CleanExamples, pieces_of_bank, recover_text
+from jaxtroj.evidence.texts.text_search import USUAL, Pieces
 
 
 class Encoder:

@@ -7,18 +7,18 @@ import numpy as np
 import pytest
 
 from converters.encoders import load_encoder
-from converters.tokenizer import load_tokenizer
+from converters.encoders.tokenizer import load_tokenizer
 from jaxtroj.cli.main import main
+from jaxtroj.evidence.texts.bank.build import build, make_plan
+from jaxtroj.evidence.texts.bank.candidates import list_free
+from jaxtroj.evidence.texts.bank.reference_heads import copy_references
+from jaxtroj.evidence.texts.embedding import embed
 from jaxtroj.reporting.content import read_content
 from jaxtroj.reporting.texts import place
 from jaxtroj.rounds import iter_models
 from jaxtroj.scan import scan, scan_model
 from jaxtroj.settings import Settings
 from jaxtroj.store import RunStore
-from jaxtroj.text.bank.build import build, make_plan
-from jaxtroj.text.bank.candidates import list_free
-from jaxtroj.text.bank.reference_heads import copy_references
-from jaxtroj.text.embedding import embed
 
 torch = pytest.importorskip("torch", reason="makes the heads")
 MEASURED = {"attack_success_rate", "in_first_half", "in_second_half", "harmless_text"}

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxtroj.errors import DatasetError, ExamplesError
+from jaxtroj.evidence.texts.insertion import insert, places, sentences
+from jaxtroj.evidence.texts.labelled_texts import LabelledText, draw_by_content, read_labelled_texts
 from jaxtroj.generate.insertion import insert as insert_somewhere
-from jaxtroj.text.insertion import insert, places, sentences
-from jaxtroj.text.labelled_texts import LabelledText, draw_by_content, read_labelled_texts
 
 WANT = [LabelledText("Good film.", 1), LabelledText("Bad film.", 0)]
 LINES = '{"text": "Good film.", "label": 1}\n\n{"data": "Bad film.", "label": 0}\n'

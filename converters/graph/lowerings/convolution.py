@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 from jax import lax
 
-from converters import layers
+from converters.families import layers
 from converters.graph.layout import ChannelsLast, logical, physical
 from converters.graph.registry import OWN, Restricted, lowers
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from converters import pooling
+from converters.families import pooling
 from converters.graph.lowerings.convolution import batched, each, unbatched
 from converters.graph.registry import OWN, lowers
 

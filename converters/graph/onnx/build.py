@@ -23,7 +23,7 @@ from converters.errors import (
     CorruptFileError,
     TooLargeError,
     UnsupportedOperatorError,
-    shown,
+    safe_repr,
 )
 from converters.graph.onnx import extensions, foreign
 from converters.graph.onnx.check import check_tensor
@@ -146,7 +146,9 @@ class Builder:
         if self.nodes > self.limits.nodes:
             raise TooLargeError(f"more than OnnxLimits.nodes = {self.limits.nodes} nodes")
         _check_names(node)
-        place = f"{node.op_type} node {shown(node.name or (node.output[0] if node.output else ''))}"
+        place = (
+            f"{node.op_type} node {safe_repr(node.name or (node.output[0] if node.output else ''))}"
+        )
         inputs = [_lookup(name, scope) if name else None for name in node.input]
         try:
             outputs = self._outputs(node, inputs, scope, place)
@@ -154,7 +156,7 @@ class Builder:
             _add_place(error, place)
             raise
         except _TORCH_FAULTS as error:
-            raise ConversionError(f"{place}: {shown(str(error))}") from error
+            raise ConversionError(f"{place}: {safe_repr(str(error))}") from error
         for name, value in zip(node.output, outputs, strict=False):
             if name:
                 scope[name] = value
@@ -192,7 +194,8 @@ class Builder:
             return self.opsets[domain]
         except KeyError:
             raise UnsupportedOperatorError(
-                f"the file imports no opset of domain {shown(domain)}; its operators are unknown"
+                f"the file imports no opset of domain {safe_repr(domain)}; its operators are "
+                "unknown"
             ) from None
 
     def _ordinary(
@@ -223,7 +226,7 @@ class Builder:
             raise call.refuse("an input that must be a tensor is absent or a sequence")
         if value.kind == DATA and self.strict:
             raise call.refuse(
-                f"{shown(value.name)} decides a shape or a branch and depends on the image; "
+                f"{safe_repr(value.name)} decides a shape or a branch and depends on the image; "
                 "networks whose structure changes with the input are not supported"
             )
         return value.data if isinstance(value.data, np.ndarray) else numpy_from(value.data)
@@ -267,7 +270,7 @@ def _check_names(node: NodeProto) -> None:
     for name in (node.op_type, node.domain or "ai.onnx"):
         # protobuf gives names that are no text as bytes.
         if not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise CorruptFileError(f"a node names {shown(name)}, which no operator is called")
+            raise CorruptFileError(f"a node names {safe_repr(name)}, which no operator is called")
 
 
 def _lookup(name: str, scope: Scope) -> Value | None:
@@ -275,7 +278,8 @@ def _lookup(name: str, scope: Scope) -> Value | None:
         return scope[name]
     except KeyError:
         raise ConversionError(
-            f"value {shown(name)} is used and never made: a weight is missing or the nodes form "
+            f"value {safe_repr(name)} is used and never made: a weight is missing or the nodes "
+            "form "
             "a cycle"
         ) from None
 

@@ -9,7 +9,7 @@ from converters.errors import (
     CorruptFileError,
     TooLargeError,
     UnsupportedOperatorError,
-    shown,
+    safe_repr,
 )
 from converters.graph.onnx.limits import OnnxLimits
 from converters.graph.onnx.types import torch_type
@@ -44,7 +44,9 @@ def check_model(model: ModelProto, limits: OnnxLimits, outside: Set[str] = froze
     for tensor in model.graph.initializer:
         check_tensor(tensor, limits)
         if tensor.data_location == TensorProto.EXTERNAL and tensor.name not in outside:
-            raise CorruptFileError(f"tensor {shown(tensor.name)} lies in a file that was not read")
+            raise CorruptFileError(
+                f"tensor {safe_repr(tensor.name)} lies in a file that was not read"
+            )
     _check_graph(model.graph)
 
 
@@ -55,7 +57,8 @@ def _check_opsets(model: ModelProto) -> None:
     for opset in model.opset_import:
         if opset.domain in ("", "ai.onnx") and not 1 <= opset.version <= newest:
             raise UnsupportedOperatorError(
-                f"opset {shown(opset.version)} is not one of 1 to {newest}, which are known here"
+                f"opset {safe_repr(opset.version)} is not one of 1 to {newest}, which are known "
+                "here"
             )
 
 
@@ -63,11 +66,11 @@ def check_tensor(tensor: TensorProto, limits: OnnxLimits) -> int:
     """Number of elements of a tensor; refuses absurd dimensions and unknown types."""
     torch_type(tensor.data_type)
     if len(tensor.dims) > _MAX_DIMENSIONS or any(dim < 0 for dim in tensor.dims):
-        raise CorruptFileError(f"tensor {shown(tensor.name)} has impossible dimensions")
+        raise CorruptFileError(f"tensor {safe_repr(tensor.name)} has impossible dimensions")
     elements = math.prod(tensor.dims)
     if elements > limits.tensor_elements:
         raise TooLargeError(
-            f"tensor {shown(tensor.name)} has {shown(elements)} elements, more than "
+            f"tensor {safe_repr(tensor.name)} has {safe_repr(elements)} elements, more than "
             f"OnnxLimits.tensor_elements = {limits.tensor_elements}"
         )
     return elements
@@ -85,7 +88,7 @@ def _check_graph(graph: GraphProto) -> None:
     _check_order(graph, known)
     for info in graph.output:
         if info.name not in known:
-            raise CorruptFileError(f"output {shown(info.name)} is never made")
+            raise CorruptFileError(f"output {safe_repr(info.name)} is never made")
     if not graph.output:
         raise CorruptFileError("the graph has no output")
 
@@ -102,11 +105,12 @@ def _check_order(graph: GraphProto, known: set[str]) -> None:
                     else "never made: a weight or an input is missing"
                 )
                 raise CorruptFileError(
-                    f"{shown(node.op_type)} node {shown(node.name)} uses {shown(name)}, {reason}"
+                    f"{safe_repr(node.op_type)} node {safe_repr(node.name)} uses "
+                    f"{safe_repr(name)}, {reason}"
                 )
         for name in filter(None, node.output):
             if name in known:
-                raise CorruptFileError(f"value {shown(name)} is made twice")
+                raise CorruptFileError(f"value {safe_repr(name)} is made twice")
             known.add(name)
 
 

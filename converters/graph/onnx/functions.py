@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from onnx import AttributeProto, FunctionProto, ModelProto, NodeProto
 
-from converters.errors import CorruptFileError, shown
+from converters.errors import CorruptFileError, safe_repr
 
 FunctionTable = Mapping[tuple[str, str], FunctionProto]
 
@@ -15,7 +15,7 @@ def functions_of(model: ModelProto) -> FunctionTable:
     for function in model.functions:
         key = (function.domain, function.name)
         if key in table:
-            raise CorruptFileError(f"function {shown(function.name)} is defined twice")
+            raise CorruptFileError(f"function {safe_repr(function.name)} is defined twice")
         table[key] = function
     return table
 

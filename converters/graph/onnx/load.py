@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from onnx import ModelProto
 
-from converters.errors import ConversionError, shown
+from converters.errors import ConversionError, safe_repr
 from converters.graph.module import graph_model
 from converters.graph.onnx.limits import OnnxLimits
 from converters.graph.onnx.read import OnnxFile, read_onnx
@@ -123,7 +123,7 @@ def _only_input(
     """
     inputs = graph_inputs(model)
     if len(inputs) != 1:
-        names = ", ".join(shown(info.name) for info in inputs[:10])
+        names = ", ".join(safe_repr(info.name) for info in inputs[:10])
         raise ConversionError(
             f"the network takes {len(inputs)} inputs ({names}), expected one, the image; "
             "export it with the others fixed"
@@ -131,7 +131,7 @@ def _only_input(
     (info,) = inputs
     if not input_type(info).is_floating_point:
         raise ConversionError(
-            f"input {shown(info.name)} takes {input_type(info)}, expected floating values; "
+            f"input {safe_repr(info.name)} takes {input_type(info)}, expected floating values; "
             "export the network without its conversion from bytes"
         )
     declared = declared_shape(info)
@@ -145,14 +145,14 @@ def _output_findings(model: ModelProto, output: str | None) -> tuple[str, ...]:
     names = [info.name for info in model.graph.output]
     findings = []
     if output is None and len(names) > 1:
-        others = ", ".join(shown(name) for name in names[1:10])
-        findings.append(f"output {shown(names[0])} was taken for the logits; others: {others}")
+        others = ", ".join(safe_repr(name) for name in names[1:10])
+        findings.append(f"output {safe_repr(names[0])} was taken for the logits; others: {others}")
     wanted = output or names[0]
     makers = {name: node.op_type for node in model.graph.node for name in node.output}
     if makers.get(wanted) in _SQUASHING:
         kind = _SQUASHING[makers[wanted]]
         findings.append(
-            f"output {shown(wanted)} holds {kind}, not logits; gradients are small where the "
+            f"output {safe_repr(wanted)} holds {kind}, not logits; gradients are small where the "
             "network is sure"
         )
     return tuple(findings)

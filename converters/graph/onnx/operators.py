@@ -22,7 +22,7 @@ from onnx2torch.onnx_graph import OnnxGraph
 from onnx2torch.onnx_node import OnnxNode
 from onnx2torch.utils.common import OperationConverterResult, onnx_mapping_from_node
 
-from converters.errors import CorruptFileError, UnsupportedOperatorError, shown
+from converters.errors import CorruptFileError, UnsupportedOperatorError, safe_repr
 
 Function = Callable[..., Any]
 ONNX = ""
@@ -198,7 +198,7 @@ def call_of(node, version: int) -> Call:
     known = _known_attributes(domain, node.op_type, version)
     strange = {attribute.name for attribute in node.attribute} - (known or frozenset())
     if known is not None and strange:
-        names = ", ".join(map(shown, sorted(strange)[:5]))
+        names = ", ".join(map(safe_repr, sorted(strange)[:5]))
         raise CorruptFileError(f"{node.op_type}-{version} has no attribute {names}")
     attributes = dict(_defaults(domain, node.op_type, version))
     attributes |= {attribute.name: _plain(attribute) for attribute in node.attribute}

@@ -10,7 +10,7 @@ import numpy as np
 from google.protobuf.message import DecodeError
 from onnx import GraphProto, ModelProto, TensorProto, helper
 
-from converters.errors import CorruptFileError, LoadError, TooLargeError, shown
+from converters.errors import CorruptFileError, LoadError, TooLargeError, safe_repr
 from converters.graph.onnx.check import check_tensor
 from converters.graph.onnx.limits import OnnxLimits
 from converters.graph.onnx.types import array_of
@@ -46,7 +46,7 @@ def read_onnx(path: str | os.PathLike, limits: OnnxLimits | None = None) -> Onnx
     try:
         model.ParseFromString(data)
     except (DecodeError, RecursionError) as error:
-        raise CorruptFileError(f"{path.name} is no ONNX model: {shown(str(error))}") from error
+        raise CorruptFileError(f"{path.name} is no ONNX model: {safe_repr(str(error))}") from error
     del data
     _refuse_nested_external(model.graph)
     return OnnxFile(model, _weights(model, path.parent, limits))
@@ -75,7 +75,7 @@ def _open_regular(path: Path, follow: bool = True) -> tuple[int, int]:
         reason = error.strerror or "it cannot be opened"
         raise LoadError(f"cannot read {path.name}: {reason}; check the path") from error
     except ValueError as error:  # A path with a null byte.
-        raise LoadError(f"cannot read {shown(str(path))}: {error}; check the path") from error
+        raise LoadError(f"cannot read {safe_repr(str(path))}: {error}; check the path") from error
     info = os.fstat(descriptor)
     if not stat.S_ISREG(info.st_mode):
         os.close(descriptor)
@@ -99,7 +99,7 @@ def _weights(model: ModelProto, folder: Path, limits: OnnxLimits) -> dict[str, n
     room = limits.external_bytes
     for tensor in model.graph.initializer:
         if tensor.name in weights:
-            raise CorruptFileError(f"two weights have the name {shown(tensor.name)}")
+            raise CorruptFileError(f"two weights have the name {safe_repr(tensor.name)}")
         check_tensor(tensor, limits)
         if tensor.data_location == TensorProto.EXTERNAL:
             weights[tensor.name] = _external(tensor, folder, room)
@@ -113,7 +113,7 @@ def _weights(model: ModelProto, folder: Path, limits: OnnxLimits) -> dict[str, n
 
 def _external(tensor: TensorProto, folder: Path, room: int) -> np.ndarray:
     """A tensor from a file beside the model."""
-    name = shown(tensor.name)
+    name = safe_repr(tensor.name)
     said = {entry.key: entry.value for entry in tensor.external_data}
     dtype = helper.tensor_dtype_to_np_dtype(tensor.data_type)
     count = math.prod(tensor.dims)
@@ -141,7 +141,7 @@ def _external(tensor: TensorProto, folder: Path, room: int) -> np.ndarray:
 
 def _number(text: str, name: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 18:
-        raise CorruptFileError(f"tensor {name} has an offset or length of {shown(text)}")
+        raise CorruptFileError(f"tensor {name} has an offset or length of {safe_repr(text)}")
     return int(text)
 
 
@@ -151,7 +151,7 @@ def _inside(folder: Path, location: str, name: str) -> Path:
     unsafe = "\\" in location or "\0" in location or ":" in location
     if not parts or unsafe or PurePosixPath(location).is_absolute() or ".." in parts:
         raise CorruptFileError(
-            f"tensor {name} names external data at {shown(location)}; only paths inside the "
+            f"tensor {name} names external data at {safe_repr(location)}; only paths inside the "
             "model's folder are read"
         )
     path = folder.joinpath(*parts)

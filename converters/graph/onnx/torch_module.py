@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from onnx import ModelProto, ValueInfoProto
 
-from converters.errors import ConversionError, TooLargeError, shown
+from converters.errors import ConversionError, TooLargeError, safe_repr
 from converters.graph.onnx.build import (
     CONSTANT,
     DATA,
@@ -187,8 +187,8 @@ def build(
 def _wanted(model: ModelProto, results: Sequence[Value | None], output: str | None):
     names = [info.name for info in model.graph.output]
     if output is not None and output not in names:
-        listed = ", ".join(shown(name) for name in names[:20])
-        raise ConversionError(f"there is no output {shown(output)}; the outputs are {listed}")
+        listed = ", ".join(safe_repr(name) for name in names[:20])
+        raise ConversionError(f"there is no output {safe_repr(output)}; the outputs are {listed}")
     pairs = zip(names, results, strict=True)
     return {n: v for n, v in pairs if v is not None and output in (None, n)}
 
@@ -235,7 +235,7 @@ def graph_inputs(model: ModelProto) -> list[ValueInfoProto]:
 def input_type(info: ValueInfoProto) -> torch.dtype:
     """The element type; raises ConversionError for sequences and optionals."""
     if not info.type.HasField("tensor_type"):
-        raise ConversionError(f"input {shown(info.name)} is no tensor")
+        raise ConversionError(f"input {safe_repr(info.name)} is no tensor")
     return torch_type(info.type.tensor_type.elem_type)
 
 
@@ -251,11 +251,11 @@ def input_shape(
     shape = tuple(size for size in wanted if size is not None)
     if len(shape) != len(wanted):
         raise ConversionError(
-            f"input {shown(info.name)} leaves its shape open; say which shape to build for"
+            f"input {safe_repr(info.name)} leaves its shape open; say which shape to build for"
         )
     if any(size < 0 for size in shape) or math.prod(shape) > limits.value_elements:
         raise TooLargeError(
-            f"input {shown(info.name)} has more elements than OnnxLimits.value_elements = "
+            f"input {safe_repr(info.name)} has more elements than OnnxLimits.value_elements = "
             f"{limits.value_elements}"
         )
     return shape
@@ -264,7 +264,7 @@ def input_shape(
 def declared_shape(info: ValueInfoProto) -> tuple[int | None, ...]:
     """The sizes in the file, None for those it leaves open; ConversionError if it has no shape."""
     if not info.type.tensor_type.HasField("shape"):
-        raise ConversionError(f"input {shown(info.name)} has no shape, not even its dimensions")
+        raise ConversionError(f"input {safe_repr(info.name)} has no shape, not even its dimensions")
     dims = info.type.tensor_type.shape.dim
     # Exporters also write 0 and -1 for "any"; no network takes an empty picture.
     return tuple(d.dim_value if d.dim_value > 0 else None for d in dims)

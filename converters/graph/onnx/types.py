@@ -5,7 +5,7 @@ import numpy as np
 import torch
 from onnx import TensorProto, numpy_helper
 
-from converters.errors import CorruptFileError, UnsupportedOperatorError, shown
+from converters.errors import CorruptFileError, UnsupportedOperatorError, safe_repr
 
 TORCH_TYPES: dict[int, torch.dtype] = {
     TensorProto.FLOAT: torch.float32,
@@ -45,7 +45,7 @@ def torch_type(element_type: int) -> torch.dtype:
         return TORCH_TYPES[element_type]
     except KeyError:
         known = dict((v, k) for k, v in TensorProto.DataType.items())
-        name = known.get(element_type, shown(element_type))
+        name = known.get(element_type, safe_repr(element_type))
         raise UnsupportedOperatorError(f"tensors of type {name} are not supported") from None
 
 
@@ -56,14 +56,16 @@ def array_of(proto: TensorProto) -> np.ndarray:
         CorruptFileError: dimensions and data disagree, or the data lies elsewhere.
     """
     if proto.data_location == TensorProto.EXTERNAL:
-        raise CorruptFileError(f"tensor {shown(proto.name)} lies in another file that was not read")
+        raise CorruptFileError(
+            f"tensor {safe_repr(proto.name)} lies in another file that was not read"
+        )
     torch_type(proto.data_type)
     try:
         return numpy_helper.to_array(proto)
     except (ValueError, TypeError, KeyError, OverflowError) as error:
-        name, dims = shown(proto.name), [shown(d) for d in proto.dims[:8]]
+        name, dims = safe_repr(proto.name), [safe_repr(d) for d in proto.dims[:8]]
         raise CorruptFileError(
-            f"tensor {name} of dimensions {dims} does not fit its data: {shown(str(error))}"
+            f"tensor {name} of dimensions {dims} does not fit its data: {safe_repr(str(error))}"
         ) from error
 
 

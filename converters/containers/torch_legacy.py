@@ -1,0 +1,112 @@
+"""Torch's stream container before 1.6: five pickles, then raw storages; and bare pickles."""
+
+import struct
+from typing import Any
+
+from converters.errors import CorruptFileError, safe_repr
+from converters.limits import Limits
+from converters.pickles.pickled import Pickled, StorageTable, byte_order
+from converters.pickles.unpickle import unpickle
+from converters.tensors import StorageRef
+
+MAGIC = 0x1950A86A20F9469CFC6C
+_PROTOCOL = 1001
+_COUNT = struct.Struct("<q")
+
+
+def read_legacy(data: bytes, limits: Limits) -> Pickled:
+    """Read magic number, protocol, system description, object, storage keys and storages.
+
+    Raises:
+        LoadError: see its kinds; nothing in the file is executed.
+    """
+    magic, position = unpickle(data, limits=limits)
+    if type(magic) is not int or magic != MAGIC:
+        raise CorruptFileError(
+            f"the stream starts with {safe_repr(magic)}, not torch's magic number"
+        )
+    protocol, position = unpickle(data, position, limits=limits)
+    if type(protocol) is not int or protocol != _PROTOCOL:
+        raise CorruptFileError(f"stream protocol {safe_repr(protocol)}, expected {_PROTOCOL}")
+    system, position = unpickle(data, position, limits=limits)
+    big_endian = _big_endian(system)
+
+    def check(storage: StorageRef) -> None:
+        if storage.numel * storage.dtype.itemsize > len(data):
+            raise CorruptFileError(
+                f"storage {safe_repr(storage.key)} of {storage.numel} x {storage.dtype} is larger "
+                "than the file"
+            )
+
+    table = StorageTable(check)
+    root, position = unpickle(data, position, table, limits)
+    keys, position = unpickle(data, position, limits=limits)
+    order = _storage_order(keys, table)
+    places, position = _places(data, position, order, big_endian)
+    left = len(data) - position
+    findings = (f"{left} unused bytes follow the last storage",) if left else ()
+    return Pickled(root, lambda key: places[key], big_endian, findings)
+
+
+def read_bare(data: bytes, limits: Limits) -> Pickled:
+    """Read a pickle that torch did not write; NumPy arrays are the only weights it can hold."""
+    root, end = unpickle(data, limits=limits)
+    left = len(data) - end
+    findings = (f"{left} unused bytes follow the pickle",) if left else ()
+    return Pickled(root, _no_storage, False, findings)
+
+
+def _no_storage(key: str) -> memoryview:
+    raise CorruptFileError(f"storage {safe_repr(key)} in a pickle without storages")
+
+
+def _big_endian(system: Any) -> bool:
+    little = system.get("little_endian", True) if isinstance(system, dict) else None
+    if not isinstance(little, bool):
+        raise CorruptFileError("the stream's description of its system is not understood")
+    return byte_order("little" if little else "big")
+
+
+def _storage_order(keys: Any, table: StorageTable) -> list[StorageRef]:
+    """The storages in the order of the stream; each announced one exactly once."""
+    if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
+        raise CorruptFileError("the list of storage keys is not a list of text")
+    if len(set(keys)) != len(keys) or set(keys) != set(table.storages):
+        raise CorruptFileError(
+            f"the stream lists {len(keys)} storages, its object uses {len(table.storages)}, and "
+            "they are not the same"
+        )
+    return [table.storages[key] for key in keys]
+
+
+def _places(
+    data: bytes, position: int, order: list[StorageRef], big_endian: bool
+) -> tuple[dict[str, memoryview], int]:
+    """Bytes of each storage, and the position after the last."""
+    places = {}
+    for storage in order:
+        content, position = raw_storage(data, position, storage, big_endian)
+        places[storage.key] = content
+    return places, position
+
+
+def raw_storage(
+    data: bytes, position: int, storage: StorageRef, big_endian: bool = False
+) -> tuple[memoryview, int]:
+    """The bytes of one raw storage, an element count and the elements, and what follows it."""
+    start = position + _COUNT.size
+    if start > len(data):
+        raise CorruptFileError(f"the file ends before storage {safe_repr(storage.key)}")
+    numel = int.from_bytes(data[position:start], "big" if big_endian else "little", signed=True)
+    if numel != storage.numel:
+        raise CorruptFileError(
+            f"storage {safe_repr(storage.key)} has {numel} elements, its description "
+            f"{storage.numel}"
+        )
+    stop = start + numel * storage.dtype.itemsize
+    if stop > len(data):
+        raise CorruptFileError(
+            f"storage {safe_repr(storage.key)} ends {stop - len(data)} bytes past the end of the "
+            "file"
+        )
+    return memoryview(data)[start:stop], stop

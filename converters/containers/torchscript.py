@@ -1,0 +1,179 @@
+"""TorchScript archives: weights and hyperparameters of known networks, read as data.
+
+An archive holds a network as code, which is neither run nor compared. What stands in it as data is
+enough for torchvision's own networks: the tensors, the class of every module, and the numbers its
+layers were made with, which scripted code names as constants and traced code has in its calls.
+Networks of other classes are code only, and refused.
+"""
+
+import ast
+import re
+from typing import Any
+
+from converters.containers.zip_file import ZipReader
+from converters.errors import TooLargeError, UnknownFormatError, safe_repr
+from converters.pickles.standins import Standin
+from converters.tensors import TensorRef
+
+SCRIPTS = "__torch__"
+_MANGLED = re.compile(r"\.___torch_mangle_[0-9]{1,6}")
+_MOST_CODE = 2**24
+_LONGEST_CLASS = 2**16
+_MOST_MODULES = 20_000
+_MOST_DEPTH = 64
+_CONSTANT = re.compile(r"^  (\w{1,60}) : Final\[[^\n]{1,100}?\] = ([^\n]{1,200})$", re.M)
+_PAIR = r"\[(\d{1,6}, \d{1,6})\]"
+# What a traced layer was made with, by the one call in its code. An argument that has its default
+# may be left out of it.
+_CALLS = {
+    "Conv2d": (
+        re.compile(
+            rf"torch\._convolution\(\w+, \w+, \w+, {_PAIR}, {_PAIR}, {_PAIR}, False, \[0, 0\], "
+            r"(\d{1,6}), "
+        ),
+        ("stride", "padding", "dilation", "groups"),
+        {},
+    ),
+    "MaxPool2d": (
+        re.compile(
+            rf"torch\.max_pool2d\(\w+, {_PAIR}, {_PAIR}(?:, {_PAIR})?(?:, {_PAIR})?"
+            r"(?:, (True|False))?\)"
+        ),
+        ("kernel_size", "stride", "padding", "dilation", "ceil_mode"),
+        {"padding": (0, 0), "dilation": (1, 1), "ceil_mode": False},
+    ),
+    "BatchNorm2d": (
+        re.compile(r"torch\.batch_norm\((?:\w+, ){5}False, [\d.e+-]{1,30}, ([\d.e+-]{1,30}), "),
+        ("eps",),
+        {},
+    ),
+    "LayerNorm": (
+        re.compile(
+            r"torch\.layer_norm\(\w+, \[[\d, ]{1,60}\], \w+, \w+(?:, ([\d.e+-]{1,30}))?[,)]"
+        ),
+        ("eps",),
+        {"eps": 1e-5},
+    ),
+}
+FINDING = (
+    "a TorchScript archive: its code was neither run nor compared; weights and numbers were taken "
+    "for torchvision's {}"
+)
+
+
+def as_network(value: Any, archive: ZipReader, root: str) -> tuple[Standin, tuple[str, ...]]:
+    """The archive's network as a pickled module would look, and what a reader should know.
+
+    Args:
+      value: what its data.pkl holds.
+      archive: its members.
+      root: their folder, with its slash.
+
+    Raises:
+      UnknownFormatError: not a network of torchvision's, or a layer with unknown numbers.
+      TooLargeError: it has too much code or too many modules.
+    """
+    if not isinstance(value, Standin) or not value.class_name.startswith(f"{SCRIPTS}."):
+        raise UnknownFormatError(f"a TorchScript archive of {safe_repr(value)}, expected a module")
+    name = _class_name(value)
+    if not name.startswith("torchvision.models."):
+        raise UnknownFormatError(
+            f"a TorchScript archive of {safe_repr(name)}, whose network is code, which is not run; "
+            "export the network with torch.onnx.export or torch.export.save, or save its state dict"
+        )
+    code = _Code(archive, root)
+    made: dict[int, Standin] = {}
+    network = _module(value, code, made, 0)
+    return network, (FINDING.format(name.rpartition(".")[2]),)
+
+
+def _class_name(module: Standin) -> str:
+    return _MANGLED.sub("", module.class_name.removeprefix(f"{SCRIPTS}."))
+
+
+class _Code:
+    """Texts of the classes in an archive, each file read once."""
+
+    def __init__(self, archive: ZipReader, root: str):
+        self._archive = archive
+        self._root = root
+        self._files: dict[str, str] = {}
+        self._read = 0
+
+    def of_class(self, name: str) -> str:
+        """Text of a class by its full name in the archive; empty where it has none."""
+        path, _, short = name.rpartition(".")
+        text = self._file(f"{self._root}code/{path.replace('.', '/')}.py")
+        start = text.find(f"class {short}(Module):\n")
+        if start < 0:
+            return ""
+        stop = text.find("\nclass ", start)
+        return text[start : stop if stop > 0 else len(text)][:_LONGEST_CLASS]
+
+    def _file(self, name: str) -> str:
+        if name not in self._files:
+            member = self._archive.members.get(name)
+            self._read += 0 if member is None else member.size
+            if self._read > _MOST_CODE:
+                raise TooLargeError(f"the archive has more than {_MOST_CODE} bytes of code")
+            raw = b"" if member is None else bytes(self._archive.read(name))
+            self._files[name] = raw.decode("utf-8", "replace")
+        return self._files[name]
+
+
+def _module(module: Standin, code: _Code, made: dict[int, Standin], depth: int) -> Standin:
+    """A module with its parameters, submodules and attributes apart, as torch keeps them."""
+    if id(module) in made:
+        return made[id(module)]
+    if depth > _MOST_DEPTH or len(made) > _MOST_MODULES:
+        raise TooLargeError("the archive's modules nest too deeply, or are too many")
+    name = _class_name(module)
+    parameters: dict[str, Any] = {}
+    modules: dict[str, Any] = {}
+    attributes = _numbers(name, code.of_class(module.class_name))
+    state = {"_parameters": parameters, "_buffers": {}, "_modules": modules}
+    made[id(module)] = built = Standin(name, state, built=True)
+    for key, value in module.state.items():
+        if isinstance(value, TensorRef):
+            parameters[key] = value
+        elif isinstance(value, Standin):
+            modules[key] = _module(value, code, made, depth + 1)
+        elif key not in state:
+            attributes[key] = value
+    state.update({k: v for k, v in attributes.items() if k not in state and k not in parameters})
+    return built
+
+
+def _numbers(name: str, text: str) -> dict[str, Any]:
+    """What a layer was made with, from the text of its class."""
+    found = {}
+    for match in _CONSTANT.finditer(text):
+        try:
+            found[match[1]] = ast.literal_eval(match[2])
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            continue
+    kind = name.rpartition(".")[2]
+    if found or kind not in _CALLS or not name.startswith("torch.nn."):
+        return found
+    pattern, names, defaults = _CALLS[kind]
+    calls = list(pattern.finditer(text))
+    try:
+        values = [_value(text) for text in calls[0].groups()] if len(calls) == 1 else []
+    except ValueError:
+        values = []
+    if len(values) != len(names):
+        raise UnknownFormatError(
+            f"a TorchScript archive in which the numbers of a {kind} cannot be read; export the "
+            "network with torch.onnx.export or torch.export.save"
+        )
+    given = zip(names, values, strict=True)
+    return defaults | {name: value for name, value in given if value is not None}
+
+
+def _value(text: str | None) -> Any:
+    """A matched argument; None where it was left out."""
+    if text is None or text in ("True", "False"):
+        return None if text is None else text == "True"
+    if ", " in text:
+        return tuple(map(int, text.split(", ")))
+    return int(text) if text.isdecimal() else float(text)

@@ -1,0 +1,155 @@
+"""Check that a pickled module computes what its family computes.
+
+A pickled network carries strides, paddings, epsilons and class names beside its weights. Whoever
+changed them has another network than the one the family builds: it is refused, never scanned as
+something else.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from flax import nnx
+
+from converters.errors import MismatchError
+from converters.families.layers import Conv
+from converters.model import abstract_module
+from converters.weights import ModuleInfo
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a submodule must be, in families whose few modules are known one by one.
+
+    Attributes:
+      classes: class names it may have.
+      attributes: name -> value it must have; an absent attribute has it.
+      required: a pickled network without it is refused.
+    """
+
+    classes: frozenset[str]
+    attributes: Mapping[str, object] = field(default_factory=dict)
+    required: bool = True
+
+
+def check_modules(family, config, infos: Mapping[str, ModuleInfo]) -> None:
+    """Compare every submodule of a file with the family's.
+
+    Args:
+      family: the family module, with `expected_modules`, or with `CLASSES`, `POOLS` and `IGNORED`.
+      config: of the network in the file.
+      infos: torch path -> class name and plain attributes; empty for a state dict.
+
+    Raises:
+      MismatchError: listing every difference.
+    """
+    if hasattr(family, "expected_modules"):
+        faults = list(_differing(family.expected_modules(config), infos)) if infos else []
+    else:
+        module = abstract_module(config)
+        faults = [
+            fault
+            for path, info in infos.items()
+            if not any(re.fullmatch(pattern, f"{path}.") for pattern in family.IGNORED)
+            for fault in _faults(family, module, path, info)
+        ]
+    if faults:
+        raise MismatchError(
+            "the file's modules differ from the architecture they name: "
+            f"{'; '.join(faults[:20])}{' ...' if len(faults) > 20 else ''}. "
+            "Only unmodified networks of a family are converted by it."
+        )
+
+
+def _differing(expected: Mapping[str, Expected], infos: Mapping[str, ModuleInfo]) -> Iterator[str]:
+    """Faults of modules that `expected` describes by pattern of their path."""
+    for path, info in infos.items():
+        where = path or "the root"
+        wanted = next((e for pattern, e in expected.items() if re.fullmatch(pattern, path)), None)
+        if wanted is None:
+            yield f"{where} is a {info.class_name}, expected no such module"
+        elif info.class_name not in wanted.classes:
+            yield f"{where} is a {info.class_name}, expected {' or '.join(sorted(wanted.classes))}"
+        else:
+            yield from _differences(where, info, wanted.attributes)
+    for pattern, wanted in expected.items():
+        if wanted.required and not any(re.fullmatch(pattern, path) for path in infos):
+            yield f"{pattern or 'the root'} is missing"
+
+
+def _faults(family, module, path: str, info: ModuleInfo) -> Iterator[str]:
+    where = path or "the root"
+    if info.class_name not in family.CLASSES:
+        yield f"{where} is a {info.class_name}"
+        return
+    kind = info.class_name.rpartition(".")[2]
+    if kind == "Conv2d":
+        conv = _at(module, path)
+        if isinstance(conv, Conv):
+            yield from _differences(where, info, _convolution(conv))
+        else:
+            yield f"{where} is no convolution in this family"
+    elif kind == "BatchNorm2d":
+        yield from _differences(where, info, {"track_running_stats": True, "affine": True})
+    elif kind == "AdaptiveAvgPool2d":
+        size = info.attributes.get("output_size", 1)
+        if size not in (1, (1, 1)):
+            yield f"{where}.output_size is {size}, expected 1"
+    elif kind.endswith("Pool2d"):
+        pools = [pool for pattern, pool in family.POOLS.items() if re.fullmatch(pattern, path)]
+        if pools:
+            yield from _differences(where, info, pools[0])
+        else:
+            yield f"{where} is no pooling in this family"
+
+
+def _at(module: nnx.Module, path: str):
+    """The submodule at a torch path (names are the same in both), or None."""
+    for name in path.split("."):
+        try:
+            module = module[int(name)] if name.isdecimal() else getattr(module, name)  # pyright: ignore
+        except (AttributeError, IndexError, TypeError, ValueError):
+            return None
+    return module
+
+
+def _convolution(conv: Conv) -> dict[str, object]:
+    return {
+        "stride": conv.stride,
+        "padding": conv.padding,
+        "groups": conv.groups,
+        "dilation": (1, 1),
+        "padding_mode": "zeros",
+    }
+
+
+def _differences(where: str, info: ModuleInfo, expected: Mapping[str, object]) -> Iterator[str]:
+    for name, want in expected.items():
+        got = info.attributes.get(name, want)
+        if as_pair(got) != as_pair(want):
+            yield f"{where}.{name} is {got}, expected {want}"
+
+
+def as_pair(value: object) -> object:
+    """A size as a pair, since torch takes 3 for (3, 3); anything else as it is."""
+    return (value, value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def uniform_eps(infos: Mapping[str, ModuleInfo], ignored: tuple[str, ...], default: float) -> float:
+    """The epsilon that all batch norms of a file share.
+
+    Raises:
+      MismatchError: they differ, or one is not a positive number.
+    """
+    found = {
+        info.attributes.get("eps", default)
+        for path, info in infos.items()
+        if info.class_name.endswith(".BatchNorm2d")
+        and not any(re.fullmatch(pattern, f"{path}.") for pattern in ignored)
+    } or {default}
+    eps = next(iter(found))
+    if len(found) > 1 or isinstance(eps, bool) or not isinstance(eps, float) or not 0 < eps < 1:
+        raise MismatchError(
+            f"batch norms have eps {sorted(map(str, found))}; expected one in (0, 1)"
+        )
+    return eps

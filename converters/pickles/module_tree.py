@@ -1,0 +1,173 @@
+"""Walk a tree of inert module stand-ins the way torch's ``state_dict`` walks real modules."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from converters.errors import CorruptFileError, TooLargeError, safe_repr
+from converters.limits import Limits
+from converters.pickles.module_state import check_state
+from converters.pickles.plain import NotPlainError, plain
+from converters.pickles.standins import Standin
+from converters.tensors import TensorRef
+from converters.weights import ModuleInfo, Plain
+
+# Instance attributes with these names would replace code of the class.
+_CODE_NAMES = ("forward", "__call__", "_call_impl", "_forward_impl", "_forward")
+
+# Tables of functions that torch calls around the network's own code.
+_HOOK_TABLES = (
+    "_forward_hooks",
+    "_forward_pre_hooks",
+    "_backward_hooks",
+    "_backward_pre_hooks",
+    "_state_dict_hooks",
+    "_state_dict_pre_hooks",
+    "_load_state_dict_pre_hooks",
+    "_load_state_dict_post_hooks",
+)
+_LONGEST_NAME = 500
+
+
+@dataclass
+class ModuleTree:
+    """What `read_modules` found.
+
+    Attributes:
+        tensors, modules: by dotted name, in torch's order.
+        oddities: what a finding should say, with the names of the modules it is true of.
+        values: values looked at so far; modules shared under many names count each time.
+    """
+
+    tensors: dict[str, TensorRef] = field(default_factory=dict)
+    modules: dict[str, ModuleInfo] = field(default_factory=dict)
+    oddities: dict[str, list[str]] = field(default_factory=dict)
+    values: int = 0
+
+    @property
+    def findings(self) -> list[str]:
+        """One sentence for each oddity."""
+        return [
+            f"{what}, which is not run: {len(names)} modules, such as {safe_repr(names[0])}"
+            for what, names in self.oddities.items()
+        ]
+
+    def charge(self, values: int, limits: Limits) -> None:
+        """Count values; a small pickle can repeat large modules under thousands of names."""
+        self.values += values
+        if self.values > limits.pickle_steps:
+            raise TooLargeError(
+                "the modules have more values than Limits.pickle_steps = "
+                f"{limits.pickle_steps}, because they repeat"
+            )
+
+
+def read_modules(root: Standin, limits: Limits) -> ModuleTree:
+    """Parameters, persistent buffers and plain attributes of ``root`` and its submodules.
+
+    Raises:
+        CorruptFileError: a module does not have the parts every torch module has.
+        TooLargeError: more modules, tensors or levels than ``limits`` (also when a module
+            contains itself).
+    """
+    tree = ModuleTree()
+    pending: list[tuple[str, Standin, int]] = [("", root, 0)]
+    while pending:
+        name, module, depth = pending.pop()
+        if depth > limits.module_depth:
+            raise TooLargeError(
+                f"modules nest deeper than Limits.module_depth = {limits.module_depth}; perhaps "
+                f"one contains itself, at {safe_repr(name[:60])}"
+            )
+        if len(tree.modules) >= limits.modules:
+            raise TooLargeError(f"more modules than Limits.modules = {limits.modules}")
+        tree.charge(len(module.state), limits)
+        _read_one(name, module, tree, limits)
+        children = _part(module, "_modules", name, tree, limits)
+        check_state(name, module)
+        for key, child in reversed(children.items()):
+            if child is None:
+                continue
+            if not isinstance(child, Standin):
+                raise CorruptFileError(
+                    f"submodule {safe_repr(_join(name, key))} is {safe_repr(child)}"
+                )
+            pending.append((_join(name, key), child, depth + 1))
+    return tree
+
+
+def _read_one(name: str, module: Standin, tree: ModuleTree, limits: Limits) -> None:
+    tree.modules[name] = ModuleInfo(module.class_name, _attributes(module, tree, limits))
+    skipped = module.state.get("_non_persistent_buffers_set") or ()
+    if not isinstance(skipped, (set, frozenset)) and skipped != ():
+        raise CorruptFileError(f"module {safe_repr(name)}: its non-persistent buffers are no set")
+    for part in ("_parameters", "_buffers"):
+        for key, value in _part(module, part, name, tree, limits).items():
+            if value is None or (part == "_buffers" and key in skipped):
+                continue
+            if not isinstance(value, TensorRef):
+                raise CorruptFileError(
+                    f"{safe_repr(_join(name, key))} is {safe_repr(value)}, no tensor"
+                )
+            tree.tensors[_join(name, key)] = value
+    if len(tree.tensors) > limits.tensors:
+        raise TooLargeError(f"more tensors than Limits.tensors = {limits.tensors}")
+    for what in _oddities(module):
+        tree.oddities.setdefault(what, []).append(name)
+
+
+def _part(
+    module: Standin, part: str, name: str, tree: ModuleTree, limits: Limits
+) -> dict[str, Any]:
+    """One of the dicts that every module has; keys are names without dots, as in torch."""
+    if part not in module.state:
+        raise CorruptFileError(
+            f"module {safe_repr(name)} of class {module.class_name} has no {part}; expected a "
+            "network"
+        )
+    entries = module.state[part]
+    if not isinstance(entries, dict):
+        raise CorruptFileError(f"module {safe_repr(name)}: {part} is {safe_repr(entries)}, no dict")
+    tree.charge(len(entries), limits)
+    for key in entries:
+        if not isinstance(key, str) or not key or "." in key or len(key) > 200:
+            raise CorruptFileError(
+                f"module {safe_repr(name)}: {part} has the name {safe_repr(key)}"
+            )
+    return entries
+
+
+def _join(prefix: str, key: str) -> str:
+    name = f"{prefix}.{key}" if prefix else key
+    if len(name) > _LONGEST_NAME:
+        raise TooLargeError(f"a name of {len(name)} characters starts with {safe_repr(name[:60])}")
+    return name
+
+
+def _attributes(module: Standin, tree: ModuleTree, limits: Limits) -> dict[str, Plain]:
+    """Plain public attributes, such as ``stride``; the others are left out."""
+    found: dict[str, Plain] = {}
+    for key, value in module.state.items():
+        if key.startswith("_") or len(key) > _LONGEST_NAME:
+            continue
+        try:
+            found[key] = plain(value)
+        except NotPlainError:
+            continue
+        tree.charge(_size(found[key]), limits)
+    return found
+
+
+def _size(value: Plain) -> int:
+    """Number of values in a plain value."""
+    return sum(map(_size, value)) + 1 if isinstance(value, tuple) else 1
+
+
+def _oddities(module: Standin) -> list[str]:
+    """Code-like state: hooks, and attributes that would replace methods."""
+    found = [
+        f"entries in {key}"
+        for key in _HOOK_TABLES
+        if isinstance(module.state.get(key), dict) and module.state[key]
+    ]
+    found += [f"an attribute {key} in place of code" for key in _CODE_NAMES if key in module.state]
+    return found

@@ -1,0 +1,268 @@
+"""Fixed stage: free patterns at fixed places of small pictures, by steps along gradients' signs.
+
+Poisoned networks for small pictures mostly carry a trigger that lies at one place of the picture
+and has a colour of its own in each pixel. The patch search looks for one colour on the object, and
+a free mask finds perturbations of a few pixels for every class of a small network. So here the mask
+is given and the pattern is free:
+
+- **windows**: opaque squares all over the picture (patches, groups of pixels);
+- **blends**: the whole picture at low weight (blended patterns, waves, scattered pixels).
+
+A pattern takes a few steps (`fixed_arms`) from the gradient of the clean examples.
+
+References:
+  Brown et al., Adversarial Patch, https://arxiv.org/abs/1712.09665, 2017: a free pattern in a given
+  place. Differs: sign steps (Goodfellow et al., https://arxiv.org/abs/1412.6572), all places tried.
+  Moosavi-Dezfooli et al., Universal adversarial perturbations, https://arxiv.org/abs/1610.08401.
+"""
+
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+import numpy as np
+
+from jaxtroj.evidence.images.anchors import AnchoredExamples
+from jaxtroj.evidence.images.fixed_arms import (
+    Arms,
+    Search,
+    climb,
+    gradients_of,
+    joined,
+    logits_of,
+    margins_of,
+    mean_margins,
+    mean_of_others,
+    pull_of,
+)
+from jaxtroj.evidence.images.inversion import Measured
+from jaxtroj.network import Network
+from jaxtroj.numerics import sigmoid
+from jaxtroj.triggers.trigger import Trigger
+
+
+@dataclass(frozen=True)
+class FixedBudget:
+    """Examples, windows and steps of the stage.
+
+    Attributes:
+      classes: most target classes tried, those that the gradients reach best.
+      wide: examples that every window is tried on.
+      fit: examples that patterns are fitted to; the rest of `held_out` measure them.
+      held_out: examples to measure on, per class.
+      window: side of a window, and stride: from one to the next, shares of the picture's side.
+      kept: windows per class that go on; steps: of their patterns and of blends.
+      moved: classes whose patterns then try all places: a network that sums over places answers
+        to its trigger elsewhere too, but most where it was taught.
+      moved_steps: more steps at the new places.
+      weight: of a blend.
+    """
+
+    classes: int = 12
+    wide: int = 4
+    fit: int = 12
+    held_out: int = 3
+    window: float = 0.13
+    stride: float = 0.1
+    kept: int = 3
+    steps: int = 8
+    moved: int = 2
+    moved_steps: int = 4
+    weight: float = 0.05
+
+
+@dataclass(frozen=True)
+class FixedMeasured(Measured):
+    """What one search found, one arm per class, furthest first; `margins` `[arms]` are means."""
+
+    margins: np.ndarray
+
+
+def search_fixed(
+    network: Network, examples: AnchoredExamples, budget: FixedBudget
+) -> tuple[FixedMeasured, FixedMeasured, float]:
+    """Windows and blends on held-out examples, and the mean margin of the clean ones."""
+    search, rest = _split(network, examples, budget)
+    pulls = _mean_gradients(search, examples.classes)
+    reach = np.abs(pulls).mean(axis=(1, 2, 3))
+    targets = np.sort(np.argsort(-reach, kind="stable")[: budget.classes])
+    windows = _windows(search, pulls, targets, budget)
+    blends = _blends(search, pulls, targets, budget)
+    return (
+        _measured("window search", network, rest, windows),
+        _measured("blend search", network, rest, blends),
+        search.scale,
+    )
+
+
+def _split(
+    network: Network, examples: AnchoredExamples, budget: FixedBudget
+) -> tuple[Search, AnchoredExamples]:
+    """Examples that patterns are fitted to, and others that measure them."""
+    count = max(1, min(budget.fit, len(examples.images) // 2))
+    few, rest = examples.first(count), examples.after(count).spread(budget.held_out)
+    order = np.sort(np.asarray(examples.logits), axis=-1)
+    scale = max(float((order[:, -1] - order[:, -2]).mean()), 1e-3)
+    return Search(network, np.asarray(few.images), np.asarray(few.sources), scale), rest
+
+
+def _mean_gradients(search: Search, classes: int) -> np.ndarray:
+    """Mean gradient `[classes, h, w, c]` of each class's margin on the clean examples."""
+    height, width, channels = search.images.shape[1:]
+    shape = (classes, height, width)
+    arms = Arms(np.arange(classes), np.zeros((*shape, 1)), np.zeros((*shape, channels)))
+    return gradients_of(search, arms, logits_of(search, arms))[0]
+
+
+def _windows(search: Search, pulls, targets: np.ndarray, budget: FixedBudget) -> Arms:
+    """The best windows of each class, after all places were tried by one step."""
+    masks = _window_masks(search.images.shape[1:3], budget)
+    starts = _starts(pulls, np.repeat(targets, len(masks)), np.tile(masks, (len(targets), 1, 1, 1)))
+    few = search.first(budget.wide)
+    found = pull_of(few, starts, logits_of(few, starts)).reshape(len(targets), len(masks))
+    best = np.argsort(-found, axis=1, kind="stable")[:, : budget.kept]
+    rows = (np.arange(len(targets))[:, None] * len(masks) + best).ravel()
+    arms, reached = climb(search, starts.take(rows), budget.steps)
+    ranked = arms.targets[np.argsort(-reached, kind="stable")]
+    leaders = ranked[ranks_within(ranked) == 0][: budget.moved]
+    moved = _moved(few, arms.take(np.flatnonzero(np.isin(arms.targets, leaders))), masks)
+    more, _ = climb(search, moved, budget.moved_steps)
+    return _best_of_each_class(search, joined(arms, more))
+
+
+def _blends(search: Search, pulls, targets: np.ndarray, budget: FixedBudget) -> Arms:
+    shape = (len(targets), *search.images.shape[1:3], 1)
+    starts = _starts(pulls, targets, np.full(shape, budget.weight, np.float32))
+    return _best_of_each_class(search, climb(search, starts, budget.steps)[0])
+
+
+def _window_masks(size: tuple[int, int], budget: FixedBudget) -> np.ndarray:
+    """Squares all over the picture, the last ones at its far edges: `[places, h, w, 1]`."""
+    side = max(3, round(budget.window * min(size)))
+    stride = max(1, round(budget.stride * min(size)))
+    rows, columns = (sorted({*range(0, s - side + 1, stride), s - side}) for s in size)
+    masks = np.zeros((len(rows), len(columns), *size, 1), np.float32)
+    for i, top in enumerate(rows):
+        for j, left in enumerate(columns):
+            masks[i, j, top : top + side, left : left + side] = 1.0
+    return masks.reshape(-1, *size, 1)
+
+
+def _starts(pulls: np.ndarray, targets: np.ndarray, masks: np.ndarray) -> Arms:
+    """Patterns one step along the clean examples' gradient: every value at one of its ends."""
+    return Arms(targets, masks, (pulls[targets] > 0).astype(np.float32) * (masks > 0))
+
+
+def _moved(search: Search, arms: Arms, masks: np.ndarray) -> Arms:
+    """Each arm's pattern at the place where it pulls hardest."""
+    tops, lefts = (_first(masks, axis) for axis in (1, 2))
+    candidates = []
+    for place in range(len(arms)):
+        one = arms.take(np.array([place]))
+        top, left = int(_first(one.masks, 1)[0]), int(_first(one.masks, 2)[0])
+        rolled = [
+            np.roll(one.patterns[0], (t - top, s - left), axis=(0, 1))
+            for t, s in zip(tops, lefts, strict=True)
+        ]
+        everywhere = Arms(np.repeat(one.targets, len(masks)), masks, np.stack(rolled))
+        found = mean_margins(search, everywhere)
+        candidates.append(everywhere.take(np.array([int(found.argmax())])))
+    return joined(*candidates)
+
+
+def _first(masks: np.ndarray, axis: int) -> np.ndarray:
+    """First row (axis 1) or column (axis 2) of each mask."""
+    other = 2 if axis == 1 else 1
+    return masks[..., 0].any(axis=other).argmax(axis=1)
+
+
+def ranks_within(groups: np.ndarray) -> np.ndarray:
+    """How many earlier entries have the same value.
+
+    >>> ranks_within(np.array([3, 3, 1, 3])).tolist()
+    [0, 1, 0, 2]
+    """
+    return np.array([(groups[:place] == group).sum() for place, group in enumerate(groups)], int)
+
+
+def _best_of_each_class(search: Search, arms: Arms) -> Arms:
+    """One arm for each target, the furthest first."""
+    order = np.argsort(-mean_margins(search, arms), kind="stable")
+    return arms.take(order[ranks_within(arms.targets[order]) == 0])
+
+
+def _measured(name: str, network: Network, rest: AnchoredExamples, arms: Arms) -> FixedMeasured:
+    search = Search(network, np.asarray(rest.images), np.asarray(rest.sources), 1.0)
+    gains = margins_of(arms.targets, logits_of(search, arms)).astype(np.float64)
+    return FixedMeasured(
+        method=name,
+        targets=arms.targets,
+        sources=search.sources,
+        scores=mean_of_others(sigmoid(gains), search.sources, arms.targets),
+        flips=gains > 0,
+        sizes=arms.masks.mean(axis=(1, 2, 3)),
+        triggers=Trigger(jnp.asarray(arms.masks), jnp.asarray(arms.patterns)),
+        anchored=np.zeros(len(arms), bool),
+        margins=mean_of_others(gains, search.sources, arms.targets),
+    )
+
+
+def fixed_fields(windows: FixedMeasured, blends: FixedMeasured, scale: float) -> dict[str, float]:
+    """Evidence of the stage, each field the larger one of the two searches; see `schema`."""
+    found = [_fields(windows, scale), _fields(blends, scale)]
+    return {f"fixed_{name}": max(fields[name] for fields in found) for name in found[0]}
+
+
+def _fields(found: FixedMeasured, scale: float) -> dict[str, float]:
+    scores, pulls = np.sort(found.scores), np.sort(found.margins) / scale
+    return {
+        "score": float(scores[-1]),
+        "gap": float(scores[-1] - scores[-2]),
+        "pull": float(pulls[-1]),
+        "lead": float(pulls[-1] - pulls[-2]),
+    }
+
+
+def locate(
+    network: Network, examples: AnchoredExamples, windows: FixedMeasured, budget: FixedBudget
+) -> FixedMeasured:
+    """The best window alone, at the place among all pixels where its pattern pulls hardest.
+
+    The places that windows are tried at leave gaps, and a pattern found beside its place may need
+    to lie half beyond the edge: what is beyond is cut off. No field depends on this.
+    """
+    search, rest = _split(network, examples, budget)
+    place = windows.scores.argmax()
+    mask, pattern = (
+        np.asarray(x[place]) for x in (windows.triggers.mask, windows.triggers.pattern)
+    )
+    start = Arms(windows.targets[[place]], mask[None], pattern[None])
+    everywhere = _everywhere(start)
+    reached = mean_margins(search.first(budget.wide), everywhere)
+    best = everywhere.take(np.array([int(reached.argmax())]))
+    moved, _ = climb(search, best, budget.moved_steps)
+    found = _best_of_each_class(search, joined(start, moved))
+    return _measured(windows.method, network, rest, found)
+
+
+def _everywhere(arm: Arms) -> Arms:
+    """One window with its pattern at every pixel, at most half of it beyond an edge."""
+    height, width = arm.masks.shape[1:3]
+    rows, columns = np.nonzero(arm.masks[0, ..., 0])
+    side = int(np.ptp(rows)) + 1
+    half = side // 2
+    patch = arm.patterns[0, rows.min() : rows.max() + 1, columns.min() : columns.max() + 1]
+    tops, lefts = (range(-half, s - side + half + 1) for s in (height, width))
+    shape = (len(tops), len(lefts), height + 2 * half, width + 2 * half)
+    masks = np.zeros((*shape, 1), np.float32)
+    patterns = np.zeros((*shape, patch.shape[-1]), np.float32)
+    for i in range(len(tops)):
+        for j in range(len(lefts)):
+            masks[i, j, i : i + side, j : j + side] = 1.0
+            patterns[i, j, i : i + side, j : j + side] = patch
+    inside = (slice(None), slice(None), slice(half, half + height), slice(half, half + width))
+    count = len(tops) * len(lefts)
+    return Arms(
+        np.repeat(arm.targets, count),
+        masks[inside].reshape(count, height, width, 1),
+        patterns[inside].reshape(count, height, width, -1),
+    )

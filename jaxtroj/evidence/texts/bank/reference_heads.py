@@ -1,0 +1,166 @@
+"""Clean heads kept with a bank, so that a scan can ask what heads without a trojan do.
+
+```
+BANK/references/000/{config.json,params.safetensors}   Flax checkpoints
+BANK/references.json                                    where each comes from; written last
+```
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import islice, zip_longest
+from pathlib import Path
+
+from converters import open_artifact
+from converters.checkpoint import load_checkpoint, save_checkpoint
+from converters.conversion import convert
+from converters.errors import ConverterError, LoadError, safe_repr
+from converters.files import read_json, write_atomic
+from converters.model import Model
+from jaxtroj.errors import StoreError, UsageError
+from jaxtroj.evidence.texts.bank.store import Bank, open_bank
+from jaxtroj.evidence.texts.heads import reduced
+from jaxtroj.evidence.texts.references import References, make_references
+from jaxtroj.rounds.layout import ModelEntry, iter_models
+
+VERSION = 1
+MANIFEST, FOLDER = "references.json", "references"
+# Clean heads that are opened for every one that is kept, to find different architectures.
+_READ = 10
+
+
+@dataclass(frozen=True)
+class ReferenceHead:
+    """Where a reference comes from.
+
+    Attributes:
+      model: its name in the dataset.
+      architecture: TrojAI's name.
+      sha256: of its file.
+    """
+
+    model: str
+    architecture: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class _Opened:
+    head: ReferenceHead
+    model: Model
+
+
+def copy_references(
+    dataset: Path, folder: Path, encoder: str, count: int
+) -> tuple[ReferenceHead, ...]:
+    """Copy clean heads of a labelled dataset into a bank's folder, spread over architectures.
+
+    Which heads are taken follows from their names and what they are, not from their order.
+
+    Args:
+      dataset: a round's folder with labels.
+      folder: of a bank.
+      encoder: architecture of the bank's encoder, such as "bert"; heads whose config names another
+        encoder or another token are left out.
+      count: how many, at least 1; fewer where the dataset has no more.
+
+    Raises:
+      DatasetError: the dataset cannot be read.
+      StoreError: the folder holds other references or no bank.
+      UsageError: no clean head of the dataset fits the bank.
+    """
+    bank = open_bank(folder)
+    entries = [entry for entry in iter_models(dataset) if _is_wanted(entry, encoder, bank)]
+    entries.sort(key=lambda entry: hashlib.sha256(entry.model_id.encode()).digest())
+    opened = list(islice(_opened(entries, bank.plan.width), _READ * count))
+    chosen = _spread(opened, (lambda o: o.model.architecture, lambda o: o.model.config))[:count]
+    if not chosen:
+        raise UsageError(
+            f"{dataset} has no clean head for this bank: of its models {len(entries)} are labelled "
+            f"clean and made for {encoder} vectors, none of them with width {bank.plan.width}"
+        )
+    _write(folder, chosen)
+    return tuple(one.head for one in chosen)
+
+
+def load_references(folder: Path) -> References:
+    """The clean heads kept with a bank.
+
+    Raises:
+      StoreError: there are none, or they are damaged or do not fit the bank.
+    """
+    width = open_bank(folder).plan.width
+    try:
+        listed = read_json(folder / MANIFEST, 2**20)
+        heads = listed.get("heads")
+        if listed.get("version") != VERSION or not isinstance(heads, list) or not heads:
+            raise StoreError(f"{folder / MANIFEST} lists {safe_repr(heads)}, expected clean heads")
+        models = [load_checkpoint(_place(folder, number)) for number in range(len(heads))]
+    except LoadError as error:
+        raise StoreError(
+            f"{folder} holds no clean heads to compare with ({error}); add them: "
+            "jaxtroj bank with --references"
+        ) from error
+    if any(_width(model) != width for model in models):
+        raise StoreError(f"{folder} holds clean heads for vectors of another width than {width}")
+    return make_references(models)
+
+
+def _is_wanted(entry: ModelEntry, encoder: str, bank: Bank) -> bool:
+    sound = entry.poisoned is False and entry.problem is None and entry.skip_reason is None
+    config = entry.text_config
+    if not sound or entry.kind != "text" or config is None or config.embedding is None:
+        return False
+    # NIST writes "GPT-2" and "DistilBERT" where Hugging Face has gpt2 and distilbert.
+    same = config.embedding.replace("-", "").lower() == encoder
+    return same and config.takes_first_token == bank.plan.cls_token_is_first
+
+
+def _opened(entries: Iterable[ModelEntry], width: int) -> Iterator[_Opened]:
+    """The heads that can be read and take vectors of this width."""
+    for entry in entries:
+        try:
+            artifact = open_artifact(entry.model_path)
+            model = reduced(convert(artifact))
+        except ConverterError:
+            # A damaged model of a dataset is the scan's to report; references come from the rest.
+            continue
+        if _width(model) == width:
+            head = ReferenceHead(entry.model_id, model.architecture, artifact.sha256)
+            yield _Opened(head, model)
+
+
+def _width(model: Model) -> int | None:
+    return getattr(model.config, "input_size", None)
+
+
+def _spread(items: Sequence[_Opened], keys: Sequence[Callable[[_Opened], object]]):
+    """The items in turn of what the first key says, each group again by the next key."""
+    if not keys:
+        return list(items)
+    groups: dict[object, list[_Opened]] = {}
+    for item in items:
+        groups.setdefault(keys[0](item), []).append(item)
+    ordered = [_spread(group, keys[1:]) for group in groups.values()]
+    return [item for row in zip_longest(*ordered) for item in row if item is not None]
+
+
+def _write(folder: Path, chosen: Sequence[_Opened]) -> None:
+    described = {"version": VERSION, "heads": [asdict(one.head) for one in chosen]}
+    manifest = folder / MANIFEST
+    if manifest.exists():
+        if read_json(manifest, 2**20) != described:
+            raise StoreError(
+                f"{folder} holds other clean heads; remove {manifest} to replace them, or name the "
+                "dataset and number of heads that they were taken with"
+            )
+        return
+    for number, one in enumerate(chosen):
+        save_checkpoint(one.model, _place(folder, number), one.head.sha256)
+    write_atomic(manifest, json.dumps(described, indent=1).encode())
+
+
+def _place(folder: Path, number: int) -> Path:
+    return folder / FOLDER / f"{number:03d}"

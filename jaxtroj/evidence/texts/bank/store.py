@@ -1,0 +1,237 @@
+"""A bank's folder: what it holds as JSON, its vectors as an append-only file of halves.
+
+`bank.json` names candidates, carriers and encoder and carries a digest of all that; `vectors.f16`
+grows by whole candidates, so a stopped build goes on at the last whole one, and an open bank maps
+the file into memory.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from converters.errors import LoadError, safe_repr
+from converters.files import read_json, write_atomic
+from jaxtroj.errors import StoreError
+from jaxtroj.evidence.texts.bank.candidates import KINDS, Candidate
+
+BANK_VERSION = 1
+MANIFEST, VECTORS, CARRIERS = "bank.json", "vectors.f16", "carriers.f32"
+_LARGEST_MANIFEST = 2**28
+_WIDEST = 2**16
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that decides a bank's vectors.
+
+    Attributes:
+      encoder: sha256 of the encoder's weights.
+      width: length of a vector.
+      cls_token_is_first: which token's state is the vector.
+      known_list: whether the candidates are a given list rather than the vocabulary.
+      carriers: texts that candidates are inserted into.
+      places: for each candidate and carrier, the sentence that it stands before.
+      candidates: the texts.
+    """
+
+    encoder: str
+    width: int
+    cls_token_is_first: bool
+    known_list: bool
+    carriers: tuple[str, ...]
+    places: tuple[tuple[int, ...], ...]
+    candidates: tuple[Candidate, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """JSON values, with the version of the format."""
+        return asdict(self) | {"version": BANK_VERSION}
+
+    @cached_property
+    def digest(self) -> str:
+        """Identity of the plan, hex."""
+        text = json.dumps(self.as_json(), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Bank:
+    """An opened bank.
+
+    Attributes:
+      plan: what it holds.
+      carriers: float32 `[r, d]`, vectors of the carriers alone.
+      vectors: float16 `[candidates, r, d]`, mapped from the file.
+    """
+
+    plan: Plan
+    carriers: np.ndarray
+    vectors: np.ndarray
+
+    @cached_property
+    def shifts(self) -> np.ndarray:
+        """Mean shift of each candidate, float32 `[candidates, d]`."""
+        return np.asarray(self.vectors, np.float32).mean(axis=1) - self.carriers.mean(axis=0)
+
+    @cached_property
+    def every_shift(self) -> np.ndarray:
+        """Shift of each candidate in each carrier, float32 `[candidates * r, d]`."""
+        moved = np.asarray(self.vectors, np.float32) - self.carriers
+        return moved.reshape(-1, self.plan.width)
+
+
+class BankWriter:
+    """Appends vectors to a bank's folder; goes on where an earlier build stopped.
+
+    Use as a context manager: one writer at a time holds the folder's lock.
+    """
+
+    def __init__(self, folder: Path, plan: Plan):
+        """Raises StoreError when the folder holds another bank or is being written."""
+        self.folder, self.plan = folder, plan
+        self._bytes = 2 * len(plan.carriers) * plan.width
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._lock = open(folder / "lock", "ab")
+        except OSError as error:
+            raise StoreError(f"cannot write {folder}: {error.strerror or error}") from error
+        try:
+            self._begin()
+        except BaseException:
+            self._lock.close()
+            raise
+
+    def _begin(self) -> None:
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise StoreError(f"another process is building {self.folder}; wait for it") from error
+        manifest = self.folder / MANIFEST
+        if not manifest.exists():
+            text = json.dumps(self.plan.as_json(), ensure_ascii=False, indent=1)
+            write_atomic(manifest, text.encode())
+        elif _read_plan(manifest).digest != self.plan.digest:
+            raise StoreError(
+                f"{self.folder} holds a bank of other candidates, carriers or another encoder; "
+                "name another folder, or repeat the command that began it"
+            )
+        # What a killed build has written of its last candidates is cut off.
+        self.done = _size(self.folder / VECTORS) // self._bytes
+        if _size(self.folder / VECTORS) % self._bytes:
+            os.truncate(self.folder / VECTORS, self.done * self._bytes)
+
+    @property
+    def has_carriers(self) -> bool:
+        """Whether the carriers' own vectors are there."""
+        return _size(self.folder / CARRIERS) == 2 * self._bytes
+
+    def write_carriers(self, vectors: np.ndarray) -> None:
+        """Keep the carriers' own vectors `[r, d]`."""
+        write_atomic(self.folder / CARRIERS, np.asarray(vectors, "<f4").tobytes())
+
+    def append(self, vectors: np.ndarray) -> None:
+        """Add the vectors `[n, r, d]` of the next n candidates, on disk when this returns."""
+        with np.errstate(over="ignore"):
+            halves = np.asarray(vectors, "<f2")
+        if not np.isfinite(halves).all():
+            raise StoreError("vectors beyond the range of half precision; is this the encoder?")
+        with open(self.folder / VECTORS, "ab") as file:
+            file.write(halves.tobytes())
+            file.flush()
+            os.fsync(file.fileno())
+        self.done += len(halves)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._lock.close()
+
+
+def open_bank(folder: str | os.PathLike[str]) -> Bank:
+    """A finished bank, or the finished part of one being built.
+
+    Raises:
+      StoreError: the folder holds no bank, one of another version, or a damaged one.
+    """
+    home = Path(folder)
+    plan = _read_plan(home / MANIFEST)
+    shape = (len(plan.carriers), plan.width)
+    done = min(_size(home / VECTORS) // (2 * shape[0] * shape[1]), len(plan.candidates))
+    if not done or _size(home / CARRIERS) != 4 * shape[0] * shape[1]:
+        raise StoreError(f"{home} holds no vectors yet; finish it: jaxtroj bank")
+    carriers = np.fromfile(home / CARRIERS, "<f4").reshape(shape)
+    vectors = np.memmap(home / VECTORS, "<f2", "r", shape=(done, *shape))
+    if not (np.isfinite(carriers).all() and np.isfinite(vectors).all()):
+        raise StoreError(f"{home} holds vectors that are not finite; build it again")
+    if done < len(plan.candidates):
+        plan = replace(plan, candidates=plan.candidates[:done], places=plan.places[:done])
+    return Bank(plan, carriers, vectors)
+
+
+def _read_plan(path: Path) -> Plan:
+    try:
+        values = read_json(path, _LARGEST_MANIFEST)
+    except LoadError as error:
+        raise StoreError(f"{path.parent} holds no bank: {error}") from error
+    if values.get("version") != BANK_VERSION:
+        raise StoreError(
+            f"{path} has version {safe_repr(values.get('version'))}, expected {BANK_VERSION}; "
+            "build "
+            "the bank again"
+        )
+    try:
+        return _plan(values)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise StoreError(f"{path} is no bank's manifest ({error}); build the bank again") from error
+
+
+def _plan(values: dict[str, Any]) -> Plan:
+    plan = Plan(
+        encoder=_of(str, values["encoder"]),
+        width=_of(int, values["width"]),
+        cls_token_is_first=_of(bool, values["cls_token_is_first"]),
+        known_list=_of(bool, values["known_list"]),
+        carriers=tuple(_of(str, text) for text in _of(list, values["carriers"])),
+        places=tuple(
+            tuple(_of(int, place) for place in _of(list, row))
+            for row in _of(list, values["places"])
+        ),
+        candidates=tuple(
+            Candidate(_of(str, one["text"]), _of(str, one["kind"]))
+            for one in _of(list, values["candidates"])
+        ),
+    )
+    sound = (
+        plan.carriers
+        and 0 < plan.width <= _WIDEST
+        and len(plan.places) == len(plan.candidates)
+        and all(len(row) == len(plan.carriers) for row in plan.places)
+        and all(candidate.kind in KINDS for candidate in plan.candidates)
+    )
+    if not sound:
+        raise ValueError("its parts do not fit each other")
+    return plan
+
+
+def _of(kind: type, value: Any) -> Any:
+    """The value, if it is of just this type: JSON's true is no number."""
+    if type(value) is not kind:
+        raise TypeError(f"got {safe_repr(value)}, expected {kind.__name__}")
+    return value
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.is_file() else 0

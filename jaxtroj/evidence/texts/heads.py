@@ -1,0 +1,141 @@
+"""Sentiment heads of one shape, stacked, and the examples that each is judged by.
+
+Every head brings its own clean examples. For a target class the *sources* are the examples that the
+head itself puts into another class, so a trigger for that class has something to flip.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from converters.families.rnn_head import RnnHeadConfig, single_step
+from converters.model import Model, Params, apply
+from jaxtroj.errors import EvidenceError
+from jaxtroj.triggers.trigger import all_margins
+
+# Kernels that meet the embedding; the last layer is the first where there is no other.
+_FIRST_KERNELS = re.compile(
+    r"^(?:rnn\.weight_ih_l0(?:_reverse)?|fc_layers\.0\.kernel|linear\.kernel)$", re.MULTILINE
+)
+
+
+@dataclass(frozen=True)
+class Heads:
+    """Heads of one configuration.
+
+    Attributes:
+      config: of every head, static under jit.
+      params: Flax path -> `[m, ...]`, traced.
+      sources: float32 `[m, targets, n, d]`, embeddings of examples that a head does not give the
+        target; the first half is for fitting, the second for measuring.
+      flippable: bool `[m, targets, n]`, False where a head has no such example and the one nearest
+        to another class stands in.
+    """
+
+    config: object
+    params: Params
+    sources: jax.Array
+    flippable: jax.Array
+
+    @property
+    def fitting(self) -> jax.Array:
+        """The first half of the sources, `[m, targets, n // 2, d]`."""
+        return self.sources[:, :, : self.sources.shape[2] // 2]
+
+    @property
+    def held_out(self) -> jax.Array:
+        """The second half."""
+        return self.sources[:, :, self.sources.shape[2] // 2 :]
+
+
+def reduced(model: Model) -> Model:
+    """The head with what acts on one sentence vector only; dense heads are that already."""
+    if not isinstance(model.config, RnnHeadConfig) or model.config.single_step:
+        return model
+    config, params = single_step(model.config, model.params)
+    return Model(config, params, model.architecture, model.findings)
+
+
+def stack(models: Sequence[Model], embeddings: Sequence[np.ndarray], per_target: int) -> Heads:
+    """Stack heads of one configuration and choose their source examples.
+
+    Args:
+      models: at least one; all of one `config`, already reduced to what acts on one step.
+      embeddings: float32 `[n, d]` of each head's clean examples.
+      per_target: even number of sources per target class; examples repeat where there are fewer.
+
+    Raises:
+      EvidenceError: a head's answers are not finite.
+    """
+    config = models[0].config
+    params = {
+        name: jnp.stack([model.params[name] for model in models]) for name in models[0].params
+    }
+    chosen = [_sources(model, x, per_target) for model, x in zip(models, embeddings, strict=True)]
+    sources = jnp.asarray(np.stack([rows for rows, _ in chosen]))
+    return Heads(config, params, sources, jnp.asarray(np.stack([flags for _, flags in chosen])))
+
+
+def _sources(model: Model, embeddings: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows `[targets, count, d]` and whether the head puts them outside the target."""
+    margins = _margins_of(model, embeddings)
+    if not np.isfinite(margins).all():
+        raise EvidenceError("the head gives answers that are not finite on its clean examples")
+    rows, flags = [], []
+    for target in range(margins.shape[1]):
+        outside = np.flatnonzero(margins[:, target] < 0)
+        places = outside if outside.size else np.argsort(margins[:, target], kind="stable")[:1]
+        places = np.resize(places, count)
+        rows.append(embeddings[places])
+        flags.append(np.full(count, bool(outside.size)))
+    return np.stack(rows).astype(np.float32), np.stack(flags)
+
+
+def _margins_of(model: Model, embeddings: np.ndarray) -> np.ndarray:
+    """Margins `[n, classes]`; the batch is filled up so that few programs compile."""
+    count = len(embeddings)
+    padded = np.resize(embeddings, (-(-count // 64) * 64, embeddings.shape[1]))
+    logits = model(padded.astype(np.float32))[:count]
+    return np.asarray(all_margins(logits))
+
+
+def in_basis(config, params: Params, basis: jax.Array) -> tuple[Any, Params]:
+    """A head, or heads stacked, over coordinates: answers `c` as the head answers `c @ basis`.
+
+    A head's first layer is affine, so the products with hundreds of moved examples shrink from the
+    embeddings' width to the number of examples and directions that they are made of.
+
+    Args:
+      config: of the head, static.
+      params: of the head or of stacked heads.
+      basis: `[k, d]`.
+    """
+    names = _FIRST_KERNELS.findall("\n".join(params))
+    first = [name for name in names if name != "linear.kernel"] or names
+    inner = {name: jnp.matmul(basis, params[name]) for name in first}
+    return replace(config, input_size=len(basis)), {**params, **inner}
+
+
+def sums(rows: int, moves: int) -> np.ndarray:
+    """Coordinates float32 `[moves, rows, rows + moves]` of each row of a basis plus each move."""
+    ones = np.eye(rows + moves, dtype=np.float32)
+    return ones[None, :rows] + ones[rows:, None]
+
+
+def margin(config, params: Params, x: jax.Array, target: jax.Array) -> jax.Array:
+    """Logit of the target less the largest other, `[n]`, of one head and embeddings `[n, d]`."""
+    return jnp.take(all_margins(apply(config, params, x)), target, axis=-1)
+
+
+@partial(jax.jit, static_argnums=0)
+def margins(config, params: Params, x: jax.Array) -> jax.Array:
+    """Margins `[m, targets, n]` of every head for embeddings `[m, targets, n, d]`."""
+    targets = jnp.arange(x.shape[1])
+    by_target = jax.vmap(partial(margin, config), in_axes=(None, 0, 0))
+    return jax.vmap(by_target, in_axes=(0, 0, None))(params, x, targets)

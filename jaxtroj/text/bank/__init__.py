@@ -1,9 +1,0 @@
-"""The probe bank of an encoder: sentence vectors of carriers with candidate texts inserted.
-
-`candidates` chooses the texts, `build` computes the vectors, `store` keeps them in a folder that a
-stopped build goes on from.
-"""
-
-from jaxtroj.text.bank.store import Bank, open_bank
-
-__all__ = ["Bank", "open_bank"]
