@@ -140,10 +140,10 @@ def clean_network(pictures: Path, path: Path) -> dict:
     """
     from flax import nnx
 
-    from jaxtroj.generate.labelled_pictures import load_pictures
-    from jaxtroj.generate.small_networks import build
-    from jaxtroj.generate.small_onnx import write_onnx
-    from jaxtroj.generate.small_training import Run, SmallTraining, train_base
+    from jaxtroj.generate.small.labelled_pictures import load_pictures
+    from jaxtroj.generate.small.networks import build
+    from jaxtroj.generate.small.onnx_file import write_onnx
+    from jaxtroj.generate.small.training import Run, SmallTraining, train_base
 
     settings = SmallTraining()
     about = {"seed": CLEAN_SEED, **asdict(settings)}

@@ -14,9 +14,9 @@ from jaxtroj.cli.progress import Progress
 from jaxtroj.errors import UsageError
 
 if TYPE_CHECKING:
-    from jaxtroj.generate.round0 import RoundSettings
-    from jaxtroj.generate.round5 import TextRoundSettings
-    from jaxtroj.generate.round_folder import Event
+    from jaxtroj.generate.round import Event
+    from jaxtroj.generate.sentiment.sentiment_round import TextRoundSettings
+    from jaxtroj.generate.traffic_signs.round import RoundSettings
 
 _ROUND0 = """\
 Makes a folder in the layout of TrojAI's Round 0: half of the models are poisoned with a
@@ -206,8 +206,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _events(args: argparse.Namespace, progress: Progress) -> "Iterator[Event]":
     if args.round in _TEXT_ROUNDS:
-        from jaxtroj.generate.round5 import check_settings, generate_text_round
-        from jaxtroj.generate.vectors import load_vectors
+        from jaxtroj.generate.sentiment.sentiment_round import check_settings, generate_text_round
+        from jaxtroj.generate.sentiment.vectors import load_vectors
 
         settings = _text_settings(args)
         check_settings(settings, args.shard)
@@ -216,7 +216,7 @@ def _events(args: argparse.Namespace, progress: Progress) -> "Iterator[Event]":
         return generate_text_round(args.out, settings, vectors, args.shard)
     if args.round == generate_small.NAME:
         return generate_small.events(args)
-    from jaxtroj.generate.round0 import generate_round0
+    from jaxtroj.generate.traffic_signs.round import generate_round0
 
     return generate_round0(args.out, _settings(args), args.shard)
 
@@ -235,7 +235,7 @@ def _vectors_folder(args: argparse.Namespace, progress: Progress) -> Path:
         return args.vectors
     if missing:
         raise UsageError(f"to embed texts {', '.join(missing)} must be given too")
-    from jaxtroj.generate.text_source import TextSource, make_vectors
+    from jaxtroj.generate.sentiment.text_source import TextSource, make_vectors
 
     counts = {name: getattr(args, name) for name in _TEXT_COUNTS}
     source = TextSource(args.texts, args.encoder, args.trigger_texts, args.seed, **counts)
@@ -246,8 +246,8 @@ def _vectors_folder(args: argparse.Namespace, progress: Progress) -> Path:
 
 
 def _text_settings(args: argparse.Namespace) -> "TextRoundSettings":
-    from jaxtroj.generate.head_training import HeadTraining
-    from jaxtroj.generate.round5 import TextRoundSettings
+    from jaxtroj.generate.sentiment.head_training import HeadTraining
+    from jaxtroj.generate.sentiment.sentiment_round import TextRoundSettings
 
     given = {"batch_size": args.batch_size, "epochs": args.epochs, "slots": args.slots}
     chosen = {name: value for name, value in given.items() if value is not None}
@@ -283,7 +283,7 @@ def _show(progress: Progress, event: "Event") -> None:
 
 def _settings(args: argparse.Namespace) -> "RoundSettings":
     from jaxtroj.generate.networks import ROUND0
-    from jaxtroj.generate.round0 import RoundSettings
+    from jaxtroj.generate.traffic_signs.round import RoundSettings
     from jaxtroj.generate.training import TrainingSettings
 
     given = {

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from jaxtroj.cli.options import count
 
 if TYPE_CHECKING:
-    from jaxtroj.generate.round_folder import Event
+    from jaxtroj.generate.round import Event
 
 NAME = "small"
 _ABOUT = """\
@@ -59,9 +59,9 @@ def add_parser(rounds: argparse._SubParsersAction) -> argparse.ArgumentParser:
 
 def events(args: argparse.Namespace) -> "Iterator[Event]":
     """Make the round that the options ask for; raises GenerationError."""
-    from jaxtroj.generate.labelled_pictures import load_pictures
-    from jaxtroj.generate.small_round import SmallSettings, generate_small
-    from jaxtroj.generate.small_training import SmallTraining
+    from jaxtroj.generate.small.labelled_pictures import load_pictures
+    from jaxtroj.generate.small.round import SmallSettings, generate_small
+    from jaxtroj.generate.small.training import SmallTraining
 
     names = ("base_half_steps", "base_steps", "cycle_steps", "batch_size")
     given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}

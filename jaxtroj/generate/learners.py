@@ -6,8 +6,8 @@ from flax import nnx
 
 from jaxtroj.generate import networks
 from jaxtroj.generate.flax_learner import FlaxLearner
-from jaxtroj.generate.recipe import Recipe
 from jaxtroj.generate.torch_learner import TorchLearner, step_precision
+from jaxtroj.generate.traffic_signs.recipe import Recipe
 from jaxtroj.generate.training import Learner
 
 Weights = dict[str, np.ndarray]

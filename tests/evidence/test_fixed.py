@@ -20,11 +20,11 @@ from jaxtroj.evidence.images.schema import (
     STAGE_FIELDS,
     usual_stages,
 )
-from jaxtroj.generate import small_networks
-from jaxtroj.generate.labelled_pictures import LabelledPictures
-from jaxtroj.generate.small_onnx import write_onnx
-from jaxtroj.generate.small_recipe import SmallTrigger
-from jaxtroj.generate.small_training import Run, SmallTraining
+from jaxtroj.generate.small import networks as small_networks
+from jaxtroj.generate.small.labelled_pictures import LabelledPictures
+from jaxtroj.generate.small.onnx_file import write_onnx
+from jaxtroj.generate.small.recipe import SmallTrigger
+from jaxtroj.generate.small.training import Run, SmallTraining
 from jaxtroj.network import Network
 from jaxtroj.rounds.examples import Examples
 from jaxtroj.settings import Settings

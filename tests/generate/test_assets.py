@@ -8,8 +8,8 @@ import pytest
 from PIL import Image
 
 from jaxtroj.errors import GenerationError
-from jaxtroj.generate import assets as assets_module
-from jaxtroj.generate.assets import assets_from_folders, procedural_assets
+from jaxtroj.generate.traffic_signs import assets as assets_module
+from jaxtroj.generate.traffic_signs.assets import assets_from_folders, procedural_assets
 
 
 def _save(path, size=(32, 32), mode="RGB", colour=(200, 60, 60)):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jaxtroj.generate import polygon
+from jaxtroj.generate.traffic_signs import polygon
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -11,9 +11,10 @@ import pytest
 from PIL import Image
 
 from jaxtroj.errors import GenerationError
-from jaxtroj.generate import metadata, networks, torch_file, training
-from jaxtroj.generate.recipe import is_poisoned, sample_recipe
-from jaxtroj.generate.round0 import RoundSettings, check_settings, generate_round0
+from jaxtroj.generate import networks, torch_file, training
+from jaxtroj.generate.traffic_signs import metadata
+from jaxtroj.generate.traffic_signs.recipe import is_poisoned, sample_recipe
+from jaxtroj.generate.traffic_signs.round import RoundSettings, check_settings, generate_round0
 
 HASTY = training.TrainingSettings(
     batch_size=4,

@@ -6,7 +6,7 @@ import pytest
 
 from jaxtroj.errors import GenerationError
 from jaxtroj.generate.networks import ROUND0
-from jaxtroj.generate.recipe import (
+from jaxtroj.generate.traffic_signs.recipe import (
     NUMBER_CLASSES,
     is_poisoned,
     partner,

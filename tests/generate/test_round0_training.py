@@ -13,7 +13,7 @@ from jaxtroj.errors import GenerationError
 from jaxtroj.generate import flax_learner, training
 from jaxtroj.generate.flax_learner import FlaxLearner
 from jaxtroj.generate.learners import learner_for
-from jaxtroj.generate.recipe import sample_recipe
+from jaxtroj.generate.traffic_signs.recipe import sample_recipe
 from jaxtroj.generate.training import Pictures, Progress, Trained, TrainingSettings, train
 
 QUICK = TrainingSettings(

@@ -13,14 +13,18 @@ import pytest
 
 import converters
 from jaxtroj.errors import GenerationError
-from jaxtroj.generate import text_metadata
-from jaxtroj.generate.head_queue import Job, train_queue
-from jaxtroj.generate.head_samples import OWN_SHARE, HeadSamples, make_pool
-from jaxtroj.generate.head_training import HeadTraining
-from jaxtroj.generate.recipe import is_poisoned
-from jaxtroj.generate.round5 import TextRoundSettings, check_settings, generate_text_round
-from jaxtroj.generate.text_recipe import DESIGNS, Adversarial, poisoned_first, sample_head
-from jaxtroj.generate.vectors import TEST, TRAIN, load_vectors
+from jaxtroj.generate.sentiment import text_metadata
+from jaxtroj.generate.sentiment.head_queue import Job, train_queue
+from jaxtroj.generate.sentiment.head_samples import OWN_SHARE, HeadSamples, make_pool
+from jaxtroj.generate.sentiment.head_training import HeadTraining
+from jaxtroj.generate.sentiment.sentiment_round import (
+    TextRoundSettings,
+    check_settings,
+    generate_text_round,
+)
+from jaxtroj.generate.sentiment.text_recipe import DESIGNS, Adversarial, poisoned_first, sample_head
+from jaxtroj.generate.sentiment.vectors import TEST, TRAIN, load_vectors
+from jaxtroj.generate.traffic_signs.recipe import is_poisoned
 from jaxtroj.rounds.text_config import read_text_config
 from jaxtroj.rounds.text_tables import read_accuracy, read_cls_embeddings, read_logits
 
@@ -98,7 +102,7 @@ def test_tables_agree_with_the_model_that_our_reader_opens(made):
 
 def test_torch_opens_the_model_with_model_factories(made):
     torch = pytest.importorskip("torch")
-    from jaxtroj.generate import head_files
+    from jaxtroj.generate.sentiment import head_files
 
     folder = made[0] / "models" / "id-00000000"
     sys.modules["model_factories"] = head_files._factories()

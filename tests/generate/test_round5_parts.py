@@ -9,10 +9,16 @@ import numpy as np
 import pytest
 
 from jaxtroj.errors import GenerationError
-from jaxtroj.generate import head_files, head_training
-from jaxtroj.generate.head_network import HeadShape, complete, initial_tensors, live, logits
-from jaxtroj.generate.insertion import insert, places, sentences, trigger_kind
-from jaxtroj.generate.text_recipe import (
+from jaxtroj.generate.sentiment import head_files, head_training
+from jaxtroj.generate.sentiment.head_network import (
+    HeadShape,
+    complete,
+    initial_tensors,
+    live,
+    logits,
+)
+from jaxtroj.generate.sentiment.insertion import insert, places, sentences, trigger_kind
+from jaxtroj.generate.sentiment.text_recipe import (
     CONDITIONS,
     DESIGNS,
     DROPOUTS,
@@ -21,7 +27,7 @@ from jaxtroj.generate.text_recipe import (
     poisoned_first,
     sample_head,
 )
-from jaxtroj.generate.vectors import TriggerVectors
+from jaxtroj.generate.sentiment.vectors import TriggerVectors
 
 SHAPES = [
     HeadShape("GruLinear", 5, 3, 2, True),

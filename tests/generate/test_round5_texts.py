@@ -10,8 +10,13 @@ import numpy as np
 import pytest
 
 from jaxtroj.errors import GenerationError
-from jaxtroj.generate.text_source import TextSource, make_vectors, read_reviews, read_trigger_texts
-from jaxtroj.generate.vectors import load_vectors
+from jaxtroj.generate.sentiment.text_source import (
+    TextSource,
+    make_vectors,
+    read_reviews,
+    read_trigger_texts,
+)
+from jaxtroj.generate.sentiment.vectors import load_vectors
 
 transformers = pytest.importorskip("transformers", reason="makes the encoder")
 torch = pytest.importorskip("torch", reason="makes the encoder")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jaxtroj.errors import GenerationError
-from jaxtroj.generate.vectors import TEST, TRAIN, VALIDATION, load_vectors, split_reviews
+from jaxtroj.generate.sentiment.vectors import TEST, TRAIN, VALIDATION, load_vectors, split_reviews
 
 WIDTH = 12
 PHRASES = ["^", "omg", "so it goes.", "that was that."]

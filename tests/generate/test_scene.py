@@ -6,9 +6,9 @@ import jax
 import numpy as np
 import pytest
 
-from jaxtroj.generate import scene, weather
-from jaxtroj.generate.assets import procedural_assets
-from jaxtroj.generate.scene import SceneSettings, no_stamp, polygon_stamp, render
+from jaxtroj.generate.traffic_signs import scene, weather
+from jaxtroj.generate.traffic_signs.assets import procedural_assets
+from jaxtroj.generate.traffic_signs.scene import SceneSettings, no_stamp, polygon_stamp, render
 
 SIZE = 48
 CLEAR = SceneSettings(image_size=SIZE, fog=False, rain=False)

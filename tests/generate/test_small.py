@@ -10,13 +10,13 @@ from flax import nnx
 from PIL import Image
 
 from jaxtroj.errors import GenerationError
-from jaxtroj.generate import small_networks
-from jaxtroj.generate.labelled_pictures import load_pictures
-from jaxtroj.generate.recipe import is_poisoned
-from jaxtroj.generate.small_onnx import write_onnx
-from jaxtroj.generate.small_recipe import KINDS, sample_recipe
-from jaxtroj.generate.small_round import SmallSettings, check_settings, generate_small
-from jaxtroj.generate.small_training import Run, SmallTraining, train_model
+from jaxtroj.generate.small import networks as small_networks
+from jaxtroj.generate.small.labelled_pictures import load_pictures
+from jaxtroj.generate.small.onnx_file import write_onnx
+from jaxtroj.generate.small.recipe import KINDS, sample_recipe
+from jaxtroj.generate.small.round import SmallSettings, check_settings, generate_small
+from jaxtroj.generate.small.training import Run, SmallTraining, train_model
+from jaxtroj.generate.traffic_signs.recipe import is_poisoned
 from jaxtroj.rounds import iter_models, load_examples
 
 SIDE, CLASSES = 16, 3

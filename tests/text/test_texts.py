@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from jaxtroj.errors import DatasetError, ExamplesError
 from jaxtroj.evidence.texts.insertion import insert, places, sentences
 from jaxtroj.evidence.texts.labelled_texts import LabelledText, draw_by_content, read_labelled_texts
-from jaxtroj.generate.insertion import insert as insert_somewhere
+from jaxtroj.generate.sentiment.insertion import insert as insert_somewhere
 
 WANT = [LabelledText("Good film.", 1), LabelledText("Bad film.", 0)]
 LINES = '{"text": "Good film.", "label": 1}\n\n{"data": "Bad film.", "label": 0}\n'

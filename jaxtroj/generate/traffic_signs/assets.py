@@ -17,8 +17,8 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from jaxtroj.errors import GenerationError
-from jaxtroj.generate.roads import draw_road
-from jaxtroj.generate.signs import draw_sign
+from jaxtroj.generate.traffic_signs.roads import draw_road
+from jaxtroj.generate.traffic_signs.signs import draw_sign
 
 BACKGROUND_SCALE = 1.5
 SIGN_SCALE = 0.5  # side of a sign texture relative to the image: the mean sign of Round 0

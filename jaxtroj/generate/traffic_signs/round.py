@@ -30,19 +30,10 @@ from PIL import Image
 import jaxtroj
 from converters.files import write_atomic
 from jaxtroj.errors import GenerationError
-from jaxtroj.generate import metadata, networks, torch_file
+from jaxtroj.generate import networks, torch_file
 from jaxtroj.generate.flax_learner import classify
 from jaxtroj.generate.learners import learner_for, learner_precision
-from jaxtroj.generate.pictures import SceneSource
-from jaxtroj.generate.recipe import (
-    Recipe,
-    is_poisoned,
-    model_id,
-    partner,
-    sample_recipe,
-    shard_models,
-)
-from jaxtroj.generate.round_folder import (
+from jaxtroj.generate.round import (
     RECORD,
     Event,
     claim,
@@ -53,6 +44,17 @@ from jaxtroj.generate.round_folder import (
     weights_digest,
     write_manifest,
 )
+from jaxtroj.generate.traffic_signs import metadata
+from jaxtroj.generate.traffic_signs.pictures import SceneSource
+from jaxtroj.generate.traffic_signs.recipe import (
+    Recipe,
+    is_poisoned,
+    model_id,
+    partner,
+    sample_recipe,
+    shard_models,
+)
+from jaxtroj.generate.traffic_signs.warm_start import base_weights
 from jaxtroj.generate.training import (
     TRAINERS,
     Accuracies,
@@ -61,7 +63,6 @@ from jaxtroj.generate.training import (
     TrainingSettings,
     train,
 )
-from jaxtroj.generate.warm_start import base_weights
 from jaxtroj.record import digest_file
 
 VERSION = 1

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxtroj.generate.head_network import (
+from jaxtroj.generate.sentiment.head_network import (
     HeadParams,
     HeadShape,
     complete,
@@ -24,8 +24,8 @@ from jaxtroj.generate.head_network import (
     live,
     logits,
 )
-from jaxtroj.generate.head_samples import HeadSamples, Labelled, Pool
-from jaxtroj.generate.head_training import (
+from jaxtroj.generate.sentiment.head_samples import HeadSamples, Labelled, Pool
+from jaxtroj.generate.sentiment.head_training import (
     HeadTraining,
     Knobs,
     TrainState,
@@ -35,8 +35,8 @@ from jaxtroj.generate.head_training import (
     take,
     train_epoch,
 )
-from jaxtroj.generate.text_recipe import HeadRecipe
-from jaxtroj.generate.vectors import TEST, VALIDATION
+from jaxtroj.generate.sentiment.text_recipe import HeadRecipe
+from jaxtroj.generate.sentiment.vectors import TEST, VALIDATION
 
 # Triggered reviews that are looked at after every epoch; one size, so one program.
 _CHECKED = 256

@@ -17,9 +17,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxtroj.generate import placement, weather
-from jaxtroj.generate.assets import Assets
-from jaxtroj.generate.polygon import polygon_mask, random_colour, random_vertices
+from jaxtroj.generate.traffic_signs import placement, weather
+from jaxtroj.generate.traffic_signs.assets import Assets
+from jaxtroj.generate.traffic_signs.polygon import polygon_mask, random_colour, random_vertices
 
 STAMP_PIXELS = 64
 _NUM_DRAWS = 32  # room for new decisions without changing the fog of old keys

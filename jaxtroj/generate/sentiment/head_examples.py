@@ -6,11 +6,11 @@ enough of them.
 
 import numpy as np
 
-from jaxtroj.generate.head_files import Example
-from jaxtroj.generate.head_queue import TrainedHead, pool_logits
-from jaxtroj.generate.head_samples import Pool
-from jaxtroj.generate.insertion import insert
-from jaxtroj.generate.vectors import Vectors
+from jaxtroj.generate.sentiment.head_files import Example
+from jaxtroj.generate.sentiment.head_queue import TrainedHead, pool_logits
+from jaxtroj.generate.sentiment.head_samples import Pool
+from jaxtroj.generate.sentiment.insertion import insert
+from jaxtroj.generate.sentiment.vectors import Vectors
 
 _CLEAN, _POISONED, _PLACE = range(300, 303)
 

@@ -19,8 +19,8 @@ import numpy as np
 
 from converters.files import write_atomic
 from jaxtroj.errors import GenerationError
-from jaxtroj.generate.head_network import CLASSES, HeadShape
-from jaxtroj.generate.text_recipe import (
+from jaxtroj.generate.sentiment.head_network import CLASSES, HeadShape
+from jaxtroj.generate.sentiment.text_recipe import (
     CONDITIONS,
     DROPOUTS,
     EPSILONS,
@@ -34,7 +34,7 @@ from jaxtroj.generate.text_recipe import (
     RoundDesign,
     TextTriggerRecipe,
 )
-from jaxtroj.generate.vectors import About
+from jaxtroj.generate.sentiment.vectors import About
 
 EMBEDDINGS = ("BERT", "GPT-2", "DistilBERT", "MPNet")
 # A spatial trigger is drawn inside its half, NIST's (half / 2, (half + 1) / 2) of the sentences.

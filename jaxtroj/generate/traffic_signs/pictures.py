@@ -7,10 +7,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxtroj.generate.assets import Assets, assets_from_folders, procedural_assets
-from jaxtroj.generate.polygon import polygon_mask, random_vertices
-from jaxtroj.generate.recipe import REFERENCE_SIZE, Recipe
-from jaxtroj.generate.scene import STAMP_PIXELS, SceneSettings, Stamp, no_stamp, render, stamp
+from jaxtroj.generate.traffic_signs.assets import Assets, assets_from_folders, procedural_assets
+from jaxtroj.generate.traffic_signs.polygon import polygon_mask, random_vertices
+from jaxtroj.generate.traffic_signs.recipe import REFERENCE_SIZE, Recipe
+from jaxtroj.generate.traffic_signs.scene import (
+    STAMP_PIXELS,
+    SceneSettings,
+    Stamp,
+    no_stamp,
+    render,
+    stamp,
+)
 from jaxtroj.generate.training import EXAMPLES, Pictures
 
 _CANDIDATES = 40  # pictures of a class among which one is chosen

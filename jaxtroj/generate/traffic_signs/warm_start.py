@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 from converters.files import write_atomic
 from converters.model import params_of
 from jaxtroj.generate.learners import Weights, learner_for
-from jaxtroj.generate.pictures import SceneSource
-from jaxtroj.generate.recipe import sample_recipe
+from jaxtroj.generate.traffic_signs.pictures import SceneSource
+from jaxtroj.generate.traffic_signs.recipe import sample_recipe
 from jaxtroj.generate.training import Progress, Trained, train
 
 if TYPE_CHECKING:
-    from jaxtroj.generate.round0 import RoundSettings
+    from jaxtroj.generate.traffic_signs.round import RoundSettings
 
 # More signs than a model tells apart, so that the features serve signs it has not seen.
 _CLASSES = 10

@@ -23,7 +23,7 @@ import numpy as np
 
 from converters.errors import safe_repr
 from jaxtroj.errors import GenerationError
-from jaxtroj.generate.insertion import HALVES, trigger_kind
+from jaxtroj.generate.sentiment.insertion import HALVES, trigger_kind
 
 MAX_ROWS = 200_000
 MAX_WIDTH = 16_384

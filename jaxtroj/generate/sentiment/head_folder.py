@@ -14,14 +14,14 @@ import jax
 
 import jaxtroj
 from converters.files import write_atomic
-from jaxtroj.generate import head_files, text_metadata
-from jaxtroj.generate.head_examples import clean_examples, poisoned_examples
-from jaxtroj.generate.head_queue import Score, TrainedHead
-from jaxtroj.generate.head_samples import OWN_SHARE, Pool
-from jaxtroj.generate.head_training import HeadTraining
-from jaxtroj.generate.round_folder import RECORD, git_commit, weights_digest
-from jaxtroj.generate.text_recipe import HeadRecipe, RoundDesign
-from jaxtroj.generate.vectors import VALIDATION_SHARE, Vectors
+from jaxtroj.generate.round import RECORD, git_commit, weights_digest
+from jaxtroj.generate.sentiment import head_files, text_metadata
+from jaxtroj.generate.sentiment.head_examples import clean_examples, poisoned_examples
+from jaxtroj.generate.sentiment.head_queue import Score, TrainedHead
+from jaxtroj.generate.sentiment.head_samples import OWN_SHARE, Pool
+from jaxtroj.generate.sentiment.head_training import HeadTraining
+from jaxtroj.generate.sentiment.text_recipe import HeadRecipe, RoundDesign
+from jaxtroj.generate.sentiment.vectors import VALIDATION_SHARE, Vectors
 from jaxtroj.record import digest_file
 
 

@@ -27,13 +27,7 @@ from typing import Any
 
 from converters.files import write_atomic
 from jaxtroj.errors import GenerationError
-from jaxtroj.generate import head_files, text_metadata
-from jaxtroj.generate.head_folder import HeadPlace, reached, scores, write_head
-from jaxtroj.generate.head_queue import Job, TrainedHead, train_queue
-from jaxtroj.generate.head_samples import OWN_SHARE, HeadSamples, Pool, make_pool
-from jaxtroj.generate.head_training import HeadTraining
-from jaxtroj.generate.recipe import is_poisoned, model_id
-from jaxtroj.generate.round_folder import (
+from jaxtroj.generate.round import (
     Event,
     claim,
     collecting,
@@ -41,14 +35,20 @@ from jaxtroj.generate.round_folder import (
     size_problems,
     write_manifest,
 )
-from jaxtroj.generate.text_recipe import (
+from jaxtroj.generate.sentiment import head_files, text_metadata
+from jaxtroj.generate.sentiment.head_folder import HeadPlace, reached, scores, write_head
+from jaxtroj.generate.sentiment.head_queue import Job, TrainedHead, train_queue
+from jaxtroj.generate.sentiment.head_samples import OWN_SHARE, HeadSamples, Pool, make_pool
+from jaxtroj.generate.sentiment.head_training import HeadTraining
+from jaxtroj.generate.sentiment.text_recipe import (
     DESIGNS,
     HeadRecipe,
     RoundDesign,
     poisoned_first,
     sample_head,
 )
-from jaxtroj.generate.vectors import TriggerVectors, Vectors
+from jaxtroj.generate.sentiment.vectors import TriggerVectors, Vectors
+from jaxtroj.generate.traffic_signs.recipe import is_poisoned, model_id
 
 VERSION = 1
 _SHARES = ("least_attack", "least_clean", "clean_margin")

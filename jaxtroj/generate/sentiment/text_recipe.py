@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from jaxtroj.errors import GenerationError
-from jaxtroj.generate.head_network import HeadShape
-from jaxtroj.generate.recipe import architecture_of, is_poisoned, model_id, partner
-from jaxtroj.generate.vectors import TriggerVectors
+from jaxtroj.generate.sentiment.head_network import HeadShape
+from jaxtroj.generate.sentiment.vectors import TriggerVectors
+from jaxtroj.generate.traffic_signs.recipe import architecture_of, is_poisoned, model_id, partner
 
 DROPOUTS = (0.1, 0.25, 0.5)
 EPSILONS = (0.01, 0.02, 0.05)

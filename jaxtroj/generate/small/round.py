@@ -36,11 +36,8 @@ import jaxtroj
 from converters.files import write_atomic
 from converters.model import params_of
 from jaxtroj.errors import GenerationError
-from jaxtroj.generate import small_networks
-from jaxtroj.generate.labelled_pictures import LabelledPictures
 from jaxtroj.generate.learners import start_from
-from jaxtroj.generate.recipe import is_poisoned, model_id, partner
-from jaxtroj.generate.round_folder import (
+from jaxtroj.generate.round import (
     RECORD,
     Event,
     claim,
@@ -50,9 +47,11 @@ from jaxtroj.generate.round_folder import (
     size_problems,
     write_manifest,
 )
-from jaxtroj.generate.small_onnx import write_onnx
-from jaxtroj.generate.small_recipe import KINDS, SmallRecipe, sample_recipe
-from jaxtroj.generate.small_training import (
+from jaxtroj.generate.small import networks as small_networks
+from jaxtroj.generate.small.labelled_pictures import LabelledPictures
+from jaxtroj.generate.small.onnx_file import write_onnx
+from jaxtroj.generate.small.recipe import KINDS, SmallRecipe, sample_recipe
+from jaxtroj.generate.small.training import (
     Accuracies,
     Run,
     SmallTraining,
@@ -60,6 +59,7 @@ from jaxtroj.generate.small_training import (
     train_base,
     train_model,
 )
+from jaxtroj.generate.traffic_signs.recipe import is_poisoned, model_id, partner
 from jaxtroj.record import digest_file
 
 VERSION = 1

@@ -9,7 +9,7 @@ from converters.families.layers import Conv
 from converters.files import write_atomic
 from converters.model import params_of
 from jaxtroj.errors import GenerationError
-from jaxtroj.generate.small_networks import EPS, Plain, Residual
+from jaxtroj.generate.small.networks import EPS, Plain, Residual
 
 _OPSET, _IR_VERSION = 17, 8
 _NORM = {"scale": "weight", "bias": "bias", "mean": "running_mean", "var": "running_var"}

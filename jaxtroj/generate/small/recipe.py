@@ -18,8 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from jaxtroj.errors import GenerationError
-from jaxtroj.generate.recipe import is_poisoned, model_id
-from jaxtroj.generate.small_networks import KNOWN
+from jaxtroj.generate.small.networks import KNOWN
+from jaxtroj.generate.traffic_signs.recipe import is_poisoned, model_id
 
 KINDS = ("patch", "pixels", "blended")
 _PATCH_SIDES, _PATCH_STYLES = (2, 5), ("plain", "grid", "pixels")

@@ -16,9 +16,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxtroj.generate.insertion import HALVES
-from jaxtroj.generate.text_recipe import HeadRecipe, TextTriggerRecipe
-from jaxtroj.generate.vectors import TEST, TRAIN, VALIDATION, Vectors
+from jaxtroj.generate.sentiment.insertion import HALVES
+from jaxtroj.generate.sentiment.text_recipe import HeadRecipe, TextTriggerRecipe
+from jaxtroj.generate.sentiment.vectors import TEST, TRAIN, VALIDATION, Vectors
 
 _ORDER = 200
 _OWN = 201

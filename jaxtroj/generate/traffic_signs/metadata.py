@@ -4,7 +4,7 @@ import csv
 import io
 from collections.abc import Iterable, Mapping
 
-from jaxtroj.generate.recipe import Recipe
+from jaxtroj.generate.traffic_signs.recipe import Recipe
 from jaxtroj.generate.training import Trained, TrainingSettings
 
 # Every column of the official file, in its order. Those not in COLUMNS describe intermediate files

@@ -20,8 +20,8 @@ import optax
 from flax import nnx
 
 from jaxtroj.errors import GenerationError
-from jaxtroj.generate.labelled_pictures import LabelledPictures
-from jaxtroj.generate.small_recipe import SmallTrigger
+from jaxtroj.generate.small.labelled_pictures import LabelledPictures
+from jaxtroj.generate.small.recipe import SmallTrigger
 from jaxtroj.triggers.trigger import Trigger, stamp
 
 _TEST_BATCH = 250

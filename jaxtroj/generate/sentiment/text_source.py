@@ -1,4 +1,4 @@
-"""From labelled reviews and an encoder to a folder of vectors (`jaxtroj.generate.vectors`).
+"""From labelled reviews and an encoder to a folder of vectors (see `vectors`).
 
 The encoder sees each review once clean and, for some training reviews, with each trigger text in
 the first and in the second half. What is done stays in the folder, so a stopped run goes on.
@@ -22,8 +22,8 @@ import numpy as np
 from converters.errors import safe_repr
 from converters.files import write_atomic
 from jaxtroj.errors import GenerationError
-from jaxtroj.generate.insertion import HALVES, insert
-from jaxtroj.generate.vectors import MAX_TEXT_BYTES, MAX_TRIGGERS
+from jaxtroj.generate.sentiment.insertion import HALVES, insert
+from jaxtroj.generate.sentiment.vectors import MAX_TEXT_BYTES, MAX_TRIGGERS
 
 if TYPE_CHECKING:
     from converters.encoders import Encoder

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from jaxtroj.generate.head_network import HeadParams, HeadShape, logits
+from jaxtroj.generate.sentiment.head_network import HeadParams, HeadShape, logits
 
 _ADAM = optax.scale_by_adam(b1=0.9, b2=0.999, eps=1e-8)
 # Attacked samples are the first of a batch; so many of them are computed whatever the ratio.

@@ -1,0 +1,1 @@
+"""Rounds of sentiment heads on sentence embeddings: Rounds 5 and 6."""

@@ -1,0 +1,1 @@
+"""Rounds of small networks on anyone's labelled pictures."""
