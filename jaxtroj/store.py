@@ -13,7 +13,6 @@ a second while the scan runs: a power failure takes at most the records of the l
 Memory does not grow with the records: what is kept of each is where it lies.
 """
 
-import fcntl
 import hashlib
 import json
 import os
@@ -21,18 +20,21 @@ import platform
 import re
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import Any, Self
 
 from converters.files import write_atomic
 from jaxtroj.errors import StoreError
+from jaxtroj.held_folder import add_whole, agree, claim_folder, cut_tail, hold, json_bytes
 from jaxtroj.record import Record, parse_record
 
+SETTINGS = "settings.json"
+"""What the answers of a run folder depend on."""
 SYNC_SECONDS = 1.0
 """How long a record may wait until it is forced to the disk."""
 
@@ -71,19 +73,19 @@ class RunStore:
         session: Mapping[str, Any] | None = None,
     ):
         self.folder = Path(folder)
-        _make_run_folder(self.folder)
-        self._lock = _lock(self.folder / "lock")
+        claim_folder(self.folder, SETTINGS, "run folder")
+        self._lock = hold(self.folder)
         self._places: dict[str, tuple[_Place, ...]] = {}
         self._count = 0
         self._unsynced, self._synced = False, float("-inf")
         try:
             if restart:
                 _set_aside(self.folder)
-            _agree_on_settings(self.folder, settings)
+            agree(self.folder / SETTINGS, settings, "name another folder or take --restart")
             _add_environment(self.folder / "environment.json", session or {})
-            end = self._recover(self.folder / "records.jsonl")
-            self._file = open(self.folder / "records.jsonl", "a+b", buffering=0)
-            self._file.truncate(end)
+            records = self.folder / "records.jsonl"
+            cut_tail(records, self._recover(records))
+            self._file = open(records, "a+b", buffering=0)
         except OSError as error:
             self._lock.close()
             raise StoreError(
@@ -121,10 +123,9 @@ class RunStore:
         Raises:
             StoreError: the disk is full or failing; the records before it stand.
         """
-        end = self._file.seek(0, os.SEEK_END)
         line = record.to_json().encode() + b"\n"
         try:
-            self._write(line, end)
+            end = add_whole(self._file, line)
             self._unsynced = True
             if time.monotonic() - self._synced >= SYNC_SECONDS:
                 self.sync()
@@ -134,16 +135,6 @@ class RunStore:
                 " and the same command goes on from them"
             ) from error
         self._note(record, end, len(line))
-
-    def _write(self, line: bytes, end: int) -> None:
-        """The whole line, or none of it and OSError; a full disk takes a part, then complains."""
-        rest = memoryview(line)
-        try:
-            while rest:
-                rest = rest[self._file.write(rest) :]
-        except OSError:
-            self._file.truncate(end)
-            raise
 
     def sync(self) -> None:
         """Force what was appended to the disk, if it is due; call this a few times a second."""
@@ -264,73 +255,12 @@ def file_stem(name: str) -> str:
     return f"{safe}-{digest[:8]}"
 
 
-def _make_run_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        names = {path.name for path in folder.iterdir()}
-    except OSError as error:
-        raise StoreError(f"cannot use {folder} as run folder: {error.strerror or error}") from error
-    if names - {"lock"} and "settings.json" not in names:
-        raise StoreError(
-            f"{folder} is not empty and not a run folder (it has no settings.json);"
-            " name a new folder"
-        )
-
-
-def _lock(path: Path) -> IO[bytes]:
-    try:
-        file = open(path, "a+b")
-    except OSError as error:
-        raise StoreError(f"cannot write in {path.parent}: {error.strerror or error}") from error
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        file.seek(0)
-        holder = file.read(32).decode("ascii", "replace").strip()
-        file.close()
-        raise StoreError(
-            f"another scan (process {holder or 'unknown'}) is writing to {path.parent};"
-            " wait for it or name another folder"
-        ) from error
-    file.truncate(0)
-    file.write(b"%d\n" % os.getpid())
-    file.flush()
-    return file
-
-
 def _set_aside(folder: Path) -> None:
     records = folder / "records.jsonl"
     if records.exists():
         taken = len(list(folder.glob("records.*.jsonl")))
         os.replace(records, folder / f"records.{taken + 1}.jsonl")
-    (folder / "settings.json").unlink(missing_ok=True)
-
-
-def _agree_on_settings(folder: Path, settings: Mapping[str, Any]) -> None:
-    path = folder / "settings.json"
-    wanted = json.loads(json.dumps(dict(settings), allow_nan=False))
-    if not path.exists():
-        write_atomic(path, _json(wanted))
-        return
-    try:
-        stored = json.loads(path.read_bytes())
-        differ = _differences(stored, wanted)
-    except (ValueError, AttributeError) as error:
-        raise StoreError(f"{path} is damaged ({error}); use --restart to begin anew") from error
-    if differ:
-        raise StoreError(
-            f"{folder} was scanned with other settings: {'; '.join(differ)}."
-            " Use the same settings, another folder, or --restart"
-        )
-
-
-def _differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterable[str]:
-    names = sorted(set(stored) | set(wanted))
-    return [
-        f"{name} was {stored.get(name)!r}, now {wanted.get(name)!r}"
-        for name in names
-        if stored.get(name) != wanted.get(name)
-    ]
+    (folder / SETTINGS).unlink(missing_ok=True)
 
 
 def _add_environment(path: Path, more: Mapping[str, Any]) -> None:
@@ -346,7 +276,7 @@ def _add_environment(path: Path, more: Mapping[str, Any]) -> None:
         "packages": {name: _version(name) for name in _PACKAGES},
         **more,
     }
-    write_atomic(path, _json({"sessions": [*sessions, session]}))
+    write_atomic(path, json_bytes({"sessions": [*sessions, session]}))
 
 
 def _version(package: str) -> str | None:
@@ -354,10 +284,6 @@ def _version(package: str) -> str | None:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
-
-
-def _json(value: Any) -> bytes:
-    return json.dumps(value, indent=2, sort_keys=True, allow_nan=False).encode() + b"\n"
 
 
 def _parsed(path: Path) -> Iterator[tuple[int, int, Record]]:

@@ -90,7 +90,7 @@ def test_other_settings_are_refused_by_name_until_restart(tmp_path):
 
 def test_second_writer_is_refused_and_a_closed_one_lets_go(tmp_path):
     with RunStore(tmp_path, SETTINGS):
-        with pytest.raises(StoreError, match=f"process {os.getpid()}.*wait"):
+        with pytest.raises(StoreError, match=f"another process .{os.getpid()}.*wait"):
             RunStore(tmp_path, SETTINGS)
     RunStore(tmp_path, SETTINGS).close()
 
@@ -106,7 +106,7 @@ def test_lock_of_a_killed_process_is_no_obstacle(tmp_path):
     )
     with process:
         assert process.stdout is not None and process.stdout.readline() == "held\n"
-        with pytest.raises(StoreError, match="another scan"):
+        with pytest.raises(StoreError, match="another process"):
             RunStore(tmp_path, SETTINGS)
         process.send_signal(signal.SIGKILL)
     RunStore(tmp_path, SETTINGS).close()

@@ -8,7 +8,6 @@ RUN/result.json     the result, written last
 """
 
 import base64
-import fcntl
 import json
 import os
 import time
@@ -23,7 +22,9 @@ import numpy as np
 from converters.files import write_atomic
 from jaxtroj.backgrounds.challenge import Pairs
 from jaxtroj.errors import StoreError
+from jaxtroj.held_folder import add_whole, agree, claim_folder, cut_tail, hold
 
+SETTINGS = "settings.json"
 _FLUSH_SECONDS, _FLUSH_PAIRS = 5.0, 100_000
 _MAX_PAIRS_IN_BLOCK = 2**24
 _KINDS = ("<u4", "<u4", "|i1")
@@ -46,45 +47,18 @@ class RunFolder:
         self.folder, self._shape = Path(folder), shape
         self._waiting: list[Pairs] = []
         self._flushed = time.monotonic()
+        claim_folder(self.folder, SETTINGS, "run of the challenge")
+        self._lock = hold(self.folder)
         try:
-            self._open(json.loads(json.dumps(dict(settings), allow_nan=False)))
-        except OSError as error:
-            raise StoreError(f"cannot use {folder}: {error.strerror or error}") from error
-
-    def _open(self, settings: dict[str, Any]) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        names = {path.name for path in self.folder.iterdir()} - {"lock"}
-        if names and "settings.json" not in names:
-            raise StoreError(f"{self.folder} is not empty and holds no run; name a new folder")
-        self._lock = open(self.folder / "lock", "ab")
-        try:
-            self._claim(settings)
+            agree(self.folder / SETTINGS, settings)
             self.earlier = self._recover(self.folder / "pairs.jsonl")
             self._file = open(self.folder / "pairs.jsonl", "ab", buffering=0)
+        except OSError as error:
+            self._lock.close()
+            raise StoreError(f"cannot use {folder}: {error.strerror or error}") from error
         except BaseException:
             self._lock.close()
             raise
-
-    def _claim(self, settings: dict[str, Any]) -> None:
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise StoreError(f"another process is writing to {self.folder}; wait for it") from error
-        path = self.folder / "settings.json"
-        if not path.exists():
-            write_atomic(path, _json(settings))
-            return
-        try:
-            stored = json.loads(path.read_bytes())
-            names = sorted(set(stored) | set(settings))
-            differ = [name for name in names if stored.get(name) != settings.get(name)]
-        except (ValueError, AttributeError, TypeError) as error:
-            raise StoreError(f"{path} is damaged ({error}); name another folder") from error
-        if differ:
-            raise StoreError(
-                f"{self.folder} holds a run with other settings ({', '.join(differ)}); use the "
-                "same, or another folder"
-            )
 
     def append(self, pairs: Pairs) -> None:
         """Keep answers. Raises StoreError when the disk is full; the blocks before stand."""
@@ -100,13 +74,10 @@ class RunFolder:
         if not self._waiting:
             return
         line = _block(Pairs(*map(np.concatenate, zip(*self._waiting, strict=True))))
-        end = self._file.seek(0, os.SEEK_END)
         try:
-            if self._file.write(line) != len(line):
-                raise OSError("only part of a block was written; is the disk full?")
+            add_whole(self._file, line)
             os.fsync(self._file.fileno())
         except OSError as error:
-            self._file.truncate(end)
             raise StoreError(f"cannot add to {self.folder}: {error.strerror or error}") from error
         self._waiting = []
 
@@ -123,8 +94,7 @@ class RunFolder:
                     f"{path}, line {number} is damaged ({error}); remove that line to compute its "
                     "pairs again"
                 ) from error
-        if whole < len(content):
-            os.truncate(path, whole)
+        cut_tail(path, whole)
         return _once(Pairs(*map(np.concatenate, zip(*blocks, strict=True))))
 
     def write(self, name: str, content: bytes) -> None:
@@ -148,10 +118,6 @@ class RunFolder:
         finally:
             self._file.close()
             self._lock.close()
-
-
-def _json(values: Any) -> bytes:
-    return json.dumps(values, indent=1, sort_keys=True, allow_nan=False).encode() + b"\n"
 
 
 def _block(pairs: Pairs) -> bytes:

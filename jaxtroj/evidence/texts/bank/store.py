@@ -5,7 +5,6 @@ grows by whole candidates, so a stopped build goes on at the last whole one, and
 the file into memory.
 """
 
-import fcntl
 import hashlib
 import json
 import os
@@ -21,6 +20,7 @@ from converters.errors import LoadError, safe_repr
 from converters.files import read_json, write_atomic
 from jaxtroj.errors import StoreError
 from jaxtroj.evidence.texts.bank.candidates import KINDS, Candidate
+from jaxtroj.held_folder import cut_tail, hold
 
 BANK_VERSION = 1
 MANIFEST, VECTORS, CARRIERS = "bank.json", "vectors.f16", "carriers.f32"
@@ -99,9 +99,9 @@ class BankWriter:
         self._bytes = 2 * len(plan.carriers) * plan.width
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self._lock = open(folder / "lock", "ab")
         except OSError as error:
             raise StoreError(f"cannot write {folder}: {error.strerror or error}") from error
+        self._lock = hold(folder)
         try:
             self._begin()
         except BaseException:
@@ -109,10 +109,6 @@ class BankWriter:
             raise
 
     def _begin(self) -> None:
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise StoreError(f"another process is building {self.folder}; wait for it") from error
         manifest = self.folder / MANIFEST
         if not manifest.exists():
             text = json.dumps(self.plan.as_json(), ensure_ascii=False, indent=1)
@@ -124,8 +120,7 @@ class BankWriter:
             )
         # What a killed build has written of its last candidates is cut off.
         self.done = _size(self.folder / VECTORS) // self._bytes
-        if _size(self.folder / VECTORS) % self._bytes:
-            os.truncate(self.folder / VECTORS, self.done * self._bytes)
+        cut_tail(self.folder / VECTORS, self.done * self._bytes)
 
     @property
     def has_carriers(self) -> bool:

@@ -1,0 +1,150 @@
+"""A folder that one process writes at a time, always with the same settings, and never half a line.
+
+Run folders, challenge folders, banks and generated rounds are made of these steps: claim a folder,
+hold its lock, agree on the settings, cut off what a crash tore, add whole pieces.
+"""
+
+import fcntl
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from converters.files import write_atomic
+from jaxtroj.errors import StoreError
+
+LOCK = "lock"
+"""Name of the file that is held; the system frees it when the process ends, however it ends."""
+
+
+def claim_folder(folder: Path, marker: str, kind: str) -> None:
+    """Make a folder, or check that it is empty or holds `marker`.
+
+    Args:
+        folder: made with its parents if absent.
+        marker: name of the file that every folder of this kind has, such as `settings.json`.
+        kind: what such a folder is called in messages.
+
+    Raises:
+        StoreError: it holds something else, or cannot be made or read.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        names = {path.name for path in folder.iterdir()} - {LOCK}
+    except OSError as error:
+        raise StoreError(f"cannot use {folder} as {kind}: {error.strerror or error}") from error
+    if names and marker not in names:
+        raise StoreError(
+            f"{folder} is not empty and not a {kind} (it has no {marker}); name a new folder"
+        )
+
+
+def hold(folder: Path, wait: bool = False) -> IO[bytes]:
+    """The folder's lock; close it to let go.
+
+    Args:
+        folder: must exist.
+        wait: wait until the holder lets go, instead of raising.
+
+    Raises:
+        StoreError: another process holds it, or the lock cannot be written.
+    """
+    try:
+        file = open(folder / LOCK, "a+b")
+    except OSError as error:
+        raise StoreError(f"cannot write in {folder}: {error.strerror or error}") from error
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except OSError as error:
+        file.seek(0)
+        holder = file.read(32).decode("ascii", "replace").strip()
+        file.close()
+        raise StoreError(
+            f"another process ({holder or 'unknown'}) is writing to {folder}; wait for it or name"
+            " another folder"
+        ) from error
+    file.truncate(0)
+    file.write(b"%d\n" % os.getpid())
+    file.flush()
+    return file
+
+
+def agree(path: Path, settings: Mapping[str, Any], remedy: str = "name another folder") -> None:
+    """Write a folder's settings if it has none yet, else check that they are the same.
+
+    Args:
+        path: the JSON file.
+        settings: JSON values.
+        remedy: what to do where they differ, besides taking the same settings.
+
+    Raises:
+        StoreError: the stored settings differ, all of them named, or are damaged.
+        OSError: the file cannot be read or written.
+    """
+    wanted = json.loads(json.dumps(dict(settings), allow_nan=False))
+    if not path.exists():
+        write_atomic(path, json_bytes(wanted))
+        return
+    try:
+        differ = differences(json.loads(path.read_bytes()), wanted)
+    except (ValueError, AttributeError, TypeError) as error:
+        raise StoreError(f"{path} is damaged ({error}); {remedy}") from error
+    if differ:
+        raise StoreError(
+            f"{path.parent} was made with other settings: {'; '.join(differ)}. Use the same"
+            f" settings, or {remedy}"
+        )
+
+
+def differences(
+    stored: Mapping[str, Any], wanted: Mapping[str, Any], prefix: str = ""
+) -> list[str]:
+    """Settings that differ, each in words; those of objects by their own names.
+
+    >>> differences({"seed": 0, "train": {"steps": 5}}, {"seed": 1, "train": {"steps": 5}})
+    ['seed was 0, now 1']
+    """
+    lines = []
+    for name in sorted(stored.keys() | wanted.keys()):
+        old, new = stored.get(name), wanted.get(name)
+        if isinstance(old, dict) and isinstance(new, dict):
+            lines += differences(old, new, f"{prefix}{name}.")
+        elif old != new:
+            lines.append(f"{prefix}{name} was {old!r}, now {new!r}")
+    return lines
+
+
+def cut_tail(path: Path, end: int) -> None:
+    """Cut a file off after its last whole piece; what a killed process tore is lost.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    if path.exists() and path.stat().st_size > end:
+        os.truncate(path, end)
+
+
+def add_whole(file: IO[bytes], data: bytes) -> int:
+    """Append all of `data`, or nothing; returns where it begins.
+
+    A full disk takes a part and then complains: that part is cut off again. `file` is opened for
+    appending, without a buffer.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    end = file.seek(0, os.SEEK_END)
+    rest = memoryview(data)
+    try:
+        while rest:
+            rest = rest[file.write(rest) :]
+    except OSError:
+        file.truncate(end)
+        raise
+    return end
+
+
+def json_bytes(values: Any) -> bytes:
+    """JSON for a file that people read too: sorted, indented, no NaN."""
+    return json.dumps(values, indent=2, sort_keys=True, allow_nan=False).encode() + b"\n"
