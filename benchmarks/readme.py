@@ -45,7 +45,7 @@ same run, and quality stands beside speed. Seconds depend on the machine and on 
 
 TrojanZoo's Neural Cleanse runs beside the others where an environment of its own has it, since it
 needs an older matplotlib: `pip install -e . trojanzoo "matplotlib<3.9"`, then
-`python -m benchmarks.detect_speed MODEL EXAMPLES --trojanzoo`. `--compile` adds the PyTorch one by
+`python -m benchmarks.speed.detect_speed MODEL EXAMPLES --trojanzoo`. `--compile` adds the PyTorch one by
 `torch.compile`. IBM ART's NeuralCleanse takes Keras classifiers only, so it cannot be given these
 networks: `art_neural_cleanse` gives it Keras's ResNet50 and the same work on the same shape, in an
 environment of its own (`pip install tensorflow-cpu adversarial-robustness-toolbox`).

@@ -19,7 +19,7 @@ PROFILES = ("cpu-small", "cpu", "gpu")
 ROOT = RESULTS.parent.parent
 INPUTS = {
     "round0": "folders that `jaxtroj generate round0` wrote, joined by commas",
-    "evidence": "the .evidence.jsonl that benchmarks/round0_accuracy.py wrote",
+    "evidence": "the .evidence.jsonl that benchmarks/accuracy/round0_accuracy.py wrote",
     "round5": "folders that `jaxtroj generate round5` wrote, joined by commas",
     "heads": "folder that `jaxtroj generate round5 --vectors` wrote",
     "vectors": "the folder of sentence vectors that it took",

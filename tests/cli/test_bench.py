@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import readme, suite
-from benchmarks.floor import floor_seconds
+from benchmarks.speed.floor import floor_seconds
 from benchmarks.timing import SETTLING, interleaved_seconds
 from jaxtroj.cli.main import main
 

@@ -4,9 +4,9 @@ import pytest
 
 pytest.importorskip("torch", reason="writes the real files that are damaged here")
 
-from benchmarks import fuzz  # noqa: E402
-from benchmarks.fuzz_mutations import mutated  # noqa: E402
-from benchmarks.fuzz_seeds import seeds  # noqa: E402
+from benchmarks.reading import fuzz
+from benchmarks.reading.fuzz_mutations import mutated  # noqa: E402
+from benchmarks.reading.fuzz_seeds import seeds  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 INPUTS = 200

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import onnx_backend
+from benchmarks.reading import onnx_backend
 from converters.graph.onnx.backend import JaxBackend, TorchBackend
 
 EXCLUDED = tomllib.loads(Path(__file__).with_name("excluded.toml").read_text())

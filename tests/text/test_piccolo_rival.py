@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.torch_piccolo import (
+from benchmarks.rivals.torch_piccolo import (
     CLIP,
     Swept,
     describe,

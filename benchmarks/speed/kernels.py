@@ -1,6 +1,6 @@
 """Facts about XLA on CPU that the code is built around, measured where you run it.
 
-    python -m benchmarks.kernels [--out FILE]
+    python -m benchmarks.speed.kernels [--out FILE]
 
 1. A convolution over a map smaller than its kernel falls off a cliff; gathered patches do not.
 2. In a compiled loop a network's convolutions are several times slower than called by the host.

@@ -1,6 +1,6 @@
 """An ImageNet-9-style set from real photos, a small network trained on them, and the challenge.
 
-    python -m benchmarks.backgrounds PHOTOS WORK [--size PX] [--steps N]
+    python -m benchmarks.accuracy.backgrounds PHOTOS WORK [--size PX] [--steps N]
 
 PHOTOS holds files `number_class_wnid_name.jpg`. In WORK appear the pictures by class, two generated
 data sets (all photos; those held out of training), two networks, their run folders, and sheets of
@@ -24,8 +24,8 @@ import numpy as np
 import torch
 from PIL import Image
 
-from benchmarks import torch_backgrounds
-from benchmarks.backgrounds_networks import (
+from benchmarks.rivals import torch_backgrounds
+from benchmarks.accuracy.backgrounds_networks import (
     ARCHITECTURE,
     KINDS,
     SEED,

@@ -1,6 +1,6 @@
 """What this machine can do at best: a matrix product and a copy, the floor under other figures.
 
-    python -m benchmarks.floor [--out FILE]
+    python -m benchmarks.speed.floor [--out FILE]
 
 `floor_seconds` turns operations and bytes into the least time they could take here; a benchmark
 that reports seconds reports its share of that beside them.

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import torch
 
-from benchmarks.torch_neural_cleanse import Inverted, frozen, pictures_for
+from benchmarks.rivals.torch_neural_cleanse import Inverted, frozen, pictures_for
 
 
 class _Network:

@@ -1,6 +1,6 @@
 """Seconds until a trigger for the planted class works on .99 of pictures, beside Neural Cleanse.
 
-    python -m benchmarks.attack_success DATASET [DATASET ...] [--models N] [--out FILE]
+    python -m benchmarks.speed.attack_success DATASET [DATASET ...] [--models N] [--out FILE]
 
 On the first N poisoned models of each DATASET (`jaxtroj generate round0`), with the same weights
 and pictures: our Neural Cleanse and the PyTorch one, both with a candidate for each class in one
@@ -25,7 +25,7 @@ import numpy as np
 import torch
 
 from benchmarks.provenance import RESULTS, provenance
-from benchmarks.torch_neural_cleanse import Inverted, batched_inversion, inversion
+from benchmarks.rivals.torch_neural_cleanse import Inverted, batched_inversion, inversion
 from converters import convert, open_artifact
 from converters.families.folding import fold
 from converters.files import write_atomic

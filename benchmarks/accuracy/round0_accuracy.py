@@ -1,6 +1,6 @@
 """How well poisoned models are told from clean ones: out-of-fold log score and ROC AUC.
 
-    python -m benchmarks.round0_accuracy DATASET [DATASET ...] --work DIR [--out FILE]
+    python -m benchmarks.accuracy.round0_accuracy DATASET [DATASET ...] --work DIR [--out FILE]
 
 Each DATASET is a folder made by `jaxtroj generate round0` (one architecture per folder is fine), or
 the `.evidence.jsonl` that an earlier run of this benchmark wrote. All evidence of every model is

@@ -1,6 +1,6 @@
 """How fast an encoder's bank of inserted texts is built: candidates and texts per second.
 
-    python -m benchmarks.bank ENCODER TEXTS [--candidates N] [--batch-sizes A,B] [--out FILE]
+    python -m benchmarks.speed.bank ENCODER TEXTS [--candidates N] [--batch-sizes A,B] [--out FILE]
 
 Words of the vocabulary go into carriers drawn from TEXTS, as in `jaxtroj bank`. The first build of
 a batch size compiles; the second one, into another folder, is the rate. The machine's load is

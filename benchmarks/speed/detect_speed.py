@@ -1,11 +1,11 @@
 """Seconds for a verdict, stage by stage, beside a PyTorch Neural Cleanse on the same images.
 
-    python -m benchmarks.detect_speed MODEL EXAMPLES [--image-size PX] [--out FILE]
+    python -m benchmarks.speed.detect_speed MODEL EXAMPLES [--image-size PX] [--out FILE]
 
 `--image-size` enlarges the examples: time depends on the size, not on what is in the picture.
 Every stage is run twice; the second time is the warm one, the difference is compilation. Stages
 never stop early here: a scan that does is faster. `gradients` compares one batch of image-gradients
-of the same architecture with PyTorch's, in turns: see `benchmarks.gradients`.
+of the same architecture with PyTorch's, in turns: see `benchmarks.speed.gradients`.
 """
 
 import argparse
@@ -21,10 +21,10 @@ import numpy as np
 import torch
 from PIL import Image
 
-from benchmarks.floor import measure_floor
-from benchmarks.gradients import measure
+from benchmarks.speed.floor import measure_floor
+from benchmarks.speed.gradients import measure
 from benchmarks.provenance import RESULTS, provenance
-from benchmarks.torch_neural_cleanse import batched_neural_cleanse, neural_cleanse
+from benchmarks.rivals.torch_neural_cleanse import batched_neural_cleanse, neural_cleanse
 from converters import convert, families, open_artifact
 from converters.files import write_atomic
 from converters.reference import filled_module
@@ -129,7 +129,7 @@ def _rivals(artifact, model, examples: Examples, args: argparse.Namespace) -> di
         compiled = (torch.compile(network), *parts[1:])
         found["pytorch_neural_cleanse_compiled"] = _one_by_one(neural_cleanse, *compiled)
     if args.trojanzoo:
-        from benchmarks import trojanzoo_neural_cleanse
+        from benchmarks.rivals import trojanzoo_neural_cleanse
 
         theirs = trojanzoo_neural_cleanse.neural_cleanse
         found["trojanzoo_neural_cleanse"] = _one_by_one(theirs, *parts)

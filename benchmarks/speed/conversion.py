@@ -1,6 +1,6 @@
 """From a file to the first answer: reading, converting, compiling, and inference afterwards.
 
-    python -m benchmarks.conversion [--architectures A ...] [--image-size PX] [--out FILE]
+    python -m benchmarks.speed.conversion [--architectures A ...] [--image-size PX] [--out FILE]
 
 Each network gets random weights and is written twice, as torchvision's whole-module pickle and as
 ONNX. Every file is opened in a fresh process, so that seconds and peak memory are what a user sees.
@@ -82,7 +82,7 @@ def write_files(folder: Path, name: str, size: int) -> tuple[Path, Path]:
 
 
 def _in_fresh_process(path: Path, size: int) -> dict[str, Any]:
-    command = [sys.executable, "-m", "benchmarks.conversion", "--open", str(path)]
+    command = [sys.executable, "-m", "benchmarks.speed.conversion", "--open", str(path)]
     command += ["--image-size", str(size)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:

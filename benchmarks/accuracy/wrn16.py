@@ -6,7 +6,7 @@ to ONNX by both of torch's exporters and judged by `bin/jaxtroj detect` as a use
 is a WRN-16-1 that is trained clean here. Neither is among the networks that the shipped calibrator
 was fitted on.
 
-    python -m benchmarks.wrn16 --data FOLDER --pictures cifar10.npz --clean clean/wrn16.onnx
+    python -m benchmarks.accuracy.wrn16 --data FOLDER --pictures cifar10.npz --clean clean/wrn16.onnx
 
 where FOLDER holds `state_dict.tar` and `cifar10_test_2000.npz`, and `cifar10.npz` holds `x`, `y`,
 `test_x` and `test_y`, all of CIFAR-10 (`benchmarks/cifar10.py` makes it).

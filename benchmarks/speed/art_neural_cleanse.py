@@ -1,8 +1,8 @@
 """Candidate-steps a second beside IBM ART's NeuralCleanse: the same work on the same shape.
 
-    python -m benchmarks.art_neural_cleanse --python PYTHON [--image-size PX] [--steps N]
+    python -m benchmarks.speed.art_neural_cleanse --python PYTHON [--image-size PX] [--steps N]
 
-PYTHON is that of an environment with ART and TensorFlow (see `benchmarks/art_rival.py`). ART takes
+PYTHON is that of an environment with ART and TensorFlow (see `benchmarks/rivals/art_rival.py`). ART takes
 Keras models only, so the two networks are ResNet50s of five classes with random weights of their
 own; pictures, size and steps are the same: ART searches one label's trigger after another on 16
 pictures, we search all five at once, each on 16. Compiling is left out of both.
@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from benchmarks.attack_success import our_inversion
+from benchmarks.speed.attack_success import our_inversion
 from benchmarks.provenance import RESULTS, provenance
 from converters import families
 from converters.families.folding import fold

@@ -1,7 +1,7 @@
 """ONNX's own conformance suites against the ONNX front end.
 
-    python -m benchmarks.onnx_backend --out benchmarks/results/onnx_backend.json
-    python -m benchmarks.onnx_backend --engine jax --kinds node --only reduce
+    python -m benchmarks.reading.onnx_backend --out benchmarks/results/onnx_backend.json
+    python -m benchmarks.reading.onnx_backend --engine jax --kinds node --only reduce
 
 Each case is passed, refused with an error of ours, mismatched (a wrong number, type or shape) or
 crashed (any other exception). `torch` runs the built torch module, `jax` the captured graph. The

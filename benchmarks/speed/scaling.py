@@ -1,6 +1,6 @@
 """What the scan engine itself costs: overhead per model, memory, records per second.
 
-    python -m benchmarks.scaling [--models N] [--ray-models N] [--out FILE]
+    python -m benchmarks.speed.scaling [--models N] [--ray-models N] [--out FILE]
 
 The models are files of a few bytes and the detector makes up a record of the usual size from their
 digest, so all that is timed is the engine: jobs, processes, identities, the store.
@@ -34,7 +34,7 @@ from jaxtroj.scan import identify
 from jaxtroj.settings import Settings
 from jaxtroj.store import RunStore, iter_records
 
-NULL = "benchmarks.scaling:null_detector"
+NULL = "benchmarks.speed.scaling:null_detector"
 SETTINGS = Settings(calibrator=None, text_calibrator=None, early_stop=False, base_rate=0.5)
 FIELDS = 100
 _BAD_ORDERS = (b"stuck", b"crash", b"raise", b"grow")

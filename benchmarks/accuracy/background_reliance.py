@@ -1,10 +1,10 @@
 """Does leaning on backgrounds tell poisoned networks from clean ones?
 
-    python -m benchmarks.background_reliance DATASET [...] --evidence FILE.jsonl [...] [--out FILE]
+    python -m benchmarks.accuracy.background_reliance DATASET [...] --evidence FILE.jsonl [...] [--out FILE]
 
 The idea: a network that leans on backgrounds is more easily flipped by natural patches. For each
 model, the object of each example (a window around its anchor) is put into examples of other
-classes, so that their own objects are covered. DATASETs are those of `benchmarks.round0_accuracy`,
+classes, so that their own objects are covered. DATASETs are those of `benchmarks.accuracy.round0_accuracy`,
 and the evidence is what it wrote; out-of-fold scores are compared with and without the new fields.
 """
 
@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.provenance import RESULTS, provenance
-from benchmarks.round0_accuracy import Row
+from benchmarks.accuracy.round0_accuracy import Row
 from converters.files import write_atomic
 from converters.opening import open_model
 from jaxtroj import scoring

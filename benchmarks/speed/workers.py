@@ -1,6 +1,6 @@
 """How a scan gains by more workers: measured at 1 and 2, simulated beyond from what was measured.
 
-    python -m benchmarks.workers DATASET --work DIR [--engine local|ray] [--models N]
+    python -m benchmarks.speed.workers DATASET --work DIR [--engine local|ray] [--models N]
 
 `jaxtroj scan` runs over the first N models with one worker on one core, then with two on two, into
 fresh run folders, programs compiled by an earlier scan; efficiency is the gain over the workers.
