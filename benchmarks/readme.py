@@ -43,18 +43,22 @@ Profiles: {profiles}. Compiling is timed apart, calls are warm and blocked, riva
 same run, and quality stands beside speed. Seconds depend on the machine and on what else it does
 (`load_average` in each result): compare ratios.
 
+`accuracy` holds what tells how well verdicts separate, `speed` what tells seconds, `reading` what
+tries the readers of files, `rivals` what others' methods are. Each result keeps the command that
+was run; older ones name a benchmark without its folder.
+
 TrojanZoo's Neural Cleanse runs beside the others where an environment of its own has it, since it
 needs an older matplotlib: `pip install -e . trojanzoo "matplotlib<3.9"`, then
-`python -m benchmarks.speed.detect_speed MODEL EXAMPLES --trojanzoo`. `--compile` adds the PyTorch one by
-`torch.compile`. IBM ART's NeuralCleanse takes Keras classifiers only, so it cannot be given these
-networks: `art_neural_cleanse` gives it Keras's ResNet50 and the same work on the same shape, in an
-environment of its own (`pip install tensorflow-cpu adversarial-robustness-toolbox`).
+`python -m benchmarks.speed.detect_speed MODEL EXAMPLES --trojanzoo`. `--compile` adds the PyTorch
+one by `torch.compile`. IBM ART's NeuralCleanse takes Keras classifiers only, so it cannot be given
+these networks: `art_neural_cleanse` gives it Keras's ResNet50 and the same work on the same shape,
+in an environment of its own (`pip install tensorflow-cpu adversarial-robustness-toolbox`).
 """
 
 
 def _sections() -> Iterator[str]:
     for bench in BENCHES:
-        yield f"## {bench.name}\n\n{bench.title[0].upper()}{bench.title[1:]}."
+        yield f"## {bench.name}\n\n{bench.title[0].upper()}{bench.title[1:]}: `{bench.module}`."
         if bench.inputs:
             yield "Needs: " + "; ".join(f"`{name}` ({INPUTS[name]})" for name in bench.inputs) + "."
         found = sorted(RESULTS.glob(f"{bench.name}*.json"))

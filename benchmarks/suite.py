@@ -42,16 +42,26 @@ class Bench:
     """One benchmark.
 
     Attributes:
-        name: its module in `benchmarks` and the name of its result.
+        place: its module within `benchmarks`.
         title: what it measures, in words.
         arguments: by profile; `{work}` and `{INPUT}` are filled in. None leaves it out there.
         inputs: names in `INPUTS` that it needs.
     """
 
-    name: str
+    place: str
     title: str
     arguments: Mapping[str, str | None]
     inputs: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Its own name, and that of its result."""
+        return self.place.rpartition(".")[2]
+
+    @property
+    def module(self) -> str:
+        """Name of its module, for `python -m`."""
+        return f"benchmarks.{self.place}"
 
 
 def _same(arguments: str) -> dict[str, str | None]:
@@ -59,62 +69,64 @@ def _same(arguments: str) -> dict[str, str | None]:
 
 
 BENCHES = (
-    Bench("floor", "what a matrix product and a copy reach on this machine", _same("")),
-    Bench("conversion", "seconds from a file to the first answer, beside other runtimes",
+    Bench("speed.floor", "what a matrix product and a copy reach on this machine", _same("")),
+    Bench("speed.conversion", "seconds from a file to the first answer, beside other runtimes",
           {"cpu-small": "--architectures resnet50 --image-size 64", "cpu": "", "gpu": ""}),
-    Bench("kernels", "what XLA's convolutions cost, and what ours do",
+    Bench("speed.kernels", "what XLA's convolutions cost, and what ours do",
           {"cpu-small": "", "cpu": "", "gpu": None}),
-    Bench("gradients", "image-gradients a second, beside PyTorch",
+    Bench("speed.gradients", "image-gradients a second, beside PyTorch",
           {"cpu-small": "--architectures resnet50 --image-size 64 --batches 8",
            "cpu": "", "gpu": "--batches 32 256"}),
-    Bench("detect_speed", "seconds for a verdict, beside a PyTorch Neural Cleanse",
+    Bench("speed.detect_speed", "seconds for a verdict, beside a PyTorch Neural Cleanse",
           {"cpu-small": "{model} {examples} --steps 5",
            "cpu": "{model} {examples} --image-size 224 --steps 20",
            "gpu": "{model} {examples} --image-size 224"}, ("model", "examples")),
-    Bench("growth", "how the cost of a verdict grows",
+    Bench("speed.growth", "how the cost of a verdict grows",
           {"cpu-small": "--sizes 48 64 --classes 5 10 --models 3", "cpu": "",
            "gpu": "--architecture resnet50 --sizes 64 128 224 --models 8"}),
-    Bench("scaling", "what the scan engine itself costs",
+    Bench("speed.scaling", "what the scan engine itself costs",
           {"cpu-small": "--models 500 --ray-models 0 --bad-models 0", "cpu": "", "gpu": ""}),
-    Bench("workers", "how a scan gains by more workers",
+    Bench("speed.workers", "how a scan gains by more workers",
           {"cpu-small": "{round0} --work {work}/workers --models 4",
            "cpu": "{round0} --work {work}/workers", "gpu": None}, ("round0",)),
-    Bench("onnx_backend", "ONNX's own conformance suites",
+    Bench("reading.onnx_backend", "ONNX's own conformance suites",
           {"cpu-small": "--kinds light", "cpu": "", "gpu": None}),
-    Bench("real_onnx", "ONNX files that people ship, beside onnxruntime and PyTorch",
+    Bench("reading.real_onnx", "ONNX files that people ship, beside onnxruntime and PyTorch",
           _same("--scratch {work}/real_onnx")),
-    Bench("fuzz", "damaged files against every reader",
+    Bench("reading.fuzz", "damaged files against every reader",
           {"cpu-small": "--work {work}/fuzz --inputs 2000", "cpu": "--work {work}/fuzz",
            "gpu": None}),
-    Bench("round0_accuracy", "poisoned image classifiers told from clean ones",
+    Bench("accuracy.round0_accuracy", "poisoned image classifiers told from clean ones",
           _same("{round0} --work {work}/round0"), ("round0",)),
-    Bench("search", "seconds to a verdict on a folder, beside Neural Cleanse label after label",
+    Bench("accuracy.search",
+          "seconds to a verdict on a folder, beside Neural Cleanse label after label",
           {"cpu-small": "{round0} --evidence {evidence} --work {work}/search --models 2 --steps 10",
            "cpu": "{round0} --evidence {evidence} --work {work}/search", "gpu": None},
           ("round0", "evidence")),
-    Bench("attack_success", "seconds until a planted class is reached, beside Neural Cleanse",
+    Bench("speed.attack_success", "seconds until a planted class is reached, beside Neural Cleanse",
           {"cpu-small": "{round0} --models 1 --steps 20", "cpu": "{round0}", "gpu": "{round0}"},
           ("round0",)),
-    Bench("art_neural_cleanse", "candidate-steps a second, beside IBM ART's Neural Cleanse",
+    Bench("speed.art_neural_cleanse", "candidate-steps a second, beside IBM ART's Neural Cleanse",
           {"cpu-small": "--python {art} --image-size 64 --steps 3", "cpu": "--python {art}",
            "gpu": "--python {art}"}, ("art",)),
-    Bench("round5_accuracy", "poisoned sentiment heads told from clean ones",
+    Bench("accuracy.round5_accuracy", "poisoned sentiment heads told from clean ones",
           _same("{round5} --bank {bank} --work {work}/round5"), ("round5", "bank")),
-    Bench("piccolo", "poisoned sentiment heads told from clean ones, beside PICCOLO's sweep",
+    Bench("accuracy.piccolo",
+          "poisoned sentiment heads told from clean ones, beside PICCOLO's sweep",
           {"cpu-small": None, "cpu": "{heads} --vectors {vectors} --work {work}/piccolo",
            "gpu": None}, ("heads", "vectors")),
-    Bench("bank", "how fast a probe bank is built",
+    Bench("speed.bank", "how fast a probe bank is built",
           {"cpu-small": "{encoder} {texts} --candidates 16 --batch-sizes 16",
            "cpu": "{encoder} {texts}", "gpu": "{encoder} {texts} --candidates 1024"},
           ("encoder", "texts")),
-    Bench("backgrounds", "the Backgrounds Challenge beside the original's way",
+    Bench("accuracy.backgrounds", "the Backgrounds Challenge beside the original's way",
           {"cpu-small": "{photos} {work}/backgrounds --size 32 --steps 40 40",
            "cpu": "{photos} {work}/backgrounds", "gpu": "{photos} {work}/backgrounds --size 224"},
           ("photos",)),
-    Bench("wrn16", "a network that others poisoned, end to end",
+    Bench("accuracy.wrn16", "a network that others poisoned, end to end",
           dict.fromkeys(("cpu-small", "cpu"), "--data {wrn16} --pictures {cifar10} "
                         "--clean {work}/wrn16/wrn16.onnx") | {"gpu": None}, ("wrn16", "cifar10")),
-    Bench("small_accuracy", "poisoned small networks told from clean ones",
+    Bench("accuracy.small_accuracy", "poisoned small networks told from clean ones",
           _same("{small} --work {work}/small"), ("small",)),
 )  # fmt: skip
 NAMES = tuple(bench.name for bench in BENCHES)
@@ -171,7 +183,7 @@ def run(
             on_start(bench.name)
             path = out / f"{bench.name}.json"
             words = _filled(arguments, inputs, work)
-            yield _measured(bench.name, [*words, "--out", str(path.resolve())], path)
+            yield _measured(bench, [*words, "--out", str(path.resolve())], path)
 
 
 def _filled(arguments: str, inputs: Mapping[str, str], work: Path) -> list[str]:
@@ -186,17 +198,17 @@ def _filled(arguments: str, inputs: Mapping[str, str], work: Path) -> list[str]:
     return words
 
 
-def _measured(name: str, words: Sequence[str], path: Path) -> Outcome:
+def _measured(bench: Bench, words: Sequence[str], path: Path) -> Outcome:
     started, before = time.perf_counter(), _stamp(path)
-    command = [sys.executable, "-m", f"benchmarks.{name}", *words]
+    command = [sys.executable, "-m", bench.module, *words]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, errors="replace")
     seconds = round(time.perf_counter() - started, 1)
     if done.returncode:
         lines = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
-        return Outcome(name, "failed", lines[-1][:300], seconds)
+        return Outcome(bench.name, "failed", lines[-1][:300], seconds)
     if _stamp(path) == before:
-        return Outcome(name, "failed", f"it ended well and wrote no {path.name}", seconds)
-    return Outcome(name, "done", "", seconds, path)
+        return Outcome(bench.name, "failed", f"it ended well and wrote no {path.name}", seconds)
+    return Outcome(bench.name, "done", "", seconds, path)
 
 
 def _stamp(path: Path) -> int:

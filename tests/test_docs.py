@@ -47,11 +47,11 @@ def _anchors(path: Path) -> set[str]:
 
 
 @every_document
-def test_commands_exist_and_take_the_options_shown(name, capsys):
+def test_commands_exist_and_take_the_options_shown(name, capfd):
     for command, rest in _shown_commands(DOCUMENTS[name].read_text()):
         assert command in COMMANDS, f"jaxtroj {command}{rest}"
         words = shlex.split(rest.partition("`")[0], comments=True)
-        known = _options([command, *words[:1]] if command == "generate" else [command], capsys)
+        known = _options([command, *words[:1]] if command == "generate" else [command], capfd)
         used = {word.partition("=")[0] for word in words if word.startswith("--")}
         assert used <= known, f"jaxtroj {command}: {sorted(used - known)}"
 
@@ -65,9 +65,9 @@ def _shown_commands(text: str) -> list[tuple[str, str]]:
     return [(match[1], match[2]) for match in found if match]
 
 
-def _options(arguments: list[str], capsys) -> set[str]:
+def _options(arguments: list[str], capfd) -> set[str]:
     assert main([*arguments, "--help"]) == 0
-    return set(re.findall(r"--[a-z][a-z_-]*", capsys.readouterr().out))
+    return set(re.findall(r"--[a-z][a-z_-]*", capfd.readouterr().out))
 
 
 def test_every_source_file_has_a_line_in_the_architecture():

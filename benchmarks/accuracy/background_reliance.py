@@ -1,11 +1,13 @@
 """Does leaning on backgrounds tell poisoned networks from clean ones?
 
-    python -m benchmarks.accuracy.background_reliance DATASET [...] --evidence FILE.jsonl [...] [--out FILE]
+    python -m benchmarks.accuracy.background_reliance DATASET [...] --evidence FILE.jsonl [...]
+        [--out FILE]
 
 The idea: a network that leans on backgrounds is more easily flipped by natural patches. For each
 model, the object of each example (a window around its anchor) is put into examples of other
-classes, so that their own objects are covered. DATASETs are those of `benchmarks.accuracy.round0_accuracy`,
-and the evidence is what it wrote; out-of-fold scores are compared with and without the new fields.
+classes, so that their own objects are covered. DATASETs are those of
+`benchmarks.accuracy.round0_accuracy`, and the evidence is what it wrote; out-of-fold scores are
+compared with and without the new fields.
 """
 
 import argparse
@@ -18,8 +20,8 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.provenance import RESULTS, provenance
 from benchmarks.accuracy.round0_accuracy import Row
+from benchmarks.provenance import RESULTS, provenance
 from converters.files import write_atomic
 from converters.opening import open_model
 from jaxtroj import scoring

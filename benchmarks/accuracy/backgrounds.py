@@ -24,7 +24,6 @@ import numpy as np
 import torch
 from PIL import Image
 
-from benchmarks.rivals import torch_backgrounds
 from benchmarks.accuracy.backgrounds_networks import (
     ARCHITECTURE,
     KINDS,
@@ -33,6 +32,7 @@ from benchmarks.accuracy.backgrounds_networks import (
     make_network,
 )
 from benchmarks.provenance import RESULTS, provenance
+from benchmarks.rivals import torch_backgrounds
 from converters import convert, open_artifact
 from converters.files import write_atomic
 from converters.reference import filled_module

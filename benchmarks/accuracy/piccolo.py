@@ -5,11 +5,11 @@
 Both judge the labelled heads of one DATASET (`jaxtroj generate round5 --vectors DIR`) out of fold,
 in at most ten folds: the rival by its classifier, ours by the calibrator. Ours is given twice: with
 the stages that need nothing but the head and its examples, as the rival needs nothing else, and
-with the bank's where FILE, the `.evidence.jsonl` of `benchmarks.accuracy.round5_accuracy`, holds the same
-heads. The rival is judged on triggers that it has not seen, too, split as in that benchmark. Its
-coordinates go to +-2 as described for BERT, or to some of their deviations, since encoders differ
-in scale. Sweeps are kept in `--work` by a head's name, so a stopped run goes on; another dataset
-wants another folder. Seconds are means, of sweeps over `--timed` heads.
+with the bank's where FILE, the `.evidence.jsonl` of `benchmarks.accuracy.round5_accuracy`, holds
+the same heads. The rival is judged on triggers that it has not seen, too, split as in that
+benchmark. Its coordinates go to +-2 as described for BERT, or to some of their deviations, since
+encoders differ in scale. Sweeps are kept in `--work` by a head's name, so a stopped run goes on;
+another dataset wants another folder. Seconds are means, of sweeps over `--timed` heads.
 """
 
 import argparse
@@ -28,9 +28,9 @@ import numpy as np
 import torch
 from sklearn.model_selection import StratifiedKFold
 
-from benchmarks.rivals import torch_piccolo
-from benchmarks.provenance import RESULTS, provenance
 from benchmarks.accuracy.round5_accuracy import Row, by_stage, labelled_rows, trigger_halves
+from benchmarks.provenance import RESULTS, provenance
+from benchmarks.rivals import torch_piccolo
 from benchmarks.rivals.torch_piccolo import (
     Swept,
     describe,

@@ -1,6 +1,7 @@
 """How well poisoned sentiment heads are told from clean ones: out-of-fold log score and ROC AUC.
 
-    python -m benchmarks.accuracy.round5_accuracy DATASET [DATASET ...] --bank DIR --work DIR [--out FILE]
+    python -m benchmarks.accuracy.round5_accuracy DATASET [DATASET ...] --bank DIR --work DIR
+        [--out FILE]
 
 Each DATASET is a folder made by `jaxtroj generate round5` or `round6`, or the `.evidence.jsonl` of
 an earlier run. All heads are scanned into run folders under `--work`, resumable; then every head

@@ -1,14 +1,16 @@
 """Seconds to a verdict, and how well verdicts separate, beside Neural Cleanse label after label.
 
-    python -m benchmarks.accuracy.search DATASET [DATASET ...] --evidence FILE --work DIR [--models N]
+    python -m benchmarks.accuracy.search DATASET [DATASET ...] --evidence FILE --work DIR
+        [--models N]
 
 The first N models of each DATASET (`jaxtroj generate round0`; pairs of a poisoned and a clean one)
 are judged twice from the same weights and pictures: by jaxtroj as a scan does it, stopping when the
 verdict stands, with a calibrator fitted on those rows of FILE (the `.evidence.jsonl` of
-`benchmarks.accuracy.round0_accuracy`) that are none of these models; and by a PyTorch Neural Cleanse that
-inverts one label after another and compares the sizes of the masks, as its paper does. The rival is
-read off after several numbers of steps. The first model of each DATASET, one architecture each, is
-scanned once before the clock counts, so that compiling is apart; the rival compiles nothing.
+`benchmarks.accuracy.round0_accuracy`) that are none of these models; and by a PyTorch Neural
+Cleanse that inverts one label after another and compares the sizes of the masks, as its paper does.
+The rival is read off after several numbers of steps. The first model of each DATASET, one
+architecture each, is scanned once before the clock counts, so that compiling is apart; the rival
+compiles nothing.
 """
 
 import argparse
@@ -22,8 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.provenance import RESULTS, provenance
 from benchmarks.accuracy.round0_accuracy import Row, fit
+from benchmarks.provenance import RESULTS, provenance
 from benchmarks.rivals.torch_neural_cleanse import Inverted, inversion
 from converters import convert, open_artifact
 from converters.files import write_atomic

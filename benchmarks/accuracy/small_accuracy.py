@@ -3,9 +3,9 @@
     python -m benchmarks.accuracy.small_accuracy DATASET [DATASET ...] --work DIR [--out FILE]
 
 Each DATASET is a folder made by `jaxtroj generate small`, or the `.evidence.jsonl` that an earlier
-run wrote. As `benchmarks.accuracy.round0_accuracy`, for pictures in RGB and divided by 255; and it judges
-every model once more by a calibrator that has seen no model of the same base network, since models
-of one base resemble each other. `--calibrator` also fits the calibrator that ships with the
+run wrote. As `benchmarks.accuracy.round0_accuracy`, for pictures in RGB and divided by 255; and it
+judges every model once more by a calibrator that has seen no model of the same base network, since
+models of one base resemble each other. `--calibrator` also fits the calibrator that ships with the
 package, `--sides` says for which pictures.
 """
 
@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.provenance import RESULTS, provenance
 from benchmarks.accuracy.round0_accuracy import Row, judge, text
+from benchmarks.provenance import RESULTS, provenance
 from converters.files import write_atomic
 from jaxtroj import scoring
 from jaxtroj.calibration import Calibrator

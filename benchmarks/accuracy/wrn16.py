@@ -6,7 +6,8 @@ to ONNX by both of torch's exporters and judged by `bin/jaxtroj detect` as a use
 is a WRN-16-1 that is trained clean here. Neither is among the networks that the shipped calibrator
 was fitted on.
 
-    python -m benchmarks.accuracy.wrn16 --data FOLDER --pictures cifar10.npz --clean clean/wrn16.onnx
+    python -m benchmarks.accuracy.wrn16 --data FOLDER --pictures cifar10.npz
+        --clean clean/wrn16.onnx
 
 where FOLDER holds `state_dict.tar` and `cifar10_test_2000.npz`, and `cifar10.npz` holds `x`, `y`,
 `test_x` and `test_y`, all of CIFAR-10 (`benchmarks/cifar10.py` makes it).
@@ -29,7 +30,7 @@ from PIL import Image
 from benchmarks.provenance import RESULTS, provenance
 from converters import InputForm, open_artifact, open_model
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 FORM = InputForm(bounds=(0.0, 1.0))
 CLEAN_SEED, EXAMPLES_PER_CLASS = 20_26, 20
 

@@ -1,6 +1,7 @@
 """Mutated real files against the readers: no crash, no hang, no memory beyond a bound.
 
-    python -m benchmarks.reading.fuzz --work SCRATCH --inputs 100000 --out benchmarks/results/fuzz.json
+    python -m benchmarks.reading.fuzz --work SCRATCH --inputs 100000
+        --out benchmarks/results/fuzz.json
 
 Every input is a mutation of a small real file (torch zip, legacy stream and tar, TorchScript,
 safetensors, ONNX, exported program), keyed by seed and number, so a failure is repeated by its
@@ -24,9 +25,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmarks.provenance import provenance
 from benchmarks.reading.fuzz_mutations import mutated
 from benchmarks.reading.fuzz_seeds import seeds
-from benchmarks.provenance import provenance
 from converters.files import write_atomic
 
 MOST_SECONDS = 5.0

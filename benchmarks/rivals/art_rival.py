@@ -3,8 +3,8 @@
     PYTHON benchmarks/rivals/art_rival.py --size PX --pictures N --steps N
 
 For PYTHON of an environment of its own, which neither has nor needs jaxtroj (`pip install
-tensorflow-cpu adversarial-robustness-toolbox`); `benchmarks.speed.art_neural_cleanse` calls it. ART's
-class takes Keras models only, so the network is Keras's own with random weights.
+tensorflow-cpu adversarial-robustness-toolbox`); `benchmarks.speed.art_neural_cleanse` calls it.
+ART's class takes Keras models only, so the network is Keras's own with random weights.
 """
 
 import argparse

@@ -2,10 +2,10 @@
 
     python -m benchmarks.speed.art_neural_cleanse --python PYTHON [--image-size PX] [--steps N]
 
-PYTHON is that of an environment with ART and TensorFlow (see `benchmarks/rivals/art_rival.py`). ART takes
-Keras models only, so the two networks are ResNet50s of five classes with random weights of their
-own; pictures, size and steps are the same: ART searches one label's trigger after another on 16
-pictures, we search all five at once, each on 16. Compiling is left out of both.
+PYTHON is that of an environment with ART and TensorFlow (see `benchmarks/rivals/art_rival.py`). ART
+takes Keras models only, so the two networks are ResNet50s of five classes with random weights of
+their own; pictures, size and steps are the same: ART searches one label's trigger after another on
+16 pictures, we search all five at once, each on 16. Compiling is left out of both.
 """
 
 import argparse
@@ -20,8 +20,9 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from benchmarks.speed.attack_success import our_inversion
 from benchmarks.provenance import RESULTS, provenance
+from benchmarks.rivals import art_rival
+from benchmarks.speed.attack_success import our_inversion
 from converters import families
 from converters.families.folding import fold
 from converters.files import write_atomic
@@ -65,7 +66,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _theirs(args: argparse.Namespace) -> dict[str, Any]:
-    script = str(Path(__file__).with_name("art_rival.py"))
+    script = str(Path(art_rival.__file__))
     command = [args.python, script, "--size", str(args.image_size), "--pictures", str(_PICTURES)]
     done = subprocess.run([*command, "--steps", str(args.steps)], capture_output=True, text=True)
     if done.returncode:

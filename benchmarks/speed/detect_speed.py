@@ -21,10 +21,10 @@ import numpy as np
 import torch
 from PIL import Image
 
-from benchmarks.speed.floor import measure_floor
-from benchmarks.speed.gradients import measure
 from benchmarks.provenance import RESULTS, provenance
 from benchmarks.rivals.torch_neural_cleanse import batched_neural_cleanse, neural_cleanse
+from benchmarks.speed.floor import measure_floor
+from benchmarks.speed.gradients import measure
 from converters import convert, families, open_artifact
 from converters.files import write_atomic
 from converters.reference import filled_module

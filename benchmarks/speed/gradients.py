@@ -23,8 +23,8 @@ import numpy as np
 import torch
 from flax import nnx
 
-from benchmarks.speed.floor import floor_seconds, measure_floor
 from benchmarks.provenance import RESULTS, provenance
+from benchmarks.speed.floor import floor_seconds, measure_floor
 from benchmarks.timing import interleaved_seconds
 from converters import families
 from converters.families.folding import fold

@@ -1,6 +1,7 @@
 """How the cost of a verdict grows: with picture size, classes, candidates, models in a folder.
 
-    python -m benchmarks.speed.growth [--architecture A] [--sizes PX ...] [--classes N ...] [--models N]
+    python -m benchmarks.speed.growth [--architecture A] [--sizes PX ...] [--classes N ...]
+        [--models N]
 
 Networks have random weights: time depends on shapes, not on what a network knows, as long as no
 stage stops early, and none does here. Every point is gathered twice; the second time is the warm

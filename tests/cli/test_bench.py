@@ -18,27 +18,27 @@ def run(*arguments) -> int:
     return main([str(word) for word in ("bench", *arguments)])
 
 
-def test_a_benchmark_writes_its_result_with_provenance(tmp_path, capsys):
+def test_a_benchmark_writes_its_result_with_provenance(tmp_path, capfd):
     assert run("kernels", "--profile", "gpu", "--out", tmp_path) == 0
-    assert "left out" in capsys.readouterr().out
+    assert "left out" in capfd.readouterr().out
     assert run("scaling", "--out", tmp_path / "a b") == 0
-    assert re.match(r"scaling +done  [\d.]+ s", capsys.readouterr().out)
+    assert re.match(r"scaling +done  [\d.]+ s", capfd.readouterr().out)
     result = json.loads((tmp_path / "a b" / "scaling.json").read_text())
     assert {"processor", "commit", "command", "versions"} < result["provenance"].keys()
     assert result["local"]["scan"]["records"] == 500
 
 
-def test_what_lacks_its_data_is_left_out_with_the_option_it_needs(tmp_path, capsys):
+def test_what_lacks_its_data_is_left_out_with_the_option_it_needs(tmp_path, capfd):
     assert run("round0_accuracy", "bank", "--out", tmp_path) == 0
-    out = capsys.readouterr().out
+    out = capfd.readouterr().out
     assert "needs --input round0=PATH" in out and "--input encoder=PATH --input texts=PATH" in out
 
 
-def test_a_failure_costs_its_own_line_only(tmp_path, capsys):
+def test_a_failure_costs_its_own_line_only(tmp_path, capfd):
     (tmp_path / "empty").mkdir()
     words = ("--input", f"round0={tmp_path / 'empty'}", "--out", tmp_path / "out")
     assert run("round0_accuracy", "wrn16", *words) == 2
-    lines = capsys.readouterr().out.splitlines()
+    lines = capfd.readouterr().out.splitlines()
     assert "failed" in lines[0] and "no model in" in lines[0]
     assert "left out" in lines[1]
 
@@ -52,9 +52,9 @@ def test_a_failure_costs_its_own_line_only(tmp_path, capsys):
         (["--input", "texts=/no/such"], "there is no /no/such"),
     ],
 )
-def test_bad_arguments_are_refused_in_words(tmp_path, capsys, words, message):
+def test_bad_arguments_are_refused_in_words(tmp_path, capfd, words, message):
     assert run(*words, "--out", tmp_path) == 4
-    assert message in capsys.readouterr().err
+    assert message in capfd.readouterr().err
 
 
 def test_paths_fill_their_places_whole(tmp_path):
@@ -65,8 +65,8 @@ def test_paths_fill_their_places_whole(tmp_path):
 
 
 @pytest.mark.parametrize("bench", suite.BENCHES, ids=lambda bench: bench.name)
-def test_every_benchmark_takes_its_arguments_in_every_profile(bench, capsys):
-    module = importlib.import_module(f"benchmarks.{bench.name}")
+def test_every_benchmark_takes_its_arguments_in_every_profile(bench):
+    module = importlib.import_module(bench.module)
     options = set(re.findall(r'"(--[\w-]+)"', Path(str(module.__file__)).read_text()))
     assert set(bench.arguments) == set(suite.PROFILES) and "--out" in options
     for arguments in filter(None, bench.arguments.values()):

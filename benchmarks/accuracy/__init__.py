@@ -1,0 +1,1 @@
+"""How well verdicts separate poisoned models from clean ones, beside rivals where there are any."""

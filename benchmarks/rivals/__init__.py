@@ -1,0 +1,1 @@
+"""What the benchmarks compare with: methods of others, in PyTorch or by their own packages."""

@@ -1,0 +1,1 @@
+"""How long the parts take, beside other tools that do the same work."""
