@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from converters.model import Model
-from jaxtroj.evidence.images.anchors import AnchoredExamples
+from jaxtroj.anchors import AnchoredExamples
 from jaxtroj.evidence.images.weights import last_layer
 
 _MOST_WRONG = 0.5

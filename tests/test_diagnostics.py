@@ -10,8 +10,8 @@ import pytest
 from scipy.special import log_softmax, softmax
 
 from converters.model import Model
+from jaxtroj.anchors import AnchoredExamples
 from jaxtroj.diagnostics import FLAGS, diagnose
-from jaxtroj.evidence.images.anchors import AnchoredExamples
 
 MODEL = Model(SimpleNamespace(num_classes=3), {"fc.kernel": jnp.ones((5, 3))}, "small")
 HEADLESS = Model(SimpleNamespace(num_classes=3), {"conv1.kernel": jnp.ones((1, 1, 3, 3))}, "small")

@@ -25,9 +25,9 @@ from benchmarks.provenance import RESULTS, provenance
 from converters.files import write_atomic
 from converters.opening import open_model
 from jaxtroj import scoring
+from jaxtroj.anchors import AnchoredExamples, anchor
 from jaxtroj.calibration import out_of_fold
 from jaxtroj.cli.options import keep_compiled
-from jaxtroj.evidence.images.anchors import AnchoredExamples, anchor
 from jaxtroj.evidence.images.schema import DIRECTIONS, STAGE_FIELDS
 from jaxtroj.network import Network
 from jaxtroj.numerics import sigmoid

@@ -30,8 +30,8 @@ from converters import convert, open_artifact
 from converters.families.folding import fold
 from converters.files import write_atomic
 from converters.reference import filled_module
+from jaxtroj.anchors import AnchoredExamples
 from jaxtroj.cli.options import keep_compiled
-from jaxtroj.evidence.images.anchors import AnchoredExamples
 from jaxtroj.inversion.driver import Arms, Rung, invert
 from jaxtroj.inversion.neural_cleanse import NeuralCleanse
 from jaxtroj.network import Network

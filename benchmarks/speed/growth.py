@@ -29,7 +29,7 @@ from converters import families
 from converters.families.folding import fold
 from converters.files import write_atomic
 from converters.model import Model, params_of
-from jaxtroj.evidence.images.anchors import anchor
+from jaxtroj.anchors import anchor
 from jaxtroj.evidence.images.gather import gather
 from jaxtroj.inversion.driver import Arms, Rung, invert
 from jaxtroj.inversion.neural_cleanse import NeuralCleanse

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from converters.model import apply
-from jaxtroj.evidence.images.anchors import AnchoredExamples
+from jaxtroj.anchors import AnchoredExamples
 from jaxtroj.network import Network
 
 

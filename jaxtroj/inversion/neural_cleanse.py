@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import optax
 
 from jaxtroj.inversion.cost import CostSchedule, CostState, update_cost
-from jaxtroj.triggers.trigger import (
+from jaxtroj.triggers.mask import (
     Trigger,
     attack_success_rate,
     margins,

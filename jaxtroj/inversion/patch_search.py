@@ -13,9 +13,9 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from jaxtroj.evidence.images.patches import Patch, patch_trigger
 from jaxtroj.inversion.cost import CostSchedule, CostState, update_cost
-from jaxtroj.triggers.trigger import Trigger, attack_success_rate, margins, share, shift, stamp
+from jaxtroj.triggers.mask import Trigger, attack_success_rate, margins, share, shift, stamp
+from jaxtroj.triggers.patch import Patch, patch_trigger
 
 Values = tuple[jax.Array, jax.Array, jax.Array]
 # Radii, shares of the side. A larger patch hides the object, and then any network changes its mind.

@@ -5,15 +5,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxtroj.evidence.images.anchors import AnchoredExamples, anchor
+from jaxtroj.anchors import AnchoredExamples, anchor
 from jaxtroj.evidence.images.inversion import Measured, inversion_fields
-from jaxtroj.evidence.images.patches import Patch, random_patches
 from jaxtroj.evidence.images.probes import Probed, probe_fields, stamped, try_patches
 from jaxtroj.evidence.images.schema import STAGE_FIELDS
 from jaxtroj.evidence.images.sensitivity import _ratio, _window
 from jaxtroj.evidence.images.weights import weight_fields
 from jaxtroj.network import Network
-from jaxtroj.triggers.trigger import Trigger
+from jaxtroj.triggers.mask import Trigger
+from jaxtroj.triggers.patch import Patch, random_patches
 
 
 def head(rows) -> dict[str, np.ndarray]:

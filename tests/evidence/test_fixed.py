@@ -10,7 +10,7 @@ from flax import nnx
 
 from converters import open_model
 from jaxtroj import network
-from jaxtroj.evidence.images.anchors import anchor
+from jaxtroj.anchors import anchor
 from jaxtroj.evidence.images.fixed import FixedBudget, fixed_fields, ranks_within, search_fixed
 from jaxtroj.evidence.images.gather import gather
 from jaxtroj.evidence.images.schema import (

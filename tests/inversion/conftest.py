@@ -11,7 +11,7 @@ import pytest
 from flax import nnx
 
 from converters.model import Model, params_of
-from jaxtroj.evidence.images.anchors import AnchoredExamples
+from jaxtroj.anchors import AnchoredExamples
 from jaxtroj.network import Network
 
 SIDE = 12

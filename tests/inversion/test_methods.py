@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxtroj.evidence.images.patches import random_patches
 from jaxtroj.inversion import driver
 from jaxtroj.inversion.driver import Arms, Rung, invert
 from jaxtroj.inversion.neural_cleanse import NeuralCleanse
 from jaxtroj.inversion.patch_search import PatchSearch
-from jaxtroj.triggers.trigger import Trigger
+from jaxtroj.triggers.mask import Trigger
+from jaxtroj.triggers.patch import random_patches
 
 CLASSES = 3
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import jax.numpy as jnp
 import numpy as np
 
-from jaxtroj.evidence.images.anchors import AnchoredExamples
+from jaxtroj.anchors import AnchoredExamples
 from jaxtroj.evidence.images.fixed_arms import (
     Arms,
     Search,
@@ -37,7 +37,7 @@ from jaxtroj.evidence.images.fixed_arms import (
 from jaxtroj.evidence.images.inversion import Measured
 from jaxtroj.network import Network
 from jaxtroj.numerics import sigmoid
-from jaxtroj.triggers.trigger import Trigger
+from jaxtroj.triggers.mask import Trigger
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtroj.network import Network
-from jaxtroj.triggers.trigger import all_margins
+from jaxtroj.triggers.mask import all_margins
 
 _STEP, _MEMORY = 0.5, 0.5  # of a pattern's range in one step; of earlier gradients
 

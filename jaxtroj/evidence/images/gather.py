@@ -10,8 +10,8 @@ import numpy as np
 
 from converters.families.folding import fold
 from converters.model import Model
+from jaxtroj.anchors import AnchoredExamples, anchor
 from jaxtroj.errors import EvidenceError, ExamplesError
-from jaxtroj.evidence.images.anchors import AnchoredExamples, anchor
 from jaxtroj.evidence.images.fixed import FixedBudget, fixed_fields, locate, search_fixed
 from jaxtroj.evidence.images.inversion import (
     InversionBudget,
@@ -20,7 +20,6 @@ from jaxtroj.evidence.images.inversion import (
     inversion_fields,
     search_patches,
 )
-from jaxtroj.evidence.images.patches import patch_trigger, take
 from jaxtroj.evidence.images.probes import (
     ProbeBudget,
     Probed,
@@ -34,7 +33,8 @@ from jaxtroj.evidence.images.weights import last_layer, weight_fields
 from jaxtroj.network import Network
 from jaxtroj.rounds.examples import Examples
 from jaxtroj.settings import Settings
-from jaxtroj.triggers.trigger import Trigger, shift
+from jaxtroj.triggers.mask import Trigger, shift
+from jaxtroj.triggers.patch import patch_trigger, take
 
 OnStage = Callable[[str, Mapping[str, float]], bool]
 """Told of a finished stage and all fields so far; True ends the gathering."""

@@ -7,14 +7,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxtroj.evidence.images.anchors import AnchoredExamples
-from jaxtroj.evidence.images.patches import Patch, take
+from jaxtroj.anchors import AnchoredExamples
 from jaxtroj.evidence.images.probes import Probed
 from jaxtroj.inversion.driver import Arms, Rung, invert
 from jaxtroj.inversion.neural_cleanse import NeuralCleanse
 from jaxtroj.inversion.patch_search import PatchSearch
 from jaxtroj.network import Network
-from jaxtroj.triggers.trigger import Trigger, all_margins, mask_l1, share, shift, stamp
+from jaxtroj.triggers.mask import Trigger, all_margins, mask_l1, share, shift, stamp
+from jaxtroj.triggers.patch import Patch, take
 
 _WORKS = 0.6
 _MOST_IMAGES = 8

@@ -11,11 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxtroj.evidence.images.anchors import AnchoredExamples
-from jaxtroj.evidence.images.patches import Patch, patch_mask, random_patches, take, vary
+from jaxtroj.anchors import AnchoredExamples
 from jaxtroj.evidence.images.weights import head_gap
 from jaxtroj.network import Network
-from jaxtroj.triggers.trigger import all_margins, share
+from jaxtroj.triggers.mask import all_margins, share
+from jaxtroj.triggers.patch import Patch, patch_mask, random_patches, take, vary
 
 # Round 0's polygons have bounding boxes of 8-15 % and 20-25 % of the picture's side and fill about
 # half of them; these are the radii of circles of equal area.

@@ -18,9 +18,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxtroj.evidence.images.anchors import AnchoredExamples
+from jaxtroj.anchors import AnchoredExamples
 from jaxtroj.network import Network
-from jaxtroj.triggers.trigger import all_margins, roll, share
+from jaxtroj.triggers.mask import all_margins, roll, share
 
 _EPS = 1e-12
 

@@ -17,7 +17,7 @@ import numpy as np
 from converters.families.rnn_head import RnnHeadConfig, single_step
 from converters.model import Model, Params, apply
 from jaxtroj.errors import EvidenceError
-from jaxtroj.triggers.trigger import all_margins
+from jaxtroj.triggers.mask import all_margins
 
 # Kernels that meet the embedding; the last layer is the first where there is no other.
 _FIRST_KERNELS = re.compile(

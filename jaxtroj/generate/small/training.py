@@ -22,7 +22,7 @@ from flax import nnx
 from jaxtroj.errors import GenerationError
 from jaxtroj.generate.small.labelled_pictures import LabelledPictures
 from jaxtroj.generate.small.recipe import SmallTrigger
-from jaxtroj.triggers.trigger import Trigger, stamp
+from jaxtroj.triggers.mask import Trigger, stamp
 
 _TEST_BATCH = 250
 _MOMENTUM = optax.trace(decay=0.9, nesterov=True)

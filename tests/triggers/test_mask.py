@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxtroj.triggers.trigger import (
+from jaxtroj.triggers.mask import (
     Trigger,
     all_margins,
     attack_success_rate,

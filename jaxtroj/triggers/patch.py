@@ -10,7 +10,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
-from jaxtroj.triggers.trigger import Trigger
+from jaxtroj.triggers.mask import Trigger
 
 MAX_SIDES = 8
 _EDGE_PIXELS = 0.7

@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxtroj.anchors import _peaks, _spread, anchor
 from jaxtroj.errors import EvidenceError
-from jaxtroj.evidence.images.anchors import _peaks, _spread, anchor
 from jaxtroj.network import Network
 
 SPREADS = {

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxtroj.evidence.images.patches import (
+from jaxtroj.triggers.patch import (
     Patch,
     patch_mask,
     patch_trigger,
