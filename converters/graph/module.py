@@ -12,7 +12,7 @@ from flax import nnx
 
 from converters.errors import ConversionError
 from converters.graph import registry
-from converters.graph.graph import Graph
+from converters.graph.graph import INPUT, Graph
 from converters.graph.recorder import Captured
 from converters.graph.replay import run
 from converters.model import Model, apply
@@ -136,6 +136,8 @@ def graph_model(
       ConversionError: the graph is no classifier of one image.
     """
     graph = _one_input(captured.graph, output)
+    if not any(f"{INPUT}0" in node.refs() for node in graph.nodes):
+        raise ConversionError("the output is the same for every image; choose another output")
     image_shape = image_shape or _image_shape(graph.inputs[0].shape, layout)
     height, width, channels = image_shape
     config = GraphConfig(graph, _classes(graph), channels, (height, width), layout)

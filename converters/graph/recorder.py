@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from converters.errors import UnsupportedOperatorError
+from converters.errors import TooLargeError, UnsupportedOperatorError
 from converters.graph.graph import (
     CONSTANT,
     INPUT,
@@ -29,6 +29,8 @@ from converters.graph.registry import unsupported
 # Arguments that say where a tensor lies, not what is in it. All of them are keyword-only.
 _PLACEMENT = {"device", "layout", "pin_memory", "memory_format", "generator", "requires_grad"}
 _CONSTANT_PREFIX = "constants"
+# Tables of positions and masks; those of the largest Swin take 30 MiB.
+_MOST_BAKED_BYTES = 2**29
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,7 @@ class Recorder:
         self._names: dict[int, str] = {}
         self._depends: dict[str, frozenset[int]] = {}
         self._baked: dict[tuple[int, int], str] = {}
+        self._baked_bytes = 0
         self._alive: list[Any] = []
 
     def bind(self, value: Any, name: str, depends: frozenset[int] = frozenset()) -> None:
@@ -103,6 +106,11 @@ class Recorder:
 
     def _baked_name(self, tensor: Any, array: np.ndarray) -> str:
         spec = spec_of(tensor)
+        self._baked_bytes += array.nbytes
+        if self._baked_bytes > _MOST_BAKED_BYTES:
+            raise TooLargeError(
+                f"the constants that the network computes take more than {_MOST_BAKED_BYTES} bytes"
+            )
         if "float" not in spec.dtype or array.size <= 1:
             return self.bake_array(array).name
         first = array.reshape(-1)[0]

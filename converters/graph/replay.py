@@ -25,6 +25,8 @@ from converters.graph.layout import ChannelsLast, agree, is_array, logical
 # What jax and numpy raise for arguments that they do not take.
 _REFUSALS = (TypeError, ValueError, IndexError, OverflowError, NotImplementedError)
 
+_CUT_OFF = ("int8", "int16", "int32", "uint8", "uint16")
+
 
 def run(graph: Graph, params: Mapping[str, Any], inputs: Sequence[Any]) -> tuple[jax.Array, ...]:
     """What the network returns; pure, with `graph` static under jit.
@@ -143,8 +145,20 @@ def _checked(node: Node, spec: TensorSpec, result: Any, types: _Types) -> Any:
     if result.dtype == dtype:
         return result
     if isinstance(result, ChannelsLast):
-        return ChannelsLast(result.array.astype(dtype))
-    return result.astype(dtype)
+        return ChannelsLast(_cast(result.array, dtype, spec.dtype))
+    return _cast(result, dtype, spec.dtype)
+
+
+def _cast(array: Any, dtype: np.dtype, torch_name: str) -> Any:
+    """Another type; floating numbers beyond a whole type become what processors make of them.
+
+    torch and onnxruntime convert to 32 bits, where out of range is the least number, and cut off
+    higher bits; XLA would take the nearest number.
+    """
+    if torch_name not in _CUT_OFF or not jnp.issubdtype(array.dtype, jnp.floating):
+        return array.astype(dtype)
+    fits = (array >= -(2.0**31)) & (array < 2.0**31)
+    return jnp.where(fits, array, -(2.0**31)).astype(np.int32).astype(dtype)
 
 
 def _disagrees(node: Node, what: str) -> UnsupportedOperatorError:

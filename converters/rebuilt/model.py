@@ -2,9 +2,8 @@
 
 import torch
 
+from converters.graph.guard import SizeGuard, WorkLimits
 from converters.graph.module import graph_model
-from converters.graph.onnx.guard import SizeGuard
-from converters.graph.onnx.limits import OnnxLimits
 from converters.graph.tape import capture
 from converters.input_form import USUAL_SIZE, InputForm, assumed_size, check_size
 from converters.model import Model
@@ -28,7 +27,7 @@ def rebuilt_model(
 
     Raises:
       ConversionError: the weights make no such network, or it does not take such images.
-      TooLargeError: one forward pass would take more than `OnnxLimits` lets a network take.
+      TooLargeError: one forward pass would take more than `WorkLimits` lets a network take.
     """
     rebuilt = rebuild(weights)
     findings = (*findings, *rebuilt.findings, *_findings(weights))
@@ -37,7 +36,8 @@ def rebuilt_model(
     if size is None:
         size = usual_size or USUAL_SIZE
         findings += (assumed_size(size),)
-    with SizeGuard(OnnxLimits()):
+    held = sum(tensor.nbytes for tensor in weights.tensors.values())
+    with SizeGuard(WorkLimits(), held):
         captured = capture(rebuilt.module, [torch.zeros(1, 3, *size)])
     return graph_model(
         captured,

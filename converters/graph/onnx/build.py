@@ -7,6 +7,7 @@ resolve while building. What would depend on the pixels of an image is refused i
 """
 
 import re
+import struct
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
@@ -26,7 +27,8 @@ from converters.errors import (
     safe_repr,
 )
 from converters.graph.onnx import extensions, foreign
-from converters.graph.onnx.check import check_tensor
+from converters.graph.onnx.attributes import domain_of
+from converters.graph.onnx.check import check_signature, check_tensor
 from converters.graph.onnx.functions import FunctionTable, body_of
 from converters.graph.onnx.limits import OnnxLimits
 from converters.graph.onnx.operators import Call, Operation, call_of, find, schema_version
@@ -44,6 +46,8 @@ _TORCH_FAULTS = (
     AttributeError,
     AssertionError,
     ArithmeticError,
+    RecursionError,
+    struct.error,
 )
 
 
@@ -80,7 +84,7 @@ class Builder:
     """Collects steps; one per model.
 
     Attributes:
-        opsets: domain -> version that the model imports.
+        opsets: domain -> version that the model imports; inside a function, what that imports.
         strict: refuse shapes and branches that depend on the input; otherwise they are those of
             the examples, which is right for these examples only.
         limits: caps.
@@ -99,6 +103,9 @@ class Builder:
     values: dict[str, Value] = field(default_factory=dict)
     nodes: int = 0
     depth: int = 0
+
+    def __post_init__(self) -> None:
+        self.model_opsets = self.opsets
 
     def fresh(self, name: str, data: Any, kind: int) -> Value:
         """A value under a name of its own."""
@@ -155,6 +162,8 @@ class Builder:
         except ConverterError as error:
             _add_place(error, place)
             raise
+        except MemoryError as error:
+            raise TooLargeError(f"{place}: it takes more memory than there is") from error
         except _TORCH_FAULTS as error:
             raise ConversionError(f"{place}: {safe_repr(str(error))}") from error
         for name, value in zip(node.output, outputs, strict=False):
@@ -164,11 +173,17 @@ class Builder:
     def _outputs(
         self, node: NodeProto, inputs: list[Value | None], scope: Scope, place: str
     ) -> Sequence[Value | None]:
-        domain = "" if node.domain == "ai.onnx" else node.domain
-        function = self.functions.get((node.domain, node.op_type))
+        domain, opset = domain_of(node.domain), self._opset(node)
+        function = self.functions.get((domain, node.op_type, node.overload))
         if function is not None:
             return self._function(function, node, inputs)
-        call = call_of(node, schema_version(domain, node.op_type, self._opset(domain)))
+        if node.overload:
+            raise UnsupportedOperatorError(
+                f"it calls overload {safe_repr(node.overload)} of an operator; only functions of "
+                "the file have overloads"
+            )
+        check_signature(node, domain, opset)
+        call = call_of(node, schema_version(domain, node.op_type, opset))
         special = extensions.SPECIAL.get((domain, node.op_type, call.version))
         if special is not None:
             return special(self, call, inputs, scope)
@@ -177,7 +192,10 @@ class Builder:
     def _function(
         self, function: FunctionProto, node: NodeProto, inputs: list[Value | None]
     ) -> list[Value | None]:
-        """The body of a function of the file, in the operator versions that it imports."""
+        """The body of a function of the file, in the operator versions that it imports.
+
+        onnxruntime runs it in those of the model, so each operator must be the same in both.
+        """
         missing = [None] * (len(function.input) - len(inputs))
         scope = dict(zip(function.input, [*inputs, *missing], strict=True))
         outer, self.opsets = self.opsets, opsets_of(function.opset_import)
@@ -189,14 +207,26 @@ class Builder:
             self.opsets = outer
         return [_lookup(name, scope) for name in function.output]
 
-    def _opset(self, domain: str) -> int:
+    def _opset(self, node: NodeProto) -> int:
+        """The version of the node's domain, where a function and the model agree on the operator.
+
+        Raises UnsupportedOperatorError where one does not import it, or means another operator.
+        """
+        domain = domain_of(node.domain)
         try:
-            return self.opsets[domain]
+            own, models = self.opsets[domain], self.model_opsets[domain]
         except KeyError:
             raise UnsupportedOperatorError(
                 f"the file imports no opset of domain {safe_repr(domain)}; its operators are "
                 "unknown"
             ) from None
+        versions = [schema_version(domain, node.op_type, opset) for opset in (own, models)]
+        if own != models and versions[0] != versions[1]:
+            raise UnsupportedOperatorError(
+                f"a function uses it as of opset {safe_repr(own)}, the model imports "
+                f"{safe_repr(models)}, in which it is another; export both with one opset"
+            )
+        return own
 
     def _ordinary(
         self, node: NodeProto, call: Call, inputs: list[Value | None], place: str
@@ -262,7 +292,7 @@ class Builder:
 
 def opsets_of(imports: Iterable[OperatorSetIdProto]) -> dict[str, int]:
     """Domain -> version; ONNX's own domain is the empty one, by either of its names."""
-    return {"" if o.domain == "ai.onnx" else o.domain: o.version for o in imports}
+    return {domain_of(o.domain): o.version for o in imports}
 
 
 def _check_names(node: NodeProto) -> None:

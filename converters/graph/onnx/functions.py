@@ -6,14 +6,14 @@ from onnx import AttributeProto, FunctionProto, ModelProto, NodeProto
 
 from converters.errors import CorruptFileError, safe_repr
 
-FunctionTable = Mapping[tuple[str, str], FunctionProto]
+FunctionTable = Mapping[tuple[str, str, str], FunctionProto]
 
 
 def functions_of(model: ModelProto) -> FunctionTable:
-    """(domain, name) -> function; raises CorruptFileError where two have the same name."""
-    table: dict[tuple[str, str], FunctionProto] = {}
+    """(domain, name, overload) -> function; raises CorruptFileError where two have the same."""
+    table: dict[tuple[str, str, str], FunctionProto] = {}
     for function in model.functions:
-        key = (function.domain, function.name)
+        key = (function.domain, function.name, function.overload)
         if key in table:
             raise CorruptFileError(f"function {safe_repr(function.name)} is defined twice")
         table[key] = function

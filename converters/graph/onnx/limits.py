@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from converters.graph.guard import WorkLimits
 from converters.limits import GIB, MIB
 
 
@@ -17,12 +18,12 @@ class OnnxLimits:
             language models some 100,000; a million takes two seconds to walk.
         text_bytes: names, strings and everything else of the file that is not tensor data.
         packed_bytes: packed integers, which take eight times their size in memory.
-        nodes: nodes of all graphs, after functions are inlined and loops unrolled.
+        nodes: nodes of all graphs, after functions are inlined and loops unrolled; the largest
+            shipped files have 5,000.
         depth: graphs inside graphs.
         tensor_elements: elements of one weight.
-        value_elements: elements of one intermediate value for a single example.
-        total_multiply_adds: multiplications of one forward pass for a single example; the dearest
-            torchvision network (ViT-H/14 at 518 pixels) takes 1.0e12.
+        batch: images that a file may be made for at once.
+        work: caps on running the network once while it is built.
     """
 
     file_bytes: int = 2 * GIB - 4096
@@ -30,8 +31,8 @@ class OnnxLimits:
     fields: int = 1_000_000
     text_bytes: int = 64 * MIB
     packed_bytes: int = 64 * MIB
-    nodes: int = 50_000
+    nodes: int = 20_000
     depth: int = 8
     tensor_elements: int = 2**31
-    value_elements: int = 2**27
-    total_multiply_adds: int = 2 * 10**12
+    batch: int = 64
+    work: WorkLimits = WorkLimits()

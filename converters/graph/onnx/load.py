@@ -8,7 +8,8 @@ from pathlib import Path
 import torch
 from onnx import ModelProto
 
-from converters.errors import ConversionError, safe_repr
+from converters.errors import ConversionError, TooLargeError, safe_repr
+from converters.graph.guard import SizeGuard
 from converters.graph.module import graph_model
 from converters.graph.onnx.limits import OnnxLimits
 from converters.graph.onnx.read import OnnxFile, read_onnx
@@ -93,6 +94,11 @@ def _built(file: OnnxFile, image: ImageInput, output: str | None, limits: OnnxLi
             limits=limits,
         )
 
+    if image.batch > limits.batch:
+        raise TooLargeError(
+            f"the network is made for batches of {safe_repr(image.batch)} images, more than "
+            f"OnnxLimits.batch = {limits.batch}; export it with a batch of 1 or an open one"
+        )
     if image.batch == 1:
         return made(image.shape, 1)
     whole = made((image.batch, *image.shape[1:]), 1)
@@ -100,18 +106,24 @@ def _built(file: OnnxFile, image: ImageInput, output: str | None, limits: OnnxLi
         single = made(image.shape, image.batch)
     except ConversionError as error:
         raise ConversionError(_FIXED_BATCH.format(image.batch)) from error
-    _check_same(whole, single, image)
+    _check_same(whole, single, image, limits)
     return single
 
 
-def _check_same(whole: OnnxModule, single: OnnxModule, image: ImageInput) -> None:
+def _check_same(
+    whole: OnnxModule, single: OnnxModule, image: ImageInput, limits: OnnxLimits
+) -> None:
     """Whether images one by one give what they give in their batch."""
     images = torch.rand((image.batch, *image.shape[1:]), generator=torch.Generator().manual_seed(0))
-    with torch.no_grad():
+    with torch.no_grad(), SizeGuard(limits.work, _bytes_of(whole)):
         together = whole(images)
         alone = torch.cat([single(images[k : k + 1]) for k in range(image.batch)])
     if together.shape != alone.shape or not torch.allclose(together, alone, 1e-3, 1e-4):
         raise ConversionError(_FIXED_BATCH.format(image.batch))
+
+
+def _bytes_of(module: OnnxModule) -> int:
+    return sum(weight.nbytes for weight in module.parameters())
 
 
 def _only_input(

@@ -22,7 +22,8 @@ from onnx2torch.onnx_graph import OnnxGraph
 from onnx2torch.onnx_node import OnnxNode
 from onnx2torch.utils.common import OperationConverterResult, onnx_mapping_from_node
 
-from converters.errors import CorruptFileError, UnsupportedOperatorError, safe_repr
+from converters.errors import UnsupportedOperatorError
+from converters.graph.onnx.attributes import check_types
 
 Function = Callable[..., Any]
 ONNX = ""
@@ -180,26 +181,13 @@ def _plain(attribute) -> Any:
     return [v.decode("utf-8", errors="replace") if isinstance(v, bytes) else v for v in value]
 
 
-@lru_cache(maxsize=4096)
-def _known_attributes(domain: str, name: str, version: int) -> frozenset[str] | None:
-    try:
-        schema = defs.get_schema(name, domain=domain, max_inclusive_version=version)
-    except defs.SchemaError:
-        return None
-    return frozenset(schema.attributes)
-
-
 def call_of(node, version: int) -> Call:
     """What a NodeProto says, its schema's defaults filled in.
 
-    Raises CorruptFileError for attributes that the operator does not have.
+    Raises CorruptFileError for attributes that the operator does not have, or in another type.
     """
     domain = ONNX if node.domain == "ai.onnx" else node.domain
-    known = _known_attributes(domain, node.op_type, version)
-    strange = {attribute.name for attribute in node.attribute} - (known or frozenset())
-    if known is not None and strange:
-        names = ", ".join(map(safe_repr, sorted(strange)[:5]))
-        raise CorruptFileError(f"{node.op_type}-{version} has no attribute {names}")
+    check_types(node, domain, version)
     attributes = dict(_defaults(domain, node.op_type, version))
     attributes |= {attribute.name: _plain(attribute) for attribute in node.attribute}
     named = [k + 1 for k, output in enumerate(node.output) if output]

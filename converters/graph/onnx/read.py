@@ -1,5 +1,7 @@
 """Reading ONNX files: bounded, parsed once, external tensors only from beside the file."""
 
+import hashlib
+import io
 import math
 import os
 import stat
@@ -15,6 +17,8 @@ from converters.graph.onnx.check import check_tensor
 from converters.graph.onnx.limits import OnnxLimits
 from converters.graph.onnx.types import array_of
 from converters.graph.onnx.wire import check_cost
+
+_ENTRIES = frozenset(("location", "offset", "length", "checksum"))
 
 
 @dataclass(frozen=True)
@@ -114,7 +118,7 @@ def _weights(model: ModelProto, folder: Path, limits: OnnxLimits) -> dict[str, n
 def _external(tensor: TensorProto, folder: Path, room: int) -> np.ndarray:
     """A tensor from a file beside the model."""
     name = safe_repr(tensor.name)
-    said = {entry.key: entry.value for entry in tensor.external_data}
+    said = _entries(tensor)
     dtype = helper.tensor_dtype_to_np_dtype(tensor.data_type)
     count = math.prod(tensor.dims)
     size = count * dtype.itemsize
@@ -132,11 +136,35 @@ def _external(tensor: TensorProto, folder: Path, room: int) -> np.ndarray:
             raise CorruptFileError(
                 f"tensor {name} ends at byte {offset + size} of a file of {available} bytes"
             )
+        if "checksum" in said:
+            _check_digest(file, said["checksum"], name)
         array = np.empty(count, dtype)
         file.seek(offset)
         if _read_into(file, array.view(np.uint8).data) != size:
             raise CorruptFileError(f"the external data of {name} changed while it was read")
     return array.reshape(tuple(tensor.dims))
+
+
+def _entries(tensor: TensorProto) -> dict[str, str]:
+    """What a tensor says of its data, each once and nothing besides."""
+    said = {entry.key: entry.value for entry in tensor.external_data}
+    inside = any(field.name.endswith("_data") for field, _ in tensor.ListFields()
+                 if field.name != "external_data")  # fmt: skip
+    if len(said) < len(tensor.external_data) or not set(said) <= _ENTRIES or inside:
+        raise CorruptFileError(
+            f"tensor {safe_repr(tensor.name)} says in two ways where its data lies, or what"
+        )
+    return said
+
+
+def _check_digest(file: io.FileIO, expected: str, name: str) -> None:
+    """Refuse data that is not what the model was saved with; ONNX says that by SHA-1."""
+    found = hashlib.file_digest(file, "sha1").hexdigest()  # pyright: ignore[reportArgumentType]
+    if found != expected.lower():
+        raise CorruptFileError(
+            f"the external data of {name} was changed after the model was saved: its SHA-1 is "
+            f"{found}, the model says {safe_repr(expected)}"
+        )
 
 
 def _number(text: str, name: str) -> int:
@@ -148,7 +176,8 @@ def _number(text: str, name: str) -> int:
 def _inside(folder: Path, location: str, name: str) -> Path:
     """The path of an external file, which must lie in the model's folder or below it."""
     parts = PurePosixPath(location).parts
-    unsafe = "\\" in location or "\0" in location or ":" in location
+    # onnxruntime takes "*/_ORT_MEM_ADDR_/*" for an address in memory.
+    unsafe = any(character in location for character in "\\\0:*")
     if not parts or unsafe or PurePosixPath(location).is_absolute() or ".." in parts:
         raise CorruptFileError(
             f"tensor {name} names external data at {safe_repr(location)}; only paths inside the "

@@ -9,6 +9,7 @@ import torch
 from onnx import ModelProto, ValueInfoProto
 
 from converters.errors import ConversionError, TooLargeError, safe_repr
+from converters.graph.guard import SizeGuard
 from converters.graph.onnx.build import (
     CONSTANT,
     DATA,
@@ -21,7 +22,6 @@ from converters.graph.onnx.build import (
 )
 from converters.graph.onnx.check import check_model
 from converters.graph.onnx.functions import functions_of
-from converters.graph.onnx.guard import SizeGuard
 from converters.graph.onnx.limits import OnnxLimits
 from converters.graph.onnx.types import array_of, tensor_from, torch_type
 
@@ -177,7 +177,7 @@ def build(
             value = tensor_from(array_of(tensor) if array is None else array)
             kind = WEIGHT if value.is_floating_point() else CONSTANT
             scope[tensor.name] = builder.fresh(tensor.name, value, kind)
-    with SizeGuard(limits):
+    with SizeGuard(limits.work, sum(array.nbytes for array in (weights or {}).values())):
         results = builder.graph(model.graph, scope)
     wanted = _wanted(model, results, output)
     shapes = {name: tuple(getattr(data, "shape", ())) for name, data in examples.items()}
@@ -253,10 +253,10 @@ def input_shape(
         raise ConversionError(
             f"input {safe_repr(info.name)} leaves its shape open; say which shape to build for"
         )
-    if any(size < 0 for size in shape) or math.prod(shape) > limits.value_elements:
+    if any(size < 0 for size in shape) or math.prod(shape) > limits.work.value_elements:
         raise TooLargeError(
-            f"input {safe_repr(info.name)} has more elements than OnnxLimits.value_elements = "
-            f"{limits.value_elements}"
+            f"input {safe_repr(info.name)} has more elements than value_elements = "
+            f"{limits.work.value_elements}"
         )
     return shape
 

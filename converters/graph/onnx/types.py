@@ -37,6 +37,23 @@ _BIT_VIEWS = {
     torch.float8_e5m2fnuz: (ml_dtypes.float8_e5m2fnuz, torch.uint8, np.uint8),
 }
 _FROM_NUMPY = {np.dtype(view[0]): (dtype, view) for dtype, view in _BIT_VIEWS.items()}
+_DATA_FIELDS = frozenset(
+    "raw_data float_data int32_data string_data int64_data double_data uint64_data".split()
+)
+# What 32-bit fields may hold for narrower types.
+_RANGES: dict[int, tuple[int, int]] = {
+    TensorProto.BOOL: (0, 1),
+    TensorProto.INT8: (-(2**7), 2**7 - 1),
+    TensorProto.UINT8: (0, 2**8 - 1),
+    TensorProto.INT16: (-(2**15), 2**15 - 1),
+    TensorProto.UINT16: (0, 2**16 - 1),
+    TensorProto.FLOAT16: (0, 2**16 - 1),
+    TensorProto.BFLOAT16: (0, 2**16 - 1),
+    TensorProto.FLOAT8E4M3FN: (0, 2**8 - 1),
+    TensorProto.FLOAT8E4M3FNUZ: (0, 2**8 - 1),
+    TensorProto.FLOAT8E5M2: (0, 2**8 - 1),
+    TensorProto.FLOAT8E5M2FNUZ: (0, 2**8 - 1),
+}
 
 
 def torch_type(element_type: int) -> torch.dtype:
@@ -60,6 +77,7 @@ def array_of(proto: TensorProto) -> np.ndarray:
             f"tensor {safe_repr(proto.name)} lies in another file that was not read"
         )
     torch_type(proto.data_type)
+    _check_one_way(proto)
     try:
         return numpy_helper.to_array(proto)
     except (ValueError, TypeError, KeyError, OverflowError) as error:
@@ -67,6 +85,20 @@ def array_of(proto: TensorProto) -> np.ndarray:
         raise CorruptFileError(
             f"tensor {name} of dimensions {dims} does not fit its data: {safe_repr(str(error))}"
         ) from error
+
+
+def _check_one_way(proto: TensorProto) -> None:
+    """Refuse data that is there twice, or beyond the bits of its type, which readers cut off."""
+    held = {field.name for field, _ in proto.ListFields()} & _DATA_FIELDS
+    if len(held) > 1 or proto.HasField("segment"):
+        raise CorruptFileError(f"tensor {safe_repr(proto.name)} holds its data in two ways")
+    low, high = _RANGES.get(proto.data_type, (-(2**63), 2**64))
+    if not all(low <= value <= high for value in proto.int32_data):
+        raise CorruptFileError(
+            f"tensor {safe_repr(proto.name)} holds a number from outside {low} to {high}"
+        )
+    if proto.data_type == TensorProto.BOOL and set(proto.raw_data) - {0, 1}:
+        raise CorruptFileError(f"tensor {safe_repr(proto.name)} holds booleans other than 0 and 1")
 
 
 def tensor_from(array: np.ndarray) -> torch.Tensor:

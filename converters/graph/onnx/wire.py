@@ -5,45 +5,60 @@ hundreds in memory, a packed integer one byte and eight. So fields are counted f
 that allocates nothing. Format: https://protobuf.dev/programming-guides/encoding.
 """
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from onnx import ModelProto, TensorProto
+
 from converters.errors import CorruptFileError, TooLargeError
 from converters.graph.onnx.limits import OnnxLimits
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _MAX_DEPTH = 64
-# Field number -> message kind of onnx.proto, for the fields that hold messages.
-_MESSAGES: dict[str, dict[int, str]] = {
-    "model": {7: "graph", 8: "leaf", 14: "leaf", 20: "training", 25: "function"},
-    "graph": {
-        1: "node",
-        5: "tensor",
-        11: "info",
-        12: "info",
-        13: "info",
-        14: "notes",
-        15: "sparse",
-    },
-    "node": {5: "attribute", 9: "leaf"},
-    "attribute": {
-        5: "tensor",
-        6: "graph",
-        10: "tensor",
-        11: "graph",
-        14: "type",
-        15: "type",
-        22: "sparse",
-        23: "sparse",
-    },
-    "function": {7: "node", 9: "leaf", 11: "attribute", 12: "info", 14: "leaf"},
-    "training": {1: "graph", 2: "graph", 3: "leaf", 4: "leaf"},
-    "sparse": {1: "tensor", 2: "tensor"},
-    "info": {2: "type", 4: "leaf"},
-    "notes": {2: "leaf"},
-    "type": {1: "kind", 4: "kind", 5: "kind", 8: "kind", 9: "kind"},
-    "kind": {1: "type", 2: "shape"},
-    "shape": {1: "leaf"},
-    "tensor": {3: "leaf", 13: "leaf"},
-    "leaf": {},
+_TENSOR = TensorProto.DESCRIPTOR.full_name
+# Wire types of the kinds of number in onnx.proto; everything else has a length.
+_NUMBERS = {
+    FieldDescriptor.TYPE_DOUBLE: _FIXED64,
+    FieldDescriptor.TYPE_FLOAT: _FIXED32,
+    **dict.fromkeys(
+        (
+            *(FieldDescriptor.TYPE_INT64, FieldDescriptor.TYPE_UINT64, FieldDescriptor.TYPE_INT32),
+            *(FieldDescriptor.TYPE_BOOL, FieldDescriptor.TYPE_ENUM),
+        ),
+        _VARINT,
+    ),
 }
+
+
+@dataclass(frozen=True)
+class _Message:
+    """One kind of message of onnx.proto.
+
+    Attributes:
+        name: in full.
+        wires: number and wire type of every field there is.
+        inner: number of a field -> the kind of message in it.
+    """
+
+    name: str
+    wires: frozenset[tuple[int, int]]
+    inner: Mapping[int, Descriptor]
+
+
+@cache
+def _message(descriptor: Descriptor) -> _Message:
+    wires, inner = set(), {}
+    for number, field in descriptor.fields_by_number.items():
+        wires.add((number, _NUMBERS.get(field.type, _BYTES)))
+        if field.message_type is not None:
+            inner[number] = field.message_type
+        elif field.is_repeated:
+            wires.add((number, _BYTES))
+    return _Message(descriptor.full_name, frozenset(wires), inner)
+
+
 # Tensor data as it lies in memory, and packed integers that grow when parsed.
 _RAW_FIELDS = {4, 9, 10}
 _PACKED_FIELDS = {1, 5, 7, 11}
@@ -53,24 +68,31 @@ def check_cost(data: bytes, limits: OnnxLimits) -> None:
     """Refuse a file whose parsed form would be out of proportion.
 
     Raises:
-        CorruptFileError: the bytes are no protobuf message, or nested too deeply.
+        CorruptFileError: the bytes are no ONNX model, nested too deeply, or hold fields that only
+            another reader might know.
         TooLargeError: more fields, text or packed integers than `limits` allows.
     """
     fields = text = packed = 0
-    stack = [(0, len(data), "model", 0)]
+    stack = [(0, len(data), ModelProto.DESCRIPTOR, 0)]
     while stack:
-        at, end, kind, depth = stack.pop()
+        at, end, descriptor, depth = stack.pop()
         if depth > _MAX_DEPTH:
             raise CorruptFileError(f"messages are nested more than {_MAX_DEPTH} deep")
-        inner = _MESSAGES[kind]
+        kind = _message(descriptor)
+        tensor = kind.name == _TENSOR
         while at < end and fields <= limits.fields:
             number, wire, at, size = _field(data, at, end)
             fields += 1
-            if wire == _BYTES and number in inner:
-                stack.append((at, at + size, inner[number], depth + 1))
-            elif kind == "tensor" and number in _PACKED_FIELDS and wire == _BYTES:
+            if (number, wire) not in kind.wires:
+                raise CorruptFileError(
+                    f"the file is no ONNX model: a message {kind.name} has no field {number} of "
+                    f"wire type {wire}"
+                )
+            if number in kind.inner:
+                stack.append((at, at + size, kind.inner[number], depth + 1))
+            elif tensor and number in _PACKED_FIELDS and wire == _BYTES:
                 packed += size
-            elif not (kind == "tensor" and number in _RAW_FIELDS):
+            elif not (tensor and number in _RAW_FIELDS):
                 text += size
             at += size
         _check("fields", fields, limits.fields)
@@ -112,6 +134,8 @@ def _varint(data: bytes, at: int, end: int) -> tuple[int, int]:
         at += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
+            if not byte:
+                raise CorruptFileError("the file is no ONNX model: a number in it is padded")
             return value, at
         shift += 7
     raise CorruptFileError("the file is no ONNX model: a number in it has no end")

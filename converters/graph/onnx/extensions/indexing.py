@@ -3,9 +3,13 @@
 import numpy as np
 import torch
 
+from converters.errors import TooLargeError
 from converters.graph.onnx.operators import operator
 from converters.graph.onnx.types import tensor_from
 from converters.graph.onnx.values import axes_of, ints, scalar
+
+# Each is compared by itself, at some microseconds.
+_MOST_PAIRS = 2**20
 
 
 def _positive(indices, size: int):
@@ -171,6 +175,9 @@ def non_max_suppression(call, boxes, scores, most=None, overlap=None, lowest=Non
     limit = 0 if most is None else int(scalar(most))
     threshold = 0.0 if overlap is None else float(scalar(overlap))
     least = -np.inf if lowest is None else float(scalar(lowest))
+    pairs = scores.size * min(boxes.shape[1], max(limit, 0))
+    if pairs > _MOST_PAIRS:
+        raise TooLargeError(f"{pairs} pairs of boxes to compare, expected at most {_MOST_PAIRS}")
     corners = _corners(boxes, call["center_point_box"])
     rows = [
         (batch, label, box)

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from converters.graph.guard import bounded
 from converters.graph.onnx.operators import operator
 from converters.graph.onnx.values import axes_of, floats, ints
 
@@ -51,6 +52,7 @@ def _weights(call, source: np.ndarray, size: int, scale: float) -> np.ndarray:
     reach = 2 if cubic else 1
     stretch = min(scale, 1.0) if call["antialias"] else 1.0
     first = math.floor(-reach / stretch) + 1
+    bounded(len(source) * (2 - 2 * first))
     offsets = np.arange(first, 2 - first)[None]
     base = np.ceil(source)[:, None] - 1
     distance = (base + offsets - source[:, None]) * stretch
@@ -82,6 +84,9 @@ def _nearest(call, source: np.ndarray, size: int) -> np.ndarray:
 def _resize_axis(call, x, axis: int, out: int, scale: float, roi: tuple[float, float]):
     """One axis resized, and which outputs lie outside the input (None for none)."""
     size = x.shape[axis]
+    if out < 1 or size < 1 or not 0 < scale < math.inf:
+        raise ValueError(f"{size} values resized to {out} by {scale}, expected at least 1 of each")
+    bounded(out * size)
     mode = call["coordinate_transformation_mode"] or "asymmetric"
     source = _source(mode, out, size, scale, roi)
     outside = (source < 0) | (source > size - 1) if mode == "tf_crop_and_resize" else None

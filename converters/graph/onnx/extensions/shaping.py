@@ -161,7 +161,7 @@ def _cut_axis(x, axis: int, start: int, end: int, step: int):
     if step > 0:
         chosen = (slice(None),) * axis + (slice(start, max(start, end), step),)
         return x[chosen]
-    places = list(range(start, end, step))
+    places = range(start, end, step)
     if not places:
         return x.narrow(axis, 0, 0)
     # torch has no negative steps: cut forwards, then flip.

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import torch
 
+from converters.graph.guard import bounded
 from converters.graph.onnx.operators import operator
 from converters.graph.onnx.types import torch_type
 from converters.graph.onnx.values import axes_of, scalar
@@ -28,6 +29,7 @@ def _product(x, axis: int, matrix: np.ndarray):
 
 def _transform(x, axis: int, length: int, inverse: bool, bins: int):
     """`[..., 1 or 2]` to `[..., 2]`: the first `bins` frequencies."""
+    bounded(length * bins)
     x = _fitted(x, axis, length)
     angle = 2 * math.pi * np.outer(np.arange(length), np.arange(bins)) / length
     share = 1 / length if inverse else 1.0
@@ -46,6 +48,7 @@ def _transform(x, axis: int, length: int, inverse: bool, bins: int):
 def _real_inverse(x, axis: int, length: int):
     """From the lower half of the frequencies of a real signal back to it."""
     bins = length // 2 + 1
+    bounded(length * bins)
     x = _fitted(x, axis, bins)
     angle = 2 * math.pi * np.outer(np.arange(bins), np.arange(length)) / length
     weight = np.full(bins, 2 / length)
@@ -65,6 +68,8 @@ def _dft(call, x, length, axis: int):
         count = 2 * (x.shape[axis] - 1) if inverse and one_sided else x.shape[axis]
     else:
         count = int(scalar(length))
+    if count < 1:
+        raise ValueError(f"a transform of {count} values, expected at least 1")
     if inverse and one_sided:
         return _real_inverse(x, axis, count)
     return _transform(x, axis, count, inverse, count // 2 + 1 if one_sided else count)
@@ -127,6 +132,7 @@ def blackman(call, size):
 def mel_weights(call, bins, length, rate, low, high):
     """Triangular filters, evenly spaced in mel."""
     count, size = int(scalar(bins)), int(scalar(length))
+    bounded((count + 2) * (size // 2 + 1))
     edges = [2595 * math.log10(1 + float(scalar(edge)) / 700) for edge in (low, high)]
     step = (edges[1] - edges[0]) / (count + 2)
     hertz = 700 * (10 ** ((np.arange(count + 2) * step + edges[0]) / 2595) - 1)

@@ -1,0 +1,133 @@
+"""Refuses torch operations whose result would be too large, before torch allocates it."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten, tree_map
+from torch.utils.flop_counter import flop_registry
+
+from converters.errors import TooLargeError
+from converters.limits import GIB
+
+# Below this nothing needs to be known beforehand.
+_SMALL = 2**20
+# What a network's weights allow its values to take: deep networks have both.
+_BYTES_PER_WEIGHT_BYTE = 8
+
+
+@dataclass(frozen=True)
+class WorkLimits:
+    """Caps on running a network once, for one image, to see what it does.
+
+    Attributes:
+        value_elements: elements of one value.
+        value_bytes: all values together, besides eight times the bytes of the weights. torch keeps
+            them all while a network is captured; a ResNet50 takes 0.2 GiB, with 1024 pixels 2.8.
+        multiply_adds: multiplications; the dearest torchvision network (ViT-H/14 at 518 pixels)
+            takes 1.0e12.
+        calls: torch operations; the deepest torchvision networks make 5,000.
+    """
+
+    value_elements: int = 2**27
+    value_bytes: int = 2 * GIB
+    multiply_adds: int = 2 * 10**12
+    calls: int = 250_000
+
+
+class SizeGuard(TorchDispatchMode):
+    """While active, each operation's shapes are worked out on the meta device first.
+
+    Raises TooLargeError where one result, or all the work so far, exceeds `limits`; see
+    `WorkLimits`. `weight_bytes` are those of the network's weights.
+    """
+
+    def __init__(self, limits: WorkLimits, weight_bytes: int = 0):
+        super().__init__()
+        self._limits = limits
+        self._room = limits.value_bytes + _BYTES_PER_WEIGHT_BYTE * weight_bytes
+        self._multiply_adds = 0
+        self._calls = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        self._calls += 1
+        if self._calls > self._limits.calls:
+            raise TooLargeError(
+                f"the network makes more torch calls than the {self._limits.calls} allowed"
+            )
+        checked = _bound(args, kwargs) > _SMALL and self._check(func, args, kwargs)
+        result = func(*args, **kwargs)
+        if not checked:
+            self._spend(func, result)
+        return result
+
+    def _check(self, func, args: Any, kwargs: Any) -> bool:
+        """Whether the shapes of the results were known, and counted."""
+        meta_args, meta_kwargs = tree_map(_to_meta, (args, kwargs))
+        try:
+            result = func(*meta_args, **meta_kwargs)
+        except (NotImplementedError, RuntimeError):
+            # Shapes that hang on values (nonzero, masks) are at most those of the inputs; what
+            # torch refuses on the meta device it refuses, with the better message, for real.
+            return False
+        for leaf in tree_flatten(result)[0]:
+            if isinstance(leaf, torch.Tensor) and leaf.numel() > self._limits.value_elements:
+                raise TooLargeError(
+                    f"{func} would make {leaf.numel()} elements, more than value_elements = "
+                    f"{self._limits.value_elements}"
+                )
+        self._spend(func, result)
+        self._count(func, meta_args, meta_kwargs, result)
+        return True
+
+    def _spend(self, func, result: Any) -> None:
+        # Views take no memory; they lie on that of an argument.
+        if any(returned.alias_info is not None for returned in func._schema.returns):
+            return
+        for leaf in tree_flatten(result)[0]:
+            if isinstance(leaf, torch.Tensor):
+                self._room -= leaf.numel() * leaf.element_size()
+        if self._room < 0:
+            raise TooLargeError(
+                "the values of one pass take more memory than value_bytes = "
+                f"{self._limits.value_bytes} besides the weights"
+            )
+
+    def _count(self, func, args: Any, kwargs: Any, result: Any) -> None:
+        formula = flop_registry.get(func.overloadpacket)
+        if formula is None:
+            return
+        self._multiply_adds += formula(*args, **kwargs, out_val=result) // 2
+        if self._multiply_adds > self._limits.multiply_adds:
+            raise TooLargeError(
+                f"one pass takes more multiplications than the {self._limits.multiply_adds} allowed"
+            )
+
+
+def bounded(count: int, limits: WorkLimits | None = None) -> int:
+    """A number of elements that something is about to be made of; TooLargeError above the cap."""
+    most = (limits or WorkLimits()).value_elements
+    if count > most:
+        raise TooLargeError(f"it would make more elements than value_elements = {most}")
+    return count
+
+
+def _to_meta(leaf: Any) -> Any:
+    if isinstance(leaf, torch.Tensor):
+        return torch.empty_strided(leaf.shape, leaf.stride(), dtype=leaf.dtype, device="meta")
+    return torch.device("meta") if isinstance(leaf, torch.device) else leaf
+
+
+def _bound(args: Any, kwargs: Any) -> float:
+    """More than any element count the operation can make: all sizes multiplied."""
+    total = 1.0
+    for leaf in tree_flatten((args, kwargs))[0]:
+        if isinstance(leaf, torch.Tensor):
+            total *= max(1, leaf.numel())
+        elif isinstance(leaf, (int, float)) and not isinstance(leaf, bool) and math.isfinite(leaf):
+            # Whole numbers in a file may be too long for a float.
+            total *= 1 + (2.0**64 if abs(leaf) > 2**64 else abs(leaf))
+    return total

@@ -1,0 +1,170 @@
+"""What onnxruntime could read in another way is refused, or read as onnxruntime reads it.
+
+The classifier behind every case is run by onnxruntime as well where it is installed; it was 1.31
+when the cases were written.
+"""
+
+import importlib.util
+
+import numpy as np
+import pytest
+from onnx import TensorProto
+
+from converters.errors import ConverterError, CorruptFileError
+from converters.graph.onnx import load_onnx, read_onnx
+from converters.graph.onnx.limits import OnnxLimits
+from converters.graph.onnx.wire import check_cost
+from converters.input_form import InputForm
+from tests.onnx.second_readings import CASES
+
+_ORT = importlib.util.find_spec("onnxruntime") is not None
+# Everything else in CASES is refused.
+READ = {
+    "nothing",
+    "a function of a domain of its own",
+    "two overloads of one function",
+    "a function calling another",
+    "a function with an attribute that it does not declare",
+    "a function's declared attribute, given",
+    "a function's declared attribute, not given",
+    "a function's undeclared attribute, given",
+    "a function's attribute with a default",
+    "a function whose body hides a value of the graph",
+    "a weight that is an input",
+    "a weight that is an input, in an old file",
+    "an old file with weights that are no inputs",
+    "a value described with another type",
+    "a value described with another shape",
+    "an output described with another type",
+    "an older operator set",
+    "a bias left out by an empty name",
+    "a branch",
+    "a branch whose weight hides one of the graph",
+    "a loop",
+    "a loop without end, stopped by its condition",
+    "batch norm that trains",
+    "dropout that does not train",
+    "dropout whose mask is used",
+    "training information",
+    "training information that initialises",
+    "whole numbers divided",
+    "a clip whose ends are exchanged",
+    "a large number cast",
+    "a negative gather index",
+    "rounding of halves",
+}
+
+
+@pytest.fixture
+def changed(tmp_path, make):
+    """Writes the classifier as a case changes it, for one image."""
+
+    def write(name):
+        model = make.classifier()
+        CASES[name](model)
+        model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 1
+        path = tmp_path / "model.onnx"
+        path.write_bytes(model.SerializeToString())
+        return path
+
+    return write
+
+
+def _images():
+    return np.random.default_rng(5).uniform(size=(1, 8, 8, 3)).astype(np.float32)
+
+
+def _logits(path):
+    return np.asarray(load_onnx(path, InputForm(bounds=(0, 1)))(_images()))
+
+
+@pytest.mark.parametrize("name", sorted(set(CASES) - READ))
+def test_what_has_a_second_reading_is_refused(changed, name):
+    with pytest.raises(ConverterError):
+        _logits(changed(name))
+
+
+@pytest.mark.skipif(not _ORT, reason="onnxruntime is not installed")
+@pytest.mark.parametrize("name", sorted(READ))
+def test_what_is_read_gives_the_logits_of_onnxruntime(changed, name):
+    import onnxruntime
+
+    path = changed(name)
+    ours = _logits(path)
+    onnxruntime.set_default_logger_severity(4)
+    try:
+        session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    except Exception:  # noqa: BLE001  it refuses what we read: no second reading
+        return
+    theirs = session.run(None, {"image": _images().transpose(0, 3, 1, 2)})[0]
+    np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", sorted(READ - {"nothing"}))
+def test_what_is_read_is_read_at_all(changed, name):
+    assert np.isfinite(_logits(changed(name))).all()
+
+
+SECOND_BYTES = {
+    "a second model behind the first": lambda data: data + data,
+    "a second graph": lambda data: data + b"\x3a\x00" + data,
+    "an unknown field": lambda data: data + b"\xfa\x0f\x01x",
+    "a group": lambda data: data + b"\x0b\x0c",
+    "a padded tag": lambda data: data + b"\x92\x80\x00\x01x",
+    "a padded length": lambda data: data + b"\x12\x81\x00x",
+    "trailing zeros": lambda data: data + b"\0\0\0",
+}
+
+
+@pytest.mark.parametrize("case", SECOND_BYTES)
+def test_bytes_with_a_second_reading(tmp_path, make, case):
+    path = tmp_path / "model.onnx"
+    path.write_bytes(SECOND_BYTES[case](make.classifier().SerializeToString()))
+    with pytest.raises(ConverterError):
+        load_onnx(path)
+
+
+def test_an_empty_graph_merged_into_the_graph_changes_nothing(make):
+    data = make.classifier().SerializeToString()
+    check_cost(data + b"\x3a\x00", OnnxLimits())
+
+
+def _external(tmp_path, make, **entries):
+    model = make.classifier()
+    tensor = next(t for t in model.graph.initializer if t.name == "fc.weight")
+    (tmp_path / "w.bin").write_bytes(tensor.raw_data)
+    said = {"location": "w.bin", **entries}
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    for key, value in said.items():
+        tensor.external_data.add(key=key, value=value)
+    return model, tensor
+
+
+def test_external_data_replaced_after_the_export(tmp_path, make):
+    import hashlib
+
+    model, tensor = _external(tmp_path, make)
+    digest = hashlib.sha1((tmp_path / "w.bin").read_bytes()).hexdigest()
+    tensor.external_data.add(key="checksum", value=digest)
+    path = tmp_path / "model.onnx"
+    path.write_bytes(model.SerializeToString())
+    read_onnx(path)
+    (tmp_path / "w.bin").write_bytes(b"\0" * (tmp_path / "w.bin").stat().st_size)
+    with pytest.raises(CorruptFileError, match="changed after the model was saved"):
+        read_onnx(path)
+
+
+@pytest.mark.parametrize(
+    "entries", [{"again": "w.bin"}, {"location": "*/_ORT_MEM_ADDR_/*"}, {"raw": ""}]
+)
+def test_external_data_said_twice(tmp_path, make, entries):
+    model, tensor = _external(tmp_path, make, **entries)
+    if "again" in entries:
+        tensor.external_data[-1].key = "location"
+    if "raw" in entries:
+        del tensor.external_data[-1]
+        tensor.raw_data = b"\0" * 1280
+    (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
+    with pytest.raises(CorruptFileError):
+        read_onnx(tmp_path / "model.onnx")
