@@ -193,7 +193,8 @@ def materialise(view: TensorRef, storage_bytes: memoryview, big_endian: bool) ->
     )
     # This constructor compares the view with the buffer once more, independently of our check.
     array = np.ndarray(view.shape, view.dtype, storage_bytes, start, strides)
-    if big_endian and itemsize > 1:
+    # torch swaps by the type of the storage: bytes of an untyped one stay as they are.
+    if big_endian and view.storage.dtype.itemsize > 1:
         array = array.byteswap()
     if view.dtype == np.bool_:
         array = array.view(np.uint8) != 0

@@ -7,6 +7,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
+from converters.containers.claims import refuse_second_container
 from converters.containers.torch_legacy import MAGIC
 from converters.errors import CorruptFileError, LoadError, TooLargeError, UnknownFormatError
 from converters.limits import Limits
@@ -54,7 +55,7 @@ def read_file(path: Path, limits: Limits) -> FileContent:
 
     Raises:
         LoadError: missing, unreadable or not a regular file.
-        CorruptFileError: empty, or its size changes while it is read.
+        CorruptFileError: empty, its size changes while it is read, or it is also of another format.
         TooLargeError: larger than ``limits.file_bytes``.
         UnknownFormatError: none of the supported formats.
     """
@@ -89,6 +90,11 @@ def _read_open(path: Path, file, size: int, limits: Limits) -> FileContent:
     data = _read_all(file, size)
     if len(data) != size:
         raise CorruptFileError(f"{path} changed while it was read: {size} bytes, then {len(data)}")
+    try:
+        refuse_second_container(data, kind)
+    except CorruptFileError as error:
+        error.args = (f"{path}: {error}",)
+        raise
     return FileContent(path, kind, data, hashlib.sha256(data).hexdigest())
 
 

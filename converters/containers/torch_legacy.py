@@ -5,7 +5,7 @@ from typing import Any
 
 from converters.errors import CorruptFileError, safe_repr
 from converters.limits import Limits
-from converters.pickles.pickled import Pickled, StorageTable, byte_order
+from converters.pickles.pickled import Pickled, StorageTable
 from converters.pickles.unpickle import unpickle
 from converters.tensors import StorageRef
 
@@ -16,6 +16,9 @@ _COUNT = struct.Struct("<q")
 
 def read_legacy(data: bytes, limits: Limits) -> Pickled:
     """Read magic number, protocol, system description, object, storage keys and storages.
+
+    The storages are little-endian whatever the system description says: torch writes them so on
+    every machine, and does not look at the description when it reads.
 
     Raises:
         LoadError: see its kinds; nothing in the file is executed.
@@ -28,8 +31,7 @@ def read_legacy(data: bytes, limits: Limits) -> Pickled:
     protocol, position = unpickle(data, position, limits=limits)
     if type(protocol) is not int or protocol != _PROTOCOL:
         raise CorruptFileError(f"stream protocol {safe_repr(protocol)}, expected {_PROTOCOL}")
-    system, position = unpickle(data, position, limits=limits)
-    big_endian = _big_endian(system)
+    _, position = unpickle(data, position, limits=limits)  # the system's description
 
     def check(storage: StorageRef) -> None:
         if storage.numel * storage.dtype.itemsize > len(data):
@@ -42,10 +44,10 @@ def read_legacy(data: bytes, limits: Limits) -> Pickled:
     root, position = unpickle(data, position, table, limits)
     keys, position = unpickle(data, position, limits=limits)
     order = _storage_order(keys, table)
-    places, position = _places(data, position, order, big_endian)
+    places, position = _places(data, position, order)
     left = len(data) - position
     findings = (f"{left} unused bytes follow the last storage",) if left else ()
-    return Pickled(root, lambda key: places[key], big_endian, findings)
+    return Pickled(root, lambda key: places[key], False, findings)
 
 
 def read_bare(data: bytes, limits: Limits) -> Pickled:
@@ -58,13 +60,6 @@ def read_bare(data: bytes, limits: Limits) -> Pickled:
 
 def _no_storage(key: str) -> memoryview:
     raise CorruptFileError(f"storage {safe_repr(key)} in a pickle without storages")
-
-
-def _big_endian(system: Any) -> bool:
-    little = system.get("little_endian", True) if isinstance(system, dict) else None
-    if not isinstance(little, bool):
-        raise CorruptFileError("the stream's description of its system is not understood")
-    return byte_order("little" if little else "big")
 
 
 def _storage_order(keys: Any, table: StorageTable) -> list[StorageRef]:
@@ -80,24 +75,22 @@ def _storage_order(keys: Any, table: StorageTable) -> list[StorageRef]:
 
 
 def _places(
-    data: bytes, position: int, order: list[StorageRef], big_endian: bool
+    data: bytes, position: int, order: list[StorageRef]
 ) -> tuple[dict[str, memoryview], int]:
     """Bytes of each storage, and the position after the last."""
     places = {}
     for storage in order:
-        content, position = raw_storage(data, position, storage, big_endian)
+        content, position = raw_storage(data, position, storage)
         places[storage.key] = content
     return places, position
 
 
-def raw_storage(
-    data: bytes, position: int, storage: StorageRef, big_endian: bool = False
-) -> tuple[memoryview, int]:
+def raw_storage(data: bytes, position: int, storage: StorageRef) -> tuple[memoryview, int]:
     """The bytes of one raw storage, an element count and the elements, and what follows it."""
     start = position + _COUNT.size
     if start > len(data):
         raise CorruptFileError(f"the file ends before storage {safe_repr(storage.key)}")
-    numel = int.from_bytes(data[position:start], "big" if big_endian else "little", signed=True)
+    numel = _COUNT.unpack_from(data, position)[0]
     if numel != storage.numel:
         raise CorruptFileError(
             f"storage {safe_repr(storage.key)} has {numel} elements, its description "

@@ -15,6 +15,7 @@ from converters.pickles.unpickle import unpickle
 from converters.tensors import StorageRef, TensorRef, is_count, storage_run, tensor_view
 
 _BLOCK = 512
+_PREFIX = slice(345, 500)
 _WANTED = ("sys_info", "pickle", "storages", "tensors")
 
 
@@ -71,10 +72,10 @@ def _members(data: bytes, limits: Limits) -> dict[str, bytes]:
             raise CorruptFileError(f"tar member {safe_repr(name)} is truncated")
         if kind == b"x":
             _check_extended(data[start:stop])
-        elif name in _WANTED:
-            if kind not in (b"0", b"\0") or name in found:
-                raise CorruptFileError(f"tar member {name!r} is a link or appears twice")
-            found[name] = data[start:stop]
+        elif kind not in (b"0", b"\0") or name in found or name.endswith("/"):
+            raise CorruptFileError(f"tar member {safe_repr(name)} is no file, or appears twice")
+        else:
+            found[name] = data[start:stop] if name in _WANTED else b""
         position = start + -(-size // _BLOCK) * _BLOCK
     raise TooLargeError(f"more tar members than Limits.members = {limits.members}")
 
@@ -90,8 +91,10 @@ def _header(header: bytes) -> tuple[str, bytes, int]:
     total = sum(header[:148]) + 8 * 0x20 + sum(header[156:])
     if not checksum or int(checksum, 8) != total:
         raise CorruptFileError("a tar header does not match its checksum")
+    if header[_PREFIX].strip(b"\0"):
+        raise CorruptFileError("a tar header has a folder in its prefix field")
     name = header[:100].split(b"\0")[0].decode("latin-1")
-    return name.removeprefix("./"), header[156:157], int(digits, 8)
+    return name, header[156:157], int(digits, 8)
 
 
 def _check_extended(records: bytes) -> None:

@@ -17,25 +17,23 @@ def read_zip(data: bytes, limits: Limits) -> Pickled:
     """
     archive = ZipReader(data, limits)
     root = _root(archive)
-    if archive.members[f"{root}data.pkl"].size > limits.pickle_bytes:
+    pickled = archive.find(f"{root}data.pkl")
+    if pickled is None:
+        raise UnknownFormatError(
+            "a zip without data.pkl, so not written by torch.save; expected a model file"
+        )
+    if pickled.size > limits.pickle_bytes:
         raise TooLargeError(f"data.pkl is larger than Limits.pickle_bytes = {limits.pickle_bytes}")
 
     def check(storage: StorageRef) -> None:
-        member = archive.members.get(f"{root}data/{storage.key}")
-        size = member.size if member else 0
-        if size != storage.numel * storage.dtype.itemsize:
-            raise CorruptFileError(
-                f"storage {safe_repr(storage.key)} should have {storage.numel} x {storage.dtype}, "
-                "the "
-                f"zip holds {size} bytes"
-            )
+        _check_storage(archive, root, storage)
 
-    content = bytes(archive.read(f"{root}data.pkl"))
+    content = bytes(archive.read(pickled.name))
     value, end = unpickle(content, persistent=StorageTable(check), limits=limits)
     if end != len(content):
         raise CorruptFileError(f"{len(content) - end} bytes follow the pickle in data.pkl")
     findings: tuple[str, ...] = ()
-    if f"{root}constants.pkl" in archive.members:
+    if archive.find(f"{root}constants.pkl") is not None:
         value, findings = as_network(value, archive, root)
 
     def storage(key: str) -> memoryview:
@@ -45,23 +43,40 @@ def read_zip(data: bytes, limits: Limits) -> Pickled:
 
 
 def _root(archive: ZipReader) -> str:
-    """The folder, with its slash, that holds the one ``data.pkl``."""
-    found = [
-        name[: -len("data.pkl")]
-        for name in archive.members
-        if name == "data.pkl" or name.endswith("/data.pkl")
-    ]
-    if not found:
+    """The folder, with its slash, that torch reads: that of the first entry of the directory.
+
+    torch's reader refuses files outside it, and so does this one.
+    """
+    first = next(iter(archive.members), "")
+    root = first.partition("/")[0] + "/"
+    outside = [name for name in archive.members if not name.startswith(root)]
+    if outside:
         raise UnknownFormatError(
-            "a zip without data.pkl, so not written by torch.save; expected a model file"
+            f"a zip with {safe_repr(outside[0])} outside the folder {safe_repr(root)}, so not "
+            "written by torch.save; expected a model file"
         )
-    if len(found) > 1:
-        raise CorruptFileError(f"{len(found)} data.pkl in one zip, expected one")
-    return found[0]
+    return root
+
+
+def _check_storage(archive: ZipReader, root: str, storage: StorageRef) -> None:
+    """The member must hold the storage's bytes as they are, so that mapping it gives the same."""
+    key = safe_repr(storage.key)
+    member = archive.find(f"{root}data/{storage.key}")
+    size = member.size if member else 0
+    if size != storage.numel * storage.dtype.itemsize:
+        raise CorruptFileError(
+            f"storage {key} should have {storage.numel} x {storage.dtype}, the zip holds {size} "
+            "bytes"
+        )
+    if member is not None and not member.stored:
+        raise CorruptFileError(
+            f"storage {key} is compressed, which torch.load(mmap=True) reads otherwise than "
+            "torch.load; save the model again with torch.save"
+        )
 
 
 def _big_endian(archive: ZipReader, root: str) -> bool:
-    name = f"{root}byteorder"
-    if name not in archive.members:
+    member = archive.find(f"{root}byteorder")
+    if member is None:
         return byte_order(None)
-    return byte_order(bytes(archive.read(name)[:16]).decode("latin-1"))
+    return byte_order(bytes(archive.read(member.name)[:16]).decode("latin-1"))

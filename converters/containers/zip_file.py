@@ -1,8 +1,10 @@
 """A strict zip reader over bytes in memory.
 
 Torch writes plain archives, so everything unusual is refused: encryption, duplicate or
-overlapping members, odd names, sizes that disagree. All sizes are checked before any member is
-expanded. Layout: PKWARE APPNOTE 6.3.10, sections 4.3.7 to 4.3.16.
+overlapping members, odd names, sizes that disagree. What two readers could see differently is
+refused too: names that differ only in case (torch's reader, miniz, compares them without), bytes
+that belong to no member, a directory that does not end where the end record begins. All sizes are
+checked before any member is expanded. Layout: PKWARE APPNOTE 6.3.10, sections 4.3.7 to 4.3.16.
 """
 
 import struct
@@ -20,7 +22,12 @@ _LOCATOR64 = struct.Struct("<IIQI")
 _LOCAL_MAGIC, _CENTRAL_MAGIC = 0x04034B50, 0x02014B50
 _END_MAGIC, _END64_MAGIC, _LOCATOR64_MAGIC = 0x06054B50, 0x06064B50, 0x07064B50
 _ENCRYPTED = 0x0001 | 0x0040 | 0x2000  # encrypted, strongly encrypted, masked headers
+_SIZES_FOLLOW = 0x0008
 _STORED, _DEFLATED = 0, 8
+# Lengths of a data descriptor, without and with its magic, and with 64-bit sizes.
+_DESCRIPTORS = (12, 16, 20, 24)
+# miniz keeps 511 bytes of a name.
+_LONGEST_NAME = 511
 _FULL16, _FULL32 = 0xFFFF, 0xFFFFFFFF
 
 
@@ -36,6 +43,11 @@ class Member:
     offset: int
     start: int
 
+    @property
+    def stored(self) -> bool:
+        """Whether the content lies in the file as it is."""
+        return self.method == _STORED
+
 
 class ZipReader:
     """Members of a zip archive by name; see the module for what is refused."""
@@ -43,6 +55,7 @@ class ZipReader:
     def __init__(self, data: bytes, limits: Limits):
         self.data = data
         self.members: dict[str, Member] = {}
+        self._lowered: dict[bytes, str] = {}
         count, start, size = _directory(data)
         if count > limits.members:
             raise TooLargeError(f"{count} zip members, more than Limits.members = {limits.members}")
@@ -52,10 +65,34 @@ class ZipReader:
             if member.name in self.members:
                 raise CorruptFileError(f"zip member {safe_repr(member.name)} appears twice")
             self.members[member.name] = member
+        self._check_case()
         if position != start + size:
             raise CorruptFileError("the zip directory is longer than its entries")
-        _check_layout(sorted(self.members.values(), key=lambda m: m.offset), start)
+        _check_layout(data, sorted(self.members.values(), key=lambda m: m.offset), start)
         self._check_expansion(limits)
+
+    def _check_case(self) -> None:
+        """Refuse two names that miniz, which lowers A to Z, takes for one."""
+        for name in self.members:
+            other = self._lowered.setdefault(name.encode().lower(), name)
+            if other != name:
+                raise CorruptFileError(
+                    f"zip members {safe_repr(other)} and {safe_repr(name)} differ only in case; "
+                    "torch may read either"
+                )
+
+    def find(self, name: str) -> Member | None:
+        """The member of this name, or None.
+
+        Raises:
+            CorruptFileError: there is one whose name differs in case, which torch would read.
+        """
+        member = self.members.get(name)
+        if member is None and name.encode().lower() in self._lowered:
+            raise CorruptFileError(
+                f"zip member {safe_repr(name)} is written in other case; torch would read it"
+            )
+        return member
 
     def _check_expansion(self, limits: Limits) -> None:
         total = sum(member.size for member in self.members.values())
@@ -130,8 +167,11 @@ def _directory(data: bytes) -> tuple[int, int, int]:
                 raise CorruptFileError("the two end records of the zip disagree")
     elif here != count or disk or start_disk:
         raise CorruptFileError("the zip is one part of several")
-    if start + size > limit:
-        raise CorruptFileError("the zip directory lies past the end of the file")
+    if start + size != limit:
+        raise CorruptFileError(
+            f"the zip directory ends at byte {start + size}, expected {limit}, where its end "
+            "record begins"
+        )
     return count, start, size
 
 
@@ -140,8 +180,10 @@ def _directory64(data: bytes, locator: int) -> tuple[int, int, int, int]:
     _, position, _ = _unpack(_LOCATOR64, data, locator, _LOCATOR64_MAGIC, "zip64 locator")
     record = _unpack(_END64, data, position, _END64_MAGIC, "zip64 end record")
     _, _, _, disk, start_disk, here, count, size, start = record
-    if disk or start_disk or here != count or position >= locator:
+    if disk or start_disk or here != count:
         raise CorruptFileError("the zip is one part of several")
+    if position + _END64.size != locator:
+        raise CorruptFileError("bytes lie between the two zip64 end records")
     return position, count, size, start
 
 
@@ -161,7 +203,7 @@ def _member(data: bytes, position: int, end: int) -> tuple[Member, int]:
         raise CorruptFileError(f"zip member {safe_repr(name)} is encrypted; decrypt the file first")
     if method not in (_STORED, _DEFLATED) or (method == _STORED and packed != size):
         raise CorruptFileError(f"zip member {safe_repr(name)}: unsupported compression {method}")
-    start = _content_start(data, offset, raw_name, method)
+    start = _content_start(data, offset, raw_name, entry)
     return Member(name, method, crc, packed, size, offset, start), following
 
 
@@ -171,6 +213,8 @@ def _checked_name(raw: bytes) -> str:
     except UnicodeDecodeError as error:
         raise CorruptFileError(f"zip member name {ascii(raw[:80])} is not UTF-8") from error
     parts = name.rstrip("/").split("/")
+    if len(raw) > _LONGEST_NAME:
+        raise CorruptFileError(f"a zip member name of {len(raw)} bytes, expected {_LONGEST_NAME}")
     if "\0" in name or "\\" in name or any(part in ("", ".", "..") for part in parts):
         raise CorruptFileError(f"zip member name {safe_repr(name)} is not a plain relative path")
     return name
@@ -193,22 +237,40 @@ def _wide(extra: bytes, *values: int) -> tuple[int, ...]:
     raise CorruptFileError("a zip entry misses its 64-bit sizes")
 
 
-def _content_start(data: bytes, offset: int, raw_name: bytes, method: int) -> int:
-    """Position of the content; the local header must agree with the directory."""
+def _content_start(data: bytes, offset: int, raw_name: bytes, entry: tuple) -> int:
+    """Position of the content; the local header must agree with the directory's entry."""
     header = _unpack(_LOCAL, data, offset, _LOCAL_MAGIC, "member header")
-    flags, local_method, name_length, extra_length = header[1], header[2], header[8], header[9]
+    flags, name_length, extra_length = header[1], header[8], header[9]
     start = offset + _LOCAL.size
-    if data[start : start + name_length] != raw_name or local_method != method:
-        raise CorruptFileError("a zip member disagrees with the directory of the zip")
+    # Checksum and sizes follow the content where the flag says so.
+    agree = flags & _SIZES_FOLLOW or all(
+        local in (central, _FULL32) for local, central in zip(header[5:8], entry[6:9], strict=True)
+    )
+    if data[start : start + name_length] != raw_name or header[2] != entry[3] or not agree:
+        raise CorruptFileError(
+            f"zip member {ascii(raw_name)[:80]} disagrees with the directory of the zip"
+        )
     if flags & _ENCRYPTED:
         raise CorruptFileError(f"zip member {ascii(raw_name)[:80]} is encrypted; decrypt it first")
     return start + name_length + extra_length
 
 
-def _check_layout(members: list[Member], directory: int) -> None:
-    """Members lie one after the other, before the directory."""
-    ends = [member.start + member.packed for member in members]
+def _check_layout(data: bytes, members: list[Member], directory: int) -> None:
+    """Members fill the file from its first byte to the directory.
+
+    Only a data descriptor may follow the content of a member, so that no reader that goes through
+    the file from its beginning meets members that the directory does not name.
+    """
+    if members and members[0].offset:
+        raise CorruptFileError(f"{members[0].offset} bytes lie before the first member of the zip")
     starts = [member.offset for member in members[1:]] + [directory]
-    for member, end, following in zip(members, ends, starts, strict=True):
+    for member, following in zip(members, starts, strict=True):
+        end = member.start + member.packed
         if end > following:
             raise CorruptFileError(f"zip member {safe_repr(member.name)} overlaps what follows it")
+        left = following - end
+        if left and left not in _DESCRIPTORS or data[end : end + 4] == b"PK\x03\x04" and left:
+            raise CorruptFileError(
+                f"{left} bytes that belong to no member follow the zip member "
+                f"{safe_repr(member.name)}"
+            )

@@ -13,7 +13,16 @@ import jax.numpy as jnp
 from flax import nnx
 
 from converters.families import layers, pooling
-from converters.families.names import Rule, norm_rules
+from converters.families.names import (
+    BATCH_NORM,
+    CONVOLUTION,
+    LINEAR,
+    RELU,
+    SEQUENTIAL,
+    Part,
+    Rule,
+    norm_rules,
+)
 
 EPS = 1e-5
 _LAYER = r"features\.denseblock\d+\.denselayer\d+"
@@ -30,21 +39,20 @@ _LAYER_CONVOLUTION = re.compile(
 )
 # Files from before torchvision 0.2.1 write `norm.1` where later ones write `norm1`.
 OLD_NAME = re.compile(rf"({_LAYER}\.(?:norm|relu|conv))\.([12])\.")
-CLASSES = frozenset(
-    {
-        "torchvision.models.densenet.DenseNet",
-        "torchvision.models.densenet._DenseBlock",
-        "torchvision.models.densenet._DenseLayer",
-        "torchvision.models.densenet._Transition",
-        "torch.nn.modules.conv.Conv2d",
-        "torch.nn.modules.batchnorm.BatchNorm2d",
-        "torch.nn.modules.activation.ReLU",
-        "torch.nn.modules.pooling.MaxPool2d",
-        "torch.nn.modules.pooling.AvgPool2d",
-        "torch.nn.modules.container.Sequential",
-        "torch.nn.modules.linear.Linear",
-    }
-)
+_CLASSES = r"torchvision\.models\.densenet\."
+KINDS = {
+    "": rf"{_CLASSES}DenseNet",
+    "features": SEQUENTIAL,
+    r"features\.denseblock\d+": rf"{_CLASSES}_DenseBlock",
+    _LAYER: rf"{_CLASSES}_DenseLayer",
+    r"features\.transition\d+": rf"{_CLASSES}_Transition",
+    _CONVOLUTION: CONVOLUTION,
+    rf"features\.norm\d|{_LAYER}\.norm\d|features\.transition\d+\.norm": BATCH_NORM,
+    rf"features\.relu0|{_LAYER}\.relu\d|features\.transition\d+\.relu": RELU,
+    r"features\.pool0": r"torch\.nn\.modules\.pooling\.MaxPool2d",
+    r"features\.transition\d+\.pool": r"torch\.nn\.modules\.pooling\.AvgPool2d",
+    "classifier": LINEAR,
+}
 POOLS = {
     "features.pool0": {
         "kernel_size": 3,
@@ -53,11 +61,13 @@ POOLS = {
         "dilation": 1,
         "ceil_mode": False,
     },
-    r"features.transition\d+.pool": {
+    r"features\.transition\d+\.pool": {
         "kernel_size": 2,
         "stride": 2,
         "padding": 0,
         "ceil_mode": False,
+        "count_include_pad": True,
+        "divisor_override": None,
     },
 }
 
@@ -226,6 +236,22 @@ def _transitions(shapes: Mapping[str, tuple[int, ...]], blocks, width: int) -> t
         width = shapes.get(f"features.transition{i}.conv.weight", (half,))[0]
         widths.append(width)
     return tuple(widths)
+
+
+def parts(config: DenseNetConfig) -> dict[str, Part]:
+    """Submodules by path that run their own submodules in order."""
+    last = len(config.blocks)
+    layer = Part(children=("norm1", "relu1", "conv1", "norm2", "relu2", "conv2"))
+    found, order = {}, ["conv0", "norm0", "relu0", "pool0"]
+    for number, block in enumerate(config.blocks, 1):
+        names = tuple(f"denselayer{k}" for k in range(1, len(block) + 1))
+        found[f"features.denseblock{number}"] = Part(children=names)
+        found |= {f"features.denseblock{number}.{name}": layer for name in names}
+        order.append(f"denseblock{number}")
+        if number < last:
+            found[f"features.transition{number}"] = Part(children=("norm", "relu", "conv", "pool"))
+            order.append(f"transition{number}")
+    return found | {"features": Part(children=(*order, "norm5"))}
 
 
 def norm_pairs(config: DenseNetConfig) -> tuple[tuple[str, str], ...]:

@@ -13,6 +13,7 @@ from flax import nnx
 
 from converters.errors import MismatchError
 from converters.families.layers import Conv
+from converters.families.names import Part
 from converters.model import abstract_module
 from converters.weights import ModuleInfo
 
@@ -36,7 +37,8 @@ def check_modules(family, config, infos: Mapping[str, ModuleInfo]) -> None:
     """Compare every submodule of a file with the family's.
 
     Args:
-      family: the family module, with `expected_modules`, or with `CLASSES`, `POOLS` and `IGNORED`.
+      family: the family module, with `expected_modules`, or with `KINDS`, `POOLS`,
+        `IGNORED` and `parts`.
       config: of the network in the file.
       infos: torch path -> class name and plain attributes; empty for a state dict.
 
@@ -46,13 +48,7 @@ def check_modules(family, config, infos: Mapping[str, ModuleInfo]) -> None:
     if hasattr(family, "expected_modules"):
         faults = list(_differing(family.expected_modules(config), infos)) if infos else []
     else:
-        module = abstract_module(config)
-        faults = [
-            fault
-            for path, info in infos.items()
-            if not any(re.fullmatch(pattern, f"{path}.") for pattern in family.IGNORED)
-            for fault in _faults(family, module, path, info)
-        ]
+        faults = list(_family_faults(family, config, infos))
     if faults:
         raise MismatchError(
             "the file's modules differ from the architecture they name: "
@@ -77,11 +73,52 @@ def _differing(expected: Mapping[str, Expected], infos: Mapping[str, ModuleInfo]
             yield f"{pattern or 'the root'} is missing"
 
 
+def _family_faults(family, config, infos: Mapping[str, ModuleInfo]) -> Iterator[str]:
+    """Faults of modules in a family that names their kinds by pattern."""
+    kept = {
+        path: info
+        for path, info in infos.items()
+        if not any(re.fullmatch(pattern, f"{path}.") for pattern in family.IGNORED)
+    }
+    module, parts, children = abstract_module(config), family.parts(config), _children(kept)
+    for path, info in kept.items():
+        part = parts.get(path, Part())
+        kind = _kind(family, path)
+        if kind is None:
+            yield f"{path} is a {info.class_name}, expected no such module"
+        elif not re.fullmatch(part.kind or kind, info.class_name):
+            yield f"{path or 'the root'} is a {info.class_name}"
+        elif part.children is not None and children.get(path, ()) != part.children:
+            got = _listed(children.get(path, ()))
+            yield f"{path} runs {got}, expected {_listed(part.children)}"
+        else:
+            yield from _faults(family, module, path, info)
+
+
+def _kind(family, path: str) -> str | None:
+    """Pattern of the class of the module at a path; None where the family has none."""
+    return next((k for pattern, k in family.KINDS.items() if re.fullmatch(pattern, path)), None)
+
+
+def _children(infos: Mapping[str, ModuleInfo]) -> dict[str, tuple[str, ...]]:
+    """Path -> names of its submodules, in the order of the file."""
+    found: dict[str, list[str]] = {}
+    for path in filter(None, infos):
+        parent, _, name = path.rpartition(".")
+        found.setdefault(parent, []).append(name)
+    return {parent: tuple(names) for parent, names in found.items()}
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:20]) or "nothing"
+
+
 def _faults(family, module, path: str, info: ModuleInfo) -> Iterator[str]:
     where = path or "the root"
-    if info.class_name not in family.CLASSES:
-        yield f"{where} is a {info.class_name}"
-        return
+    for name in info.attributes:
+        # torch would call such an attribute in place of the module.
+        if _kind(family, f"{path}.{name}".lstrip(".")) is not None:
+            yield f"{where}.{name} is an attribute, expected a module"
     kind = info.class_name.rpartition(".")[2]
     if kind == "Conv2d":
         conv = _at(module, path)
@@ -96,11 +133,8 @@ def _faults(family, module, path: str, info: ModuleInfo) -> Iterator[str]:
         if size not in (1, (1, 1)):
             yield f"{where}.output_size is {size}, expected 1"
     elif kind.endswith("Pool2d"):
-        pools = [pool for pattern, pool in family.POOLS.items() if re.fullmatch(pattern, path)]
-        if pools:
-            yield from _differences(where, info, pools[0])
-        else:
-            yield f"{where} is no pooling in this family"
+        pools = (pool for pattern, pool in family.POOLS.items() if re.fullmatch(pattern, path))
+        yield from _differences(where, info, next(pools))
 
 
 def _at(module: nnx.Module, path: str):

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from converters.families import layers, pooling
-from converters.families.names import Rule, norm_rules
+from converters.families.names import BATCH_NORM, CONVOLUTION, LINEAR, Part, Rule, norm_rules
 
 EPS = 1e-3
 _BASIC = r"(?:Conv2d|Mixed)_\w+(?:\.branch\w+)?"
@@ -26,22 +26,23 @@ TABLE = (
     Rule(r"fc\.bias", "fc.bias", "vector"),
 )
 IGNORED = (r".*\.num_batches_tracked", r"AuxLogits\..*")
-CLASSES = frozenset(
-    {
-        "torchvision.models.inception.Inception3",
-        *(
-            f"torchvision.models.inception.Inception{kind}"
-            for kind in ("A", "B", "C", "D", "E", "Aux")
-        ),
-        "torchvision.models.inception.BasicConv2d",
-        "torch.nn.modules.conv.Conv2d",
-        "torch.nn.modules.batchnorm.BatchNorm2d",
-        "torch.nn.modules.pooling.MaxPool2d",
-        "torch.nn.modules.pooling.AdaptiveAvgPool2d",
-        "torch.nn.modules.dropout.Dropout",
-        "torch.nn.modules.linear.Linear",
-    }
-)
+_CLASSES = r"torchvision\.models\.inception\."
+_BASIC = r"Conv2d_[1-4][ab]_[13]x[13]|Mixed_[5-7][a-e]\.branch\w+"
+KINDS = {
+    "": rf"{_CLASSES}Inception3",
+    r"Mixed_5[bcd]": rf"{_CLASSES}InceptionA",
+    "Mixed_6a": rf"{_CLASSES}InceptionB",
+    r"Mixed_6[bcde]": rf"{_CLASSES}InceptionC",
+    "Mixed_7a": rf"{_CLASSES}InceptionD",
+    r"Mixed_7[bc]": rf"{_CLASSES}InceptionE",
+    _BASIC: rf"{_CLASSES}BasicConv2d",
+    rf"({_BASIC})\.conv": CONVOLUTION,
+    rf"({_BASIC})\.bn": BATCH_NORM,
+    r"maxpool[12]": r"torch\.nn\.modules\.pooling\.MaxPool2d",
+    "avgpool": r"torch\.nn\.modules\.pooling\.AdaptiveAvgPool2d",
+    "dropout": r"torch\.nn\.modules\.dropout\.Dropout",
+    "fc": LINEAR,
+}
 POOLS = {
     r"maxpool\d": {"kernel_size": 3, "stride": 2, "padding": 0, "dilation": 1, "ceil_mode": False}
 }
@@ -301,6 +302,11 @@ def recognise(shapes: Mapping[str, tuple[int, ...]]) -> InceptionConfig | None:
         shapes.get(f"{path}.conv.weight", (step.width,))[0] for path, step in _convolutions()
     )
     return InceptionConfig(widths, shapes["fc.weight"][0], shapes["Conv2d_1a_3x3.conv.weight"][1])
+
+
+def parts(config: InceptionConfig) -> dict[str, Part]:
+    """None: every class says by its own code what runs when."""
+    return {}
 
 
 def norm_pairs(config: InceptionConfig) -> tuple[tuple[str, str], ...]:

@@ -25,6 +25,28 @@ _TORCH_LEAVES = {
 }
 
 
+# Patterns of torch's class names, for what a family says of pickled modules.
+CONVOLUTION = r"torch\.nn\.modules\.conv\.Conv2d"
+BATCH_NORM = r"torch\.nn\.modules\.batchnorm\.BatchNorm2d"
+RELU = r"torch\.nn\.modules\.activation\.ReLU"
+LINEAR = r"torch\.nn\.modules\.linear\.Linear"
+SEQUENTIAL = r"torch\.nn\.modules\.container\.Sequential"
+
+
+@dataclass(frozen=True)
+class Part:
+    """A submodule of a pickled network about which the config says more than its path.
+
+    Attributes:
+      kind: pattern of its class name; None where the path says it.
+      children: names of its submodules in the order in which they run; None where the class's own
+        code says the order.
+    """
+
+    kind: str | None = None
+    children: tuple[str, ...] | None = None
+
+
 @dataclass(frozen=True)
 class Rule:
     """Torch names matching `pattern` (whole name) go to Flax path `target` in layout `layout`."""

@@ -14,7 +14,16 @@ import jax
 from flax import nnx
 
 from converters.families import layers, pooling
-from converters.families.names import Rule, norm_rules
+from converters.families.names import (
+    BATCH_NORM,
+    CONVOLUTION,
+    LINEAR,
+    RELU,
+    SEQUENTIAL,
+    Part,
+    Rule,
+    norm_rules,
+)
 
 EPS = 1e-5
 STAGES = 4
@@ -31,20 +40,19 @@ TABLE = (
 )
 IGNORED = (r".*\.num_batches_tracked",)
 _CONVOLUTION = re.compile(r"layer([0-9]{1,4})\.([0-9]{1,4})\.conv([123])\.weight")
-CLASSES = frozenset(
-    {
-        "torchvision.models.resnet.ResNet",
-        "torchvision.models.resnet.BasicBlock",
-        "torchvision.models.resnet.Bottleneck",
-        "torch.nn.modules.conv.Conv2d",
-        "torch.nn.modules.batchnorm.BatchNorm2d",
-        "torch.nn.modules.activation.ReLU",
-        "torch.nn.modules.pooling.MaxPool2d",
-        "torch.nn.modules.pooling.AdaptiveAvgPool2d",
-        "torch.nn.modules.container.Sequential",
-        "torch.nn.modules.linear.Linear",
-    }
-)
+_BLOCK = r"layer[0-9]{1,4}\.[0-9]{1,4}"
+KINDS = {
+    "": r"torchvision\.models\.resnet\.ResNet",
+    r"layer[0-9]{1,4}": SEQUENTIAL,
+    _BLOCK: r"torchvision\.models\.resnet\.(BasicBlock|Bottleneck)",
+    rf"conv1|{_BLOCK}\.conv[123]|{_BLOCK}\.downsample\.0": CONVOLUTION,
+    rf"bn1|{_BLOCK}\.bn[123]|{_BLOCK}\.downsample\.1": BATCH_NORM,
+    rf"relu|{_BLOCK}\.relu": RELU,
+    rf"{_BLOCK}\.downsample": SEQUENTIAL,
+    "maxpool": r"torch\.nn\.modules\.pooling\.MaxPool2d",
+    "avgpool": r"torch\.nn\.modules\.pooling\.AdaptiveAvgPool2d",
+    "fc": LINEAR,
+}
 POOLS = {
     "maxpool": {"kernel_size": 3, "stride": 2, "padding": 1, "dilation": 1, "ceil_mode": False}
 }
@@ -238,6 +246,18 @@ def _groups(shapes: Mapping[str, tuple[int, ...]], depth: int) -> int:
     inner = shapes["layer1.0.conv1.weight"][0]
     seen = shapes.get("layer1.0.conv2.weight", (0, inner))[1]
     return inner // seen if depth == 3 and inner % seen == 0 else 1
+
+
+def parts(config: ResNetConfig) -> dict[str, Part]:
+    """Submodules by path whose class or order the config says."""
+    found = {}
+    for number, stage in enumerate(config.stages, 1):
+        found[f"layer{number}"] = Part(children=tuple(map(str, range(len(stage)))))
+        for place, block in enumerate(stage):
+            kind = "BasicBlock" if len(block.widths) == 2 else "Bottleneck"
+            found[f"layer{number}.{place}"] = Part(rf"torchvision\.models\.resnet\.{kind}")
+            found[f"layer{number}.{place}.downsample"] = Part(children=("0", "1"))
+    return found
 
 
 def norm_pairs(config: ResNetConfig) -> tuple[tuple[str, str], ...]:

@@ -69,6 +69,11 @@ def _ordered(limits: Limits, items: Any = ()) -> OrderedMap:
     return result
 
 
+def _counter(limits: Limits, items: Any = ()) -> OrderedMap:
+    """A Counter is rebuilt from a dict; it would count the members of anything else."""
+    return _ordered(limits, _expect(items, dict, "Counter") if items != () else ())
+
+
 def _defaultdict(limits: Limits, factory: Any = None) -> OrderedMap:
     return OrderedMap()
 
@@ -131,7 +136,37 @@ def _parameter(limits: Limits, data: Any, requires_grad: Any = True, *rest: Any)
     return _expect(data, TensorRef, "a parameter")
 
 
+def _parameter_with_state(
+    limits: Limits, data: Any, requires_grad: Any, hooks: Any, state: Any
+) -> TensorRef:
+    _refuse_attributes(state)
+    return _expect(data, TensorRef, "a parameter")
+
+
+def _refuse_attributes(state: Any) -> None:
+    """Attributes of a tensor: notes are left out, those that change what it is are refused.
+
+    torch sets them by name, also `data` and `real`, which put other values into the tensor.
+    """
+    parts = state if isinstance(state, tuple) else (state,)
+    for part in parts:
+        names = part if isinstance(part, dict) else () if part is None else ("?",)
+        for name in names:
+            plain = part[name] is None or isinstance(part[name], (bool, int, float, str))
+            if not isinstance(name, str) or name in _TENSOR_PROPERTIES or not plain:
+                raise UnsafePickleError(
+                    f"a tensor has the attribute {safe_repr(name)}, which could replace its values;"
+                    " save the state dict with plain tensors"
+                )
+
+
 def _tensor_with_attributes(limits: Limits, rebuild: Any, kind: Any, args: Any, state: Any) -> Any:
+    _refuse_attributes(state)
+    if not isinstance(kind, Global) or kind.name not in _TENSOR_CLASSES:
+        raise UnsafePickleError(
+            f"a tensor of the class {named(kind)}, expected a plain one",
+            global_name=kind.name if isinstance(kind, Global) else None,
+        )
     if not isinstance(rebuild, Global) or rebuild.name not in _TENSOR_BUILDERS:
         raise UnsafePickleError(
             f"_rebuild_from_type_v2 would call {named(rebuild)}; nothing was executed",
@@ -209,8 +244,20 @@ _TENSOR_BUILDERS = {
     "torch._utils._rebuild_tensor_v2": Constructor(_tensor_v2, 4, 7),
     "torch._utils._rebuild_tensor_v3": Constructor(_tensor_v3, 7, 8),
     "torch._utils._rebuild_parameter": Constructor(_parameter, 1, 3),
-    "torch._utils._rebuild_parameter_with_state": Constructor(_parameter, 1, 4),
+    "torch._utils._rebuild_parameter_with_state": Constructor(_parameter_with_state, 4, 4),
 }
+# What an attribute of a tensor may not be called: torch gives these a meaning.
+_TENSOR_PROPERTIES = frozenset(
+    "data real imag grad names requires_grad T mT H mH is_leaf _grad _base _cdata _backward_hooks "
+    "_post_accumulate_grad_hooks _version __class__ __dict__ __torch_function__".split()
+)
+# Classes whose operators are those of every tensor; others may compute differently.
+_TENSOR_CLASSES = frozenset(
+    (
+        *("torch.Tensor", "torch._tensor.Tensor"),
+        *("torch.nn.parameter.Parameter", "torch.nn.parameter.Buffer"),
+    )
+)
 
 CONSTRUCTORS = {
     **_TENSOR_BUILDERS,
@@ -228,7 +275,7 @@ CONSTRUCTORS = {
     "torch.nn.backends.thnn._get_thnn_function_backend": Constructor(_function_backend, 0, 0),
     "collections.OrderedDict": Constructor(_ordered, 0, 1),
     "collections.defaultdict": Constructor(_defaultdict, 0, 1),
-    "collections.Counter": Constructor(_ordered, 0, 1),
+    "collections.Counter": Constructor(_counter, 0, 1),
     "builtins.set": Constructor(_members, 0, 1),
     "builtins.frozenset": Constructor(_frozenset, 0, 1),
     "builtins.bytes": Constructor(_bytes, 0, 2),

@@ -9,6 +9,7 @@ import numpy as np
 
 from converters.errors import CorruptFileError, TooLargeError, UnknownFormatError, safe_repr
 from converters.limits import Limits
+from converters.pickles.module_state import check_wrapper
 from converters.pickles.module_tree import read_modules
 from converters.pickles.numpy_values import ArrayRef
 from converters.pickles.pickled import Pickled
@@ -36,7 +37,13 @@ _CANDIDATES = (
     "teacher",
     "student",
 )
-_WRAPPERS = ("torch.nn.parallel.", "torch.nn.DataParallel")
+_WRAPPERS = frozenset(
+    {
+        "torch.nn.parallel.data_parallel.DataParallel",
+        "torch.nn.parallel.distributed.DistributedDataParallel",
+        "torch.nn.DataParallel",
+    }
+)
 _PREFIXES = {"module.": "DataParallel", "_orig_mod.": "torch.compile"}
 _MAX_WRAPPING = 4
 _MAX_PARTS = 1000
@@ -166,8 +173,9 @@ def _read_standin(value: Standin, source: _Source, limits: Limits) -> None:
     for _ in range(_MAX_WRAPPING):
         children = value.state.get("_modules")
         inner = children.get("module") if isinstance(children, dict) else None
-        if not value.class_name.startswith(_WRAPPERS) or not isinstance(inner, Standin):
+        if value.class_name not in _WRAPPERS or not isinstance(inner, Standin):
             break
+        check_wrapper(value)
         source.findings.append(f"{value.class_name} around the network removed")
         value = inner
     tree = read_modules(value, limits)

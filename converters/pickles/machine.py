@@ -180,9 +180,7 @@ class PickleMachine:
             target.build(state)
         elif isinstance(target, Standin):
             _build_standin(target, state)
-        elif not isinstance(target, (OrderedMap, TensorRef, type(None))):
-            # Attributes of a state dict ("_metadata"), hooks of an old tensor and the marker
-            # object of old modules carry nothing that is needed; other values have no state.
+        elif not _without_effect(target, state):
             raise UnsafePickleError(f"the pickle sets the state of a {type(target).__name__}")
 
     def persistent_value(self) -> None:
@@ -198,6 +196,20 @@ class PickleMachine:
 
     def refuse(self, operation: str) -> None:
         raise UnsafePickleError(f"the pickle uses the operation {operation}, which no model needs")
+
+
+def _without_effect(target: Any, state: Any) -> bool:
+    """Whether a state changes nothing that is read.
+
+    A state dict keeps versions of its modules as ``_metadata``; an old Variable its flags and hooks
+    in three parts, where four or five would give it another storage; the marker object of old
+    modules has no content.
+    """
+    if isinstance(target, OrderedMap):
+        return isinstance(state, dict) and set(state) <= {"_metadata"}
+    if isinstance(target, TensorRef):
+        return isinstance(state, tuple) and len(state) == 3 and isinstance(state[0], bool)
+    return target is None
 
 
 def _build_standin(target: Standin, state: Any) -> None:

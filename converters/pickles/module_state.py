@@ -1,9 +1,11 @@
-"""A pickled module must say one thing.
+"""A pickled module must say one thing, and compute with the code of its class.
 
 torch keeps some values twice. A recurrent layer computes from a list of its own, `_flat_weights`,
-not from the parameters that its state dict shows; and an attribute stored beside a parameter or
-submodule of the same name hides it from the network's code. A file where the two differ computes
-something else than what is read out of it, so it is refused.
+not from the parameters that its state dict shows; an attribute stored beside a parameter or
+submodule of the same name hides it from the network's code; a name in two of a module's tables has
+one value in the state dict and another in the code. An attribute called `forward` is run in place
+of the class's code, and so are hooks beside it. A file with any of these computes something else
+than what is read out of it, so it is refused.
 """
 
 import re
@@ -13,34 +15,102 @@ from converters.errors import CorruptFileError, safe_repr
 from converters.pickles.standins import Standin
 from converters.tensors import TensorRef
 
+# Names under which torch's and torchvision's modules call code of their own class.
+_CODE = frozenset(
+    "forward __call__ _call_impl _wrapped_call_impl _compiled_call_impl _slow_forward _forward "
+    "_forward_impl _conv_forward _check_input_dim _output_padding _transform_input eager_outputs "
+    "bn_function any_requires_grad call_checkpoint_bottleneck _process_input _scale _layers "
+    "_split_input _run_cells check_forward_args permute_hidden get_expected_hidden_size "
+    "check_input check_hidden_size extra_repr train eval requires_grad_ parameters children "
+    "named_children modules named_modules _get_name to float half".split()
+)
+# Tables of functions that torch calls around a module's code, and that may change what it gives.
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
+_TABLES = ("_parameters", "_buffers", "_modules")
 _KINDS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
 _RECURRENT = re.compile(rf"({'|'.join(_KINDS)})_l([0-9]{{1,4}})(_reverse)?")
 
 
 def check_state(name: str, module: Standin) -> None:
-    """Compare what a module says twice.
+    """Compare what a module says twice, and refuse code that is none of its class.
 
     Args:
       name: dotted path of the module.
       module: with dicts of text keys as `_parameters`, `_buffers` and `_modules`.
 
     Raises:
-      CorruptFileError: two values differ.
+      CorruptFileError: two values differ, or something would run or be used that is not shown.
     """
     state = module.state
-    for part in ("_parameters", "_buffers", "_modules"):
-        hidden = sorted(set(state[part]) & set(state))
-        if hidden:
-            raise CorruptFileError(
-                f"module {safe_repr(name)} has {safe_repr(hidden[0])} as an attribute and in its "
-                f"{part}: "
-                "the attribute would be used and the other shown; expected one of them"
-            )
+    _check_names(name, state)
+    _check_code(name, state)
+    _check_order(name, module)
     parameters = state["_parameters"]
     keys = {key: _RECURRENT.fullmatch(key) for key in parameters}
     names = [key for _, key in sorted((_position(m), key) for key, m in keys.items() if m)]
     _check_list(name, "_flat_weights_names", state, names)
     _check_list(name, "_flat_weights", state, [_place(parameters[key]) for key in names])
+
+
+def check_wrapper(module: Standin) -> None:
+    """Refuse a wrapper, such as DataParallel, that holds or runs more than the network inside.
+
+    Raises:
+      CorruptFileError: it has tensors or hooks of its own, a second submodule, or misses a table.
+    """
+    tables = [module.state.get(part) for part in _TABLES]
+    if not all(isinstance(table, dict) for table in tables) or [*map(len, tables)] != [0, 0, 1]:  # type: ignore[arg-type]
+        raise CorruptFileError(
+            f"a {module.class_name} with tensors of its own or several networks, expected one "
+            "network"
+        )
+    check_state("", module)
+
+
+def _check_names(name: str, state: dict[str, Any]) -> None:
+    """Each name stands in one place."""
+    seen = dict.fromkeys(state, "as an attribute")
+    for part in _TABLES:
+        for key in state[part]:
+            if key in seen:
+                raise CorruptFileError(
+                    f"module {safe_repr(name)} has {safe_repr(key)} {seen[key]} and in its {part}: "
+                    "one of them would be used and the other shown; expected one of them"
+                )
+            seen[key] = f"in its {part}"
+
+
+def _check_code(name: str, state: dict[str, Any]) -> None:
+    for key in _HOOKS:
+        if state.get(key):
+            raise CorruptFileError(
+                f"module {safe_repr(name)} has {key}, functions that torch runs with it and that "
+                "may change its results or compute its weights; remove them before saving "
+                "(handle.remove(), remove_weight_norm, prune.remove), or export the network to ONNX"
+            )
+    for key, value in state.items():
+        if key in _CODE and value is not None:
+            raise CorruptFileError(
+                f"module {safe_repr(name)} has an attribute {key}, which torch runs in place of the "
+                "code of its class; delete it before saving, or export the network to ONNX"
+            )
+        if isinstance(value, TensorRef) or isinstance(value, Standin) and "_modules" in value.state:
+            raise CorruptFileError(
+                f"module {safe_repr(name)} keeps a tensor or module as its plain attribute "
+                f"{safe_repr(key)}, which its state dict does not show; register it, or export the "
+                "network to ONNX"
+            )
+
+
+def _check_order(name: str, module: Standin) -> None:
+    """Numbered submodules stand in order, since torch runs them as they stand."""
+    numbers = [key for key in module.state["_modules"] if _NUMBER.fullmatch(key)]
+    if numbers != sorted(numbers, key=int):
+        raise CorruptFileError(
+            f"module {safe_repr(name)} has its parts in the order {', '.join(numbers[:20])}, in "
+            "which torch runs them; expected ascending numbers"
+        )
 
 
 def _check_list(name: str, key: str, state: dict[str, Any], wanted: list[Any]) -> None:

@@ -11,13 +11,9 @@ from converters.pickles.standins import Standin
 from converters.tensors import TensorRef
 from converters.weights import ModuleInfo, Plain
 
-# Instance attributes with these names would replace code of the class.
-_CODE_NAMES = ("forward", "__call__", "_call_impl", "_forward_impl", "_forward")
-
-# Tables of functions that torch calls around the network's own code.
+# Tables of functions that torch calls when gradients or state dicts are made: logits stay the same.
+# `module_state` refuses those around the forward pass.
 _HOOK_TABLES = (
-    "_forward_hooks",
-    "_forward_pre_hooks",
     "_backward_hooks",
     "_backward_pre_hooks",
     "_state_dict_hooks",
@@ -144,7 +140,7 @@ def _join(prefix: str, key: str) -> str:
 
 
 def _attributes(module: Standin, tree: ModuleTree, limits: Limits) -> dict[str, Plain]:
-    """Plain public attributes, such as ``stride``; the others are left out."""
+    """Public attributes, such as ``stride``; of those that are not plain only the type."""
     found: dict[str, Plain] = {}
     for key, value in module.state.items():
         if key.startswith("_") or len(key) > _LONGEST_NAME:
@@ -152,7 +148,7 @@ def _attributes(module: Standin, tree: ModuleTree, limits: Limits) -> dict[str, 
         try:
             found[key] = plain(value)
         except NotPlainError:
-            continue
+            found[key] = f"a {type(value).__name__}"
         tree.charge(_size(found[key]), limits)
     return found
 
@@ -163,11 +159,9 @@ def _size(value: Plain) -> int:
 
 
 def _oddities(module: Standin) -> list[str]:
-    """Code-like state: hooks, and attributes that would replace methods."""
-    found = [
+    """Entries in tables of hooks."""
+    return [
         f"entries in {key}"
         for key in _HOOK_TABLES
         if isinstance(module.state.get(key), dict) and module.state[key]
     ]
-    found += [f"an attribute {key} in place of code" for key in _CODE_NAMES if key in module.state]
-    return found

@@ -36,6 +36,7 @@ class StorageTable:
 
     check: Callable[[StorageRef], None]
     storages: dict[str, StorageRef] = field(default_factory=dict)
+    _views: dict[str, StorageRef] = field(default_factory=dict)
 
     def __call__(self, identity: Any) -> Any:
         """The storage or class of ``("storage", ...)`` or ``("module", class, file, source)``."""
@@ -52,7 +53,7 @@ class StorageTable:
             )
         storage = self._storage(*identity[1:5])
         view = identity[5] if len(identity) == 6 else None
-        return storage if view is None else _view_of(storage, view)
+        return storage if view is None else self._view_of(storage, view)
 
     def _storage(self, kind: Any, key: Any, location: Any, numel: Any) -> StorageRef:
         """The storage, wherever its device was; every mention must describe it alike."""
@@ -64,12 +65,33 @@ class StorageTable:
         if known is None:
             known = self.storages[key] = StorageRef(key, dtype, numel, numel)
             self.check(known)
+        if key in self._views:
+            raise CorruptFileError(f"storage {safe_repr(key)} has the name of a view")
         if known.dtype != dtype or known.numel != numel:
             raise CorruptFileError(
                 f"storage {safe_repr(key)} is described as {known.numel} x {known.dtype} and as "
                 f"{numel} x {dtype}"
             )
         return known
+
+    def _view_of(self, storage: StorageRef, view: Any) -> StorageRef:
+        """Apply the legacy view description ``(key, offset, numel)``.
+
+        torch takes the first view of a key for all later ones, and looks views up among the
+        storages: every mention must describe it alike, under a name of its own.
+        """
+        if not isinstance(view, tuple) or len(view) != 3 or not isinstance(_text(view[0]), str):
+            raise CorruptFileError(
+                f"storage {safe_repr(storage.key)} has a view that is not (key, offset, size)"
+            )
+        key, run = _text(view[0]), storage_run(storage, view[1], view[2])
+        known = self._views.setdefault(key, run)
+        same = (known.key, known.first, known.numel) == (run.key, run.first, run.numel)
+        if key in self.storages or not same:
+            raise CorruptFileError(
+                f"the view {safe_repr(key)} is described in two ways, or has the name of a storage"
+            )
+        return run
 
 
 def storage_dtype(kind: Any):
@@ -86,13 +108,6 @@ def module_class(parts: tuple) -> Global:
             f"a module id names {safe_repr(parts[0])}, expected a class of network modules"
         )
     return parts[0]
-
-
-def _view_of(storage: StorageRef, view: Any) -> StorageRef:
-    """Apply the legacy view description ``(key, offset, numel)``."""
-    if not isinstance(view, tuple) or len(view) != 3:
-        raise CorruptFileError(f"storage {safe_repr(storage.key)} has a view that is not a triple")
-    return storage_run(storage, view[1], view[2])
 
 
 def _text(value: Any) -> Any:

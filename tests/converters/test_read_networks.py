@@ -151,33 +151,41 @@ def test_shared_submodules_appear_under_each_name(tmp_path):
     assert np.shares_memory(first, second)
 
 
-def test_hooks_are_a_finding_and_not_run(tmp_path):
+def test_hooks_of_gradients_are_a_finding(tmp_path):
     network = nn.Sequential(nn.Linear(2, 2))
-    network[0].register_forward_hook(torch.nn.functional.relu)
+    network[0].register_full_backward_hook(torch.nn.functional.relu)
     artifact = open_artifact(save(network, tmp_path / "model.pt"))
     assert artifact.findings == (
-        "entries in _forward_hooks, which is not run: 1 modules, such as '0'",
+        "entries in _backward_hooks, which is not run: 1 modules, such as '0'",
     )
 
 
+@pytest.mark.parametrize("kind", ["register_forward_hook", "register_forward_pre_hook"])
+def test_hooks_of_the_forward_pass_are_refused(kind, tmp_path):
+    network = nn.Sequential(nn.Linear(2, 2))
+    getattr(network[0], kind)(torch.nn.functional.relu)
+    with pytest.raises(CorruptFileError, match="functions that torch runs"):
+        open_artifact(save(network, tmp_path / "model.pt"))
+
+
 @pytest.mark.filterwarnings("ignore::FutureWarning")
-def test_weight_norm_is_a_finding(tmp_path):
+def test_weights_that_hooks_compute(tmp_path):
+    """Refused in a network, which names the function that removes them; a finding in a state."""
     network = nn.Sequential(torch.nn.utils.weight_norm(nn.Linear(2, 2)))
-    whole = open_artifact(save(network, tmp_path / "model.pt"))
-    check_tensors(whole, network.state_dict())
-    assert any("parametrise" in finding for finding in whole.findings)
+    with pytest.raises(CorruptFileError, match="remove_weight_norm"):
+        open_artifact(save(network, tmp_path / "model.pt"))
+    old = open_artifact(save(network.state_dict(), tmp_path / "old.pt"))
+    assert any("parametrise" in finding for finding in old.findings)
     new = torch.nn.utils.parametrizations.weight_norm(nn.Linear(2, 2))
     state = open_artifact(save(new.state_dict(), tmp_path / "state.pt"))
     assert any("parametrise" in finding for finding in state.findings)
 
 
-def test_attribute_that_replaces_code_is_a_finding(tmp_path):
+def test_attribute_that_replaces_code_is_refused(tmp_path):
     network = nn.Linear(2, 2)
     network.forward = torch.nn.functional.relu
-    findings = open_artifact(save(network, tmp_path / "model.pt")).findings
-    assert findings == (
-        "an attribute forward in place of code, which is not run: 1 modules, such as ''",
-    )
+    with pytest.raises(CorruptFileError, match="an attribute forward"):
+        open_artifact(save(network, tmp_path / "model.pt"))
 
 
 @both_containers

@@ -75,7 +75,7 @@ LIES = {
     "missing storage": (dict(key="9"), "the zip holds 0 bytes"),
     "key with a path": (dict(key="../data.pkl"), "the zip holds 0 bytes"),
     "view past the storage": (dict(view=("v", 3, 4)), "does not fit"),
-    "view not a triple": (dict(view=(1, 2)), "not a triple"),
+    "view not a triple": (dict(view=(1, 2)), "has a view that is not"),
 }
 
 

@@ -1,0 +1,109 @@
+"""Asks the runtime's process what it reads; see `serve`."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+_NO_NETWORK = ("unshare", "-rn")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What one opening of a file gave.
+
+    Attributes:
+      answer: "read", or "refused: ..." or "died: ..." with the reason.
+      arrays: "logits" of a network, else "tensor:NAME" for every tensor; empty unless read.
+    """
+
+    answer: str
+    arrays: dict[str, np.ndarray]
+
+    @property
+    def read(self) -> bool:
+        """Whether the runtime accepts the file."""
+        return self.answer == "read"
+
+
+class Runtime:
+    """A process with torch, without a network, that opens files in forks; a context manager."""
+
+    def __init__(self, work: Path):
+        work.mkdir(parents=True, exist_ok=True)
+        self._out = work / "read.npz"
+        self.isolated = _can_unshare()
+        command = [sys.executable, "-m", "benchmarks.differential.serve"]
+        self._process = subprocess.Popen(
+            [*(_NO_NETWORK if self.isolated else ()), *command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            cwd=Path(__file__).parents[2],
+        )
+        self.version = self._answer()["ready"]
+
+    def __enter__(self) -> "Runtime":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+
+    def open(
+        self, path: Path, openings: Sequence[str], shape: tuple[int, ...]
+    ) -> dict[str, Reading]:
+        """What each opening gives.
+
+        Args:
+          path: the file.
+          openings: names in `serve.OPENINGS`.
+          shape: of the example whose logits are compared.
+        """
+        self._out.unlink(missing_ok=True)
+        request = {
+            "path": str(path.absolute()),
+            "openings": list(openings),
+            "shape": shape,
+            "out": str(self._out.absolute()),
+        }
+        assert self._process.stdin is not None
+        print(json.dumps(request), file=self._process.stdin, flush=True)
+        told = self._answer()
+        arrays = self._stored()
+        return {
+            name: Reading(answer, {key: next(arrays) for key in told["names"].get(name, ())})
+            for name, answer in told["answers"].items()
+        }
+
+    def _stored(self) -> Iterator[np.ndarray]:
+        if self._out.is_file():
+            with np.load(self._out, allow_pickle=False) as stored:
+                yield from (stored[f"arr_{number}"] for number in range(len(stored.files)))
+
+    def _answer(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"the runtime's process ended with {self._process.wait()}")
+        return json.loads(line)
+
+
+def _can_unshare() -> bool:
+    if shutil.which(_NO_NETWORK[0]) is None:
+        return False
+    return not subprocess.run([*_NO_NETWORK, "true"], capture_output=True).returncode
