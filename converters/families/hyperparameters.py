@@ -115,9 +115,9 @@ def _listed(names: tuple[str, ...]) -> str:
 
 def _faults(family, module, path: str, info: ModuleInfo) -> Iterator[str]:
     where = path or "the root"
-    for name in info.attributes:
-        # torch would call such an attribute in place of the module.
-        if _kind(family, f"{path}.{name}".lstrip(".")) is not None:
+    for name, value in info.attributes.items():
+        # torch would call such an attribute in place of the module; None stands for no module.
+        if value is not None and _kind(family, f"{path}.{name}".lstrip(".")) is not None:
             yield f"{where}.{name} is an attribute, expected a module"
     kind = info.class_name.rpartition(".")[2]
     if kind == "Conv2d":

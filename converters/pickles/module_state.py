@@ -92,8 +92,8 @@ def _check_code(name: str, state: dict[str, Any]) -> None:
     for key, value in state.items():
         if key in _CODE and value is not None:
             raise CorruptFileError(
-                f"module {safe_repr(name)} has an attribute {key}, which torch runs in place of the "
-                "code of its class; delete it before saving, or export the network to ONNX"
+                f"module {safe_repr(name)} has an attribute {key}, which torch runs in place "
+                "of the code of its class; delete it before saving, or export the network to ONNX"
             )
         if isinstance(value, TensorRef) or isinstance(value, Standin) and "_modules" in value.state:
             raise CorruptFileError(

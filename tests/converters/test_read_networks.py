@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from converters.artifact import open_artifact
+from converters.errors import CorruptFileError
 from converters.pickles.unpickle import unpickle
 
 torch = pytest.importorskip("torch", reason="writes the files that are read here")

@@ -40,14 +40,14 @@ class Runtime:
         work.mkdir(parents=True, exist_ok=True)
         self._out = work / "read.npz"
         self.isolated = _can_unshare()
-        command = [sys.executable, "-m", "benchmarks.differential.serve"]
+        command = [sys.executable, "-m", "benchmarks.reading.differential.serve"]
         self._process = subprocess.Popen(
             [*(_NO_NETWORK if self.isolated else ()), *command],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
-            cwd=Path(__file__).parents[2],
+            cwd=Path(__file__).parents[3],
         )
         self.version = self._answer()["ready"]
 
@@ -60,9 +60,9 @@ class Runtime:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait()
+        with self._process:
+            assert self._process.stdin is not None
+            self._process.stdin.close()
 
     def open(
         self, path: Path, openings: Sequence[str], shape: tuple[int, ...]

@@ -1,11 +1,11 @@
 """The runtime's side: a process that imports torch once and opens each file in a fork of itself.
 
-    python -m benchmarks.differential.serve
+    python -m benchmarks.reading.differential.serve
 
 Reads one JSON object a line: the file, the openings to try (names in `OPENINGS`), the shape of the
 example, and where the arrays go. Answers with one JSON object a line: what each opening gave,
-"refused" with the reason, or "read" with the names of its arrays in the .npz file. A fork has limits of
-memory and processor time, and it dies with whatever the file did.
+"refused" with the reason, or "read" with the names of its arrays in the .npz file. A fork has
+limits of memory and processor time, and it dies with whatever the file did.
 """
 
 import json

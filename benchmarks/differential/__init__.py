@@ -1,1 +1,0 @@
-"""Mutated files read by jaxtroj and, in a process of its own, by the program that would run them."""
