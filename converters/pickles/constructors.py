@@ -148,11 +148,11 @@ def _refuse_attributes(state: Any) -> None:
 
     torch sets them by name, also `data` and `real`, which put other values into the tensor.
     """
-    parts = state if isinstance(state, tuple) else (state,)
-    for part in parts:
-        names = part if isinstance(part, dict) else () if part is None else ("?",)
-        for name in names:
-            plain = part[name] is None or isinstance(part[name], (bool, int, float, str))
+    for part in state if isinstance(state, tuple) else (state,):
+        if part is None:
+            continue
+        for name, value in _expect(part, dict, "attributes of a tensor").items():
+            plain = value is None or isinstance(value, (bool, int, float, str))
             if not isinstance(name, str) or name in _TENSOR_PROPERTIES or not plain:
                 raise UnsafePickleError(
                     f"a tensor has the attribute {safe_repr(name)}, which could replace its values;"
