@@ -1,13 +1,26 @@
 """Fixtures for all tests."""
 
+import gc
 import os
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
+from jaxtroj import runtime
+
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
-_MOST_RESIDENT = 3 * 2**30
+_MOST_RESIDENT = 2**30
+
+# Programs that one test compiled serve every other one: in this process, in other workers of
+# pytest-xdist, in the commands that tests start, and in the next run. Settings of XLA are part of
+# a program's key, so they are the same everywhere: those of every jaxtroj command.
+_CACHES = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+_COMPILED = _CACHES / "jaxtroj" / f"tests-{version('jax')}-{version('jaxlib')}"
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_COMPILED))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+runtime.prepare()
 
 
 def pytest_addoption(parser):
@@ -31,12 +44,22 @@ def shared_data() -> Path:
     return SHARED_DATA
 
 
+@pytest.fixture(autouse=True)
+def _free_memory_given_back():
+    """Nothing that a test freed stays with the process once it is large."""
+    yield
+    if _resident_bytes() > _MOST_RESIDENT:
+        runtime.give_back(above=_MOST_RESIDENT // 4)
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _bounded_memory():
     """Drops compiled programs between files once they fill memory; thousands of tests compile."""
     yield
     if "jax" in sys.modules and _resident_bytes() > _MOST_RESIDENT:
         sys.modules["jax"].clear_caches()
+        gc.collect()
+        runtime.give_back(above=0)
 
 
 def _resident_bytes() -> int:
