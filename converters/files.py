@@ -1,18 +1,75 @@
 """Writing whole files or nothing; reading JSON that may come from anywhere."""
 
+import errno
 import json
 import os
+import stat
 from pathlib import Path
 from typing import Any
 
 from converters.errors import CorruptFileError, LoadError, TooLargeError, safe_repr
 
+_KINDS = {
+    stat.S_IFREG: "a file",
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def kind_of(mode: int) -> str:
+    """What a file of this mode (`os.stat`) is, in words.
+
+    >>> kind_of(os.stat(os.devnull).st_mode)
+    'a device'
+    """
+    return _KINDS.get(stat.S_IFMT(mode), "no regular file")
+
+
+def what_is(path: str | os.PathLike[str]) -> str:
+    """What a path leads to, for messages: "a folder", "absent", "unreadable (...)".
+
+    >>> what_is("/dev/null"), what_is("/nowhere")
+    ('a device', 'absent')
+    """
+    try:
+        return kind_of(os.stat(path).st_mode)
+    except FileNotFoundError:
+        return "a symbolic link to nothing" if os.path.islink(path) else "absent"
+    except OSError as error:
+        return f"unreadable ({error.strerror or error})"
+    except ValueError as error:  # a path with a null byte
+        return f"no path ({error})"
+
+
+def read_plain(path: str | os.PathLike[str], most: int) -> bytes:
+    """The first `most` bytes of a regular file; a pipe or a device is not waited for.
+
+    Raises OSError, whose `strerror` says what the path is if that is the fault.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        mode = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(mode):
+            raise OSError(errno.EINVAL, f"it is {kind_of(mode)}, expected a file", str(path))
+        with open(descriptor, "rb", closefd=False) as file:
+            return file.read(most)
+    finally:
+        os.close(descriptor)
+
 
 def write_atomic(path: Path, data: bytes) -> None:
     """Write a whole file or nothing: parents are made, readers never see a part.
 
-    Raises OSError if it cannot be written.
+    A device or a pipe, such as /dev/null, is written to and never replaced by a file.
+    Raises OSError if it cannot be written; a pipe that nobody reads cannot.
     """
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        with open(os.open(path, os.O_WRONLY | os.O_NONBLOCK), "wb", buffering=0) as special:
+            special.write(data)
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
@@ -33,10 +90,7 @@ def read_json(path: Path, most: int) -> dict[str, Any]:
       LoadError: missing, no regular file, larger, or no JSON object.
     """
     try:
-        if path.exists() and not path.is_file():
-            raise LoadError(f"{path} is no regular file; expected JSON")
-        with path.open("rb") as file:
-            data = file.read(most + 1)
+        data = read_plain(path, most + 1)
     except OSError as error:
         raise LoadError(f"cannot read {path}: {error.strerror}; check the path") from error
     if len(data) > most:

@@ -100,15 +100,27 @@ def finite(values: Mapping[str, Any]) -> dict[str, float]:
 
 
 def printable(name: str) -> str:
-    """A file name as text that any terminal and any JSON reader takes, on one line.
+    r"""A file name as text that any terminal and any JSON reader takes, on one line.
+
+    Different names stay different: a backslash is doubled, and of the escapes from `\x80` to
+    `\xff` each stands for a byte that is no UTF-8, never for a character.
 
     >>> printable("id-00000001")
     'id-00000001'
-    >>> printable("a\\nb\\udcff")
-    'a\\\\nb\\\\xff'
+    >>> print(printable("a\nb\udcff"), printable(r"a\nb"), printable("\x85"))
+    a\nb\xff a\\nb \u0085
     """
-    text = os.fsencode(name).decode("utf-8", "backslashreplace")
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    text = os.fsdecode(os.fsencode(name))  # what is no UTF-8 becomes lone surrogates
+    return "".join(c if c.isprintable() and c != "\\" else _escaped(c) for c in text)
+
+
+def _escaped(character: str) -> str:
+    code = ord(character)
+    if 0xDC80 <= code <= 0xDCFF:
+        return f"\\x{code - 0xDC00:02x}"
+    if 0x80 <= code <= 0xFF:
+        return f"\\u{code:04x}"
+    return character.encode("unicode_escape").decode()
 
 
 def identity(

@@ -29,6 +29,7 @@ class Settings:
 
     Raises:
         UsageError: a value is outside its range; all such values are named.
+        CalibrationError: a calibrator cannot be read: hours of scanning would be for nothing.
     """
 
     stages: tuple[str, ...] = STAGES
@@ -101,6 +102,14 @@ class Settings:
             problems.append(str(error))
         if problems:
             raise UsageError("settings: " + "; ".join(problems))
+        for path in self._calibrators():
+            _cached_calibrator(path)
+
+    def _calibrators(self) -> tuple[Path, ...]:
+        """Every file that may answer."""
+        named = (self.calibrator, self.text_calibrator)
+        special = () if self.calibrator is None else self.special_calibrators
+        return tuple(dict.fromkeys(path for path in (*named, *special) if path is not None))
 
     def input_form(self) -> InputForm:
         """What the model files do not say; raises ConversionError if no network has such a form."""

@@ -38,6 +38,8 @@ SETTINGS = "settings.json"
 SYNC_SECONDS = 1.0
 """How long a record may wait until it is forced to the disk."""
 
+_DIGEST_LETTERS = 24
+_DIGEST_END = re.compile(rf"-[0-9a-f]{{{_DIGEST_LETTERS}}}$")
 _PACKAGES = ("jaxtroj", "jax", "jaxlib", "flax", "optax", "numpy", "pillow")
 
 
@@ -243,16 +245,18 @@ def picture_file(folder: Path, model: str) -> Path:
 def file_stem(name: str) -> str:
     """A file name for any model name: the same if harmless, else shortened with a digest.
 
+    Different names stay different: one that ends like a digest gets one as well.
+
     >>> file_stem("id-00000001")
     'id-00000001'
     >>> file_stem("../a b")
-    'a_b-2c2c791a'
+    'a_b-2c2c791a0618990cda102121'
     """
-    safe = re.sub(r"[^A-Za-z0-9._-]+", "_", name).strip("._")[:80]
-    if safe and safe == name:
+    safe = re.sub(r"[^A-Za-z0-9._-]+", "_", name).strip("._")[:70]
+    if safe and safe == name and not _DIGEST_END.search(name):
         return name
     digest = hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()
-    return f"{safe}-{digest[:8]}"
+    return f"{safe}-{digest[:_DIGEST_LETTERS]}"
 
 
 def _set_aside(folder: Path) -> None:

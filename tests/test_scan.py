@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from jaxtroj.record import parse_record
 from jaxtroj.record_text import json_line, write_trigger
 from jaxtroj.rounds import ModelEntry, iter_models
 from jaxtroj.scan import identify, scan, scan_model
-from jaxtroj.settings import Settings, base_rate
+from jaxtroj.settings import DEFAULT_CALIBRATOR, Settings, _cached_calibrator, base_rate
 from jaxtroj.store import RunStore, read_records
 
 SETTINGS = Settings(calibrator=None, early_stop=False, base_rate=0.3)
@@ -124,8 +125,13 @@ def test_identity_follows_model_examples_and_settings(tmp_path):
     assert identify(replace(entry, model_id="other"), SETTINGS) == keys[3]
 
 
-def test_a_missing_calibrator_leaves_even_odds(tmp_path):
-    assert base_rate(Settings(calibrator=tmp_path / "none.json")) == 0.5
+def test_a_calibrator_that_has_gone_leaves_even_odds(tmp_path):
+    path = tmp_path / "calibrator.json"
+    shutil.copy(DEFAULT_CALIBRATOR, path)
+    settings = Settings(calibrator=path)
+    path.unlink()
+    _cached_calibrator.cache_clear()
+    assert base_rate(settings) == 0.5
 
 
 def test_the_picture_of_a_trigger_shows_colours_the_right_way_round(tmp_path):

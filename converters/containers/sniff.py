@@ -10,6 +10,7 @@ from pathlib import Path
 from converters.containers.claims import refuse_second_container
 from converters.containers.torch_legacy import MAGIC
 from converters.errors import CorruptFileError, LoadError, TooLargeError, UnknownFormatError
+from converters.files import kind_of
 from converters.limits import Limits
 
 TORCH_ZIP = "torch zip"
@@ -62,13 +63,15 @@ def read_file(path: Path, limits: Limits) -> FileContent:
     try:
         mode = os.stat(path).st_mode
         if not stat.S_ISREG(mode):
-            raise UnknownFormatError(f"{path} is {_kind(mode)}, expected a model file")
+            raise UnknownFormatError(f"{path} is {kind_of(mode)}, expected a model file")
         # Not blocking, should a pipe take the file's place meanwhile.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         with open(descriptor, "rb", buffering=0) as file:
             info = os.fstat(descriptor)
             if not stat.S_ISREG(info.st_mode):
-                raise UnknownFormatError(f"{path} is {_kind(info.st_mode)}, expected a model file")
+                raise UnknownFormatError(
+                    f"{path} is {kind_of(info.st_mode)}, expected a model file"
+                )
             return _read_open(path, file, info.st_size, limits)
     except OSError as error:
         raise LoadError(f"cannot read {path}: {error.strerror}; check the path") from error
@@ -107,17 +110,6 @@ def _read_all(file, size: int) -> bytes:
     while parts[-1]:
         parts.append(file.read(size - sum(map(len, parts))))
     return b"".join(parts)
-
-
-def _kind(mode: int) -> str:
-    names = {
-        stat.S_IFDIR: "a directory",
-        stat.S_IFIFO: "a named pipe",
-        stat.S_IFSOCK: "a socket",
-        stat.S_IFCHR: "a device",
-        stat.S_IFBLK: "a device",
-    }
-    return names.get(stat.S_IFMT(mode), "not a regular file")
 
 
 def sniff(head: bytes, name: str = "the file") -> str:

@@ -1,14 +1,13 @@
 """The two published tables, with results beside the published rows."""
 
-import csv
 import html
-import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from jaxtroj.backgrounds.results import CHALLENGE, clean_accuracy
+from jaxtroj.csv_text import csv_text
 
 README = "Backgrounds Challenge README, 2020"
 _VARIANTS = ("original", "mixed_same", "mixed_rand")
@@ -134,17 +133,8 @@ def _json(all_rows: Sequence[Row]) -> str:
 
 
 def _csv(all_rows: Sequence[Row]) -> str:
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
     names = list(Row.__dataclass_fields__)
-    writer.writerow(names)
-    writer.writerows([_cell(getattr(row, name)) for name in names] for row in all_rows)
-    return buffer.getvalue()
-
-
-def _cell(value: Any) -> Any:
-    """A spreadsheet runs cells that begin like a formula; these get a quote in front."""
-    return f"'{value}" if isinstance(value, str) and value[:1] in "=+-@\t\r" and value else value
+    return csv_text(names, ([getattr(row, name) for name in names] for row in all_rows))
 
 
 def _page(all_rows: Sequence[Row]) -> str:

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from converters.files import read_plain
 from jaxtroj.calibration.calibrator import Calibrator, Provenance, StageReport
 from jaxtroj.calibration.linear import Field, Linear
 from jaxtroj.calibration.stage import StageModel
@@ -20,6 +21,11 @@ FORMAT = "jaxtroj calibrator"
 SCHEMA_VERSION = 1
 MAX_BYTES = 16 * 2**20
 LARGEST_NUMBER = 1e101
+LARGEST_LOG_ODDS = 1e3
+"""Of an intercept or a weight; fitted ones are below 10, and 28 leave no probability but 0 or 1."""
+SCALES = (1e-100, LARGEST_NUMBER)
+SPREADS = (1e-6, 1e3)
+"""The asinh of any float lies within 29 scales, and spreads are fitted near 1."""
 LONGEST_TEXT = 2000
 
 
@@ -48,11 +54,11 @@ def save(calibrator: Calibrator, path: str | os.PathLike[str]) -> None:
 def load(path: str | os.PathLike[str]) -> Calibrator:
     """Reads and checks every value. Raises CalibrationError, naming file and place."""
     try:
-        with open(path, "rb") as file:
-            content = file.read(MAX_BYTES + 1)
+        content = read_plain(path, MAX_BYTES + 1)
     except OSError as error:
         raise CalibrationError(
-            f"cannot read the calibrator {path} ({error.strerror or error})"
+            f"cannot read the calibrator {path} ({error.strerror or error}); expected a file that"
+            " `jaxtroj calibrate` wrote"
         ) from error
     if len(content) > MAX_BYTES:
         raise CalibrationError(f"{path} is larger than {MAX_BYTES} bytes: no calibrator")
@@ -128,10 +134,14 @@ class _Node:
             raise self._fail(f"a number in ({low:g}, {high:g})")
         return value
 
-    def count(self, low: int = 0) -> int:
+    def log_odds(self) -> float:
+        """A number that log-odds, or a weight of them, can be."""
+        return self.number(-LARGEST_LOG_ODDS, LARGEST_LOG_ODDS)
+
+    def count(self, low: int = 0, high: int = 2**63) -> int:
         if not isinstance(self.value, int) or isinstance(self.value, bool):
             raise self._fail("a whole number")
-        return int(self.number(low, 2**63))
+        return int(self.number(low, high))
 
     def text(self) -> str:
         if not isinstance(self.value, str) or len(self.value) > LONGEST_TEXT:
@@ -187,8 +197,8 @@ def _stage(node: _Node) -> StageModel:
         raise CalibrationError(f"{node.place} has no fields")
     linear = Linear(
         fields=fields,
-        intercept=node["intercept"].number(),
-        offsets={name: value.number() for name, value in node["architectures"].pairs()},
+        intercept=node["intercept"].log_odds(),
+        offsets={name: value.log_odds() for name, value in node["architectures"].pairs()},
         rate=node["rate"].inside(0, 1),
     )
     return StageModel(
@@ -201,8 +211,8 @@ def _stage(node: _Node) -> StageModel:
 
 
 def _field(node: _Node) -> Field:
-    direction = int(node["direction"].number(-1, 1))
-    weight = node["weight"].number()
+    direction = node["direction"].count(-1, 1)
+    weight = node["weight"].log_odds()
     if weight * direction < 0:
         raise CalibrationError(f"{node.place}: weight {weight} against direction {direction}")
     low, high = node["low"].number(), node["high"].number()
@@ -213,14 +223,22 @@ def _field(node: _Node) -> Field:
         label=node["label"].text(),
         direction=direction,
         centre=node["centre"].number(),
-        scale=node["scale"].number(0),
-        spread=node["spread"].inside(0, LARGEST_NUMBER),
+        scale=_scale(node["scale"], weight),
+        spread=node["spread"].number(*SPREADS),
         low=low,
         high=high,
         weight=weight,
         clean=node["clean"].number(),
         poisoned=node["poisoned"].number(),
     )
+
+
+def _scale(node: _Node, weight: float) -> float:
+    """Only a field that never varied, and so has no weight, has a scale of 0."""
+    scale = node.number(0)
+    if scale == 0 and weight == 0:
+        return scale
+    return node.number(*SCALES)
 
 
 def _report(node: _Node) -> StageReport:

@@ -6,7 +6,6 @@ Only the module of the command that was asked for is imported, so `jaxtroj --hel
 import argparse
 import importlib
 import io
-import os
 import sys
 from collections.abc import Sequence
 from types import ModuleType
@@ -14,10 +13,12 @@ from typing import NoReturn
 
 from converters.errors import ConverterError
 from jaxtroj import __version__
+from jaxtroj.cli import streams
 from jaxtroj.errors import (
     CalibrationError,
     DatasetError,
     EngineError,
+    GenerationError,
     JaxtrojError,
     StoreError,
     UsageError,
@@ -25,6 +26,7 @@ from jaxtroj.errors import (
 
 EXIT_CLEAN, EXIT_POISONED, EXIT_FAILED, EXIT_NOTHING, EXIT_USAGE = range(5)
 EXIT_INTERRUPTED = 130
+EXIT_PIPE = 141
 
 COMMANDS = {
     "detect": "probability that given models are poisoned; without a model, two examples",
@@ -42,6 +44,14 @@ COMMANDS = {
     "bench": "the project's own benchmarks, in a checkout",
 }
 
+_USAGE_ERRORS = (
+    UsageError,
+    StoreError,
+    DatasetError,
+    CalibrationError,
+    EngineError,
+    GenerationError,
+)
 _DESCRIPTION = "Scanner for poisoned (backdoored, trojaned) neural networks."
 _EPILOG = """\
 exit status:
@@ -49,7 +59,9 @@ exit status:
   1  at least one model is above the threshold (detect, scan)
   2  some model failed; its record says why
   3  nothing there to scan
-  4  usage error, or a folder or file that the command needs cannot be used
+  4  usage error, or a folder or file that the command needs cannot be used; also when
+     results could not be written to stdout, such as to a full disk
+  130, 141  interrupted; the reader of stdout has gone (`| head`)
 
 Results go to stdout, progress and messages to stderr.
 `jaxtroj COMMAND --help` describes a command."""
@@ -65,24 +77,32 @@ class Parser(argparse.ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status (see `jaxtroj --help`)."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    streams.guard()
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A name that the terminal's encoding lacks is shown escaped, not a crash.
         sys.stdout.reconfigure(errors="backslashreplace")
+    status = _status(list(sys.argv[1:] if argv is None else argv))
+    lost = streams.stdout_error()
+    if lost is None or status == EXIT_INTERRUPTED:
+        return status
+    return EXIT_PIPE if lost.reader_has_gone else EXIT_USAGE
+
+
+def _status(arguments: list[str]) -> int:
     try:
         status = _run(arguments)
         sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader (such as `head`) has gone; nothing more can be said on stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 128 + 13
+    except streams.OutputError as error:
+        if not error.reader_has_gone:
+            _complain(f"error: cannot write the results to stdout: {error.strerror}")
+        return EXIT_USAGE
     except KeyboardInterrupt:
         _complain("interrupted; finished records are kept")
         return EXIT_INTERRUPTED
-    except (UsageError, StoreError, DatasetError, CalibrationError, EngineError) as error:
+    except (*_USAGE_ERRORS, OSError) as error:
         _complain(f"error: {error}")
         return EXIT_USAGE
-    except (JaxtrojError, ConverterError, OSError) as error:
+    except (JaxtrojError, ConverterError) as error:
         _complain(f"error: {error}")
         return EXIT_FAILED
     return status

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from converters.files import what_is
 from jaxtroj.cli import options
 from jaxtroj.errors import UsageError
 
@@ -143,13 +144,21 @@ def with_flags(entry: "ModelEntry", args: argparse.Namespace) -> "ModelEntry":
     The evaluation server calls the examples' folder `example_data` where the released set has
     `clean_example_data`: if the one that is named is absent, the one beside the model is taken, and
     a message says so.
+
+    Raises:
+        UsageError: the examples named are no folder, and no result file is owed.
     """
     from jaxtroj.rounds.layout import with_text_files
     from jaxtroj.rounds.text_config import TextConfig
 
     beside = entry.examples_path
     if args.examples is not None:
-        if args.result_filepath is not None and beside and not args.examples.exists():
+        kind = what_is(args.examples)
+        if args.result_filepath is None and kind != "a folder":
+            raise UsageError(
+                f"--examples {args.examples} is {kind}; expected a folder of clean examples"
+            )
+        if args.result_filepath is not None and beside and kind == "absent":
             options.message(f"no folder {args.examples}; taking {beside}")
         else:
             entry = replace(entry, examples_path=args.examples)

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from converters.files import what_is
 from jaxtroj import runtime
 from jaxtroj.cli.main import EXIT_CLEAN, EXIT_FAILED, EXIT_NOTHING, EXIT_POISONED
 from jaxtroj.errors import UsageError
@@ -178,11 +179,14 @@ def settings_from(args: argparse.Namespace) -> "Settings":
 
     Raises:
         UsageError: options contradict each other or are outside their range.
+        CalibrationError: a calibrator cannot be read.
     """
     from jaxtroj.settings import Settings
 
     if args.evidence_only and args.calibrator is not None:
         raise UsageError("--evidence-only and --calibrator exclude each other; give one")
+    if args.bank is not None and (kind := what_is(args.bank)) != "a folder":
+        raise UsageError(f"--bank {args.bank} is {kind}; expected a folder `jaxtroj bank` wrote")
     names = ("calibrator", "text_calibrator", "base_rate", "threshold", "seed")
     names += ("examples_per_class", "channel_order", "normalization", "layout", "bounds", "mean")
     names += ("std", "output", "image_size", "bank", "encoder", "tokenizer")

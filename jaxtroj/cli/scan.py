@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from converters.files import what_is
 from jaxtroj.cli import options
 from jaxtroj.cli.interrupt import Interrupts
 from jaxtroj.cli.main import COMMANDS, EXIT_NOTHING
+from jaxtroj.cli.streams import OutputError
 from jaxtroj.errors import DatasetError, UsageError
 
 if TYPE_CHECKING:
@@ -127,7 +129,6 @@ def _positive(text: str) -> float:
 def run(args: argparse.Namespace) -> int:
     """Scan the folder, print one line for each model; returns the exit status."""
     from jaxtroj.record_text import summary
-    from jaxtroj.settings import load_calibrator
     from jaxtroj.store import RunStore
 
     options.keep_compiled()
@@ -135,7 +136,6 @@ def run(args: argparse.Namespace) -> int:
     entries = _entries(args)
     if not entries:
         return EXIT_NOTHING
-    load_calibrator(settings)  # hours of work would be for nothing if this cannot be read
     session = _session(args)
     with RunStore(args.out, settings.as_json(), restart=args.restart, session=session) as store:
         if len(store):
@@ -155,9 +155,10 @@ def _entries(args: argparse.Namespace) -> "list[ModelEntry]":
     from jaxtroj.engine.plan import first_of_each_group
     from jaxtroj.rounds import iter_models
 
-    if not args.dataset.exists():
-        raise UsageError(f"there is no {args.dataset}; name a dataset folder or a CSV manifest")
-    if args.dataset.is_file() and args.dataset.suffix.lower() != ".csv":
+    kind = what_is(args.dataset)
+    if kind not in ("a file", "a folder"):
+        raise UsageError(f"{args.dataset} is {kind}; expected a dataset folder or a CSV manifest")
+    if kind == "a file" and args.dataset.suffix.lower() != ".csv":
         raise UsageError(
             f"{args.dataset} is no folder and no CSV manifest; for one model use: jaxtroj detect"
         )
@@ -244,7 +245,13 @@ class _Display:
 
         self.interrupts.check()
         record = outcome.record
-        self.progress.result(json_line(record) if self.as_json else text_line(record))
+        try:
+            self.progress.result(json_line(record) if self.as_json else text_line(record))
+        except OutputError as error:  # the records are what the scan is for
+            self.progress.line(
+                f"stdout takes no more results ({error.strerror}); the scan goes on, and its run"
+                " folder has them all"
+            )
         now, tally = time.monotonic(), self.tally
         if not self.progress.is_live and (
             now - self.said >= _LINE_SECONDS or tally.done == tally.total

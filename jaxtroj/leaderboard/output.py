@@ -11,8 +11,6 @@ DIR/results/          id-XXXXXXXX.txt, one float each
 Plots need models of both kinds, and without them the sweep is empty.
 """
 
-import csv
-import io
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from converters.files import write_atomic
+from jaxtroj.csv_text import csv_text
 from jaxtroj.errors import UsageError
 from jaxtroj.leaderboard.cases import Case, architecture_of, labels, probabilities, worst_first
 from jaxtroj.leaderboard.curves import ExactRoc, nist_confusions, roc_exact
@@ -66,17 +65,7 @@ def write_all(
 
 def write_csv(path: Path, columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
     """A CSV table, whole or not at all; NaN and None are empty cells. Raises OSError."""
-    buffer = io.StringIO(newline="")
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows([_cell(value) for value in row] for row in rows)
-    write_atomic(path, buffer.getvalue().encode("utf-8", "backslashreplace"))
-
-
-def _cell(value: Any) -> Any:
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return ""
-    return value
+    write_atomic(path, csv_text(columns, rows).encode("utf-8", "backslashreplace"))
 
 
 def _model_row(pair: tuple[Case, float]) -> tuple[Any, ...]:

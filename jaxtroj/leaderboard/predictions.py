@@ -93,7 +93,7 @@ def _from_results(path: Path) -> Predictions:
     found: dict[str, float] = {}
     problems: list[str] = []
     for name in names:
-        model = printable(name[: -len(RESULT_SUFFIX)])
+        model = _as_record(name[: -len(RESULT_SUFFIX)])
         try:
             lines = read_text(path / name, MAX_RESULT_BYTES).splitlines()
             found[model] = _probability(lines[0] if lines else "", model, problems)
@@ -110,7 +110,7 @@ def _from_table(path: Path) -> Predictions:
     for number, line in lines:
         if len(line) <= max(columns):
             raise DatasetError(f"{path}, line {number}: {len(line)} cells, too few for the header")
-        model = printable(line[columns[0]].strip())
+        model = _as_record(line[columns[0]].strip())
         value = _probability(line[columns[1]], model, problems)
         if model in found and not _same(found[model], value):
             raise DatasetError(
@@ -121,6 +121,11 @@ def _from_table(path: Path) -> Predictions:
     if not found:
         raise DatasetError(f"{path} holds no prediction, only a header")
     return Predictions(path, found, problems=tuple(problems))
+
+
+def _as_record(name: str) -> str:
+    """A model's name as its record has it; one that is printable may be of our own tables."""
+    return name if name.isprintable() else printable(name)
 
 
 def read_lines(path: Path) -> list[tuple[int, list[str]]]:

@@ -1,12 +1,11 @@
 """The report for other programs: CSV, a line for each model; JSON, everything in one object."""
 
-import csv
-import io
 import json
 from collections import Counter
 from dataclasses import asdict
 from typing import Any
 
+from jaxtroj.csv_text import csv_text
 from jaxtroj.record import Record
 from jaxtroj.record_text import json_line, word_of
 from jaxtroj.reporting.content import Content, Scored, architecture
@@ -27,23 +26,20 @@ COLUMNS = (
     "sha256",
     "identity",
 )
-_FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r")
 
 
 def render_csv(content: Content) -> str:
     """A header and a line for each model, in the order of the scan; evidence by name comes last.
 
-    A text that a spreadsheet would take for a formula gets an apostrophe in front.
+    Nothing in it is a formula, see `csv_text`.
     """
     by_kind = fields_of(content.records).values()
     names = list(dict.fromkeys(field.name for fields in by_kind for field in fields))
-    buffer = io.StringIO(newline="")
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow([*COLUMNS, *names])
-    for record in content.records:
-        evidence = [record.evidence.get(name, "") for name in names]
-        writer.writerow([*map(_cell, _row(content, record)), *evidence])
-    return buffer.getvalue()
+    rows = (
+        [*_row(content, record), *(record.evidence.get(name) for name in names)]
+        for record in content.records
+    )
+    return csv_text([*COLUMNS, *names], rows)
 
 
 def _row(content: Content, record: Record) -> tuple[Any, ...]:
@@ -63,14 +59,6 @@ def _row(content: Content, record: Record) -> tuple[Any, ...]:
         record.sha256,
         record.identity,
     )
-
-
-def _cell(value: Any) -> Any:
-    if value is None:
-        return ""
-    if isinstance(value, str) and value.startswith(_FORMULA_SIGNS):
-        return "'" + value
-    return value
 
 
 def _truth(scored: Scored | None, record: Record) -> tuple[bool | None, float | None]:

@@ -174,7 +174,8 @@ def _entry(
     place: Path, table: Table | None, dataset: str | None, include_errata: bool
 ) -> ModelEntry:
     is_folder = os.path.isdir(place)
-    model_id = place.resolve().name if is_folder else place.name
+    # Links to folders of one name are different models; only "." and ".." name none themselves.
+    model_id = place.resolve().name if place.name in ("", "..") else place.name
     home = place if is_folder else place.parent
     model_path, file_problem = _model_file(place) if is_folder else (place, None)
     row = _row(table, model_id)

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from converters.files import read_plain, what_is
 from jaxtroj.errors import DatasetError
 
 MAX_TABLE_BYTES = 64 * 2**20
@@ -143,11 +144,10 @@ def read_text(path: Path, limit: int) -> str:
 
     Raises DatasetError for any other, and where the file holds NUL bytes.
     """
+    if (kind := what_is(path)) != "a file":
+        raise DatasetError(f"{path} is not a file ({kind})")
     try:
-        if not path.is_file():
-            raise DatasetError(f"{path} is not a file")
-        with open(path, "rb") as file:
-            content = file.read(limit + 1)
+        content = read_plain(path, limit + 1)
     except OSError as error:
         raise DatasetError(f"{path} cannot be read ({error.strerror or error})") from error
     if len(content) > limit:

@@ -6,6 +6,7 @@ import pytest
 
 from jaxtroj.calibration import Calibrator
 from jaxtroj.errors import CalibrationError
+from jaxtroj.settings import SPECIAL_CALIBRATORS
 
 
 def test_save_and_load_are_exact_and_leave_no_traces(fitted, tmp_path):
@@ -63,6 +64,11 @@ HOSTILE = [
     ((*FIRST, "fields", 0, "name"), "flip"),
     ((*FIRST, "fields", 0, "spread"), 0),
     ((*FIRST, "fields", 0, "scale"), -1),
+    ((*FIRST, "fields", 0, "scale"), 0),
+    ((*FIRST, "fields", 0, "scale"), 5e-324),
+    ((*FIRST, "fields", 0, "spread"), 5e-324),
+    ((*FIRST, "fields", 0, "direction"), 0.5),
+    ((*FIRST, "intercept"), 1e4),
     ((*FIRST, "fields", 0, "low"), 1e9),
     ((*FIRST, "fields", 0, "weight"), KeyError),
     ((*FIRST, "stop", "worst_drop"), -1),
@@ -84,6 +90,50 @@ def test_hostile_calibrators_are_refused(fitted, tmp_path, path, value):
     file.write_text(json.dumps(document))
     with pytest.raises(CalibrationError, match="calibrator"):
         Calibrator.load(file)
+
+
+ANYTHING = (0, -1, 1, 0.5, 1e308, 5e-324, 1e100, -1e100, 10**30, None, True, "x", [], {})
+
+
+def _places(value, path=()):
+    """Every place in a document, one for each list."""
+    if path:
+        yield path
+    parts = value.items() if isinstance(value, dict) else ()
+    if isinstance(value, list):
+        parts = list(enumerate(value))[-1:]
+    for name, part in parts:
+        yield from _places(part, (*path, name))
+
+
+def _answers(calibrator, rows):
+    for row in rows:
+        verdict = calibrator.verdict(row, "resnet50", calibrator.base_rate)
+        yield verdict.probability
+        for stage in calibrator.stages:
+            calibrator.can_stop(row, stage, "resnet50", calibrator.base_rate)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("shipped", SPECIAL_CALIBRATORS)
+def test_any_value_anywhere_is_refused_or_leaves_answers(tmp_path, shipped):
+    text = shipped.read_text()
+    fields = list(Calibrator.load(shipped).stages.values())[-1].linear.fields
+    rows = [{f.name: f.clean for f in fields}, {f.name: f.poisoned for f in fields}]
+    rows += [{f.name: far for f in fields} for far in (1e30, -1e30, 0.0)]
+    file, refused = tmp_path / "calibrator.json", 0
+    for place in _places(json.loads(text)):
+        for value in ANYTHING:
+            document = json.loads(text)
+            _set(document, place, value)
+            file.write_text(json.dumps(document))
+            try:
+                changed = Calibrator.load(file)
+            except CalibrationError:
+                refused += 1
+                continue
+            assert all(0 < answer < 1 for answer in _answers(changed, rows)), (place, value)
+    assert refused > 300
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import jsonschema
 import pytest
 from PIL import Image
 
+from jaxtroj.csv_text import csv_text
 from jaxtroj.record import Record
 from jaxtroj.reporting import markdown, sarif, tables
 from jaxtroj.reporting.content import read_content
@@ -123,6 +124,15 @@ def test_csv_cells_are_no_formulas(tmp_path, name):
         store.append(Record(name, "", 0.5, False, None, (), "failed", name))
     row = list(csv.DictReader(io.StringIO(tables.render_csv(read_content(tmp_path / "run")))))[0]
     assert row["model"] == row["reason"] == "'" + name
+
+
+@pytest.mark.parametrize("name", ["=1+1", "@SUM(A1)", "-cmd|x", "+1"])
+def test_csv_headings_are_no_formulas(tmp_path, name):
+    with RunStore(tmp_path / "run", {}) as store:
+        store.append(Record("a", "", 0.5, False, None, (), "ok", "", evidence={name: -0.5}))
+    row = list(csv.DictReader(io.StringIO(tables.render_csv(read_content(tmp_path / "run")))))[0]
+    assert name not in row
+    assert csv_text([name], [[name]]) == f"'{name}\n'{name}\n"
 
 
 def test_json_is_strict_and_complete(hostile):

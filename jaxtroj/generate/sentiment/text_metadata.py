@@ -1,9 +1,9 @@
 """METADATA.csv and METADATA_DICTIONARY.csv of a synthetic Round 5 or 6, in the official columns."""
 
-import csv
-import io
 from collections.abc import Iterable, Mapping
 from typing import Any
+
+from jaxtroj.csv_text import csv_text
 
 _TRIGGER = (
     "source_class", "target_class", "fraction_level", "fraction", "behavior", "type_level", "type",
@@ -107,11 +107,7 @@ def metadata_row(model: str, config: Mapping[str, Any], stats: Mapping[str, Any]
 
 def metadata_csv(rows: Iterable[Mapping[str, str]]) -> str:
     """Render rows as the file's text, header first."""
-    buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return buffer.getvalue()
+    return csv_text(COLUMNS, ([row[column] for column in COLUMNS] for row in rows))
 
 
 def dictionary_csv() -> str:

@@ -2,18 +2,23 @@
 
 import hashlib
 import zipfile
-from collections.abc import Mapping
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from converters.files import what_is
 from jaxtroj.errors import GenerationError
 from jaxtroj.rounds.examples import natural_key
 from jaxtroj.rounds.image_file import ImageFileError, read_rgb
 
 _TEST_SHARE, _SPLIT = 0.15, 21
 _LARGEST = 256
+_EXPECTED = (
+    "expected an .npz archive with x, uint8 [n, h, w, 3], and y, whole numbers [n], as numpy.savez"
+    " writes it, or a folder with one of PNG files per class"
+)
 
 
 @dataclass(frozen=True)
@@ -62,15 +67,23 @@ def load_pictures(path: Path, seed: int = 0) -> LabelledPictures:
 
 
 def _of_file(path: Path) -> dict[str, np.ndarray]:
+    if (kind := what_is(path)) != "a file":
+        raise GenerationError(f"{path} is {kind}; {_EXPECTED}")
     try:
         with open(path, "rb") as handle:  # NumPy leaves a broken file open
+            # NumPy would load an array, or advise to allow pickles, for what is no archive.
+            if not zipfile.is_zipfile(handle):
+                raise GenerationError(f"{path} is no .npz archive; {_EXPECTED}")
+            handle.seek(0)
             file = np.load(handle, allow_pickle=False)
-            if not isinstance(file, Mapping):
-                raise ValueError("it holds a single array")
             names = [name for name in ("x", "y", "test_x", "test_y") if name in file]
             arrays = {name: file[name] for name in names}
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
-        raise GenerationError(f"{path} is no .npz file of pictures: {error}") from error
+    except OSError as error:
+        raise GenerationError(f"cannot read {path} ({error.strerror or error})") from error
+    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise GenerationError(
+            f"{path} is damaged or holds other things than arrays of numbers; {_EXPECTED}"
+        ) from error
     missing = [name for name in ("x", "y") if name not in arrays]
     if missing or ("test_x" in arrays) != ("test_y" in arrays):
         raise GenerationError(

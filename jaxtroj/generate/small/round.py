@@ -16,8 +16,6 @@ equally many cycles. There are several bases per architecture, each from its own
 clean networks from one base alone would be so alike that telling them apart means nothing.
 """
 
-import csv
-import io
 import json
 import os
 import shutil
@@ -35,6 +33,7 @@ from PIL import Image
 import jaxtroj
 from converters.files import write_atomic
 from converters.model import params_of
+from jaxtroj.csv_text import csv_text
 from jaxtroj.errors import GenerationError
 from jaxtroj.generate.learners import start_from
 from jaxtroj.generate.round import (
@@ -174,11 +173,8 @@ def collect(out: Path, identity: dict[str, Any]) -> None:
 
 
 def _table(records: list[dict[str, Any]]) -> str:
-    buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(record["metadata"] for record in records)
-    return buffer.getvalue()
+    rows = (record["metadata"] for record in records)
+    return csv_text(COLUMNS, ([row[column] for column in COLUMNS] for row in rows))
 
 
 def _recipe(settings: SmallSettings, pictures: LabelledPictures, model: int, sub_seed: int):

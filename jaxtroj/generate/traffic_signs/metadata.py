@@ -1,9 +1,8 @@
 """METADATA.csv of a synthetic round: the columns of NIST's Round 0 that apply, in its formats."""
 
-import csv
-import io
 from collections.abc import Iterable, Mapping
 
+from jaxtroj.csv_text import csv_text
 from jaxtroj.generate.traffic_signs.recipe import Recipe
 from jaxtroj.generate.training import Trained, TrainingSettings
 
@@ -86,11 +85,7 @@ def metadata_row(
 
 def metadata_csv(rows: Iterable[Mapping[str, str]]) -> str:
     """Render rows as the file's text, header first."""
-    buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return buffer.getvalue()
+    return csv_text(COLUMNS, ([row[column] for column in COLUMNS] for row in rows))
 
 
 def _trigger_values(recipe: Recipe) -> dict:

@@ -1,0 +1,64 @@
+"""stdout or stderr closed, full, or left by its reader: no traceback, all records, no false 1."""
+
+import subprocess
+import sys
+
+import pytest
+
+from jaxtroj.store import read_records
+
+MODELS = 4
+FAILED, USAGE, PIPE = 2, 4, 141
+REDIRECTIONS = {
+    ">&-": FAILED,
+    "2>&-": FAILED,
+    "<&- >&- 2>&-": FAILED,
+    "2>/dev/full": FAILED,
+    ">/dev/full": USAGE,
+    "| head -n 1": PIPE,
+    "| true": PIPE,
+}
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("streams") / "models"
+    folder.mkdir()
+    for number in range(MODELS):
+        (folder / f"{number}.pt").write_bytes(b"garbage")
+    return folder
+
+
+def shell(command: str, redirection: str) -> subprocess.CompletedProcess:
+    line = f"set -o pipefail; {sys.executable} -m jaxtroj {command} {redirection}"
+    return subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=120)
+
+
+@pytest.mark.parametrize("redirection", REDIRECTIONS)
+def test_a_scan_keeps_every_record(dataset, tmp_path, redirection):
+    run = tmp_path / "run"
+    found = shell(f"scan {dataset} --evidence-only --out {run}", redirection)
+    assert found.returncode == REDIRECTIONS[redirection]
+    assert len(read_records(run)) == MODELS
+    assert "Traceback" not in found.stderr
+    if found.returncode in (USAGE, PIPE):
+        assert "stdout takes no more results" in found.stderr
+
+
+@pytest.mark.parametrize("redirection", REDIRECTIONS)
+def test_detect_says_so_by_its_status(dataset, redirection):
+    found = shell(f"detect {dataset / '0.pt'} {dataset / '1.pt'} --evidence-only", redirection)
+    reader_took_all = redirection == "| head -n 1" and found.returncode == FAILED
+    assert found.returncode == REDIRECTIONS[redirection] or reader_took_all
+    assert "Traceback" not in found.stderr
+    if found.returncode == USAGE:
+        assert "cannot write the results to stdout: No space left on device" in found.stderr
+
+
+@pytest.mark.parametrize("command", ["--help", "scan --help", "scan --nonsense"])
+def test_help_and_usage_errors(command):
+    for redirection in (">&-", "2>&-", "<&- >&- 2>&-"):
+        found = shell(command, redirection)
+        assert found.returncode == (USAGE if "nonsense" in command else 0)
+        assert "Traceback" not in found.stderr
+    assert shell(command, ">/dev/full").returncode == USAGE

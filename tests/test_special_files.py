@@ -1,0 +1,88 @@
+"""Devices, pipes, sockets and links where a file or folder is expected: named, never waited for."""
+
+import os
+import socket
+
+import pytest
+
+from converters.files import what_is, write_atomic
+from jaxtroj.calibration import Calibrator
+from jaxtroj.cli.main import main
+from jaxtroj.errors import CalibrationError
+from jaxtroj.settings import Settings
+from jaxtroj.store import RunStore
+
+
+@pytest.fixture
+def special(tmp_path, monkeypatch):
+    """One of each kind, by what it is called."""
+    monkeypatch.chdir(tmp_path)  # names of sockets must be short
+    os.mkfifo("pipe")
+    (tmp_path / "loop").symlink_to("loop")
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind("socket")
+        yield {
+            "a named pipe": tmp_path / "pipe",
+            "a socket": tmp_path / "socket",
+            "a device": "/dev/zero",
+            "unreadable (Too many levels of symbolic links)": tmp_path / "loop",
+            "absent": tmp_path / "nothing",
+        }
+
+
+@pytest.fixture
+def model(tmp_path):
+    (tmp_path / "model.pt").write_bytes(b"garbage")
+    return tmp_path / "model.pt"
+
+
+def test_every_argument_says_what_it_is(special, model, tmp_path, capsys):
+    with RunStore(tmp_path / "run", {}):
+        pass
+    for kind, path in special.items():
+        assert what_is(path) == kind
+        for command in (
+            ["scan", path, "--out", tmp_path / "new", "--evidence-only"],
+            ["detect", model, "--evidence-only", "--examples", path],
+            ["detect", model, "--evidence-only", "--bank", path],
+            ["generate", "small", "--models", 2, "--out", tmp_path / "new", "--pictures", path],
+        ):
+            assert main([str(word) for word in command]) == 4
+            assert f"{path} is {kind}; expected" in capsys.readouterr().err
+        for command in (
+            ["detect", model, "--calibrator", path],
+            ["scan", tmp_path, "--out", tmp_path / "new", "--calibrator", path],
+            ["evaluate", tmp_path / "run", "--truth", path],
+        ):
+            assert main([str(word) for word in command]) == 4
+            assert str(path) in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_calibrator_is_read_before_any_model(special, model, tmp_path, capsys):
+    (tmp_path / "text.json").write_text("{}")
+    for path in (*special.values(), tmp_path / "text.json", tmp_path):
+        with pytest.raises(CalibrationError):
+            Settings(calibrator=path)
+        with pytest.raises(CalibrationError):
+            Settings(text_calibrator=path)
+        with pytest.raises(CalibrationError):
+            Calibrator.load(path)
+        result = tmp_path / "result.txt"
+        flags = ["--model_filepath", model, "--result_filepath", result, "--calibrator", path]
+        assert main(["infer", *map(str, flags)]) == 4
+        assert result.read_text() == "0.5\n"
+        captured = capsys.readouterr()
+        assert "read" not in captured.out and "calibrator" in captured.err
+
+
+def test_what_is_no_file_is_never_replaced_by_one(special):
+    write_atomic(special["a named pipe"].with_name("file"), b"text")
+    for kind in ("a named pipe", "a socket"):
+        with pytest.raises(OSError):  # nobody reads
+            write_atomic(special[kind], b"text")
+        assert what_is(special[kind]) == kind
+    reader = os.open(special["a named pipe"], os.O_RDONLY | os.O_NONBLOCK)
+    write_atomic(special["a named pipe"], b"text")
+    assert os.read(reader, 10) == b"text" and what_is(special["a named pipe"]) == "a named pipe"
+    os.close(reader)
