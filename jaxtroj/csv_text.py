@@ -27,8 +27,9 @@ def csv_text(columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
 def _cell(value: Any) -> Any:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
-    is_formula = isinstance(value, str) and value.startswith(_FORMULA_SIGNS)
-    return f"'{value}" if is_formula and not _is_negative_number(value) else value
+    if isinstance(value, str) and value.startswith(_FORMULA_SIGNS):
+        return value if _is_negative_number(value) else f"'{value}"
+    return value
 
 
 def _is_negative_number(text: str) -> bool:
