@@ -35,8 +35,8 @@ class Flag:
 MISCLASSIFIED = Flag(
     "examples-misclassified",
     "the network gives more than half of the labelled examples another class than their names",
-    "other `--channel-order`, `--normalization`, `--bounds`, `--mean` and `--std`; or these are"
-    " examples of another model",
+    "other `--channel-order`, `--normalization`, `--bounds`, `--mean` and `--std`; for a text model"
+    " the encoder of its example vectors; or these are examples of another model",
 )
 PROBABILITIES = Flag(
     "probabilities",
@@ -91,6 +91,27 @@ def diagnose(
     if last_layer(model) is None:
         raised.append(Raised(NO_LAST_LAYER, "no weight has a row for each class"))
     return tuple(flag for flag in raised if flag is not None)
+
+
+def diagnose_head(model: Model, embeddings: np.ndarray, labels: np.ndarray) -> tuple[Raised, ...]:
+    """The flags of one sentiment head.
+
+    Args:
+      model: the reduced head.
+      embeddings: float32 `[n, d]` of its clean examples.
+      labels: int `[n]`, -1 where nothing says which class an example is of.
+    """
+    from jaxtroj.evidence.texts.heads import clean_margins
+
+    known = labels >= 0
+    if not known.any():
+        return ()
+    answers = clean_margins(model, embeddings).argmax(axis=1)
+    accuracy = float((answers == labels)[known].mean())
+    if accuracy >= 1 - _MOST_WRONG:
+        return ()
+    seen = f"clean accuracy {accuracy:.2f} on {int(known.sum())} labelled example texts"
+    return (Raised(MISCLASSIFIED, f"{seen}; vectors of another encoder likely"),)
 
 
 def _misclassified(examples: AnchoredExamples) -> Raised | None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from jaxtroj.errors import StoreError
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """Raised whenever a record gains, loses or redefines a field, or `identity` changes."""
 
 STATUSES = ("ok", "failed", "skipped")
@@ -58,6 +58,12 @@ class Record:
     `row` and `column` of its mask in pixels for an image model; empty if nothing was. For a text
     model called poisoned also what the text does on held-out examples
     (`jaxtroj.evidence.texts.recovery`), or in `words` why nobody knows."""
+    kind: str = "image"
+    """What the network takes: `image`, or `text` for heads on sentence embeddings; of a model that
+    could not be read, what its folder looks like."""
+    searched: tuple[str, ...] = ()
+    """Kinds of trigger that the evidence searched for, such as `patch`. A trigger of another kind
+    can have been missed."""
     findings: tuple[str, ...] = ()
     """What reading and converting the file noticed, one line each, the flags first."""
     identity: str = ""
@@ -79,13 +85,17 @@ def parse_record(line: str | bytes) -> Record:
         values: Any = json.loads(line)
     except ValueError as error:
         raise StoreError(f"not a JSON record: {error}") from error
+    schema = values.get("schema") if isinstance(values, dict) else None
+    if schema != SCHEMA_VERSION:
+        raise StoreError(
+            f"record of schema {schema}, expected {SCHEMA_VERSION}: it was written by another"
+            " version of jaxtroj"
+        )
     names = {f.name for f in fields(Record)}
-    if not isinstance(values, dict) or set(values) != names:
-        odd = sorted(names ^ set(values)) if isinstance(values, dict) else type(values).__name__
+    if set(values) != names:
+        odd = sorted(names ^ set(values))
         raise StoreError(f"not a record of schema {SCHEMA_VERSION}: fields differ ({odd})")
-    if values["schema"] != SCHEMA_VERSION:
-        raise StoreError(f"record of schema {values['schema']}, expected {SCHEMA_VERSION}")
-    lists = {name: tuple(values[name]) for name in ("source_classes", "findings")}
+    lists = {name: tuple(values[name]) for name in ("source_classes", "searched", "findings")}
     return Record(**{**values, **lists})
 
 

@@ -26,6 +26,8 @@ _JSON_FIELDS = (
     "reason",
     "seconds",
     "evidence",
+    "kind",
+    "searched",
     "architecture",
     "sha256",
     "trigger",

@@ -10,8 +10,7 @@ from converters.errors import ConversionError
 from converters.opening import InputForm
 from jaxtroj.calibration import Calibrator
 from jaxtroj.errors import CalibrationError, UsageError
-from jaxtroj.evidence.images.schema import SCHEMA_VERSION, STAGES
-from jaxtroj.evidence.texts.schema import SCHEMA_VERSION as TEXT_SCHEMA_VERSION
+from jaxtroj.evidence.stages import IMAGES, TABLES, TEXTS
 from jaxtroj.record import digest_file
 from jaxtroj.rounds.examples import CHANNEL_ORDERS, NORMALIZATIONS
 
@@ -19,7 +18,7 @@ _CALIBRATORS = Path(__file__).parent / "data" / "calibrators"
 DEFAULT_CALIBRATOR = _CALIBRATORS / "round0.json"
 SPECIAL_CALIBRATORS = (_CALIBRATORS / "small.json",)
 DEFAULT_TEXT_CALIBRATOR = _CALIBRATORS / "round5.json"
-KINDS = ("image", "text")
+KINDS = tuple(TABLES)
 EVEN_ODDS = 0.5
 
 
@@ -32,8 +31,10 @@ class Settings:
         CalibrationError: a calibrator cannot be read: hours of scanning would be for nothing.
     """
 
-    stages: tuple[str, ...] = STAGES
-    """Evidence stages to run, a non-empty part of `STAGES` in their order."""
+    stages: tuple[str, ...] | None = None
+    """Evidence stages to run, some of one table of `evidence.stages` in their order; models of the
+    other kind are not concerned unless their table has all of them too. None takes those that the
+    calibrator was fitted on, else those that fit the model by what they need."""
     early_stop: bool = True
     """Leave out later stages once they cannot change the verdict."""
     seed: int = 0
@@ -85,9 +86,10 @@ class Settings:
             for name, value in (("base_rate", self.base_rate), ("threshold", self.threshold))
             if value is not None and not 0 < value < 1
         ]
-        if not self.stages or tuple(s for s in STAGES if s in self.stages) != self.stages:
+        if self.stages is not None and not any(t.holds(self.stages) for t in TABLES.values()):
+            known = " or of ".join(f"{', '.join(t.names)} ({k} models)" for k, t in TABLES.items())
             problems.append(
-                f"stages must be some of {', '.join(STAGES)} in this order,"
+                f"stages must be some of {known} in this order,"
                 f" got {', '.join(self.stages) or 'none'}"
             )
         if self.channel_order not in CHANNEL_ORDERS:
@@ -117,13 +119,18 @@ class Settings:
             self.layout, self.bounds, self.mean, self.std, self.output, self.image_size
         )
 
+    def stages_named(self, kind: str) -> tuple[str, ...] | None:
+        """The stages that are asked for models of a kind, one of `KINDS`; None for no choice."""
+        named = self.stages
+        return named if named is not None and TABLES[kind].holds(named) else None
+
     def as_json(self) -> dict[str, Any]:
         """JSON values: the settings, the calibrator by its digest, the version of the evidence."""
-        values = asdict(self) | {"stages": list(self.stages)}
-        for name in ("bounds", "mean", "std", "image_size"):
+        values = asdict(self)
+        for name in ("stages", "bounds", "mean", "std", "image_size"):
             values[name] = None if values[name] is None else list(values[name])
-        values["evidence_schema"] = SCHEMA_VERSION
-        values["text_evidence_schema"] = TEXT_SCHEMA_VERSION
+        values["evidence_schema"] = IMAGES.version
+        values["text_evidence_schema"] = TEXTS.version
         if self.recover_words:  # as in the runs from before there was a choice
             del values["recover_words"]
         values["special_calibrators"] = list(map(digest_or_reason, self.special_calibrators))

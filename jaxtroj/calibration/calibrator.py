@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from jaxtroj.calibration import files
+from jaxtroj.calibration.fitted import Fitted, Provenance, StageReport
 from jaxtroj.calibration.linear import FREE_DISTANCE, Few
 from jaxtroj.calibration.stage import StageModel
-from jaxtroj.calibration.stopping import StopRule, stop_rule
+from jaxtroj.calibration.stopping import stop_rule
 from jaxtroj.calibration.training import (
     OutOfFold,
-    StageScore,
     fit_stages,
     make_population,
     make_scheme,
@@ -39,30 +40,6 @@ class Verdict:
     """Classes that the trigger works from."""
     reasons: tuple[str, ...]
     """Sentences, strongest first."""
-
-
-@dataclass(frozen=True)
-class StageReport:
-    """How a stage did out of fold, over all models and by architecture, and when it may stop."""
-
-    score: StageScore
-    by_architecture: Mapping[str, StageScore]
-    stop: StopRule
-
-
-@dataclass(frozen=True)
-class Provenance:
-    """What a calibrator was fitted on."""
-
-    population: str
-    """The labelled models in words: which round, how made, at what size."""
-    seed: int
-    commit: str
-    """Commit of jaxtroj that gathered the evidence, empty when unknown."""
-    models: int
-    poisoned: int
-    sides: tuple[int, int] | None = None
-    """Shortest and longest side in pixels of the pictures it is for; None where nobody said."""
 
 
 @dataclass(frozen=True)
@@ -245,16 +222,14 @@ class Calibrator:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes JSON, atomically. Raises CalibrationError when it cannot be written."""
-        from jaxtroj.calibration.files import save
-
-        save(self, path)
+        fitted = Fitted(self.stages, self.reports, self.provenance, self.unfitted)
+        files.save(fitted, path)
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> "Calibrator":
         """Reads what `save` wrote. Raises CalibrationError for anything else."""
-        from jaxtroj.calibration.files import load
-
-        return load(path)
+        found = files.load(path)
+        return Calibrator(found.stages, found.reports, found.provenance, found.unfitted)
 
     def _is_complete(self, stage: str, fields: Mapping[str, float | None]) -> bool:
         return bool(np.isfinite(matrix([fields], self.stages[stage].names)).all())

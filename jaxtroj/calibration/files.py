@@ -3,15 +3,14 @@
 import json
 import math
 import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from converters.files import read_plain
-from jaxtroj.calibration.calibrator import Calibrator, Provenance, StageReport
-from jaxtroj.calibration.linear import Field, Linear
+from converters.files import read_plain, write_atomic
+from jaxtroj.calibration.fitted import Fitted, Provenance, StageReport
+from jaxtroj.calibration.linear import FittedField, Linear
 from jaxtroj.calibration.stage import StageModel
 from jaxtroj.calibration.stopping import StopRule
 from jaxtroj.calibration.training import StageScore
@@ -29,29 +28,24 @@ SPREADS = (1e-6, 1e3)
 LONGEST_TEXT = 2000
 
 
-def save(calibrator: Calibrator, path: str | os.PathLike[str]) -> None:
-    """Writes a calibrator beside the target and moves it there, so a reader never sees half."""
-    document = {"format": FORMAT, "schema": SCHEMA_VERSION, **to_json(calibrator)}
-    text = json.dumps(document, indent=1, allow_nan=False)
-    target = Path(path)
-    temporary = None
+def save(fitted: Fitted, path: str | os.PathLike[str]) -> None:
+    """Writes a calibrator, whole or not at all, into a folder that is there.
+
+    Raises:
+        CalibrationError: the file cannot be written.
+    """
+    document = {"format": FORMAT, "schema": SCHEMA_VERSION, **to_json(fitted)}
+    text, target = json.dumps(document, indent=1, allow_nan=False), Path(path)
     try:
-        with tempfile.NamedTemporaryFile(
-            "w", dir=target.parent, prefix=f".{target.name}.", delete=False, encoding="utf-8"
-        ) as file:
-            temporary = file.name
-            file.write(text + "\n")
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, target)
+        os.stat(target.parent)  # a folder that is not there is a mistake in its name
+        write_atomic(target, text.encode() + b"\n")
     except OSError as error:
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
         raise CalibrationError(
             f"cannot write the calibrator {target} ({error.strerror or error})"
         ) from error
 
 
-def load(path: str | os.PathLike[str]) -> Calibrator:
+def load(path: str | os.PathLike[str]) -> Fitted:
     """Reads and checks every value. Raises CalibrationError, naming file and place."""
     try:
         content = read_plain(path, MAX_BYTES + 1)
@@ -71,7 +65,7 @@ def load(path: str | os.PathLike[str]) -> Calibrator:
         raise CalibrationError(f"{path} is not a usable calibrator: {error}") from error
 
 
-def to_json(calibrator: Calibrator) -> dict[str, Any]:
+def to_json(calibrator: Fitted) -> dict[str, Any]:
     """The calibrator as plain JSON values."""
     return {
         "provenance": asdict(calibrator.provenance),
@@ -162,7 +156,7 @@ class _Node:
         ]
 
 
-def _from_json(root: _Node) -> Calibrator:
+def _from_json(root: _Node) -> Fitted:
     if root["format"].value != FORMAT or root["schema"].value != SCHEMA_VERSION:
         raise CalibrationError(
             f"format {root['format'].value!r} schema {root['schema'].value!r}, expected {FORMAT!r} "
@@ -173,7 +167,7 @@ def _from_json(root: _Node) -> Calibrator:
         raise CalibrationError("stages must be at least one, each named once")
     models = {name: _stage(node) for name, node in stages}
     _check_cumulative(models)
-    return Calibrator(
+    return Fitted(
         stages=models,
         reports={name: _report(node) for name, node in stages},
         provenance=_provenance(root["provenance"]),
@@ -210,7 +204,7 @@ def _stage(node: _Node) -> StageModel:
     )
 
 
-def _field(node: _Node) -> Field:
+def _field(node: _Node) -> FittedField:
     direction = node["direction"].count(-1, 1)
     weight = node["weight"].log_odds()
     if weight * direction < 0:
@@ -218,7 +212,7 @@ def _field(node: _Node) -> Field:
     low, high = node["low"].number(), node["high"].number()
     if low > high:
         raise CalibrationError(f"{node.place}: low {low} above high {high}")
-    return Field(
+    return FittedField(
         name=node["name"].text(),
         label=node["label"].text(),
         direction=direction,

@@ -35,7 +35,7 @@ TRUST_LENGTH = 2.0  # spreads over which trust falls by e
 
 
 @dataclass(frozen=True)
-class Field:
+class FittedField:
     """One evidence field as the calibrator sees it."""
 
     name: str
@@ -80,7 +80,7 @@ class Field:
 class Linear:
     """The fitted regression. Matrices are [n, fields], float64, complete (no NaN)."""
 
-    fields: tuple[Field, ...]
+    fields: tuple[FittedField, ...]
     intercept: float
     offsets: Mapping[str, float]
     """a_k by architecture; any other architecture has 0."""
@@ -98,7 +98,7 @@ class Linear:
         return np.stack(columns, axis=1)
 
     def distances(self, values: np.ndarray) -> np.ndarray:
-        """`Field.beyond`, [n, fields], 0 for fields that hardly weigh in."""
+        """`FittedField.beyond`, [n, fields], 0 for fields that hardly weigh in."""
         least = NEGLIGIBLE * max(abs(field.weight) for field in self.fields)
         columns = [
             field.beyond(x) * float(abs(field.weight) > least) for field, x in self._columns(values)
@@ -190,7 +190,7 @@ def fit_mean(task: Task, penalty: float, parts: Sequence[np.ndarray]) -> Linear:
     return _linear(task, fields, groups, np.mean(found, axis=0))
 
 
-def _design(task: Task) -> tuple[list[Field], list[str], np.ndarray]:
+def _design(task: Task) -> tuple[list[FittedField], list[str], np.ndarray]:
     """Scaled fields, architectures, and the matrix [n, 1 + architectures + fields] of both."""
     fields = [_scaled(task, column) for column in range(len(task.names))]
     positions = np.stack([f.position(x) for f, x in zip(fields, task.values.T, strict=True)], 1)
@@ -206,12 +206,12 @@ def _penalties(task: Task, groups: Sequence[str], penalty: float) -> tuple[np.nd
     return np.array(ridge), np.array([0] * (1 + len(groups)) + list(task.directions))
 
 
-def _scaled(task: Task, column: int) -> Field:
+def _scaled(task: Task, column: int) -> FittedField:
     """Centre, scale and range of one field; the weight is still 0."""
     values = task.values[:, column]
     centre, scale = float(np.median(values)), safe_mad(values)
     spread = float(np.std(np.arcsinh((values - centre) / scale))) if scale > 0 else 1.0
-    field = Field(
+    field = FittedField(
         name=task.names[column],
         label=task.labels[column],
         direction=task.directions[column],
@@ -228,7 +228,9 @@ def _scaled(task: Task, column: int) -> Field:
     return _replace(field, low=float(z.min()), high=float(z.max()))
 
 
-def _linear(task: Task, fields: list[Field], groups: list[str], solution: np.ndarray) -> Linear:
+def _linear(
+    task: Task, fields: list[FittedField], groups: list[str], solution: np.ndarray
+) -> Linear:
     weights = solution[1 + len(groups) :].tolist()
     weighted = [
         _replace(field, weight=weight if field.scale > 0 else 0.0)
@@ -238,8 +240,8 @@ def _linear(task: Task, fields: list[Field], groups: list[str], solution: np.nda
     return Linear(tuple(weighted), float(solution[0]), offsets, float(task.poisoned.mean()))
 
 
-def _replace(field: Field, **changes: float) -> Field:
-    return Field(**{**field.__dict__, **changes})
+def _replace(field: FittedField, **changes: float) -> FittedField:
+    return FittedField(**{**field.__dict__, **changes})
 
 
 def _minimise(

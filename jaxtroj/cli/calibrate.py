@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     pairs = [(r, t) for r, t in matched(records, load_truth(args.truth)) if r.evidence]
     if not pairs:
         raise UsageError(f"no model of {args.run_folder} has evidence and a label in {args.truth}")
-    schema = schema_of(record.evidence for record, _ in pairs)
+    schema = schema_of(record for record, _ in pairs)
     calibrator = Calibrator.fit(
         rows=[record.evidence for record, _ in pairs],
         poisoned=[truth for _, truth in pairs],

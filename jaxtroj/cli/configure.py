@@ -127,7 +127,7 @@ def _fit(
     if not pairs:
         raise UsageError(f"no model gave evidence; the first failed with: {records[0].reason}")
 
-    schema = schema_of(record.evidence for record, _ in pairs)
+    schema = schema_of(record for record, _ in pairs)
 
     def fit(stages: Sequence[str]) -> Calibrator:
         return Calibrator.fit(

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -43,18 +43,13 @@ class Guard:
 
 @dataclass
 class Flight:
-    """A job in a worker: for how many seconds it ran, which of its models are answered."""
+    """A job in a worker: for how many seconds it ran, and whether it is answered."""
 
     job: Job
     seconds: float = 0.0
     waits: bool = False
     step: str = "start"
-    answered: set[int] = field(default_factory=set)
-
-    @property
-    def left(self) -> list[int]:
-        """Places of the models that have no answer yet."""
-        return [place for place in range(len(self.job.entries)) if place not in self.answered]
+    answered: bool = False
 
 
 class WorkerProcess:

@@ -7,17 +7,15 @@ from typing import Protocol
 
 from jaxtroj.record import Record
 from jaxtroj.rounds import ModelEntry
-from jaxtroj.scan.work import OnStep
+from jaxtroj.scan.attempt import OnStep, silent
+from jaxtroj.scan.folder import PictureOf
 from jaxtroj.settings import Settings
 
-DETECTOR = "jaxtroj.scan:scan_batch"
+DETECTOR = "jaxtroj.scan:scan_entry"
 """What answers: `module:function`, called as `Detector`."""
 
-PictureOf = Callable[[str], Path]
-Detector = Callable[
-    [Sequence[ModelEntry], Settings, PictureOf | None, OnStep | None], Iterator[Record]
-]
-"""Entries to their records, in order, identities set; see `jaxtroj.scan.scan_batch`."""
+Detector = Callable[[ModelEntry, Settings, PictureOf | None, OnStep | None], Record]
+"""An entry to its record with its identity; see `jaxtroj.scan.scan_entry`."""
 
 
 @dataclass(frozen=True)
@@ -37,19 +35,19 @@ class Setup:
 
 @dataclass(frozen=True)
 class Job:
-    """Models that one worker answers in one go.
+    """A model that a worker answers.
 
     Attributes:
-        entries: at least one model.
-        known: per entry the identities that have a record already; an entry that still has one of
-            them is not scanned again.
+        entry: the model.
+        known: identities that have a record already; if the entry still has one of them, it is not
+            scanned again.
         group: jobs of equal group share compiled programs.
         alone: nothing else may run in the worker meanwhile, so that what it does is this job's.
-        failure: why the models are given up; only their identities are still wanted.
+        failure: why the model is given up; only its identity is still wanted.
     """
 
-    entries: tuple[ModelEntry, ...]
-    known: tuple[tuple[str, ...], ...]
+    entry: ModelEntry
+    known: tuple[str, ...] = ()
     group: str = ""
     alone: bool = False
     failure: str | None = None
@@ -72,8 +70,8 @@ class Answer:
     picture: bytes | None = None
 
 
-def _silent(*_: object) -> None:
-    """Tells nobody."""
+def _ignore(*_: object) -> None:
+    """Ignores what it is told."""
 
 
 @dataclass(frozen=True)
@@ -87,9 +85,9 @@ class Watch:
         deadline: on `time.monotonic`; the engine stops then and leaves the rest.
     """
 
-    on_step: OnStep = _silent
-    on_tick: Callable[[], None] = _silent
-    log: Callable[[str], None] = _silent
+    on_step: OnStep = silent
+    on_tick: Callable[[], None] = _ignore
+    log: Callable[[str], None] = _ignore
     deadline: float = field(default=float("inf"))
 
 

@@ -11,11 +11,12 @@ from typing import Any
 from jaxtroj.engine.devices import Slot, local_slots, memory_per_worker
 from jaxtroj.engine.guard import Flight, Guard, WorkerProcess
 from jaxtroj.engine.jobs import Answer, Job, Setup, Watch
-from jaxtroj.engine.plan import Plan
+from jaxtroj.engine.plan import WorkPlan
 from jaxtroj.engine.worker import LANES
 from jaxtroj.errors import EngineError, JaxtrojError
 from jaxtroj.record import Record, parse_record
-from jaxtroj.scan.work import Work
+from jaxtroj.scan import records
+from jaxtroj.scan.attempt import Attempt
 from jaxtroj.settings import Settings
 from jaxtroj.store import RunStore
 
@@ -66,8 +67,8 @@ class _Seat:
 class LocalEngine:
     """Runs jobs in worker processes, ends those that exceed their limits, and goes on.
 
-    A model is given up only for what it did alone: when two were in the worker, or several in one
-    job, each unanswered one gets a second try by itself, for memory and crashes in a new process.
+    A model is given up only for what it did alone: when two were in the worker, each unanswered
+    one gets a second try by itself, for memory and crashes in a new process.
 
     Args:
         setup: what the workers are told.
@@ -83,7 +84,7 @@ class LocalEngine:
         self._seats = [_Seat(slot) for slot in slots]
         self._selector = selectors.DefaultSelector()
         self._failed_starts = 0
-        self._plan = Plan([])
+        self._plan = WorkPlan([])
         self._watch = Watch()
 
     def run(self, jobs: Sequence[Job], watch: Watch) -> Iterator[Answer]:
@@ -92,7 +93,7 @@ class LocalEngine:
         Raises:
             EngineError: worker processes do not start.
         """
-        self._plan, self._watch = Plan(jobs), watch
+        self._plan, self._watch = WorkPlan(jobs), watch
         last = time.monotonic()
         while True:
             yield from self._assign()
@@ -171,16 +172,16 @@ class LocalEngine:
         if "step" in message:
             flight.step = message["step"][1]
             self._watch.on_step(*message["step"])
-        elif "place" in message:
-            place = message["place"]
-            flight.answered.add(place)
-            if "record" in message:
-                record = parse_record(message["record"])
-                yield Answer(job.entries[place], record.identity, record)
-            elif job.failure is not None:
-                yield self._given_up(job, place, job.failure, message["identity"])
+        elif "record" in message:
+            flight.answered = True
+            record = parse_record(message["record"])
+            yield Answer(job.entry, record.identity, record)
+        elif "identity" in message:
+            flight.answered = True
+            if job.failure is not None:
+                yield self._given_up(job, job.failure, message["identity"])
             else:
-                yield Answer(job.entries[place], message["identity"], None)
+                yield Answer(job.entry, message["identity"], None)
         elif "done" in message:
             del worker.flights[message["ticket"]]
             worker.jobs_done += 1
@@ -205,14 +206,13 @@ class LocalEngine:
             yield from self._late(seat, worker, guard.timeout)
 
     def _late(self, seat: _Seat, worker: WorkerProcess, timeout: float) -> Iterator[Answer]:
-        late = [f for f in seat.flights if f.seconds > timeout * len(f.job.entries)]
+        late = [flight for flight in seat.flights if flight.seconds > timeout]
         if not late:
             return
         worker.dump()
         slow = late[0]
         running = [flight for flight in seat.flights if not flight.waits]
-        limit = timeout * len(slow.job.entries)
-        reason = f"was stopped after {limit:g} s, in the step {slow.step}; see --timeout"
+        reason = f"was stopped after {timeout:g} s, in the step {slow.step}; see --timeout"
         yield from self._bury(seat, reason, slow if running == [slow] else None)
 
     def _bury(self, seat: _Seat, reason: str, guilty: Flight | None = None) -> Iterator[Answer]:
@@ -236,46 +236,36 @@ class LocalEngine:
         if guilty is None and len(flights) == 1 and not worker.jobs_done:
             guilty = flights[0]
         for flight in flights:
-            only_one = len(flight.left) == 1
-            if flight.job.failure is not None or (flight is guilty and only_one):
+            if flight.job.failure is not None or flight is guilty:
                 yield from self._give_up(flight, reason)
             else:
                 self._retry(flight)
 
     def _retry(self, flight: Flight) -> None:
-        """Another try, alone, for each unanswered model of a job whose worker was ended."""
-        job = flight.job
-        for one in _singles(flight):
-            self._plan.put(one, first=job.alone)
+        """Another try, alone, for an unanswered model whose worker was ended."""
+        if not flight.answered:
+            self._plan.put(replace(flight.job, alone=True), first=flight.job.alone)
 
     def _give_up(self, flight: Flight, reason: str) -> Iterator[Answer]:
-        """The unanswered models failed; what is still wanted is the identity of that answer."""
-        for one in _singles(flight):
-            if one.failure is None:
-                self._plan.put(replace(one, failure=reason), first=True)
-            else:  # not even its identity can be had
-                yield self._given_up(one, 0, one.failure)
+        """An unanswered model failed; what is still wanted is the identity of that answer."""
+        job = flight.job
+        if flight.answered:
+            return
+        if job.failure is None:
+            self._plan.put(replace(job, alone=True, failure=reason), first=True)
+        else:  # not even its identity can be had
+            yield self._given_up(job, job.failure)
 
-    def _given_up(self, job: Job, place: int, reason: str, identity: str = "") -> Answer:
-        entry = job.entries[place]
-        self._watch.log(f"{entry.model_id!r} failed: {reason}")
-        record = failed_record(entry, self._setup, reason, identity)
-        return Answer(entry, identity, record)
-
-
-def _singles(flight: Flight) -> list[Job]:
-    """A job for each unanswered model, to be done alone."""
-    job = flight.job
-    return [
-        Job((job.entries[place],), (job.known[place],), job.group, True, job.failure)
-        for place in flight.left
-    ]
+    def _given_up(self, job: Job, reason: str, identity: str = "") -> Answer:
+        self._watch.log(f"{job.entry.model_id!r} failed: {reason}")
+        record = failed_record(job.entry, self._setup, reason, identity)
+        return Answer(job.entry, identity, record)
 
 
 def failed_record(entry: Any, setup: Setup, reason: str, identity: str) -> Record:
     """The record of a model that the engine gave up: the base rate, and why."""
-    work = Work(entry, setup.settings, lambda model, step: None)
-    return replace(work.failed(JaxtrojError(reason)), identity=identity)
+    failed = records.failed_record(Attempt(entry, setup.settings), JaxtrojError(reason))
+    return replace(failed, identity=identity)
 
 
 def _how_it_ended(status: int | None) -> str:

@@ -1,11 +1,10 @@
 """Which models go together, and which job a worker takes next."""
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from jaxtroj.engine.jobs import Job
 from jaxtroj.rounds import ModelEntry
-from jaxtroj.scan import TEXT_BATCH
 
 Known = Callable[[ModelEntry], tuple[str, ...]]
 """The identities of an entry that have a record already."""
@@ -60,15 +59,11 @@ def _size(entry: ModelEntry) -> int:
 
 
 def make_jobs(entries: Sequence[ModelEntry], known: Known) -> list[Job]:
-    """Jobs of all entries: groups in order of their first model, text models several to a job."""
-    groups: dict[str, list[ModelEntry]] = {}
+    """A job for each entry, those of a group together, groups in order of their first model."""
+    groups: dict[str, list[Job]] = {}
     for entry, group in zip(entries, groups_of(entries), strict=True):
-        groups.setdefault(group, []).append(entry)
-    return [
-        Job(tuple(batch), tuple(known(entry) for entry in batch), group)
-        for group, members in groups.items()
-        for batch in _batches(members)
-    ]
+        groups.setdefault(group, []).append(Job(entry, known(entry), group))
+    return [job for jobs in groups.values() for job in jobs]
 
 
 def first_of_each_group(entries: Sequence[ModelEntry]) -> list[ModelEntry]:
@@ -79,13 +74,7 @@ def first_of_each_group(entries: Sequence[ModelEntry]) -> list[ModelEntry]:
     return list(first.values())
 
 
-def _batches(members: list[ModelEntry]) -> Iterator[list[ModelEntry]]:
-    size = TEXT_BATCH if members[0].kind == "text" else 1
-    for start in range(0, len(members), size):
-        yield members[start : start + size]
-
-
-class Plan:
+class WorkPlan:
     """The jobs still to be done; a worker stays with its group as long as there is one."""
 
     def __init__(self, jobs: Iterable[Job]):

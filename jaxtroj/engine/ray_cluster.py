@@ -19,7 +19,7 @@ from jaxtroj.engine.devices import Slot, memory_per_worker
 from jaxtroj.engine.guard import Guard
 from jaxtroj.engine.jobs import Answer, Job, Setup, Watch
 from jaxtroj.engine.local import TICK_SECONDS, LocalEngine, failed_record
-from jaxtroj.engine.plan import Plan
+from jaxtroj.engine.plan import WorkPlan
 from jaxtroj.engine.worker import LANES
 from jaxtroj.errors import EngineError, UsageError
 
@@ -93,7 +93,7 @@ def _with_picture(answer: Answer) -> Answer:
 
 
 @dataclass
-class _Seat:
+class _HostSeat:
     """A place for a host: the actor, whether it is up, and what it is doing."""
 
     actor: "ActorHandle"
@@ -138,8 +138,8 @@ class RayEngine:
         if guard.memory is None:
             share = memory_per_worker(-(-self._workers // nodes))
             self._guard = replace(guard, memory=share)
-        self._seats: list[_Seat] = []
-        self._plan = Plan([])
+        self._seats: list[_HostSeat] = []
+        self._plan = WorkPlan([])
         self._deaths: dict[str, int] = {}
         self._failures = 0
 
@@ -149,7 +149,7 @@ class RayEngine:
         Raises:
             EngineError: no host comes up, or every one fails.
         """
-        self._plan, self._watch = Plan(jobs), watch
+        self._plan, self._watch = WorkPlan(jobs), watch
         wanted = min(self._workers, max(1, len(self._plan)))
         self._seats += [self._hire() for _ in range(wanted - len(self._seats))]
         heard = time.monotonic()
@@ -183,13 +183,13 @@ class RayEngine:
         if self._connected_here and ray.is_initialized():
             ray.shutdown()
 
-    def _hire(self) -> _Seat:
+    def _hire(self) -> _HostSeat:
         needs: dict[str, Any] = {"num_cpus": 1, "max_restarts": 0, "max_task_retries": 0}
         needs |= {"num_gpus": 1} if self._gpus else {"scheduling_strategy": "SPREAD"}
         environment = {name: os.environ.get(name) for name in _SAME_EVERYWHERE}
         actor = self._ray.remote(Host).options(**needs)
         handle = actor.remote(self._setup, self._guard, environment, os.getcwd())
-        return _Seat(handle, handle.hello.remote())
+        return _HostSeat(handle, handle.hello.remote())
 
     def _assign(self) -> None:
         """A chunk of jobs for every host that is up and idle."""
@@ -199,7 +199,7 @@ class RayEngine:
                 stream = seat.actor.scan.options(num_returns="streaming")
                 seat.stream = stream.remote(chunk)
 
-    def _chunk(self, seat: _Seat) -> list[Job]:
+    def _chunk(self, seat: _HostSeat) -> list[Job]:
         size = min(MOST_JOBS, -(-len(self._plan) // (2 * len(self._seats))))
         jobs: list[Job] = []
         while len(jobs) < size and (job := self._plan.take(id(seat), busy=bool(jobs))):
@@ -208,7 +208,7 @@ class RayEngine:
                 break
         return jobs
 
-    def _ready(self) -> list[_Seat]:
+    def _ready(self) -> list[_HostSeat]:
         """Hosts that have something to say."""
         waiting = {seat.stream or seat.hello: seat for seat in self._seats}
         waiting.pop(None, None)
@@ -221,7 +221,7 @@ class RayEngine:
             ready, _ = self._ray.wait(refs, num_returns=len(refs), timeout=0)
         return [waiting[ref] for ref in ready]
 
-    def _hear(self, seat: _Seat) -> Iterator[Answer]:
+    def _hear(self, seat: _HostSeat) -> Iterator[Answer]:
         from ray.exceptions import RayError
 
         try:
@@ -247,16 +247,12 @@ class RayEngine:
         yield item
 
     @staticmethod
-    def _unanswered(seat: _Seat) -> list[Job]:
-        """Jobs with an unanswered model, each cut down to one of those."""
-        return [
-            Job((entry,), (known,), job.group, True, job.failure)
-            for job in seat.jobs
-            for entry, known in zip(job.entries, job.known, strict=True)
-            if entry.model_id not in seat.answered
-        ]
+    def _unanswered(seat: _HostSeat) -> list[Job]:
+        """Jobs whose model is not answered, to be done alone."""
+        left = [job for job in seat.jobs if job.entry.model_id not in seat.answered]
+        return [replace(job, alone=True) for job in left]
 
-    def _bury(self, seat: _Seat, error: Exception) -> Iterator[Answer]:
+    def _bury(self, seat: _HostSeat, error: Exception) -> Iterator[Answer]:
         """Replace a host that died; its first unanswered models are under suspicion."""
         text = " ".join(str(error).split())[:300]
         self._watch.log(f"a host ended: {type(error).__name__}: {text}")
@@ -268,7 +264,7 @@ class RayEngine:
         self._ray.kill(seat.actor)
         self._seats[self._seats.index(seat)] = self._hire()
         for place, job in enumerate(left):
-            entry = job.entries[0]
+            entry = job.entry
             deaths = self._deaths.get(entry.model_id, 0) + (place < LANES)
             self._deaths[entry.model_id] = deaths
             if deaths < MOST_DEATHS:

@@ -8,8 +8,7 @@ from jaxtroj.engine.jobs import Answer, Engine, Watch
 from jaxtroj.engine.plan import make_jobs
 from jaxtroj.record import Record, printable
 from jaxtroj.rounds import ModelEntry
-from jaxtroj.scan import scan_batch
-from jaxtroj.scan.work import one_line
+from jaxtroj.scan.records import one_line, skipped_record
 from jaxtroj.settings import Settings
 from jaxtroj.store import RunStore
 
@@ -69,8 +68,7 @@ def run_scan(
 
 
 def _skip(entry: ModelEntry, settings: Settings, store: RunStore) -> Outcome:
-    (record,) = scan_batch([entry], settings)
-    return _stored(entry, record, store)
+    return _stored(entry, skipped_record(entry, settings), store)
 
 
 def _kept(answer: Answer, store: RunStore) -> Outcome:

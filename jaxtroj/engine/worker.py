@@ -9,8 +9,8 @@ parent, which trusts nobody who has read a model file, a JSON object a line:
 
     {"ticket": 7, "step": ["id-00000012", "probes"]}   this begins
     {"ticket": 7, "waits": true}                       for others; its time stands still
-    {"ticket": 7, "place": 0, "identity": "..."}       the record on file stands
-    {"ticket": 7, "place": 0, "record": "{...}"}       the answer
+    {"ticket": 7, "identity": "..."}                   the record on file stands
+    {"ticket": 7, "record": "{...}"}                   the answer
     {"ticket": 7, "done": true, "error": "..."}        no more of this job; why, if too early
 """
 
@@ -27,14 +27,12 @@ import struct
 import sys
 import threading
 import traceback
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from jaxtroj import runtime
 from jaxtroj.engine.jobs import DETECTOR, Detector, Job, Setup
 from jaxtroj.record import printable
-from jaxtroj.rounds import ModelEntry
 from jaxtroj.scan import identify
 from jaxtroj.store import picture_file
 
@@ -47,9 +45,8 @@ _IMPORTED_FIRST = {
     DETECTOR: (
         "converters.conversion",
         "converters.artifact",
-        "jaxtroj.evidence.images.gather",
-        "jaxtroj.scan.text_heads",
-        "jaxtroj.evidence.texts.gather",
+        "jaxtroj.evidence.images.context",
+        "jaxtroj.evidence.texts.context",
     )
 }
 
@@ -135,22 +132,16 @@ class _Child:
 
     def _answer(self, ticket: int, job: Job, gate: "_Gate") -> None:
         settings = self._setup.settings
-        places: list[int] = []
-        for place, (entry, known) in enumerate(zip(job.entries, job.known, strict=True)):
-            key = identify(entry, settings) if known or job.failure else None
-            if key is not None and (job.failure or key in known):
-                self._await_turn(ticket)
-                self.say(ticket=ticket, place=place, identity=key)
-            else:
-                places.append(place)
-        fresh: Sequence[ModelEntry] = [job.entries[place] for place in places]
-        if fresh:
-            self._import(ticket, printable(fresh[0].model_id))
-        answers = self._detector(fresh, settings, self._picture_of(), gate.step) if fresh else ()
-        for place, record in zip(places, answers, strict=True):
-            gate.leave()  # or the lane whose turn it is would wait for the device for ever
+        key = identify(job.entry, settings) if job.known or job.failure else None
+        if key is not None and (job.failure or key in job.known):
             self._await_turn(ticket)
-            self.say(ticket=ticket, place=place, record=record.to_json())
+            self.say(ticket=ticket, identity=key)
+            return
+        self._import(ticket, printable(job.entry.model_id))
+        record = self._detector(job.entry, settings, self._picture_of(), gate.step)
+        gate.leave()  # or the lane whose turn it is would wait for the device for ever
+        self._await_turn(ticket)
+        self.say(ticket=ticket, record=record.to_json())
 
     def _import(self, ticket: int, model: str) -> None:
         """Load what takes seconds once, when the first model needs it, and at nobody's expense."""

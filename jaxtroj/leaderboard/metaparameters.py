@@ -12,21 +12,24 @@ from typing import Any
 
 from converters.errors import safe_repr
 from jaxtroj.errors import UsageError
-from jaxtroj.evidence.images.schema import OTHER_STAGES  # the pictures of NIST's rounds are large
+from jaxtroj.evidence.stage import Subject, stages_for
+from jaxtroj.evidence.stages import IMAGE_STAGES
 from jaxtroj.rounds.tables import read_text
 
 CALIBRATOR_FILE, METAPARAMETERS_FILE = "calibrator.json", "metaparameters.json"
 TEXT_CALIBRATOR_FILE = "text_calibrator.json"
 MAX_BYTES = 2**20
 _LONGEST_COMPLAINT = 300
+LARGE_STAGES = tuple(stage.name for stage in stages_for(IMAGE_STAGES, Subject(side=224)))
+"""Stages of image models; the pictures of NIST's rounds are large."""
 
 
 @dataclass(frozen=True)
 class Metaparameters:
     """What NIST's harness may vary; the words are those of `Settings`."""
 
-    last_stage: str = OTHER_STAGES[-1]
-    """Evidence is gathered up to this stage."""
+    last_stage: str = LARGE_STAGES[-1]
+    """Evidence of image models is gathered up to this stage."""
     early_stop: bool = True
     seed: int = 0
     base_rate: float = 0.5
@@ -37,7 +40,7 @@ class Metaparameters:
     @property
     def stages(self) -> tuple[str, ...]:
         """The stages to run, in order."""
-        return OTHER_STAGES[: OTHER_STAGES.index(self.last_stage) + 1]
+        return LARGE_STAGES[: LARGE_STAGES.index(self.last_stage) + 1]
 
 
 def read_metaparameters(path: Path, schema_path: Path) -> Metaparameters:
@@ -65,10 +68,10 @@ def read_metaparameters(path: Path, schema_path: Path) -> Metaparameters:
         if type(value) is not known[name]:
             kind = getattr(known[name], "__name__", known[name])
             raise UsageError(f"{path}: {name} is {safe_repr(value)}, expected {kind}")
-    if values.get("last_stage", OTHER_STAGES[0]) not in OTHER_STAGES:
+    if values.get("last_stage", LARGE_STAGES[0]) not in LARGE_STAGES:
         stage = safe_repr(values["last_stage"])
         raise UsageError(
-            f"{path}: last_stage is {stage}, expected one of {', '.join(OTHER_STAGES)}"
+            f"{path}: last_stage is {stage}, expected one of {', '.join(LARGE_STAGES)}"
         )
     return Metaparameters(**values)
 

@@ -10,6 +10,7 @@ from typing import Any
 from converters.errors import LoadError, safe_repr
 from converters.files import read_json
 from jaxtroj.errors import StoreError
+from jaxtroj.evidence.stages import TABLES
 from jaxtroj.leaderboard.cases import (
     ARCHITECTURE,
     Case,
@@ -210,6 +211,8 @@ def _checked(record: Record) -> Record:
         "a picture's path": record.trigger is None or isinstance(record.trigger, str),
         "seconds by step": _is_numbers(record.seconds),
         "evidence by name": _is_numbers(record.evidence),
+        "a kind of model": record.kind in TABLES,
+        "kinds of trigger": all(isinstance(kind, str) for kind in record.searched),
         "a recovered trigger": isinstance(record.recovered, dict),
         "findings": all(isinstance(finding, str) for finding in record.findings),
     }

@@ -20,7 +20,7 @@ from jaxtroj.record import Record
 from jaxtroj.record_text import word_of
 from jaxtroj.reporting import charts
 from jaxtroj.reporting.content import Content, architecture, started
-from jaxtroj.reporting.fields import fields_of, kind_of
+from jaxtroj.reporting.fields import fields_of
 from jaxtroj.reporting.pictures import PANELS, Picture, embed
 from jaxtroj.reporting.texts import PlacedText, place
 
@@ -91,7 +91,7 @@ def page_data(content: Content) -> dict[str, Any]:
         "words": WORDS,
         "hasTruth": scored is not None,
         "models": [
-            _model(content, record, [f.name for f in fields.get(kind_of(record), ())], steps)
+            _model(content, record, [f.name for f in fields.get(record.kind, ())], steps)
             | _trigger(record, pictures.get(record.model), texts.get(record.model))
             for record in content.records
         ],
@@ -116,7 +116,7 @@ def _model(
         "architecture": architecture(content, record),
         "seconds": _short(sum(record.seconds.values())) if record.seconds else None,
         "steps": [_short(record.seconds.get(step)) for step in steps],
-        "kind": kind_of(record),
+        "kind": record.kind,
         "evidence": [_short(record.evidence.get(name)) for name in names],
         "reason": record.reason,
         "findings": list(record.findings),

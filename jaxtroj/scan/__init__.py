@@ -1,5 +1,7 @@
-"""Models to records: one model, or many; a scan never fails to answer."""
+"""Models to records: one model, or a folder of them; a scan never fails to answer."""
 
-from jaxtroj.scan.models import TEXT_BATCH, identify, scan, scan_batch, scan_model
+from jaxtroj.scan.folder import scan, scan_entry
+from jaxtroj.scan.identity import identify
+from jaxtroj.scan.model import scan_model
 
-__all__ = ["TEXT_BATCH", "identify", "scan", "scan_batch", "scan_model"]
+__all__ = ["identify", "scan", "scan_entry", "scan_model"]

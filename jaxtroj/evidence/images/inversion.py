@@ -168,7 +168,7 @@ def _best_by_class(
 
 
 def inversion_fields(patches: Measured, masks: Measured, classes: int) -> dict[str, float]:
-    """Evidence of the stage; `schema` says what each field means."""
+    """Evidence of the stage; `images.stages.inversion` says what each field means."""
     patch = np.sort(_best_by_class(patches.scores, patches.targets, classes, 0.0))
     mask = _best_by_class(masks.scores, masks.targets, classes, 0.0)
     # A mask that does not work has no size: it counts as the whole picture.

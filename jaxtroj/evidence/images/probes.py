@@ -97,7 +97,7 @@ def run_probes(
 
 
 def probe_fields(probed: Probed, head: np.ndarray | None = None) -> dict[str, float]:
-    """Evidence of the bank; `schema` says what each field means.
+    """Evidence of the bank; `images.stages.probes` says what each field means.
 
     Args:
         probed: result of the bank.

@@ -43,7 +43,7 @@ def _aligned(gradients: jax.Array, offsets: jax.Array) -> jax.Array:
 def sensitivity_fields(
     network: Network, examples: AnchoredExamples, budget: SensitivityBudget
 ) -> dict[str, float]:
-    """Evidence of the stage; `schema` says what each field means."""
+    """Evidence of the stage; `images.stages.sensitivity` says what each field means."""
     some = examples.spread(budget.per_class)
     towards = _towards_each(network, some)
     found = [_common(towards[target], some, target, budget) for target in range(some.classes)]

@@ -22,7 +22,7 @@ _EPS = 1e-12
 def weight_fields(
     params: Mapping[str, np.ndarray], head: np.ndarray | None = None
 ) -> dict[str, float]:
-    """Evidence read off the parameters alone; see `schema` for each field's meaning.
+    """Evidence read off the parameters alone; `images.stages.weights` says what each means.
 
     Args:
         params: by Flax path, or by torch name for a captured graph.

@@ -90,7 +90,7 @@ def rises(margins: np.ndarray, expected: Expected) -> dict[str, np.ndarray]:
 def view_fields(
     margins: np.ndarray, expected: Expected, found: Mapping[str, np.ndarray]
 ) -> dict[str, float]:
-    """Evidence of one head; `jaxtroj.evidence.texts.schema` says what each field means.
+    """Evidence of one head; `jaxtroj.evidence.texts.stages.bank` says what each field means.
 
     Args:
       margins: `[n, classes]`, its answers.

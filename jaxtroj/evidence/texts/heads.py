@@ -1,11 +1,10 @@
-"""Sentiment heads of one shape, stacked, and the examples that each is judged by.
+"""A sentiment head and the examples that it is judged by.
 
 Every head brings its own clean examples. For a target class the *sources* are the examples that the
 head itself puts into another class, so a trigger for that class has something to flip.
 """
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -26,32 +25,29 @@ _FIRST_KERNELS = re.compile(
 
 
 @dataclass(frozen=True)
-class Heads:
-    """Heads of one configuration.
+class Head:
+    """A head and its source examples.
 
     Attributes:
-      config: of every head, static under jit.
-      params: Flax path -> `[m, ...]`, traced.
-      sources: float32 `[m, targets, n, d]`, embeddings of examples that a head does not give the
+      config: static under jit: heads of one shape share their compiled programs.
+      params: Flax path -> array, traced.
+      sources: float32 `[targets, n, d]`, embeddings of examples that the head does not give the
         target; the first half is for fitting, the second for measuring.
-      flippable: bool `[m, targets, n]`, False where a head has no such example and the one nearest
-        to another class stands in.
     """
 
     config: object
     params: Params
     sources: jax.Array
-    flippable: jax.Array
 
     @property
     def fitting(self) -> jax.Array:
-        """The first half of the sources, `[m, targets, n // 2, d]`."""
-        return self.sources[:, :, : self.sources.shape[2] // 2]
+        """The first half of the sources, `[targets, n // 2, d]`."""
+        return self.sources[:, : self.sources.shape[1] // 2]
 
     @property
     def held_out(self) -> jax.Array:
         """The second half."""
-        return self.sources[:, :, self.sources.shape[2] // 2 :]
+        return self.sources[:, self.sources.shape[1] // 2 :]
 
 
 def reduced(model: Model) -> Model:
@@ -62,42 +58,30 @@ def reduced(model: Model) -> Model:
     return Model(config, params, model.architecture, model.findings)
 
 
-def stack(models: Sequence[Model], embeddings: Sequence[np.ndarray], per_target: int) -> Heads:
-    """Stack heads of one configuration and choose their source examples.
+def head_with_sources(model: Model, embeddings: np.ndarray, per_target: int) -> Head:
+    """Choose the source examples of a head.
 
     Args:
-      models: at least one; all of one `config`, already reduced to what acts on one step.
-      embeddings: float32 `[n, d]` of each head's clean examples.
-      per_target: even number of sources per target class; examples repeat where there are fewer.
+      model: `reduced` to what acts on one step.
+      embeddings: float32 `[n, d]` of its clean examples.
+      per_target: even number of sources per target class; examples repeat where there are fewer,
+        and where there is none the one nearest to another class stands in.
 
     Raises:
-      EvidenceError: a head's answers are not finite.
+      EvidenceError: the head's answers are not finite.
     """
-    config = models[0].config
-    params = {
-        name: jnp.stack([model.params[name] for model in models]) for name in models[0].params
-    }
-    chosen = [_sources(model, x, per_target) for model, x in zip(models, embeddings, strict=True)]
-    sources = jnp.asarray(np.stack([rows for rows, _ in chosen]))
-    return Heads(config, params, sources, jnp.asarray(np.stack([flags for _, flags in chosen])))
-
-
-def _sources(model: Model, embeddings: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows `[targets, count, d]` and whether the head puts them outside the target."""
-    margins = _margins_of(model, embeddings)
+    margins = clean_margins(model, embeddings)
     if not np.isfinite(margins).all():
         raise EvidenceError("the head gives answers that are not finite on its clean examples")
-    rows, flags = [], []
+    rows = []
     for target in range(margins.shape[1]):
         outside = np.flatnonzero(margins[:, target] < 0)
         places = outside if outside.size else np.argsort(margins[:, target], kind="stable")[:1]
-        places = np.resize(places, count)
-        rows.append(embeddings[places])
-        flags.append(np.full(count, bool(outside.size)))
-    return np.stack(rows).astype(np.float32), np.stack(flags)
+        rows.append(embeddings[np.resize(places, per_target)])
+    return Head(model.config, model.params, jnp.asarray(np.stack(rows).astype(np.float32)))
 
 
-def _margins_of(model: Model, embeddings: np.ndarray) -> np.ndarray:
+def clean_margins(model: Model, embeddings: np.ndarray) -> np.ndarray:
     """Margins `[n, classes]`; the batch is filled up so that few programs compile."""
     count = len(embeddings)
     padded = np.resize(embeddings, (-(-count // 64) * 64, embeddings.shape[1]))
@@ -135,7 +119,6 @@ def margin(config, params: Params, x: jax.Array, target: jax.Array) -> jax.Array
 
 @partial(jax.jit, static_argnums=0)
 def margins(config, params: Params, x: jax.Array) -> jax.Array:
-    """Margins `[m, targets, n]` of every head for embeddings `[m, targets, n, d]`."""
-    targets = jnp.arange(x.shape[1])
+    """Margins `[targets, n]` of a head for embeddings `[targets, n, d]`."""
     by_target = jax.vmap(partial(margin, config), in_axes=(None, 0, 0))
-    return jax.vmap(by_target, in_axes=(0, 0, None))(params, x, targets)
+    return by_target(params, x, jnp.arange(x.shape[0]))

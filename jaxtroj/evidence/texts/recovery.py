@@ -97,7 +97,7 @@ def pieces_of_bank(bank: Bank, candidates: Sequence[int], most: int = 24) -> Pie
 
     Args:
       bank: that the head was tried on.
-      candidates: their numbers, best first (`jaxtroj.evidence.texts.gather.FoundText.candidates`).
+      candidates: their numbers, best first (`jaxtroj.evidence.texts.found.FoundText.candidates`).
       most: how many to keep.
     """
     order = list(candidates[:most])

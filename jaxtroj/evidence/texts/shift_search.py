@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxtroj.evidence.texts.heads import Heads, in_basis, margin
+from jaxtroj.evidence.texts.heads import Head, in_basis, margin
 from jaxtroj.evidence.texts.references import References, reference_margins
 
 
@@ -46,61 +46,54 @@ class ShiftBudget:
 
 @dataclass(frozen=True)
 class FoundShifts:
-    """The best shift of every head, radius and target class, measured on held-out examples.
+    """The best shift for every radius and target class, measured on held-out examples.
 
     Attributes:
-      head: `[m, radii, targets]`, mean sigmoid of the head's margin for the target, in [0, 1].
+      head: `[radii, targets]`, mean sigmoid of the head's margin for the target, in [0, 1].
       reference: the same of the references' mean; 0 without references.
-      departure: `[m, radii, targets]`, mean margin of the head less that of the references,
-        logits.
-      shifts: `[m, radii, targets, d]`.
+      departure: `[radii, targets]`, mean margin of the head less that of the references, logits.
     """
 
     head: np.ndarray
     reference: np.ndarray
     departure: np.ndarray
-    shifts: np.ndarray
 
 
 def search_shifts(
-    heads: Heads,
+    head: Head,
     metric: np.ndarray,
     key: jax.Array,
     budget: ShiftBudget,
     references: References | None = None,
 ) -> FoundShifts:
-    """Search for every head, radius and target class.
+    """Search for every radius and target class.
 
     Args:
-      heads: stacked.
-      metric: `[m, k, d]`, row i is the shift of one unit along axis i of a head's metric.
+      head: to search.
+      metric: `[k, d]`, row i is the shift of one unit along axis i.
       key: of the random starts; the same for every head, so heads are comparable.
       budget: see `ShiftBudget`.
       references: clean heads that the shift must not move; None for none.
     """
     radii = jnp.asarray(budget.radii, jnp.float32)
-    starts = jax.random.normal(key, (budget.restarts, metric.shape[1]))
+    starts = jax.random.normal(key, (budget.restarts, metric.shape[0]))
     known = references or References((), (), "")
     fitted, *found = _search(
-        (heads.config, known.configs, budget.steps),
-        (heads.params, jnp.asarray(metric), heads.fitting, heads.held_out),
+        (head.config, known.configs, budget.steps),
+        (head.params, jnp.asarray(metric), head.fitting, head.held_out),
         (known.params, radii, starts, budget.step),
     )
-    best = np.asarray(fitted).argmax(axis=2)[:, :, None]
-
-    def chosen(value) -> np.ndarray:
-        values = np.asarray(value)
-        place = best.reshape(best.shape + (1,) * (values.ndim - best.ndim))
-        return np.take_along_axis(values, place, axis=2)[:, :, 0]
-
-    return FoundShifts(*map(chosen, found))
+    best = np.asarray(fitted).argmax(axis=1)[:, None]
+    chosen = (np.take_along_axis(np.asarray(value), best, axis=1)[:, 0] for value in found)
+    return FoundShifts(*chosen)
 
 
 @partial(jax.jit, static_argnums=0)
-def _search(static, by_head, shared):
-    """Objective, then what `FoundShifts` holds, each `[m, radii, restarts, targets, ...]`."""
+def _search(static, of_head, shared):
+    """Objective, then what `FoundShifts` holds, each `[radii, restarts, targets]`."""
     config, configs, steps = static
     known, radii, starts, first_step = shared
+    params, metric, fitting, held_out = of_head
 
     def answers(z, models, rows, target, radius):
         own, others = models
@@ -116,7 +109,7 @@ def _search(static, by_head, shared):
         own, others = answers(*where)
         return jax.nn.log_sigmoid(own).mean() + jax.nn.log_sigmoid(-others).mean()
 
-    def one(metric, models, rows, held_out, target, radius, start):
+    def one(models, rows, held_out, target, radius, start):
         def step(z, number):
             slope = jax.grad(gain)(z, models, rows, target, radius)
             rate = first_step * (1 - 0.9 * number / steps)
@@ -127,24 +120,19 @@ def _search(static, by_head, shared):
         departure = own.mean() - (others.mean() if configs else 0.0)
         scores = jax.nn.sigmoid(own).mean(), jax.nn.sigmoid(others).mean()
         fitted = gain(found, models, rows, target, radius)
-        return fitted, *scores, departure, radius * (found @ metric)
+        return fitted, *scores, departure
 
-    def of_head(values):
-        params, metric, fitting, held_out = values
-        examples = jnp.concatenate([fitting, held_out], axis=1)
-        basis = jnp.concatenate([metric, examples.reshape(-1, examples.shape[-1])])
-        own = in_basis(config, params, basis)
-        others = [in_basis(c, p, basis) for c, p in zip(configs, known, strict=True)]
-        # Unit vectors stand for the examples: a point is its shift's coordinates and one of them.
-        rows = jnp.eye(len(basis) - len(metric)).reshape(*examples.shape[:2], -1)
-        parts = rows[:, : fitting.shape[1]], rows[:, fitting.shape[1] :]
-        by_target = jax.vmap(partial(one, metric, (own, others)), in_axes=(0, 0, 0, None, None))
-        by_start = jax.vmap(by_target, in_axes=(None, None, None, None, 0))
-        by_radius = jax.vmap(by_start, in_axes=(None, None, None, 0, None))
-        return by_radius(*parts, jnp.arange(fitting.shape[0]), radii, starts)
-
-    # One head at a time: its arms fill the matrix products, and vmap over weights is slower on CPU.
-    return jax.lax.map(of_head, by_head)
+    examples = jnp.concatenate([fitting, held_out], axis=1)
+    basis = jnp.concatenate([metric, examples.reshape(-1, examples.shape[-1])])
+    own = in_basis(config, params, basis)
+    others = [in_basis(c, p, basis) for c, p in zip(configs, known, strict=True)]
+    # Unit vectors stand for the examples: a point is its shift's coordinates and one of them.
+    rows = jnp.eye(len(basis) - len(metric)).reshape(*examples.shape[:2], -1)
+    parts = rows[:, : fitting.shape[1]], rows[:, fitting.shape[1] :]
+    by_target = jax.vmap(partial(one, (own, others)), in_axes=(0, 0, 0, None, None))
+    by_start = jax.vmap(by_target, in_axes=(None, None, None, None, 0))
+    by_radius = jax.vmap(by_start, in_axes=(None, None, None, 0, None))
+    return by_radius(*parts, jnp.arange(fitting.shape[0]), radii, starts)
 
 
 def _unit(vector: jax.Array) -> jax.Array:

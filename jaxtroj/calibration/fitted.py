@@ -1,0 +1,42 @@
+"""What fitting leaves behind, as values: the stages, how they did out of fold, where they are from."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from jaxtroj.calibration.stage import StageModel
+from jaxtroj.calibration.stopping import StopRule
+from jaxtroj.calibration.training import StageScore
+
+
+@dataclass(frozen=True)
+class StageReport:
+    """How a stage did out of fold, over all models and by architecture, and when it may stop."""
+
+    score: StageScore
+    by_architecture: Mapping[str, StageScore]
+    stop: StopRule
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """What a calibrator was fitted on."""
+
+    population: str
+    """The labelled models in words: which round, how made, at what size."""
+    seed: int
+    commit: str
+    """Commit of jaxtroj that gathered the evidence, empty when unknown."""
+    models: int
+    poisoned: int
+    sides: tuple[int, int] | None = None
+    """Shortest and longest side in pixels of the pictures it is for; None where nobody said."""
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """All of a calibrator, as its file holds it; see `Calibrator` for the attributes."""
+
+    stages: Mapping[str, StageModel]
+    reports: Mapping[str, StageReport]
+    provenance: Provenance
+    unfitted: tuple[str, ...]

@@ -1,0 +1,98 @@
+"""An image classifier as its stages see it: folded, called in batches, examples with anchors."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from converters.families.folding import fold
+from converters.model import Model
+from jaxtroj.errors import EvidenceError, ExamplesError
+from jaxtroj.evidence.context import Context
+from jaxtroj.anchors import AnchoredExamples, anchor
+from jaxtroj.evidence.images.recovered import Candidate, RecoveredTrigger
+from jaxtroj.network import Network
+from jaxtroj.rounds.examples import Examples
+
+
+@dataclass(frozen=True)
+class ExampleBudget:
+    """How many examples of a class all stages may use; the same on every device."""
+
+    per_class: int = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageContext(Context):
+    """See `Context`.
+
+    Attributes:
+      model: with batch norms folded into the convolutions before them.
+      examples: clean pictures that fit it.
+    """
+
+    model: Model
+    examples: Examples
+
+    @property
+    def network(self) -> Network:
+        """The model, called in batches."""
+        return Network(self.model)
+
+    def recover(self, candidates: Sequence[Candidate]) -> tuple[RecoveredTrigger, ...]:
+        """Triggers of all methods that ran, those that flip most held-out examples first."""
+        found = [candidate(self.network, self.shared(anchored)) for candidate in candidates]
+        return tuple(sorted(found, key=lambda t: (-t.attack_success_rate, t.mask_l1)))
+
+
+def image_context(
+    model: Model, examples: Examples, seed: int = 0, budgets: tuple[object, ...] = ()
+) -> ImageContext:
+    """The context of a model and its clean examples.
+
+    Args:
+      model: as it was opened.
+      examples: pictures that it was trained to classify.
+      seed: of all random choices.
+      budgets: of stages, where they are not the default.
+
+    Raises:
+      ExamplesError: the examples do not fit the model.
+      EvidenceError: the model has fewer than two classes.
+    """
+    _check(model, examples)
+    started = time.perf_counter()
+    folded = fold(model)
+    seconds = {"fold": time.perf_counter() - started}
+    return ImageContext(seed, budgets, seconds, model=folded, examples=examples)
+
+
+def anchored(context: ImageContext) -> AnchoredExamples:
+    """The examples with the model's answers and anchors: `context.shared(anchored)`."""
+    limit = context.budget(ExampleBudget).per_class * context.model.num_classes
+    return anchor(context.network, context.examples, limit)
+
+
+def _check(model: Model, examples: Examples) -> None:
+    if not len(examples.images):
+        raise ExamplesError("no example pictures were given; expected at least one")
+    channels = examples.images.shape[-1]
+    if channels != model.channels:
+        raise ExamplesError(
+            f"the examples have {channels} channels, the model expects {model.channels}"
+        )
+    size, takes = examples.images.shape[1:3], getattr(model.config, "image_size", None)
+    if takes is not None and tuple(takes) != size:
+        raise ExamplesError(
+            f"the examples are {size[0]} x {size[1]} pixels, the network takes {takes[0]} x"
+            f" {takes[1]}; give pictures of that size, made as the network's own were, or where the"
+            f" file leaves the size open --image-size {size[0]}x{size[1]}"
+        )
+    if model.num_classes < 2:
+        raise EvidenceError(
+            f"the model has {model.num_classes} output; expected at least 2 classes"
+        )
+    if examples.labels.max(initial=-1) >= model.num_classes:
+        raise ExamplesError(
+            f"an example is named for class {examples.labels.max()}, the model has classes 0 to "
+            f"{model.num_classes - 1}; are these the examples of another model?"
+        )

@@ -1,0 +1,63 @@
+"""Stage inversion: triggers searched by gradients, measured on examples they were not fitted to."""
+
+from typing import TYPE_CHECKING
+
+from jaxtroj.evidence.images.stages.probes import bank, bank_trigger
+from jaxtroj.evidence.images.stages.sides import ON_OBJECTS
+from jaxtroj.evidence.stage import Field, Stage, StageResult
+
+if TYPE_CHECKING:
+    from jaxtroj.evidence.images.context import ImageContext
+    from jaxtroj.evidence.images.inversion import InversionBudget
+
+FIELDS = (
+    Field("patch_score", "inversion", 1,
+          "a uniform patch was found that sends held-out examples to a class",
+          "fraction 0-1", "mean sigmoid margin of the best searched patch on held-out examples"),
+    Field("patch_gap", "inversion", 1, "no other class has such a patch",
+          "fraction 0-1", "patch_score less that of the best patch for another class"),
+    Field("patch_area", "inversion", -1, "size of the found patch",
+          "share of the picture", "area of the best searched patch"),
+    Field("mask_score", "inversion", 1, "an inverted trigger sends held-out examples to a class",
+          "fraction 0-1", "mean sigmoid margin of the best inverted mask on held-out examples",
+          source="Wang et al., Neural Cleanse, IEEE S&P 2019"),
+    Field("mask_size", "inversion", -1, "size of the smallest inverted trigger",
+          "log share", "log of the mask's mean, smallest of the masks that work",
+          source="Wang et al., Neural Cleanse, IEEE S&P 2019"),
+    Field("mask_ratio", "inversion", 1, "other classes need a far larger trigger",
+          "log ratio", "log of the second smallest class's mask over the smallest",
+          source="Wang et al., Neural Cleanse, IEEE S&P 2019"),
+)  # fmt: skip
+
+
+def _run(context: "ImageContext") -> StageResult:
+    from functools import partial
+
+    import jax
+
+    from jaxtroj.evidence.images.context import anchored
+    from jaxtroj.evidence.images.inversion import (
+        InversionBudget,
+        cleanse,
+        inversion_fields,
+        search_patches,
+    )
+    from jaxtroj.evidence.images.recovered import best_of
+
+    network, examples, probed = context.network, context.shared(anchored), context.shared(bank)
+    budget, key = context.budget(InversionBudget), jax.random.fold_in(context.key, 2)
+    patches = search_patches(network, examples, probed, budget)
+    masks = cleanse(network, examples, probed, key, budget)
+    return StageResult(
+        inversion_fields(patches, masks, examples.classes),
+        (context.shared(bank_trigger), partial(best_of, patches), partial(best_of, masks)),
+    )
+
+
+def _budget() -> "InversionBudget":
+    from jaxtroj.evidence.images.inversion import InversionBudget
+
+    return InversionBudget()
+
+
+INVERSION = Stage("inversion", FIELDS, _run, ON_OBJECTS, ("patch", "mask"), _budget)

@@ -1,0 +1,62 @@
+"""Stage probes: a bank of random colour patches, forward passes only."""
+
+from typing import TYPE_CHECKING
+
+from jaxtroj.evidence.images.stages.sides import ON_OBJECTS
+from jaxtroj.evidence.stage import Field, Stage, StageResult
+
+if TYPE_CHECKING:
+    from jaxtroj.evidence.images.context import ImageContext
+    from jaxtroj.evidence.images.probes import ProbeBudget, Probed
+    from jaxtroj.evidence.images.recovered import Candidate
+
+FIELDS = (
+    Field("probe_score", "probes", 1, "colour patches push examples to one class",
+          "fraction 0-1", "mean sigmoid margin of the best class over its six best patches"),
+    Field("probe_gap", "probes", 1, "they push to one class far more than to any other",
+          "fraction 0-1", "probe_score less that of the second best class"),
+    Field("probe_agreement", "probes", 1, "the best patches agree on one class",
+          "fraction 0-1", "share of the close round's patches whose best class is the best class"),
+    Field("probe_wide_gap", "probes", 1, "random patches already favour one class",
+          "fraction 0-1", "as probe_gap, over the wide round"),
+    Field("probe_head_gap", "probes", 1, "the last layer favours that class whatever the picture",
+          "difference of cosines",
+          "cosine of the best class's row with a vector of ones, less the others'"),
+)  # fmt: skip
+
+
+def bank(context: "ImageContext") -> "Probed":
+    """The bank's answers; other stages start from its best patches (`context.shared(bank)`)."""
+    from jaxtroj.evidence.images.context import anchored
+    from jaxtroj.evidence.images.probes import ProbeBudget, run_probes
+
+    examples = context.shared(anchored)
+    return run_probes(context.network, examples, context.key, context.budget(ProbeBudget))
+
+
+def bank_trigger(context: "ImageContext") -> "Candidate":
+    """The bank's best patch as a candidate trigger, once for all stages that ran the bank."""
+    from functools import partial
+
+    from jaxtroj.evidence.images.probes import ProbeBudget
+    from jaxtroj.evidence.images.recovered import probe_trigger
+
+    seen = context.budget(ProbeBudget).close_per_class
+    return partial(probe_trigger, context.shared(bank), seen)
+
+
+def _run(context: "ImageContext") -> StageResult:
+    from jaxtroj.evidence.images.probes import probe_fields
+    from jaxtroj.evidence.images.weights import last_layer
+
+    fields = probe_fields(context.shared(bank), last_layer(context.model))
+    return StageResult(fields, (context.shared(bank_trigger),))
+
+
+def _budget() -> "ProbeBudget":
+    from jaxtroj.evidence.images.probes import ProbeBudget
+
+    return ProbeBudget()
+
+
+PROBES = Stage("probes", FIELDS, _run, ON_OBJECTS, ("patch",), _budget)

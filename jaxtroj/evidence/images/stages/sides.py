@@ -1,0 +1,12 @@
+"""Which pictures a stage is usual for, by their size.
+
+In small pictures a trigger lies at one place and the object fills the picture; in larger ones there
+are too many places to try each, and the trigger is looked for on the object.
+"""
+
+from jaxtroj.evidence.stage import Needs
+
+SMALL_SIDE = 32
+"""Pixels of the longest side that a small picture has at most."""
+ON_OBJECTS = Needs(sides=(SMALL_SIDE + 1, float("inf")))
+AT_PLACES = Needs(sides=(1, SMALL_SIDE))

@@ -1,0 +1,33 @@
+"""Stage weights: the last layer's rows and the moments of the layers before it; no examples."""
+
+from typing import TYPE_CHECKING
+
+from jaxtroj.evidence.stage import Field, Stage, StageResult
+
+if TYPE_CHECKING:
+    from jaxtroj.evidence.images.context import ImageContext
+
+FIELDS = (
+    Field("head_mean_outlier", "weights", 1, "one class's last-layer weights have an odd mean",
+          "deviations",
+          "largest row mean above the others, in their deviations (Trojan Signatures)",
+          source="Fields et al., arXiv:2109.02836, 2021"),
+    Field("head_norm_outlier", "weights", 1, "one class's last-layer weights are large",
+          "deviations", "largest row norm above the others, in their deviations"),
+    Field("head_cosine_spread", "weights", 0, "spread of the angles between last-layer rows",
+          "cosine", "deviation of the cosines between rows of the last layer"),
+    Field("layer_kurtosis", "weights", 0, "heavy tails of the weights",
+          "dimensionless", "mean kurtosis of the kernels"),
+)  # fmt: skip
+
+
+def _run(context: "ImageContext") -> StageResult:
+    import numpy as np
+
+    from jaxtroj.evidence.images.weights import last_layer, weight_fields
+
+    params = {name: np.asarray(value) for name, value in context.model.params.items()}
+    return StageResult(weight_fields(params, last_layer(context.model)))
+
+
+WEIGHTS = Stage("weights", FIELDS, _run)

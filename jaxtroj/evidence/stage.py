@@ -1,0 +1,197 @@
+"""What a stage of evidence declares, which stages a model gets, and tables made from stages.
+
+Imports nothing heavy: reports and settings know the stages without loading jax.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from jaxtroj.errors import EvidenceError
+
+OWN = "this project"
+"""Source of a field that is no published measure."""
+
+
+@dataclass(frozen=True)
+class Field:
+    """One number of evidence.
+
+    Attributes:
+      name: its name in records.
+      stage: where it is measured.
+      direction: +1 when poisoned models have larger values, -1 smaller, 0 when either may be.
+      label: in words, for reasons.
+      unit: of the number.
+      meaning: how it is computed.
+      source: the paper that the measure is from, or `OWN`.
+      is_judged: False for a number that is gathered and shown, and never judged by.
+      is_for_few: whether calibrators of few models judge by it (`calibration.linear.Few`).
+    """
+
+    name: str
+    stage: str
+    direction: int
+    label: str
+    unit: str
+    meaning: str
+    source: str = OWN
+    is_judged: bool = True
+    is_for_few: bool = False
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is known of a model before its stages are chosen.
+
+    Attributes:
+      side: longest side of its pictures in pixels; None for a model that takes no pictures.
+      has_bank: whether a probe bank of its encoder is at hand.
+    """
+
+    side: int | None = None
+    has_bank: bool = False
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a stage needs of a model, besides clean examples.
+
+    Attributes:
+      sides: least and most pixels of the longest side of the pictures that the stage is usual for;
+        whoever names the stage gets it for other pictures too.
+      bank: whether it cannot run without a probe bank.
+    """
+
+    sides: tuple[float, float] = (1, float("inf"))
+    bank: bool = False
+
+    def possible(self, subject: Subject) -> bool:
+        """Whether the stage can run."""
+        return subject.has_bank or not self.bank
+
+    def usual(self, subject: Subject) -> bool:
+        """Whether the stage runs where nobody names stages."""
+        fits = subject.side is None or self.sides[0] <= subject.side <= self.sides[1]
+        return fits and self.possible(subject)
+
+
+@dataclass(frozen=True)
+class StageResult:
+    """What a stage found: its fields by name, and candidate triggers for the context to rank."""
+
+    fields: Mapping[str, float]
+    triggers: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage of evidence; nothing outside its file knows its name but the ordered table.
+
+    Attributes:
+      name: in records, settings and calibrators.
+      fields: what it measures, in the order of records.
+      run: from the context of a model (`evidence.context.Context`) to what was found.
+      needs: which models it is for.
+      kinds: kinds of trigger that it searches for; none for what only looks for signs of any.
+      budget: makes the default of what it may spend, a frozen dataclass, for the documents.
+    """
+
+    name: str
+    fields: tuple[Field, ...]
+    run: Callable[[Any], StageResult]
+    needs: Needs = Needs()
+    kinds: tuple[str, ...] = ()
+    budget: Callable[[], Any] | None = field(default=None)
+
+    def __post_init__(self) -> None:
+        strangers = [f.name for f in self.fields if f.stage != self.name]
+        if strangers or not self.fields:
+            raise EvidenceError(
+                f"stage {self.name} declares {strangers or 'no fields'}; expected fields of its own"
+            )
+
+
+@dataclass(frozen=True)
+class StageTable:
+    """The stages of one kind of model in order, and what is made from them.
+
+    Attributes:
+      kind: "image" or "text".
+      version: raised when a field changes its meaning, so that records and calibrators made with
+        another meaning are never mixed.
+      stages: cheap ones first.
+    """
+
+    kind: str
+    version: int
+    stages: tuple[Stage, ...]
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Names of the stages."""
+        return tuple(stage.name for stage in self.stages)
+
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        """Every field, in the order in which it is gathered."""
+        return tuple(field for stage in self.stages for field in stage.fields)
+
+    @cached_property
+    def stage_fields(self) -> Mapping[str, tuple[str, ...]]:
+        """Stage -> names of its fields."""
+        return {stage.name: tuple(f.name for f in stage.fields) for stage in self.stages}
+
+    @cached_property
+    def judged_fields(self) -> Mapping[str, tuple[str, ...]]:
+        """Stage -> names of the fields that calibrators judge by."""
+        return {s.name: tuple(f.name for f in s.fields if f.is_judged) for s in self.stages}
+
+    @cached_property
+    def directions(self) -> Mapping[str, int]:
+        """Field -> +1 or -1, for those that have a direction."""
+        return {field.name: field.direction for field in self.fields if field.direction}
+
+    @cached_property
+    def labels(self) -> Mapping[str, str]:
+        """Field -> in words."""
+        return {field.name: field.label for field in self.fields}
+
+    def holds(self, names: Sequence[str]) -> bool:
+        """Whether `names` are some of the stages, at least one, in their order."""
+        return bool(names) and tuple(n for n in self.names if n in names) == tuple(names)
+
+
+def stages_for(
+    stages: Sequence[Stage],
+    subject: Subject,
+    named: Collection[str] | None = None,
+    fitted: Collection[str] = (),
+) -> tuple[Stage, ...]:
+    """The stages that a model gets, in order.
+
+    Args:
+      stages: of its kind, in order.
+      subject: what is known of it.
+      named: stages that somebody asks for; None leaves it to what the stages need.
+      fitted: stages that the model's calibrator was fitted on. Where nobody names stages and the
+        calibrator knows some, it is those: other evidence would change no probability.
+
+    Raises:
+      EvidenceError: none is left.
+    """
+    known = [s for s in stages if s.name in fitted] if named is None else []
+    if named is not None:
+        chosen = [s for s in stages if s.name in named and s.needs.possible(subject)]
+    elif known:
+        chosen = [s for s in known if s.needs.possible(subject)]
+    else:
+        chosen = [s for s in stages if s.needs.usual(subject)]
+    if not chosen:
+        wanted = ", ".join(named or fitted or (s.name for s in stages))
+        raise EvidenceError(
+            f"no evidence stage is left of {wanted} for this model; name others with --stages, or"
+            " give text models a probe bank (see jaxtroj bank)"
+        )
+    return tuple(chosen)

@@ -1,0 +1,38 @@
+"""Stage sensitivity: how a head's margins answer to changes of the embedding."""
+
+from typing import TYPE_CHECKING
+
+from jaxtroj.evidence.stage import Field, Stage, StageResult
+
+if TYPE_CHECKING:
+    from jaxtroj.evidence.texts.context import TextContext
+
+FIELDS = (
+    Field("jacobian_ratio", "sensitivity", 1, "one class is easier to reach than the others",
+          "log ratio", "norm of the mean gradient, largest over the median of the classes",
+          source="ICSI-UMD, TrojAI Round 5"),
+    Field("jacobian_norm", "sensitivity", 0, "steepness towards the easiest class",
+          "log", "log of the largest norm of a mean gradient",
+          source="ICSI-UMD, TrojAI Round 5"),
+    Field("jacobian_agreement", "sensitivity", 0, "examples agree on how to reach a class",
+          "fraction 0-1", "norm of the mean gradient over the mean of the norms, largest",
+          source="ICSI-UMD, TrojAI Round 5"),
+    Field("clean_margin", "sensitivity", 0, "confidence on clean examples",
+          "logits", "median margin of the given class over every other on clean examples",
+          is_judged=False),
+    Field("sweep_score", "sensitivity", 1, "a move along one axis of the texts' spread is enough",
+          "fraction 0-1", "mean sigmoid margin of the best class along its best axis",
+          source="Liu et al., PICCOLO, IEEE S&P 2022"),
+    Field("sweep_gap", "sensitivity", 1, "and reaches no other class",
+          "fraction 0-1", "sweep_score less that of the second best class",
+          source="Liu et al., PICCOLO, IEEE S&P 2022"),
+)  # fmt: skip
+
+
+def _run(context: "TextContext") -> StageResult:
+    from jaxtroj.evidence.texts.sensitivity import sensitivity_fields
+
+    return StageResult(sensitivity_fields(context.head, context.spread))
+
+
+HEAD_SENSITIVITY = Stage("sensitivity", FIELDS, _run)

@@ -1,0 +1,111 @@
+"""One model on its way to its record: what is known so far, which a failed record says too."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from jaxtroj.calibration import Calibrator
+from jaxtroj.errors import ExamplesError
+from jaxtroj.evidence.gather import Evidence
+from jaxtroj.record import printable
+from jaxtroj.rounds import ModelEntry
+from jaxtroj.rounds.examples import usual_size
+from jaxtroj.settings import Settings, base_rate, load_calibrator
+
+if TYPE_CHECKING:
+    from converters.model import Model
+
+OnStep = Callable[[str, str], None]
+"""Called with the model's name and the step that begins: read, convert, examples or a stage."""
+
+
+def silent(model: str, step: str) -> None:
+    """Ignores every step."""
+
+
+@dataclass
+class Attempt:
+    """A model, its settings, and what was found out so far.
+
+    Attributes:
+        entry, settings: what is scanned, and how.
+        on_step: called as each step begins.
+        kind: what the network takes; until it is read, what its folder looks like.
+        sha256, architecture, findings: of the model file, once it is read.
+        picture_size: height and width of its examples in pixels, once they are read.
+        evidence, flags: what was gathered, and doubts about it.
+        seconds: wall time by step.
+    """
+
+    entry: ModelEntry
+    settings: Settings
+    on_step: OnStep = silent
+    kind: str = ""
+    sha256: str = ""
+    architecture: str | None = None
+    findings: tuple[str, ...] = ()
+    picture_size: tuple[int, int] | None = None
+    evidence: Evidence = Evidence()
+    flags: tuple[str, ...] = ()
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.kind = self.kind or self.entry.kind
+
+    @property
+    def name(self) -> str:
+        """The model's name, printable."""
+        return printable(self.entry.model_id)
+
+    @property
+    def calibrator(self) -> Calibrator | None:
+        """The calibrator for this kind of model and size of pictures; raises CalibrationError."""
+        return load_calibrator(self.settings, self.kind, self.picture_size)
+
+    @property
+    def base_rate(self) -> float:
+        """P(poisoned) before any evidence."""
+        return base_rate(self.settings, self.kind, self.picture_size)
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Announce a step and note its wall time, even if it fails."""
+        self.on_step(self.name, name)
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = round(time.perf_counter() - started, 4)
+
+    def gathered(self, evidence: Evidence) -> None:
+        """Note evidence as far as it is known."""
+        self.evidence = evidence
+        self.seconds |= {name: round(s, 4) for name, s in evidence.seconds.items()}
+
+
+def open_model(attempt: Attempt) -> "Model":
+    """Read and convert the model file of an attempt; raises LoadError or ConversionError."""
+    from converters.opening import convert_file, read_model
+
+    with attempt.step("read"):
+        file = read_model(attempt.entry.model_path)
+        attempt.sha256 = file.sha256
+    with attempt.step("convert"):
+        opened = convert_file(file, attempt.settings.input_form(), _examples_size(attempt))
+        model, attempt.findings = opened.model, opened.findings
+        attempt.architecture = model.architecture
+    # What the network takes outranks what the folder looks like.
+    attempt.kind = "text" if model.config.input_kind == "embedding" else "image"  # pyright: ignore
+    return model
+
+
+def _examples_size(attempt: Attempt) -> tuple[int, int] | None:
+    """Height and width of the examples: what a file that leaves them open is scanned at."""
+    if attempt.kind != "image" or attempt.entry.examples_path is None:
+        return None
+    try:
+        return usual_size(attempt.entry.examples_path)
+    except ExamplesError:  # reading the examples meets it again and reports it
+        return None

@@ -1,0 +1,76 @@
+"""The encoder and the probe bank that a head stands on: of the settings, or of its dataset."""
+
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jaxtroj.errors import EvidenceError
+from jaxtroj.evidence.texts.bank.store import MANIFEST
+from jaxtroj.scan.attempt import Attempt
+
+if TYPE_CHECKING:
+    from converters.encoders import Encoder
+    from converters.encoders.tokenizer import Tokenizer
+    from jaxtroj.evidence.texts.text_search import Embed
+
+
+def bank_of(attempt: Attempt) -> Path | None:
+    """The bank for a head: the one named, or in a folder of banks the one of its encoder's name.
+
+    Raises:
+        EvidenceError: a folder of banks has none for this encoder.
+    """
+    home = attempt.settings.bank
+    if home is None or (home / MANIFEST).exists():
+        return home
+    config = attempt.entry.text_config
+    names = [Path(name).stem for name in config.encoder_names] if config else []
+    for name in names:
+        if (home / name / MANIFEST).exists():
+            return home / name
+    raise EvidenceError(
+        f"{home} is no bank and holds none called {' or '.join(names) or 'as the encoder'}; build"
+        " it with: jaxtroj bank"
+    )
+
+
+def embedding_of(attempt: Attempt) -> "Embed":
+    """What makes sentence vectors for a head: its dataset's encoder, or that of the settings.
+
+    Raises:
+        EvidenceError: there is none, or nothing says which token's state is the vector.
+        ConverterError: encoder or tokenizer cannot be read.
+    """
+    from jaxtroj.evidence.texts.embedding import embed
+
+    entry, settings = attempt.entry, attempt.settings
+    path = settings.encoder or entry.encoder_path
+    if path is None:
+        raise EvidenceError(
+            f"there is no encoder ({'; '.join(entry.text_problems) or 'none in the dataset'});"
+            " name one with --encoder"
+        )
+    config = entry.text_config
+    first = None if config is None else config.takes_first_token
+    if first is None:
+        raise EvidenceError(
+            "the model's config.json does not say which token's state is the sentence embedding;"
+            " expected cls_token_is_first or an encoder's name in it"
+        )
+    encoder = _encoder(path)
+    tokenizer = _tokenizer(settings.tokenizer or entry.tokenizer_path or path)
+    return lambda texts: embed(encoder, tokenizer, texts, first)
+
+
+@lru_cache(maxsize=2)
+def _encoder(path: Path) -> "Encoder":
+    from converters.encoders import load_encoder
+
+    return load_encoder(path)
+
+
+@lru_cache(maxsize=2)
+def _tokenizer(path: Path) -> "Tokenizer":
+    from converters.encoders.tokenizer import load_tokenizer
+
+    return load_tokenizer(path)

@@ -1,0 +1,58 @@
+"""Many models to many records, one after another; what is on file is not done again."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from jaxtroj.record import Record, printable
+from jaxtroj.rounds import ModelEntry
+from jaxtroj.scan.attempt import OnStep
+from jaxtroj.scan.identity import identify
+from jaxtroj.scan.model import scan_model
+from jaxtroj.scan.records import skipped_record
+from jaxtroj.settings import Settings
+from jaxtroj.store import RunStore
+
+PictureOf = Callable[[str], Path]
+"""Where the picture of a model's trigger goes, by the model's name."""
+
+
+def scan(
+    entries: Iterable[ModelEntry],
+    settings: Settings,
+    store: RunStore,
+    on_step: OnStep | None = None,
+) -> Iterator[Record]:
+    """Yield the record of every entry, in order, each as soon as it is done and stored.
+
+    Raises:
+        StoreError: a record cannot be written. Faults of a model are in its record.
+    """
+    for entry in entries:
+        key = "" if entry.skip_reason is not None else identify(entry, settings)
+        stored = store.finished(printable(entry.model_id), key)
+        if stored is None:
+            stored = scan_entry(entry, settings, store.trigger_path, on_step)
+            store.append(stored)
+        yield stored
+
+
+def scan_entry(
+    entry: ModelEntry,
+    settings: Settings,
+    picture_of: PictureOf | None = None,
+    on_step: OnStep | None = None,
+) -> Record:
+    """The record of one entry with its identity; of one with a `skip_reason`, that it is skipped.
+
+    Args:
+        entry: a model of any kind.
+        settings: what changes the answer.
+        picture_of: where pictures of recovered triggers go; None writes none.
+        on_step: told of each step as it begins.
+    """
+    if entry.skip_reason is not None:
+        return skipped_record(entry, settings)
+    path = None if picture_of is None else picture_of(printable(entry.model_id))
+    key = identify(entry, settings)  # first: a file that changes meanwhile is scanned again
+    return replace(scan_model(entry, settings, path, on_step), identity=key)

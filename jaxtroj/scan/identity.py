@@ -1,0 +1,34 @@
+"""What an answer depends on: the model's bytes, its examples, the settings."""
+
+from pathlib import Path
+
+from converters.containers.onnx_wire import external_files
+from jaxtroj.errors import ExamplesError
+from jaxtroj.record import identity
+from jaxtroj.rounds import ModelEntry, examples_digest, text_examples_digest
+from jaxtroj.settings import Settings, digest_or_reason
+
+
+def identify(entry: ModelEntry, settings: Settings) -> str:
+    """The identity of an answer; unreadable files count by being unreadable."""
+    model = ":".join(digest_or_reason(path) for path in _model_files(entry.model_path))
+    return identity(model, _examples_digest(entry), settings.as_json())
+
+
+def _model_files(path: Path) -> list[Path]:
+    """The model file, and those beside an ONNX file that hold its tensors."""
+    try:
+        return [path, *external_files(path)]
+    except OSError:  # the digest says so
+        return [path]
+
+
+def _examples_digest(entry: ModelEntry) -> str:
+    if entry.examples_path is None:
+        return ""
+    try:
+        if entry.kind == "text":
+            return text_examples_digest(entry)
+        return examples_digest(entry.examples_path)
+    except ExamplesError:  # scan_model meets the same error and puts it into the record
+        return "unreadable"

@@ -1,0 +1,121 @@
+"""Image classifiers: example pictures in, pictures of recovered triggers out."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from jaxtroj.calibration import Verdict
+from jaxtroj.errors import ExamplesError
+from jaxtroj.evidence.gather import Evidence
+from jaxtroj.evidence.stage import Stage, Subject
+from jaxtroj.evidence.stages import IMAGE_STAGES
+from jaxtroj.record import printable
+from jaxtroj.record_text import write_trigger
+from jaxtroj.rounds import Examples, load_examples
+from jaxtroj.scan.attempt import Attempt
+from jaxtroj.scan.kinds import Prepared
+from jaxtroj.scan.records import Judgement
+
+if TYPE_CHECKING:
+    from converters.model import Model
+    from jaxtroj.evidence.images.context import ImageContext
+    from jaxtroj.evidence.images.recovered import RecoveredTrigger
+
+
+@dataclass
+class ImageScan:
+    """One image classifier, opened already; see `KindOfScan`.
+
+    Attributes:
+        attempt: what is known of it.
+        model: the network.
+        trigger_path: where the picture of the trigger goes; None writes none.
+    """
+
+    attempt: Attempt
+    model: "Model"
+    trigger_path: Path | None
+    stages: tuple[Stage, ...] = IMAGE_STAGES
+
+    def prepare(self) -> Prepared:
+        from jaxtroj.evidence.images.context import image_context
+
+        with self.attempt.step("examples"):
+            examples = self._examples()
+        height, width = examples.images.shape[1:3]
+        self.attempt.picture_size = (height, width)
+        context = image_context(self.model, examples, self.attempt.settings.seed)
+        return Prepared(context, Subject(side=max(height, width)))
+
+    def _examples(self) -> Examples:
+        entry, settings = self.attempt.entry, self.attempt.settings
+        if entry.examples_path is None:
+            raise ExamplesError(
+                f"no example pictures beside {entry.model_path}; expected a folder"
+                " example_data, or name one with --examples"
+            )
+        return load_examples(
+            entry.examples_path,
+            channel_order=settings.channel_order,
+            limit_per_class=settings.examples_per_class,
+            normalization=settings.normalization,
+        )
+
+    def flags(self, context: "ImageContext") -> tuple[str, ...]:
+        from jaxtroj.diagnostics import diagnose
+        from jaxtroj.evidence.images.context import anchored
+
+        found = diagnose(self.model, context.known(anchored), self.attempt.findings)
+        return tuple(map(str, found))
+
+    def target(self, evidence: Evidence) -> tuple[int | None, tuple[int, ...]]:
+        if not evidence.triggers:
+            return None, ()
+        best: RecoveredTrigger = evidence.triggers[0]
+        return int(best.target_class), tuple(int(c) for c in best.source_classes)
+
+    def judgement(self, evidence: Evidence, verdict: Verdict, context: "ImageContext") -> Judgement:
+        trigger: RecoveredTrigger | None = next(iter(evidence.triggers), None)
+        examples = context.examples
+        if trigger is None:
+            return Judgement(verdict, remarks=examples.problems)
+        picture, problem = None, ""
+        if verdict.poisoned or self.attempt.settings.calibrator is None:
+            picture, problem = self._picture(trigger, examples)
+        return Judgement(verdict, _described(trigger), picture, (*examples.problems, problem))
+
+    def _picture(self, trigger: "RecoveredTrigger", examples: Examples) -> tuple[str | None, str]:
+        """Write the trigger's picture: its path, or None and why it could not be written."""
+        if self.trigger_path is None:
+            return None, ""
+        others = np.flatnonzero(examples.labels != trigger.target_class)
+        clean = examples.images[others[0] if others.size else 0]
+        try:
+            write_trigger(
+                self.trigger_path,
+                np.asarray(trigger.mask),
+                np.asarray(trigger.pattern),
+                clean,
+                examples.channel_order,
+            )
+        except OSError as error:  # the answer stands without its picture
+            return None, f"cannot write {self.trigger_path}: {error.strerror or error}"
+        return printable(str(self.trigger_path)), ""
+
+
+def _described(trigger: "RecoveredTrigger") -> dict[str, Any]:
+    return {
+        "method": trigger.method,
+        "score": float(trigger.attack_success_rate),
+        "mask_l1": float(trigger.mask_l1),
+        **_centre(np.asarray(trigger.mask)[..., 0]),
+    }
+
+
+def _centre(mask: np.ndarray) -> dict[str, float]:
+    """Row and column of the mask's centre of mass, in pixels from the top left one."""
+    weight = max(float(mask.sum()), 1e-12)
+    row, column = (float((axis * mask).sum()) / weight for axis in np.indices(mask.shape))
+    return {"row": round(row, 2), "column": round(column, 2)}

@@ -1,0 +1,64 @@
+"""Evidence to verdict: by the calibrator, with what must be said before its reasons."""
+
+from dataclasses import replace
+
+from jaxtroj.calibration import Calibrator, Verdict
+from jaxtroj.errors import CalibrationError, EvidenceError
+from jaxtroj.evidence.gather import Stop
+from jaxtroj.record import EVIDENCE_ONLY, finite
+from jaxtroj.scan.attempt import Attempt
+from jaxtroj.settings import EVEN_ODDS
+
+
+def stop_rule(attempt: Attempt, calibrator: Calibrator | None) -> Stop:
+    """Whether the stages after one could no longer change the side of the verdict."""
+    settings = attempt.settings
+    if calibrator is None or not settings.early_stop or settings.threshold != EVEN_ODDS:
+        return lambda stage, fields: False
+    rate, architecture = attempt.base_rate, attempt.architecture
+    return lambda stage, fields: calibrator.can_stop(fields, stage, architecture, rate)
+
+
+def check_finite(attempt: Attempt) -> None:
+    """Raises EvidenceError if a field is NaN or infinite; the record keeps the others."""
+    fields = attempt.evidence.fields
+    odd = sorted(set(fields) - set(finite(fields)))
+    if odd:
+        raise EvidenceError(f"evidence is not finite: {', '.join(odd)}; is the model sound?")
+
+
+def judge(
+    attempt: Attempt, calibrator: Calibrator | None, target: int | None, sources: tuple[int, ...]
+) -> Verdict:
+    """What the calibrator says of the evidence; the base rate without one.
+
+    Args:
+        attempt: with its evidence.
+        calibrator: for its kind of model.
+        target, sources: of the strongest trigger, if there is one.
+
+    Raises:
+        CalibrationError: it cannot use any stage of this evidence.
+    """
+    if calibrator is None:
+        return Verdict(attempt.base_rate, False, target, sources, (EVIDENCE_ONLY,))
+    fields, architecture = finite(attempt.evidence.fields), attempt.architecture
+    if calibrator.last_complete(fields) is None:
+        raise CalibrationError(
+            "the calibrator cannot use this evidence, it lacks"
+            f" {', '.join(calibrator.missing(fields)[:4])}; calibrate on a run made"
+            " with the same version and stages"
+        )
+    threshold = attempt.settings.threshold
+    verdict = calibrator.verdict(
+        fields, architecture, attempt.base_rate, threshold, target, sources
+    )
+    known = {name for r in calibrator.reports.values() for name in r.by_architecture}
+    if architecture in known:
+        return verdict
+    # A stranger may have a trigger that the evidence cannot see; say so before anything else.
+    remark = (
+        f"the calibrator has met no {architecture}, only {', '.join(sorted(known))}:"
+        " take the probability as a guess"
+    )
+    return replace(verdict, reasons=(remark, *verdict.reasons))

@@ -1,0 +1,55 @@
+"""One model to one record: the same way, and one failure path, for every kind of model."""
+
+from pathlib import Path
+
+from jaxtroj.evidence.gather import gather_steps
+from jaxtroj.evidence.stage import stages_for
+from jaxtroj.record import Record
+from jaxtroj.rounds import ModelEntry
+from jaxtroj.scan.attempt import Attempt, OnStep, open_model, silent
+from jaxtroj.scan.images import ImageScan
+from jaxtroj.scan.judging import check_finite, judge, stop_rule
+from jaxtroj.scan.kinds import KindOfScan
+from jaxtroj.scan.records import answered_record, failed_record
+from jaxtroj.scan.texts import HeadScan
+from jaxtroj.settings import Settings
+
+_KINDS = {"image": ImageScan, "text": HeadScan}
+
+
+def scan_model(
+    entry: ModelEntry,
+    settings: Settings,
+    trigger_path: Path | None = None,
+    on_step: OnStep | None = None,
+) -> Record:
+    """The record of one model; whatever goes wrong with it is a record of status `failed`.
+
+    Args:
+        entry: the model file and its examples.
+        settings: what changes the answer.
+        trigger_path: where the picture of the recovered trigger goes; None writes none.
+        on_step: told of each step as it begins.
+    """
+    attempt = Attempt(entry, settings, on_step or silent)
+    try:
+        model = open_model(attempt)
+        return _answer(attempt, _KINDS[attempt.kind](attempt, model, trigger_path))
+    except Exception as error:  # A record is owed for every model: the fault goes into it.
+        return failed_record(attempt, error)
+
+
+def _answer(attempt: Attempt, scan: KindOfScan) -> Record:
+    prepared = scan.prepare()
+    calibrator = attempt.calibrator
+    fitted = () if calibrator is None else (*calibrator.stages, *calibrator.unfitted)
+    named = attempt.settings.stages_named(attempt.kind)
+    stages = stages_for(scan.stages, prepared.subject, named, fitted)
+    for progress in gather_steps(prepared.context, stages, stop_rule(attempt, calibrator)):
+        attempt.gathered(progress.evidence)
+        if progress.following:
+            attempt.on_step(attempt.name, progress.following)
+    attempt.flags = scan.flags(prepared.context)
+    check_finite(attempt)
+    verdict = judge(attempt, calibrator, *scan.target(attempt.evidence))
+    return answered_record(attempt, scan.judgement(attempt.evidence, verdict, prepared.context))

@@ -1,0 +1,115 @@
+"""From what is known of a model to its record: answered, failed or skipped."""
+
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from converters.errors import ConverterError
+from jaxtroj.calibration import Verdict
+from jaxtroj.errors import JaxtrojError
+from jaxtroj.record import Record, finite, printable
+from jaxtroj.rounds import ModelEntry
+from jaxtroj.scan.attempt import Attempt
+from jaxtroj.settings import Settings, base_rate
+
+_LONGEST_REASON = 400
+_NO_MEMORY = "not enough memory for this model; scan it on a larger machine"
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What a record says beyond its evidence.
+
+    Attributes:
+        verdict: of the calibrator.
+        recovered: of the trigger, as `Record.recovered`.
+        picture: path of the trigger's picture.
+        remarks: sentences that stand after the verdict's reasons; empty ones are left out.
+    """
+
+    verdict: Verdict
+    recovered: Mapping[str, object] = field(default_factory=dict)
+    picture: str | None = None
+    remarks: tuple[str, ...] = ()
+
+
+def answered_record(attempt: Attempt, judgement: Judgement) -> Record:
+    """The record of a model whose evidence is complete."""
+    verdict = judgement.verdict
+    # Flags come first: they put in doubt what follows, and long reasons are cut.
+    parts = (*attempt.flags, *verdict.reasons, *judgement.remarks)
+    return Record(
+        probability=float(verdict.probability),
+        poisoned=bool(verdict.poisoned),
+        target_class=verdict.target_class,
+        source_classes=tuple(int(c) for c in verdict.source_classes),
+        status="ok",
+        reason=one_line("; ".join(filter(None, parts))),
+        trigger=judgement.picture,
+        recovered=judgement.recovered,
+        **_known(attempt),
+    )
+
+
+def failed_record(attempt: Attempt, error: Exception) -> Record:
+    """The record of a model that an error ended: the base rate, and why."""
+    return Record(
+        probability=attempt.base_rate,
+        poisoned=False,
+        target_class=None,
+        source_classes=(),
+        status="failed",
+        reason=one_line("; ".join(filter(None, [describe_error(error), attempt.entry.problem]))),
+        **_known(attempt),
+    )
+
+
+def skipped_record(entry: ModelEntry, settings: Settings) -> Record:
+    """The record of a model that is left out on purpose."""
+    return Record(
+        model=printable(entry.model_id),
+        sha256="",
+        probability=base_rate(settings, entry.kind),
+        poisoned=False,
+        target_class=None,
+        source_classes=(),
+        status="skipped",
+        reason=one_line(entry.skip_reason or ""),
+        kind=entry.kind,
+    )
+
+
+def _known(attempt: Attempt) -> dict:
+    """Fields of a record that hold whatever became of the model; the flags before the findings."""
+    return {
+        "model": attempt.name,
+        "sha256": attempt.sha256,
+        "seconds": attempt.seconds,
+        "evidence": finite(attempt.evidence.fields),
+        "architecture": attempt.architecture,
+        "kind": attempt.kind,
+        "searched": attempt.evidence.searched,
+        "findings": tuple(map(one_line, (*attempt.flags, *attempt.findings))),
+    }
+
+
+def one_line(text: str) -> str:
+    """Printable, on one line, at most 400 characters."""
+    line = " ".join(text.split())
+    line = "".join(c if c.isprintable() else "?" for c in line)
+    return line if len(line) <= _LONGEST_REASON else line[: _LONGEST_REASON - 1] + "…"
+
+
+def describe_error(error: Exception) -> str:
+    """An error in words: what it says, or its kind and place if nobody foresaw it."""
+    if isinstance(error, ConverterError | JaxtrojError):
+        return str(error)
+    # What jax says on a full device.
+    if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
+        return _NO_MEMORY
+    if isinstance(error, OSError):
+        return f"cannot read {error.filename or 'a file'}: {error.strerror or error}"
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    place = f"{Path(frame.filename).name}:{frame.lineno}"
+    return f"internal error: {type(error).__name__}: {error} ({place})"

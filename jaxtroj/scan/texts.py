@@ -1,0 +1,189 @@
+"""Sentiment heads: example texts and their vectors in, the words of triggers out."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from jaxtroj.calibration import Verdict
+from jaxtroj.errors import EvidenceError, ExamplesError
+from jaxtroj.evidence.gather import Evidence
+from jaxtroj.evidence.stage import Stage, Subject
+from jaxtroj.evidence.stages import TEXT_STAGES
+from jaxtroj.rounds import TextExamples, load_text_examples
+from jaxtroj.scan.attempt import Attempt
+from jaxtroj.scan.encoders import bank_of, embedding_of
+from jaxtroj.scan.kinds import Prepared
+from jaxtroj.scan.records import Judgement, describe_error
+
+if TYPE_CHECKING:
+    from converters.model import Model
+    from jaxtroj.evidence.texts.context import TextContext
+    from jaxtroj.evidence.texts.encoder_probes import EncoderProbes
+    from jaxtroj.evidence.texts.found import FoundText
+    from jaxtroj.evidence.texts.recovery import RecoveredText
+
+# Example texts by which an encoder is compared with the shipped vectors, and how alike they must
+# be: the official ones are of half precision (.9999), another encoder's are near 0.
+_COMPARED, _LEAST_COSINE = 2, 0.98
+
+
+@dataclass(frozen=True)
+class _Ready:
+    """What a head is judged by."""
+
+    model: "Model"
+    examples: TextExamples
+    embeddings: np.ndarray
+    probes: "EncoderProbes | None"
+
+
+@dataclass
+class HeadScan:
+    """One head, opened already; see `KindOfScan`. There is no picture of a text trigger."""
+
+    attempt: Attempt
+    model: "Model"
+    trigger_path: Path | None = None
+    stages: tuple[Stage, ...] = TEXT_STAGES
+    _ready: _Ready | None = None
+
+    def prepare(self) -> Prepared:
+        from jaxtroj.evidence.texts.context import text_context
+        from jaxtroj.evidence.texts.heads import reduced
+
+        examples, embeddings = self._examples()
+        bank = bank_of(self.attempt)
+        probes = None if bank is None else _probes(bank, embeddings.shape[1])
+        ready = _Ready(reduced(self.model), examples, embeddings, probes)
+        self._ready = ready
+        context = text_context(ready.model, embeddings, probes, self.attempt.settings.seed)
+        return Prepared(context, Subject(has_bank=probes is not None))
+
+    def _examples(self) -> tuple[TextExamples, np.ndarray]:
+        """The example texts and their vectors, computed where the dataset has none."""
+        attempt = self.attempt
+        with attempt.step("examples"):
+            examples = load_text_examples(attempt.entry, attempt.settings.examples_per_class)
+            embeddings = examples.embeddings
+        if embeddings is None:
+            with attempt.step("embed"):
+                embeddings = _embed(attempt, examples)
+        width = self.model.config.input_size  # pyright: ignore[reportAttributeAccessIssue]
+        if embeddings.shape[1] != width:
+            raise ExamplesError(
+                f"the examples' embeddings have width {embeddings.shape[1]}, the head takes"
+                f" {width}; are they from another encoder?"
+            )
+        return examples, embeddings
+
+    @property
+    def ready(self) -> _Ready:
+        """What `prepare` made."""
+        assert self._ready is not None, "prepare() comes first"
+        return self._ready
+
+    def flags(self, context: "TextContext") -> tuple[str, ...]:
+        from jaxtroj.diagnostics import diagnose_head
+
+        ready = self.ready
+        labels = np.asarray(ready.examples.labels)
+        return tuple(map(str, diagnose_head(ready.model, ready.embeddings, labels)))
+
+    def target(self, evidence: Evidence) -> tuple[int | None, tuple[int, ...]]:
+        found: FoundText | None = next(iter(evidence.triggers), None)
+        return (None, ()) if found is None else (found.target_class, found.source_classes)
+
+    def judgement(self, evidence: Evidence, verdict: Verdict, context: "TextContext") -> Judgement:
+        found: FoundText | None = next(iter(evidence.triggers), None)
+        recovered = {} if found is None else _described(found)
+        if verdict.poisoned and found is not None:
+            verdict, recovered = self._with_words(found, verdict, recovered)
+        return Judgement(verdict, recovered, remarks=self._remarks())
+
+    def _remarks(self) -> tuple[str, ...]:
+        ready, entry = self.ready, self.attempt.entry
+        known = () if ready.probes else ("no probe bank was given, see jaxtroj bank",)
+        # Where vectors are shipped, nobody needs the encoder; an unreadable config is news.
+        needed = ready.examples.embeddings is None or entry.text_config is None
+        return (*known, *ready.examples.problems, *(entry.text_problems if needed else ()))
+
+    def _with_words(
+        self, found: "FoundText", verdict: Verdict, recovered: dict[str, Any]
+    ) -> tuple[Verdict, dict[str, Any]]:
+        """The verdict with the trigger's source classes and its words, or why there are none."""
+        try:
+            with self.attempt.step("words"):
+                words = self._words(found)
+        except Exception as error:  # The verdict stands without the words; the record says why.
+            return verdict, recovered | {"words": f"not searched: {describe_error(error)}"}
+        sources = words.source_classes
+        return replace(verdict, source_classes=sources), recovered | words.as_json()
+
+    def _words(self, found: "FoundText") -> "RecoveredText":
+        """Search the trigger's words through the encoder.
+
+        Raises:
+            EvidenceError: the settings, the bank or the encoder do not allow it.
+        """
+        from jaxtroj.evidence.texts.recovery import CleanExamples, pieces_of_bank, recover_text
+
+        ready = self.ready
+        if not self.attempt.settings.recover_words:
+            raise EvidenceError("the settings leave it out (--words has it done)")
+        if ready.probes is None:
+            raise EvidenceError("that needs a probe bank, see jaxtroj bank")
+        if not found.candidates:
+            raise EvidenceError("the bank's stage was left out; see --stages and --no-early-stop")
+        embed = embedding_of(self.attempt)
+        _check_encoder(ready, embed)
+        return recover_text(
+            ready.model,
+            CleanExamples(ready.examples.texts, ready.embeddings),
+            found.target_class,
+            pieces_of_bank(ready.probes.bank, found.candidates),
+            embed,
+            ready.probes.references,
+        )
+
+
+def _probes(bank: Path, width: int) -> "EncoderProbes":
+    from jaxtroj.evidence.texts.encoder_probes import open_probes
+
+    probes = open_probes(bank)
+    if probes.bank.plan.width != width:
+        raise EvidenceError(
+            f"the bank's vectors have width {probes.bank.plan.width}, the head takes {width};"
+            " use the bank of the encoder that the head stands on"
+        )
+    return probes
+
+
+def _described(found: "FoundText") -> dict[str, Any]:
+    method = "bank" if found.text else "shift"
+    return {"method": method, "score": found.score} | ({"text": found.text} if found.text else {})
+
+
+def _embed(attempt: Attempt, examples: TextExamples) -> np.ndarray:
+    """Embeddings of the example texts by the dataset's encoder, or the one of the settings."""
+    try:
+        return embedding_of(attempt)(examples.texts)
+    except EvidenceError as error:
+        raise ExamplesError(f"the example texts come without embeddings and {error}") from error
+
+
+def _check_encoder(ready: _Ready, embed: Any) -> None:
+    """Raise EvidenceError if the encoder does not give the vectors that the head was judged by."""
+    texts = [text for text in ready.examples.texts if text.strip()][:_COMPARED]
+    places = [ready.examples.texts.index(text) for text in texts]
+    if ready.examples.embeddings is None or not texts:
+        return
+    ours, theirs = embed(texts), ready.embeddings[places]
+    norms = np.linalg.norm(ours, axis=1) * np.linalg.norm(theirs, axis=1)
+    alike = float(((ours * theirs).sum(axis=1) / np.maximum(norms, 1e-12)).min())
+    if alike < _LEAST_COSINE:
+        raise EvidenceError(
+            f"the encoder's vectors of the examples differ from the shipped ones (cosine"
+            f" {alike:.2f}, expected {_LEAST_COSINE}); name the round's own with --encoder"
+        )
