@@ -13,7 +13,7 @@ from typing import Any
 
 from converters.limits import Limits
 from jaxtroj.cli.main import COMMANDS
-from jaxtroj.evidence.images.schema import FIELDS, STAGES
+from jaxtroj.evidence.stages import IMAGES
 
 ROOT = Path(__file__).resolve().parents[1]
 _BLOCK = re.compile(r"(?<=<!-- table )(\w+)( -->\n).*?(?=<!-- end -->)", re.DOTALL)
@@ -53,9 +53,7 @@ def evidence() -> str:
     """Every evidence field, in the order in which it is gathered."""
     rows = [
         (field.stage, f"`{field.name}`", field.unit, _DIRECTIONS[field.direction], field.meaning)
-        for stage in STAGES
-        for field in FIELDS
-        if field.stage == stage
+        for field in IMAGES.fields
     ]
     return _table(("stage", "field", "unit", "in poisoned models", "how it is computed"), rows)
 
@@ -72,10 +70,13 @@ def limits() -> str:
 
 
 def budget() -> str:
-    """What each evidence stage may spend."""
-    from jaxtroj.evidence.images.gather import Budget
+    """What each evidence stage of images may spend."""
+    from jaxtroj.evidence.images.context import ExampleBudget
 
-    return _table(("field of `Budget`", "default"), _budget_rows(Budget(), ""))
+    rows = list(_budget_rows(ExampleBudget(), "examples."))
+    for stage in IMAGES.stages:
+        rows += [] if stage.budget is None else _budget_rows(stage.budget(), f"{stage.name}.")
+    return _table(("budget", "default"), rows)
 
 
 def _budget_rows(value: Any, path: str) -> Iterator[tuple[str, ...]]:

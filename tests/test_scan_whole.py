@@ -69,14 +69,16 @@ def found(capsys) -> list[dict]:
 
 def calibrator_for(folder: Path) -> Path:
     """A calibrator fitted through the command line on made-up evidence of the weights stage."""
-    from jaxtroj.evidence.images.schema import STAGE_FIELDS
+    from jaxtroj.evidence.stages import IMAGES
 
     random = np.random.default_rng(0)
     truth = ["model,poisoned"]
     with RunStore(folder / "run", {"made": "up"}) as store:
         for number in range(24):
             poisoned = number % 2
-            evidence = {name: random.normal() + 3 * poisoned for name in STAGE_FIELDS["weights"]}
+            evidence = {
+                name: random.normal() + 3 * poisoned for name in IMAGES.stage_fields["weights"]
+            }
             name = f"id-{number:08d}"
             truth.append(f"{name},{poisoned}")
             record = Record(name, "", 0.5, False, None, (), "ok", "", evidence=evidence)

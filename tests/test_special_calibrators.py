@@ -9,9 +9,16 @@ import pytest
 from jaxtroj.calibration import Calibrator
 from jaxtroj.cli.options import add_settings, settings_from
 from jaxtroj.errors import CalibrationError
-from jaxtroj.evidence.images.schema import OTHER_STAGES, SMALL_STAGES, STAGE_FIELDS
-from jaxtroj.schemas import schema_of
+from jaxtroj.evidence.stage import Subject, stages_for
+from jaxtroj.evidence.stages import IMAGE_STAGES, IMAGES
+from jaxtroj.schemas import schema_for
 from jaxtroj.settings import SPECIAL_CALIBRATORS, Settings, base_rate, load_calibrator
+
+STAGE_FIELDS = IMAGES.stage_fields
+SMALL, LARGE = (
+    tuple(stage.name for stage in stages_for(IMAGE_STAGES, Subject(side=side)))
+    for side in (32, 224)
+)
 
 
 def fitted(stage: str, sides: tuple[int, int] | None, poisoned: int = 6) -> Calibrator:
@@ -84,14 +91,14 @@ def test_sides_survive_a_file_and_lies_are_refused(tmp_path):
     assert found.provenance.sides is None and not found.covers((32, 32))
 
 
-@pytest.mark.parametrize("stages", [SMALL_STAGES, OTHER_STAGES])
+@pytest.mark.parametrize("stages", [SMALL, LARGE])
 def test_the_schema_of_records_has_the_stages_that_occur(stages):
     row = {name: 0.0 for stage in stages for name in STAGE_FIELDS[stage]}
-    assert tuple(schema_of([row, {}]).stages) == stages
+    assert tuple(schema_for("image", [row, {}]).stages) == stages
 
 
 def test_shipped_special_calibrators_know_their_pictures_and_the_stages_run_for_them():
     for path in SPECIAL_CALIBRATORS:
         found = Calibrator.load(path)
         assert found.provenance.sides is not None and found.provenance.population
-        assert set(found.stages) <= set(SMALL_STAGES) and SMALL_STAGES[-1] in found.stages
+        assert set(found.stages) <= set(SMALL) and SMALL[-1] in found.stages

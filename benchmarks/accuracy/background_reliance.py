@@ -28,7 +28,7 @@ from jaxtroj import scoring
 from jaxtroj.anchors import AnchoredExamples, anchor
 from jaxtroj.calibration import out_of_fold
 from jaxtroj.cli.options import keep_compiled
-from jaxtroj.evidence.images.schema import DIRECTIONS, STAGE_FIELDS
+from jaxtroj.evidence.stages import IMAGES
 from jaxtroj.network import Network
 from jaxtroj.numerics import sigmoid
 from jaxtroj.rounds import iter_models
@@ -126,7 +126,9 @@ def compare(measured: list[tuple[Row, Mapping[str, float]]]) -> dict[str, Any]:
         ranks = (np.argsort(np.argsort(values)) + 0.5) / len(values)
         areas[name] = round(scoring.roc_auc(ranks, truth), 3)
     known = {
-        s: names for s, names in STAGE_FIELDS.items() if set(names) <= set(measured[0][0].evidence)
+        s: names
+        for s, names in IMAGES.stage_fields.items()
+        if set(names) <= set(measured[0][0].evidence)
     }
     plain = [dict(row.evidence) for row, _ in measured]
     more = [{**row.evidence, **fields} for row, fields in measured]
@@ -136,7 +138,9 @@ def compare(measured: list[tuple[Row, Mapping[str, float]]]) -> dict[str, Any]:
         ("without", plain, known),
         ("with", more, {**known, STAGE: tuple(NEW)}),
     ):
-        held = out_of_fold(rows, truth.tolist(), architectures, stages, {**DIRECTIONS, **NEW})
+        held = out_of_fold(
+            rows, truth.tolist(), architectures, stages, {**IMAGES.directions, **NEW}
+        )
         last = sigmoid(held[list(stages)[-1]].log_odds)
         scores[title] = scoring.score(last, truth).as_dict()
     return {"single_field_auc": areas, "scores": scores}

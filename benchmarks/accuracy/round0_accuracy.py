@@ -26,11 +26,11 @@ from jaxtroj import scoring
 from jaxtroj.calibration import Calibrator, out_of_fold
 from jaxtroj.calibration.training import MIN_MODELS
 from jaxtroj.cli.options import keep_compiled
-from jaxtroj.evidence.images.schema import DIRECTIONS, LABELS, SCHEMA_VERSION
+from jaxtroj.evidence.stages import IMAGES
 from jaxtroj.numerics import sigmoid
 from jaxtroj.rounds import iter_models
 from jaxtroj.scan import scan
-from jaxtroj.schemas import schema_of
+from jaxtroj.schemas import schema_for
 from jaxtroj.settings import Settings
 from jaxtroj.store import RunStore
 
@@ -55,7 +55,7 @@ def main() -> int:
     keep_compiled()
     found = (row for source in args.datasets for row in _rows(source, args.work, args.limit))
     rows = [row for row in found if row.model not in args.leave_out]
-    result = {"provenance": provenance(), "schema": SCHEMA_VERSION} | judge(rows, args.seed)
+    result = {"provenance": provenance(), "schema": IMAGES.version} | judge(rows, args.seed)
     write_atomic(args.out, json.dumps(result, indent=1).encode() + b"\n")
     lines = "".join(json.dumps(vars(row)) + "\n" for row in rows)
     write_atomic(args.out.with_suffix(".evidence.jsonl"), lines.encode())
@@ -114,9 +114,9 @@ def judge(rows: Sequence[Row], seed: int) -> dict[str, Any]:
     evidence = [row.evidence for row in rows]
     if len(rows) < MIN_MODELS:
         raise SystemExit(f"{len(rows)} models with evidence; a calibrator needs {MIN_MODELS}")
-    stages_of = schema_of(evidence).stages
+    stages_of = schema_for("image", evidence).stages
     held_out = out_of_fold(
-        evidence, labels, [row.architecture for row in rows], stages_of, DIRECTIONS, seed
+        evidence, labels, [row.architecture for row in rows], stages_of, IMAGES.directions, seed
     )
     stages = {}
     for stage, answers in held_out.items():
@@ -148,7 +148,9 @@ def judge(rows: Sequence[Row], seed: int) -> dict[str, Any]:
 def _field_auc(evidence: Sequence[Mapping[str, float]], truth: np.ndarray) -> dict[str, float]:
     """ROC AUC of each field alone, larger taken as more poisoned."""
     out = {}
-    for name in (name for fields in schema_of(evidence).stages.values() for name in fields):
+    for name in (
+        name for fields in schema_for("image", evidence).stages.values() for name in fields
+    ):
         values = np.array([row[name] for row in evidence])
         ranks = (np.argsort(np.argsort(values)) + 0.5) / len(values)
         out[name] = round(scoring.roc_auc(ranks, truth), 3)
@@ -179,9 +181,9 @@ def fit(rows: Sequence[Row], seed: int, population: str) -> Calibrator:
         rows=[row.evidence for row in rows],
         poisoned=[row.poisoned for row in rows],
         architectures=[row.architecture for row in rows],
-        stages=schema_of(row.evidence for row in rows).stages,
-        directions=DIRECTIONS,
-        labels=LABELS,
+        stages=schema_for("image", (row.evidence for row in rows)).stages,
+        directions=IMAGES.directions,
+        labels=IMAGES.labels,
         seed=seed,
         population=population,
         commit=provenance()["commit"],

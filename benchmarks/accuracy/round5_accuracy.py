@@ -28,19 +28,12 @@ from converters.files import write_atomic
 from jaxtroj import scoring
 from jaxtroj.calibration import Calibrator, out_of_fold
 from jaxtroj.cli.options import keep_compiled
+from jaxtroj.evidence.stages import TEXTS
 from jaxtroj.evidence.texts.bank import open_bank
-from jaxtroj.evidence.texts.schema import (
-    DIRECTIONS,
-    FEW,
-    JUDGED_FIELDS,
-    LABELS,
-    SCHEMA_VERSION,
-    SHOWN_ONLY,
-    STAGES,
-)
 from jaxtroj.numerics import sigmoid
 from jaxtroj.rounds import iter_models
 from jaxtroj.scan import scan
+from jaxtroj.schemas import FEW_HEADS
 from jaxtroj.settings import Settings
 from jaxtroj.store import RunStore
 
@@ -78,7 +71,7 @@ def main() -> int:
     args = _arguments()
     keep_compiled()
     rows = [row for source in args.datasets for row in labelled_rows(source, args.work, args.bank)]
-    result = {"provenance": provenance(), "schema": SCHEMA_VERSION, "bank": _bank(args.bank)}
+    result = {"provenance": provenance(), "schema": TEXTS.version, "bank": _bank(args.bank)}
     result |= {
         "list": "known" if result["bank"]["known_list"] else "free",
         "scan_seconds": _all_seconds(rows),
@@ -178,7 +171,10 @@ def judge(rows: Sequence[Row], seed: int) -> dict[str, Any]:
         "poisoned": int(truth.sum()),
         "stages": by_stage(rows, seed),
         "by_factor": _by_factor(rows, final, truth),
-        "shown_only": {name: _shown_only(rows, name, seed) for name in SHOWN_ONLY},
+        "shown_only": {
+            name: _shown_only(rows, name, seed)
+            for name in (f.name for f in TEXTS.fields if not f.is_judged)
+        },
         "unseen_triggers": _unseen(rows, seed),
         "small_training": _small(rows, seed),
         "targets": _target_counts(rows, final),
@@ -200,7 +196,7 @@ def by_stage(rows: Sequence[Row], seed: int) -> dict[str, Any]:
 
 def _held_out(rows: Sequence[Row], seed: int) -> dict[str, np.ndarray]:
     """Probability of each head by stage, by calibrators of the others."""
-    found = out_of_fold(*_lists(rows), JUDGED_FIELDS, DIRECTIONS, seed)
+    found = out_of_fold(*_lists(rows), TEXTS.judged_fields, TEXTS.directions, seed)
     return {stage: sigmoid(answer.log_odds) for stage, answer in found.items()}
 
 
@@ -246,11 +242,11 @@ def _part(probabilities: np.ndarray, truth: np.ndarray, chosen: np.ndarray) -> d
 
 def _shown_only(rows: Sequence[Row], name: str, seed: int) -> dict[str, Any]:
     """Out-of-fold scores of what is judged by, of that and one more field, and of that field."""
-    judged = tuple(f for fields in JUDGED_FIELDS.values() for f in fields)
+    judged = tuple(f for fields in TEXTS.judged_fields.values() for f in fields)
     truth = np.array([row.poisoned for row in rows])
 
     def scores(fields: Sequence[str]) -> dict[str, Any]:
-        signs = {field: DIRECTIONS[field] for field in fields if field in DIRECTIONS}
+        signs = {field: TEXTS.directions[field] for field in fields if field in TEXTS.directions}
         found = out_of_fold(*_lists(rows), {"all": fields}, signs, seed)["all"]
         return scoring.score(sigmoid(found.log_odds), truth).as_dict()
 
@@ -336,7 +332,7 @@ def _text_counts(rows: Sequence[Row], probabilities: np.ndarray) -> dict[str, in
 
 def _seconds(rows: Sequence[Row]) -> dict[str, float]:
     """Median wall seconds of a head by step."""
-    steps = [*("read", "convert", "examples"), *STAGES]
+    steps = [*("read", "convert", "examples"), *TEXTS.names]
     found = {s: statistics.median(row.seconds.get(s, 0.0) for row in rows) for s in steps}
     return {name: round(value, 4) for name, value in found.items()}
 
@@ -352,10 +348,10 @@ def _calibrator(rows: Sequence[Row], seed: int, population: str = "", commit: st
         rows=evidence,
         poisoned=poisoned,
         architectures=architectures,
-        stages=JUDGED_FIELDS,
-        directions=DIRECTIONS,
-        labels=LABELS,
-        few=FEW,
+        stages=TEXTS.judged_fields,
+        directions=TEXTS.directions,
+        labels=TEXTS.labels,
+        few=FEW_HEADS,
         seed=seed,
         population=population,
         commit=commit,

@@ -25,13 +25,8 @@ from converters.files import write_atomic
 from jaxtroj import scoring
 from jaxtroj.calibration import Calibrator
 from jaxtroj.cli.options import keep_compiled
-from jaxtroj.evidence.images.schema import (
-    DIRECTIONS,
-    LABELS,
-    SCHEMA_VERSION,
-    SMALL_STAGES,
-    STAGE_FIELDS,
-)
+from jaxtroj.evidence.images.stages.fixed import FIXED
+from jaxtroj.evidence.stages import IMAGES
 from jaxtroj.rounds import iter_models
 from jaxtroj.scan import scan
 from jaxtroj.settings import Settings
@@ -39,7 +34,7 @@ from jaxtroj.store import RunStore
 
 # Of the stages only this one: what the weights look like depends on how long a network was trained,
 # and the networks of strangers are trained for longer than a round's.
-STAGES = {SMALL_STAGES[-1]: STAGE_FIELDS[SMALL_STAGES[-1]]}
+STAGES = {FIXED.name: IMAGES.stage_fields[FIXED.name]}
 
 
 @dataclass(frozen=True)
@@ -56,7 +51,7 @@ def main() -> int:
     keep_compiled()
     rows = [row for source in args.datasets for row in read_rows(source, args.work)]
     judged = [replace(row, evidence=_of_stages(row.evidence)) for row in rows]
-    result = {"provenance": provenance(), "schema": SCHEMA_VERSION} | judge(judged, args.seed)
+    result = {"provenance": provenance(), "schema": IMAGES.version} | judge(judged, args.seed)
     result["by_trigger"] = by_trigger(rows, result["predictions"])
     result["left_out_bases"] = by_left_out_base(rows, args.seed)
     write_atomic(args.out, json.dumps(result, indent=1).encode() + b"\n")
@@ -163,8 +158,8 @@ def fit(
         poisoned=[row.poisoned for row in rows],
         architectures=[row.architecture for row in rows],
         stages=STAGES,
-        directions=DIRECTIONS,
-        labels=LABELS,
+        directions=IMAGES.directions,
+        labels=IMAGES.labels,
         seed=seed,
         population=population,
         commit=provenance()["commit"],

@@ -29,9 +29,11 @@ from converters import convert, families, open_artifact
 from converters.files import write_atomic
 from converters.reference import filled_module
 from jaxtroj.cli.options import keep_compiled
-from jaxtroj.evidence.images.gather import gather
+from jaxtroj.evidence.gather import gather
+from jaxtroj.evidence.images.context import image_context
+from jaxtroj.evidence.stage import Subject, stages_for
+from jaxtroj.evidence.stages import IMAGE_STAGES
 from jaxtroj.rounds import Examples, load_examples
-from jaxtroj.settings import Settings
 
 _BATCH = 8
 
@@ -92,7 +94,8 @@ def _gathered(model, examples: Examples) -> dict[str, Any]:
         used.append(time.process_time())
         return False
 
-    evidence = gather(model, examples, Settings(calibrator=None, early_stop=False), told)
+    stages = stages_for(IMAGE_STAGES, Subject(side=max(examples.images.shape[1:3])))
+    evidence = gather(image_context(model, examples), stages, told)
     used.append(time.process_time())
     processor = [round(after - before, 2) for before, after in itertools.pairwise(used)]
     seconds = {stage: round(s, 2) for stage, s in evidence.seconds.items()}

@@ -30,12 +30,14 @@ from converters.families.folding import fold
 from converters.files import write_atomic
 from converters.model import Model, params_of
 from jaxtroj.anchors import anchor
-from jaxtroj.evidence.images.gather import gather
+from jaxtroj.evidence.gather import gather
+from jaxtroj.evidence.images.context import image_context
+from jaxtroj.evidence.stage import Subject, stages_for
+from jaxtroj.evidence.stages import IMAGE_STAGES
 from jaxtroj.inversion.driver import Arms, Rung, invert
 from jaxtroj.inversion.neural_cleanse import NeuralCleanse
 from jaxtroj.network import Network
 from jaxtroj.rounds.examples import Examples
-from jaxtroj.settings import Settings
 
 _PER_CLASS, _STEPS = 10, 10
 
@@ -125,7 +127,8 @@ def _gathered(
     """Seconds of all stages, and of each, for a network of random weights."""
     model, examples = _made(architecture, size, classes, seed)
     started = time.perf_counter()
-    evidence = gather(model, examples, Settings(calibrator=None, early_stop=False))
+    stages = stages_for(IMAGE_STAGES, Subject(side=size))
+    evidence = gather(image_context(model, examples), stages)
     seconds = round(time.perf_counter() - started, 3)
     return seconds, {stage: round(s, 3) for stage, s in evidence.seconds.items()}
 

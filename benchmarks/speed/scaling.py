@@ -14,7 +14,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,15 +40,14 @@ FIELDS = 100
 _BAD_ORDERS = (b"stuck", b"crash", b"raise", b"grow")
 
 
-def null_detector(entries, settings, picture_of=None, on_step=None) -> Iterator[Record]:
-    """Records of the usual size out of the digests of files; some files order it to misbehave."""
-    for entry in entries:
-        key = identify(entry, settings)
-        content = entry.model_path.read_bytes()
-        if on_step is not None:
-            on_step(entry.model_id, "read")
-        _misbehave(content)
-        yield null_record(entry.model_id, hashlib.sha256(content).digest(), key)
+def null_detector(entry, settings, picture_of=None, on_step=None) -> Record:
+    """A record of the usual size out of the digest of a file; some order it to misbehave."""
+    key = identify(entry, settings)
+    content = entry.model_path.read_bytes()
+    if on_step is not None:
+        on_step(entry.model_id, "read")
+    _misbehave(content)
+    return null_record(entry.model_id, hashlib.sha256(content).digest(), key)
 
 
 def null_record(model: str, digest: bytes, key: str) -> Record:

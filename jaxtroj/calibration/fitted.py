@@ -1,4 +1,4 @@
-"""What fitting leaves behind, as values: the stages, how they did out of fold, where they are from."""
+"""What fitting leaves behind: the stages, how they did out of fold, where they come from."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jaxtroj.cli.main import main
-from jaxtroj.evidence.images.schema import STAGE_FIELDS
+from jaxtroj.evidence.stages import IMAGES
 from jaxtroj.record import Record
 from jaxtroj.store import RunStore
 
@@ -67,7 +67,7 @@ def labelled_run(folder, name: str, count: int = 48, shift: float = 2.0):
     with RunStore(folder / name, {"made": "up"}) as store:
         for number in range(count):
             poisoned = bool(number % 2)
-            fields = STAGE_FIELDS["weights"]
+            fields = IMAGES.stage_fields["weights"]
             evidence = {field: random.normal() + shift * poisoned for field in fields}
             model, architecture = f"id-{number:08d}", ("resnet50", "densenet121")[number // 2 % 2]
             said = 0.7 if poisoned else 0.3

@@ -16,8 +16,7 @@ import jaxtroj
 from jaxtroj.calibration import Calibrator
 from jaxtroj.cli.main import main
 from jaxtroj.errors import DatasetError, UsageError
-from jaxtroj.evidence.images.schema import OTHER_STAGES
-from jaxtroj.leaderboard.metaparameters import Metaparameters, read_metaparameters
+from jaxtroj.leaderboard.metaparameters import LARGE_STAGES, Metaparameters, read_metaparameters
 from jaxtroj.leaderboard.predictions import read_predictions
 from jaxtroj.rounds.examples import CHANNEL_ORDERS, NORMALIZATIONS
 from jaxtroj.settings import DEFAULT_CALIBRATOR, DEFAULT_TEXT_CALIBRATOR
@@ -270,7 +269,7 @@ def test_shipped_metaparameters_are_the_defaults_and_fit_their_schema():
     for entry in schema["properties"].values():
         assert entry["type"] != "string" or "enum" in entry
         assert entry["type"] not in ("number", "integer") or {"minimum", "maximum"} <= set(entry)
-    assert tuple(schema["properties"]["last_stage"]["enum"]) == OTHER_STAGES
+    assert tuple(schema["properties"]["last_stage"]["enum"]) == LARGE_STAGES
     assert tuple(schema["properties"]["channel_order"]["enum"]) == CHANNEL_ORDERS
     assert tuple(schema["properties"]["normalization"]["enum"]) == NORMALIZATIONS
 

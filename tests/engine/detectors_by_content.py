@@ -10,35 +10,34 @@ from jaxtroj.record import Record, printable
 from jaxtroj.scan import identify
 
 
-def answer(entries, settings, picture_of=None, on_step=None):
-    """One record per entry; see `_behave` for the orders."""
-    for entry in entries:
-        key = identify(entry, settings)
-        name = printable(entry.model_id)
-        content = entry.model_path.read_bytes()
-        if on_step:
-            on_step(name, "read")
-        _behave(content.decode().split(), name, on_step)
-        trigger = None
-        if picture_of and content.startswith(b"picture"):
-            path = picture_of(name)
-            path.parent.mkdir(exist_ok=True)
-            path.write_bytes(b"picture of " + name.encode())
-            trigger = printable(str(path))
-        digest = hashlib.sha256(content).digest()
-        yield Record(
-            model=name,
-            sha256=digest.hex(),
-            probability=(digest[0] + 1) / 258,
-            poisoned=digest[0] > 127,
-            target_class=digest[1] % 5,
-            source_classes=(0, 1),
-            status="ok",
-            reason="by content",
-            evidence={f"field_{n}": byte / 255 for n, byte in enumerate(digest)},
-            trigger=trigger,
-            identity=key,
-        )
+def answer(entry, settings, picture_of=None, on_step=None):
+    """The record of an entry; see `_behave` for the orders."""
+    key = identify(entry, settings)
+    name = printable(entry.model_id)
+    content = entry.model_path.read_bytes()
+    if on_step:
+        on_step(name, "read")
+    _behave(content.decode().split(), name, on_step)
+    trigger = None
+    if picture_of and content.startswith(b"picture"):
+        path = picture_of(name)
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"picture of " + name.encode())
+        trigger = printable(str(path))
+    digest = hashlib.sha256(content).digest()
+    return Record(
+        model=name,
+        sha256=digest.hex(),
+        probability=(digest[0] + 1) / 258,
+        poisoned=digest[0] > 127,
+        target_class=digest[1] % 5,
+        source_classes=(0, 1),
+        status="ok",
+        reason="by content",
+        evidence={f"field_{n}": byte / 255 for n, byte in enumerate(digest)},
+        trigger=trigger,
+        identity=key,
+    )
 
 
 def _behave(words, name, on_step):

@@ -5,9 +5,8 @@ import pytest
 
 from jaxtroj.engine.devices import Slot, local_slots, memory_of_machine, visible_gpus
 from jaxtroj.engine.jobs import Job
-from jaxtroj.engine.plan import Plan, first_of_each_group, groups_of, make_jobs
+from jaxtroj.engine.plan import WorkPlan, first_of_each_group, groups_of, make_jobs
 from jaxtroj.rounds import ModelEntry, TextConfig
-from jaxtroj.scan import TEXT_BATCH
 
 
 def entry(name: str, kind: str = "image", **metadata: str) -> ModelEntry:
@@ -44,20 +43,20 @@ def test_text_models_of_one_configuration_go_together():
         config = TextConfig(embedding="BERT", model_architecture=architecture)
         return replace(entry(f"t{number}", "text"), text_config=config)
 
-    some = [text(n, "GruLinear" if n % 2 else "LstmLinear") for n in range(2 * TEXT_BATCH + 2)]
+    some = [text(n, "GruLinear" if n % 2 else "LstmLinear") for n in range(6)]
     jobs = make_jobs([*some, entry("picture")], unknown)
-    assert [len(job.entries) for job in jobs] == [TEXT_BATCH, 1, TEXT_BATCH, 1, 1]
-    assert all(len({e.text_config for e in job.entries}) == 1 for job in jobs)
+    assert [job.entry.model_id for job in jobs] == ["t0", "t2", "t4", "t1", "t3", "t5", "picture"]
+    assert len({job.group for job in jobs}) == 3
     assert [e.model_id for e in first_of_each_group(some)] == ["t0", "t1"]
 
 
 def test_what_is_on_file_travels_with_the_job():
     (job,) = make_jobs([entry("a")], lambda e: (f"identity of {e.model_id}",))
-    assert job.known == (("identity of a",),)
+    assert job.known == ("identity of a",)
 
 
-def plan_of(*groups: str) -> Plan:
-    return Plan(Job((entry(f"{g}{n}"),), ((),), g) for n, g in enumerate(groups))
+def plan_of(*groups: str) -> WorkPlan:
+    return WorkPlan(Job(entry(f"{g}{n}"), (), g) for n, g in enumerate(groups))
 
 
 def test_workers_stay_with_their_group_and_then_help_others():
@@ -82,9 +81,9 @@ def test_help_goes_where_most_is_left():
 def test_what_must_be_alone_comes_last_and_only_to_the_idle():
     plan = plan_of("a")
     for name, first in (("second", False), ("first", True)):
-        plan.put(Job((entry(name),), ((),), alone=True), first)
+        plan.put(Job(entry(name), alone=True), first)
     assert [plan.take("x").group, plan.take("x", busy=True)] == ["a", None]  # pyright: ignore
-    assert plan.take("x").entries[0].model_id == "first"  # pyright: ignore
+    assert plan.take("x").entry.model_id == "first"  # pyright: ignore
     assert len(plan) == 1
 
 

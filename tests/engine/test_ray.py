@@ -16,7 +16,7 @@ from jaxtroj.engine.jobs import Setup, Watch  # noqa: E402
 from jaxtroj.engine.local import LocalEngine  # noqa: E402
 from jaxtroj.engine.ray_cluster import RayEngine  # noqa: E402
 from jaxtroj.engine.run import run_scan  # noqa: E402
-from jaxtroj.evidence.images.schema import STAGE_FIELDS  # noqa: E402
+from jaxtroj.evidence.stages import IMAGES  # noqa: E402
 from jaxtroj.rounds import iter_models  # noqa: E402
 from jaxtroj.store import RunStore  # noqa: E402
 
@@ -118,6 +118,6 @@ def test_real_models_answer_bit_for_bit_alike(cluster, tmp_path):
         records[name] = [plain(record, folder) for record in found]
         assert all(Path(r.trigger or "").is_file() for r in found)
     assert [record.status for record in records["local"]] == ["ok", "ok"]
-    fields = {name for stage in settings.stages for name in STAGE_FIELDS[stage]}
+    fields = {name for stage in settings.stages for name in IMAGES.stage_fields[stage]}
     assert [set(record.evidence) for record in records["local"]] == [fields] * 2
     assert records["ray"] == records["local"]

@@ -9,9 +9,12 @@ import pytest
 from flax import nnx
 
 from converters.model import Model, params_of
-from jaxtroj.evidence.images.gather import Budget
+from jaxtroj.evidence.gather import Evidence, gather
+from jaxtroj.evidence.images.context import image_context
 from jaxtroj.evidence.images.inversion import InversionBudget
 from jaxtroj.evidence.images.probes import ProbeBudget
+from jaxtroj.evidence.stage import Subject, stages_for
+from jaxtroj.evidence.stages import IMAGE_STAGES
 from jaxtroj.inversion.driver import Rung
 from jaxtroj.rounds.examples import Examples
 
@@ -100,9 +103,23 @@ def colours() -> Model:
 
 
 @pytest.fixture(scope="session")
-def quick() -> Budget:
+def quick() -> tuple[object, ...]:
     """Every stage and method, a few candidates and steps of each."""
     inversion = InversionBudget(
         patch_rungs=(Rung(4, 2), Rung(2, 2)), mask_rungs=(Rung(4, 2), Rung(2, 2))
     )
-    return Budget(probes=ProbeBudget(wide=6, kept=3, copies=1), inversion=inversion)
+    return ProbeBudget(wide=6, kept=3, copies=1), inversion
+
+
+def gather_images(
+    model: Model, examples: Examples, stages=None, seed: int = 0, budgets=(), **options
+) -> Evidence:
+    """Evidence of a model, by the stages named, else by those for its pictures' size."""
+    side = max(examples.images.shape[1:3])
+    chosen = stages_for(IMAGE_STAGES, Subject(side), stages)
+    return gather(image_context(model, examples, seed, budgets), chosen, **options)
+
+
+@pytest.fixture(scope="session")
+def gathering():
+    return gather_images

@@ -8,9 +8,9 @@ import pytest
 from jaxtroj.anchors import AnchoredExamples, anchor
 from jaxtroj.evidence.images.inversion import Measured, inversion_fields
 from jaxtroj.evidence.images.probes import Probed, probe_fields, stamped, try_patches
-from jaxtroj.evidence.images.schema import STAGE_FIELDS
 from jaxtroj.evidence.images.sensitivity import _ratio, _window
 from jaxtroj.evidence.images.weights import weight_fields
+from jaxtroj.evidence.stages import IMAGES
 from jaxtroj.network import Network
 from jaxtroj.triggers.mask import Trigger
 from jaxtroj.triggers.patch import Patch, random_patches
@@ -193,7 +193,7 @@ def test_inversion_fields_of_one_clear_target():
     patches = measured([0, 1, 2, 1], [0.2, 0.95, 0.1, 0.5], [0.02, 0.03, 0.04, 0.05])
     masks = measured([0, 1, 2, 1], [0.9, 0.9, 0.9, 0.1], [0.2, 0.01, 0.3, 0.001])
     fields = inversion_fields(patches, masks, 3)
-    assert tuple(fields) == STAGE_FIELDS["inversion"]
+    assert tuple(fields) == IMAGES.stage_fields["inversion"]
     assert fields["patch_score"] == 0.95 and fields["patch_gap"] == pytest.approx(0.75)
     assert fields["patch_area"] == 0.03 and fields["mask_score"] == 0.9
     # The smaller mask of class 1 does not work and does not count.

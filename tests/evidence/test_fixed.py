@@ -12,14 +12,7 @@ from converters import open_model
 from jaxtroj import network
 from jaxtroj.anchors import anchor
 from jaxtroj.evidence.images.fixed import FixedBudget, fixed_fields, ranks_within, search_fixed
-from jaxtroj.evidence.images.gather import gather
-from jaxtroj.evidence.images.schema import (
-    OTHER_STAGES,
-    SMALL_SIDE,
-    SMALL_STAGES,
-    STAGE_FIELDS,
-    usual_stages,
-)
+from jaxtroj.evidence.stages import IMAGES
 from jaxtroj.generate.small import networks as small_networks
 from jaxtroj.generate.small.labelled_pictures import LabelledPictures
 from jaxtroj.generate.small.onnx_file import write_onnx
@@ -27,7 +20,8 @@ from jaxtroj.generate.small.recipe import SmallTrigger
 from jaxtroj.generate.small.training import Run, SmallTraining
 from jaxtroj.network import Network
 from jaxtroj.rounds.examples import Examples
-from jaxtroj.settings import Settings
+
+from .conftest import gather_images as gather
 
 SIDE, CLASSES, TARGET = 16, 3, 2
 GRID = np.array([[1, 0, 1], [0, 1, 0], [1, 0, 1]], np.float32)
@@ -111,9 +105,8 @@ def test_a_window_is_a_square_with_a_pattern_inside(found):
 
 
 def test_fields_are_those_of_the_schema_and_the_same_again(models):
-    settings = Settings(calibrator=None, stages=("fixed",))
-    first, again = (gather(models[0], examples(), settings) for _ in range(2))
-    assert tuple(first.fields) == STAGE_FIELDS["fixed"] and first.fields == again.fields
+    first, again = (gather(models[0], examples(), ("fixed",)) for _ in range(2))
+    assert tuple(first.fields) == IMAGES.stage_fields["fixed"] and first.fields == again.fields
     assert {t.method for t in first.triggers} == {"window search", "blend search"}
     best = first.triggers[0]
     assert best.target_class == TARGET and best.attack_success_rate > 0.9
@@ -124,14 +117,8 @@ def test_fields_are_those_of_the_schema_and_the_same_again(models):
 
 @pytest.mark.parametrize("count", [2, 3])
 def test_a_handful_of_examples_is_enough(count, models):
-    settings = Settings(calibrator=None, stages=("fixed",))
-    fields = gather(models[0], examples(count), settings).fields
+    fields = gather(models[0], examples(count), ("fixed",)).fields
     assert np.isfinite(list(fields.values())).all()
-
-
-def test_stages_follow_the_size_of_the_pictures():
-    assert usual_stages((SMALL_SIDE, SMALL_SIDE)) == SMALL_STAGES
-    assert usual_stages((SMALL_SIDE, SMALL_SIDE + 1)) == OTHER_STAGES
 
 
 def test_ranks_count_earlier_ones_of_the_same_group():

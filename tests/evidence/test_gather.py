@@ -17,12 +17,13 @@ from converters.families.folding import fold
 from converters.model import Model, params_of
 from jaxtroj import network
 from jaxtroj.errors import EvidenceError, ExamplesError
-from jaxtroj.evidence.images.gather import gather
-from jaxtroj.evidence.images.schema import FIELDS, STAGE_FIELDS
-from jaxtroj.evidence.images.schema import OTHER_STAGES as STAGES
-from jaxtroj.settings import Settings
+from jaxtroj.evidence.stage import Subject, stages_for
+from jaxtroj.evidence.stages import IMAGE_STAGES, IMAGES
 
-SETTINGS = Settings(calibrator=None, stages=STAGES)
+from .conftest import gather_images as gather
+
+FIELDS, STAGE_FIELDS = IMAGES.fields, IMAGES.stage_fields
+STAGES = tuple(stage.name for stage in stages_for(IMAGE_STAGES, Subject(side=224)))
 # Unit -> smallest and largest possible value.
 RANGES = {
     "fraction 0-1": (0.0, 1.0),
@@ -50,7 +51,7 @@ def small_batches():
 @pytest.fixture(scope="module")
 def whole(make_model, make_pictures, quick):
     """Evidence of all stages."""
-    return gather(make_model(), make_pictures(LABELS), SETTINGS, budget=quick)
+    return gather(make_model(), make_pictures(LABELS), STAGES, budgets=quick)
 
 
 def check_evidence(evidence, examples, classes, stages=STAGES):
@@ -88,8 +89,8 @@ def test_every_field_is_gathered_and_in_range(whole, make_pictures):
 
 
 def test_bit_equal_on_repeat_and_after_other_models(whole, make_model, make_pictures, quick):
-    gather(make_model(seed=5), make_pictures([2, 1, 0]), SETTINGS, budget=quick)
-    again = gather(make_model(), make_pictures(LABELS), SETTINGS, budget=quick)
+    gather(make_model(seed=5), make_pictures([2, 1, 0]), STAGES, budgets=quick)
+    again = gather(make_model(), make_pictures(LABELS), STAGES, budgets=quick)
     assert again.fields == whole.fields
     for old, new in zip(whole.triggers, again.triggers, strict=True):
         assert (old.target_class, old.method) == (new.target_class, new.method)
@@ -101,7 +102,7 @@ def test_examples_and_parameters_are_left_as_they_were(make_model, make_pictures
     model, examples = make_model(), make_pictures(LABELS)
     params = {k: np.array(v) for k, v in model.params.items()}
     images = examples.images.copy()
-    gather(model, examples, SETTINGS, budget=quick)
+    gather(model, examples, STAGES, budgets=quick)
     np.testing.assert_array_equal(examples.images, images)
     for path, value in params.items():
         np.testing.assert_array_equal(model.params[path], value)
@@ -115,16 +116,13 @@ def test_any_part_of_the_stages_gives_its_part_of_the_fields(
     stages, whole, make_model, make_pictures, quick
 ):
     examples = make_pictures(LABELS)
-    settings = replace(SETTINGS, stages=stages)
-    part = gather(make_model(), examples, settings, budget=quick)
+    part = gather(make_model(), examples, stages, budgets=quick)
     check_evidence(part, examples, 3, stages)
     assert part.fields == {name: whole.fields[name] for name in part.fields}
 
 
 def test_the_seed_matters(whole, make_model, make_pictures, quick):
-    other = gather(
-        make_model(), make_pictures(LABELS), replace(SETTINGS, seed=1), budget=quick
-    ).fields
+    other = gather(make_model(), make_pictures(LABELS), STAGES, seed=1, budgets=quick).fields
     assert other["probe_score"] != whole.fields["probe_score"]
     assert other["head_mean_outlier"] == whole.fields["head_mean_outlier"]
 
@@ -133,12 +131,12 @@ def test_the_seed_matters(whole, make_model, make_pictures, quick):
 def test_stops_when_told_to(last, whole, make_model, make_pictures, quick):
     told = []
 
-    def on_stage(stage, fields):
+    def stop(stage, fields):
         told.append((stage, dict(fields)))
         return stage == last
 
     examples = make_pictures(LABELS)
-    part = gather(make_model(), examples, SETTINGS, on_stage=on_stage, budget=quick)
+    part = gather(make_model(), examples, STAGES, budgets=quick, stop=stop)
     done = STAGES[: STAGES.index(last) + 1]
     check_evidence(part, examples, 3, done)
     assert tuple(stage for stage, _ in told) == done
@@ -162,14 +160,14 @@ EDGES = {
 @pytest.mark.parametrize("classes, labels", EDGES.values(), ids=EDGES)
 def test_odd_examples(classes, labels, make_model, make_pictures, quick):
     examples = make_pictures(labels)
-    evidence = gather(make_model(classes), examples, SETTINGS, budget=quick)
+    evidence = gather(make_model(classes), examples, STAGES, budgets=quick)
     check_evidence(evidence, examples, classes)
 
 
 @pytest.mark.parametrize("height, width, channels", [(10, 17, 1), (28, 20, 4)])
 def test_pictures_of_any_shape(height, width, channels, make_model, make_pictures, quick):
     examples = make_pictures([0, 1, 2, 0, 1, 2], height, width, channels)
-    evidence = gather(make_model(channels=channels), examples, SETTINGS, budget=quick)
+    evidence = gather(make_model(channels=channels), examples, STAGES, budgets=quick)
     check_evidence(evidence, examples, 3)
 
 
@@ -180,7 +178,7 @@ def test_a_network_with_one_answer_only(favourite, make_model, make_pictures, qu
     bias = jnp.zeros(3).at[favourite].set(1e4)
     stuck = replace(model, params=model.params | {"fc.bias": bias})
     examples = make_pictures(LABELS)
-    check_evidence(gather(stuck, examples, SETTINGS, budget=quick), examples, 3)
+    check_evidence(gather(stuck, examples, STAGES, budgets=quick), examples, 3)
 
 
 def test_a_network_that_answers_nothing(make_model, make_pictures, quick):
@@ -188,20 +186,20 @@ def test_a_network_that_answers_nothing(make_model, make_pictures, quick):
     model = make_model()
     dead = replace(model, params={k: jnp.zeros_like(v) for k, v in model.params.items()})
     examples = make_pictures(LABELS)
-    check_evidence(gather(dead, examples, SETTINGS, budget=quick), examples, 3)
+    check_evidence(gather(dead, examples, STAGES, budgets=quick), examples, 3)
 
 
 def test_pictures_of_one_value(make_model, make_pictures, quick):
     examples = make_pictures(LABELS)
     flat = replace(examples, images=np.zeros_like(examples.images))
-    check_evidence(gather(make_model(), flat, SETTINGS, budget=quick), flat, 3)
+    check_evidence(gather(make_model(), flat, STAGES, budgets=quick), flat, 3)
 
 
 def test_sixty_four_bit_mode_does_not_change_the_answer(whole, make_model, make_pictures, quick):
     examples = make_pictures(LABELS)
     stages = STAGES[:3]  # inversion: tests/inversion
     with jax.enable_x64(True):
-        wide = gather(make_model(), examples, replace(SETTINGS, stages=stages), budget=quick)
+        wide = gather(make_model(), examples, stages, budgets=quick)
     check_evidence(wide, examples, 3, stages)
     for name in (*STAGE_FIELDS["weights"], *STAGE_FIELDS["sensitivity"]):
         assert wide.fields[name] == pytest.approx(whole.fields[name], rel=1e-3, abs=1e-5), name
@@ -212,16 +210,16 @@ def test_folding_first_changes_nothing(make_pictures, quick):
     params = params_of(config.build(nnx.Rngs(0)))
     model = Model(config, {k: jnp.asarray(v) for k, v in params.items()}, "densenet")
     examples = make_pictures(LABELS, 24, 24)
-    settings = replace(SETTINGS, stages=("weights", "probes"))
-    plain = gather(model, examples, settings, budget=quick)
-    folded = gather(fold(model), examples, settings, budget=quick)
-    check_evidence(plain, examples, 3, ("weights", "probes"))
+    stages = ("weights", "probes")
+    plain = gather(model, examples, stages, budgets=quick)
+    folded = gather(fold(model), examples, stages, budgets=quick)
+    check_evidence(plain, examples, 3, stages)
     assert plain.fields == folded.fields
 
 
 def refuse(model, examples, error, words):
     with pytest.raises(error) as caught:
-        gather(model, examples, SETTINGS)
+        gather(model, examples, STAGES)
     message = str(caught.value)
     assert all(word in message for word in words), message
 

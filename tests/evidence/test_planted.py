@@ -16,11 +16,11 @@ from flax import nnx
 
 from converters.families.densenet import DenseNetConfig
 from converters.model import Model, params_of
-from jaxtroj.evidence.images.gather import Evidence, gather
-from jaxtroj.evidence.images.schema import OTHER_STAGES
+from jaxtroj.evidence.gather import Evidence
 from jaxtroj.generate.flax_learner import TrainState, train_step
 from jaxtroj.rounds.examples import Examples, normalize
-from jaxtroj.settings import Settings
+
+from .conftest import gather_images as gather
 
 SIDE, SIGN, MARK = 40, 15, 5
 CLASSES, TARGET, STEPS, BATCH = 3, 1, 160, 48
@@ -95,8 +95,7 @@ class Scanned:
 def pair() -> tuple[Scanned, Scanned]:
     """The clean network and the poisoned one."""
     models = [train(poisoned=False), train(poisoned=True)]
-    settings = Settings(calibrator=None)
-    clean, poisoned = (Scanned(model, gather(model, examples(), settings)) for model in models)
+    clean, poisoned = (Scanned(model, gather(model, examples())) for model in models)
     return clean, poisoned
 
 
@@ -137,4 +136,5 @@ def test_the_recovered_trigger_works_where_it_is_shown(pair):
 def test_each_method_names_the_target(pair):
     _, poisoned = pair
     assert {t.target_class for t in poisoned.evidence.triggers} == {TARGET}
-    assert poisoned.evidence.stages == OTHER_STAGES
+    assert poisoned.evidence.stages == ("weights", "probes", "sensitivity", "inversion")
+    assert poisoned.evidence.searched == ("patch", "mask")

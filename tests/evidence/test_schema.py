@@ -1,25 +1,77 @@
-"""The schema is complete and says nothing twice."""
+"""The tables of stages are complete and say nothing twice."""
 
 import pytest
 
-from jaxtroj.evidence.images.schema import DIRECTIONS, FIELDS, LABELS, STAGE_FIELDS, STAGES
+from jaxtroj.errors import EvidenceError
+from jaxtroj.evidence.stage import Field, Stage, StageResult, Subject, stages_for
+from jaxtroj.evidence.stages import IMAGE_STAGES, IMAGES, TABLES, TEXT_STAGES, TEXTS
+
+each_table = pytest.mark.parametrize("table", TABLES.values(), ids=lambda table: table.kind)
+FIELDS = [field for table in TABLES.values() for field in table.fields]
+LARGE, SMALL = ("weights", "probes", "sensitivity", "inversion"), ("weights", "fixed")
 
 
-def test_names_are_unique_and_plain():
-    names = [field.name for field in FIELDS]
-    assert len(set(names)) == len(names)
-    assert all(name.isidentifier() and name == name.lower() for name in names)
+def names(stages) -> tuple[str, ...]:
+    return tuple(stage.name for stage in stages)
 
 
-def test_stages_part_the_fields_in_their_order():
-    assert tuple(STAGE_FIELDS) == STAGES and all(STAGE_FIELDS.values())
-    joined = [name for stage in STAGES for name in STAGE_FIELDS[stage]]
-    assert joined == [field.name for field in FIELDS]
+@each_table
+def test_names_are_unique_and_plain(table):
+    found = [field.name for field in table.fields]
+    assert len(set(found)) == len(found) and len(set(table.names)) == len(table.names)
+    assert all(name.isidentifier() and name == name.lower() for name in (*found, *table.names))
 
 
-@pytest.mark.parametrize("field", FIELDS, ids=lambda field: field.name)
+@each_table
+def test_stages_part_the_fields_in_their_order(table):
+    assert tuple(table.stage_fields) == table.names and all(table.stage_fields.values())
+    joined = [name for stage in table.names for name in table.stage_fields[stage]]
+    assert joined == [field.name for field in table.fields]
+
+
+@pytest.mark.parametrize("field", FIELDS, ids=lambda field: f"{field.stage}-{field.name}")
 def test_every_field_says_what_it_is(field):
-    assert field.stage in STAGES and field.direction in (-1, 0, 1)
-    assert field.label and field.unit and field.meaning
-    assert LABELS[field.name] == field.label
-    assert DIRECTIONS.get(field.name, 0) == field.direction
+    table = IMAGES if field in IMAGES.fields else TEXTS
+    assert field.stage in table.names and field.direction in (-1, 0, 1)
+    assert field.label and field.unit and field.meaning and field.source
+    assert table.labels[field.name] == field.label
+    assert table.directions.get(field.name, 0) == field.direction
+
+
+def test_a_stage_declares_fields_of_its_own():
+    field = Field("a", "another", 0, "b", "c", "d")
+    for fields in ((), (field,)):
+        with pytest.raises(EvidenceError, match="expected fields of its own"):
+            Stage("mine", fields, lambda context: StageResult({}))
+
+
+@pytest.mark.parametrize(
+    ("stages", "subject", "named", "fitted", "expected"),
+    [
+        (IMAGE_STAGES, Subject(32), None, (), SMALL),
+        (IMAGE_STAGES, Subject(33), None, (), LARGE),
+        (IMAGE_STAGES, Subject(16), None, LARGE, LARGE),
+        (IMAGE_STAGES, Subject(32), None, ("fixed",), ("fixed",)),
+        (IMAGE_STAGES, Subject(224), None, ("strange",), LARGE),
+        (IMAGE_STAGES, Subject(16), ("probes", "fixed"), LARGE, ("probes", "fixed")),
+        (TEXT_STAGES, Subject(), None, TEXTS.names, TEXTS.names[:3]),
+        (TEXT_STAGES, Subject(has_bank=True), None, TEXTS.names, TEXTS.names),
+        (TEXT_STAGES, Subject(), ("shift", "bank"), (), ("shift",)),
+    ],
+)
+def test_stages_follow_what_they_need(stages, subject, named, fitted, expected):
+    assert names(stages_for(stages, subject, named, fitted)) == expected
+
+
+def test_no_stage_left_is_said_in_words():
+    with pytest.raises(EvidenceError, match="left of bank for this model.*jaxtroj bank"):
+        stages_for(TEXT_STAGES, Subject(), ("bank",))
+
+
+@pytest.mark.parametrize(
+    ("choice", "holds"),
+    [(("weights",), (True, True)), (LARGE, (True, False)), (("shift", "bank"), (False, True)),
+     (("probes", "weights"), (False, False)), ((), (False, False)), (("odd",), (False, False))],
+)  # fmt: skip
+def test_a_choice_is_a_part_of_a_table_in_its_order(choice, holds):
+    assert (IMAGES.holds(choice), TEXTS.holds(choice)) == holds

@@ -5,8 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jaxtroj.evidence.images import schema as image_schema
-from jaxtroj.evidence.texts import schema as text_schema
+from jaxtroj.evidence.stages import IMAGES, TEXTS
 from jaxtroj.record import Record
 from jaxtroj.record_text import write_trigger
 from jaxtroj.store import RunStore
@@ -33,7 +32,7 @@ def records(store: RunStore, count: int, random: np.random.Generator, trouble: s
             made.append(Record(name, "", 0.5, False, None, (), "skipped", f"erratum{trouble}"))
             continue
         is_text, poisoned = kind == 3, kind in (1, 3)
-        fields = text_schema.FIELDS if is_text else image_schema.FIELDS
+        fields = TEXTS.fields if is_text else IMAGES.fields
         trigger, recovered = None, {}
         if poisoned and is_text:
             recovered = {"method": "bank", "score": 0.93, "text": f"wholly unforgettable{trouble}"}
@@ -56,6 +55,7 @@ def records(store: RunStore, count: int, random: np.random.Generator, trouble: s
                 reason=f"a patch was found is 0.91; no other class has one is 0.5{trouble}",
                 seconds={"read": 0.1, "probes" + trouble: float(random.uniform(1, 9))},
                 evidence=evidence(fields, random) | ({trouble: 1.0} if trouble else {}),
+                kind="text" if is_text else "image",
                 architecture=("gru" if is_text else ("resnet50", "densenet121")[number % 2])
                 + trouble,
                 trigger=trigger,

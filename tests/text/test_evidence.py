@@ -6,11 +6,14 @@ import numpy as np
 import pytest
 
 from jaxtroj.errors import EvidenceError
-from jaxtroj.evidence.texts.gather import EncoderProbes, TextBudget, gather_heads
-from jaxtroj.evidence.texts.heads import stack
+from jaxtroj.evidence.gather import gather
+from jaxtroj.evidence.stage import Subject, stages_for
+from jaxtroj.evidence.stages import TEXT_STAGES, TEXTS
+from jaxtroj.evidence.texts.context import TextBudget, text_context
+from jaxtroj.evidence.texts.encoder_probes import EncoderProbes
+from jaxtroj.evidence.texts.heads import head_with_sources
 from jaxtroj.evidence.texts.metric import insertion_metric, spread_metric
 from jaxtroj.evidence.texts.references import make_references
-from jaxtroj.evidence.texts.schema import FIELDS, STAGE_FIELDS, STAGES
 from jaxtroj.evidence.texts.shift_search import ShiftBudget
 
 SMALL = TextBudget(
@@ -20,6 +23,12 @@ SMALL = TextBudget(
     references=4,
 )  # fmt: skip
 CLEAN, POISONED = range(6), range(6, 8)
+STAGE_FIELDS = TEXTS.stage_fields
+
+
+def gather_head(head, embeddings, probes=None, seed=0, budget=SMALL):
+    stages = stages_for(TEXT_STAGES, Subject(has_bank=probes is not None))
+    return gather(text_context(head, embeddings, probes, seed, (budget,)), stages)
 
 
 @pytest.fixture(scope="module")
@@ -39,28 +48,23 @@ def probes(toy_bank, toy_references):
 
 @pytest.fixture(scope="module")
 def gathered(heads, examples, probes):
-    return gather_heads(heads, examples, probes, budget=SMALL)
+    return [gather_head(head, x, probes) for head, x in zip(heads, examples, strict=True)]
 
 
 def test_every_field_once_and_finite(gathered):
     for evidence in gathered:
-        assert list(evidence.fields) == [f.name for f in FIELDS if f.stage in evidence.stages]
+        assert list(evidence.fields) == [f.name for f in TEXTS.fields]
         assert np.isfinite(list(evidence.fields.values())).all()
-        assert evidence.stages == STAGES and set(evidence.seconds) == set(STAGES)
+        assert evidence.stages == TEXTS.names
+        assert set(evidence.seconds) == {*TEXTS.names, "triggers"}
+        assert evidence.searched == ("shift", "text")
 
 
-@pytest.mark.parametrize("chosen", [[7], [7, 0]], ids=str)
-def test_a_heads_evidence_does_not_depend_on_its_neighbours(
-    chosen, gathered, heads, examples, probes
-):
-    again = gather_heads(
-        [heads[n] for n in chosen], [examples[n] for n in chosen], probes, budget=SMALL
-    )
-    for number, evidence in zip(chosen, again, strict=True):
-        whole = gathered[number]
-        assert evidence.found == replace(whole.found, score=pytest.approx(whole.found.score))
-        for name, value in whole.fields.items():
-            assert evidence.fields[name] == pytest.approx(value, rel=2e-3, abs=2e-3), name
+@pytest.mark.parametrize("number", [7, 0])
+def test_a_heads_evidence_is_the_same_again(number, gathered, heads, examples, probes):
+    again = gather_head(heads[number], examples[number], probes)
+    assert again.triggers == gathered[number].triggers
+    assert again.fields == gathered[number].fields
 
 
 @pytest.mark.parametrize(
@@ -75,40 +79,45 @@ def test_a_planted_trojan_stands_out(field, gathered):
 
 def test_target_and_text_of_the_planted_trojan(gathered, toy):
     for number in POISONED:
-        found = gathered[number].found
+        (found,) = gathered[number].triggers
         assert (found.target_class, found.source_classes) == (1, (0,))
         assert toy.trigger in found.text and found.score > 0.5
 
 
 def test_without_probes_the_stages_that_need_them_are_left_out(heads, examples):
-    found = gather_heads(heads[:2], examples[:2], budget=SMALL)
-    assert found[0].stages == ("weights", "sensitivity", "shift")
-    assert list(found[0].fields) == [n for stage in found[0].stages for n in STAGE_FIELDS[stage]]
-    assert found[0].found.text == ""
+    found = gather_head(heads[0], examples[0])
+    assert found.stages == ("weights", "sensitivity", "shift")
+    assert list(found.fields) == [n for stage in found.stages for n in STAGE_FIELDS[stage]]
+    assert found.triggers[0].text == ""
+    with pytest.raises(EvidenceError, match="needs a probe bank"):
+        gather(text_context(heads[0], examples[0]), TEXT_STAGES)
 
 
 def test_the_seed_decides_the_starts_only(heads, examples, probes, gathered):
-    again = gather_heads(heads[6:7], examples[6:7], probes, seed=5, budget=SMALL)[0]
+    again = gather_head(heads[6], examples[6], probes, seed=5)
     for stage in ("weights", "sensitivity", "bank"):
         for name in STAGE_FIELDS[stage]:
             assert again.fields[name] == pytest.approx(gathered[6].fields[name], rel=2e-3, abs=2e-3)
 
 
 def test_sources_are_examples_outside_the_target(heads, examples):
-    stacked = stack(heads, examples, 8)
-    assert stacked.sources.shape == (8, 2, 8, examples[0].shape[1])
-    for number, head in enumerate(heads):
+    for head, embeddings in zip(heads, examples, strict=True):
+        chosen = head_with_sources(head, embeddings, 8)
+        assert chosen.sources.shape == (2, 8, embeddings.shape[1])
+        assert chosen.fitting.shape == chosen.held_out.shape == (2, 4, embeddings.shape[1])
         for target in (0, 1):
-            answers = np.asarray(head(stacked.sources[number, target])).argmax(axis=1)
-            assert (answers != target).all() and stacked.flippable[number, target].all()
+            answers = np.asarray(head(chosen.sources[target])).argmax(axis=1)
+            assert (answers != target).all()
 
 
 def test_a_head_that_gives_one_class_only(heads, toy, examples):
-    odd = heads[0]
-    params = odd.params | {"linear.bias": np.array([50.0, 0.0], np.float32)}
-    stacked = stack([replace(odd, params=params)], examples[:1], 4)
-    assert not stacked.flippable[0, 0].any() and stacked.flippable[0, 1].all()
-    assert np.isfinite(stacked.sources).all()
+    """The example nearest to another class stands in for those that there are none of."""
+    params = heads[0].params | {"linear.bias": np.array([50.0, 0.0], np.float32)}
+    chosen = head_with_sources(replace(heads[0], params=params), examples[0], 4)
+    assert (
+        len(np.unique(chosen.sources[0], axis=0)) == 1 < len(np.unique(chosen.sources[1], axis=0))
+    )
+    assert np.isfinite(chosen.sources).all()
 
 
 def test_heads_and_examples_that_are_refused(heads, examples):
@@ -116,9 +125,9 @@ def test_heads_and_examples_that_are_refused(heads, examples):
         heads[0], params=heads[0].params | {"linear.bias": np.full(2, np.nan, np.float32)}
     )
     with pytest.raises(EvidenceError, match="not finite"):
-        gather_heads([odd], examples[:1], budget=SMALL)
+        gather_head(odd, examples[0])
     with pytest.raises(EvidenceError, match="all equal"):
-        gather_heads(heads[:1], [np.ones((5, 12), np.float32)], budget=SMALL)
+        gather_head(heads[0], np.ones((5, 12), np.float32))
 
 
 def test_metrics_are_second_moments(toy):

@@ -8,8 +8,9 @@ from flax import nnx
 from converters.families.dense_head import DenseHeadConfig
 from converters.families.rnn_head import RnnHeadConfig
 from converters.model import apply, params_of
+from jaxtroj.evidence.stages import TEXTS
 from jaxtroj.evidence.texts.heads import in_basis, sums
-from jaxtroj.evidence.texts.schema import FEW, FIELDS, JUDGED_FIELDS, SHOWN_ONLY, STAGE_FIELDS
+from jaxtroj.schemas import FEW_HEADS
 
 CONFIGS = [
     RnnHeadConfig("gru", 12, 5, 2, True, 2),
@@ -52,7 +53,8 @@ def test_sums_name_every_row_plus_every_move():
 
 
 def test_what_is_judged_by_is_what_is_gathered_less_what_is_only_shown():
-    judged = {name for names in JUDGED_FIELDS.values() for name in names}
-    assert judged | set(SHOWN_ONLY) == {field.name for field in FIELDS}
-    assert judged.isdisjoint(SHOWN_ONLY) and set(JUDGED_FIELDS) == set(STAGE_FIELDS)
-    assert set(FEW.fields) < judged and all(JUDGED_FIELDS.values())
+    judged = {name for names in TEXTS.judged_fields.values() for name in names}
+    shown = {field.name for field in TEXTS.fields} - judged
+    assert shown == {"clean_margin"} and tuple(TEXTS.judged_fields) == TEXTS.names
+    assert set(FEW_HEADS.fields) < judged and all(TEXTS.judged_fields.values())
+    assert len(FEW_HEADS.fields) == 10

@@ -207,7 +207,7 @@ def _measured(name: str, network: Network, rest: AnchoredExamples, arms: Arms) -
 
 
 def fixed_fields(windows: FixedMeasured, blends: FixedMeasured, scale: float) -> dict[str, float]:
-    """Evidence of the stage, each field the larger one of the two searches; see `images.stages.fixed`."""
+    """Evidence of the stage (`images.stages.fixed`), each field the larger of the two searches."""
     found = [_fields(windows, scale), _fields(blends, scale)]
     return {f"fixed_{name}": max(fields[name] for fields in found) for name in found[0]}
 

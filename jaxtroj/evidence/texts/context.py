@@ -1,4 +1,4 @@
-"""A sentiment head as its stages see it: its source examples, their spread, the encoder's probes."""
+"""A sentiment head as its stages see it: source examples, their spread, the encoder's probes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
