@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from converters.families.folding import fold
 from converters.model import Model
+from jaxtroj.anchors import AnchoredExamples, anchor
 from jaxtroj.errors import EvidenceError, ExamplesError
 from jaxtroj.evidence.context import Context
-from jaxtroj.anchors import AnchoredExamples, anchor
 from jaxtroj.evidence.images.recovered import Candidate, RecoveredTrigger
 from jaxtroj.network import Network
 from jaxtroj.rounds.examples import Examples

@@ -9,10 +9,10 @@ import numpy as np
 
 from jaxtroj.anchors import AnchoredExamples
 from jaxtroj.evidence.images.inversion import Measured
-from jaxtroj.triggers.patch import patch_trigger, take
 from jaxtroj.evidence.images.probes import Probed, try_patches
 from jaxtroj.network import Network
 from jaxtroj.triggers.mask import Trigger, shift
+from jaxtroj.triggers.patch import patch_trigger, take
 
 _TOP = 6  # best patches of a class that the bank's target is chosen by
 
