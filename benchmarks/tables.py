@@ -13,7 +13,8 @@ from typing import Any
 
 from converters.limits import Limits
 from jaxtroj.cli.main import COMMANDS
-from jaxtroj.evidence.stages import IMAGES
+from jaxtroj.evidence.stage import Stage
+from jaxtroj.evidence.stages import IMAGES, TEXTS
 
 ROOT = Path(__file__).resolve().parents[1]
 _BLOCK = re.compile(r"(?<=<!-- table )(\w+)( -->\n).*?(?=<!-- end -->)", re.DOTALL)
@@ -56,6 +57,26 @@ def evidence() -> str:
         for field in IMAGES.fields
     ]
     return _table(("stage", "field", "unit", "in poisoned models", "how it is computed"), rows)
+
+
+def stages() -> str:
+    """Every stage: for which models, which kinds of trigger it searches for."""
+    rows = [
+        (stage.name, table.kind, _needs(stage), ", ".join(stage.kinds) or "none, signs of any")
+        for table in (IMAGES, TEXTS)
+        for stage in table.stages
+    ]
+    return _table(("stage", "models", "runs by itself for", "kinds of trigger searched"), rows)
+
+
+def _needs(stage: Stage) -> str:
+    """What a stage needs, in words."""
+    if stage.needs.bank:
+        return "heads with a probe bank"
+    least, most = stage.needs.sides
+    if most < float("inf"):
+        return f"pictures with sides of at most {most} px"
+    return f"pictures with a side of {least} px or more" if least > 1 else "all"
 
 
 def commands() -> str:
@@ -137,6 +158,7 @@ TABLES = {
     "aten_operators": aten_operators,
     "onnx_operators": onnx_operators,
     "evidence": evidence,
+    "stages": stages,
     "commands": commands,
     "limits": limits,
     "budget": budget,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from converters.encoders import Encoder
     from converters.encoders.tokenizer import Tokenizer
-    from jaxtroj.evidence.texts.bank.store import Plan
+    from jaxtroj.evidence.texts.bank.store import BankPlan
 
 _PHRASES, _SENTENCES, _CARRIERS, _HEADS, _BATCH = 2000, 2000, 4, 12, 32
 
@@ -134,7 +134,7 @@ def run(args: argparse.Namespace) -> int:
     return EXIT_CLEAN
 
 
-def _plan(args: argparse.Namespace, encoder: "Encoder", tokenizer: "Tokenizer") -> "Plan":
+def _plan(args: argparse.Namespace, encoder: "Encoder", tokenizer: "Tokenizer") -> "BankPlan":
     from jaxtroj.evidence.texts.bank.build import make_plan
     from jaxtroj.evidence.texts.bank.candidates import known_list, list_free, read_list
     from jaxtroj.evidence.texts.labelled_texts import draw_by_content, read_labelled_texts
@@ -167,7 +167,7 @@ def _plan(args: argparse.Namespace, encoder: "Encoder", tokenizer: "Tokenizer") 
 
 def _build(
     args: argparse.Namespace,
-    plan: "Plan",
+    plan: "BankPlan",
     encoder: "Encoder",
     tokenizer: "Tokenizer",
     progress: Progress,

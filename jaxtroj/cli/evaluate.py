@@ -173,7 +173,7 @@ def _judged(cases: "list[Case]", args: argparse.Namespace) -> "dict[str, list[Ca
     from jaxtroj.schemas import schema_of
 
     schema = schema_of(case.record for case in cases if case.record is not None)
-    known = refit.Fields(schema.stages, schema.directions, schema.few)
+    known = refit.KnownFields(schema.stages, schema.directions, schema.few)
     if args.cross_validate:
         return {"out of fold": refit.cross_validated(cases, known, args.seed)}
     if args.split:

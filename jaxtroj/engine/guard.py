@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxtroj import runtime
-from jaxtroj.engine.jobs import Job, Setup
+from jaxtroj.engine.jobs import ScanJob, Setup
 from jaxtroj.engine.worker import LENGTH
 from jaxtroj.errors import EngineError
 
@@ -45,7 +45,7 @@ class Guard:
 class Flight:
     """A job in a worker: for how many seconds it ran, and whether it is answered."""
 
-    job: Job
+    job: ScanJob
     seconds: float = 0.0
     waits: bool = False
     step: str = "start"
@@ -80,7 +80,7 @@ class WorkerProcess:
         """Process id."""
         return self._process.pid
 
-    def give(self, job: Job) -> bool:
+    def give(self, job: ScanJob) -> bool:
         """Hand a job over; False if the process does not listen any more."""
         self._tickets += 1
         self.flights[self._tickets] = Flight(job)

@@ -34,7 +34,7 @@ class Setup:
 
 
 @dataclass(frozen=True)
-class Job:
+class ScanJob:
     """A model that a worker answers.
 
     Attributes:
@@ -94,7 +94,7 @@ class Watch:
 class Engine(Protocol):
     """Runs jobs somewhere."""
 
-    def run(self, jobs: Sequence[Job], watch: Watch) -> Iterator[Answer]:
+    def run(self, jobs: Sequence[ScanJob], watch: Watch) -> Iterator[Answer]:
         """One answer for every entry, as they come; fewer only when the deadline has passed."""
         ...
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from jaxtroj.engine.devices import Slot, local_slots, memory_per_worker
 from jaxtroj.engine.guard import Flight, Guard, WorkerProcess
-from jaxtroj.engine.jobs import Answer, Job, Setup, Watch
+from jaxtroj.engine.jobs import Answer, ScanJob, Setup, Watch
 from jaxtroj.engine.plan import WorkPlan
 from jaxtroj.engine.worker import LANES
 from jaxtroj.errors import EngineError, JaxtrojError
@@ -87,7 +87,7 @@ class LocalEngine:
         self._plan = WorkPlan([])
         self._watch = Watch()
 
-    def run(self, jobs: Sequence[Job], watch: Watch) -> Iterator[Answer]:
+    def run(self, jobs: Sequence[ScanJob], watch: Watch) -> Iterator[Answer]:
         """See `Engine.run`.
 
         Raises:
@@ -127,7 +127,7 @@ class LocalEngine:
                 if job is not None and not self._employ(seat, job).give(job):
                     yield from self._bury(seat, "stopped listening")
 
-    def _employ(self, seat: _Seat, job: Job) -> WorkerProcess:
+    def _employ(self, seat: _Seat, job: ScanJob) -> WorkerProcess:
         """The seat's worker; a new one if there is none, or the job must be told from others."""
         if seat.worker is not None and seat.worker.jobs_done and job.alone and not job.failure:
             self._dismiss(seat)
@@ -256,7 +256,7 @@ class LocalEngine:
         else:  # not even its identity can be had
             yield self._given_up(job, job.failure)
 
-    def _given_up(self, job: Job, reason: str, identity: str = "") -> Answer:
+    def _given_up(self, job: ScanJob, reason: str, identity: str = "") -> Answer:
         self._watch.log(f"{job.entry.model_id!r} failed: {reason}")
         record = failed_record(job.entry, self._setup, reason, identity)
         return Answer(job.entry, identity, record)

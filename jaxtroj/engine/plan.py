@@ -3,7 +3,7 @@
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 
-from jaxtroj.engine.jobs import Job
+from jaxtroj.engine.jobs import ScanJob
 from jaxtroj.rounds import ModelEntry
 
 Known = Callable[[ModelEntry], tuple[str, ...]]
@@ -58,11 +58,11 @@ def _size(entry: ModelEntry) -> int:
         return 0
 
 
-def make_jobs(entries: Sequence[ModelEntry], known: Known) -> list[Job]:
+def make_jobs(entries: Sequence[ModelEntry], known: Known) -> list[ScanJob]:
     """A job for each entry, those of a group together, groups in order of their first model."""
-    groups: dict[str, list[Job]] = {}
+    groups: dict[str, list[ScanJob]] = {}
     for entry, group in zip(entries, groups_of(entries), strict=True):
-        groups.setdefault(group, []).append(Job(entry, known(entry), group))
+        groups.setdefault(group, []).append(ScanJob(entry, known(entry), group))
     return [job for jobs in groups.values() for job in jobs]
 
 
@@ -77,9 +77,9 @@ def first_of_each_group(entries: Sequence[ModelEntry]) -> list[ModelEntry]:
 class WorkPlan:
     """The jobs still to be done; a worker stays with its group as long as there is one."""
 
-    def __init__(self, jobs: Iterable[Job]):
-        self._groups: dict[str, deque[Job]] = {}
-        self._alone: deque[Job] = deque()
+    def __init__(self, jobs: Iterable[ScanJob]):
+        self._groups: dict[str, deque[ScanJob]] = {}
+        self._alone: deque[ScanJob] = deque()
         self._takers: dict[object, str] = {}
         for job in jobs:
             self.put(job)
@@ -87,7 +87,7 @@ class WorkPlan:
     def __len__(self) -> int:
         return len(self._alone) + sum(map(len, self._groups.values()))
 
-    def put(self, job: Job, first: bool = False) -> None:
+    def put(self, job: ScanJob, first: bool = False) -> None:
         """Add a job; `first` puts one that is to be done alone before the others of its kind."""
         if not job.alone:
             self._groups.setdefault(job.group, deque()).append(job)
@@ -96,7 +96,7 @@ class WorkPlan:
         else:
             self._alone.append(job)
 
-    def take(self, taker: object, busy: bool = False) -> Job | None:
+    def take(self, taker: object, busy: bool = False) -> ScanJob | None:
         """The next job for a worker; None if there is none for it now.
 
         Args:

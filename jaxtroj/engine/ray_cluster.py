@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxtroj.engine.devices import Slot, memory_per_worker
 from jaxtroj.engine.guard import Guard
-from jaxtroj.engine.jobs import Answer, Job, Setup, Watch
+from jaxtroj.engine.jobs import Answer, ScanJob, Setup, Watch
 from jaxtroj.engine.local import TICK_SECONDS, LocalEngine, failed_record
 from jaxtroj.engine.plan import WorkPlan
 from jaxtroj.engine.worker import LANES
@@ -66,7 +66,7 @@ class Host:
         """That there is room for this host; its process id."""
         return os.getpid()
 
-    def scan(self, jobs: Sequence[Job]) -> Iterator[Answer | list[str]]:
+    def scan(self, jobs: Sequence[ScanJob]) -> Iterator[Answer | list[str]]:
         """Answers as they come, and between them lines for the log."""
         lines: list[str] = []
         for answer in self._engine.run(jobs, Watch(log=lines.append)):
@@ -99,7 +99,7 @@ class _HostSeat:
     actor: "ActorHandle"
     hello: Any
     stream: Any = None
-    jobs: list[Job] = field(default_factory=list)
+    jobs: list[ScanJob] = field(default_factory=list)
     answered: set[str] = field(default_factory=set)
 
 
@@ -143,7 +143,7 @@ class RayEngine:
         self._deaths: dict[str, int] = {}
         self._failures = 0
 
-    def run(self, jobs: Sequence[Job], watch: Watch) -> Iterator[Answer]:
+    def run(self, jobs: Sequence[ScanJob], watch: Watch) -> Iterator[Answer]:
         """See `Engine.run`.
 
         Raises:
@@ -199,9 +199,9 @@ class RayEngine:
                 stream = seat.actor.scan.options(num_returns="streaming")
                 seat.stream = stream.remote(chunk)
 
-    def _chunk(self, seat: _HostSeat) -> list[Job]:
+    def _chunk(self, seat: _HostSeat) -> list[ScanJob]:
         size = min(MOST_JOBS, -(-len(self._plan) // (2 * len(self._seats))))
-        jobs: list[Job] = []
+        jobs: list[ScanJob] = []
         while len(jobs) < size and (job := self._plan.take(id(seat), busy=bool(jobs))):
             jobs.append(job)
             if job.alone:
@@ -247,7 +247,7 @@ class RayEngine:
         yield item
 
     @staticmethod
-    def _unanswered(seat: _HostSeat) -> list[Job]:
+    def _unanswered(seat: _HostSeat) -> list[ScanJob]:
         """Jobs whose model is not answered, to be done alone."""
         left = [job for job in seat.jobs if job.entry.model_id not in seat.answered]
         return [replace(job, alone=True) for job in left]

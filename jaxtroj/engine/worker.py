@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxtroj import runtime
-from jaxtroj.engine.jobs import DETECTOR, Detector, Job, Setup
+from jaxtroj.engine.jobs import DETECTOR, Detector, ScanJob, Setup
 from jaxtroj.record import printable
 from jaxtroj.scan import identify
 from jaxtroj.store import picture_file
@@ -79,7 +79,7 @@ class _Child:
         self._to_import: tuple[str, ...] = ()
         self._turn = threading.Condition()
         self._now_serving = 1
-        self._jobs: queue.SimpleQueue[tuple[int, Job]] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[tuple[int, ScanJob]] = queue.SimpleQueue()
 
     def serve(self) -> None:
         self._setup: Setup = self._receive()
@@ -130,7 +130,7 @@ class _Child:
                 self._now_serving += 1
                 self._turn.notify_all()
 
-    def _answer(self, ticket: int, job: Job, gate: "_Gate") -> None:
+    def _answer(self, ticket: int, job: ScanJob, gate: "_Gate") -> None:
         settings = self._setup.settings
         key = identify(job.entry, settings) if job.known or job.failure else None
         if key is not None and (job.failure or key in job.known):

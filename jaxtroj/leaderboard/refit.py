@@ -31,7 +31,7 @@ SPLITS = ("train", "test", "holdout")
 
 
 @dataclass(frozen=True)
-class Fields:
+class KnownFields:
     """What there is to fit on: see `Calibrator.fit`."""
 
     stages: Mapping[str, Sequence[str]]
@@ -39,7 +39,7 @@ class Fields:
     few: Few | None = None
 
 
-def cross_validated(cases: Sequence[Case], fields: Fields, seed: int = 0) -> list[Case]:
+def cross_validated(cases: Sequence[Case], fields: KnownFields, seed: int = 0) -> list[Case]:
     """Each case with the probability of a fit on the other folds (at most 10).
 
     Raises UsageError without evidence, CalibrationError when there is too little of it.
@@ -53,7 +53,7 @@ def cross_validated(cases: Sequence[Case], fields: Fields, seed: int = 0) -> lis
 
 
 def left_out(
-    cases: Sequence[Case], column: str, fields: Fields, seed: int = 0
+    cases: Sequence[Case], column: str, fields: KnownFields, seed: int = 0
 ) -> dict[str, list[Case]]:
     """For each value of a column, its cases as judged by a fit on all the others.
 
@@ -78,7 +78,9 @@ def left_out(
     return found
 
 
-def split(cases: Sequence[Case], how: str, fields: Fields, seed: int = 0) -> dict[str, list[Case]]:
+def split(
+    cases: Sequence[Case], how: str, fields: KnownFields, seed: int = 0
+) -> dict[str, list[Case]]:
     """The cases as train, test and holdout: train judged out of fold, the others by a fit on train.
 
     Args:
@@ -103,7 +105,7 @@ def split(cases: Sequence[Case], how: str, fields: Fields, seed: int = 0) -> dic
 
 
 def refitted(
-    train: Sequence[Case], held: Sequence[Case], fields: Fields, seed: int = 0
+    train: Sequence[Case], held: Sequence[Case], fields: KnownFields, seed: int = 0
 ) -> list[Case]:
     """The held cases with the probability of a calibrator fitted on `train`, at its base rate.
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from jaxtroj.engine.devices import Slot, local_slots, memory_of_machine, visible_gpus
-from jaxtroj.engine.jobs import Job
+from jaxtroj.engine.jobs import ScanJob
 from jaxtroj.engine.plan import WorkPlan, first_of_each_group, groups_of, make_jobs
 from jaxtroj.rounds import ModelEntry, TextConfig
 
@@ -56,7 +56,7 @@ def test_what_is_on_file_travels_with_the_job():
 
 
 def plan_of(*groups: str) -> WorkPlan:
-    return WorkPlan(Job(entry(f"{g}{n}"), (), g) for n, g in enumerate(groups))
+    return WorkPlan(ScanJob(entry(f"{g}{n}"), (), g) for n, g in enumerate(groups))
 
 
 def test_workers_stay_with_their_group_and_then_help_others():
@@ -81,7 +81,7 @@ def test_help_goes_where_most_is_left():
 def test_what_must_be_alone_comes_last_and_only_to_the_idle():
     plan = plan_of("a")
     for name, first in (("second", False), ("first", True)):
-        plan.put(Job(entry(name), alone=True), first)
+        plan.put(ScanJob(entry(name), alone=True), first)
     assert [plan.take("x").group, plan.take("x", busy=True)] == ["a", None]  # pyright: ignore
     assert plan.take("x").entry.model_id == "first"  # pyright: ignore
     assert len(plan) == 1

@@ -14,7 +14,7 @@ from jaxtroj.errors import StoreError, UsageError
 from jaxtroj.evidence.texts.bank import open_bank
 from jaxtroj.evidence.texts.bank.build import build, make_plan
 from jaxtroj.evidence.texts.bank.candidates import (
-    Candidate,
+    BankText,
     known_list,
     list_free,
     read_list,
@@ -28,7 +28,7 @@ CARRIED = ("One thing. Two things! Three?", "Short.", "A b c. D e. F g. H i.", "
 
 @pytest.fixture(scope="module")
 def plan(toy):
-    candidates = [Candidate(word, "word") for word in (*toy.words, toy.trigger)] * 8
+    candidates = [BankText(word, "word") for word in (*toy.words, toy.trigger)] * 8
     return make_plan("ab" * 32, toy.width, True, False, CARRIED, candidates)
 
 
@@ -59,7 +59,7 @@ def test_vectors_are_those_of_the_inserted_texts(whole, plan, toy):
 
 
 def test_places_depend_on_the_text_alone_and_take_turns_of_the_halves(plan, toy):
-    alone = make_plan("cd" * 32, 5, True, False, CARRIED, [Candidate(toy.trigger, "word")])
+    alone = make_plan("cd" * 32, 5, True, False, CARRIED, [BankText(toy.trigger, "word")])
     assert alone.places[0] == plan.places[-1]
     for row in plan.places:
         for number, (place, carrier) in enumerate(zip(row, CARRIED, strict=True)):
@@ -253,7 +253,7 @@ def test_whole_tokens_of_both_kinds_of_vocabulary():
 def test_lists_are_read(name, content, want, tmp_path):
     (tmp_path / name).write_text(content)
     found = known_list(read_list(tmp_path / name))
-    assert len(found) == want and found[0] == Candidate("omg", "listed")
+    assert len(found) == want and found[0] == BankText("omg", "listed")
 
 
 @pytest.mark.parametrize(
@@ -267,7 +267,7 @@ def test_lists_that_are_refused(content, tmp_path):
 
 
 def test_what_makes_no_plan(toy):
-    word = [Candidate("omg", "word")]
+    word = [BankText("omg", "word")]
     for carriers, candidates in ((("a", " "), word), ((), word), (("a",), [])):
         with pytest.raises(UsageError, match="a bank needs candidates and carriers"):
             make_plan("ab", 4, True, False, carriers, candidates)

@@ -9,7 +9,7 @@ from converters.model import Model
 from jaxtroj.anchors import AnchoredExamples, anchor
 from jaxtroj.errors import EvidenceError, ExamplesError
 from jaxtroj.evidence.context import Context
-from jaxtroj.evidence.images.recovered import Candidate, RecoveredTrigger
+from jaxtroj.evidence.images.recovered import RecoveredTrigger, TriggerCandidate
 from jaxtroj.network import Network
 from jaxtroj.rounds.examples import Examples
 
@@ -38,7 +38,7 @@ class ImageContext(Context):
         """The model, called in batches."""
         return Network(self.model)
 
-    def recover(self, candidates: Sequence[Candidate]) -> tuple[RecoveredTrigger, ...]:
+    def recover(self, candidates: Sequence[TriggerCandidate]) -> tuple[RecoveredTrigger, ...]:
         """Triggers of all methods that ran, those that flip most held-out examples first."""
         found = [candidate(self.network, self.shared(anchored)) for candidate in candidates]
         return tuple(sorted(found, key=lambda t: (-t.attack_success_rate, t.mask_l1)))

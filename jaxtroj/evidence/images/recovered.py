@@ -40,7 +40,7 @@ class RecoveredTrigger:
     method: str
 
 
-Candidate = Callable[[Network, AnchoredExamples], RecoveredTrigger]
+TriggerCandidate = Callable[[Network, AnchoredExamples], RecoveredTrigger]
 """What a stage hands over: measured and put in place only once all stages have run."""
 
 

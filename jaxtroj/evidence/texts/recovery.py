@@ -19,8 +19,8 @@ from jaxtroj.evidence.texts.text_search import (
     Judge,
     Pieces,
     RecoveryBudget,
-    Search,
     SourceExamples,
+    TextSearch,
     margins_of,
 )
 
@@ -145,7 +145,7 @@ def recover_text(
             f"a budget of {budget.texts} texts leaves {max(allowed, 0)} to search with; allow more "
             "texts, or fewer held-out examples"
         )
-    text = Search(judge, fitting, pieces, counted, budget, allowed).best()
+    text = TextSearch(judge, fitting, pieces, counted, budget, allowed).best()
     found = held_out.inserted(text, counted)
     moved = judge.margins(found) > 0
     usual = judge.margins(held_out.inserted(pieces.harmless, counted)) > 0

@@ -160,7 +160,7 @@ def margins_of(heads: References, vectors: np.ndarray) -> np.ndarray:
     return found.reshape(len(found), *vectors.shape[:-1], -1)
 
 
-class Search:
+class TextSearch:
     """Best-first search over joins of pieces."""
 
     def __init__(

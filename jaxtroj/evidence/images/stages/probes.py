@@ -8,7 +8,7 @@ from jaxtroj.evidence.stage import Field, Stage, StageResult
 if TYPE_CHECKING:
     from jaxtroj.evidence.images.context import ImageContext
     from jaxtroj.evidence.images.probes import ProbeBudget, Probed
-    from jaxtroj.evidence.images.recovered import Candidate
+    from jaxtroj.evidence.images.recovered import TriggerCandidate
 
 FIELDS = (
     Field("probe_score", "probes", 1, "colour patches push examples to one class",
@@ -34,7 +34,7 @@ def bank(context: "ImageContext") -> "Probed":
     return run_probes(context.network, examples, context.key, context.budget(ProbeBudget))
 
 
-def bank_trigger(context: "ImageContext") -> "Candidate":
+def bank_trigger(context: "ImageContext") -> "TriggerCandidate":
     """The bank's best patch as a candidate trigger, once for all stages that ran the bank."""
     from functools import partial
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from jaxtroj.errors import UsageError
-from jaxtroj.evidence.texts.bank.candidates import Candidate
-from jaxtroj.evidence.texts.bank.store import BankWriter, Plan
+from jaxtroj.evidence.texts.bank.candidates import BankText
+from jaxtroj.evidence.texts.bank.store import BankPlan, BankWriter
 from jaxtroj.evidence.texts.insertion import HALVES, insert, places, sentences
 
 Embed = Callable[[Sequence[str]], np.ndarray]
@@ -31,8 +31,8 @@ def make_plan(
     cls_token_is_first: bool,
     known_list: bool,
     carriers: Sequence[str],
-    candidates: Sequence[Candidate],
-) -> Plan:
+    candidates: Sequence[BankText],
+) -> BankPlan:
     """The plan of a bank; a candidate's places are keyed by its text, never by its number.
 
     Raises:
@@ -45,7 +45,7 @@ def make_plan(
             f"candidates and {len(parts)} carriers, {sum(not p for p in parts)} of them empty"
         )
     chosen = tuple(_places(candidate.text, parts) for candidate in candidates)
-    return Plan(
+    return BankPlan(
         encoder_sha256,
         width,
         cls_token_is_first,
@@ -56,7 +56,7 @@ def make_plan(
     )
 
 
-def build(folder: Path, plan: Plan, embed: Embed) -> Iterator[Built]:
+def build(folder: Path, plan: BankPlan, embed: Embed) -> Iterator[Built]:
     """Compute what the folder lacks, yielding after each block of candidates.
 
     Raises:

@@ -25,7 +25,7 @@ LONGEST = 2000
 
 
 @dataclass(frozen=True)
-class Candidate:
+class BankText:
     """A text to insert and its kind, one of `KINDS`."""
 
     text: str
@@ -39,7 +39,7 @@ def list_free(
     texts: Sequence[str] = (),
     taken: int = 0,
     seed: int = 0,
-) -> list[Candidate]:
+) -> list[BankText]:
     """Characters, words and phrases of a vocabulary, and sentences of texts.
 
     Args:
@@ -62,13 +62,13 @@ def list_free(
     if words is not None and words < len(known):
         order = np.random.default_rng([seed, 0]).permutation(len(known))
         chosen = [known[place] for place in sorted(order[:words])]
-    found = [Candidate(token, "character") for token in characters if token.isascii()]
-    found += [Candidate(word, "word") for word in chosen]
-    found += [Candidate(_phrase(known, seed, n), "phrase") for n in range(phrases)]
-    return found + [Candidate(s, "sentence") for s in _sentences(texts, taken, seed)]
+    found = [BankText(token, "character") for token in characters if token.isascii()]
+    found += [BankText(word, "word") for word in chosen]
+    found += [BankText(_phrase(known, seed, n), "phrase") for n in range(phrases)]
+    return found + [BankText(s, "sentence") for s in _sentences(texts, taken, seed)]
 
 
-def known_list(texts: Iterable[str]) -> list[Candidate]:
+def known_list(texts: Iterable[str]) -> list[BankText]:
     """The caller's own list, each text once, in its order.
 
     Raises:
@@ -81,7 +81,7 @@ def known_list(texts: Iterable[str]) -> list[Candidate]:
             f"a candidate list needs texts of 1 to {LONGEST} characters, got "
             f"{len(unique)} of which {len(odd)} are empty or longer"
         )
-    return [Candidate(text, "listed") for text in unique]
+    return [BankText(text, "listed") for text in unique]
 
 
 def read_list(path: Path) -> list[str]:

@@ -19,7 +19,7 @@ import numpy as np
 from converters.errors import LoadError, safe_repr
 from converters.files import read_json, write_atomic
 from jaxtroj.errors import StoreError
-from jaxtroj.evidence.texts.bank.candidates import KINDS, Candidate
+from jaxtroj.evidence.texts.bank.candidates import KINDS, BankText
 from jaxtroj.held_folder import cut_tail, hold
 
 BANK_VERSION = 1
@@ -29,7 +29,7 @@ _WIDEST = 2**16
 
 
 @dataclass(frozen=True)
-class Plan:
+class BankPlan:
     """Everything that decides a bank's vectors.
 
     Attributes:
@@ -48,7 +48,7 @@ class Plan:
     known_list: bool
     carriers: tuple[str, ...]
     places: tuple[tuple[int, ...], ...]
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[BankText, ...]
 
     def as_json(self) -> dict[str, Any]:
         """JSON values, with the version of the format."""
@@ -71,7 +71,7 @@ class Bank:
       vectors: float16 `[candidates, r, d]`, mapped from the file.
     """
 
-    plan: Plan
+    plan: BankPlan
     carriers: np.ndarray
     vectors: np.ndarray
 
@@ -93,7 +93,7 @@ class BankWriter:
     Use as a context manager: one writer at a time holds the folder's lock.
     """
 
-    def __init__(self, folder: Path, plan: Plan):
+    def __init__(self, folder: Path, plan: BankPlan):
         """Raises StoreError when the folder holds another bank or is being written."""
         self.folder, self.plan = folder, plan
         self._bytes = 2 * len(plan.carriers) * plan.width
@@ -176,7 +176,7 @@ def open_bank(folder: str | os.PathLike[str]) -> Bank:
     return Bank(plan, carriers, vectors)
 
 
-def _read_plan(path: Path) -> Plan:
+def _read_plan(path: Path) -> BankPlan:
     try:
         values = read_json(path, _LARGEST_MANIFEST)
     except LoadError as error:
@@ -193,8 +193,8 @@ def _read_plan(path: Path) -> Plan:
         raise StoreError(f"{path} is no bank's manifest ({error}); build the bank again") from error
 
 
-def _plan(values: dict[str, Any]) -> Plan:
-    plan = Plan(
+def _plan(values: dict[str, Any]) -> BankPlan:
+    plan = BankPlan(
         encoder=_of(str, values["encoder"]),
         width=_of(int, values["width"]),
         cls_token_is_first=_of(bool, values["cls_token_is_first"]),
@@ -205,7 +205,7 @@ def _plan(values: dict[str, Any]) -> Plan:
             for row in _of(list, values["places"])
         ),
         candidates=tuple(
-            Candidate(_of(str, one["text"]), _of(str, one["kind"]))
+            BankText(_of(str, one["text"]), _of(str, one["kind"]))
             for one in _of(list, values["candidates"])
         ),
     )
