@@ -1,0 +1,63 @@
+"""Mutants of real files, read by jaxtroj and by torch: the same, or one of both refuses.
+
+    python -m benchmarks.reading.differential --work SCRATCH --mutants 10000 --out FILE
+
+Each mutant is a small file that torch wrote, with its network, state dict or container changed in
+structure: reordered, renamed, doubled, aliased, shadowed, spliced. We open it, and in a process
+without a network torch does, by every opening that users call. Where both read it, logits of one
+example agree to 1e-4 of their size, or every tensor is equal; anything else is a finding, and its
+file is kept in SCRATCH/findings. A stopped run goes on where its logs end.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from benchmarks.provenance import RESULTS, provenance
+from benchmarks.reading.differential.formats import FORMATS
+from benchmarks.reading.differential.run import Tally, run, stored
+from benchmarks.reading.differential.runtime import Runtime
+from converters.files import write_atomic
+
+_STEP = 250
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Returns 1 when a mutant was read in two ways, or an error was no ConverterError."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--work", type=Path, required=True, metavar="DIR", help="logs and findings")
+    parser.add_argument("--out", type=Path, default=RESULTS / "differential.json", metavar="FILE")
+    parser.add_argument("--mutants", type=int, default=10_000, help="of each format")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--format", action="append", choices=[kind.name for kind in FORMATS])
+    args = parser.parse_args(argv)
+    kinds = [kind for kind in FORMATS if kind.name in (args.format or [k.name for k in FORMATS])]
+    args.work.mkdir(parents=True, exist_ok=True)
+    tallies: dict[str, Tally] = {}
+    with Runtime(args.work) as runtime:
+        # In turns, so that a run that is stopped has looked at every format.
+        for mutants in range(_STEP, args.mutants + _STEP, _STEP):
+            for kind in kinds:
+                most = min(mutants, args.mutants)
+                tallies[kind.name] = run(kind, runtime, args.work, most, args.seed)
+            _save(args.out, tallies, args.seed, runtime)
+    for name, tally in tallies.items():
+        print(f"{name}: {tally.done} mutants, {dict(tally.outcomes)}")
+        for finding in tally.findings[:20]:
+            print(f"  {finding}")
+    return int(any(tally.findings for tally in tallies.values()))
+
+
+def _save(out: Path, tallies: dict[str, Tally], seed: int, runtime: Runtime) -> None:
+    content = {
+        "provenance": provenance(),
+        "seed": seed,
+        "runtime": {"torch": runtime.version, "without network": runtime.isolated},
+        "formats": stored(tallies),
+    }
+    write_atomic(out, json.dumps(content, indent=1).encode() + b"\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
