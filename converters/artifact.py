@@ -70,7 +70,7 @@ def artifact_of(content: sniff.FileContent, limits: Limits) -> Artifact:
     try:
         weights, findings = _parse(content, limits)
     except LoadError as error:
-        error.args = (f"{content.path} ({content.format}): {error}",)
+        error.args, error.digest = (f"{content.path} ({content.format}): {error}",), content.sha256
         raise
     return Artifact(
         content.path, content.format, content.sha256, len(content.data), findings, weights

@@ -11,7 +11,7 @@ import numpy as np
 
 from converters import families
 from converters.artifact import Artifact, open_artifact
-from converters.errors import MismatchError, UnsupportedArchitectureError
+from converters.errors import EXPORT, MismatchError, UnsupportedArchitectureError
 from converters.families.hyperparameters import check_modules, uniform_eps
 from converters.families.names import assign
 from converters.input_form import NOTHING_SAID, InputForm
@@ -105,12 +105,11 @@ def _recognise(tensors: Mapping[str, np.ndarray]):
 
 
 def _refuse_unknown(tensors: Mapping[str, np.ndarray]) -> NoReturn:
-    sample = ", ".join(f"{n} {tuple(t.shape)}" for n, t in list(tensors.items())[:6])
+    sample = ", ".join(f"{n[:60]} {tuple(t.shape)}" for n, t in list(tensors.items())[:2])
     raise UnsupportedArchitectureError(
         f"no family has tensors named like these: {sample or 'none at all'}"
-        f"{' ...' if len(tensors) > 6 else ''}; expected those of "
-        f"{', '.join([*families.FAMILIES, *(f.name for f in REBUILT)])}. Export other networks to "
-        "ONNX or with torch.export."
+        f"{' ...' if len(tensors) > 2 else ''}; {EXPORT}. Weights alone are read for "
+        f"{', '.join([*families.FAMILIES, *(f.name for f in REBUILT)])}"
     )
 
 

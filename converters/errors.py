@@ -15,11 +15,24 @@ def safe_repr(value: object) -> str:
     return f"a {type(value).__name__}"
 
 
+# What works for a network that is none of the families: two lines where its own code is.
+EXPORT = (
+    "export it where its code is, then scan model.onnx: "
+    "network.load_state_dict(weights); torch.onnx.export(network.eval(), example, 'model.onnx')"
+)
+
+
 class ConverterError(Exception):
     """Base of every error that a model file can cause.
 
-    Messages quote names out of files; what in them is not printable is escaped.
+    Messages quote names out of files; what in them is not printable is escaped. They say what was
+    got, then what works, and the detail last, where a record may cut it off.
+
+    Attributes:
+        digest: SHA-256 of the file in hexadecimal digits, as far as it was read; empty otherwise.
     """
+
+    digest = ""
 
     def __str__(self) -> str:
         text = super().__str__()

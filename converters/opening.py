@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any
 from converters.containers import sniff
 from converters.containers.exported_file import is_exported, read_exported
 from converters.containers.onnx_wire import is_onnx
-from converters.errors import ConversionError, CorruptFileError, LoadError, safe_repr
+from converters.errors import (
+    ConversionError,
+    ConverterError,
+    CorruptFileError,
+    LoadError,
+    safe_repr,
+)
 from converters.input_form import NOTHING_SAID, ImageInput, InputForm, image_input
 from converters.limits import Limits
 
@@ -89,9 +95,13 @@ def read_model(path: str | os.PathLike[str], limits: Limits | None = None) -> Mo
     if is_onnx(path):
         return _onnx_file(path)
     content = sniff.read_file(path, limits)
-    if content.format == sniff.TORCH_ZIP and is_exported(content.data, limits):
-        program = read_exported(content.data, limits)
-        return ModelFile(path, EXPORTED, content.sha256, program)
+    try:
+        if content.format == sniff.TORCH_ZIP and is_exported(content.data, limits):
+            program = read_exported(content.data, limits)
+            return ModelFile(path, EXPORTED, content.sha256, program)
+    except ConverterError as error:
+        error.digest = content.sha256
+        raise
     return ModelFile(path, content.format, content.sha256, artifact_of(content, limits))
 
 
@@ -99,6 +109,14 @@ def convert_file(
     file: ModelFile, form: InputForm = NOTHING_SAID, usual_size: tuple[int, int] | None = None
 ) -> OpenedModel:
     """The second half of `open_model`; raises ConversionError, and LoadError of ONNX files."""
+    try:
+        return _converted(file, form, usual_size)
+    except ConverterError as error:
+        error.digest = file.sha256
+        raise
+
+
+def _converted(file: ModelFile, form: InputForm, usual_size: tuple[int, int] | None) -> OpenedModel:
     if file.format == ONNX:
         model = _from_onnx(file, form, usual_size)
     elif file.format == EXPORTED:

@@ -23,10 +23,15 @@ HEAD_BYTES = 1024
 _TAR_MAGIC_AT = 257
 _MAGIC_BYTES = MAGIC.to_bytes(10, "little")
 _TEXT_MAGIC = f"L{MAGIC}L\n".encode()
-# A protocol 0 pickle has no magic; this much of one starts with a global.
-_TEXT_PICKLE = re.compile(rb"\(*[ci][A-Za-z_][\w.]*\r?\n[A-Za-z_][\w.]*\r?\n")
+# Pickles of protocol 0 and 1 have no magic; these start with a global, or an empty dict or list.
+_TEXT_PICKLE = re.compile(
+    rb"\(*[ci][A-Za-z_][\w.]*\r?\n[A-Za-z_][\w.]*\r?\n|\([dlt]p?\d*\r?\n|[}\]]q."
+)
 _FOREIGN = {
-    b"\x89HDF": "an HDF5 (Keras) file",
+    b"\x89HDF": (
+        "an HDF5 file, as Keras writes; convert it: "
+        "python -m tf2onnx.convert --keras model.h5 --output model.onnx"
+    ),
     b"\x1f\x8b": "a gzip archive; unpack it first",
     b"BZh": "a bzip2 archive; unpack it first",
     b"\xfd7zXZ": "an xz archive; unpack it first",
@@ -88,7 +93,12 @@ def _read_open(path: Path, file, size: int, limits: Limits) -> FileContent:
             f"{path} has {size} bytes, more than Limits.file_bytes = "
             f"{limits.file_bytes}; pass larger limits if you trust it"
         )
-    kind = sniff(file.read(HEAD_BYTES), str(path))
+    try:
+        kind = sniff(file.read(HEAD_BYTES), str(path))
+    except UnknownFormatError as error:
+        file.seek(0)
+        error.digest = hashlib.file_digest(file, "sha256").hexdigest()
+        raise
     file.seek(0)
     data = _read_all(file, size)
     if len(data) != size:
@@ -96,7 +106,7 @@ def _read_open(path: Path, file, size: int, limits: Limits) -> FileContent:
     try:
         refuse_second_container(data, kind)
     except CorruptFileError as error:
-        error.args = (f"{path}: {error}",)
+        error.args, error.digest = (f"{path}: {error}",), hashlib.sha256(data).hexdigest()
         raise
     return FileContent(path, kind, data, hashlib.sha256(data).hexdigest())
 

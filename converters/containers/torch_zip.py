@@ -8,6 +8,8 @@ from converters.pickles.pickled import Pickled, StorageTable, byte_order
 from converters.pickles.unpickle import unpickle
 from converters.tensors import StorageRef
 
+_KERAS = "model.weights.h5"
+
 
 def read_zip(data: bytes, limits: Limits) -> Pickled:
     """Read a torch zip; the archive root may have any name, as torch uses the first file name.
@@ -49,6 +51,11 @@ def _root(archive: ZipReader) -> str:
     """
     first = next(iter(archive.members), "")
     root = first.partition("/")[0] + "/"
+    if _KERAS in archive.members:
+        raise UnknownFormatError(
+            "a network of Keras 3; convert it: load it in Python, then "
+            "network.export('model.onnx', format='onnx')"
+        )
     outside = [name for name in archive.members if not name.startswith(root)]
     if outside:
         raise UnknownFormatError(

@@ -6,7 +6,7 @@ this list, and what comes out is a `Global` that holds the name itself.
 
 import re
 
-from converters.errors import UnsafePickleError
+from converters.errors import EXPORT, UnsafePickleError
 from converters.pickles.constructors import CONSTRUCTORS
 from converters.pickles.standins import STORAGES, TORCH_DTYPES, TYPED_STORAGES, Global
 
@@ -88,11 +88,11 @@ def resolve(module: str, name: str) -> Global:
             return Global(full, "module")
     shown = ascii(full)[1:-1][:200]
     kind = _UNSUPPORTED.get(full)
-    detail = f"({kind}), which is not supported" if kind else "which is not on the allow-list"
+    detail = f"{kind}, which is not supported" if kind else "which is not on the allow-list"
     raise UnsafePickleError(
-        f"the pickle asks for the global {shown!r}, {detail}; nothing was executed. Expected only "
-        "tensors, containers and torch.nn, torchvision, timm, transformers or model_factories "
-        "modules; save the model as a state dict or safetensors",
+        f"the pickle asks for the global {shown!r}, {detail}; nothing was executed. If the file is "
+        f"yours, {EXPORT}. Expected only tensors, containers and modules of torch.nn, torchvision, "
+        "timm, transformers or model_factories",
         global_name=shown,
     )
 

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from converters.errors import CorruptFileError, TooLargeError
+from converters.errors import CorruptFileError, TooLargeError, UnsafePickleError
 from converters.limits import Limits
 from converters.pickles.machine import PickleMachine
 from converters.pickles.standins import key_of
@@ -173,6 +173,13 @@ def _extension(layout: struct.Struct) -> Callable[[PickleMachine], None]:
     return lambda machine: machine.refuse(f"EXT (copyreg extension {machine.number(layout)})")
 
 
+def _text_identity(machine: PickleMachine) -> None:
+    raise UnsafePickleError(
+        "a pickle of protocol 0, whose persistent ids (operation PERSID) are text and name no "
+        "storage; save the model again with torch.save, whose pickle protocol is 2"
+    )
+
+
 _U8, _U16, _I32 = struct.Struct("<B"), struct.Struct("<H"), struct.Struct("<i")
 _U32, _U64, _F64 = struct.Struct("<I"), struct.Struct("<Q"), struct.Struct(">d")
 
@@ -258,7 +265,7 @@ _OPERATIONS: dict[int, Callable[[PickleMachine], Any]] = {
         "R": lambda m: m.reduce(),
         "b": lambda m: m.build(),
         "Q": lambda m: m.persistent_value(),
-        "P": lambda m: m.refuse("PERSID"),
+        "P": _text_identity,
         "\x82": _extension(_U8),
         "\x83": _extension(_U16),
         "\x84": _extension(_I32),

@@ -3,6 +3,7 @@
 Each is given to the real torch too, in a process of its own, so that the test shows what it reads.
 """
 
+import hashlib
 import io
 import pickle
 import struct
@@ -15,6 +16,7 @@ import pytest
 from converters import open_artifact
 from converters.conversion import convert
 from converters.errors import ConverterError, CorruptFileError
+from converters.opening import open_model
 
 torch = pytest.importorskip("torch", reason="the runtime that is compared")
 torchvision = pytest.importorskip("torchvision", reason="its networks are the seeds")
@@ -36,6 +38,14 @@ def runtime(tmp_path_factory):
 def saved(value, zipped=True) -> bytes:
     out = io.BytesIO()
     torch.save(value, out, _use_new_zipfile_serialization=zipped)
+    return out.getvalue()
+
+
+def zip_of(members: dict[str, bytes]) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
     return out.getvalue()
 
 
@@ -143,6 +153,18 @@ def test_a_zip_header_before_a_tar(runtime, tmp_path):
     assert not reads(runtime, path).read
     with pytest.raises(CorruptFileError, match="a torch zip and a tar in one"):
         open_artifact(path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [tar_behind(b"PK\x03\x04", 2.0), b"\x89HDF\r\n", b"PK\x03\x04", pickle.dumps(1, 0), b"?"],
+)
+def test_a_refused_file_has_its_digest(content, tmp_path):
+    path = tmp_path / "model.pt"
+    path.write_bytes(content)
+    with pytest.raises(ConverterError) as caught:
+        open_model(path)
+    assert caught.value.digest == hashlib.sha256(content).hexdigest()
 
 
 # -- zip ------------------------------------------------------------------------------------------
@@ -508,3 +530,44 @@ def test_one_module_under_two_names_is_run_twice(runtime, tmp_path):
     model = convert(open_artifact(path))
     ours = model(example(SHAPE).transpose(0, 2, 3, 1))
     assert np.abs(np.asarray(ours) - logits(runtime, path)).max() < 1e-3
+
+
+# -- messages -------------------------------------------------------------------------------------
+
+
+class _Elsewhere:
+    """A class that no allow-list knows."""
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ({"some.weight": torch.ones(2, 2)}, "no family has tensors named like these"),
+        (_Elsewhere(), "nothing was executed"),
+    ],
+)
+def test_what_works_comes_before_the_detail(value, said, tmp_path):
+    """Records keep 400 characters of a reason: the remedy must be among them."""
+    path = tmp_path / "model.pt"
+    path.write_bytes(saved(value))
+    with pytest.raises(ConverterError) as caught:
+        open_model(path)
+    kept = str(caught.value).removeprefix(f"{path} ")[:360]
+    assert said in kept
+    assert "torch.onnx.export(network.eval(), example, 'model.onnx')" in kept
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"\x89HDF\r\n\x1a\n", "tf2onnx.convert --keras model.h5 --output model.onnx"),
+        (pickle.dumps({"w": 1}, 0), r"\(pickle\): the file holds a dict without weights"),
+        (zip_of({"model.weights.h5": b"", "config.json": b"{}"}), "format='onnx'"),
+        (zip_of({"m/data.pkl": b"P1\n."}), "a pickle of protocol 0"),
+    ],
+)
+def test_other_formats_are_called_by_their_names(content, said, tmp_path):
+    path = tmp_path / "model.pt"
+    path.write_bytes(content)
+    with pytest.raises(ConverterError, match=said):
+        open_model(path)

@@ -20,7 +20,7 @@ from benchmarks.reading.differential.run import Tally, run, stored
 from benchmarks.reading.differential.runtime import Runtime
 from converters.files import write_atomic
 
-_STEP = 250
+_STEP = 50
 
 
 def main(argv: list[str] | None = None) -> int:
