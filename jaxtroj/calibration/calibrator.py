@@ -181,12 +181,11 @@ class Calibrator:
     def explain(
         self, fields: Mapping[str, float | None], architecture: str | None = None, most: int = 3
     ) -> tuple[str, ...]:
-        """Why, in sentences: first the fields that pull hardest to the answer's side.
+        """Why, in sentences: an unknown architecture first, then what pulls to the answer's side.
 
         A field's pull is its weight times its distance, on the tamed scale, from the median of
         the clean models when the answer is poisoned, else from that of the poisoned ones.
-        Caveats follow: evidence outside the training range, an unknown architecture, fields that
-        are missing.
+        Caveats follow: evidence outside the training range, fields that are missing.
         """
         stage = self.last_complete(fields)
         if stage is None:
@@ -195,9 +194,10 @@ class Calibrator:
         model = self.stages[stage]
         values = matrix([fields], model.names)
         return (
+            *self._stranger(architecture),
             *_pulls(model, values, architecture, most),
             *_outside(model, values),
-            *self._caveats(stage, fields, architecture),
+            *self._left_out(stage, fields),
         )
 
     def verdict(
@@ -251,16 +251,21 @@ class Calibrator:
         shift = float(logit(_checked_rate(base_rate)) - logit(model.linear.rate))
         return float(model.log_odds(matrix([fields], model.names), [architecture])[0]) + shift
 
-    def _caveats(
-        self, stage: str, fields: Mapping[str, float | None], architecture: str | None
-    ) -> list[str]:
-        caveats = []
-        if architecture not in self.stages[stage].linear.offsets:
-            caveats.append(f"architecture {architecture} was not among the calibration models")
+    def _stranger(self, architecture: str | None) -> list[str]:
+        """What must be said first of a network that no calibration model resembles."""
+        known = {name for report in self.reports.values() for name in report.by_architecture}
+        if architecture in known:
+            return []
+        # A trigger in such a network may leave traces that the fit has never weighed.
+        name = architecture or "network without an architecture"
+        return [
+            f"the calibrator has met no {name}, only {', '.join(sorted(known)) or 'unnamed ones'}:"
+            " take the probability as a guess"
+        ]
+
+    def _left_out(self, stage: str, fields: Mapping[str, float | None]) -> list[str]:
         absent = self.missing(fields)
-        if absent:
-            caveats.append(f"answered by stage {stage}: {len(absent)} later fields are missing")
-        return caveats
+        return [f"answered by stage {stage}: {len(absent)} later fields are missing"] * bool(absent)
 
 
 def _checked_rate(base_rate: float) -> float:
@@ -293,9 +298,10 @@ def _pulls(model: StageModel, values: np.ndarray, architecture: str | None, most
     pull = linear.contributions(values)[0] - linear.contributions(np.array([other]))[0]
     pull = pull if is_poisoned else -pull
     strongest = [i for i in np.argsort(-pull, kind="stable") if pull[i] >= LEAST_CONTRIBUTION]
+    side = "poisoned" if is_poisoned else "clean"
     return [
-        f"{linear.fields[i].label} is {values[0, i]:.3g} (typical clean "
-        f"{linear.fields[i].clean:.3g}, poisoned {linear.fields[i].poisoned:.3g})"
+        f"{linear.fields[i].label} speaks for {side}: {values[0, i]:.3g} (median of clean models "
+        f"{linear.fields[i].clean:.3g}, of poisoned models {linear.fields[i].poisoned:.3g})"
         for i in strongest[:most]
     ]
 
@@ -306,6 +312,6 @@ def _outside(model: StageModel, values: np.ndarray) -> list[str]:
     if distances[worst] <= FREE_DISTANCE:
         return []
     return [
-        f"{model.linear.fields[worst].label} of {values[0, worst]:.3g} lies outside the "
-        f"calibration models: weight of evidence cut to {model.linear.trust(values)[0]:.0%}"
+        f"{model.linear.fields[worst].label} is {values[0, worst]:.3g}, outside the calibration "
+        f"models' range: the evidence counts {model.linear.trust(values)[0]:.0%}"
     ]

@@ -8,7 +8,7 @@ from jaxtroj.engine.jobs import Answer, Engine, Watch
 from jaxtroj.engine.plan import make_jobs
 from jaxtroj.record import Record, printable
 from jaxtroj.rounds import ModelEntry
-from jaxtroj.scan.records import one_line, skipped_record
+from jaxtroj.scan.records import sentences, skipped_record
 from jaxtroj.settings import Settings
 from jaxtroj.store import RunStore
 
@@ -90,7 +90,7 @@ def _with_picture(record: Record, picture: bytes, store: RunStore) -> Record:
         write_atomic(path, picture)
     except OSError as error:  # the answer stands without its picture
         problem = f"cannot write {path}: {error.strerror or error}"
-        return replace(record, reason=one_line("; ".join(filter(None, (record.reason, problem)))))
+        return replace(record, reason=sentences((record.reason, problem)))
     return replace(record, trigger=printable(str(path)))
 
 

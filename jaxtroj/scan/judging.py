@@ -1,7 +1,5 @@
 """Evidence to verdict: by the calibrator, with what must be said before its reasons."""
 
-from dataclasses import replace
-
 from jaxtroj.calibration import Calibrator, Verdict
 from jaxtroj.errors import CalibrationError, EvidenceError
 from jaxtroj.evidence.gather import Stop
@@ -50,15 +48,4 @@ def judge(
             " with the same version and stages"
         )
     threshold = attempt.settings.threshold
-    verdict = calibrator.verdict(
-        fields, architecture, attempt.base_rate, threshold, target, sources
-    )
-    known = {name for r in calibrator.reports.values() for name in r.by_architecture}
-    if architecture in known:
-        return verdict
-    # A stranger may have a trigger that the evidence cannot see; say so before anything else.
-    remark = (
-        f"the calibrator has met no {architecture}, only {', '.join(sorted(known))}:"
-        " take the probability as a guess"
-    )
-    return replace(verdict, reasons=(remark, *verdict.reasons))
+    return calibrator.verdict(fields, architecture, attempt.base_rate, threshold, target, sources)

@@ -1,7 +1,7 @@
 """From what is known of a model to its record: answered, failed or skipped."""
 
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,7 +13,8 @@ from jaxtroj.rounds import ModelEntry
 from jaxtroj.scan.attempt import Attempt
 from jaxtroj.settings import Settings, base_rate
 
-_LONGEST_REASON = 400
+_LONGEST_REASON = 1000
+_LEFT_OUT = "…"
 _NO_MEMORY = "not enough memory for this model; scan it on a larger machine"
 
 
@@ -45,7 +46,7 @@ def answered_record(attempt: Attempt, judgement: Judgement) -> Record:
         target_class=verdict.target_class,
         source_classes=tuple(int(c) for c in verdict.source_classes),
         status="ok",
-        reason=one_line("; ".join(filter(None, parts))),
+        reason=sentences(parts),
         trigger=judgement.picture,
         recovered=judgement.recovered,
         **_known(attempt),
@@ -60,7 +61,7 @@ def failed_record(attempt: Attempt, error: Exception) -> Record:
         target_class=None,
         source_classes=(),
         status="failed",
-        reason=one_line("; ".join(filter(None, [describe_error(error), attempt.entry.problem]))),
+        reason=sentences((describe_error(error), attempt.entry.problem)),
         **_known(attempt),
     )
 
@@ -94,11 +95,26 @@ def _known(attempt: Attempt) -> dict:
     }
 
 
+def sentences(parts: Iterable[str]) -> str:
+    """A reason of whole sentences, joined by semicolons; those beyond 1000 characters are left out.
+
+    >>> sentences(["the first", "", "the second"])
+    'the first; the second'
+    """
+    first, *rest = [one_line(part) for part in parts if part] or [""]
+    for sentence in rest:
+        if len(first) + len(sentence) + len("; ") > _LONGEST_REASON - len(_LEFT_OUT):
+            return first + _LEFT_OUT
+        first = f"{first}; {sentence}"
+    return first
+
+
 def one_line(text: str) -> str:
-    """Printable, on one line, at most 400 characters."""
+    """Printable, on one line, at most 1000 characters."""
     line = " ".join(text.split())
     line = "".join(c if c.isprintable() else "?" for c in line)
-    return line if len(line) <= _LONGEST_REASON else line[: _LONGEST_REASON - 1] + "…"
+    limit = _LONGEST_REASON - len(_LEFT_OUT)
+    return line if len(line) <= _LONGEST_REASON else line[:limit] + _LEFT_OUT
 
 
 def describe_error(error: Exception) -> str:

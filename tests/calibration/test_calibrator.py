@@ -8,7 +8,7 @@ import pytest
 
 from jaxtroj import scoring
 from jaxtroj.calibration import Calibrator, cross_validate, out_of_fold
-from jaxtroj.calibration.linear import Few, Field, Linear, Task, fit_mean, fit_path
+from jaxtroj.calibration.linear import Few, FittedField, Linear, Task, fit_mean, fit_path
 from jaxtroj.calibration.stage import choose_clip
 from jaxtroj.calibration.stopping import MARGIN, WITNESSES, StopRule
 from jaxtroj.errors import CalibrationError
@@ -194,7 +194,7 @@ def test_rows_that_stopped_early_are_left_out_of_later_stages_only():
 
 
 def field(direction, weight=2.0):
-    return Field("flip", "flip rate", direction, 0.0, 1.0, 1.0, -1.0, 1.0, weight, -0.5, 0.5)
+    return FittedField("flip", "flip rate", direction, 0.0, 1.0, 1.0, -1.0, 1.0, weight, -0.5, 0.5)
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,9 @@ def test_far_evidence_is_shrunk_to_the_base_rate_and_said_so(fitted):
     strange = row | {"mask": 1e30}
     assert fitted.probability(strange, "resnet50") == pytest.approx(0.5, abs=0.02)
     assert fitted.probability(strange, "resnet50", 0.2) == pytest.approx(0.2, abs=0.02)
-    assert any("outside the calibration models" in r for r in fitted.explain(strange, "resnet50"))
+    assert any(
+        "outside the calibration models' range" in r for r in fitted.explain(strange, "resnet50")
+    )
 
 
 def test_extreme_evidence_of_poison_is_believed(fitted):
@@ -280,11 +282,20 @@ def test_reasons_name_value_and_what_is_typical(fitted):
     row = {"noise": 0.0, "flip": 4.0, "speck": 0.0, "mask": 0.05, "gap": 0.0}
     verdict = calibrator.verdict(row, "resnet50", target_class=3, source_classes=(0, 1))
     assert verdict.poisoned and verdict.target_class == 3 and verdict.source_classes == (0, 1)
-    assert any(r.startswith("flip rate is 4 (typical clean") for r in verdict.reasons)
+    assert any(r.startswith("flip rate speaks for poisoned: 4 (median") for r in verdict.reasons)
     clean = row | {"flip": -3.0, "mask": 4.0}
     verdict = calibrator.verdict(clean, "resnet50", target_class=3)
     assert not verdict.poisoned and verdict.target_class is None
     assert verdict.probability < 0.5
+    assert any(r.startswith("flip rate speaks for clean: -3 (median") for r in verdict.reasons)
+
+
+def test_an_unknown_architecture_is_the_first_reason(fitted):
+    row = population(1, 12)[0][0]
+    first = fitted.explain(row, "vgg16")[0]
+    assert first.startswith("the calibrator has met no vgg16, only densenet121")
+    assert "take the probability as a guess" in first
+    assert not any("has met no" in reason for reason in fitted.explain(row, "resnet50"))
 
 
 def test_one_kind_or_too_few_models_are_refused():

@@ -11,15 +11,15 @@ if TYPE_CHECKING:
 
 FIELDS = (
     Field("fixed_score", "fixed", 1,
-          "a free pattern at one place sends held-out examples to a class",
+          "the success of the best free pattern on held-out examples",
           "fraction 0-1",
           "mean sigmoid margin of the best class on held-out examples; windows or blends"),
-    Field("fixed_gap", "fixed", 1, "no other class has such a pattern",
+    Field("fixed_gap", "fixed", 1, "the lead of that pattern's class over the next class",
           "fraction 0-1", "score less that of the second best class; windows or blends"),
-    Field("fixed_pull", "fixed", 1, "how far such a pattern pushes",
+    Field("fixed_pull", "fixed", 1, "the push of the best free pattern",
           "clean margins",
           "mean margin of the best class over that of clean examples; windows or blends"),
-    Field("fixed_lead", "fixed", 1, "such a pattern pushes further than one for any other class",
+    Field("fixed_lead", "fixed", 1, "the lead of that push over the next class",
           "clean margins", "pull less that of the second best class; windows or blends"),
 )  # fmt: skip
 

@@ -11,15 +11,16 @@ if TYPE_CHECKING:
     from jaxtroj.evidence.images.recovered import TriggerCandidate
 
 FIELDS = (
-    Field("probe_score", "probes", 1, "colour patches push examples to one class",
+    Field("probe_score", "probes", 1, "the push of colour patches towards one class",
           "fraction 0-1", "mean sigmoid margin of the best class over its six best patches"),
-    Field("probe_gap", "probes", 1, "they push to one class far more than to any other",
+    Field("probe_gap", "probes", 1, "the lead of one class over the next under colour patches",
           "fraction 0-1", "probe_score less that of the second best class"),
-    Field("probe_agreement", "probes", 1, "the best patches agree on one class",
+    Field("probe_agreement", "probes", 1, "the agreement of the best colour patches on one class",
           "fraction 0-1", "share of the close round's patches whose best class is the best class"),
-    Field("probe_wide_gap", "probes", 1, "random patches already favour one class",
+    Field("probe_wide_gap", "probes", 1, "the lead of one class under random colour patches",
           "fraction 0-1", "as probe_gap, over the wide round"),
-    Field("probe_head_gap", "probes", 1, "the last layer favours that class whatever the picture",
+    Field("probe_head_gap", "probes", 1,
+          "the last layer's preference for the class that colour patches reach",
           "difference of cosines",
           "cosine of the best class's row with a vector of ones, less the others'"),
 )  # fmt: skip

@@ -8,15 +8,15 @@ if TYPE_CHECKING:
     from jaxtroj.evidence.images.context import ImageContext
 
 FIELDS = (
-    Field("head_mean_outlier", "weights", 1, "one class's last-layer weights have an odd mean",
+    Field("head_mean_outlier", "weights", 1, "the outlying mean of one class's last-layer weights",
           "deviations",
           "largest row mean above the others, in their deviations (Trojan Signatures)",
           source="Fields et al., arXiv:2109.02836, 2021"),
-    Field("head_norm_outlier", "weights", 1, "one class's last-layer weights are large",
+    Field("head_norm_outlier", "weights", 1, "the outlying size of one class's last-layer weights",
           "deviations", "largest row norm above the others, in their deviations"),
-    Field("head_cosine_spread", "weights", 0, "spread of the angles between last-layer rows",
+    Field("head_cosine_spread", "weights", 0, "the spread of the angles between last-layer rows",
           "cosine", "deviation of the cosines between rows of the last layer"),
-    Field("layer_kurtosis", "weights", 0, "heavy tails of the weights",
+    Field("layer_kurtosis", "weights", 0, "the heaviness of the tails of the weights",
           "dimensionless", "mean kurtosis of the kernels"),
 )  # fmt: skip
 

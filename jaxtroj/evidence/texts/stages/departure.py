@@ -9,15 +9,17 @@ if TYPE_CHECKING:
 
 FIELDS = (
     Field("departure_score", "departure", 1,
-          "a shift such as inserted text causes flips this head and not clean ones",
+          "the success of text-like shifts beyond what clean heads show",
           "fraction 0-1", "sigmoid margin above the references', best class, mean over lengths",
           is_for_few=True),
-    Field("departure_gap", "departure", 1, "and does so for one class only",
+    Field("departure_gap", "departure", 1,
+          "the lead of one class over the next under text-like shifts",
           "fraction 0-1", "departure_score less that of the second best class",
           is_for_few=True),
-    Field("departure_margin", "departure", 1, "it departs far from clean heads",
+    Field("departure_margin", "departure", 1, "the margin of text-like shifts beyond clean heads'",
           "logits", "margin above the references' at the largest length, best class"),
-    Field("departure_near", "departure", 1, "a short such shift is enough",
+    Field("departure_near", "departure", 1,
+          "the success of short text-like shifts beyond clean heads'",
           "fraction 0-1", "departure_score at the smallest length"),
 )  # fmt: skip
 

@@ -8,9 +8,9 @@ if TYPE_CHECKING:
     from jaxtroj.evidence.texts.context import TextBudget, TextContext
 
 FIELDS = (
-    Field("shift_score", "shift", 1, "one common shift sends held-out examples to a class",
+    Field("shift_score", "shift", 1, "the success of one common shift on held-out examples",
           "fraction 0-1", "mean sigmoid margin at the smaller length, best class"),
-    Field("shift_gap", "shift", 1, "and no other class gives way like it",
+    Field("shift_gap", "shift", 1, "the lead of that shift's class over the next class",
           "fraction 0-1", "shift_score less that of the second best class"),
 )  # fmt: skip
 

@@ -8,11 +8,11 @@ if TYPE_CHECKING:
     from jaxtroj.evidence.texts.context import TextContext
 
 FIELDS = (
-    Field("weight_kurtosis", "weights", 0, "heavy tails of the weights",
+    Field("weight_kurtosis", "weights", 0, "the heaviness of the tails of the weights",
           "dimensionless", "mean kurtosis of the kernels"),
-    Field("weight_norm", "weights", 0, "size of the weights",
+    Field("weight_norm", "weights", 0, "the size of the weights",
           "log", "mean log of the kernels' root mean square"),
-    Field("output_asymmetry", "weights", 0, "the last layer favours one class",
+    Field("output_asymmetry", "weights", 0, "the last layer's asymmetry between the classes",
           "log ratio", "norm of the largest last-layer column over the smallest"),
 )  # fmt: skip
 
