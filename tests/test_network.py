@@ -1,5 +1,7 @@
 """Batched programs against the plain function, for numbers of images around the batch size."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -83,23 +85,26 @@ def test_a_gradient_is_its_picture_s_alone(network):
 
 
 def test_compiles_once_whatever_the_number(network):
-    network_module._logits.clear_cache()
-    network_module._gradients.clear_cache()
+    logits: Any = network_module._logits
+    gradients: Any = network_module._gradients
+    logits.clear_cache()
+    gradients.clear_cache()
     for n in (1, BATCH, BATCH + 3, 2 * BATCH):
         network.logits(pictures(n))
         network.gradients(pictures(n), np.ones((n, CLASSES), np.float32))
         network.margin_gradients(pictures(n))
-    assert network_module._logits._cache_size() == 1
-    assert network_module._gradients._cache_size() == 1
+    assert logits._cache_size() == 1
+    assert gradients._cache_size() == 1
 
 
 def test_models_of_one_architecture_share_the_program(network):
-    network_module._logits.clear_cache()
+    logits: Any = network_module._logits
+    logits.clear_cache()
     other = Network(Model(CONFIG, {k: v + 0.01 for k, v in network.model.params.items()}, "other"))
     same = DenseNetConfig(8, (((8, 4),), ((8, 4),)), (6,), CLASSES)
     third = Network(Model(same, network.model.params, "third"))
     answers = [np.asarray(net.logits(pictures(2))) for net in (network, other, third)]
-    assert network_module._logits._cache_size() == 1
+    assert logits._cache_size() == 1
     assert not np.allclose(answers[0], answers[1])
     np.testing.assert_array_equal(answers[0], answers[2])
 

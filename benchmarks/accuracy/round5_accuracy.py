@@ -273,7 +273,7 @@ def _unseen(rows: Sequence[Row], seed: int) -> dict[str, Any]:
     for part in (0, 1):
         kept = [row for row, own in zip(rows, half, strict=True) if own != part]
         calibrator = _calibrator(kept, seed)
-        for place in np.flatnonzero(half == part):
+        for place in np.flatnonzero(half == part).tolist():
             row = rows[place]
             found[place] = calibrator.verdict(row.evidence, row.architecture).probability
     truth = np.array([row.poisoned for row in rows])

@@ -91,7 +91,7 @@ def measure(path: Path, timed: bool = True) -> dict[str, Any]:
 
 def _measured(path: Path, timed: bool) -> dict[str, Any]:
     import jax
-    import onnxruntime
+    import onnxruntime  # pyright: ignore[reportMissingImports]
     import torch
 
     from converters.graph.onnx import read_onnx, to_torch
@@ -143,7 +143,7 @@ def _in_torch(torch: Any, module: Any, image: Any) -> None:
 
 def _unoptimised(path: Path, image: Any) -> list[Any]:
     """onnxruntime's outputs without its rewriting of the graph: what rounding alone may change."""
-    import onnxruntime
+    import onnxruntime  # pyright: ignore[reportMissingImports]
 
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL

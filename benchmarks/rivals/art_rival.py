@@ -31,7 +31,7 @@ def main() -> int:
 def _seconds(size: int, pictures: int, steps: int) -> dict[str, object]:
     import art  # pyright: ignore[reportMissingImports]
     import keras  # pyright: ignore[reportMissingImports]
-    import tensorflow  # pyright: ignore[reportMissingImports]
+    import tensorflow  # pyright: ignore[reportMissingImports, reportMissingModuleSource]
     from art.estimators.poison_mitigation.neural_cleanse import (  # pyright: ignore
         KerasNeuralCleanse,
     )

@@ -33,7 +33,7 @@ class _Network:
 class _Attack:
     """What TrojanZoo asks of an attack: a mark `[c + 1, h, w]`, its last channel the mask."""
 
-    def __init__(self, shape: tuple[int, int, int]):
+    def __init__(self, shape: tuple[int, ...]):
         channels, height, width = shape
         self.mark = SimpleNamespace(mark=torch.zeros(channels + 1, height, width))
 

@@ -148,7 +148,7 @@ def _rivals(path: Path, pictures: np.ndarray) -> dict[str, Any]:
         from onnx.reference import ReferenceEvaluator
 
         evaluator = ReferenceEvaluator(onnx.load(path))
-        return {"onnx reference": lambda: evaluator.run(None, {"input": planes})[0]}
+        return {"onnx reference": lambda: list(evaluator.run(None, {"input": planes}))[0]}
     import onnxruntime  # pyright: ignore[reportMissingImports]
 
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])

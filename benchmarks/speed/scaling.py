@@ -9,6 +9,7 @@ digest, so all that is timed is the engine: jobs, processes, identities, the sto
 import argparse
 import hashlib
 import json
+import logging
 import os
 import shutil
 import sys
@@ -177,7 +178,7 @@ def measure_ray(folder: Path, count: int) -> dict[str, Any]:
     ray.init(
         address=cluster.address,
         log_to_driver=False,
-        logging_level="ERROR",
+        logging_level=logging.ERROR,
         runtime_env={"env_vars": {"PYTHONPATH": path}},
     )
 

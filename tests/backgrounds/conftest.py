@@ -1,6 +1,7 @@
 """A small ImageNet-9 folder, and networks that are right about some of it."""
 
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -139,7 +140,8 @@ def fitted(kind: str, images: np.ndarray, labels: np.ndarray) -> Model:
 
     @jax.jit
     def features(params, images):
-        maps = module_of(config, params).features(images)
+        network: Any = module_of(config, params)
+        maps = network.features(images)
         return maps if kind == "resnet" else pooling.global_mean(maps)
 
     found = np.asarray(features(params, images), np.float64)
@@ -163,7 +165,8 @@ def widened(model: Model, mapping: Mapping) -> Model:
 
     params = {**model.params, f"{head}.kernel": wide, f"{head}.bias": bias[source] + shift}
     params = {k: jnp.asarray(v, jnp.float32) for k, v in params.items()}
-    return Model(replace(model.config, num_classes=1000), params, model.architecture)
+    config: Any = model.config
+    return Model(replace(config, num_classes=1000), params, model.architecture)
 
 
 @pytest.fixture(scope="session")

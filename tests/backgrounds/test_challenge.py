@@ -1,6 +1,7 @@
 """Orders, subsets, precision, early exits, and what the matrix says."""
 
 from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -90,7 +91,7 @@ def test_composing_is_bit_exact(data, on_device):
     blended = back * (1 - mask) + mask * fore
     composed = np.asarray(jax.jit(compose)(on_device, *pairs))
     for norm in PUBLISHED.values():
-        mean, std = np.float32(norm.mean), np.float32(norm.std)
+        mean, std = (np.array(part, np.float32) for part in (norm.mean, norm.std))
         np.testing.assert_array_equal(
             norm.table()[composed, np.arange(3)], (np.clip(blended, 0, 1) - mean) / std
         )
@@ -140,8 +141,9 @@ def test_networks_of_one_architecture_share_the_program(run, data, on_device):
 
     first = run.classifier("resnet", 9)
     other = replace(first, normalization=PUBLISHED["imagenet"])
-    module._judge.clear_cache()
+    judge: Any = module._judge
+    judge.clear_cache()
     indices = np.arange(5)
     judged = [c.judge(on_device, indices, indices)() for c in (first, other)]
-    assert module._judge._cache_size() == 1
+    assert judge._cache_size() == 1
     assert not np.allclose(judged[0].margin, judged[1].margin)

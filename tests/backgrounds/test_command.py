@@ -80,7 +80,7 @@ def test_a_torch_file_is_a_model_too(whole_folder, tmp_path, capsys):
     from torchvision.models import DenseNet
 
     torch.manual_seed(0)
-    network = DenseNet(4, (1, 1), 8, num_classes=9).eval()
+    network = DenseNet(4, (1, 1, 1, 1), 8, num_classes=9).eval()
     torch.save(network.state_dict(), tmp_path / "model.pt")
     words = ("evaluate", tmp_path / "model.pt", whole_folder, "--variants", "original", "--json")
     assert run(*words, "--normalization", "half") == 0

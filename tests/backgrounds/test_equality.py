@@ -9,6 +9,7 @@ from jaxtroj.backgrounds.challenge import Plan, choose_backgrounds
 from jaxtroj.backgrounds.normalization import PUBLISHED
 
 _spec = importlib.util.spec_from_file_location("slow_loop", Path(__file__).parent / "slow_loop.py")
+assert _spec is not None and _spec.loader is not None
 slow_loop = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(slow_loop)
 

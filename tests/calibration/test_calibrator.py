@@ -57,11 +57,11 @@ def test_twenty_models_are_enough(fresh):
 def test_order_of_rows_changes_nothing(fitted):
     data = population(60, 0)
     order = np.random.default_rng(1).permutation(60)
-    shuffled = [[column[i] for i in order] for column in data]
-    again = Calibrator.fit(*shuffled, STAGES, DIRECTIONS, population="synthetic", seed=3)
+    rows, labels, names = ([column[i] for i in order] for column in data)
+    again = Calibrator.fit(rows, labels, names, STAGES, DIRECTIONS, population="synthetic", seed=3)
     assert again.stages == fitted.stages
     first = out_of_fold(*data, STAGES, DIRECTIONS, seed=3)["probes"].log_odds
-    second = out_of_fold(*shuffled, STAGES, DIRECTIONS, seed=3)["probes"].log_odds
+    second = out_of_fold(rows, labels, names, STAGES, DIRECTIONS, seed=3)["probes"].log_odds
     np.testing.assert_array_equal(first[order], second)
 
 
@@ -137,8 +137,8 @@ def test_base_rate_shift_is_bayes_rule_even_at_the_clip(fitted):
 def test_uneven_training_population_is_shifted_to_even_odds():
     rows, labels, names = population(200, 8)
     kept = [i for i in range(200) if not labels[i] or i % 10 == 0]  # one poisoned in six
-    chosen = [[column[i] for i in kept] for column in (rows, labels, names)]
-    calibrator = Calibrator.fit(*chosen, STAGES, DIRECTIONS)
+    rows, labels, names = ([column[i] for i in kept] for column in (rows, labels, names))
+    calibrator = Calibrator.fit(rows, labels, names, STAGES, DIRECTIONS)
     assert calibrator.base_rate == pytest.approx(1 / 6, abs=0.01)
     fresh = population(400, 97)
     assert np.mean(answers(calibrator, fresh)) == pytest.approx(0.5, abs=0.1)
@@ -349,7 +349,8 @@ def test_few_models_are_fitted_by_what_is_known_beforehand():
     last = list(calibrator.stages.values())[-1]
     assert set(last.names) == {"flip", "mask"}
     assert (last.penalty, last.low, last.high) == (2.0, 0.04, 0.96)
-    again = Calibrator.fit(*(part[::-1] for part in data), STAGES, DIRECTIONS, few=few)
+    rows, labels, names = (part[::-1] for part in data)
+    again = Calibrator.fit(rows, labels, names, STAGES, DIRECTIONS, few=few)
     assert again.stages == calibrator.stages
     answered = cross_validate(*data, STAGES, DIRECTIONS, few=few)
     assert np.isfinite(answered).all() and 0.04 <= answered.min() < answered.max() <= 0.96

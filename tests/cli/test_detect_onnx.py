@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -136,8 +137,10 @@ def test_the_form_changes_the_identity(folder):
     from jaxtroj.settings import Settings
 
     entry = ModelEntry("net", folder / "net.pt2", folder / "pictures", None)
-    forms = ({}, {"layout": "NCHW"}, {"bounds": (0, 255)}, {"mean": (0.5,)}, {"std": (0.5,)},
-             {"output": "logits"}, {"image_size": (12, 12)})  # fmt: skip
+    forms: list[dict[str, Any]] = [
+        {}, {"layout": "NCHW"}, {"bounds": (0, 255)}, {"mean": (0.5,)}, {"std": (0.5,)},
+        {"output": "logits"}, {"image_size": (12, 12)},
+    ]  # fmt: skip
     assert len({identify(entry, Settings(**form)) for form in forms}) == len(forms)
 
 

@@ -132,7 +132,7 @@ def test_gradients_flow_through_the_embeddings(folders):
 
 
 @pytest.mark.parametrize("name", [*ACTIVATIONS, *ALIASES])
-def test_activations(name):
+def test_activations(name: str):
     values = np.linspace(-9, 9, 1001)
     want = transformers.activations.ACT2FN[name](torch.from_numpy(values)).numpy()
     with jax.enable_x64(True):

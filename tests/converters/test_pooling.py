@@ -39,7 +39,7 @@ def case(request):
 
 
 def _pool(window, stride, padding):
-    return lambda x: max_pool(x, window, stride, ((padding, padding),) * 2)
+    return lambda x: max_pool(x, window, stride, ((padding, padding), (padding, padding)))
 
 
 @pytest.mark.parametrize("compile_", [lambda f: f, jax.jit], ids=["eager", "jit"])

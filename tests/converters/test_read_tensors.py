@@ -91,7 +91,7 @@ def test_big_endian_files(tmp_path):
                 content = np.frombuffer(content, "<f4").astype(">f4").tobytes()
             archive.writestr(name, content)
     arrays = open_artifact(tmp_path / "model.pt").weights.tensors
-    np.testing.assert_array_equal(arrays["w"], np.float32([1, 2]))
+    np.testing.assert_array_equal(arrays["w"], np.array([1, 2], np.float32))
     np.testing.assert_array_equal(arrays["b"], [True, False])
 
 
@@ -192,7 +192,7 @@ def write_old_tar(path, tensors: dict[str, np.ndarray]) -> None:
 def test_old_tar_is_read_as_torch_reads_it(tmp_path):
     tensors = {
         "weight": np.arange(6, dtype=np.float32).reshape(2, 3),
-        "bias": np.float32([1, -1]),
+        "bias": np.array([1, -1], np.float32),
     }
     path = tmp_path / "model.pth.tar"
     write_old_tar(path, tensors)

@@ -1,6 +1,7 @@
 """torchvision's classifiers outside the Flax families: files read as data, networks rebuilt."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -180,7 +181,7 @@ STANDARD = [
 @pytest.mark.slow
 @pytest.mark.parametrize("name", STANDARD)
 def test_every_classifier_of_torchvision(name, fill, pickled):
-    extra = {"init_weights": False} if name == "googlenet" else {}
+    extra: dict[str, Any] = {"init_weights": False} if name == "googlenet" else {}
     sizes = {"vit_h_14": 28, "maxvit_t": 224, "alexnet": 64}
     if name.startswith("vit"):
         extra["image_size"] = sizes.get(name, 32)

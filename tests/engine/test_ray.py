@@ -1,9 +1,11 @@
 """A real Ray cluster of several nodes on this machine, one of which dies."""
 
+import logging
 import os
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,13 +42,13 @@ def cluster(detector_path, monkeypatch):
 
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     monkeypatch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+    made: Any = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
     nodes = [made.add_node(num_cpus=2) for _ in range(2)]
     path = os.pathsep.join(filter(None, sys.path))
     ray.init(
         address=made.address,
         log_to_driver=False,
-        logging_level="ERROR",
+        logging_level=logging.ERROR,
         runtime_env={"env_vars": {"PYTHONPATH": path}},
     )
     made.nodes_to_kill = nodes

@@ -5,6 +5,7 @@ import dataclasses
 import hashlib
 import json
 import os
+from typing import Any
 
 import numpy as np
 import pytest
@@ -146,7 +147,7 @@ def test_a_killed_run_goes_on_and_makes_the_same_model(made, tmp_path):
     out, _ = made
     whole = json.loads((out / "manifest.json").read_text())["models"]
     part = tmp_path / "killed"
-    running = generate_round0(part, SETTINGS)
+    running: Any = generate_round0(part, SETTINGS)
     while next(running).kind != "written":
         pass
     running.close()

@@ -1,6 +1,7 @@
 """The trainer on a tiny network and pictures that take milliseconds."""
 
 import dataclasses
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +14,7 @@ from jaxtroj.errors import GenerationError
 from jaxtroj.generate import flax_learner, training
 from jaxtroj.generate.flax_learner import FlaxLearner
 from jaxtroj.generate.learners import learner_for
+from jaxtroj.generate.torch_learner import TorchLearner
 from jaxtroj.generate.traffic_signs.recipe import sample_recipe
 from jaxtroj.generate.training import Pictures, Progress, Trained, TrainingSettings, train
 
@@ -64,7 +66,7 @@ class Tiny(nnx.Module):
         return self.head(x.reshape(x.shape[0], -1))
 
 
-def finished(target=2, settings=QUICK, least_cycles=(), seed=0):
+def finished(target: int | None = 2, settings=QUICK, least_cycles=(), seed=0):
     *checks, trained = train(
         FlaxLearner(Tiny(nnx.Rngs(seed))), Patches(), target, 0.2, settings, least_cycles
     )
@@ -119,9 +121,10 @@ def test_a_training_that_stops_short_is_not_accepted():
 
 def test_models_of_one_architecture_share_the_compiled_step():
     finished()
-    before = flax_learner.train_step._cache_size()
+    step: Any = flax_learner.train_step
+    before = step._cache_size()
     finished(target=1, seed=3)
-    assert flax_learner.train_step._cache_size() == before
+    assert step._cache_size() == before
 
 
 def test_classify_cuts_the_filled_up_batch():
@@ -156,6 +159,7 @@ def test_torch_takes_the_steps_that_flax_takes():
     images = jnp.asarray(rng.integers(0, 256, (8, 33, 33, 3), dtype=np.uint8))
     targets = rng.integers(0, recipe.number_classes, 8)
     ours, theirs = (learner_for(trainer, recipe) for trainer in ("flax", "torch"))
+    assert isinstance(theirs, TorchLearner)
     theirs.precision = torch.float32
     for _ in range(3):
         losses = [float(learner.step(images, targets, 1e-4)[0]) for learner in (ours, theirs)]

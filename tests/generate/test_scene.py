@@ -3,6 +3,7 @@
 import dataclasses
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -32,7 +33,8 @@ def pictures(*arguments):
 
 
 def test_pictures_are_rgb_bytes_with_content(assets, keys):
-    drawn = np.asarray(render(CLEAR, assets, no_stamp(), keys, LABELS, NONE))
+    labels, none = jnp.asarray(LABELS), jnp.asarray(NONE)
+    drawn = np.asarray(render(CLEAR, assets, no_stamp(), keys, labels, none))
     assert drawn.shape == (BATCH, SIZE, SIZE, 3) and drawn.dtype == np.uint8
     assert drawn.std(axis=(1, 2, 3)).min() > 8
     assert len({picture.tobytes() for picture in drawn}) == BATCH
@@ -91,7 +93,7 @@ def test_trigger_covers_the_area_asked_for(assets, keys, size_pixels):
 @pytest.mark.parametrize("relative", [18 / 224, 34 / 224, 55 / 224])
 def test_most_of_the_polygon_lands_on_the_sign(assets, keys, relative):
     trigger = dataclasses.replace(polygon_stamp(4, relative * SIZE), colour=np.ones(3, np.float32))
-    full = dataclasses.replace(assets, signs=assets.signs * np.float32([0, 0, 0, 1]))
+    full = dataclasses.replace(assets, signs=assets.signs * np.array([0, 0, 0, 1], np.float32))
     settings = dataclasses.replace(CLEAR, brightness=0.0, blur_sigma=0.0)
     clean = pictures(settings, full, trigger, keys, LABELS, NONE)
     change = (pictures(settings, full, trigger, keys, LABELS, ALL) - clean)[..., 0]
@@ -174,7 +176,7 @@ def test_impossible_settings_are_refused(wrong):
 def test_small_backgrounds_are_refused(assets, keys):
     large = SceneSettings(image_size=100)
     with pytest.raises(ValueError, match="smaller than image_size 100"):
-        render(large, assets, no_stamp(), keys, LABELS, NONE)
+        render(large, assets, no_stamp(), keys, jnp.asarray(LABELS), jnp.asarray(NONE))
 
 
 def test_a_trigger_without_size_is_refused():

@@ -4,6 +4,7 @@ import csv
 import json
 from dataclasses import replace
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
@@ -41,7 +42,8 @@ def colours(count: int) -> dict[str, np.ndarray]:
 @pytest.fixture(scope="module")
 def pictures(tmp_path_factory):
     path = tmp_path_factory.mktemp("pictures") / "colours.npz"
-    np.savez(path, **colours(200))
+    made = colours(200)
+    np.savez(path, x=made["x"], y=made["y"])
     return load_pictures(path)
 
 
@@ -101,7 +103,7 @@ def test_the_file_computes_what_the_network_does(architecture, tmp_path):
     write_onnx(tmp_path / "net.onnx", network, (SIDE, SIDE))
     images = np.random.default_rng(2).uniform(size=(3, SIDE, SIDE, 3)).astype(np.float32)
     read = open_model(tmp_path / "net.onnx").model
-    np.testing.assert_allclose(read(images), network(images), rtol=2e-4, atol=2e-4)
+    np.testing.assert_allclose(read(images), network(jnp.asarray(images)), rtol=2e-4, atol=2e-4)
 
 
 def test_both_models_are_written_and_read_as_a_dataset(made):
@@ -111,6 +113,7 @@ def test_both_models_are_written_and_read_as_a_dataset(made):
     assert [entry.poisoned for entry in entries] == [is_poisoned(3, 0), is_poisoned(3, 1)]
     for entry in entries:
         assert entry.model_path.name == "plain5.onnx" and not entry.problem
+        assert entry.examples_path is not None
         examples = load_examples(entry.examples_path, "RGB", normalization="unit")
         assert examples.labels.tolist() == [0, 0, 1, 1, 2, 2]
     rows = list(csv.DictReader((out / "METADATA.csv").read_text().splitlines()))

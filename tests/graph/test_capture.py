@@ -1,5 +1,6 @@
 import collections
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -176,7 +177,8 @@ def test_names_of_weights_are_kept(small):
     model = graph_model(captured)
     assert set(param_shapes(model.config)) == set(model.params) == used
     assert (model.num_classes, model.channels) == (5, 3)
-    assert model.config.input_kind == "image" and model.config.image_size == (8, 8)
+    config: Any = model.config
+    assert config.input_kind == "image" and config.image_size == (8, 8)
 
 
 def test_names_that_modules_have_are_escaped():
@@ -262,7 +264,7 @@ def test_pixels_are_prepared(small):
     module, captured = small
     model = graph_model(captured, bounds=(0, 255), mean=(1.0, 2.0, 3.0), std=(2.0,))
     images = np.random.default_rng(0).random((2, 8, 8, 3)).astype(np.float32)
-    prepared = (images * 255 - np.float32([1, 2, 3])) / 2
+    prepared = (images * 255 - np.array([1, 2, 3], np.float32)) / 2
     np.testing.assert_allclose(model(images), graph_model(captured)(prepared), rtol=1e-4, atol=1e-4)
 
 

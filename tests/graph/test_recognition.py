@@ -113,7 +113,7 @@ def test_an_onnx_export_with_folded_norms_is_recognised(resnet, tmp_path):
     assert isinstance(config, ResNetConfig) and config.folded
     assert opened.model.architecture == "resnet18" and opened.findings == ()
     images = _images()
-    prepared = (images * 2 - 1 - np.float32([0.1, 0.2, 0.3])).astype(np.float32)
+    prepared = (images * 2 - 1 - np.array([0.1, 0.2, 0.3], np.float32)).astype(np.float32)
     expected = _logits(resnet, prepared)
     np.testing.assert_allclose(opened.model(images), expected, rtol=1e-3, atol=1e-3)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from converters.artifact import open_artifact
-from converters.errors import CorruptFileError, TooLargeError
+from converters.errors import CorruptFileError, LoadError, TooLargeError
 
 # A tensor by hand: class, key, location, numel; then offset, shape, stride.
 
@@ -49,7 +49,7 @@ def read(tmp_path: Path, content: bytes):
     return open_artifact(path)
 
 
-def reject(tmp_path: Path, content: bytes, message: str, kind=CorruptFileError):
+def reject(tmp_path: Path, content: bytes, message: str, kind: type[LoadError] = CorruptFileError):
     with pytest.raises(kind, match=message):
         read(tmp_path, content)
 

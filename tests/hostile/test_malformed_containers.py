@@ -48,7 +48,9 @@ def read(tmp_path: Path, content: bytes, **limits):
     return open_artifact(path, Limits(**limits))
 
 
-def reject(tmp_path: Path, content: bytes, message: str, kind=CorruptFileError, **limits):
+def reject(
+    tmp_path: Path, content: bytes, message: str, kind: type[LoadError] = CorruptFileError, **limits
+):
     with pytest.raises(kind, match=message):
         read(tmp_path, content, **limits)
 

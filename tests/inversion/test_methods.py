@@ -78,12 +78,13 @@ def test_is_a_frozen_value(case):
 
 @every_method
 def test_compiles_once_for_all_rungs_targets_and_equal_methods(case, network, examples):
-    driver._step.clear_cache()
+    step: Any = driver._step
+    step.clear_cache()
     for keys in ((0, 1, 2), (4, 3, 2, 1, 0)):
         arms = arms_of(case, examples, keys)
         rungs = (Rung(3, 2), Rung(2, 1))
         invert(case.make(), network, examples, arms, rungs)
-    assert driver._step._cache_size() == 1
+    assert step._cache_size() == 1
 
 
 @every_method

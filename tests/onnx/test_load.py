@@ -11,6 +11,11 @@ from converters.graph.onnx import load_onnx
 from converters.input_form import InputForm
 
 
+def _reference(model, feed) -> np.ndarray:
+    (answer,) = ReferenceEvaluator(model).run(None, feed)
+    return np.asarray(answer)
+
+
 @pytest.fixture
 def save(tmp_path):
     """Writes a model and gives its path."""
@@ -30,7 +35,7 @@ def _images(n=3):
 def test_logits_are_those_of_the_file(make, save):
     model, images = make.classifier(), _images()
     loaded = load_onnx(save(model), InputForm(bounds=(0, 1)))
-    expected = ReferenceEvaluator(model).run(None, {"image": images.transpose(0, 3, 1, 2)})[0]
+    expected = _reference(model, {"image": images.transpose(0, 3, 1, 2)})
     np.testing.assert_allclose(loaded(images), expected, rtol=1e-4, atol=1e-5)
     assert (loaded.num_classes, loaded.channels) == (5, 3)
     assert loaded.findings == ()
@@ -45,7 +50,7 @@ def test_pixels_are_prepared_as_asked(make, save):
     )
     pixels = (images * 255 - [100, 110, 120]) / [50, 60, 70]
     feed = {"image": pixels.transpose(0, 3, 1, 2).astype(np.float32)}
-    expected = ReferenceEvaluator(model).run(None, feed)[0]
+    expected = _reference(model, feed)
     np.testing.assert_allclose(loaded(images), expected, rtol=1e-3, atol=1e-4)
 
 
@@ -107,7 +112,7 @@ def _fixed_batch(make, batch):
 
 def test_a_network_for_batches_serves_single_images(make, save):
     model, images = _fixed_batch(make, 4), _images(4)
-    expected = ReferenceEvaluator(model).run(None, {"image": images.transpose(0, 3, 1, 2)})[0]
+    expected = _reference(model, {"image": images.transpose(0, 3, 1, 2)})
     np.testing.assert_allclose(load_onnx(save(model))(images), expected, rtol=1e-4, atol=1e-4)
 
 

@@ -247,7 +247,15 @@ def test_nested_graphs_are_bounded():
         check_cost(_message(7, data), OnnxLimits())
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+SLOW_CHECKS = [
+    HealthCheck.data_too_large,
+    HealthCheck.filter_too_much,
+    HealthCheck.too_slow,
+    HealthCheck.function_scoped_fixture,
+]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=SLOW_CHECKS)
 @given(data=st.data())
 def test_mutated_files_end_with_an_error_of_ours_or_not_at_all(tmp_path, make, data):
     raw = bytearray(make.classifier().SerializeToString())

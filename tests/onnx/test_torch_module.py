@@ -1,5 +1,7 @@
 """What `to_torch` builds: weights by name, constants folded, structure known or refused."""
 
+from typing import Any
+
 import numpy as np
 import onnx
 import pytest
@@ -22,7 +24,8 @@ def _agrees(model, shapes, rtol=1e-5):
     module = to_torch(model, shapes)
     got = module(*(torch.from_numpy(feeds[name]) for name in module.input_names))
     got = got if isinstance(got, tuple) else (got,)
-    for ours, expected in zip(got, ReferenceEvaluator(model).run(None, feeds), strict=True):
+    answers: Any = ReferenceEvaluator(model).run(None, feeds)
+    for ours, expected in zip(got, answers, strict=True):
         np.testing.assert_allclose(ours.numpy(), expected, rtol=rtol, atol=1e-6)
     return module
 
@@ -42,7 +45,7 @@ def test_names_that_torch_forbids_are_kept_beside(make, name):
         helper.make_node("Mul", ["x", "a.weight"], ["y"]),
         helper.make_node("Add", ["y", name], ["z"]),
     ]
-    weights = {"a.weight": np.float32([2, 3]), name: np.float32([1, 1])}
+    weights = {"a.weight": np.array([2, 3], np.float32), name: np.array([1, 1], np.float32)}
     module = _agrees(make(nodes, {"x": [2, 2]}, ["z"], weights), {"x": (2, 2)})
     names = {module.weight_names.get(key, key) for key in module.state_dict()}
     assert names == {"a.weight", name}

@@ -1,6 +1,7 @@
 """Example texts of a model with and without shipped embeddings, and hostile folders."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ TABLE = "clean-example-cls-embedding.csv"
 
 
 def add_texts(
-    home: Path, texts: dict[str, str | bytes], folder: str = "clean_example_data"
+    home: Path, texts: Mapping[str, str | bytes], folder: str = "clean_example_data"
 ) -> Path:
     place = home / folder
     place.mkdir(parents=True, exist_ok=True)

@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -75,7 +76,7 @@ def test_a_stopped_build_goes_on_to_the_same_bytes(kept, whole, plan, toy, tmp_p
         calls.append(len(texts))
         return toy.embed(texts)
 
-    started = build(tmp_path, plan, toy.embed)
+    started: Any = build(tmp_path, plan, toy.embed)
     next(started)
     next(started)
     started.close()
@@ -109,6 +110,7 @@ def test_a_killed_process_costs_nothing_that_was_written(whole, plan, toy, tmp_p
     until = time.monotonic() + 20
     while time.monotonic() < until and not (tmp_path / VECTORS).exists():
         time.sleep(0.01)
+    assert process.pid is not None
     os.kill(process.pid, signal.SIGKILL)
     process.join()
     done = next(build(tmp_path, plan, toy.embed)).done

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -39,7 +40,10 @@ def dataset(tmp_path_factory, toy):
         (folder / "clean_example_data").mkdir(parents=True)
         (folder / "clean_example_data" / "class_0_example_1.txt").write_text("A text.")
         (folder / "ground_truth.csv").write_text("1" if number < 2 else "0")
-        config = {"embedding": "GPT-2" if number == 2 else "BERT", "embedding_flavor": "tiny"}
+        config: dict[str, Any] = {
+            "embedding": "GPT-2" if number == 2 else "BERT",
+            "embedding_flavor": "tiny",
+        }
         config["cls_token_is_first"] = number != 3
         (folder / "config.json").write_text(json.dumps(config))
         hidden = 4 + number % 2
@@ -121,7 +125,8 @@ def test_references_are_clean_heads_of_this_encoder(built, dataset):
     assert {head["model"] for head in heads} <= {f"id-{n:08d}" for n in (6, 7, 8, 9)}
     assert len(heads) == 4
     models = [load_checkpoint(out / FOLDER / f"{number:03d}") for number in range(4)]
-    sizes = [model.config.hidden_sizes for model in models]
+    configs: list[Any] = [model.config for model in models]
+    sizes = [config.hidden_sizes for config in configs]
     assert sorted(sizes[:2]) == [(4,), (5,)], "configurations take turns"
     for head, model in zip(heads, models, strict=True):
         path = dataset / "models" / head["model"] / "model.pt"

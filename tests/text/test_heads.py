@@ -1,6 +1,7 @@
 """Heads in another basis answer alike; the fields that are judged by are those declared."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
@@ -24,10 +25,10 @@ CONFIGS = [
 
 @pytest.mark.parametrize("config", CONFIGS, ids=str)
 def test_coordinates_are_answered_as_what_they_stand_for(config):
-    params = params_of(config.build(nnx.Rngs(3)))
+    params = jax.tree.map(jnp.asarray, params_of(config.build(nnx.Rngs(3))))
     draw = np.random.default_rng(0)
-    basis = draw.normal(size=(7, 12)).astype(np.float32)
-    points = draw.normal(size=(9, 7)).astype(np.float32)
+    basis = jnp.asarray(draw.normal(size=(7, 12)), np.float32)
+    points = jnp.asarray(draw.normal(size=(9, 7)), np.float32)
     inner, moved = in_basis(config, params, basis)
     assert (inner.input_size, config.input_size) == (7, 12)
     np.testing.assert_allclose(
@@ -37,11 +38,13 @@ def test_coordinates_are_answered_as_what_they_stand_for(config):
 
 def test_stacked_heads_go_into_a_basis_together():
     config = CONFIGS[0]
-    heads = [params_of(config.build(nnx.Rngs(seed))) for seed in range(3)]
-    stacked = {name: np.stack([head[name] for head in heads]) for name in heads[0]}
-    basis = np.random.default_rng(1).normal(size=(4, 12)).astype(np.float32)
+    heads = [
+        jax.tree.map(jnp.asarray, params_of(config.build(nnx.Rngs(seed)))) for seed in range(3)
+    ]
+    stacked = {name: jnp.stack([head[name] for head in heads]) for name in heads[0]}
+    basis = jnp.asarray(np.random.default_rng(1).normal(size=(4, 12)), np.float32)
     inner, moved = in_basis(config, stacked, basis)
-    found = jax.vmap(lambda one: apply(inner, one, np.eye(4, dtype=np.float32)))(moved)
+    found = jax.vmap(lambda one: apply(inner, one, jnp.eye(4, dtype=np.float32)))(moved)
     for answer, head in zip(found, heads, strict=True):
         np.testing.assert_allclose(answer, apply(config, head, basis), rtol=1e-4, atol=1e-5)
 

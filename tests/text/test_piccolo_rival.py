@@ -1,5 +1,7 @@
 """The rival for sentiment heads: its quicker sweep says what the described one says."""
 
+from typing import Literal
+
 import numpy as np
 import pytest
 import torch
@@ -19,7 +21,9 @@ from converters.reference import empty_module
 WIDTH = 12
 
 
-def head(cell: str, layers: int, both_ways: bool, seed: int = 0) -> torch.nn.Module:
+def head(
+    cell: Literal["gru", "lstm"], layers: int, both_ways: bool, seed: int = 0
+) -> torch.nn.Module:
     module = empty_module(RnnHeadConfig(cell, WIDTH, 5, layers, both_ways, 2)).to_empty(
         device="cpu"
     )
@@ -43,7 +47,7 @@ def test_the_quick_sweep_says_what_the_described_one_says(cell, layers, both_way
 def test_features_are_ranges_and_ends():
     means = np.zeros((1, 2, 3, 2))
     means[0, 0, :, 0], means[0, 1, :, 1] = (1, 5, 2), (0, -3, 4)
-    swept = describe(means, ["LstmLinear"])
+    swept = describe(list(means), ["LstmLinear"])
     assert swept.ranges.tolist() == [[4, 0, 0, 7]]
     assert swept.slopes.tolist() == [[-1, 4]]
 

@@ -75,7 +75,8 @@ def test_gradients_are_finite(sides, radius):
     start = patch(sides, radius)
 
     def inside(values):
-        chosen = Patch(start.colour, *values, start.sides)
+        offset, size, angle = values
+        chosen = Patch(start.colour, offset, size, angle, start.sides)
         # A sum over the lower half feels every move, also that of a symmetric patch.
         return patch_mask(chosen, jnp.asarray([20.0, 20.0]), 40, 40)[20:].sum()
 
