@@ -103,9 +103,14 @@ def budget() -> str:
 def _budget_rows(value: Any, path: str) -> Iterator[tuple[str, ...]]:
     for entry in fields(value):
         inner, name = getattr(value, entry.name), f"{path}{entry.name}"
-        if isinstance(inner, tuple):
+        if entry.name == "rungs":
             rungs = (f"{rung.steps} steps of at most {rung.arms} arms" for rung in inner)
             yield f"`{name}`", ", then ".join(rungs)
+        elif entry.name == "searches":
+            for plan in inner:
+                yield from _budget_rows(plan, f"{path}{plan.method.name.replace(' ', '_')}.")
+        elif callable(inner):
+            yield f"`{name}`", f"`{inner.__name__}`"
         elif is_dataclass(inner):
             yield from _budget_rows(inner, f"{name}.")
         else:

@@ -54,9 +54,9 @@ class Record:
     trigger: str | None = None
     """Path of the picture of the recovered trigger."""
     recovered: Mapping[str, Any] = field(default_factory=dict)
-    """What was recovered of the trigger: `method`, `score`, and `text` for a text model, `mask_l1`,
-    `row` and `column` of its mask in pixels for an image model; empty if nothing was. For a text
-    model called poisoned also what the text does on held-out examples
+    """What was recovered of the trigger: `method`, `score`, and `text` for a text model; for one of
+    images `kind`, and of kinds with a mask `mask_l1`, `row` and `column` in pixels; empty if
+    nothing was. For a text model called poisoned also what the text does on held-out examples
     (`jaxtroj.evidence.texts.recovery`), or in `words` why nobody knows."""
     kind: str = "image"
     """What the network takes: `image`, or `text` for heads on sentence embeddings; of a model that

@@ -3,7 +3,7 @@
 import io
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -93,36 +93,29 @@ def word_of(record: Record) -> str:
     return "poisoned" if record.poisoned else "clean"
 
 
-def write_trigger(
-    path: Path, mask: np.ndarray, pattern: np.ndarray, clean: np.ndarray, channel_order: str
-) -> None:
-    """Write the PNG that shows a trigger: clean example, the same stamped, mask, masked pattern.
+def write_trigger(path: Path, panels: Sequence[np.ndarray], channel_order: str) -> None:
+    """Write the PNG that shows a trigger of any kind, its panels side by side.
 
     Args:
         path: the PNG file; its folder is made.
-        mask: [h, w, 1] in [0, 1].
-        pattern: [h, w, 3] in [0, 1], channels in `channel_order`.
-        clean: one example picture, like `pattern`.
+        panels: each [h, w, c] in [0, 1], channels in `channel_order`; see `Trigger.picture`.
         channel_order: "BGR" or "RGB".
 
     Raises:
         OSError: the file cannot be written.
     """
     flip = slice(None, None, -1) if channel_order == "BGR" else slice(None)
-    mask, pattern, clean = (np.asarray(a, np.float32) for a in (mask, pattern, clean))
-    shown = mask * pattern
-    stamped = (1 - mask) * clean + shown
-    white = np.broadcast_to(mask, clean.shape)
-    panels = [_panel(a[..., flip]) for a in (clean, stamped, white, shown)]
-    gap = np.full((panels[0].shape[0], GAP_PIXELS, 3), 255, np.uint8)
-    row = [part for panel in panels for part in (panel, gap)][:-1]
+    pixels = [_panel(np.asarray(panel, np.float32)[..., flip]) for panel in panels]
+    gap = np.full((pixels[0].shape[0], GAP_PIXELS, pixels[0].shape[2]), 255, np.uint8)
+    row = [part for panel in pixels for part in (panel, gap)][:-1]
     buffer = io.BytesIO()
     Image.fromarray(np.concatenate(row, axis=1)).save(buffer, format="PNG")
     write_atomic(path, buffer.getvalue())
 
 
 def _panel(image: np.ndarray) -> np.ndarray:
-    """float [h, w, 3] in [0, 1] to uint8, small ones enlarged by a whole factor."""
+    """float [h, w, c] in [0, 1] to uint8 [h, w, 3], small ones enlarged by a whole factor."""
     factor = max(1, _PANEL_PIXELS // max(image.shape[:2]))
     pixels = np.rint(np.clip(image, 0, 1) * 255).astype(np.uint8)
+    pixels = np.broadcast_to(pixels, (*pixels.shape[:2], 3))
     return pixels.repeat(factor, axis=0).repeat(factor, axis=1)

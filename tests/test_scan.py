@@ -14,6 +14,7 @@ from jaxtroj.rounds import ModelEntry, iter_models
 from jaxtroj.scan import identify, scan, scan_model
 from jaxtroj.settings import DEFAULT_CALIBRATOR, Settings, _cached_calibrator, base_rate
 from jaxtroj.store import RunStore, read_records
+from jaxtroj.triggers.mask import FreeMask
 
 SETTINGS = Settings(calibrator=None, early_stop=False, base_rate=0.3)
 BAD_FILES = {
@@ -135,12 +136,13 @@ def test_a_calibrator_that_has_gone_leaves_even_odds(tmp_path):
 
 
 def test_the_picture_of_a_trigger_shows_colours_the_right_way_round(tmp_path):
-    mask = np.zeros((8, 8, 1))
+    mask = np.zeros((8, 8, 1), np.float32)
     mask[0, 0] = 1
-    pattern = np.zeros((8, 8, 3))
+    pattern = np.zeros((8, 8, 3), np.float32)
     pattern[..., 2] = 1  # red, in BGR
     path = tmp_path / "new" / "trigger.png"
-    write_trigger(path, mask, pattern, np.full((8, 8, 3), 0.5), "BGR")
+    panels = FreeMask(mask, pattern).picture(np.full((8, 8, 3), 0.5), np.zeros(2, int))
+    write_trigger(path, panels, "BGR")
     picture = np.asarray(Image.open(path))
     assert picture.shape == (224, 4 * 224 + 3 * 8, 3)
     clean, stamped, white, shown = (picture[0, panel * 232] for panel in range(4))

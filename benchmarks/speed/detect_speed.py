@@ -108,7 +108,7 @@ def _gathered(model, examples: Examples) -> dict[str, Any]:
         "cheap_seconds": round(seconds["weights"] + seconds["probes"], 2),
         "target_class": best.target_class,
         "attack_success_rate": round(best.attack_success_rate, 3),
-        "mask_l1": round(best.mask_l1, 1),
+        "mask_l1": round(best.as_json()["mask_l1"], 1),
     }
 
 

@@ -7,7 +7,7 @@ arms, steps or models.
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -16,17 +16,53 @@ import numpy as np
 from converters.model import apply
 from jaxtroj.anchors import AnchoredExamples
 from jaxtroj.network import Network
+from jaxtroj.triggers.measure import Candidates
+from jaxtroj.triggers.trigger import Trigger
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class ArmTask:
+    """What one arm is to do: send images of other classes to `target`.
+
+    Attributes:
+      images: clean ones, `[n, h, w, c]` in [0, 1].
+      offsets: int `[n, 2]`, pixels that the trigger moves by in each; zero for an arm whose trigger
+        stays where it is.
+      sources: int `[n]`, class of each image.
+      target: int, traced.
+    """
+
+    images: jax.Array
+    offsets: jax.Array
+    sources: jax.Array
+    target: jax.Array
+
+    @property
+    def others(self) -> jax.Array:
+        """Which images count: bool `[n]`, those that are not of the target class."""
+        return self.sources != self.target
 
 
 class Method(Protocol):
     """A trigger inversion: a frozen value with pure functions; see `NeuralCleanse`."""
 
-    def step(self, state: Any, forward, images, offsets, sources, target) -> Any:
-        """One step of one arm."""
+    name: ClassVar[str]
+
+    def init(self, start: Any, shape: tuple[int, int, int]) -> Any:
+        """State of one arm, from what it starts at, for images of `shape` `[h, w, c]`."""
+        ...
+
+    def step(self, state: Any, forward, task: ArmTask) -> Any:
+        """One step of one arm; `forward` takes images `[n, h, w, c]` to logits."""
         ...
 
     def rank(self, state: Any) -> jax.Array:
         """What successive halving sorts by, larger is better."""
+        ...
+
+    def trigger(self, state: Any) -> Trigger:
+        """The trigger of a state, of any kind."""
         ...
 
 
@@ -65,6 +101,34 @@ class Arms:
         return Arms(states, self.targets[index], self.anchored[index])
 
 
+def begin(method: Method, starts: Any, labels, shape: tuple[int, int, int]) -> Arms:
+    """Arms at their starts.
+
+    Args:
+      method: frozen hyperparameters.
+      starts: what `method.init` takes, with a leading axis of arms.
+      labels: targets int `[arms]`, and whether each moves to the anchors, bool `[arms]`.
+      shape: of the images, `[h, w, c]`.
+    """
+    targets, anchored = labels
+    return Arms(_started(method, shape, starts), np.asarray(targets), np.asarray(anchored))
+
+
+def candidates(method: Method, arms: Arms) -> Candidates:
+    """The arms' triggers, to be measured."""
+    return Candidates(method.name, _triggers(method, arms.states), *arms.labels())
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _started(method: Method, shape: tuple[int, int, int], starts):
+    return jax.vmap(lambda start: method.init(start, shape))(starts)
+
+
+@partial(jax.jit, static_argnums=0)
+def _triggers(method: Method, states) -> Trigger:
+    return jax.vmap(method.trigger)(states)
+
+
 @jax.jit
 def _taken(states, index: jax.Array):
     return jax.tree.map(lambda x: x[index], states)
@@ -75,15 +139,27 @@ def _ranks(method, states) -> jax.Array:
     return jax.vmap(method.rank)(states)
 
 
-@partial(jax.jit, static_argnames=("method", "config"))
-def _step(method, config, params, states, targets, anchored, rows, images, offsets, sources):
-    """One step of every arm of a chunk, each on its own `rows` of the examples."""
+@partial(jax.jit, static_argnums=(0, 1))
+def _step(method: Method, config, params, states, tasks, examples):
+    """One step of every arm of a chunk.
 
-    def arm(state, target, moves, own):
+    Args:
+      method, config: static.
+      params: of the network.
+      states: the arms'.
+      tasks: of each arm its target, whether it moves (1 or 0), and its rows of the examples.
+      examples: images, offsets and sources, the same for every arm.
+    """
+    images, offsets, sources = examples
+
+    def arm(state, task):
+        target, moves, own = task
         forward = partial(apply, config, params)
-        return method.step(state, forward, images[own], moves * offsets[own], sources[own], target)
+        return method.step(
+            state, forward, ArmTask(images[own], moves * offsets[own], sources[own], target)
+        )
 
-    return jax.vmap(arm)(states, targets, anchored, rows)
+    return jax.vmap(arm)(states, tasks)
 
 
 def invert(
@@ -116,29 +192,20 @@ def invert(
 def _advance(
     method, network: Network, examples: AnchoredExamples, arms: Arms, steps: int, chunk: int
 ) -> Arms:
-    model = network.model
+    model, shown = network.model, (examples.images, examples.offsets(), examples.sources)
     rows, parts = _rows(examples, arms.targets), []
     for start in range(0, len(arms), chunk):
         # The last chunk repeats its first arm to keep the shape; the copies are cut off again.
         index = np.arange(start, start + chunk)
         index = np.where(index < len(arms), index, start)
-        part, own = arms.take(index), jnp.asarray(rows[index])
+        part = arms.take(index)
+        moves = jnp.asarray(part.anchored, jnp.int32)
+        tasks = (jnp.asarray(part.targets), moves, jnp.asarray(rows[index]))
         states = part.states
         # The loop is the host's, whose calls run ahead of the device: inside a compiled loop XLA's
         # convolutions are five times slower on CPU.
         for _ in range(steps):
-            states = _step(
-                method,
-                model.config,
-                model.params,
-                states,
-                jnp.asarray(part.targets),
-                jnp.asarray(part.anchored, jnp.int32),
-                own,
-                examples.images,
-                examples.offsets(),
-                examples.sources,
-            )
+            states = _step(method, model.config, model.params, states, tasks, shown)
         kept = min(chunk, len(arms) - start)
         parts.append(Arms(states, *part.labels()).take(np.arange(kept)))
     return _joined(parts)

@@ -12,22 +12,16 @@ References:
 """
 
 from dataclasses import dataclass, field
-from typing import cast
+from typing import ClassVar, cast
 
 import jax
 import jax.numpy as jnp
 import optax
 
 from jaxtroj.inversion.cost import CostSchedule, CostState, update_cost
-from jaxtroj.triggers.mask import (
-    Trigger,
-    attack_success_rate,
-    margins,
-    mask_l1,
-    share,
-    shift,
-    stamp,
-)
+from jaxtroj.inversion.driver import ArmTask
+from jaxtroj.margins import attack_success_rate, margins, share
+from jaxtroj.triggers.mask import FreeMask, mask_l1
 
 
 @jax.tree_util.register_dataclass
@@ -39,7 +33,7 @@ class NeuralCleanseState:
     pattern: jax.Array
     moments: optax.OptState
     cost: CostState
-    best: Trigger
+    best: FreeMask
     best_l1: jax.Array
     success: jax.Array
     margin: jax.Array
@@ -55,6 +49,8 @@ class NeuralCleanse:
       start_share: share of the picture's side that the starting disc spans.
     """
 
+    name: ClassVar[str] = "neural cleanse"
+
     learning_rate: float = 0.3
     schedule: CostSchedule = field(default=CostSchedule(initial=1.0, goal=0.95, patience=3))
     start_share: float = 0.25
@@ -62,13 +58,13 @@ class NeuralCleanse:
     def _optimiser(self) -> optax.GradientTransformation:
         return optax.adam(self.learning_rate, b1=0.5, b2=0.9)
 
-    def init(self, key: jax.Array, shape: tuple[int, int, int]) -> NeuralCleanseState:
-        """State of one arm for images of `shape` `[h, w, c]`."""
+    def init(self, start: jax.Array, shape: tuple[int, int, int]) -> NeuralCleanseState:
+        """State of one arm for images of `shape` `[h, w, c]`; `start` is its key."""
         height, width, channels = shape
         y = (jnp.arange(height, dtype=jnp.float32) - height / 2)[:, None] / min(height, width)
         x = (jnp.arange(width, dtype=jnp.float32) - width / 2)[None, :] / min(height, width)
         disc = 6.0 * jax.nn.sigmoid((self.start_share / 2 - jnp.hypot(y, x)) * 30.0) - 4.0
-        pattern = jax.random.normal(key, (1, 1, channels), jnp.float32)
+        pattern = jax.random.normal(start, (1, 1, channels), jnp.float32)
         pattern = jnp.broadcast_to(pattern, (height, width, channels))
         values = (disc[..., None], pattern)
         return NeuralCleanseState(
@@ -82,28 +78,19 @@ class NeuralCleanse:
             margin=jnp.asarray(-jnp.inf, jnp.float32),
         )
 
-    def step(self, state: NeuralCleanseState, forward, images, offsets, sources, target):
-        """One Adam step of one arm.
-
-        Args:
-          state: the arm's.
-          forward: images `[n, h, w, c]` -> logits.
-          images: `[n, h, w, c]`; offsets: int `[n, 2]` pixels the trigger moves by in each image.
-          sources: int `[n]`, class of each image; target: int, the arm's target class.
-        """
-        others = sources != target
+    def step(self, state: NeuralCleanseState, forward, task: ArmTask) -> NeuralCleanseState:
+        """One Adam step of one arm; `forward` takes images `[n, h, w, c]` to logits."""
 
         def loss_of(values):
             trigger = _trigger(*values)
-            moved = jax.vmap(shift, in_axes=(None, 0))(trigger, offsets)
-            logits = forward(stamp(images, moved))
-            gains = margins(logits, target)
-            loss = share(jax.nn.softplus(1.0 - gains), others)
-            return loss + state.cost.cost * trigger.mask.mean(), (logits, share(gains, others))
+            logits = forward(trigger.apply(task.images, task.offsets))
+            gains = margins(logits, task.target)
+            loss = share(jax.nn.softplus(1.0 - gains), task.others)
+            return loss + state.cost.cost * trigger.mask.mean(), (logits, share(gains, task.others))
 
         values = (state.mask, state.pattern)
         (_, (logits, gain)), gradients = jax.value_and_grad(loss_of, has_aux=True)(values)
-        success = attack_success_rate(logits, sources, target)
+        success = attack_success_rate(logits, task.sources, task.target)
         trigger = _trigger(*values)
         l1 = mask_l1(trigger)
         better = (success >= self.schedule.goal) & (l1 < state.best_l1)
@@ -120,7 +107,7 @@ class NeuralCleanse:
             margin=gain,
         )
 
-    def trigger(self, state: NeuralCleanseState) -> Trigger:
+    def trigger(self, state: NeuralCleanseState) -> FreeMask:
         """The smallest trigger that reached the goal, else the current one."""
         current = _trigger(state.mask, state.pattern)
         found = jnp.isfinite(state.best_l1)
@@ -132,5 +119,5 @@ class NeuralCleanse:
         return 1e3 * size + jnp.tanh(state.margin / 10.0)
 
 
-def _trigger(mask: jax.Array, pattern: jax.Array) -> Trigger:
-    return Trigger(jax.nn.sigmoid(mask), jax.nn.sigmoid(pattern))
+def _trigger(mask: jax.Array, pattern: jax.Array) -> FreeMask:
+    return FreeMask(jax.nn.sigmoid(mask), jax.nn.sigmoid(pattern))

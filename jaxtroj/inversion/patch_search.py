@@ -7,15 +7,16 @@ TrojAI's generators plant. Many restarts, started from the probe bank's best.
 """
 
 from dataclasses import dataclass, field
-from typing import cast
+from typing import ClassVar, cast
 
 import jax
 import jax.numpy as jnp
 import optax
 
 from jaxtroj.inversion.cost import CostSchedule, CostState, update_cost
-from jaxtroj.triggers.mask import Trigger, attack_success_rate, margins, share, shift, stamp
-from jaxtroj.triggers.patch import Patch, patch_trigger
+from jaxtroj.inversion.driver import ArmTask
+from jaxtroj.margins import attack_success_rate, margins, share
+from jaxtroj.triggers.patch import Patch
 
 Values = tuple[jax.Array, jax.Array, jax.Array]
 # Radii, shares of the side. A larger patch hides the object, and then any network changes its mind.
@@ -44,14 +45,17 @@ class PatchSearch:
       schedule: cost of the patch's area (share of the picture).
     """
 
+    name: ClassVar[str] = "patch search"
+
     learning_rate: float = 0.15
     schedule: CostSchedule = field(default=CostSchedule(initial=2.0, goal=0.95, patience=3))
 
     def _optimiser(self) -> optax.GradientTransformation:
         return optax.adam(self.learning_rate, b1=0.7, b2=0.9)
 
-    def init(self, patch: Patch, success: jax.Array) -> PatchState:
-        """State of one arm that starts at `patch`, whose success is known from the probe bank."""
+    def init(self, start: tuple[Patch, jax.Array], shape: tuple[int, int, int]) -> PatchState:
+        """State of one arm that starts at a patch whose success is known from the probe bank."""
+        patch, success = start
         colour = jnp.clip(patch.colour, 0.02, 0.98)
         size = (jnp.clip(patch.radius, 1.02 * _SMALLEST, 0.98 * _LARGEST) - _SMALLEST) / (
             _LARGEST - _SMALLEST
@@ -70,21 +74,21 @@ class PatchSearch:
             margin=jnp.asarray(0.0, jnp.float32),
         )
 
-    def step(self, state: PatchState, forward, images, offsets, sources, target) -> PatchState:
+    def step(self, state: PatchState, forward, task: ArmTask) -> PatchState:
         """One Adam step of one arm; arguments as `NeuralCleanse.step`."""
-        others, (height, width) = sources != target, images.shape[1:3]
 
         def loss_of(values):
             patch = _patch(values, state.outline)
-            trigger = _centred(patch, height, width)
-            moved = jax.vmap(shift, in_axes=(None, 0))(trigger, offsets)
-            logits = forward(stamp(images, moved))
-            gains = margins(logits, target)
-            loss = share(jax.nn.softplus(1.0 - gains), others)
-            return loss + state.cost.cost * patch.radius**2 * jnp.pi, (logits, share(gains, others))
+            logits = forward(patch.apply(task.images, task.offsets))
+            gains = margins(logits, task.target)
+            loss = share(jax.nn.softplus(1.0 - gains), task.others)
+            return loss + state.cost.cost * patch.radius**2 * jnp.pi, (
+                logits,
+                share(gains, task.others),
+            )
 
         (_, (logits, gain)), gradients = jax.value_and_grad(loss_of, has_aux=True)(state.values)
-        success = attack_success_rate(logits, sources, target)
+        success = attack_success_rate(logits, task.sources, task.target)
         updates, moments = self._optimiser().update(gradients, state.moments)
         return PatchState(
             values=cast(Values, optax.apply_updates(state.values, updates)),
@@ -95,21 +99,13 @@ class PatchSearch:
             margin=gain,
         )
 
-    def patch(self, state: PatchState) -> Patch:
+    def trigger(self, state: PatchState) -> Patch:
         """The patch of a state."""
         return _patch(state.values, state.outline)
-
-    def trigger_at(self, state: PatchState, height: int, width: int) -> Trigger:
-        """The patch as a trigger at the centre of a picture."""
-        return _centred(self.patch(state), height, width)
 
     def rank(self, state: PatchState) -> jax.Array:
         """What successive halving sorts by, larger is better."""
         return state.success + jnp.tanh(state.margin / 10.0)
-
-
-def _centred(patch: Patch, height: int, width: int) -> Trigger:
-    return patch_trigger(patch, jnp.asarray([height // 2, width // 2], jnp.float32), height, width)
 
 
 def _logit(share_: jax.Array) -> jax.Array:
@@ -120,4 +116,5 @@ def _patch(values, outline) -> Patch:
     colour, offset, size = values
     angle, sides = outline
     radius = _SMALLEST + (_LARGEST - _SMALLEST) * jax.nn.sigmoid(size)
-    return Patch(jax.nn.sigmoid(colour), 0.25 * jnp.tanh(offset), radius, angle, sides)
+    offset = 0.25 * jnp.tanh(offset)
+    return Patch(jax.nn.sigmoid(colour), offset, radius, angle, sides, wraps=True)

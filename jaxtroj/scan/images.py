@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from jaxtroj.scan.records import Judgement
 if TYPE_CHECKING:
     from converters.model import Model
     from jaxtroj.evidence.images.context import ImageContext
-    from jaxtroj.evidence.images.recovered import RecoveredTrigger
+    from jaxtroj.triggers.measure import RecoveredTrigger
 
 
 @dataclass
@@ -84,7 +84,7 @@ class ImageScan:
         picture, problem = None, ""
         if verdict.poisoned or self.attempt.settings.calibrator is None:
             picture, problem = self._picture(trigger, examples)
-        return Judgement(verdict, _described(trigger), picture, (*examples.problems, problem))
+        return Judgement(verdict, trigger.as_json(), picture, (*examples.problems, problem))
 
     def _picture(self, trigger: "RecoveredTrigger", examples: Examples) -> tuple[str | None, str]:
         """Write the trigger's picture: its path, or None and why it could not be written."""
@@ -93,29 +93,7 @@ class ImageScan:
         others = np.flatnonzero(examples.labels != trigger.target_class)
         clean = examples.images[others[0] if others.size else 0]
         try:
-            write_trigger(
-                self.trigger_path,
-                np.asarray(trigger.mask),
-                np.asarray(trigger.pattern),
-                clean,
-                examples.channel_order,
-            )
+            write_trigger(self.trigger_path, trigger.picture(clean), examples.channel_order)
         except OSError as error:  # the answer stands without its picture
             return None, f"cannot write {self.trigger_path}: {error.strerror or error}"
         return printable(str(self.trigger_path)), ""
-
-
-def _described(trigger: "RecoveredTrigger") -> dict[str, Any]:
-    return {
-        "method": trigger.method,
-        "score": float(trigger.attack_success_rate),
-        "mask_l1": float(trigger.mask_l1),
-        **_centre(np.asarray(trigger.mask)[..., 0]),
-    }
-
-
-def _centre(mask: np.ndarray) -> dict[str, float]:
-    """Row and column of the mask's centre of mass, in pixels from the top left one."""
-    weight = max(float(mask.sum()), 1e-12)
-    row, column = (float((axis * mask).sum()) / weight for axis in np.indices(mask.shape))
-    return {"row": round(row, 2), "column": round(column, 2)}

@@ -1,37 +1,79 @@
-"""Triggers: a mask and a pattern, how they are stamped, how well they work.
+"""Free masks: a blending weight and a colour of its own for every pixel.
 
-Shapes: `n` images of `h` x `w` pixels and `c` channels, values in [0, 1]; `a` candidates (arms).
+    x -> (1 - mask) * x + mask * pattern
+
+Every kind that blends something in can be drawn as one, and is shown and described by it.
 """
 
 from dataclasses import dataclass
-from functools import partial
+from typing import Any, ClassVar, Protocol
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+
+from jaxtroj.triggers.trigger import Offset, Shape
+
+SHARE = "share of the picture"
+"""Unit of all kinds that can be drawn as a mask: the mask's mean."""
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class Trigger:
-    """Blending weight `mask [..., h, w, 1]` and `pattern [..., h, w, c]`, both in [0, 1]."""
+class FreeMask:
+    """Blending weight `mask [..., h, w, 1]` and `pattern [..., h, w, c]`, both in [0, 1].
+
+    It is moved as a whole; what leaves the picture at one edge comes back at the other.
+    """
 
     mask: jax.Array
     pattern: jax.Array
 
+    kind: ClassVar[str] = "mask"
+    unit: ClassVar[str] = SHARE
 
-def stamp(images: jax.Array, trigger: Trigger) -> jax.Array:
+    def apply(self, images: jax.Array, offsets: jax.Array) -> jax.Array:
+        """See `Trigger.apply`."""
+        return stamp(images, jax.vmap(shift, in_axes=(None, 0))(self, offsets))
+
+    def size(self, shape: Shape) -> jax.Array:
+        """Mean of the mask."""
+        return mask_l1(self) / (shape[0] * shape[1])
+
+    def drawn(self, shape: Shape, offset: Offset) -> "FreeMask":
+        """See `Drawn`."""
+        return shift(self, jnp.asarray(offset))
+
+    def picture(self, clean: np.ndarray, offset: Offset) -> tuple[np.ndarray, ...]:
+        """See `mask_panels`."""
+        return mask_panels(self, clean, offset)
+
+    def as_json(self, shape: Shape, offset: Offset) -> dict[str, Any]:
+        """See `mask_facts`."""
+        return mask_facts(self, shape, offset)
+
+
+class Drawn(Protocol):
+    """A kind that can be drawn as a mask."""
+
+    def drawn(self, shape: Shape, offset: Offset) -> FreeMask:
+        """As mask and pattern in a picture of `shape`, moved by `offset [2]` if the kind moves."""
+        ...
+
+
+def stamp(images: jax.Array, trigger: FreeMask) -> jax.Array:
     """`(1 - mask) * image + mask * pattern`, broadcast over leading axes."""
     return images + trigger.mask * (trigger.pattern - images)
 
 
-def mask_l1(trigger: Trigger) -> jax.Array:
+def mask_l1(trigger: FreeMask) -> jax.Array:
     """Sum of the mask over its pixels, in pixels, `[...]`."""
     return trigger.mask.sum(axis=(-3, -2, -1))
 
 
-def shift(trigger: Trigger, offset: jax.Array) -> Trigger:
-    """Move a trigger by `offset [2]` whole pixels (rows, columns), wrapping at the borders."""
-    return Trigger(roll(trigger.mask, offset), roll(trigger.pattern, offset))
+def shift(trigger: FreeMask, offset: jax.Array) -> FreeMask:
+    """Move a mask by `offset [2]` whole pixels (rows, columns), wrapping at the borders."""
+    return FreeMask(roll(trigger.mask, offset), roll(trigger.pattern, offset))
 
 
 def roll(x: jax.Array, offset: jax.Array) -> jax.Array:
@@ -54,33 +96,17 @@ def _permutation(size: int, offset: jax.Array, dtype) -> jax.Array:
     return (jnp.arange(size)[:, None] == goes_to[None, :]).astype(dtype)
 
 
-def margins(logits: jax.Array, target: jax.Array) -> jax.Array:
-    """Logit of the target class less the largest other logit; logits `[..., classes]`."""
-    is_target = jnp.arange(logits.shape[-1]) == target
-    others = jnp.where(is_target, -jnp.inf, logits).max(axis=-1)
-    return jnp.where(is_target, logits, -jnp.inf).max(axis=-1) - others
+def mask_panels(trigger: Drawn, clean: np.ndarray, offset: Offset) -> tuple[np.ndarray, ...]:
+    """Clean picture, triggered picture, mask, masked pattern: the picture of what blends in."""
+    drawn = trigger.drawn((clean.shape[0], clean.shape[1]), offset)
+    mask, pattern = (np.asarray(part, np.float32) for part in (drawn.mask, drawn.pattern))
+    shown = mask * pattern
+    return clean, (1 - mask) * clean + shown, np.broadcast_to(mask, clean.shape), shown
 
 
-@jax.jit
-def all_margins(logits: jax.Array) -> jax.Array:
-    """Margin of every class taken as target, `[..., classes]` of logits `[..., classes]`."""
-    top, second = jnp.split(jax.lax.top_k(logits, 2)[0], 2, axis=-1)
-    return logits - jnp.where(logits == top, second, top)
-
-
-@partial(jax.jit, static_argnames="axis")
-def share(values: jax.Array, counted: jax.Array, axis: int = -1) -> jax.Array:
-    """Mean of `values` over the entries `counted` (bool); 0 where none is counted."""
-    weights = counted.astype(values.dtype)
-    return (values * weights).sum(axis) / jnp.maximum(weights.sum(axis), 1.0)
-
-
-def attack_success_rate(logits: jax.Array, sources: jax.Array, target: jax.Array) -> jax.Array:
-    """Fraction of images of other classes that are classified as the target.
-
-    Args:
-      logits: of stamped images, `[..., n, classes]`.
-      sources: class of each image, int `[n]`.
-      target: target class.
-    """
-    return share((margins(logits, target) > 0).astype(logits.dtype), sources != target)
+def mask_facts(trigger: Drawn, shape: Shape, offset: Offset) -> dict[str, Any]:
+    """Sum of the mask in pixels, and its centre of mass in pixels from the top left one."""
+    mask = np.asarray(trigger.drawn(shape, offset).mask)[..., 0]
+    weight = max(float(mask.sum()), 1e-12)
+    row, column = (float((axis * mask).sum()) / weight for axis in np.indices(mask.shape))
+    return {"mask_l1": float(mask.sum()), "row": round(row, 2), "column": round(column, 2)}

@@ -1,16 +1,21 @@
 """Uniform-colour polygons with soft edges: the candidates of probe bank and patch search.
 
+    x -> x + inside(pixel) * (colour - x)
+
 A patch is a regular polygon around a point of each image. TrojAI's polygons are irregular, but a
 network that learnt one reacts to its colour and size far more than to its outline.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from jaxtroj.triggers.mask import Trigger
+from jaxtroj.triggers.mask import SHARE, FreeMask, mask_facts, mask_panels, stamp
+from jaxtroj.triggers.trigger import Offset, Shape
 
 MAX_SIDES = 8
 _EDGE_PIXELS = 0.7
@@ -27,6 +32,7 @@ class Patch:
       radius: `[...]` of the circle of equal area, as a share of the image's side.
       angle: `[...]` radians.
       sides: `[...]` int, 3 to 8.
+      wraps: whether what leaves the picture at one edge comes back at the other; cut off if not.
     """
 
     colour: jax.Array
@@ -34,25 +40,52 @@ class Patch:
     radius: jax.Array
     angle: jax.Array
     sides: jax.Array
+    wraps: bool = field(default=False, metadata={"static": True})
 
+    kind: ClassVar[str] = "patch"
+    unit: ClassVar[str] = SHARE
 
-def patch_mask(patch: Patch, centre: jax.Array, height: int, width: int) -> jax.Array:
-    """Mask `[h, w, 1]` of a patch around `centre [2]` (pixels), edges soft enough to learn from."""
-    side = min(height, width)
-    turns = jnp.arange(MAX_SIDES, dtype=jnp.float32) / patch.sides * 2 * jnp.pi + patch.angle
-    # The apothem of the regular polygon whose area is that of the circle of this radius.
-    apothem = patch.radius * side * jnp.sqrt(jnp.pi / (patch.sides * jnp.tan(jnp.pi / patch.sides)))
-    y = jnp.arange(height)[:, None, None] - centre[0] - patch.offset[0] * side
-    x = jnp.arange(width)[None, :, None] - centre[1] - patch.offset[1] * side
-    distance = jnp.sin(turns) * y + jnp.cos(turns) * x
-    farthest = jnp.where(jnp.arange(MAX_SIDES) < patch.sides, distance, -jnp.inf).max(axis=-1)
-    return jax.nn.sigmoid((apothem - farthest) / _EDGE_PIXELS)[..., None]
+    def drawn(self, shape: Shape, offset: Offset) -> FreeMask:
+        """See `Drawn`; moved from the picture's centre."""
+        mask = self._mask(shape, jnp.asarray(offset))
+        return FreeMask(mask, jnp.broadcast_to(self.colour, (*shape, self.colour.shape[-1])))
 
+    def apply(self, images: jax.Array, offsets: jax.Array) -> jax.Array:
+        """See `Trigger.apply`."""
+        shape = (images.shape[1], images.shape[2])
+        masks = jax.vmap(partial(self._mask, shape))(offsets)
+        return stamp(images, FreeMask(masks, self.colour))
 
-def patch_trigger(patch: Patch, centre: jax.Array, height: int, width: int) -> Trigger:
-    """One patch as a trigger over the whole image."""
-    mask = patch_mask(patch, centre, height, width)
-    return Trigger(mask, jnp.broadcast_to(patch.colour, (height, width, patch.colour.shape[-1])))
+    def size(self, shape: Shape) -> jax.Array:
+        """Mean of the mask at the picture's centre."""
+        return self._mask(shape, jnp.zeros(2, jnp.int32)).mean()
+
+    def picture(self, clean: np.ndarray, offset: Offset) -> tuple[np.ndarray, ...]:
+        """See `mask_panels`."""
+        return mask_panels(self, clean, offset)
+
+    def as_json(self, shape: Shape, offset: Offset) -> dict[str, Any]:
+        """See `mask_facts`."""
+        return mask_facts(self, shape, offset)
+
+    def _mask(self, shape: Shape, offset: jax.Array) -> jax.Array:
+        """Mask `[h, w, 1]`, edges soft enough to learn from."""
+        side = min(shape)
+        turns = jnp.arange(MAX_SIDES, dtype=jnp.float32) / self.sides * 2 * jnp.pi + self.angle
+        # The apothem of the regular polygon whose area is that of the circle of this radius.
+        wedge = self.sides * jnp.tan(jnp.pi / self.sides)
+        apothem = self.radius * side * jnp.sqrt(jnp.pi / wedge)
+        y, x = (self._along(shape[axis], axis, offset, side) for axis in (0, 1))
+        distance = jnp.sin(turns) * y[:, None, None] + jnp.cos(turns) * x[None, :, None]
+        farthest = jnp.where(jnp.arange(MAX_SIDES) < self.sides, distance, -jnp.inf).max(axis=-1)
+        return jax.nn.sigmoid((apothem - farthest) / _EDGE_PIXELS)[..., None]
+
+    def _along(self, length: int, axis: int, offset: jax.Array, side: int) -> jax.Array:
+        """Pixels from the polygon's middle to each row or column, `[length]`."""
+        places = jnp.arange(length) - offset[axis]
+        # Where a pixel's content was before the move: so a patch moves as a mask is rolled.
+        places = places % length if self.wraps else places
+        return places - length // 2 - self.offset[axis] * side
 
 
 @partial(jax.jit, static_argnums=(1, 2, 3))
@@ -90,6 +123,7 @@ def vary(key: jax.Array, patches: Patch, copies: int) -> Patch:
             radius=patch.radius * jnp.exp(0.15 * jax.random.normal(keys[2], (), jnp.float32)),
             angle=patch.angle,
             sides=patch.sides,
+            wraps=patch.wraps,
         )
 
     count = patches.radius.shape[0]

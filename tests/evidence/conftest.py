@@ -16,6 +16,7 @@ from jaxtroj.evidence.images.probes import ProbeBudget
 from jaxtroj.evidence.stage import Subject, stages_for
 from jaxtroj.evidence.stages import IMAGE_STAGES
 from jaxtroj.inversion.driver import Rung
+from jaxtroj.inversion.searches import SEARCHES
 from jaxtroj.rounds.examples import Examples
 
 SIDE = 12
@@ -105,10 +106,9 @@ def colours() -> Model:
 @pytest.fixture(scope="session")
 def quick() -> tuple[object, ...]:
     """Every stage and method, a few candidates and steps of each."""
-    inversion = InversionBudget(
-        patch_rungs=(Rung(4, 2), Rung(2, 2)), mask_rungs=(Rung(4, 2), Rung(2, 2))
-    )
-    return ProbeBudget(wide=6, kept=3, copies=1), inversion
+    rungs = (Rung(4, 2), Rung(2, 2))
+    searches = tuple(replace(search, rungs=rungs) for search in SEARCHES)
+    return ProbeBudget(wide=6, kept=3, copies=1), InversionBudget(searches=searches)
 
 
 def gather_images(

@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 
 from jaxtroj.anchors import AnchoredExamples, anchor
-from jaxtroj.evidence.images.inversion import Measured, inversion_fields
-from jaxtroj.evidence.images.probes import Probed, probe_fields, stamped, try_patches
+from jaxtroj.evidence.images.inversion import inversion_fields
+from jaxtroj.evidence.images.probes import Probed, probe_fields, try_patches
 from jaxtroj.evidence.images.sensitivity import _ratio, _window
 from jaxtroj.evidence.images.weights import weight_fields
 from jaxtroj.evidence.stages import IMAGES
 from jaxtroj.network import Network
-from jaxtroj.triggers.mask import Trigger
+from jaxtroj.numerics import logit
+from jaxtroj.triggers.mask import FreeMask
+from jaxtroj.triggers.measure import Candidates, Measured
 from jaxtroj.triggers.patch import Patch, random_patches
 
 
@@ -116,12 +118,12 @@ def of_colour(colour, radius=0.15) -> Patch:
     )
 
 
-def test_stamped_puts_the_patch_on_every_anchor():
+def test_a_patch_lies_on_every_anchor():
     images = jnp.zeros((2, 20, 20, 3))
-    anchors = jnp.asarray([[5.0, 5.0], [14.0, 9.0]])
-    pictures = stamped(images, anchors, of_colour([1.0, 0.5, 0.0]))
-    assert pictures.shape == (1, 2, 20, 20, 3)
-    for picture, (row, column) in zip(pictures[0], [(5, 5), (14, 9)], strict=True):
+    patch = jax.tree.map(lambda x: x[0], of_colour([1.0, 0.5, 0.0]))
+    pictures = patch.apply(images, jnp.asarray([[5, 5], [14, 9]]) - 10)
+    assert pictures.shape == (2, 20, 20, 3)
+    for picture, (row, column) in zip(pictures, [(5, 5), (14, 9)], strict=True):
         np.testing.assert_allclose(picture[row, column], [1.0, 0.5, 0.0], atol=0.1)
         assert float(picture[19, 19].max()) < 0.01 and float(picture[0, 19].max()) < 0.01
 
@@ -175,42 +177,45 @@ def test_ratio_of_the_largest_to_the_middle_of_the_others(values, expected):
     assert _ratio(values) == pytest.approx(expected, abs=1e-6)
 
 
-def measured(targets, scores, sizes) -> Measured:
-    arms, n = len(targets), 4
-    return Measured(
-        method="test",
-        targets=np.asarray(targets),
-        sources=np.zeros(n, int),
-        scores=np.asarray(scores, float),
-        flips=np.zeros((arms, n), bool),
-        sizes=np.asarray(sizes, float),
-        triggers=Trigger(jnp.zeros((arms, 2, 2, 1)), jnp.zeros((arms, 2, 2, 3))),
-        anchored=np.ones(arms, bool),
-    )
+def measured(method, targets, scores, sizes) -> Measured:
+    arms, targets = len(targets), np.asarray(targets)
+    triggers = FreeMask(jnp.zeros((arms, 2, 2, 1)), jnp.zeros((arms, 2, 2, 3)))
+    found = Candidates(method, triggers, targets, np.ones(arms, bool))
+    # One example of a class that none is for, so that its margin is the score's log-odds.
+    return Measured(found, np.array([-1]), logit(scores)[:, None], np.asarray(sizes, float))
+
+
+def both(patches, masks, classes):
+    """Fields of a patch search and of Neural Cleanse."""
+    found = (measured("patch search", *patches), measured("neural cleanse", *masks))
+    return inversion_fields(found, classes)
 
 
 def test_inversion_fields_of_one_clear_target():
-    patches = measured([0, 1, 2, 1], [0.2, 0.95, 0.1, 0.5], [0.02, 0.03, 0.04, 0.05])
-    masks = measured([0, 1, 2, 1], [0.9, 0.9, 0.9, 0.1], [0.2, 0.01, 0.3, 0.001])
-    fields = inversion_fields(patches, masks, 3)
+    patches = ([0, 1, 2, 1], [0.2, 0.95, 0.1, 0.5], [0.02, 0.03, 0.04, 0.05])
+    masks = ([0, 1, 2, 1], [0.9, 0.9, 0.9, 0.1], [0.2, 0.01, 0.3, 0.001])
+    fields = both(patches, masks, 3)
     assert tuple(fields) == IMAGES.stage_fields["inversion"]
-    assert fields["patch_score"] == 0.95 and fields["patch_gap"] == pytest.approx(0.75)
-    assert fields["patch_area"] == 0.03 and fields["mask_score"] == 0.9
+    assert fields["patch_score"] == pytest.approx(0.95)
+    assert fields["patch_gap"] == pytest.approx(0.75)
+    assert fields["patch_area"] == 0.03 and fields["mask_score"] == pytest.approx(0.9)
     # The smaller mask of class 1 does not work and does not count.
     assert fields["mask_size"] == pytest.approx(np.log(0.01))
     assert fields["mask_ratio"] == pytest.approx(np.log(20.0))
 
 
 def test_masks_that_do_not_work_are_as_large_as_the_picture():
-    nothing = measured([0, 1], [0.1, 0.2], [0.01, 0.02])
-    fields = inversion_fields(nothing, nothing, 2)
+    nothing = ([0, 1], [0.1, 0.2], [0.01, 0.02])
+    fields = both(nothing, nothing, 2)
     assert fields["mask_size"] == 0.0 and fields["mask_ratio"] == 0.0
 
 
 def test_classes_without_an_arm_count_as_unreached():
-    one = measured([3], [0.9], [0.1])
-    fields = inversion_fields(one, one, 5)
-    assert fields["patch_gap"] == 0.9 and fields["mask_ratio"] == pytest.approx(np.log(10.0))
+    one = ([3], [0.9], [0.1])
+    fields = both(one, one, 5)
+    assert fields["patch_gap"] == pytest.approx(0.9) and fields["mask_ratio"] == pytest.approx(
+        np.log(10.0)
+    )
 
 
 def test_anchored_examples_know_their_classes():

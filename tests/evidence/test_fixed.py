@@ -97,7 +97,8 @@ def test_the_taught_class_stands_out(found):
 def test_a_window_is_a_square_with_a_pattern_inside(found):
     (_, windows), _ = found
     best = int(windows.scores.argmax())
-    mask, pattern = (np.asarray(x[best]) for x in (windows.triggers.mask, windows.triggers.pattern))
+    found = windows.found.triggers
+    mask, pattern = (np.asarray(x[best]) for x in (found.mask, found.pattern))
     rows, columns = np.nonzero(mask[..., 0])
     assert mask.sum() == 9 and np.ptp(rows) == np.ptp(columns) == 2
     assert not pattern[mask[..., 0] == 0].any()
@@ -110,7 +111,8 @@ def test_fields_are_those_of_the_schema_and_the_same_again(models):
     assert {t.method for t in first.triggers} == {"window search", "blend search"}
     best = first.triggers[0]
     assert best.target_class == TARGET and best.attack_success_rate > 0.9
-    rows, columns = np.nonzero(best.mask[..., 0])
+    assert {t.trigger.kind for t in first.triggers} == {"window", "blend"}
+    rows, columns = np.nonzero(best.trigger.drawn(best.shape, best.offset).mask[..., 0])
     assert min(rows.min(), columns.min()) >= SIDE // 2, "expected the lower right corner"
     assert np.isfinite(list(first.fields.values())).all()
 

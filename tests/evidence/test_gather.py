@@ -19,6 +19,7 @@ from jaxtroj import network
 from jaxtroj.errors import EvidenceError, ExamplesError
 from jaxtroj.evidence.stage import Subject, stages_for
 from jaxtroj.evidence.stages import IMAGE_STAGES, IMAGES
+from jaxtroj.triggers.kinds import KINDS
 
 from .conftest import gather_images as gather
 
@@ -73,11 +74,16 @@ def check_evidence(evidence, examples, classes, stages=STAGES):
 def check_trigger(trigger, shape, classes):
     assert 0 <= trigger.target_class < classes
     assert set(trigger.source_classes) <= set(range(classes)) - {trigger.target_class}
-    assert trigger.mask.shape == (*shape[:2], 1) and trigger.pattern.shape == shape
-    for part in (trigger.mask, trigger.pattern):
+    drawn = trigger.trigger.drawn(trigger.shape, trigger.offset)
+    assert drawn.mask.shape == (*shape[:2], 1) and drawn.pattern.shape == shape
+    for part in (drawn.mask, drawn.pattern):
         assert part.min() >= 0 and part.max() <= 1
     assert 0 <= trigger.attack_success_rate <= 1
-    assert trigger.mask_l1 == pytest.approx(trigger.mask.sum(), rel=1e-5)
+    facts = trigger.as_json()
+    assert facts["mask_l1"] == pytest.approx(float(drawn.mask.sum()), rel=1e-5)
+    # A patch of the probe bank is cut off at the edges, and its size is that of the whole.
+    assert facts["mask_l1"] <= trigger.size * shape[0] * shape[1] * (1 + 1e-5)
+    assert facts["kind"] in KINDS and 0 <= trigger.size <= 1
     assert trigger.method
 
 
@@ -94,8 +100,9 @@ def test_bit_equal_on_repeat_and_after_other_models(whole, make_model, make_pict
     assert again.fields == whole.fields
     for old, new in zip(whole.triggers, again.triggers, strict=True):
         assert (old.target_class, old.method) == (new.target_class, new.method)
-        np.testing.assert_array_equal(old.mask, new.mask)
-        np.testing.assert_array_equal(old.pattern, new.pattern)
+        assert (old.as_json(), old.size) == (new.as_json(), new.size)
+        for a, b in zip(jax.tree.leaves(old.trigger), jax.tree.leaves(new.trigger), strict=True):
+            np.testing.assert_array_equal(a, b)
 
 
 def test_examples_and_parameters_are_left_as_they_were(make_model, make_pictures, quick):

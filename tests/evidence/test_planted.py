@@ -19,6 +19,7 @@ from converters.model import Model, params_of
 from jaxtroj.evidence.gather import Evidence
 from jaxtroj.generate.flax_learner import TrainState, train_step
 from jaxtroj.rounds.examples import Examples, normalize
+from jaxtroj.triggers.trigger import triggered
 
 from .conftest import gather_images as gather
 
@@ -119,18 +120,20 @@ def test_the_trigger_is_recovered(pair):
     best = poisoned.evidence.triggers[0]
     assert best.target_class == TARGET and best.attack_success_rate > 0.9
     assert best.source_classes == (0, 2)
-    assert best.mask_l1 < 0.15 * SIDE**2
-    weight = best.mask / best.mask.sum()
-    blue, green, red = (best.pattern * weight).sum(axis=(0, 1))
+    assert best.size < 0.15
+    drawn = best.trigger.drawn(best.shape, best.offset)
+    weight = drawn.mask / drawn.mask.sum()
+    blue, green, red = (drawn.pattern * weight).sum(axis=(0, 1))
     assert min(blue, red) > green, "expected the trigger's magenta, in BGR"
 
 
 def test_the_recovered_trigger_works_where_it_is_shown(pair):
     """Stamped on the first example of another class, it sends that example to the target."""
     _, poisoned = pair
-    best, clean = poisoned.evidence.triggers[0], examples().images[:1]
-    shown = clean + best.mask * (best.pattern - clean)
-    assert np.asarray(poisoned.model(shown)).argmax(-1).tolist() == [TARGET]
+    best, clean = poisoned.evidence.triggers[0], examples().images[0]
+    shown = triggered(best.trigger, clean, best.offset)
+    assert np.asarray(poisoned.model(shown[None])).argmax(-1).tolist() == [TARGET]
+    np.testing.assert_allclose(best.picture(clean)[1], shown, atol=1e-6)
 
 
 def test_each_method_names_the_target(pair):

@@ -5,6 +5,7 @@ A method of one number makes the bookkeeping visible: each step adds the arm's s
 
 import dataclasses
 from dataclasses import dataclass
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -13,13 +14,22 @@ import pytest
 
 from jaxtroj.inversion import driver
 from jaxtroj.inversion.driver import Arms, Rung, invert
+from jaxtroj.triggers.blend import Blend
 
 
 @dataclass(frozen=True)
 class Race:
     """State `[3]`: number of the arm, its speed, how far it is."""
 
-    def step(self, state, forward, images, offsets, sources, target):
+    name: ClassVar[str] = "race"
+
+    def init(self, start, shape):
+        return start
+
+    def trigger(self, state):
+        return Blend(jnp.zeros(()), state)
+
+    def step(self, state, forward, task):
         return state.at[2].add(state[1])
 
     def rank(self, state):
@@ -91,8 +101,17 @@ def test_arms_are_taken_together_with_their_labels():
 class Watch:
     """State `[2, n, 2]` and its rank: what the driver tells a step."""
 
-    def step(self, state, forward, images, offsets, sources, target):
-        told = jnp.stack([offsets, jnp.stack([sources, sources * 0 + target], axis=-1)])
+    name: ClassVar[str] = "watch"
+
+    def init(self, start, shape):
+        return start
+
+    def trigger(self, state):
+        return Blend(jnp.zeros(()), state)
+
+    def step(self, state, forward, task):
+        labels = jnp.stack([task.sources, task.sources * 0 + task.target], axis=-1)
+        told = jnp.stack([task.offsets, labels])
         return told.astype(jnp.float32)
 
     def rank(self, state):

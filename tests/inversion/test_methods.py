@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from jaxtroj.inversion import driver
-from jaxtroj.inversion.driver import Arms, Rung, invert
+from jaxtroj.inversion.driver import Arms, ArmTask, Rung, begin, invert
 from jaxtroj.inversion.neural_cleanse import NeuralCleanse
 from jaxtroj.inversion.patch_search import PatchSearch
-from jaxtroj.triggers.mask import Trigger
+from jaxtroj.triggers.mask import FreeMask
 from jaxtroj.triggers.patch import random_patches
 
 CLASSES = 3
@@ -27,20 +27,19 @@ class Case:
     other: Any
 
     def starts(self, shape, keys: list[int]):
-        """States of one arm per key."""
-        method = self.make()
-        if isinstance(method, NeuralCleanse):
-            fold = jax.vmap(lambda k: method.init(jax.random.fold_in(jax.random.key(0), k), shape))
-            return fold(jnp.asarray(keys))
+        """What arms start at, one per key."""
+        if isinstance(self.make(), NeuralCleanse):
+            return jax.vmap(lambda k: jax.random.fold_in(jax.random.key(0), k))(jnp.asarray(keys))
         bank = random_patches(jax.random.key(0), max(keys) + 1, shape[-1], (0.1, 0.15))
         chosen = jax.tree.map(lambda x: x[jnp.asarray(keys)], bank)
-        return jax.vmap(method.init)(chosen, jnp.zeros(len(keys), jnp.float32))
+        return chosen, jnp.zeros(len(keys), jnp.float32)
 
-    def triggers(self, states, shape) -> Trigger:
-        method = self.make()
-        if isinstance(method, NeuralCleanse):
-            return jax.vmap(method.trigger)(states)
-        return jax.vmap(lambda state: method.trigger_at(state, *shape[:2]))(states)
+    def drawn(self, states, shape) -> FreeMask:
+        """Triggers of states as masks and patterns."""
+        triggers = jax.vmap(self.make().trigger)(states)
+        if isinstance(triggers, FreeMask):
+            return triggers
+        return jax.vmap(lambda patch: patch.drawn(shape[:2], np.zeros(2, int)))(triggers)
 
 
 CASES = {
@@ -51,16 +50,16 @@ every_method = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 
 
 def arms_of(case, examples, keys=(0, 1, 2)) -> Arms:
-    states = case.starts(examples.images.shape[1:], list(keys))
-    return Arms(states, np.asarray(keys) % CLASSES, np.asarray(keys) % 2 == 0)
+    shape, keys = examples.images.shape[1:], np.asarray(keys)
+    labels = (keys % CLASSES, keys % 2 == 0)
+    return begin(case.make(), case.starts(shape, keys.tolist()), labels, shape)
 
 
 def steps_of(case, state, examples, target, steps, forward):
     method = case.make()
+    task = ArmTask(examples.images, examples.offsets(), examples.sources, jnp.asarray(target))
     for _ in range(steps):
-        state = method.step(
-            state, forward, examples.images, examples.offsets(), examples.sources, target
-        )
+        state = method.step(state, forward, task)
     return state
 
 
@@ -100,7 +99,7 @@ def test_a_step_keeps_shapes_and_types(case, network, examples):
 def test_triggers_are_in_range(case, network, examples):
     found = invert(case.make(), network, examples, arms_of(case, examples), (Rung(3, 20),))
     shape = examples.images.shape[1:]
-    trigger = case.triggers(found.states, shape)
+    trigger = case.drawn(found.states, shape)
     assert trigger.mask.shape == (3, *shape[:2], 1) and trigger.pattern.shape == (3, *shape)
     for part in (trigger.mask, trigger.pattern):
         assert float(part.min()) >= 0 and float(part.max()) <= 1
@@ -116,7 +115,7 @@ def test_finite_on_flat_pictures_and_extreme_logits(case, scale, level, examples
     forward = jax.jit(lambda x: scale * x.mean(axis=(1, 2)))
     state = jax.jit(lambda s: steps_of(case, s, flat, 1, 3, forward))(state)
     single = jax.tree.map(lambda x: x[None], state)
-    trigger = case.triggers(single, examples.images.shape[1:])
+    trigger = case.drawn(single, examples.images.shape[1:])
     assert np.isfinite(trigger.mask).all() and np.isfinite(trigger.pattern).all()
     assert np.isfinite(float(case.make().rank(state)))
 

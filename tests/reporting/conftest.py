@@ -9,6 +9,7 @@ from jaxtroj.evidence.stages import IMAGES, TEXTS
 from jaxtroj.record import Record
 from jaxtroj.record_text import write_trigger
 from jaxtroj.store import RunStore
+from jaxtroj.triggers.mask import FreeMask
 
 ATTACK = "</script><script>window.hacked=1</script><img src=x onerror=window.hacked=1>"
 """Runs when any page shows it as markup."""
@@ -38,9 +39,11 @@ def records(store: RunStore, count: int, random: np.random.Generator, trouble: s
             recovered = {"method": "bank", "score": 0.93, "text": f"wholly unforgettable{trouble}"}
         elif poisoned:
             path = store.trigger_path(name)
-            mask = np.zeros((16, 16, 1))
+            mask = np.zeros((16, 16, 1), np.float32)
             mask[4:8, 4:8] = 1
-            write_trigger(path, mask, np.full((16, 16, 3), 0.2), random.random((16, 16, 3)), "RGB")
+            trigger = FreeMask(mask, np.full((16, 16, 3), 0.2, np.float32))
+            panels = trigger.picture(random.random((16, 16, 3)), np.zeros(2, int))
+            write_trigger(path, panels, "RGB")
             trigger, recovered = str(path) + trouble, {"method": "patch" + trouble, "score": 0.9}
         probability = 0.6 + 0.39 * random.random() if poisoned else 0.4 * random.random()
         made.append(

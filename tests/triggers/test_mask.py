@@ -7,16 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxtroj.triggers.mask import (
-    Trigger,
-    all_margins,
-    attack_success_rate,
-    margins,
-    mask_l1,
-    share,
-    shift,
-    stamp,
-)
+from jaxtroj.margins import all_margins, attack_success_rate, margins, share
+from jaxtroj.triggers.mask import FreeMask, mask_l1, shift, stamp
 
 CLASSES = 3
 jitted_shift = jax.jit(shift)
@@ -35,33 +27,33 @@ def pattern():
 
 
 def test_mask_of_zero_leaves_the_images(images, pattern):
-    stamped = stamp(images, Trigger(jnp.zeros((6, 5, 1)), pattern))
+    stamped = stamp(images, FreeMask(jnp.zeros((6, 5, 1)), pattern))
     np.testing.assert_array_equal(stamped, images)
 
 
 def test_mask_of_one_is_the_pattern(images, pattern):
-    stamped = stamp(images, Trigger(jnp.ones((6, 5, 1)), pattern))
+    stamped = stamp(images, FreeMask(jnp.ones((6, 5, 1)), pattern))
     np.testing.assert_allclose(stamped, jnp.broadcast_to(pattern, images.shape), atol=1e-6)
 
 
 def test_stamp_is_a_blend_that_stays_in_range(images, pattern):
     mask = jnp.asarray(np.random.default_rng(2).random((6, 5, 1)), jnp.float32)
     expected = (1 - np.asarray(mask)) * np.asarray(images) + np.asarray(mask * pattern)
-    stamped = np.asarray(stamp(images, Trigger(mask, pattern)))
+    stamped = np.asarray(stamp(images, FreeMask(mask, pattern)))
     np.testing.assert_allclose(stamped, expected, atol=1e-6)
     assert stamped.min() >= 0 and stamped.max() <= 1
 
 
 def test_one_trigger_per_image(images, pattern):
     masks = jnp.stack([jnp.zeros((6, 5, 1)), *[jnp.ones((6, 5, 1))] * 3])
-    stamped = stamp(images, Trigger(masks, jnp.broadcast_to(pattern, images.shape)))
+    stamped = stamp(images, FreeMask(masks, jnp.broadcast_to(pattern, images.shape)))
     np.testing.assert_array_equal(stamped[0], images[0])
     np.testing.assert_allclose(stamped[1], pattern, atol=1e-6)
 
 
 @pytest.mark.parametrize("leading", [(), (2,), (2, 3)])
 def test_mask_l1_counts_pixels(leading):
-    trigger = Trigger(jnp.full((*leading, 6, 5, 1), 0.5), jnp.zeros((*leading, 6, 5, 3)))
+    trigger = FreeMask(jnp.full((*leading, 6, 5, 1), 0.5), jnp.zeros((*leading, 6, 5, 3)))
     sizes = mask_l1(trigger)
     assert sizes.shape == leading
     np.testing.assert_allclose(sizes, 15.0)
@@ -71,7 +63,7 @@ def test_mask_l1_counts_pixels(leading):
 @given(st.integers(-12, 12), st.integers(-12, 12))
 def test_shift_moves_by_rows_and_columns_and_back(rows, columns):
     mask = jnp.zeros((6, 5, 1)).at[2, 2].set(1.0)
-    trigger = Trigger(mask, mask * jnp.ones(3))
+    trigger = FreeMask(mask, mask * jnp.ones(3))
     moved = jitted_shift(trigger, jnp.asarray([rows, columns]))
     for part in (moved.mask, moved.pattern):
         assert tuple(np.argwhere(np.asarray(part[..., 0]))[0]) == (

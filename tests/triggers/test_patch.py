@@ -1,14 +1,16 @@
 """Patches: as large as they say, where they say, with gradients; banks that only grow."""
 
+from dataclasses import replace
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxtroj.triggers.mask import shift
 from jaxtroj.triggers.patch import (
     Patch,
-    patch_mask,
-    patch_trigger,
     random_patches,
     take,
     vary,
@@ -16,7 +18,13 @@ from jaxtroj.triggers.patch import (
 
 SIDE = 80
 RADIUS = 0.1
-mask_of = jax.jit(patch_mask, static_argnums=(2, 3))
+
+
+@partial(jax.jit, static_argnums=(2, 3))
+def mask_of(patch: Patch, anchor, height: int, width: int):
+    """Mask of a patch on an anchor (pixels)."""
+    offset = jnp.asarray(anchor).astype(int) - jnp.asarray([height // 2, width // 2])
+    return patch.drawn((height, width), offset).mask
 
 
 def patch(sides=5, radius=RADIUS, angle=0.4, offset=(0.0, 0.0)) -> Patch:
@@ -63,6 +71,22 @@ def test_beyond_the_border_nothing_is_left():
     assert float(mask_of(patch(), jnp.asarray([-100.0, 40.0]), SIDE, SIDE).sum()) < 1e-3
 
 
+@pytest.mark.parametrize("offset", [(0, 0), (-38, 5), (31, -37), (120, -95)])
+def test_a_patch_that_wraps_moves_as_its_mask_is_rolled(offset):
+    still = replace(patch(offset=(0.2, -0.1)), wraps=True)
+    rolled = shift(still.drawn((40, 60), jnp.zeros(2, int)), jnp.asarray(offset))
+    moved = still.drawn((40, 60), jnp.asarray(offset))
+    np.testing.assert_array_equal(moved.mask, rolled.mask)
+
+
+def test_a_patch_that_does_not_wrap_is_cut_off_at_the_edge():
+    offset = jnp.asarray([-40, 0])
+    cut, whole = (replace(patch(), wraps=w).drawn((SIDE, SIDE), offset) for w in (False, True))
+    assert float(cut.mask.sum()) == pytest.approx(float(whole.mask.sum()) / 2, rel=0.1)
+    np.testing.assert_array_equal(cut.mask[:40], whole.mask[:40])
+    assert float(cut.mask[60:].max()) < 1e-6
+
+
 def test_turning_by_one_side_changes_nothing():
     once = mask_of(patch(5, angle=0.3), jnp.asarray([40.0, 40.0]), SIDE, SIDE)
     again = mask_of(patch(5, angle=0.3 + 2 * np.pi / 5), jnp.asarray([40.0, 40.0]), SIDE, SIDE)
@@ -78,7 +102,7 @@ def test_gradients_are_finite(sides, radius):
         offset, size, angle = values
         chosen = Patch(start.colour, offset, size, angle, start.sides)
         # A sum over the lower half feels every move, also that of a symmetric patch.
-        return patch_mask(chosen, jnp.asarray([20.0, 20.0]), 40, 40)[20:].sum()
+        return mask_of(chosen, jnp.asarray([20.0, 20.0]), 40, 40)[20:].sum()
 
     gradients = jax.jit(jax.grad(inside))((start.offset, start.radius, start.angle))
     assert all(np.isfinite(leaf).all() for leaf in gradients)
@@ -86,7 +110,7 @@ def test_gradients_are_finite(sides, radius):
 
 
 def test_trigger_has_the_colour_everywhere():
-    trigger = patch_trigger(patch(), jnp.asarray([40.0, 40.0]), SIDE, SIDE)
+    trigger = patch().drawn((SIDE, SIDE), jnp.zeros(2, int))
     assert trigger.mask.shape == (SIDE, SIDE, 1) and trigger.pattern.shape == (SIDE, SIDE, 3)
     np.testing.assert_array_equal(trigger.pattern[3, 7], patch().colour)
 

@@ -1,7 +1,7 @@
 """An image classifier as its stages see it: folded, called in batches, examples with anchors."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from converters.families.folding import fold
@@ -9,9 +9,12 @@ from converters.model import Model
 from jaxtroj.anchors import AnchoredExamples, anchor
 from jaxtroj.errors import EvidenceError, ExamplesError
 from jaxtroj.evidence.context import Context
-from jaxtroj.evidence.images.recovered import RecoveredTrigger, TriggerCandidate
 from jaxtroj.network import Network
 from jaxtroj.rounds.examples import Examples
+from jaxtroj.triggers.measure import RecoveredTrigger, strongest_first
+
+TriggerCandidate = Callable[[AnchoredExamples], RecoveredTrigger]
+"""What a stage hands over: put in place, and measured if it is not, once all stages have run."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +43,7 @@ class ImageContext(Context):
 
     def recover(self, candidates: Sequence[TriggerCandidate]) -> tuple[RecoveredTrigger, ...]:
         """Triggers of all methods that ran, those that flip most held-out examples first."""
-        found = [candidate(self.network, self.shared(anchored)) for candidate in candidates]
-        return tuple(sorted(found, key=lambda t: (-t.attack_success_rate, t.mask_l1)))
+        return strongest_first([candidate(self.shared(anchored)) for candidate in candidates])
 
 
 def image_context(

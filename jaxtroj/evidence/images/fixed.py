@@ -8,7 +8,7 @@ is given and the pattern is free:
 - **windows**: opaque squares all over the picture (patches, groups of pixels);
 - **blends**: the whole picture at low weight (blended patterns, waves, scattered pixels).
 
-A pattern takes a few steps (`fixed_arms`) from the gradient of the clean examples.
+A pattern takes a few steps (`inversion.sign_steps`) from the gradient of the clean examples.
 
 References:
   Brown et al., Adversarial Patch, https://arxiv.org/abs/1712.09665, 2017: a free pattern in a given
@@ -18,26 +18,25 @@ References:
 
 from dataclasses import dataclass
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxtroj.anchors import AnchoredExamples
-from jaxtroj.evidence.images.fixed_arms import (
-    Arms,
-    Search,
+from jaxtroj.inversion.sign_steps import (
+    Fit,
+    Patterns,
     climb,
     gradients_of,
     joined,
     logits_of,
-    margins_of,
     mean_margins,
-    mean_of_others,
     pull_of,
 )
-from jaxtroj.evidence.images.inversion import Measured
 from jaxtroj.network import Network
-from jaxtroj.numerics import sigmoid
-from jaxtroj.triggers.mask import Trigger
+from jaxtroj.triggers.blend import Blend
+from jaxtroj.triggers.measure import Candidates, Measured, measure
+from jaxtroj.triggers.window import Window
 
 
 @dataclass(frozen=True)
@@ -70,69 +69,62 @@ class FixedBudget:
     weight: float = 0.05
 
 
-@dataclass(frozen=True)
-class FixedMeasured(Measured):
-    """What one search found, one arm per class, furthest first; `margins` `[arms]` are means."""
-
-    margins: np.ndarray
-
-
 def search_fixed(
     network: Network, examples: AnchoredExamples, budget: FixedBudget
-) -> tuple[FixedMeasured, FixedMeasured, float]:
+) -> tuple[Measured, Measured, float]:
     """Windows and blends on held-out examples, and the mean margin of the clean ones."""
-    search, rest = _split(network, examples, budget)
-    pulls = _mean_gradients(search, examples.classes)
+    fit, rest = _split(network, examples, budget)
+    pulls = _mean_gradients(fit, examples.classes)
     reach = np.abs(pulls).mean(axis=(1, 2, 3))
     targets = np.sort(np.argsort(-reach, kind="stable")[: budget.classes])
-    windows = _windows(search, pulls, targets, budget)
-    blends = _blends(search, pulls, targets, budget)
+    windows = _windows(fit, pulls, targets, budget)
+    blends = _blends(fit, pulls, targets, budget)
     return (
-        _measured("window search", network, rest, windows),
-        _measured("blend search", network, rest, blends),
-        search.scale,
+        measure(network, rest, _as_windows(windows)),
+        measure(network, rest, _as_blends(blends)),
+        fit.scale,
     )
 
 
 def _split(
     network: Network, examples: AnchoredExamples, budget: FixedBudget
-) -> tuple[Search, AnchoredExamples]:
+) -> tuple[Fit, AnchoredExamples]:
     """Examples that patterns are fitted to, and others that measure them."""
     count = max(1, min(budget.fit, len(examples.images) // 2))
     few, rest = examples.first(count), examples.after(count).spread(budget.held_out)
     order = np.sort(np.asarray(examples.logits), axis=-1)
     scale = max(float((order[:, -1] - order[:, -2]).mean()), 1e-3)
-    return Search(network, np.asarray(few.images), np.asarray(few.sources), scale), rest
+    return Fit(network, np.asarray(few.images), np.asarray(few.sources), scale), rest
 
 
-def _mean_gradients(search: Search, classes: int) -> np.ndarray:
+def _mean_gradients(fit: Fit, classes: int) -> np.ndarray:
     """Mean gradient `[classes, h, w, c]` of each class's margin on the clean examples."""
-    height, width, channels = search.images.shape[1:]
+    height, width, channels = fit.images.shape[1:]
     shape = (classes, height, width)
-    arms = Arms(np.arange(classes), np.zeros((*shape, 1)), np.zeros((*shape, channels)))
-    return gradients_of(search, arms, logits_of(search, arms))[0]
+    arms = Patterns(np.arange(classes), np.zeros((*shape, 1)), np.zeros((*shape, channels)))
+    return gradients_of(fit, arms, logits_of(fit, arms))[0]
 
 
-def _windows(search: Search, pulls, targets: np.ndarray, budget: FixedBudget) -> Arms:
+def _windows(fit: Fit, pulls, targets: np.ndarray, budget: FixedBudget) -> Patterns:
     """The best windows of each class, after all places were tried by one step."""
-    masks = _window_masks(search.images.shape[1:3], budget)
+    masks = _window_masks(fit.images.shape[1:3], budget)
     starts = _starts(pulls, np.repeat(targets, len(masks)), np.tile(masks, (len(targets), 1, 1, 1)))
-    few = search.first(budget.wide)
+    few = fit.first(budget.wide)
     found = pull_of(few, starts, logits_of(few, starts)).reshape(len(targets), len(masks))
     best = np.argsort(-found, axis=1, kind="stable")[:, : budget.kept]
     rows = (np.arange(len(targets))[:, None] * len(masks) + best).ravel()
-    arms, reached = climb(search, starts.take(rows), budget.steps)
+    arms, reached = climb(fit, starts.take(rows), budget.steps)
     ranked = arms.targets[np.argsort(-reached, kind="stable")]
     leaders = ranked[ranks_within(ranked) == 0][: budget.moved]
     moved = _moved(few, arms.take(np.flatnonzero(np.isin(arms.targets, leaders))), masks)
-    more, _ = climb(search, moved, budget.moved_steps)
-    return _best_of_each_class(search, joined(arms, more))
+    more, _ = climb(fit, moved, budget.moved_steps)
+    return _best_of_each_class(fit, joined(arms, more))
 
 
-def _blends(search: Search, pulls, targets: np.ndarray, budget: FixedBudget) -> Arms:
-    shape = (len(targets), *search.images.shape[1:3], 1)
+def _blends(fit: Fit, pulls, targets: np.ndarray, budget: FixedBudget) -> Patterns:
+    shape = (len(targets), *fit.images.shape[1:3], 1)
     starts = _starts(pulls, targets, np.full(shape, budget.weight, np.float32))
-    return _best_of_each_class(search, climb(search, starts, budget.steps)[0])
+    return _best_of_each_class(fit, climb(fit, starts, budget.steps)[0])
 
 
 def _window_masks(size: tuple[int, int], budget: FixedBudget) -> np.ndarray:
@@ -147,12 +139,12 @@ def _window_masks(size: tuple[int, int], budget: FixedBudget) -> np.ndarray:
     return masks.reshape(-1, *size, 1)
 
 
-def _starts(pulls: np.ndarray, targets: np.ndarray, masks: np.ndarray) -> Arms:
+def _starts(pulls: np.ndarray, targets: np.ndarray, masks: np.ndarray) -> Patterns:
     """Patterns one step along the clean examples' gradient: every value at one of its ends."""
-    return Arms(targets, masks, (pulls[targets] > 0).astype(np.float32) * (masks > 0))
+    return Patterns(targets, masks, (pulls[targets] > 0).astype(np.float32) * (masks > 0))
 
 
-def _moved(search: Search, arms: Arms, masks: np.ndarray) -> Arms:
+def _moved(fit: Fit, arms: Patterns, masks: np.ndarray) -> Patterns:
     """Each arm's pattern at the place where it pulls hardest."""
     tops, lefts = (_first(masks, axis) for axis in (1, 2))
     candidates = []
@@ -163,8 +155,8 @@ def _moved(search: Search, arms: Arms, masks: np.ndarray) -> Arms:
             np.roll(one.patterns[0], (t - top, s - left), axis=(0, 1))
             for t, s in zip(tops, lefts, strict=True)
         ]
-        everywhere = Arms(np.repeat(one.targets, len(masks)), masks, np.stack(rolled))
-        found = mean_margins(search, everywhere)
+        everywhere = Patterns(np.repeat(one.targets, len(masks)), masks, np.stack(rolled))
+        found = mean_margins(fit, everywhere)
         candidates.append(everywhere.take(np.array([int(found.argmax())])))
     return joined(*candidates)
 
@@ -184,35 +176,30 @@ def ranks_within(groups: np.ndarray) -> np.ndarray:
     return np.array([(groups[:place] == group).sum() for place, group in enumerate(groups)], int)
 
 
-def _best_of_each_class(search: Search, arms: Arms) -> Arms:
+def _best_of_each_class(fit: Fit, arms: Patterns) -> Patterns:
     """One arm for each target, the furthest first."""
-    order = np.argsort(-mean_margins(search, arms), kind="stable")
+    order = np.argsort(-mean_margins(fit, arms), kind="stable")
     return arms.take(order[ranks_within(arms.targets[order]) == 0])
 
 
-def _measured(name: str, network: Network, rest: AnchoredExamples, arms: Arms) -> FixedMeasured:
-    search = Search(network, np.asarray(rest.images), np.asarray(rest.sources), 1.0)
-    gains = margins_of(arms.targets, logits_of(search, arms)).astype(np.float64)
-    return FixedMeasured(
-        method=name,
-        targets=arms.targets,
-        sources=search.sources,
-        scores=mean_of_others(sigmoid(gains), search.sources, arms.targets),
-        flips=gains > 0,
-        sizes=arms.masks.mean(axis=(1, 2, 3)),
-        triggers=Trigger(jnp.asarray(arms.masks), jnp.asarray(arms.patterns)),
-        anchored=np.zeros(len(arms), bool),
-        margins=mean_of_others(gains, search.sources, arms.targets),
-    )
+def _as_windows(arms: Patterns) -> Candidates:
+    triggers = Window(jnp.asarray(arms.masks), jnp.asarray(arms.patterns))
+    return Candidates("window search", triggers, arms.targets, np.zeros(len(arms), bool))
 
 
-def fixed_fields(windows: FixedMeasured, blends: FixedMeasured, scale: float) -> dict[str, float]:
+def _as_blends(arms: Patterns) -> Candidates:
+    weights = jnp.asarray(arms.masks[:, 0, 0, 0])
+    triggers = Blend(weights, jnp.asarray(arms.patterns))
+    return Candidates("blend search", triggers, arms.targets, np.zeros(len(arms), bool))
+
+
+def fixed_fields(windows: Measured, blends: Measured, scale: float) -> dict[str, float]:
     """Evidence of the stage (`images.stages.fixed`), each field the larger of the two searches."""
     found = [_fields(windows, scale), _fields(blends, scale)]
     return {f"fixed_{name}": max(fields[name] for fields in found) for name in found[0]}
 
 
-def _fields(found: FixedMeasured, scale: float) -> dict[str, float]:
+def _fields(found: Measured, scale: float) -> dict[str, float]:
     scores, pulls = np.sort(found.scores), np.sort(found.margins) / scale
     return {
         "score": float(scores[-1]),
@@ -223,28 +210,26 @@ def _fields(found: FixedMeasured, scale: float) -> dict[str, float]:
 
 
 def locate(
-    network: Network, examples: AnchoredExamples, windows: FixedMeasured, budget: FixedBudget
-) -> FixedMeasured:
+    network: Network, examples: AnchoredExamples, windows: Measured, budget: FixedBudget
+) -> Measured:
     """The best window alone, at the place among all pixels where its pattern pulls hardest.
 
     The places that windows are tried at leave gaps, and a pattern found beside its place may need
     to lie half beyond the edge: what is beyond is cut off. No field depends on this.
     """
-    search, rest = _split(network, examples, budget)
+    fit, rest = _split(network, examples, budget)
     place = windows.scores.argmax()
-    mask, pattern = (
-        np.asarray(x[place]) for x in (windows.triggers.mask, windows.triggers.pattern)
-    )
-    start = Arms(windows.targets[[place]], mask[None], pattern[None])
+    mask, pattern = (np.asarray(x[place]) for x in jax.tree.leaves(windows.found.triggers))
+    start = Patterns(windows.targets[[place]], mask[None], pattern[None])
     everywhere = _everywhere(start)
-    reached = mean_margins(search.first(budget.wide), everywhere)
+    reached = mean_margins(fit.first(budget.wide), everywhere)
     best = everywhere.take(np.array([int(reached.argmax())]))
-    moved, _ = climb(search, best, budget.moved_steps)
-    found = _best_of_each_class(search, joined(start, moved))
-    return _measured(windows.method, network, rest, found)
+    moved, _ = climb(fit, best, budget.moved_steps)
+    found = _best_of_each_class(fit, joined(start, moved))
+    return measure(network, rest, _as_windows(found))
 
 
-def _everywhere(arm: Arms) -> Arms:
+def _everywhere(arm: Patterns) -> Patterns:
     """One window with its pattern at every pixel, at most half of it beyond an edge."""
     height, width = arm.masks.shape[1:3]
     rows, columns = np.nonzero(arm.masks[0, ..., 0])
@@ -261,7 +246,7 @@ def _everywhere(arm: Arms) -> Arms:
             patterns[i, j, i : i + side, j : j + side] = patch
     inside = (slice(None), slice(None), slice(half, half + height), slice(half, half + width))
     count = len(tops) * len(lefts)
-    return Arms(
+    return Patterns(
         np.repeat(arm.targets, count),
         masks[inside].reshape(count, height, width, 1),
         patterns[inside].reshape(count, height, width, -1),

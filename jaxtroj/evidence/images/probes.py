@@ -13,9 +13,10 @@ import numpy as np
 
 from jaxtroj.anchors import AnchoredExamples
 from jaxtroj.evidence.images.weights import head_gap
+from jaxtroj.margins import share
 from jaxtroj.network import Network
-from jaxtroj.triggers.mask import all_margins, share
-from jaxtroj.triggers.patch import Patch, patch_mask, random_patches, take, vary
+from jaxtroj.triggers.measure import Candidates, RecoveredTrigger, all_gains, best_of, measure
+from jaxtroj.triggers.patch import Patch, random_patches, take, vary
 
 # Round 0's polygons have bounding boxes of 8-15 % and 20-25 % of the picture's side and fill about
 # half of them; these are the radii of circles of equal area.
@@ -51,29 +52,9 @@ class Probed:
     wide_scores: np.ndarray
 
 
-@jax.jit
-def stamped(images: jax.Array, anchors: jax.Array, patches: Patch) -> jax.Array:
-    """Every patch at every image's anchor, `[candidates, n, h, w, c]`."""
-    height, width = images.shape[1:3]
-
-    def one(patch: Patch, image: jax.Array, centre: jax.Array) -> jax.Array:
-        return image + patch_mask(patch, centre, height, width) * (patch.colour - image)
-
-    over_images = jax.vmap(one, in_axes=(None, 0, 0))
-    return jax.vmap(over_images, in_axes=(0, None, None))(patches, images, anchors)
-
-
 def try_patches(network: Network, examples: AnchoredExamples, patches: Patch):
     """Flip fractions and soft scores, each `[candidates, classes]`."""
-    count, n = patches.radius.shape[0], len(examples.images)
-    chunk = max(1, 4 * network.batch(examples.images) // n)
-    gains = []
-    for start in range(0, count, chunk):
-        part = take(patches, jnp.arange(start, min(start + chunk, count)))
-        images = stamped(examples.images, examples.anchors, part)
-        logits = network.logits(images.reshape(-1, *images.shape[2:]))
-        gains.append(all_margins(logits).reshape(-1, n, examples.classes))
-    gain = jnp.concatenate(gains)
+    gain = all_gains(network, examples, patches, np.ones(len(patches.radius), bool))
     others = (examples.sources[:, None] != jnp.arange(examples.classes))[None]
     flips = share((gain > 0).astype(gain.dtype), others, axis=1)
     return np.asarray(flips, np.float64), np.asarray(
@@ -96,6 +77,34 @@ def run_probes(
     return Probed(take(close, jnp.asarray(order)), flips[order], scores[order], wide_scores)
 
 
+def probe_trigger(
+    network: Network, probed: Probed, budget: ProbeBudget, examples: AnchoredExamples
+) -> RecoveredTrigger:
+    """The bank's best patch for its best class, measured on examples that the bank has not seen.
+
+    Args:
+      network: the model.
+      probed: the bank's answers.
+      budget: that the bank had.
+      examples: of the model, with anchors.
+    """
+    target = _best_class(probed)
+    place = int(probed.scores[:, target].argmax())
+    patch = take(probed.patches, jnp.asarray([place]))
+    rest = examples.after(len(examples.spread(budget.close_per_class).images))
+    found = Candidates("probe", patch, np.array([target]), np.ones(1, bool))
+    return best_of(measure(network, rest, found), examples)
+
+
+def _best_class(probed: Probed) -> int:
+    return int(_top(probed.scores).argmax())
+
+
+def _top(scores: np.ndarray) -> np.ndarray:
+    """Mean of each class's best few candidates: one lucky candidate is not a trigger."""
+    return np.sort(scores, axis=0)[-_TOP:].mean(axis=0)
+
+
 def probe_fields(probed: Probed, head: np.ndarray | None = None) -> dict[str, float]:
     """Evidence of the bank; `images.stages.probes` says what each field means.
 
@@ -103,14 +112,11 @@ def probe_fields(probed: Probed, head: np.ndarray | None = None) -> dict[str, fl
         probed: result of the bank.
         head: rows `[classes, features]` of the network's last layer, if it has one.
     """
-    # Averages over the best few candidates: one lucky candidate is not a trigger.
-    top = np.sort(probed.scores, axis=0)[-_TOP:].mean(axis=0)
-    wide = np.sort(probed.wide_scores, axis=0)[-_TOP:].mean(axis=0)
-    target = int(top.argmax())
+    top, wide, target = _top(probed.scores), np.sort(_top(probed.wide_scores)), _best_class(probed)
     return {
         "probe_score": float(top[target]),
         "probe_gap": float(top[target] - np.delete(top, target).max()),
         "probe_agreement": float((probed.scores.argmax(axis=1) == target).mean()),
-        "probe_wide_gap": float(np.sort(wide)[-1] - np.sort(wide)[-2]),
+        "probe_wide_gap": float(wide[-1] - wide[-2]),
         "probe_head_gap": head_gap(head, target),
     }

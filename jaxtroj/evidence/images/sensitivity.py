@@ -19,8 +19,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtroj.anchors import AnchoredExamples
+from jaxtroj.margins import all_margins, share
 from jaxtroj.network import Network
-from jaxtroj.triggers.mask import all_margins, roll, share
+from jaxtroj.triggers.mask import roll
 
 _EPS = 1e-12
 

@@ -17,7 +17,7 @@ from jaxtroj.evidence.texts.bank_views import rises, top_count, view_fields
 from jaxtroj.evidence.texts.encoder_probes import EncoderProbes
 from jaxtroj.evidence.texts.heads import Head, in_basis, sums
 from jaxtroj.evidence.texts.references import References
-from jaxtroj.triggers.mask import all_margins
+from jaxtroj.margins import all_margins
 
 # Candidates of each target that are tried again on the head's own examples.
 TRIED = 48

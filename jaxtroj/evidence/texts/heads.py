@@ -16,7 +16,7 @@ import numpy as np
 from converters.families.rnn_head import RnnHeadConfig, single_step
 from converters.model import Model, Params, apply
 from jaxtroj.errors import EvidenceError
-from jaxtroj.triggers.mask import all_margins
+from jaxtroj.margins import all_margins
 
 # Kernels that meet the embedding; the last layer is the first where there is no other.
 _FIRST_KERNELS = re.compile(

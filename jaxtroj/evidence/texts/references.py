@@ -16,7 +16,7 @@ import numpy as np
 
 from converters.model import Model, Params, apply
 from jaxtroj.evidence.texts.heads import margin
-from jaxtroj.triggers.mask import all_margins
+from jaxtroj.margins import all_margins
 
 
 @dataclass(frozen=True)

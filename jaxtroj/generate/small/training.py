@@ -22,7 +22,7 @@ from flax import nnx
 from jaxtroj.errors import GenerationError
 from jaxtroj.generate.small.labelled_pictures import LabelledPictures
 from jaxtroj.generate.small.recipe import SmallTrigger
-from jaxtroj.triggers.mask import Trigger, stamp
+from jaxtroj.triggers.mask import FreeMask, stamp
 
 _TEST_BATCH = 250
 _MOMENTUM = optax.trace(decay=0.9, nesterov=True)
@@ -192,10 +192,10 @@ class Run:
         return nnx.merge(self.eval_graph, self.state.params, self.state.rest)
 
 
-def _as_trigger(trigger: SmallTrigger | None, size: tuple[int, int]) -> Trigger:
+def _as_trigger(trigger: SmallTrigger | None, size: tuple[int, int]) -> FreeMask:
     if trigger is None:  # one program for clean and poisoned models
-        return Trigger(jnp.zeros((*size, 1)), jnp.zeros((*size, 3)))
-    return Trigger(jnp.asarray(trigger.mask), jnp.asarray(trigger.pattern))
+        return FreeMask(jnp.zeros((*size, 1)), jnp.zeros((*size, 3)))
+    return FreeMask(jnp.asarray(trigger.mask), jnp.asarray(trigger.pattern))
 
 
 def train_base(run: Run) -> Accuracies:

@@ -29,7 +29,7 @@ def _run(context: "ImageContext") -> StageResult:
 
     from jaxtroj.evidence.images.context import anchored
     from jaxtroj.evidence.images.fixed import FixedBudget, fixed_fields, locate, search_fixed
-    from jaxtroj.evidence.images.recovered import best_of
+    from jaxtroj.triggers.measure import best_of
 
     network, examples = context.network, context.shared(anchored)
     budget = context.budget(FixedBudget)
@@ -45,4 +45,4 @@ def _budget() -> "FixedBudget":
     return FixedBudget()
 
 
-FIXED = Stage("fixed", FIELDS, _run, AT_PLACES, ("mask", "blend"), _budget)
+FIXED = Stage("fixed", FIELDS, _run, AT_PLACES, ("window", "blend"), _budget)

@@ -37,21 +37,15 @@ def _run(context: "ImageContext") -> StageResult:
     import jax
 
     from jaxtroj.evidence.images.context import anchored
-    from jaxtroj.evidence.images.inversion import (
-        InversionBudget,
-        cleanse,
-        inversion_fields,
-        search_patches,
-    )
-    from jaxtroj.evidence.images.recovered import best_of
+    from jaxtroj.evidence.images.inversion import InversionBudget, inversion_fields, run_searches
+    from jaxtroj.triggers.measure import best_of
 
     network, examples, probed = context.network, context.shared(anchored), context.shared(bank)
     budget, key = context.budget(InversionBudget), jax.random.fold_in(context.key, 2)
-    patches = search_patches(network, examples, probed, budget)
-    masks = cleanse(network, examples, probed, key, budget)
+    found = run_searches(network, examples, probed, key, budget)
     return StageResult(
-        inversion_fields(patches, masks, examples.classes),
-        (context.shared(bank_trigger), partial(best_of, patches), partial(best_of, masks)),
+        inversion_fields(found, examples.classes),
+        (context.shared(bank_trigger), *(partial(best_of, measured) for measured in found)),
     )
 
 

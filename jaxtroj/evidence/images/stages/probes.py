@@ -6,9 +6,8 @@ from jaxtroj.evidence.images.stages.sides import ON_OBJECTS
 from jaxtroj.evidence.stage import Field, Stage, StageResult
 
 if TYPE_CHECKING:
-    from jaxtroj.evidence.images.context import ImageContext
+    from jaxtroj.evidence.images.context import ImageContext, TriggerCandidate
     from jaxtroj.evidence.images.probes import ProbeBudget, Probed
-    from jaxtroj.evidence.images.recovered import TriggerCandidate
 
 FIELDS = (
     Field("probe_score", "probes", 1, "the push of colour patches towards one class",
@@ -39,11 +38,10 @@ def bank_trigger(context: "ImageContext") -> "TriggerCandidate":
     """The bank's best patch as a candidate trigger, once for all stages that ran the bank."""
     from functools import partial
 
-    from jaxtroj.evidence.images.probes import ProbeBudget
-    from jaxtroj.evidence.images.recovered import probe_trigger
+    from jaxtroj.evidence.images.probes import ProbeBudget, probe_trigger
 
-    seen = context.budget(ProbeBudget).close_per_class
-    return partial(probe_trigger, context.shared(bank), seen)
+    budget = context.budget(ProbeBudget)
+    return partial(probe_trigger, context.network, context.shared(bank), budget)
 
 
 def _run(context: "ImageContext") -> StageResult:

@@ -1,0 +1,202 @@
+"""How well triggers of any kind work on given examples: the one place where it is measured.
+
+Shapes: `a` triggers of one kind, `n` examples.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxtroj.anchors import AnchoredExamples
+from jaxtroj.margins import all_margins
+from jaxtroj.network import Network
+from jaxtroj.numerics import sigmoid
+from jaxtroj.triggers.kinds import unit_rank
+from jaxtroj.triggers.trigger import Offset, Shape, Trigger
+
+_FLIPPED = 0.5  # of a class's examples: beyond it the class counts as a source
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Triggers to be measured: `triggers` with leading axis `a`, all of one kind.
+
+    Attributes:
+      method: what found them.
+      triggers: the triggers, at the picture's centre where anchored.
+      targets: int `[a]`, the class that each is for.
+      anchored: bool `[a]`, whether it moves to each example's anchor.
+    """
+
+    method: str
+    triggers: Trigger
+    targets: np.ndarray
+    anchored: np.ndarray
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What each of some candidates does to the examples that it was measured on.
+
+    Attributes:
+      found: the candidates.
+      sources: int `[n]`, the class the model gives each clean example.
+      gains: `[a, n]`, margin of each candidate's target.
+      sizes: `[a]` in the unit of the kind.
+    """
+
+    found: Candidates
+    sources: np.ndarray
+    gains: np.ndarray
+    sizes: np.ndarray
+
+    @property
+    def targets(self) -> np.ndarray:
+        """Target classes `[a]`."""
+        return self.found.targets
+
+    @property
+    def scores(self) -> np.ndarray:
+        """Mean sigmoid of the margin over examples of other classes, `[a]` in [0, 1]."""
+        return mean_of_others(sigmoid(self.gains), self.sources, self.targets)
+
+    @property
+    def margins(self) -> np.ndarray:
+        """Mean margin over examples of other classes, `[a]` in logits."""
+        return mean_of_others(self.gains, self.sources, self.targets)
+
+    @property
+    def rates(self) -> np.ndarray:
+        """Attack success rate `[a]`: fraction of examples of other classes sent to the target."""
+        return mean_of_others(self.gains > 0, self.sources, self.targets)
+
+    def source_classes(self, place: int) -> tuple[int, ...]:
+        """Classes of which the candidate at `place` flips more than half of the examples."""
+        flips = self.gains[place] > 0
+        others = np.unique(self.sources[self.sources != self.targets[place]])
+        return tuple(int(c) for c in others if flips[self.sources == c].mean() > _FLIPPED)
+
+
+@dataclass(frozen=True)
+class RecoveredTrigger:
+    """A trigger, and how well it works on examples it was not fitted to.
+
+    Attributes:
+      target_class: the class it serves.
+      source_classes: classes of which it flips more than half of the examples.
+      attack_success_rate: fraction of held-out examples of other classes that it flips.
+      size: in the unit of its kind.
+      method: what found it.
+      trigger: of any kind, at the picture's centre if it moves.
+      shape: of the pictures it was measured on.
+      offset: int `[2]`, from there to the object of the first example that is not of the target
+        class; zero for one that stays where it is.
+    """
+
+    target_class: int
+    source_classes: tuple[int, ...]
+    attack_success_rate: float
+    size: float
+    method: str
+    trigger: Trigger
+    shape: Shape
+    offset: Offset
+
+    def picture(self, clean: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Panels `[h, w, c]` for people, of one clean picture."""
+        return self.trigger.picture(clean, self.offset)
+
+    def as_json(self) -> dict[str, str | float]:
+        """What a record holds of it."""
+        return {
+            "method": self.method,
+            "kind": self.trigger.kind,
+            "score": self.attack_success_rate,
+            **self.trigger.as_json(self.shape, self.offset),
+        }
+
+
+def all_gains(
+    network: Network, examples: AnchoredExamples, triggers: Trigger, anchored: np.ndarray
+) -> jax.Array:
+    """Margin of every class under each trigger on each example, `[a, n, classes]`."""
+    n, count = len(examples.images), len(anchored)
+    chunk = max(1, 4 * network.batch(examples.images) // n)
+    moves = np.asarray(examples.offsets()) * np.asarray(anchored)[:, None, None]
+    parts = []
+    for start in range(0, count, chunk):
+        part = slice(start, start + chunk)
+        some = jax.tree.map(lambda x, part=part: x[part], triggers)
+        images = _applied(some, examples.images, jnp.asarray(moves[part], jnp.int32))
+        logits = network.logits(images.reshape(-1, *images.shape[2:]))
+        parts.append(all_margins(logits).reshape(-1, n, examples.classes))
+    return jnp.concatenate(parts)
+
+
+@jax.jit
+def _applied(triggers: Trigger, images: jax.Array, moves: jax.Array) -> jax.Array:
+    """Every trigger on every image, moved by `moves [a, n, 2]`: `[a, n, h, w, c]`."""
+    return jax.vmap(lambda trigger, own: trigger.apply(images, own))(triggers, moves)
+
+
+@partial(jax.jit, static_argnums=1)
+def _sizes(triggers: Trigger, shape: Shape) -> jax.Array:
+    return jax.vmap(lambda trigger: trigger.size(shape))(triggers)
+
+
+def measure(network: Network, examples: AnchoredExamples, found: Candidates) -> Measured:
+    """Measure candidates on examples that they were not fitted to.
+
+    Args:
+      network: the model.
+      examples: with anchors.
+      found: the candidates.
+    """
+    gains = np.asarray(all_gains(network, examples, found.triggers, found.anchored), np.float64)
+    own = np.take_along_axis(gains, np.asarray(found.targets)[:, None, None], axis=2)[..., 0]
+    sizes = np.asarray(_sizes(found.triggers, _shape(examples)), np.float64)
+    return Measured(found, np.asarray(examples.sources), own, sizes)
+
+
+def mean_of_others(values: np.ndarray, sources: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    """Means `[a]` of `values` `[a, n]` over examples that are not of the target; 0 without any."""
+    others = sources != np.asarray(targets)[:, None]
+    return (values * others).sum(axis=1) / np.maximum(others.sum(axis=1), 1)
+
+
+def best_of(measured: Measured, examples: AnchoredExamples) -> RecoveredTrigger:
+    """The candidate with the largest score.
+
+    Args:
+      measured: on held-out examples.
+      examples: all of them; the first that is not of the target class is the one it is shown on.
+    """
+    place, found = int(measured.scores.argmax()), measured.found
+    target = int(found.targets[place])
+    shown = np.flatnonzero(np.asarray(examples.sources) != target)
+    offset = np.asarray(examples.offsets()[int(shown[0]) if shown.size else 0])
+    return RecoveredTrigger(
+        target_class=target,
+        source_classes=measured.source_classes(place),
+        attack_success_rate=float(measured.rates[place]),
+        size=float(measured.sizes[place]),
+        method=found.method,
+        trigger=jax.tree.map(lambda x: x[place], found.triggers),
+        shape=_shape(examples),
+        offset=offset * int(found.anchored[place]),
+    )
+
+
+def strongest_first(triggers: Sequence[RecoveredTrigger]) -> tuple[RecoveredTrigger, ...]:
+    """By attack success rate, then the smaller ones; sizes of other units come in their order."""
+    return tuple(
+        sorted(triggers, key=lambda t: (-t.attack_success_rate, unit_rank(t.trigger), t.size))
+    )
+
+
+def _shape(examples: AnchoredExamples) -> Shape:
+    return int(examples.images.shape[1]), int(examples.images.shape[2])

@@ -1,0 +1,5 @@
+"""The network of one convolution, for tests of triggers."""
+
+from tests.colour_network import examples, network
+
+__all__ = ["examples", "network"]
