@@ -66,6 +66,7 @@ def convert(
     config = _with_hyperparameters(family, config, weights)
     params = _params(family, config, tensors)
     check_modules(family, config, weights.modules)
+    _check_script(config, weights)
     architecture = families.architecture_of(config)
     findings = (*artifact.findings, *_findings(config, weights))
     model = Model(config, params, architecture, findings)
@@ -123,6 +124,19 @@ def _with_hyperparameters(family, config, weights: Weights):
     if root is not None and hasattr(config, "transform_input"):
         changes["transform_input"] = bool(root.attributes.get("transform_input", False))
     return dataclasses.replace(config, **changes)
+
+
+def _check_script(config, weights: Weights) -> None:
+    """The code of a TorchScript archive must be that of the family's torch network."""
+    root = weights.modules.get("")
+    if root is None or "script" not in root.attributes or config.input_kind != "image":
+        return
+    from converters.reference import empty_module
+    from converters.scripts import check_script
+
+    auxiliary = any(name.startswith("AuxLogits.") for name in weights.tensors)
+    network = empty_module(config, auxiliary).to_empty(device="cpu").eval()
+    check_script(weights, network, (299, 299) if auxiliary else (224, 224))
 
 
 def _params(family, config, tensors: Mapping[str, np.ndarray]):

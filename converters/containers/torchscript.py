@@ -1,24 +1,29 @@
 """TorchScript archives: weights and hyperparameters of known networks, read as data.
 
-An archive holds a network as code, which is neither run nor compared. What stands in it as data is
-enough for torchvision's own networks: the tensors, the class of every module, and the numbers its
-layers were made with, which scripted code names as constants and traced code has in its calls.
+An archive holds a network as code, which is never run. What stands in it as data is enough for
+torchvision's own networks: the tensors, the class of every module, and the numbers its layers were
+made with, which scripted code names as constants and traced code has in its calls. The code itself
+is reduced to a digest, which `converters.scripts` compares with that of the network that was made.
 Networks of other classes are code only, and refused.
 """
 
 import ast
+import hashlib
 import re
 from typing import Any
 
 from converters.containers.zip_file import ZipReader
-from converters.errors import TooLargeError, UnknownFormatError, safe_repr
+from converters.errors import CorruptFileError, TooLargeError, UnknownFormatError, safe_repr
 from converters.pickles.standins import Standin
 from converters.tensors import TensorRef
 
 SCRIPTS = "__torch__"
 _MANGLED = re.compile(r"\.___torch_mangle_[0-9]{1,6}")
+_NAME = re.compile(rf"{SCRIPTS}(?:\.\w+)+")
+# A class or function: its first line and the indented or empty lines under it.
+_BLOCK = re.compile(r"^(?:class|def) [^\n]*\n(?:[ \t)\n][^\n]*\n?|\n)*", re.M)
+_OP_VERSION = re.compile(r"^op_version_set = [0-9]{1,9}$", re.M)
 _MOST_CODE = 2**24
-_LONGEST_CLASS = 2**16
 _MOST_MODULES = 20_000
 _MOST_DEPTH = 64
 _CONSTANT = re.compile(r"^  (\w{1,60}) : Final\[[^\n]{1,100}?\] = ([^\n]{1,200})$", re.M)
@@ -56,8 +61,8 @@ _CALLS = {
     ),
 }
 FINDING = (
-    "a TorchScript archive: its code was neither run nor compared; weights and numbers were taken "
-    "for torchvision's {}"
+    "a TorchScript archive: its code was not run; it was taken for torchvision's {}, whose code "
+    "must be the same"
 )
 
 
@@ -84,6 +89,7 @@ def as_network(value: Any, archive: ZipReader, root: str) -> tuple[Standin, tupl
     code = _Code(archive, root)
     made: dict[int, Standin] = {}
     network = _module(value, code, made, 0)
+    network.state["script"] = code.digest(value.class_name)
     return network, (FINDING.format(name.rpartition(".")[2]),)
 
 
@@ -101,14 +107,41 @@ class _Code:
         self._read = 0
 
     def of_class(self, name: str) -> str:
-        """Text of a class by its full name in the archive; empty where it has none."""
+        """Text of a class or function by its full name in the archive; empty where it has none."""
         path, _, short = name.rpartition(".")
         text = self._file(f"{self._root}code/{path.replace('.', '/')}.py")
-        start = text.find(f"class {short}(Module):\n")
-        if start < 0:
-            return ""
-        stop = text.find("\nclass ", start)
-        return text[start : stop if stop > 0 else len(text)][:_LONGEST_CLASS]
+        found = [b for b in _BLOCK.findall(text) if re.match(rf"(class|def) {short}\(", b)]
+        if len(found) > 1:
+            raise CorruptFileError(f"the archive has {safe_repr(name)} twice in its code")
+        return found[0] if found else ""
+
+    def digest(self, root: str) -> str:
+        """Digest of all code that the root class leads to, whatever its names are mangled to.
+
+        Names are numbered as they are met, so that two archives with equal digests have equal code
+        of equal classes at equal places. The version decides what operators mean, and the constants
+        are tensors that the code names.
+        """
+        numbers, order = {root: 0}, [root]
+
+        def numbered(match: re.Match[str]) -> str:
+            name = match[0]
+            if name not in numbers:
+                numbers[name] = len(order)
+                order.append(name)
+            return f"{_MANGLED.sub('', name)}#{numbers[name]}"
+
+        state = hashlib.sha256()
+        for member in sorted(self._archive.members):
+            if member.removeprefix(self._root).startswith(("version", "constants")):
+                state.update(member.removeprefix(self._root).encode() + b"\0")
+                state.update(self._archive.read(member))
+        for name in order:  # which grows as names are met
+            if len(order) > _MOST_MODULES:
+                raise TooLargeError("the archive has too many classes")
+            text = _NAME.sub(numbered, self.of_class(name))
+            state.update(text.encode("utf-8", "surrogatepass") + b"\0")
+        return state.hexdigest()
 
     def _file(self, name: str) -> str:
         if name not in self._files:
@@ -117,7 +150,12 @@ class _Code:
             if self._read > _MOST_CODE:
                 raise TooLargeError(f"the archive has more than {_MOST_CODE} bytes of code")
             raw = b"" if member is None else bytes(self._archive.read(name))
-            self._files[name] = raw.decode("utf-8", "replace")
+            text = raw.decode("utf-8", "replace")
+            if _OP_VERSION.sub("", _BLOCK.sub("", text)).strip():
+                raise CorruptFileError(
+                    f"the archive's {safe_repr(name)} holds more than classes and functions"
+                )
+            self._files[name] = text
         return self._files[name]
 
 
@@ -130,18 +168,29 @@ def _module(module: Standin, code: _Code, made: dict[int, Standin], depth: int) 
     name = _class_name(module)
     parameters: dict[str, Any] = {}
     modules: dict[str, Any] = {}
-    attributes = _numbers(name, code.of_class(module.class_name))
+    text = code.of_class(module.class_name)
+    attributes = _numbers(name, text)
     state = {"_parameters": parameters, "_buffers": {}, "_modules": modules}
     made[id(module)] = built = Standin(name, state, built=True)
     for key, value in module.state.items():
         if isinstance(value, TensorRef):
             parameters[key] = value
         elif isinstance(value, Standin):
+            _check_type(key, value, text)
             modules[key] = _module(value, code, made, depth + 1)
         elif key not in state:
             attributes[key] = value
     state.update({k: v for k, v in attributes.items() if k not in state and k not in parameters})
     return built
+
+
+def _check_type(key: str, child: Standin, text: str) -> None:
+    """A submodule's class must be the one whose code its parent's code calls."""
+    forms = (f"  {key} : {child.class_name}", f'  __annotations__["{key}"] = {child.class_name}')
+    if not any(f"\n{form}\n" in text for form in forms):
+        raise CorruptFileError(
+            f"the archive's submodule {safe_repr(key)} is not of the class that its code names"
+        )
 
 
 def _numbers(name: str, text: str) -> dict[str, Any]:

@@ -59,7 +59,7 @@ class StorageTable:
         """The storage, wherever its device was; every mention must describe it alike."""
         key = _text(key)
         dtype = storage_dtype(kind)
-        if not isinstance(key, str) or not is_count(numel):
+        if type(key) is not str or not is_count(numel):
             raise CorruptFileError(f"storage {safe_repr(key)} has {safe_repr(numel)} elements")
         known = self.storages.get(key)
         if known is None:

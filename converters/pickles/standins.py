@@ -73,6 +73,21 @@ TORCH_DTYPES = {
 }
 
 
+class RawText(str):
+    """Text of Python 2 that is not ASCII, decoded as latin-1.
+
+    torch.load decodes it as its caller says, by default as UTF-8, so it may name nothing.
+    """
+
+    __slots__ = ()
+
+
+def raw_text(raw: bytes) -> str:
+    """Text of Python 2; see `RawText`."""
+    text = raw.decode("latin-1")
+    return text if raw.isascii() else RawText(text)
+
+
 def key_of(value: Any) -> Any:
     """``value`` if it may be a dict key or set member.
 

@@ -14,7 +14,7 @@ from typing import Any
 from converters.errors import CorruptFileError, TooLargeError, UnsafePickleError
 from converters.limits import Limits
 from converters.pickles.machine import PickleMachine
-from converters.pickles.standins import key_of
+from converters.pickles.standins import key_of, raw_text
 
 _STOP = ord(".")
 # Longest decimal text and longest binary form of a number; torch's magic number takes 10 bytes.
@@ -100,7 +100,7 @@ def _quoted(machine: PickleMachine) -> None:
         value, _ = codecs.escape_decode(raw[1:-1])  # type: ignore[attr-defined]
     except ValueError as error:
         raise CorruptFileError(f"text before byte {machine.position} is not valid") from error
-    machine.push(value.decode("latin-1"))
+    machine.push(raw_text(value))
 
 
 def _pop(machine: PickleMachine) -> None:
@@ -184,9 +184,12 @@ _U8, _U16, _I32 = struct.Struct("<B"), struct.Struct("<H"), struct.Struct("<i")
 _U32, _U64, _F64 = struct.Struct("<I"), struct.Struct("<Q"), struct.Struct(">d")
 
 
-def _text(layout: struct.Struct, encoding: str = "utf-8") -> Callable[[PickleMachine], None]:
-    errors = "surrogatepass" if encoding == "utf-8" else "strict"
-    return lambda machine: machine.push(machine.counted(layout).decode(encoding, errors))
+def _text(layout: struct.Struct) -> Callable[[PickleMachine], None]:
+    return lambda machine: machine.push(machine.counted(layout).decode("utf-8", "surrogatepass"))
+
+
+def _old_text(layout: struct.Struct) -> Callable[[PickleMachine], None]:
+    return lambda machine: machine.push(raw_text(machine.counted(layout)))
 
 
 def _binary(layout: struct.Struct) -> Callable[[PickleMachine], None]:
@@ -224,8 +227,8 @@ _OPERATIONS: dict[int, Callable[[PickleMachine], Any]] = {
         "\x8b": lambda m: _long(m, _I32),
         "S": _quoted,
         "V": lambda m: m.push(m.line().decode("raw-unicode-escape")),
-        "T": _text(_I32, "latin-1"),
-        "U": _text(_U8, "latin-1"),
+        "T": _old_text(_I32),
+        "U": _old_text(_U8),
         "X": _text(_U32),
         "\x8c": _text(_U8),
         "\x8d": _text(_U64),

@@ -21,6 +21,7 @@ from converters.pickles.plain import NotPlainError
 from converters.pickles.plain import plain as plain_value
 from converters.rebuilt.description import Description, Shape
 from converters.rebuilt.table import Family, current_class, current_names, family_of
+from converters.scripts import check_script
 from converters.weight_values import single_precision
 from converters.weights import ModuleInfo, Weights
 
@@ -83,7 +84,9 @@ def rebuild(weights: Weights) -> Rebuilt:
     _check_tensors(module, shapes)
     _check_modules(module, weights.modules)
     _fill(module, tensors)
-    return Rebuilt(module, family, _image_size(module), findings)
+    size = _image_size(module)
+    check_script(weights, module, size or (224, 224))
+    return Rebuilt(module, family, size, findings)
 
 
 def describe(module: Any) -> dict[str, ModuleInfo]:

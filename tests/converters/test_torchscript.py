@@ -52,7 +52,7 @@ def test_networks_of_torchvision_are_rebuilt(build, traced, fill, archive):
     network = fill(build).requires_grad_(False)
     artifact = open_artifact(archive(_saved(network, traced)))
     (finding,) = artifact.findings
-    assert "neither run nor compared" in finding
+    assert "its code was not run" in finding
     rebuilt = rebuild(artifact.weights).module
     image = torch.rand(2, 3, 32, 32)
     with torch.no_grad():
@@ -128,5 +128,34 @@ def test_code_that_is_not_understood_is_refused(case, fill, archive):
 def test_without_its_code_an_archive_is_refused(fill, archive):
     content = _saved(fill(_shufflenet).requires_grad_(False), False)
     changed = _changed(content, lambda name, inner: b"" if name.endswith(".py") else inner)
-    with pytest.raises(LoadError, match="numbers of a"):
+    with pytest.raises(LoadError, match="not of the class that its code names"):
         open_artifact(archive(changed))
+
+
+EDITS = {
+    "another activation": (b"torch.relu_(", b"torch.tanh_("),
+    "a function's body": (
+        b"torch.batch_norm(input, weight, bias",
+        b"torch.batch_norm(input, bias, bias",
+    ),
+    "text that is no class": (b"class Linear(Module):", b"x = 1\nclass Linear(Module):"),
+    "one more operation": (b"    return (fc).forward(x9, )", b"    return -((fc).forward(x9, ))"),
+    "another class of a part": (b"  layer2 : __torch__", b"  layer2 : __torch__.torch"),
+}
+
+
+@pytest.mark.parametrize("case", EDITS)
+def test_edited_code_is_refused(case, fill, archive):
+    """The tensors are those of torchvision's network, the code computes something else."""
+    old, new = EDITS[case]
+    content = _saved(fill(_resnet).requires_grad_(False), False)
+    found = []
+
+    def change(name, inner):
+        found.append(old in inner and name.endswith(".py"))
+        return inner.replace(old, new) if name.endswith(".py") else inner
+
+    changed = _changed(content, change)
+    assert any(found)
+    with pytest.raises(ConverterError, match="code"):
+        convert(open_artifact(archive(changed)))

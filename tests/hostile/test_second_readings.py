@@ -327,6 +327,17 @@ def test_the_first_view_of_a_key_serves_all(runtime, tmp_path):
         open_artifact(path)
 
 
+def test_text_of_python_2_names_nothing(runtime, tmp_path):
+    """torch.load takes it for UTF-8, or for what its caller says: the bytes have two names."""
+    root = pickled({"w": _View(_Identity("storage", torch.FloatStorage, "kk", "cpu", 2, None))})
+    root = root.replace(b"X\x02\x00\x00\x00kk", b"U\x02\xc3\xa9")
+    path = tmp_path / "model.pt"
+    path.write_bytes(stream_of(root, ["é"], [np.float32([1, 2])]))
+    assert values(runtime, path) == [1.0, 2.0]
+    with pytest.raises(CorruptFileError):
+        open_artifact(path)
+
+
 def test_tar_members_in_a_folder_are_others(runtime, tmp_path):
     """torch looks for "pickle", so one in a folder, by the header's prefix, is not it."""
     content = bytearray(tar_of(1.0))
