@@ -4,7 +4,7 @@ import json
 import warnings
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -123,4 +123,12 @@ def _slug(name: str) -> str:
 
 def stored(tallies: dict[str, Tally]) -> dict[str, Any]:
     """The tallies as JSON values."""
-    return {name: asdict(tally) for name, tally in tallies.items()}
+    return {
+        name: {
+            "mutants": tally.done,
+            "outcomes": dict(tally.outcomes),
+            "changes": {change: dict(counts) for change, counts in sorted(tally.changes.items())},
+            "findings": tally.findings,
+        }
+        for name, tally in tallies.items()
+    }
