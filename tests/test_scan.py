@@ -1,3 +1,4 @@
+import hashlib
 import json
 import os
 import shutil
@@ -40,6 +41,7 @@ def test_a_bad_file_is_a_record_with_the_base_rate(tmp_path, monkeypatch, conten
     assert record.reason and "\n" not in record.reason and "internal error" not in record.reason
     assert parse_record(record.to_json()) == record
     assert json.loads(json_line(record))["reason"] == record.reason
+    assert record.sha256 == (hashlib.sha256(content).hexdigest() if content else "")
     assert os.listdir(tmp_path) == ["model.pt"]
 
 

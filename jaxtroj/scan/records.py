@@ -55,6 +55,8 @@ def answered_record(attempt: Attempt, judgement: Judgement) -> Record:
 
 def failed_record(attempt: Attempt, error: Exception) -> Record:
     """The record of a model that an error ended: the base rate, and why."""
+    if isinstance(error, ConverterError):  # which knows the digest of a file that it refuses
+        attempt.sha256 = attempt.sha256 or error.digest
     return Record(
         probability=attempt.base_rate,
         poisoned=False,
