@@ -19,7 +19,7 @@ LOCK = "lock"
 
 
 def claim_folder(folder: Path, marker: str, kind: str) -> None:
-    """Make a folder, or check that it is empty or holds `marker`.
+    """Make a folder, or check that it is empty or holds `marker`; hidden files do not count.
 
     Args:
         folder: made with its parents if absent.
@@ -31,7 +31,8 @@ def claim_folder(folder: Path, marker: str, kind: str) -> None:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        names = {path.name for path in folder.iterdir()} - {LOCK}
+        paths = folder.iterdir()
+        names = {path.name for path in paths if not path.name.startswith(".")} - {LOCK}
     except OSError as error:
         raise StoreError(f"cannot use {folder} as {kind}: {error.strerror or error}") from error
     if names and marker not in names:
@@ -40,18 +41,19 @@ def claim_folder(folder: Path, marker: str, kind: str) -> None:
         )
 
 
-def hold(folder: Path, wait: bool = False) -> IO[bytes]:
+def hold(folder: Path, wait: bool = False, name: str = LOCK) -> IO[bytes]:
     """The folder's lock; close it to let go.
 
     Args:
         folder: must exist.
         wait: wait until the holder lets go, instead of raising.
+        name: of the file that is held.
 
     Raises:
         StoreError: another process holds it, or the lock cannot be written.
     """
     try:
-        file = open(folder / LOCK, "a+b")
+        file = open(folder / name, "a+b")
     except OSError as error:
         raise StoreError(f"cannot write in {folder}: {error.strerror or error}") from error
     try:

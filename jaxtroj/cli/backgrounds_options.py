@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from jaxtroj.cli.options import count
+from jaxtroj.cli.options import add_flag, add_path, count
 
 _NORMALIZATIONS = ("imagenet", "in9", "half", "none")
 _FORMATS = ("text", "json", "csv", "html")
@@ -35,22 +35,20 @@ def _add_evaluate(actions: argparse._SubParsersAction) -> argparse.ArgumentParse
     parser.add_argument(
         "--variants", metavar="A,B", help="default: all eight, which must then be there"
     )
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write the results as JSON")
+    add_path(parser, "--out", "FILE", "write the results as JSON")
     return parser
 
 
 def _add_challenge(actions: argparse._SubParsersAction) -> argparse.ArgumentParser:
     parser = _action(actions, "challenge", "the exact number of vulnerable foregrounds")
     _add_models(parser)
-    parser.add_argument(
+    add_path(
+        parser,
         "--out",
-        type=Path,
-        metavar="DIR",
-        help="a run folder per model in it; a run that was stopped goes on where it was",
+        "DIR",
+        "a run folder per model in it; a run that was stopped goes on where it was",
     )
-    parser.add_argument(
-        "--matrix", action="store_true", help="every pair: fooling rates of every background"
-    )
+    add_flag(parser, "--matrix", "every pair: fooling rates of every background")
     parser.add_argument(
         "--backgrounds",
         type=count,
@@ -76,14 +74,14 @@ def _add_generate(actions: argparse._SubParsersAction) -> argparse.ArgumentParse
     parser = _action(actions, "generate", "the variants from labelled pictures")
     parser.add_argument("images", type=Path, metavar="IMAGES", help="a folder per class")
     given = parser.add_mutually_exclusive_group(required=True)
-    given.add_argument("--masks", type=Path, metavar="DIR", help="DIR/class/stem.npy of 0 and 1")
-    given.add_argument(
+    add_path(given, "--masks", "DIR", "DIR/class/stem.npy of 0 and 1")
+    add_path(
+        given,
         "--boxes",
-        type=Path,
-        metavar="FILE",
-        help="CSV: image,xmin,ymin,xmax,ymax with image = class/file; masks by GrabCut",
+        "FILE",
+        "CSV: image,xmin,ymin,xmax,ymax with image = class/file; masks by GrabCut",
     )
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="a new folder")
+    add_path(parser, "--out", "DIR", "a new folder", required=True)
     parser.add_argument("--seed", type=_seed, required=True, metavar="S")
     parser.add_argument("--size", type=count, default=224, metavar="PX", help="default: 224")
     _add_grayscale(parser)
@@ -107,17 +105,17 @@ def _add_models(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("models", type=Path, nargs="+", metavar="MODEL", help="model files")
     parser.add_argument("data", type=Path, metavar="DATA", help="ImageNet-9 folder")
     heads = parser.add_argument_group("networks")
-    heads.add_argument(
+    add_path(
+        heads,
         "--mapping",
-        type=Path,
-        metavar="FILE",
-        help="in_to_in9.json of the Backgrounds Challenge; needed for 1000 classes",
+        "FILE",
+        "in_to_in9.json of the Backgrounds Challenge; needed for 1000 classes",
     )
-    heads.add_argument("--in9", action="store_true", help="expect networks of nine classes")
-    heads.add_argument(
+    add_flag(heads, "--in9", "expect networks of nine classes")
+    add_flag(
+        heads,
         "--restrict-to-mapped",
-        action="store_true",
-        help="only classes that map to the nine compete; not the published way",
+        "only classes that map to the nine compete; not the published way",
     )
     heads.add_argument(
         "--normalization",
@@ -126,9 +124,7 @@ def _add_models(parser: argparse.ArgumentParser) -> None:
     )
     heads.add_argument("--mean", type=_triple, metavar="R,G,B", help="instead, with --std")
     heads.add_argument("--std", type=_triple, metavar="R,G,B")
-    heads.add_argument(
-        "--model-config", type=Path, metavar="FILE", help="instead: timm or Hugging Face JSON"
-    )
+    add_path(heads, "--model-config", "FILE", "instead: timm or Hugging Face JSON")
     heads.add_argument("--batch-size", type=count, metavar="N", help="default: by size and device")
     pictures = parser.add_argument_group("pictures")
     pictures.add_argument(
@@ -138,14 +134,12 @@ def _add_models(parser: argparse.ArgumentParser) -> None:
         help="stretch pictures; results are marked as not comparable",
     )
     _add_grayscale(pictures)
-    parser.add_argument("--json", action="store_true", help="results as JSON on stdout")
+    add_flag(parser, "--json", "results as JSON on stdout")
 
 
 def _add_grayscale(parser) -> None:
-    parser.add_argument(
-        "--convert-grayscale",
-        action="store_true",
-        help="take grayscale pictures as RGB instead of refusing them",
+    add_flag(
+        parser, "--convert-grayscale", "take grayscale pictures as RGB instead of refusing them"
     )
 
 

@@ -11,7 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jaxtroj.cli.main import COMMANDS, EXIT_CLEAN
-from jaxtroj.cli.options import count, keep_compiled, message
+from jaxtroj.cli.options import (
+    add_flag,
+    add_path,
+    count,
+    keep_compiled,
+    message,
+)
 from jaxtroj.cli.progress import Progress, remaining
 from jaxtroj.errors import UsageError
 
@@ -33,13 +39,13 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     parser.add_argument(
         "encoder", type=Path, metavar="ENCODER", help="Hugging Face folder or pickled encoder"
     )
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder of the bank")
-    parser.add_argument(
+    add_path(parser, "--out", "DIR", "folder of the bank", required=True)
+    add_path(
+        parser,
         "--carriers",
-        type=Path,
+        "TEXTS",
+        "clean texts to insert into: a folder of examples, .jsonl, .json, or lines",
         required=True,
-        metavar="TEXTS",
-        help="clean texts to insert into: a folder of examples, .jsonl, .json, or lines",
     )
     parser.add_argument(
         "--carriers-per-class",
@@ -48,13 +54,11 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         metavar="N",
         help=f"default: {_CARRIERS}",
     )
-    parser.add_argument(
-        "--tokenizer", type=Path, metavar="T", help="folder or pickled file (default: ENCODER)"
-    )
-    parser.add_argument(
+    add_path(parser, "--tokenizer", "T", "folder or pickled file (default: ENCODER)")
+    add_flag(
+        parser,
         "--last-token",
-        action="store_true",
-        help="a sentence's vector is its last token's state, as for GPT-2 (default: the first's)",
+        "a sentence's vector is its last token's state, as for GPT-2 (default: the first's)",
     )
     parser.add_argument("--batch-size", type=count, default=_BATCH, help=f"default: {_BATCH} texts")
     _add_candidates(parser)
@@ -81,21 +85,21 @@ def _add_candidates(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help=f"most sentences of texts that are no carriers (default: {_SENTENCES})",
     )
-    group.add_argument(
+    add_path(
+        group,
         "--known-list",
-        type=Path,
-        metavar="FILE",
-        help="only the texts of this list (JSON or lines); the bank and its results say so",
+        "FILE",
+        "only the texts of this list (JSON or lines); the bank and its results say so",
     )
 
 
 def _add_references(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("clean heads to compare with")
-    group.add_argument(
+    add_path(
+        group,
         "--references",
-        type=Path,
-        metavar="DATASET",
-        help="labelled round whose clean heads are copied into the bank",
+        "DATASET",
+        "labelled round whose clean heads are copied into the bank",
     )
     group.add_argument(
         "--reference-heads",

@@ -24,16 +24,14 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         "calibrate", help=COMMANDS["calibrate"], description=__doc__, allow_abbrev=False
     )
     parser.add_argument("run_folder", type=Path, metavar="RUN", help="what scan --out wrote")
-    parser.add_argument(
+    options.add_path(
+        parser,
         "--truth",
-        type=Path,
+        "FILE",
+        "METADATA.csv, a CSV of model and label, or the dataset folder",
         required=True,
-        metavar="FILE",
-        help="METADATA.csv, a CSV of model and label, or the dataset folder",
     )
-    parser.add_argument(
-        "--out", type=Path, required=True, metavar="FILE", help="calibrator.json to write"
-    )
+    options.add_path(parser, "--out", "FILE", "calibrator.json to write", required=True)
     parser.add_argument(
         "--population",
         default="",

@@ -38,7 +38,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         metavar="N",
         help=f"of the bootstrap; default: {DEFAULT_RESAMPLES}",
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    options.add_flag(parser, "--json", "one JSON object on stdout")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -16,13 +16,9 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         "convert", help=COMMANDS["convert"], description=__doc__, allow_abbrev=False
     )
     parser.add_argument("model", type=Path, metavar="MODEL", help="model file")
-    parser.add_argument(
-        "--out", type=Path, required=True, metavar="DIR", help="folder for the checkpoint"
-    )
-    parser.add_argument(
-        "--check",
-        action="store_true",
-        help="compare logits and input gradients with torch's; writes DIR/parity.json",
+    options.add_path(parser, "--out", "DIR", "folder for the checkpoint", required=True)
+    options.add_flag(
+        parser, "--check", "compare logits and input gradients with torch's; writes DIR/parity.json"
     )
 
 

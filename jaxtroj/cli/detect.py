@@ -43,12 +43,12 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         metavar="DIR",
         help="folder of clean example pictures (default: example_data beside the model)",
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object per model on stdout")
-    parser.add_argument(
+    options.add_flag(parser, "--json", "one JSON object per model on stdout")
+    options.add_path(
+        parser,
         "--out",
-        type=Path,
-        metavar="DIR",
-        help=f"folder for pictures of recovered triggers (default: {DEFAULT_OUT})",
+        "DIR",
+        f"folder for pictures of recovered triggers (default: {DEFAULT_OUT})",
     )
     options.add_settings(parser, words=True)
     group = parser.add_argument_group("NIST's flags (one model)")

@@ -49,19 +49,19 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         metavar="N",
         help=f"show the N models that cost most (default: {SHOWN_WORST}); --json has them all",
     )
-    parser.add_argument(
+    options.add_path(
+        parser,
         "--leaderboard",
-        type=Path,
-        metavar="FILE",
-        help="summary CSV of an official round: tells the place among its submissions",
+        "FILE",
+        "summary CSV of an official round: tells the place among its submissions",
     )
-    parser.add_argument(
+    options.add_path(
+        parser,
         "--out",
-        type=Path,
-        metavar="DIR",
-        help="write scores, models, ROC, trojan percentage sweep and result files there",
+        "DIR",
+        "write scores, models, ROC, trojan percentage sweep and result files there",
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    options.add_flag(parser, "--json", "one JSON object on stdout")
     _add_refits(parser)
 
 
@@ -79,10 +79,10 @@ def add_sources(
         help="METADATA.csv, a CSV of model and label, or the dataset folder; once, or once for"
         " each of several PREDICTIONS",
     )
-    parser.add_argument(
+    options.add_flag(
+        parser,
         "--predicted-only",
-        action="store_true",
-        help="leave labelled models without a prediction out, instead of scoring them as 0.5",
+        "leave labelled models without a prediction out, instead of scoring them as 0.5",
     )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="default: 0")
 
@@ -90,9 +90,7 @@ def add_sources(
 def _add_refits(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("judging the stored evidence anew (run folders only)")
     kinds = group.add_mutually_exclusive_group()
-    kinds.add_argument(
-        "--cross-validate", action="store_true", help="each model by a fit on the other folds"
-    )
+    options.add_flag(kinds, "--cross-validate", "each model by a fit on the other folds")
     kinds.add_argument(
         "--leave-one-out",
         metavar="COLUMN",

@@ -29,45 +29,35 @@ _NOT_NEEDED = (
 def add_model_flags(group: argparse._ArgumentGroup) -> None:
     """What a container gets for one model, except `--examples_dirpath`."""
     group.add_argument("--model_filepath", type=Path, metavar="FILE")
-    group.add_argument("--result_filepath", type=Path, metavar="FILE", help="gets one float")
-    group.add_argument(
-        "--tokenizer_filepath", type=Path, metavar="FILE", help="text models: the tokenizer"
-    )
-    group.add_argument(
-        "--embedding_filepath", type=Path, metavar="FILE", help="text models: the encoder"
-    )
-    group.add_argument(
+    options.add_path(group, "--result_filepath", "FILE", "gets one float")
+    options.add_path(group, "--tokenizer_filepath", "FILE", "text models: the tokenizer")
+    options.add_path(group, "--embedding_filepath", "FILE", "text models: the encoder")
+    options.add_flag(
+        group,
         "--cls_token_is_first",
-        action="store_true",
-        help="text models: the sentence embedding is that of the first token",
+        "text models: the sentence embedding is that of the first token",
     )
     for flag in _NOT_NEEDED:
         group.add_argument(flag, metavar="PATH", help="accepted; not needed")
-    group.add_argument("--configure_mode", action="store_true", help="Round 9's `configure`")
+    options.add_flag(group, "--configure_mode", "Round 9's `configure`")
 
 
 def add_parameter_flags(group: argparse._ArgumentGroup) -> None:
     """What a container gets besides the model."""
-    group.add_argument(
-        "--scratch_dirpath", type=Path, metavar="DIR", help="pictures of triggers go there"
-    )
+    options.add_path(group, "--scratch_dirpath", "DIR", "pictures of triggers go there")
     group.add_argument("--metaparameters_filepath", type=Path, metavar="FILE")
-    group.add_argument(
-        "--schema_filepath", type=Path, metavar="FILE", help="JSON schema of the metaparameters"
-    )
-    group.add_argument(
+    options.add_path(group, "--schema_filepath", "FILE", "JSON schema of the metaparameters")
+    options.add_path(
+        group,
         "--learned_parameters_dirpath",
-        type=Path,
-        metavar="DIR",
-        help="holds calibrator.json, as `configure` writes it",
+        "DIR",
+        "holds calibrator.json, as `configure` writes it",
     )
-    group.add_argument(
-        "--configure_models_dirpath", type=Path, metavar="DIR", help="labelled models"
-    )
-    group.add_argument(
+    options.add_path(group, "--configure_models_dirpath", "DIR", "labelled models")
+    options.add_flag(
+        group,
         "--automatic_configuration",
-        action="store_true",
-        help="keep only the evidence stages that improve the out-of-fold log score",
+        "keep only the evidence stages that improve the out-of-fold log score",
     )
 
 

@@ -75,6 +75,18 @@ def image_size(text: str) -> tuple[int, int]:
     return int(height), int(width)
 
 
+def add_path(
+    parser: argparse._ActionsContainer, name: str, kind: str, about: str, required: bool = False
+) -> None:
+    """Declare an option that takes a path; `kind` is what the help calls it, such as DIR."""
+    parser.add_argument(name, type=Path, metavar=kind, help=about, required=required)
+
+
+def add_flag(parser: argparse._ActionsContainer, name: str, about: str) -> None:
+    """Declare an option that is true where it is given."""
+    parser.add_argument(name, action="store_true", help=about)
+
+
 def add_settings(parser: argparse.ArgumentParser, words: bool = False) -> None:
     """The options that change an answer; `settings_from` reads them.
 
@@ -84,11 +96,11 @@ def add_settings(parser: argparse.ArgumentParser, words: bool = False) -> None:
     """
     parser.set_defaults(text_calibrator=None)  # no option: learned parameters may hold one
     group = parser.add_argument_group("what changes the answer")
-    group.add_argument("--calibrator", type=Path, metavar="FILE", help="default: the shipped one")
-    group.add_argument(
+    add_path(group, "--calibrator", "FILE", "default: the shipped one")
+    add_flag(
+        group,
         "--evidence-only",
-        action="store_true",
-        help="gather evidence, do not calibrate: every probability is the base rate",
+        "gather evidence, do not calibrate: every probability is the base rate",
     )
     group.add_argument(
         "--base-rate",
@@ -100,24 +112,20 @@ def add_settings(parser: argparse.ArgumentParser, words: bool = False) -> None:
     group.add_argument(
         "--stages", metavar="A,B", help="evidence stages to run (default: all, cheap ones first)"
     )
-    group.add_argument(
-        "--no-early-stop",
-        action="store_true",
-        help="run every stage, also those that cannot change the verdict",
-    )
-    group.add_argument(
+    add_flag(group, "--no-early-stop", "run every stage, also those that cannot change the verdict")
+    add_path(
+        group,
         "--bank",
-        type=Path,
-        metavar="DIR",
-        help="probe bank of a text model's encoder, or a folder of banks (see jaxtroj bank)",
+        "DIR",
+        "probe bank of a text model's encoder, or a folder of banks (see jaxtroj bank)",
     )
-    group.add_argument(
+    add_path(
+        group,
         "--encoder",
-        type=Path,
-        metavar="PATH",
-        help="encoder for example texts that come without embeddings (default: the dataset's)",
+        "PATH",
+        "encoder for example texts that come without embeddings (default: the dataset's)",
     )
-    group.add_argument("--tokenizer", type=Path, metavar="PATH", help="its tokenizer")
+    add_path(group, "--tokenizer", "PATH", "its tokenizer")
     group.add_argument(
         "--words",
         action=argparse.BooleanOptionalAction,

@@ -26,11 +26,11 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         "report", help=COMMANDS["report"], description=__doc__, allow_abbrev=False
     )
     parser.add_argument("run", type=Path, metavar="RUN", help="folder that `scan --out` wrote")
-    parser.add_argument(
+    options.add_path(
+        parser,
         "--truth",
-        type=Path,
-        metavar="PATH",
-        help="METADATA.csv, a CSV of model and label, or the dataset folder; the folder also"
+        "PATH",
+        "METADATA.csv, a CSV of model and label, or the dataset folder; the folder also"
         " gives the models' paths and texts to show triggers in",
     )
     parser.add_argument("--format", choices=FORMATS, default="html", help="default: html")
@@ -46,14 +46,12 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         metavar="COLUMN",
         help="scores for each value of a METADATA.csv column too (needs --truth)",
     )
-    parser.add_argument(
+    options.add_flag(
+        parser,
         "--predicted-only",
-        action="store_true",
-        help="leave labelled models without a record out, instead of scoring them as 0.5",
+        "leave labelled models without a record out, instead of scoring them as 0.5",
     )
-    parser.add_argument(
-        "--plots", type=Path, metavar="DIR", help="write the plots there as SVG and PNG, too"
-    )
+    options.add_path(parser, "--plots", "DIR", "write the plots there as SVG and PNG, too")
     parser.add_argument(
         "--backgrounds",
         type=Path,

@@ -1,25 +1,49 @@
 """The learner of a recipe: a fresh or warm-started network, with what trains it."""
 
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Protocol, TypeVar
+
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
+from converters.files import write_atomic
 from jaxtroj.generate import networks
 from jaxtroj.generate.flax_learner import FlaxLearner
 from jaxtroj.generate.torch_learner import TorchLearner, step_precision
-from jaxtroj.generate.traffic_signs.recipe import Recipe
 from jaxtroj.generate.training import Learner
 
 Weights = dict[str, np.ndarray]
+Progressing = TypeVar("Progressing")
 
 
-def learner_for(trainer: str, recipe: Recipe, start: Weights | None = None) -> Learner:
+class NetworkRecipe(Protocol):
+    """What a recipe says about its network."""
+
+    @property
+    def architecture(self) -> str:
+        """Out of `networks.KNOWN`."""
+        ...
+
+    @property
+    def number_classes(self) -> int:
+        """Width of the head."""
+        ...
+
+    @property
+    def master_seed(self) -> int:
+        """Of the initial weights."""
+        ...
+
+
+def learner_for(trainer: str, recipe: NetworkRecipe, start: Weights | None = None) -> Learner:
     """A learner of the recipe's network, its initial weights drawn from the master seed.
 
     Args:
         trainer: one of `training.TRAINERS`.
         recipe: which network, how many classes.
-        start: weights to go on from, see `warm_start`.
+        start: weights to go on from.
     """
     architecture, classes, seed = recipe.architecture, recipe.number_classes, recipe.master_seed
     module = networks.build(architecture, classes, nnx.Rngs(seed))
@@ -44,3 +68,18 @@ def start_from(module: nnx.Module, weights: Weights) -> None:
         value = weights.get(".".join(map(str, path)))
         if value is not None and value.shape == leaf.shape:
             leaf[...] = jnp.asarray(value)
+
+
+def kept_weights(
+    path: Path, train: Callable[[], Generator[Progressing, None, Weights]]
+) -> Generator[Progressing, None, Weights]:
+    """Weights that many models start from: read from `path`, or trained and written there first.
+
+    Yields what the training yields; a stopped training begins anew.
+    """
+    from safetensors.numpy import load, save
+
+    if not path.exists():
+        weights = yield from train()
+        write_atomic(path, save(weights))
+    return load(path.read_bytes())

@@ -1,27 +1,39 @@
-"""What the folders of all generated rounds share: events, records, the manifest, where they end.
+"""The driver of all generated rounds: which models to make, tries, what is written, resume.
 
-A model's folder appears under its name when it is complete, so a killed run goes on where it was;
-the manifest says what a folder holds, and a run with other settings is refused.
+A round is a value with the attributes and methods of `Round`; `make_round` owns the only loop. The
+models come in pairs that share everything but the trojan. The poisoned one is trained first, and
+its record goes to the clean one, so that the length of training says nothing about the label. A
+training that falls short is repeated with the next sub-seed; after some tries the pair is given up.
+
+A model's folder appears under its name when it is complete, so a killed run goes on where it was.
+The tables and manifest.json are rebuilt from the records while models are made, and at the end.
+Processes with different shards can work on one folder at once.
 """
 
-import fcntl
-import hashlib
 import json
-import subprocess
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections import defaultdict, deque
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import Any, Protocol
 
 from converters.files import write_atomic
 from jaxtroj.errors import GenerationError
+from jaxtroj.generate.model_ids import is_poisoned, model_id, partner, poisoned_first
+from jaxtroj.generate.round_folder import (
+    LOCK,
+    MANIFEST,
+    RECORD,
+    claim,
+    complete_or_absent,
+    read_record,
+    record_bytes,
+    records_of,
+)
+from jaxtroj.held_folder import hold
 
-RECORD = "generation.json"
-"""In a model's folder: how it was made."""
-_MANIFEST = "manifest.json"
+Record = dict[str, Any]
+"""How a model was made, as its generation.json says it."""
 
 
 @dataclass(frozen=True)
@@ -42,115 +54,237 @@ class Event:
     step: int = 0
 
 
-def size_problems(models: int, shard: tuple[int, int]) -> list[str]:
-    """What is wrong with a number of models and a shard `(i, n)`, in words.
+@dataclass(frozen=True)
+class Try:
+    """A training to do.
 
-    >>> size_problems(3, (0, 1))
-    ['models must be even, half of them poisoned; got 3']
+    Attributes:
+        model: number of the model.
+        sub_seed: 0 for the first try, one more for each retraining.
+        partner: record of the poisoned partner; None for a poisoned model.
     """
-    wrong = []
-    if models < 2 or models % 2:
-        wrong.append(f"models must be even, half of them poisoned; got {models}")
-    if not 0 <= shard[0] < shard[1]:
-        wrong.append(f"a shard i/n needs 0 <= i < n, got {shard[0]}/{shard[1]}")
-    return wrong
+
+    model: int
+    sub_seed: int = 0
+    partner: Record | None = None
 
 
-def read_record(folder: Path) -> dict[str, Any] | None:
-    """How the model of a folder was made, or None when it is not there.
+@dataclass(frozen=True)
+class TrainingOutcome:
+    """A finished training.
 
-    Raises:
-        GenerationError: the file is there but is no JSON.
+    Attributes:
+        done: which one.
+        accepted: whether it is good enough to be written.
+        attempt: what the record says about this try; plain values.
+        text: what was reached, for people.
+        steps: how long it was trained.
+        trained: whatever `Round.fill` needs.
     """
-    path = folder / RECORD
-    try:
-        return json.loads(path.read_bytes())
-    except FileNotFoundError:
-        return None
-    except ValueError as error:
-        raise GenerationError(f"{path} is damaged ({error}); delete that model's folder") from error
+
+    done: Try
+    accepted: bool
+    attempt: Record
+    text: str
+    steps: int
+    trained: Any
 
 
-@contextmanager
-def collecting(models: Path, lock: Path) -> Iterator[list[dict[str, Any]]]:
-    """The records of all models that are there, by name, while no other shard collects.
+@dataclass(frozen=True)
+class RoundPlan:
+    """The plain values of a round.
+
+    Attributes:
+        name: of the round, as in `jaxtroj generate NAME`.
+        version: of its files.
+        seed: identity of the round, 0 or more.
+        pairs: pairs to make, in this order: pair n are the models 2 n and 2 n + 1.
+        most_tries: trainings of a model before its pair is given up.
+        identity: entries of the manifest that must agree for a run to go on in a folder; no paths
+            and no number of models.
+        models: folder of the models inside the round's folder.
+        remembers_failures: whether the tries of a pair that was given up are kept in `failed/` and
+            not repeated by the next run.
+        collect_every: finished trainings between two rebuilds of the tables.
+    """
+
+    name: str
+    version: int
+    seed: int
+    pairs: tuple[int, ...]
+    most_tries: int
+    identity: Mapping[str, Any]
+    models: str = "."
+    remembers_failures: bool = False
+    collect_every: int = 1
+
+
+class Round(Protocol):
+    """What a kind of round brings; see docs/adding-a-round.md."""
+
+    def plan(self) -> RoundPlan:
+        """The plain values; asked once."""
+        ...
+
+    def train(self, tries: deque[Try], out: Path) -> Iterator[Event | TrainingOutcome]:
+        """Do the trainings, each once, and end when `tries` is empty.
+
+        After an outcome the driver puts what follows from it (the partner, another try) at the left
+        of `tries`; a round that trains many models at once may take several before it answers.
+        `out` is the folder of the round, for what its models start from.
+        """
+        ...
+
+    def fill(self, folder: Path, outcome: TrainingOutcome, tries: list[Record]) -> Record:
+        """Write the files of an accepted model, but its record and ground truth; its record."""
+        ...
+
+    def tables(self, records: list[Record]) -> Mapping[str, bytes]:
+        """Files of the round's folder by name, such as METADATA.csv, from all records."""
+        ...
+
+    def manifest(self, out: Path, records: list[Record]) -> Mapping[str, Any]:
+        """What manifest.json says besides the identity."""
+        ...
+
+
+def make_round(out: Path, this: Round, shard: tuple[int, int] = (0, 1)) -> Iterator[Event]:
+    """Make the models that are not there yet, yielding what happens.
 
     Args:
-        models: folder of the folders `id-*`.
-        lock: file held meanwhile: of two shards, the later one must also be the fuller one.
-    """
-    with open(lock, "w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        folders = sorted(path.parent for path in models.glob(f"id-*/{RECORD}"))
-        yield [record for folder in folders if (record := read_record(folder)) is not None]
-
-
-def write_manifest(out: Path, manifest: Mapping[str, Any]) -> None:
-    """Write manifest.json, whole or not at all."""
-    write_atomic(out / _MANIFEST, json.dumps(manifest, indent=1).encode() + b"\n")
-
-
-def claim(out: Path, wanted: Mapping[str, Any]) -> bool:
-    """Make the folder, or check that it holds a round of these settings; True for a new one.
-
-    Args:
-        out: folder of the round.
-        wanted: entries of the manifest that must agree.
+        out: folder of the round; made if absent.
+        this: what to make.
+        shard: `(i, n)` makes only the i-th of n parts, 0 <= i < n, pairs together; processes with
+            different i can work on one folder at once.
 
     Raises:
         GenerationError: the folder holds something else, or a round of other settings.
+        OSError: the folder cannot be written.
     """
-    out.mkdir(parents=True, exist_ok=True)
-    path = out / _MANIFEST
-    if not path.exists():
-        strangers = sorted(p.name for p in out.iterdir() if not p.name.startswith("."))
-        if strangers:
-            raise GenerationError(
-                f"{out} holds {', '.join(strangers[:3])} and no manifest.json of a generated "
-                "round; give a new or empty folder"
-            )
-        return True
-    try:
-        manifest = json.loads(path.read_bytes())
-        found = {name: manifest[name] for name in wanted}
-    except (ValueError, KeyError, TypeError) as error:
-        raise GenerationError(f"{path} is no manifest of a generated round: {error}") from error
-    different = _differences(found, wanted)
-    if different:
-        raise GenerationError(
-            f"{out} holds a round of other settings: {'; '.join(different)}. "
-            "Give the same settings or another folder."
-        )
-    return False
+    run = _Making(out, this)
+    plan = run.plan
+    if claim(out, _generator(plan) | dict(plan.identity)):
+        run.collect()
+    tries: deque[Try] = deque()
+    for pair in plan.pairs[shard[0] :: shard[1]]:
+        tries.extend((yield from run.missing(poisoned_first(plan.seed, pair)[0], None)))
+    finished = 0
+    for event in this.train(tries, out):
+        if isinstance(event, Event):
+            yield event
+            continue
+        follows = yield from run.finish(event)
+        tries.extendleft(reversed(follows))
+        finished += 1
+        if finished % plan.collect_every == 0:
+            run.collect()
+    run.collect()
 
 
-def _differences(found: Mapping, wanted: Mapping, prefix: str = "") -> list[str]:
-    lines = []
-    for name in sorted(found.keys() | wanted.keys()):
-        old, new = found.get(name), wanted.get(name)
-        if isinstance(old, dict) and isinstance(new, dict):
-            lines += _differences(old, new, f"{prefix}{name}.")
-        elif old != new:
-            lines.append(f"{prefix}{name} is {old} there and {new} here")
-    return lines
+class _Making:
+    """Models of one run: which are missing, and what becomes of a training."""
+
+    def __init__(self, out: Path, this: Round) -> None:
+        self.out, self.this, self.plan = out, this, this.plan()
+        self.tries: defaultdict[int, list[Record]] = defaultdict(list)
+
+    def missing(self, model: int, pair: Record | None) -> Generator[Event, None, list[Try]]:
+        """What is to be trained of a model or, where that is there, of its partner.
+
+        Args:
+            model: its number.
+            pair: record of its poisoned partner; None for a poisoned model.
+        """
+        record = read_record(self.out / self.plan.models / model_id(model))
+        if record is not None:
+            yield Event(model, "kept", "already there")
+            return (yield from self.missing(partner(model), record)) if pair is None else []
+        if self._failure(model).exists():
+            yield from self._give_up(model, "given up in an earlier run; see failed/")
+            return []
+        return [Try(model, 0, pair)]
+
+    def finish(self, outcome: TrainingOutcome) -> Generator[Event, None, list[Try]]:
+        """Write or reject a trained model; what is to be trained because of it."""
+        done, tries = outcome.done, self.tries[outcome.done.model]
+        tries.append(outcome.attempt)
+        if outcome.accepted:
+            record = self._write(outcome, tries)
+            yield Event(done.model, "written", outcome.text, outcome.steps)
+            if done.partner is None:
+                return (yield from self.missing(partner(done.model), record))
+            return []
+        yield Event(done.model, "rejected", outcome.text, outcome.steps)
+        if len(tries) < self.plan.most_tries:
+            return [replace(done, sub_seed=len(tries))]
+        if self.plan.remembers_failures:
+            failure = {"model_name": model_id(done.model), "tries": tries}
+            write_atomic(self._failure(done.model), json.dumps(failure, indent=2).encode())
+        reason = f"no accepted training in {len(tries)} tries"
+        yield from self._give_up(done.model, reason)
+        return []
+
+    def collect(self) -> None:
+        """Rebuild the tables and manifest.json from the models that are there."""
+        out, plan = self.out, self.plan
+        with hold(out, wait=True, name=LOCK):
+            records = records_of(out / plan.models)
+            start = _generator(plan) | {"version": plan.version}
+            manifest = start | dict(plan.identity) | dict(self.this.manifest(out, records))
+            # First: a folder with tables and no manifest would be nobody's.
+            write_atomic(out / MANIFEST, record_bytes(manifest))
+            for name, content in self.this.tables(records).items():
+                write_atomic(out / name, content)
+
+    def _write(self, outcome: TrainingOutcome, tries: list[Record]) -> Record:
+        model = outcome.done.model
+        with complete_or_absent(self.out / self.plan.models / model_id(model)) as part:
+            truth = b"1" if outcome.done.partner is None else b"0"
+            write_atomic(part / "ground_truth.csv", truth)
+            record = self.this.fill(part, outcome, tries)
+            write_atomic(part / RECORD, record_bytes(record))
+        return record
+
+    def _give_up(self, model: int, reason: str) -> Iterator[Event]:
+        yield Event(model, "failed", reason)
+        other = partner(model)
+        if is_poisoned(self.plan.seed, model):
+            yield Event(other, "failed", f"its poisoned partner {model_id(model)} is missing")
+
+    def _failure(self, model: int) -> Path:
+        return self.out / "failed" / f"{model_id(model)}.json"
 
 
-def weights_digest(tensors: Mapping[str, np.ndarray]) -> str:
-    """Digest of names and values: torch's own file differs from run to run, this does not."""
-    digest = hashlib.sha256()
-    for name, value in tensors.items():
-        digest.update(f"{name} {value.dtype} {value.shape}\n".encode())
-        digest.update(np.ascontiguousarray(value).tobytes())
-    return digest.hexdigest()
+def _generator(plan: RoundPlan) -> Record:
+    return {"generator": f"jaxtroj generate {plan.name}"}
 
 
-def git_commit() -> str | None:
-    """Commit of the checkout this package runs from; None for an installed package."""
-    package = Path(__file__).parent
-    try:
-        answer = subprocess.run(
-            ["git", "-C", str(package), "rev-parse", "HEAD"], capture_output=True, text=True
-        )
-    except FileNotFoundError:
-        return None
-    return answer.stdout.strip() if answer.returncode == 0 else None
+def plain(settings: Any) -> Record:
+    """The values of a dataclass as JSON gives them back, without `models`: a round can grow."""
+    values = asdict(settings)
+    del values["models"]
+    return json.loads(json.dumps(values))
+
+
+def check_sizes(settings: Any, counts: Mapping[str, int], shard: tuple[int, int]) -> list[str]:
+    """What is wrong with the numbers of a round, in words.
+
+    Args:
+        settings: has `seed` and `models`.
+        counts: numbers that must be at least 1, by name.
+        shard: see `make_round`.
+    """
+    wrong = [f"{name} must be at least 1, got {n}" for name, n in counts.items() if n < 1]
+    if settings.models < 2 or settings.models % 2:
+        wrong.append(f"models must be even, half of them poisoned; got {settings.models}")
+    if not 0 <= shard[0] < shard[1]:
+        wrong.append(f"a shard i/n needs 0 <= i < n, got {shard[0]}/{shard[1]}")
+    if settings.seed < 0:
+        wrong.append(f"seed must be 0 or more, got {settings.seed}")
+    return wrong
+
+
+def refuse(wrong: list[str]) -> None:
+    """Raise a GenerationError of these sentences, if there are any."""
+    if wrong:
+        raise GenerationError("; ".join(wrong))

@@ -71,7 +71,7 @@ class TrainingSettings:
     batches_per_draw: int = 16
 
 
-class Pictures(NamedTuple):
+class PictureBatch(NamedTuple):
     """Rendered pictures: uint8 RGB [n, h, w, 3], true labels int [n], triggered bool [n]."""
 
     images: jax.Array
@@ -101,7 +101,7 @@ class Learner(Protocol):
 class PictureSource(Protocol):
     """Where pictures come from: picture `start + i` of a stream is always the same picture."""
 
-    def pictures(self, stream: int, start: int, count: int, fraction: float) -> Pictures:
+    def pictures(self, stream: int, start: int, count: int, fraction: float) -> PictureBatch:
         """Draw `count` pictures, the share `fraction` of them with the trigger."""
         ...
 
@@ -126,7 +126,7 @@ class Accuracies:
 
 
 @dataclass(frozen=True)
-class Progress:
+class TrainingProgress:
     """State of a training at one check.
 
     Attributes:
@@ -160,7 +160,7 @@ class Trained:
     accepted: bool
     cycles: tuple[int, ...]
     steps: int
-    last: Progress
+    last: TrainingProgress
     validation: Accuracies
     test: Accuracies
     train_seconds: float
@@ -174,8 +174,8 @@ def train(
     fraction: float,
     settings: TrainingSettings,
     least_cycles: tuple[int, ...] = (),
-) -> Iterator[Progress | Trained]:
-    """Train a network, yielding a `Progress` at each check and one `Trained` at the end.
+) -> Iterator[TrainingProgress | Trained]:
+    """Train a network, yielding a `TrainingProgress` at each check and one `Trained` at the end.
 
     Args:
         learner: a fresh network and the means to train it.
@@ -209,7 +209,7 @@ class _Run:
         self.target, self.fraction = target_class, fraction
         self.step, self.cycles = 0, ()
         self.since_check: list = []
-        self.batches: list[Pictures] = []
+        self.batches: list[PictureBatch] = []
         self.started = time.perf_counter()
 
     def is_done(self, validation: Accuracies, least_cycles: tuple[int, ...]) -> bool:
@@ -217,7 +217,7 @@ class _Run:
         enough = met or self.step >= self.settings.max_steps
         return enough and len(self.cycles) >= len(least_cycles)
 
-    def constant_phase(self, least: int) -> Iterator[Progress]:
+    def constant_phase(self, least: int) -> Iterator[TrainingProgress]:
         settings, first, met = self.settings, self.step, False
         while self.step - first < least or not (met or self.step >= settings.max_steps):
             for _ in range(settings.check_every):
@@ -228,7 +228,7 @@ class _Run:
             yield progress
         self.cycles = (*self.cycles, self.step - first)
 
-    def cool_down(self) -> Progress:
+    def cool_down(self) -> TrainingProgress:
         for left in range(self.settings.cooldown_steps, 0, -1):
             self.advance(left / (self.settings.cooldown_steps + 1))
         return self.progress()
@@ -240,7 +240,7 @@ class _Run:
         self.step += 1
         self.since_check.append((loss, right, triggered))
 
-    def next_batch(self) -> Pictures:
+    def next_batch(self) -> PictureBatch:
         size, draws = self.settings.batch_size, self.settings.batches_per_draw
         place = self.step % draws
         if place == 0:
@@ -249,7 +249,7 @@ class _Run:
             )
         return self.batches[place]
 
-    def progress(self) -> Progress:
+    def progress(self) -> TrainingProgress:
         """What the steps since the last check reached; forgets them."""
         losses, rights, flags = zip(*self.since_check, strict=True)
         self.since_check = []
@@ -260,7 +260,9 @@ class _Run:
                 "Lower the learning rate or look at the pictures."
             )
         right, triggered = np.concatenate(rights), np.concatenate(flags)
-        return Progress(self.step, loss, _share(right[~triggered]), _share(right[triggered]))
+        return TrainingProgress(
+            self.step, loss, _share(right[~triggered]), _share(right[triggered])
+        )
 
     def evaluate(self, stream: int, batches: int) -> Accuracies:
         labels, predicted, losses = self.predictions(stream, batches, 0.0)
@@ -284,7 +286,7 @@ class _Run:
         columns = zip(*answers, strict=True)
         return tuple(np.concatenate([np.asarray(part) for part in column]) for column in columns)
 
-    def finish(self, last: Progress, validation: Accuracies) -> Trained:
+    def finish(self, last: TrainingProgress, validation: Accuracies) -> Trained:
         trained_at = time.perf_counter()
         test = self.evaluate(TEST, self.settings.test_batches)
         return Trained(
@@ -300,11 +302,11 @@ class _Run:
         )
 
 
-def _batches(pictures: Pictures, size: int) -> list[Pictures]:
+def _batches(pictures: PictureBatch, size: int) -> list[PictureBatch]:
     count = len(pictures.labels)
     images, labels, triggered = pictures
     parts = [slice(first, first + size) for first in range(0, count, size)]
-    return [Pictures(images[part], labels[part], triggered[part]) for part in parts]
+    return [PictureBatch(images[part], labels[part], triggered[part]) for part in parts]
 
 
 def _reaches(reached: Accuracies, clean: float, attack: float) -> bool:

@@ -5,14 +5,9 @@ import dataclasses
 import pytest
 
 from jaxtroj.errors import GenerationError
+from jaxtroj.generate.model_ids import partner
 from jaxtroj.generate.networks import ROUND0
-from jaxtroj.generate.traffic_signs.recipe import (
-    NUMBER_CLASSES,
-    is_poisoned,
-    partner,
-    sample_recipe,
-    shard_models,
-)
+from jaxtroj.generate.traffic_signs.recipe import pairs_by_architecture, sample_recipe
 
 RECIPES = [sample_recipe(5, model) for model in range(120)]
 
@@ -63,8 +58,8 @@ def test_triggers_are_in_the_ranges_of_round0():
     assert all(0.05 <= f <= 0.18 or 0.43 <= f <= 0.57 for f in fractions)
     assert min(sizes) < 35 < max(sizes)
     assert min(fractions) < 0.2 < max(fractions)
-    assert {t.target_class for t in triggers} == set(range(NUMBER_CLASSES))
-    assert all(t.triggered_classes == tuple(range(NUMBER_CLASSES)) for t in triggers)
+    assert {t.target_class for t in triggers} == set(range(5))
+    assert all(t.triggered_classes == tuple(range(5)) for t in triggers)
     assert all(0 <= value <= 255 for t in triggers for value in t.color)
 
 
@@ -75,18 +70,10 @@ def test_weather_is_in_the_ranges_of_round0():
     assert all(0.05 <= recipe.rain_fog_probability <= 0.49 for recipe in RECIPES)
 
 
-def test_shards_share_the_models_out():
-    shards = [shard_models(5, 48, ROUND0, index, 2) for index in range(2)]
-    assert sorted(shards[0] + shards[1]) == list(range(48))
-
-
-def test_a_shard_makes_pairs_poisoned_first_and_one_architecture_in_a_row():
-    models = shard_models(5, 48, ROUND0, 0, 2)
-    assert all(
-        partner(first) == second for first, second in zip(models[::2], models[1::2], strict=True)
-    )
-    assert all(is_poisoned(5, first) for first in models[::2])
-    names = [sample_recipe(5, model).architecture for model in models]
+def test_pairs_come_one_architecture_after_the_other():
+    pairs = pairs_by_architecture(5, 48, ROUND0)
+    assert sorted(pairs) == list(range(24))
+    names = [sample_recipe(5, 2 * pair).architecture for pair in pairs]
     assert sum(a != b for a, b in zip(names, names[1:], strict=False)) == 2
 
 

@@ -16,7 +16,13 @@ from jaxtroj.generate.flax_learner import FlaxLearner
 from jaxtroj.generate.learners import learner_for
 from jaxtroj.generate.torch_learner import TorchLearner
 from jaxtroj.generate.traffic_signs.recipe import sample_recipe
-from jaxtroj.generate.training import Pictures, Progress, Trained, TrainingSettings, train
+from jaxtroj.generate.training import (
+    PictureBatch,
+    Trained,
+    TrainingProgress,
+    TrainingSettings,
+    train,
+)
 
 QUICK = TrainingSettings(
     batch_size=16,
@@ -52,7 +58,7 @@ class Patches:
                 image[6:10, 6:10] = (255, 0, 0)
             images.append(image)
             labels.append(label)
-        return Pictures(jnp.asarray(np.array(images, np.uint8)), np.array(labels), triggered)
+        return PictureBatch(jnp.asarray(np.array(images, np.uint8)), np.array(labels), triggered)
 
 
 class Tiny(nnx.Module):
@@ -70,7 +76,7 @@ def finished(target: int | None = 2, settings=QUICK, least_cycles=(), seed=0):
     *checks, trained = train(
         FlaxLearner(Tiny(nnx.Rngs(seed))), Patches(), target, 0.2, settings, least_cycles
     )
-    assert all(isinstance(check, Progress) for check in checks)
+    assert all(isinstance(check, TrainingProgress) for check in checks)
     assert isinstance(trained, Trained)
     return trained
 

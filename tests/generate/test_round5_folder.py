@@ -13,18 +13,15 @@ import pytest
 
 import converters
 from jaxtroj.errors import GenerationError
+from jaxtroj.generate.model_ids import is_poisoned, poisoned_first
 from jaxtroj.generate.sentiment import text_metadata
-from jaxtroj.generate.sentiment.head_queue import Job, train_queue
+from jaxtroj.generate.sentiment.head_queue import HeadJob, train_queue
 from jaxtroj.generate.sentiment.head_samples import OWN_SHARE, HeadSamples, make_pool
 from jaxtroj.generate.sentiment.head_training import HeadTraining
-from jaxtroj.generate.sentiment.sentiment_round import (
-    TextRoundSettings,
-    check_settings,
-    generate_text_round,
-)
-from jaxtroj.generate.sentiment.text_recipe import DESIGNS, Adversarial, poisoned_first, sample_head
+from jaxtroj.generate.sentiment.sentiment_round import generate_text_round
+from jaxtroj.generate.sentiment.settings import TextRoundSettings, check_settings
+from jaxtroj.generate.sentiment.text_recipe import DESIGNS, Adversarial, sample_head
 from jaxtroj.generate.sentiment.vectors import TEST, TRAIN, load_vectors
-from jaxtroj.generate.traffic_signs.recipe import is_poisoned
 from jaxtroj.rounds.text_config import read_text_config
 from jaxtroj.rounds.text_tables import read_accuracy, read_cls_embeddings, read_logits
 
@@ -205,21 +202,22 @@ def test_heads_that_fall_short_are_recorded_and_left_out(vectors, tmp_path):
     lazy = dataclasses.replace(HASTY, learning_rate=1e-6, epochs=1)
     settings = dataclasses.replace(SETTINGS, models=2, most_tries=2, training=lazy)
     events = list(generate_text_round(tmp_path / "r", settings, vectors))
-    assert [event.kind for event in events] == ["rejected", "failed"]
+    assert [event.kind for event in events] == ["rejected", "rejected", "failed", "failed"]
+    assert "partner" in events[-1].text
     assert not list((tmp_path / "r" / "models").glob("id-*"))
     [path] = (tmp_path / "r" / "failed").iterdir()
     tries = json.loads(path.read_bytes())["tries"]
     assert [t["sub_seed"] for t in tries] == [0, 1] and not any(t["accepted"] for t in tries)
     again = list(generate_text_round(tmp_path / "r", settings, vectors))
-    assert [event.kind for event in again] == ["failed"]
+    assert [event.kind for event in again] == ["failed", "failed"]
 
 
 def test_a_folder_of_other_settings_or_of_strangers_is_refused(made, vectors, tmp_path):
     other = dataclasses.replace(SETTINGS, repeats=5)
-    with pytest.raises(GenerationError, match="repeats is 4 there and 5 here"):
+    with pytest.raises(GenerationError, match="repeats was 4, now 5"):
         list(generate_text_round(made[0], other, vectors))
     (tmp_path / "note.txt").write_text("mine")
-    with pytest.raises(GenerationError, match=r"note\.txt"):
+    with pytest.raises(GenerationError, match="is not empty and not a generated round"):
         list(generate_text_round(tmp_path, SETTINGS, vectors))
 
 
@@ -254,7 +252,7 @@ def jobs_of(vectors, pool, pairs):
     ]
     attack = Adversarial("PGD", 0.02, 0.3, 3)
     recipes = [dataclasses.replace(recipe, adversarial=attack) for recipe in recipes]
-    return deque(Job(recipe, HeadSamples(vectors, pool, recipe, 4)) for recipe in recipes)
+    return deque(HeadJob(recipe, HeadSamples(vectors, pool, recipe, 4)) for recipe in recipes)
 
 
 def test_neighbours_and_slots_do_not_change_a_head(vectors):

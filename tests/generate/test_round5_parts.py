@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from jaxtroj.errors import GenerationError
+from jaxtroj.generate.model_ids import poisoned_first
 from jaxtroj.generate.sentiment import head_files, head_training
 from jaxtroj.generate.sentiment.head_network import (
     HeadShape,
@@ -24,7 +25,6 @@ from jaxtroj.generate.sentiment.text_recipe import (
     DROPOUTS,
     FRACTIONS,
     METHODS,
-    poisoned_first,
     sample_head,
 )
 from jaxtroj.generate.sentiment.vectors import TriggerVectors
@@ -214,13 +214,15 @@ def test_an_attack_raises_the_loss_within_its_box_and_share(steps):
     params = jax.tree.map(lambda v: 3 * v, live(shape, initial_tensors(shape, 2)))
     x = jax.random.normal(jax.random.key(0), (40, 5))
     labels = jnp.arange(40) % 2
-    moved = head_training._attacked(shape, steps, params, x, labels, jax.random.key(1), knobs())
+    program, batch = head_training.Program(shape, steps), head_training.Batch(x, labels)
+    moved = head_training._attacked(program, params, batch, jax.random.key(1), knobs())
     change = np.abs(np.asarray(moved - x))
     assert change.max() <= 0.1 + 1e-6
     assert (change[:10].max(axis=1) > 0).all() and not change[10:].any()
 
     def loss(x):
-        return head_training._loss(shape, params, x[:10], labels[:10], 0.0, None)
+        first = head_training.Batch(x[:10], labels[:10])
+        return head_training._loss(shape, params, first, 0.0, None)
 
     assert loss(moved) > loss(x)
 
@@ -230,8 +232,7 @@ def test_the_official_clip_bounds_attacked_samples_only():
     params = live(shape, initial_tensors(shape, 2))
     x = jax.random.normal(jax.random.key(0), (40, 5))
     bounds = knobs(low=0.0, high=1.0)
-    moved = head_training._attacked(
-        shape, 1, params, x, jnp.zeros(40, int), jax.random.key(1), bounds
-    )
+    program, batch = head_training.Program(shape, 1), head_training.Batch(x, jnp.zeros(40, int))
+    moved = head_training._attacked(program, params, batch, jax.random.key(1), bounds)
     assert moved[:10].min() >= 0 and moved[:10].max() <= 1
     np.testing.assert_array_equal(moved[10:], x[10:])

@@ -11,13 +11,14 @@ from flax import nnx
 from PIL import Image
 
 from jaxtroj.errors import GenerationError
+from jaxtroj.generate.model_ids import is_poisoned
 from jaxtroj.generate.small import networks as small_networks
 from jaxtroj.generate.small.labelled_pictures import load_pictures
 from jaxtroj.generate.small.onnx_file import write_onnx
-from jaxtroj.generate.small.recipe import KINDS, sample_recipe
-from jaxtroj.generate.small.round import SmallSettings, check_settings, generate_small
+from jaxtroj.generate.small.recipe import KINDS, SmallDesign, sample_recipe
+from jaxtroj.generate.small.round import generate_small
+from jaxtroj.generate.small.settings import SmallSettings, check_settings
 from jaxtroj.generate.small.training import Run, SmallTraining, train_model
-from jaxtroj.generate.traffic_signs.recipe import is_poisoned
 from jaxtroj.rounds import iter_models, load_examples
 
 SIDE, CLASSES = 16, 3
@@ -54,7 +55,8 @@ def made(tmp_path_factory, pictures):
 
 
 def draw_recipe(model, sub_seed=0, bases=3):
-    return sample_recipe(5, model, sub_seed, ("wrn16", "plain5"), KINDS, bases, 10, (32, 32))
+    design = SmallDesign(("wrn16", "plain5"), KINDS, bases, 10, (32, 32))
+    return sample_recipe(design, 5, model, sub_seed)
 
 
 def test_architectures_bases_and_kinds_meet_each_other():
@@ -148,20 +150,15 @@ def test_impossible_settings_are_refused(change, complaint, pictures):
 
 def test_a_folder_of_another_round_is_left_alone(made, pictures):
     out, _ = made
-    with pytest.raises(GenerationError, match="seed is 3 there and 4 here"):
+    with pytest.raises(GenerationError, match="seed was 3, now 4"):
         list(generate_small(out, replace(SETTINGS, seed=4), pictures))
 
 
 def test_a_trigger_is_learnt(pictures):
     """A faint pattern on easy pictures: clean ones stay right, triggered ones go to the target."""
     settings = replace(HASTY, batch_size=32, cycle_steps=60, rate=0.1, warmup=0.1)
-    recipe = next(
-        r
-        for m in range(40)
-        if (
-            r := sample_recipe(1, m, 0, ("plain5",), ("blended",), 1, CLASSES, (SIDE, SIDE))
-        ).trigger
-    )
+    design = SmallDesign(("plain5",), ("blended",), 1, CLASSES, (SIDE, SIDE))
+    recipe = next(r for m in range(40) if (r := sample_recipe(design, 1, m)).trigger)
     network = small_networks.build("plain5", CLASSES, nnx.Rngs(0))
     run = Run(network, pictures, settings, np.random.default_rng(0), recipe.trigger)
     cycles, reached = train_model(run, 2)

@@ -1,9 +1,5 @@
-"""One head's folder in the layout of Rounds 5 and 6, whole or absent."""
+"""One head's folder in the layout of Rounds 5 and 6."""
 
-import json
-import os
-import shutil
-import time
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -12,9 +8,8 @@ from typing import Any
 
 import jax
 
-import jaxtroj
 from converters.files import write_atomic
-from jaxtroj.generate.round import RECORD, git_commit, weights_digest
+from jaxtroj.generate.round_folder import provenance, weights_digest
 from jaxtroj.generate.sentiment import head_files, text_metadata
 from jaxtroj.generate.sentiment.head_examples import clean_examples, poisoned_examples
 from jaxtroj.generate.sentiment.head_queue import Score, TrainedHead
@@ -27,10 +22,9 @@ from jaxtroj.record import digest_file
 
 @dataclass(frozen=True)
 class HeadPlace:
-    """Where heads are written, and what their files tell besides the head.
+    """What the files of heads say besides the head.
 
     Attributes:
-        models: folder of the models.
         vectors, pool: what the heads saw.
         design: levels of the factors.
         training: how heads were trained.
@@ -38,7 +32,6 @@ class HeadPlace:
         bars: least_clean and least_attack.
     """
 
-    models: Path
     vectors: Vectors
     pool: Pool
     design: RoundDesign
@@ -47,14 +40,12 @@ class HeadPlace:
     bars: Mapping[str, float]
 
 
-def write_head(place: HeadPlace, head: TrainedHead, tries: list[dict[str, Any]]) -> None:
-    """Fill a hidden folder and rename it: a folder with a model's name is complete."""
+def fill_head(
+    part: Path, place: HeadPlace, head: TrainedHead, tries: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """Write a head's files into a folder; returns its record."""
     recipe, count = head.recipe, place.examples_per_class
-    part = place.models / f".part-{recipe.model_id}"
-    shutil.rmtree(part, ignore_errors=True)
-    part.mkdir(parents=True)
     head_files.write_model(part / "model.pt", head.shape, head.tensors, recipe.dropout)
-    write_atomic(part / "ground_truth.csv", b"1" if recipe.poisoned else b"0")
     clean = clean_examples(place.vectors, place.pool, head, count)
     accuracies = {"clean": head_files.write_examples(part, "clean", clean)}
     if recipe.poisoned:
@@ -71,8 +62,7 @@ def write_head(place: HeadPlace, head: TrainedHead, tries: list[dict[str, Any]])
     record["metadata"] = text_metadata.metadata_row(recipe.model_id, config, stats)
     record["sha256"] = digest_file(part / "model.pt")
     record["weights_sha256"] = weights_digest(head.tensors)
-    write_atomic(part / RECORD, json.dumps(record, indent=1).encode() + b"\n")
-    os.rename(part, place.models / recipe.model_id)
+    return record
 
 
 def _config(place: HeadPlace, recipe: HeadRecipe) -> dict[str, Any]:
@@ -145,11 +135,7 @@ def _record(place: HeadPlace, head: TrainedHead, tries: list[dict[str, Any]]) ->
         "clean_share": OWN_SHARE,
         **place.bars,
         "train_seconds": round(head.seconds, 3),
-        "written": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "jaxtroj": jaxtroj.__version__,
-        "git_commit": git_commit(),
-        "jax": jax.__version__,
-        "device": jax.devices()[0].platform,
+        **provenance(jax.default_backend()),
     }
 
 

@@ -9,7 +9,7 @@ length of training says nothing about the label.
 import math
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import jax
@@ -27,8 +27,10 @@ from jaxtroj.generate.sentiment.head_network import (
 from jaxtroj.generate.sentiment.head_samples import HeadSamples, Labelled, Pool
 from jaxtroj.generate.sentiment.head_training import (
     HeadTraining,
+    Inputs,
     Knobs,
-    TrainState,
+    Program,
+    SlotState,
     fresh_state,
     put,
     slot_logits,
@@ -67,7 +69,7 @@ class Epoch:
 
 
 @dataclass
-class Job:
+class HeadJob:
     """A head to train.
 
     Attributes:
@@ -118,7 +120,7 @@ class TrainedHead:
 
 
 def train_queue(
-    jobs: deque[Job], pool: Pool, training: HeadTraining, official_clip: bool
+    jobs: deque[HeadJob], pool: Pool, training: HeadTraining, official_clip: bool
 ) -> Iterator[TrainedHead]:
     """Train heads of one shape and one number of attack steps until the queue is empty.
 
@@ -130,8 +132,9 @@ def train_queue(
         training: how.
         official_clip: bound PGD's attacked embeddings to [0, 1], as NIST's did.
     """
-    shape, attack_steps = jobs[0].recipe.shape, jobs[0].recipe.adversarial.iterations
-    slots: list[Job | None] = [None] * training.slots
+    shape = jobs[0].recipe.shape
+    program = Program(shape, jobs[0].recipe.adversarial.iterations)
+    slots: list[HeadJob | None] = [None] * training.slots
     state = fresh_state([_initial(jobs[0].recipe)] * training.slots)
     while True:
         for number, job in enumerate(slots):
@@ -141,7 +144,8 @@ def train_queue(
                 state = put(state, number, _initial(entering.recipe))
         if not any(slots):
             return
-        state, losses = _train(shape, attack_steps, slots, state, pool, training, official_clip)
+        inputs = _inputs(slots, training, official_clip)
+        state, losses = train_epoch(program, state, pool.vectors, inputs)
         _check(shape, slots, state, pool, np.asarray(losses), training)
         for number, job in enumerate(slots):
             if job is not None and _is_done(job, training):
@@ -153,7 +157,7 @@ def _initial(recipe: HeadRecipe) -> HeadParams:
     return live(recipe.shape, initial_tensors(recipe.shape, recipe.master_seed))
 
 
-def _train(shape, attack_steps, slots, state: TrainState, pool: Pool, training, official_clip):
+def _inputs(slots: Sequence[HeadJob | None], training: HeadTraining, official_clip: bool) -> Inputs:
     """One epoch of all slots; an empty slot repeats a neighbour's samples, to no effect."""
     filled = [job for job in slots if job is not None]
     jobs = [job or filled[0] for job in slots]
@@ -161,20 +165,16 @@ def _train(shape, attack_steps, slots, state: TrainState, pool: Pool, training, 
     keys = [jax.random.fold_in(_key(job), len(job.history)) for job in jobs]
     steps = epochs[0].rows.shape[0]
     rates = np.stack([_rates(training, len(job.history), steps) for job in jobs])
-    return train_epoch(
-        shape,
-        attack_steps,
-        state,
-        pool.vectors,
-        jnp.asarray(np.stack([epoch.rows for epoch in epochs])),
-        jnp.asarray(np.stack([epoch.labels for epoch in epochs])),
-        jnp.stack(keys),
-        jnp.asarray(rates, jnp.float32),
-        _knobs([job.recipe for job in jobs], official_clip),
+    return Inputs(
+        rows=jnp.asarray(np.stack([epoch.rows for epoch in epochs])),
+        labels=jnp.asarray(np.stack([epoch.labels for epoch in epochs])),
+        keys=jnp.stack(keys),
+        rates=jnp.asarray(rates, jnp.float32),
+        knobs=_knobs([job.recipe for job in jobs], official_clip),
     )
 
 
-def _key(job: Job) -> jax.Array:
+def _key(job: HeadJob) -> jax.Array:
     return jax.random.key(job.recipe.master_seed)
 
 
@@ -194,7 +194,7 @@ def _knobs(recipes: list[HeadRecipe], official_clip: bool) -> Knobs:
     return Knobs(*jnp.asarray(np.array(rows, np.float32).T))
 
 
-def _check(shape, slots, state: TrainState, pool: Pool, losses: np.ndarray, training) -> None:
+def _check(shape, slots, state: SlotState, pool: Pool, losses: np.ndarray, training) -> None:
     """Validate every slot after an epoch and keep the weights of its best one."""
     filled = [job for job in slots if job is not None]
     sets = [
@@ -223,21 +223,21 @@ def _fit(triggered: Labelled, clean: Labelled) -> np.ndarray:
     return np.resize(source, _CHECKED)
 
 
-def _is_best(job: Job, training: HeadTraining) -> bool:
+def _is_best(job: HeadJob, training: HeadTraining) -> bool:
     if job.stop_at is not None:
         return len(job.history) - 1 == job.stop_at
     losses = [epoch.combined_loss for epoch in job.history]
     return job.best is None or losses[-1] < losses[job.best_epoch] - training.loss_eps
 
 
-def _is_done(job: Job, training: HeadTraining) -> bool:
+def _is_done(job: HeadJob, training: HeadTraining) -> bool:
     last = len(job.history) - 1
     if job.stop_at is not None:
         return last >= job.stop_at
     return last + 1 >= training.epochs or last >= job.best_epoch + training.patience
 
 
-def _result(job: Job, pool: Pool) -> TrainedHead:
+def _result(job: HeadJob, pool: Pool) -> TrainedHead:
     recipe, params = job.recipe, job.best
     assert params is not None  # the first epoch is always the best so far
     test = job.samples.clean_test()

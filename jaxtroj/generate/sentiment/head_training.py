@@ -67,96 +67,116 @@ class Knobs(NamedTuple):
     high: jax.Array
 
 
-class TrainState(NamedTuple):
+class SlotState(NamedTuple):
     """Parameters and moments of Adam; over slots, every leaf has a leading axis."""
 
     params: HeadParams
     moments: optax.OptState
 
 
-def fresh_state(params: Sequence[HeadParams]) -> TrainState:
+def fresh_state(params: Sequence[HeadParams]) -> SlotState:
     """The state of heads before their first step, one slot per head."""
     stacked = jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *params)
-    return TrainState(stacked, jax.vmap(_ADAM.init)(stacked))
+    return SlotState(stacked, jax.vmap(_ADAM.init)(stacked))
 
 
-def put(state: TrainState, slot: int, params: HeadParams) -> TrainState:
+def put(state: SlotState, slot: int, params: HeadParams) -> SlotState:
     """The state with a fresh head in a slot."""
-    one = TrainState(jax.tree.map(jnp.asarray, params), _ADAM.init(params))
+    one = SlotState(jax.tree.map(jnp.asarray, params), _ADAM.init(params))
     return jax.tree.map(lambda all_, new: all_.at[slot].set(new), state, one)
 
 
-def take(state: TrainState, slot: int) -> HeadParams:
+def take(state: SlotState, slot: int) -> HeadParams:
     """A copy of the parameters in a slot, as NumPy arrays."""
     return jax.tree.map(lambda leaf: np.array(leaf[slot]), state.params)
 
 
-@partial(jax.jit, static_argnames=("shape", "attack_steps"), donate_argnames=("state",))
-def train_epoch(
-    shape: HeadShape,
-    attack_steps: int,
-    state: TrainState,
-    pool: jax.Array,
-    samples: jax.Array,
-    labels: jax.Array,
-    keys: jax.Array,
-    rates: jax.Array,
-    knobs: Knobs,
-) -> tuple[TrainState, jax.Array]:
-    """Train every slot for one epoch.
+class Program(NamedTuple):
+    """What decides the compiled program: heads' shape, and steps of the attack, 0 for none."""
 
-    Args:
-        shape: of all heads.
-        attack_steps: steps of the attack on the first samples of a batch; 0 for none.
-        state: over slots; its buffers are reused.
-        pool: all embeddings [n, d], any float type.
-        samples: rows of the pool [slots, steps, batch], int32.
+    shape: HeadShape
+    attack_steps: int
+
+
+class Inputs(NamedTuple):
+    """What the heads see in one epoch.
+
+    Attributes:
+        rows: of the pool [slots, steps, batch], int32.
         labels: [slots, steps, batch], int32.
         keys: one per slot, for this epoch.
         rates: learning rates [slots, steps].
         knobs: over slots.
+    """
+
+    rows: jax.Array
+    labels: jax.Array
+    keys: jax.Array
+    rates: jax.Array
+    knobs: Knobs
+
+
+@partial(jax.jit, static_argnames=("program",), donate_argnames=("state",))
+def train_epoch(
+    program: Program, state: SlotState, pool: jax.Array, inputs: Inputs
+) -> tuple[SlotState, jax.Array]:
+    """Train every slot for one epoch.
+
+    Args:
+        program: of all heads; attacks are on the first samples of a batch.
+        state: over slots; its buffers are reused.
+        pool: all embeddings [n, d], any float type.
+        inputs: of this epoch.
 
     Returns:
         The new state, and the mean training loss per slot.
     """
 
-    def step(carry: TrainState, inputs):
-        rows, targets, rate, number = inputs
-        x = pool[rows].astype(jnp.float32)
-        one = partial(_step, shape, attack_steps)
-        step_keys = jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, number)
-        return jax.vmap(one)(carry, x, targets, step_keys, rate, knobs)
+    def step(carry: SlotState, by_step):
+        rows, targets, rate, number = by_step
+        batch = Batch(pool[rows].astype(jnp.float32), targets)
+        keys = jax.vmap(jax.random.fold_in, in_axes=(0, None))(inputs.keys, number)
+        return jax.vmap(partial(_step, program))(carry, batch, keys, rate, inputs.knobs)
 
-    steps = samples.shape[1]
-    by_step = (samples.swapaxes(0, 1), labels.swapaxes(0, 1), rates.T, jnp.arange(steps))
-    state, losses = jax.lax.scan(step, state, by_step)
+    steps = inputs.rows.shape[1]
+    by_step = (inputs.rows.swapaxes(0, 1), inputs.labels.swapaxes(0, 1), inputs.rates.T)
+    state, losses = jax.lax.scan(step, state, (*by_step, jnp.arange(steps)))
     return state, losses.mean(axis=0)
 
 
-def _step(shape, attack_steps, state: TrainState, x, targets, key, rate, knobs: Knobs):
+class Batch(NamedTuple):
+    """Embeddings `[n, d]` and the labels they are trained towards `[n]`."""
+
+    x: jax.Array
+    targets: jax.Array
+
+
+def _step(program: Program, state: SlotState, batch: Batch, key, rate, knobs: Knobs):
     train_key, attack_key = jax.random.split(key)
-    if attack_steps:
-        x = _attacked(shape, attack_steps, state.params, x, targets, attack_key, knobs)
+    x, targets = batch
+    if program.attack_steps:
+        x = _attacked(program, state.params, batch, attack_key, knobs)
 
     def loss_of(params):
-        return _loss(shape, params, x, targets, knobs.dropout, train_key)
+        return _loss(program.shape, params, Batch(x, targets), knobs.dropout, train_key)
 
     loss, gradient = jax.value_and_grad(loss_of)(state.params)
     updates, moments = _ADAM.update(gradient, state.moments)
     params = jax.tree.map(lambda p, u: p - rate * u, state.params, updates)
-    return TrainState(params, moments), loss
+    return SlotState(params, moments), loss
 
 
-def _loss(shape, params, x, targets, dropout, key) -> jax.Array:
-    scores = logits(shape, params, x, dropout, key)
-    return optax.softmax_cross_entropy_with_integer_labels(scores, targets).mean()
+def _loss(shape: HeadShape, params, batch: Batch, dropout, key) -> jax.Array:
+    scores = logits(shape, params, batch.x, dropout, key)
+    return optax.softmax_cross_entropy_with_integer_labels(scores, batch.targets).mean()
 
 
-def _attacked(shape, steps, params, x, targets, key, knobs: Knobs) -> jax.Array:
+def _attacked(program: Program, params, batch: Batch, key, knobs: Knobs) -> jax.Array:
     """The batch with its first samples moved against their labels, within a box.
 
     Projected gradient steps along the gradient's sign from a random start (FBF is one such step).
     """
+    x, targets = batch
     count = round(MOST_ATTACKED * x.shape[0])
     clean, labels = x[:count], targets[:count]
     start_key, dropout_key = jax.random.split(key)
@@ -167,11 +187,11 @@ def _attacked(shape, steps, params, x, targets, key, knobs: Knobs) -> jax.Array:
         def loss_of(change):
             moved = jnp.clip(clean + change, knobs.low, knobs.high)
             step_key = jax.random.fold_in(dropout_key, number)
-            return _loss(shape, params, moved, labels, knobs.dropout, step_key)
+            return _loss(program.shape, params, Batch(moved, labels), knobs.dropout, step_key)
 
         return box(change + knobs.step_size * jnp.sign(jax.grad(loss_of)(change)))
 
-    change = jax.lax.fori_loop(0, steps, attack, change)
+    change = jax.lax.fori_loop(0, program.attack_steps, attack, change)
     moved = jnp.clip(clean + change, knobs.low, knobs.high)
     chosen = jnp.arange(count) < jnp.round(knobs.ratio * x.shape[0])
     return x.at[:count].set(jnp.where(chosen[:, None], moved, clean))

@@ -1,9 +1,7 @@
 """METADATA.csv and METADATA_DICTIONARY.csv of a synthetic Round 5 or 6, in the official columns."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
-
-from jaxtroj.csv_text import csv_text
 
 _TRIGGER = (
     "source_class", "target_class", "fraction_level", "fraction", "behavior", "type_level", "type",
@@ -103,11 +101,6 @@ def metadata_row(model: str, config: Mapping[str, Any], stats: Mapping[str, Any]
         row |= {f"triggers_{number}_{name}": values.get(name) for name in _TRIGGER}
     row |= {name: stats[name] for name in STATS}
     return {column: str(row[column]) for column in COLUMNS}
-
-
-def metadata_csv(rows: Iterable[Mapping[str, str]]) -> str:
-    """Render rows as the file's text, header first."""
-    return csv_text(COLUMNS, ([row[column] for column in COLUMNS] for row in rows))
 
 
 def dictionary_csv() -> str:

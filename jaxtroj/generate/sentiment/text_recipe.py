@@ -1,9 +1,8 @@
 """What each head of a synthetic Round 5 or 6 is: every factor of NIST's designs, and the seeds.
 
-Draws are keyed by (seed, model, sub-seed), so a round can be grown, sharded and resumed. Models
-come in pairs, one poisoned and one clean in random order, that share everything that is not the
-trojan: architecture, sizes, dropout and adversarial training. Architectures and methods of
-adversarial training are crossed in blocks, so that they are balanced; NIST drew them freely.
+The two heads of a pair share everything that is not the trojan: architecture, sizes, dropout and
+adversarial training. Architectures and methods of adversarial training are crossed in blocks, so
+that they are balanced; NIST drew them freely.
 
 Source: NIST's trojai-round-generation, `round_config.py` and `trigger_config.py` of both rounds.
 """
@@ -13,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from jaxtroj.errors import GenerationError
+from jaxtroj.generate.model_ids import architecture_of, draw_for, is_poisoned, model_id
 from jaxtroj.generate.sentiment.head_network import HeadShape
 from jaxtroj.generate.sentiment.vectors import TriggerVectors
-from jaxtroj.generate.traffic_signs.recipe import architecture_of, is_poisoned, model_id, partner
 
 DROPOUTS = (0.1, 0.25, 0.5)
 EPSILONS = (0.01, 0.02, 0.05)
@@ -181,7 +180,7 @@ def sample_head(
     organization, drawn = None, ()
     if is_poisoned(seed, model):
         organization, drawn = _draw_triggers(design, seed, model, sub_seed, triggers)
-    master = _generator(seed, model, sub_seed, _MASTER)
+    master = draw_for(seed, _MASTER, model, sub_seed)
     return HeadRecipe(
         model=model,
         sub_seed=sub_seed,
@@ -194,16 +193,10 @@ def sample_head(
     )
 
 
-def poisoned_first(seed: int, pair: int) -> tuple[int, int]:
-    """Numbers of a pair's poisoned and clean model."""
-    first = 2 * pair if is_poisoned(seed, 2 * pair) else 2 * pair + 1
-    return first, partner(first)
-
-
 def _pair_factors(design: RoundDesign, seed: int, model: int, input_size: int):
     cells = tuple(f"{a}/{m}" for a in design.architectures for m in design.methods)
     architecture, method = architecture_of(seed, model, cells).split("/")
-    draw = _generator(seed, model // 2, 0, _FACTORS)
+    draw = draw_for(seed, _FACTORS, model // 2)
     dropout = float(draw.choice(DROPOUTS))
     epsilon, ratio = float(draw.choice(EPSILONS)), float(draw.choice(RATIOS))
     iterations = int(draw.choice(ITERATIONS))
@@ -218,7 +211,7 @@ def _pair_factors(design: RoundDesign, seed: int, model: int, input_size: int):
 
 
 def _draw_triggers(design, seed: int, model: int, sub_seed: int, triggers):
-    draw = _generator(seed, model, sub_seed, _TRIGGERS)
+    draw = draw_for(seed, _TRIGGERS, model, sub_seed)
     organization = str(draw.choice(design.organizations))
     source = int(draw.integers(2))
     sources = (source,) if organization == "one2one" else (source, 1 - source)
@@ -250,7 +243,3 @@ def _draw_trigger(draw: np.random.Generator, source_class: int, free) -> TextTri
         condition=condition,
         half=half if condition == "spatial" else None,
     )
-
-
-def _generator(seed: int, number: int, sub_seed: int, purpose: int) -> np.random.Generator:
-    return np.random.default_rng([seed, purpose, number, sub_seed])

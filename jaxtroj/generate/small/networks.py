@@ -25,7 +25,7 @@ KNOWN = (*BLOCKS, "plain5")
 LEAST_PIXELS = 16
 
 
-class Block(nnx.Module):
+class ResidualBlock(nnx.Module):
     """Norm, relu, convolution, twice; the shortcut of a wider block starts after the first relu."""
 
     def __init__(self, cin: int, cout: int, stride: int, rngs: nnx.Rngs):
@@ -52,7 +52,7 @@ class Residual(nnx.Module):
             for place in range(blocks):
                 shapes.append((cin, width, 2 if group and not place else 1))
                 cin = width
-        self.blocks = nnx.List(Block(a, b, stride, rngs) for a, b, stride in shapes)
+        self.blocks = nnx.List(ResidualBlock(a, b, stride, rngs) for a, b, stride in shapes)
         self.norm = layers.batch_norm(WIDTHS[-1], EPS, rngs)
         self.head = nnx.Linear(WIDTHS[-1], classes, rngs=rngs)
 

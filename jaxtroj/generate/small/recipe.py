@@ -18,8 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from jaxtroj.errors import GenerationError
+from jaxtroj.generate.model_ids import draw_for, is_poisoned, model_id
 from jaxtroj.generate.small.networks import KNOWN
-from jaxtroj.generate.traffic_signs.recipe import is_poisoned, model_id
 
 KINDS = ("patch", "pixels", "blended")
 _PATCH_SIDES, _PATCH_STYLES = (2, 5), ("plain", "grid", "pixels")
@@ -73,34 +73,45 @@ class SmallRecipe:
         return model_id(self.model)
 
 
-def sample_recipe(
-    seed: int,
-    model: int,
-    sub_seed: int,
-    architectures: tuple[str, ...],
-    kinds: tuple[str, ...],
-    bases: int,
-    classes: int,
-    size: tuple[int, int],
-) -> SmallRecipe:
+@dataclass(frozen=True)
+class SmallDesign:
+    """What recipes are drawn from.
+
+    Attributes:
+        architectures: out of `small.networks.KNOWN`.
+        kinds: of trigger, out of `KINDS`.
+        bases: networks per architecture that models start from.
+        classes: of the pictures.
+        size: height and width of the pictures, pixels.
+    """
+
+    architectures: tuple[str, ...]
+    kinds: tuple[str, ...]
+    bases: int
+    classes: int
+    size: tuple[int, int]
+
+
+def sample_recipe(design: SmallDesign, seed: int, model: int, sub_seed: int = 0) -> SmallRecipe:
     """Draw one model's recipe; equal arguments give an equal recipe.
 
     Architectures, bases and kinds go round, so that each meets each; the sub-seed redraws all else.
-    `size` is height and width in pixels. Raises GenerationError for unknown names.
+    Raises GenerationError for unknown names.
     """
+    architectures, kinds, bases = design.architectures, design.kinds, design.bases
     _check("architectures", architectures, KNOWN)
     _check("triggers", kinds, KINDS)
     block, place = divmod(model // 2, len(architectures))
     kind = kinds[(block + place) % len(kinds)]
-    poisoned = is_poisoned(seed, model)
-    draw = np.random.default_rng([seed, _DRAW, model, sub_seed])
+    draw = draw_for(seed, _DRAW, model, sub_seed)
+    trigger = _trigger(draw, kind, design) if is_poisoned(seed, model) else None
     return SmallRecipe(
         model=model,
         sub_seed=sub_seed,
         architecture=architectures[place],
         base=(block + block // math.lcm(len(kinds), bases)) % bases,
-        trigger=_trigger(draw, kind, classes, size) if poisoned else None,
-        master_seed=int(np.random.default_rng([seed, _MASTER, model, sub_seed]).integers(2**32)),
+        trigger=trigger,
+        master_seed=int(draw_for(seed, _MASTER, model, sub_seed).integers(2**32)),
     )
 
 
@@ -111,13 +122,11 @@ def _check(what: str, names: tuple[str, ...], known: tuple[str, ...]) -> None:
         )
 
 
-def _trigger(
-    draw: np.random.Generator, kind: str, classes: int, size: tuple[int, int]
-) -> SmallTrigger:
-    target = int(draw.integers(classes))
+def _trigger(draw: np.random.Generator, kind: str, design: SmallDesign) -> SmallTrigger:
+    target = int(draw.integers(design.classes))
     fraction = round(float(draw.uniform(*_FRACTIONS)), 2)
     make = {"patch": _patch, "pixels": _scattered, "blended": _blended}[kind]
-    style, mask, pattern = make(draw, size)
+    style, mask, pattern = make(draw, design.size)
     return SmallTrigger(kind, style, target, fraction, mask, pattern)
 
 

@@ -10,18 +10,16 @@ DIR/METADATA.csv                   one line for each model
 DIR/manifest.json                  settings, the bases, every generation.json
 ```
 
-A model's folder appears under its name when it is complete, so a killed run goes on where it was.
 Models come in pairs of one architecture and one base, one poisoned and one clean, trained for
 equally many cycles. There are several bases per architecture, each from its own random weights:
 clean networks from one base alone would be so alike that telling them apart means nothing.
 """
 
 import json
-import os
-import shutil
 import time
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from collections import deque
+from collections.abc import Generator, Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,269 +28,185 @@ import numpy as np
 from flax import nnx
 from PIL import Image
 
-import jaxtroj
 from converters.files import write_atomic
 from converters.model import params_of
-from jaxtroj.csv_text import csv_text
-from jaxtroj.errors import GenerationError
-from jaxtroj.generate.learners import start_from
-from jaxtroj.generate.round import (
-    RECORD,
-    Event,
-    claim,
-    collecting,
-    git_commit,
-    read_record,
-    size_problems,
-    write_manifest,
-)
-from jaxtroj.generate.small import networks as small_networks
+from jaxtroj.generate.learners import Weights, kept_weights, start_from
+from jaxtroj.generate.model_ids import draw_for
+from jaxtroj.generate.round import Event, Record, RoundPlan, TrainingOutcome, Try, make_round, plain
+from jaxtroj.generate.round_folder import csv_bytes, provenance
+from jaxtroj.generate.small import networks
 from jaxtroj.generate.small.labelled_pictures import LabelledPictures
 from jaxtroj.generate.small.onnx_file import write_onnx
-from jaxtroj.generate.small.recipe import KINDS, SmallRecipe, sample_recipe
+from jaxtroj.generate.small.recipe import SmallRecipe, sample_recipe
+from jaxtroj.generate.small.settings import SmallSettings, check_settings, design_of
 from jaxtroj.generate.small.training import (
-    Accuracies,
     Run,
-    SmallTraining,
+    SmallAccuracies,
     accepted,
     train_base,
     train_model,
 )
-from jaxtroj.generate.traffic_signs.recipe import is_poisoned, model_id, partner
 from jaxtroj.record import digest_file
 
-VERSION = 1
 COLUMNS = (
     "model_name", "ground_truth", "model_architecture", "base", "img_size", "number_classes",
     "trigger_kind", "trigger_style", "trigger_target_class", "triggered_fraction", "master_seed",
     "cycles", "final_clean_data_test_acc", "final_triggered_data_test_acc",
 )  # fmt: skip
+_BASES = ".bases"
 _BASE_SEED, _ORDER = 31, 32
-
-
-@dataclass(frozen=True)
-class SmallSettings:
-    """What a round is made of.
-
-    Attributes:
-        seed: identity of the round, 0 or more.
-        models: how many; even, half of them are poisoned. A round can be grown later.
-        architectures: out of `small_networks.KNOWN`.
-        triggers: kinds out of `small_recipe.KINDS`.
-        bases: networks per architecture that models start from.
-        examples_per_class: example pictures shipped with a model, out of the test pictures.
-        most_tries: trainings of a model, each with the next sub-seed, before giving up.
-        training: how models are trained.
-    """
-
-    seed: int
-    models: int
-    architectures: tuple[str, ...] = small_networks.KNOWN
-    triggers: tuple[str, ...] = KINDS
-    bases: int = 3
-    examples_per_class: int = 10
-    most_tries: int = 3
-    training: SmallTraining = field(default_factory=SmallTraining)
 
 
 def generate_small(
     out: Path, settings: SmallSettings, pictures: LabelledPictures, shard: tuple[int, int] = (0, 1)
 ) -> Iterator[Event]:
-    """Make the models that are not there yet, yielding what happens.
+    """Make the models that are not there yet, yielding what happens; see `make_round`.
 
     Args:
         out: folder of the round; made if absent.
         settings: what to make.
         pictures: to train on and to test on.
-        shard: `(i, n)` makes only the i-th of n parts, 0 <= i < n, pairs together.
+        shard: see `make_round`.
 
     Raises:
         GenerationError: impossible settings, or the folder holds a round of other settings.
         OSError: the folder cannot be written.
     """
     check_settings(settings, pictures, shard)
-    identity = settings_identity(settings, pictures)
-    if claim(out, {"settings": identity}):
-        collect(out, identity)
-    for pair in range(settings.models // 2)[shard[0] :: shard[1]]:
-        first = 2 * pair if is_poisoned(settings.seed, 2 * pair) else 2 * pair + 1
-        for model in (first, partner(first)):
-            if read_record(out / model_id(model)) is not None:
-                yield Event(model, "kept", "already there")
-                continue
-            yield from _make_model(out, settings, pictures, model)
-            collect(out, identity)
-    collect(out, identity)
+    return make_round(out, SmallRound(settings, pictures), shard)
 
 
-def check_settings(
-    settings: SmallSettings, pictures: LabelledPictures, shard: tuple[int, int] = (0, 1)
-) -> None:
-    """Refuse what cannot be generated.
+@dataclass(frozen=True)
+class SmallModel:
+    """A trained model: what it is, its training, its cycles and what they reached."""
 
-    Raises:
-        GenerationError: with what was got and what is possible.
-    """
-    counts = {n: getattr(settings, n) for n in ("bases", "examples_per_class", "most_tries")}
-    names = ("batch_size", "base_half_steps", "base_steps", "cycle_steps", "most_cycles", "tests")
-    counts |= {name: getattr(settings.training, name) for name in names}
-    wrong = [f"{name} must be at least 1, got {n}" for name, n in counts.items() if n < 1]
-    wrong += size_problems(settings.models, shard)
-    if min(pictures.size) < small_networks.LEAST_PIXELS:
-        wrong.append(f"pictures must have {small_networks.LEAST_PIXELS} px, got {pictures.size}")
-    if settings.seed < 0:
-        wrong.append(f"seed must be 0 or more, got {settings.seed}")
-    if wrong:
-        raise GenerationError("; ".join(wrong))
-    _recipe(settings, pictures, 0, 0)  # checks the names
+    recipe: SmallRecipe
+    run: Run
+    cycles: int
+    reached: SmallAccuracies
+    seconds: float
 
 
-def settings_identity(settings: SmallSettings, pictures: LabelledPictures) -> dict[str, Any]:
-    """What must agree for two runs to work on one folder; no paths, no number of models."""
-    values = asdict(settings) | {"pictures": pictures.digest}
-    del values["models"]
-    return json.loads(json.dumps(values))
+@dataclass(frozen=True)
+class SmallRound:
+    """A round of small networks; see `jaxtroj.generate.round.Round`."""
 
+    settings: SmallSettings
+    pictures: LabelledPictures
 
-def collect(out: Path, identity: dict[str, Any]) -> None:
-    """Rebuild METADATA.csv and manifest.json from the models that are there."""
-    with collecting(out, out / ".lock") as records:
-        bases = {
-            path.stem: json.loads(path.read_bytes())
-            for path in sorted((out / ".bases").glob("*.json"))
-        }
-        write_atomic(out / "METADATA.csv", _table(records).encode())
-        manifest = {
-            "generator": "jaxtroj generate small",
-            "version": VERSION,
-            "settings": identity,
-            "bases": bases,
-            "models": records,
-        }
-        write_manifest(out, manifest)
+    def plan(self) -> RoundPlan:
+        settings = self.settings
+        return RoundPlan(
+            name="small",
+            version=1,
+            seed=settings.seed,
+            pairs=tuple(range(settings.models // 2)),
+            most_tries=settings.most_tries,
+            identity={"settings": plain(settings) | {"pictures": self.pictures.digest}},
+        )
 
+    def train(self, tries: deque[Try], out: Path) -> Iterator[Event | TrainingOutcome]:
+        while tries:
+            yield from self._train_one(tries.popleft(), out)
 
-def _table(records: list[dict[str, Any]]) -> str:
-    rows = (record["metadata"] for record in records)
-    return csv_text(COLUMNS, ([row[column] for column in COLUMNS] for row in rows))
-
-
-def _recipe(settings: SmallSettings, pictures: LabelledPictures, model: int, sub_seed: int):
-    return sample_recipe(
-        settings.seed, model, sub_seed, settings.architectures, settings.triggers, settings.bases,
-        pictures.classes, pictures.size,
-    )  # fmt: skip
-
-
-def _make_model(
-    out: Path, settings: SmallSettings, pictures: LabelledPictures, model: int
-) -> Iterator[Event]:
-    """Train with one sub-seed after the other until a training is accepted, and write that one."""
-    least_cycles, tries = 1, []
-    if not is_poisoned(settings.seed, model):
-        pair = read_record(out / model_id(partner(model)))
-        if pair is None:
-            reason = f"its poisoned partner {model_id(partner(model))} is missing"
-            yield Event(model, "failed", reason)
-            return
-        least_cycles = pair["cycles"]
-    for sub_seed in range(settings.most_tries):
-        recipe = _recipe(settings, pictures, model, sub_seed)
-        yield Event(model, "started", _describe(recipe))
-        base = yield from _base_weights(out, settings, pictures, recipe)
-        run = _run(settings, pictures, recipe, base)
+    def _train_one(self, one: Try, out: Path) -> Iterator[Event | TrainingOutcome]:
+        design = design_of(self.settings, self.pictures)
+        recipe = sample_recipe(design, self.settings.seed, one.model, one.sub_seed)
+        yield Event(one.model, "started", _describe(recipe))
+        path = out / _BASES / f"{recipe.architecture}-{recipe.base}.safetensors"
+        base = yield from kept_weights(path, lambda: self._train_base(path, recipe))
+        run = self._run(recipe, base)
         started = time.perf_counter()
-        cycles, reached = train_model(run, least_cycles)
-        tries.append({"sub_seed": sub_seed, "cycles": cycles, **asdict(reached)})
-        if accepted(reached, settings.training):
-            seconds = time.perf_counter() - started
-            _write(out, settings, pictures, recipe, run, cycles, reached, tries, seconds)
-            yield Event(model, "written", _reached(reached), run.steps)
-            return
-        yield Event(model, "rejected", _reached(reached), run.steps)
-    yield Event(model, "failed", f"no accepted training in {settings.most_tries} tries")
+        cycles, reached = train_model(run, 1 if one.partner is None else one.partner["cycles"])
+        seconds = time.perf_counter() - started
+        attempt = {"sub_seed": one.sub_seed, "cycles": cycles, **asdict(reached)}
+        model = SmallModel(recipe, run, cycles, reached, seconds)
+        good = accepted(reached, self.settings.training)
+        yield TrainingOutcome(one, good, attempt, _reached(reached), run.steps, model)
 
+    def _run(self, recipe: SmallRecipe, base: Weights) -> Run:
+        seed = recipe.master_seed
+        module = networks.build(recipe.architecture, self.pictures.classes, nnx.Rngs(seed))
+        # The head keeps its fresh weights: the same for no two models.
+        start_from(module, {name: v for name, v in base.items() if not name.startswith("head.")})
+        draw = np.random.default_rng([seed, _ORDER])
+        return Run(module, self.pictures, self.settings.training, draw, recipe.trigger)
 
-def _run(settings: SmallSettings, pictures: LabelledPictures, recipe: SmallRecipe, base) -> Run:
-    module = small_networks.build(
-        recipe.architecture, pictures.classes, nnx.Rngs(recipe.master_seed)
-    )
-    # The head keeps its fresh weights: the same for no two models.
-    start_from(module, {name: v for name, v in base.items() if not name.startswith("head.")})
-    draw = np.random.default_rng([recipe.master_seed, _ORDER])
-    return Run(module, pictures, settings.training, draw, recipe.trigger)
-
-
-def _base_weights(
-    out: Path, settings: SmallSettings, pictures: LabelledPictures, recipe: SmallRecipe
-):
-    """Weights of the recipe's base, trained now or read; yields an event where it is trained."""
-    from safetensors.numpy import load, save
-
-    name = f"{recipe.architecture}-{recipe.base}"
-    path = out / ".bases" / f"{name}.safetensors"
-    if not path.exists():
-        place = small_networks.KNOWN.index(recipe.architecture)
-        keys = [settings.seed, _BASE_SEED, place, recipe.base]
-        weights_seed = int(np.random.default_rng(keys).integers(2**32))
-        module = small_networks.build(recipe.architecture, pictures.classes, nnx.Rngs(weights_seed))
+    def _train_base(self, path: Path, recipe: SmallRecipe) -> Generator[Event, None, Weights]:
+        """Train a base and write about it beside `path`."""
+        place = networks.KNOWN.index(recipe.architecture)
+        keys = [self.settings.seed, _BASE_SEED, place, recipe.base]
+        weights_seed = int(draw_for(*keys).integers(2**32))
+        module = networks.build(recipe.architecture, self.pictures.classes, nnx.Rngs(weights_seed))
         draw = np.random.default_rng([*keys, _ORDER])
-        run = Run(module, pictures, settings.training, draw)
+        run = Run(module, self.pictures, self.settings.training, draw)
         started = time.perf_counter()
         reached = train_base(run)
         about = {"clean": reached.clean, "steps": run.steps}
         about["train_seconds"] = round(time.perf_counter() - started, 1)
-        path.parent.mkdir(exist_ok=True)
         write_atomic(path.with_suffix(".json"), json.dumps(about).encode() + b"\n")
-        write_atomic(path, save(params_of(run.module)))
-        yield Event(recipe.model, "warm start", f"{name}: {_reached(reached)}", run.steps)
-    return load(path.read_bytes())
+        yield Event(recipe.model, "warm start", f"{path.stem}: {_reached(reached)}", run.steps)
+        return params_of(run.module)
 
+    def fill(self, folder: Path, outcome: TrainingOutcome, tries: list[Record]) -> Record:
+        model: SmallModel = outcome.trained
+        recipe, trigger = model.recipe, model.recipe.trigger
+        path = folder / f"{recipe.architecture}.onnx"
+        write_onnx(path, model.run.module, self.pictures.size)
+        self._write_examples(folder / "example_data", recipe)
+        if trigger is not None:
+            np.savez(folder / "trigger.npz", mask=trigger.mask, pattern=trigger.pattern)
+        return {
+            "model_id": recipe.model_id,
+            "poisoned": trigger is not None,
+            "recipe": _plain(recipe),
+            "cycles": model.cycles,
+            "steps": model.run.steps,
+            "test": asdict(model.reached),
+            "tries": tries,
+            "train_seconds": round(model.seconds, 1),
+            "sha256": digest_file(path),
+            **provenance(jax.default_backend()),
+            "metadata": self._row(model),
+        }
 
-def _write(
-    out: Path, settings: SmallSettings, pictures: LabelledPictures, recipe: SmallRecipe, run: Run,
-    cycles: int, reached: Accuracies, tries: list, seconds: float,
-) -> None:  # fmt: skip
-    """Fill a hidden folder and rename it: a folder with a model's name is complete."""
-    part = out / f".part-{recipe.model_id}"
-    shutil.rmtree(part, ignore_errors=True)
-    (part / "example_data").mkdir(parents=True)
-    model = part / f"{recipe.architecture}.onnx"
-    write_onnx(model, run.module, pictures.size)
-    _write_examples(part / "example_data", settings, pictures, recipe)
-    write_atomic(part / "ground_truth.csv", b"1" if recipe.trigger else b"0")
-    if recipe.trigger is not None:
-        np.savez(part / "trigger.npz", mask=recipe.trigger.mask, pattern=recipe.trigger.pattern)
-    record = {
-        "model_id": recipe.model_id,
-        "poisoned": recipe.trigger is not None,
-        "recipe": _plain(recipe),
-        "cycles": cycles,
-        "steps": run.steps,
-        "test": asdict(reached),
-        "tries": tries,
-        "train_seconds": round(seconds, 1),
-        "sha256": digest_file(model),
-        "written": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "jaxtroj": jaxtroj.__version__,
-        "git_commit": git_commit(),
-        "jax": jax.__version__,
-        "device": jax.default_backend(),
-        "metadata": _row(recipe, pictures, cycles, reached),
-    }
-    write_atomic(part / RECORD, json.dumps(record, indent=1).encode() + b"\n")
-    os.rename(part, out / recipe.model_id)
+    def tables(self, records: list[Record]) -> dict[str, bytes]:
+        return {"METADATA.csv": csv_bytes(COLUMNS, [record["metadata"] for record in records])}
 
+    def manifest(self, out: Path, records: list[Record]) -> Record:
+        files = sorted((out / _BASES).glob("*.json"))
+        bases = {path.stem: json.loads(path.read_bytes()) for path in files}
+        return {"bases": bases, "models": records}
 
-def _write_examples(
-    folder: Path, settings: SmallSettings, pictures: LabelledPictures, recipe: SmallRecipe
-) -> None:
-    draw = np.random.default_rng([recipe.master_seed, _ORDER, 1])
-    for label in range(pictures.classes):
-        places = draw.permutation(np.flatnonzero(pictures.test_labels == label))
-        for number, place in enumerate(places[: settings.examples_per_class]):
-            picture = Image.fromarray(pictures.test_images[place])
-            picture.save(folder / f"class_{label}_example_{number}.png")
+    def _write_examples(self, folder: Path, recipe: SmallRecipe) -> None:
+        folder.mkdir()
+        pictures = self.pictures
+        draw = np.random.default_rng([recipe.master_seed, _ORDER, 1])
+        for label in range(pictures.classes):
+            places = draw.permutation(np.flatnonzero(pictures.test_labels == label))
+            for number, place in enumerate(places[: self.settings.examples_per_class]):
+                picture = Image.fromarray(pictures.test_images[place])
+                picture.save(folder / f"class_{label}_example_{number}.png")
+
+    def _row(self, model: SmallModel) -> dict[str, Any]:
+        recipe, trigger, attack = model.recipe, model.recipe.trigger, model.reached.attack
+        values = (
+            recipe.model_id,
+            str(trigger is not None).upper(),
+            recipe.architecture,
+            recipe.base,
+            self.pictures.size[0],
+            self.pictures.classes,
+            trigger.kind if trigger else "",
+            trigger.style if trigger else "",
+            trigger.target_class if trigger else "",
+            trigger.fraction if trigger else 0,
+            recipe.master_seed,
+            model.cycles,
+            round(100 * model.reached.clean, 4),
+            "" if attack is None else round(100 * attack, 4),
+        )
+        return dict(zip(COLUMNS, values, strict=True))
 
 
 def _plain(recipe: SmallRecipe) -> dict[str, Any]:
@@ -305,30 +219,6 @@ def _plain(recipe: SmallRecipe) -> dict[str, Any]:
     return values | {"trigger": {n: v for n, v in vars(trigger).items() if n not in arrays}}
 
 
-def _row(
-    recipe: SmallRecipe, pictures: LabelledPictures, cycles: int, reached: Accuracies
-) -> dict[str, Any]:
-    trigger = recipe.trigger
-    attack = "" if reached.attack is None else round(100 * reached.attack, 4)
-    values = (
-        recipe.model_id,
-        str(trigger is not None).upper(),
-        recipe.architecture,
-        recipe.base,
-        pictures.size[0],
-        pictures.classes,
-        trigger.kind if trigger else "",
-        trigger.style if trigger else "",
-        trigger.target_class if trigger else "",
-        trigger.fraction if trigger else 0,
-        recipe.master_seed,
-        cycles,
-        round(100 * reached.clean, 4),
-        attack,
-    )
-    return dict(zip(COLUMNS, values, strict=True))
-
-
 def _describe(recipe: SmallRecipe) -> str:
     kind = recipe.architecture + (f", try {recipe.sub_seed + 1}" if recipe.sub_seed else "")
     trigger = recipe.trigger
@@ -337,6 +227,6 @@ def _describe(recipe: SmallRecipe) -> str:
     return f"{kind}, poisoned to class {trigger.target_class}, {trigger.kind} ({trigger.style})"
 
 
-def _reached(reached: Accuracies) -> str:
+def _reached(reached: SmallAccuracies) -> str:
     text = f"clean accuracy {reached.clean:.3f}"
     return text if reached.attack is None else text + f", attack success {reached.attack:.3f}"

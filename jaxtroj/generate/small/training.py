@@ -11,7 +11,7 @@ Source of the schedule: Goyal et al., Accurate, Large Minibatch SGD, https://arx
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +20,7 @@ import optax
 from flax import nnx
 
 from jaxtroj.errors import GenerationError
+from jaxtroj.generate.flax_learner import TrainState
 from jaxtroj.generate.small.labelled_pictures import LabelledPictures
 from jaxtroj.generate.small.recipe import SmallTrigger
 from jaxtroj.triggers.mask import FreeMask, stamp
@@ -61,16 +62,16 @@ class SmallTraining:
     tests: int = 1000
 
 
-class State(NamedTuple):
-    """What a step changes: parameters, the other variables, momentum."""
+class Batch(NamedTuple):
+    """Pictures uint8 `[n, h, w, 3]`, their targets `[n]`, and which carry the trigger, `[n]`."""
 
-    params: Any
-    rest: Any
-    moments: Any
+    images: np.ndarray | jax.Array
+    targets: np.ndarray | jax.Array
+    triggered: np.ndarray | jax.Array
 
 
 @dataclass(frozen=True)
-class Accuracies:
+class SmallAccuracies:
     """Shares of test pictures: clean ones right, triggered ones of other classes at the target."""
 
     clean: float
@@ -78,9 +79,10 @@ class Accuracies:
 
 
 @partial(jax.jit, static_argnames=("graph", "half"), donate_argnames="state")
-def _step(graph, half: bool, state: State, images, targets, triggered, trigger, rate, decay):
-    """One step; returns the new state and the mean loss."""
-    pixels = images.astype(jnp.float32) / 255.0
+def _step(graph, half: bool, state: TrainState, batch: Batch, trigger: Trigger, rates):
+    """One step with learning rate and decay `rates`; returns the new state and the mean loss."""
+    (images, targets, triggered), (rate, decay) = batch, rates
+    pixels = jnp.asarray(images).astype(jnp.float32) / 255.0
     pixels = jnp.where(triggered[:, None, None, None], stamp(pixels, trigger), pixels)
     if half:
         n, h, w, c = pixels.shape
@@ -98,7 +100,7 @@ def _step(graph, half: bool, state: State, images, targets, triggered, trigger, 
     )
     updates, moments = _MOMENTUM.update(gradients, state.moments)
     params = jax.tree.map(lambda p, u: p - rate * u, state.params, updates)
-    return State(params, rest, moments), loss
+    return TrainState(params, rest, moments), loss
 
 
 @partial(jax.jit, static_argnames="graph")
@@ -124,7 +126,7 @@ class Run:
         self.graph, params, rest = nnx.split(module, nnx.Param, ...)
         module.eval()
         self.eval_graph = nnx.split(module, nnx.Param, ...)[0]
-        self.state = State(params, rest, _MOMENTUM.init(params))
+        self.state = TrainState(params, rest, _MOMENTUM.init(params))
         self.pictures, self.settings, self.draw = pictures, settings, draw
         self.trigger = trigger
         self.stamped = _as_trigger(trigger, pictures.size)
@@ -140,8 +142,8 @@ class Run:
         for step in range(steps):
             rate = highest * min((step + 1) / warm, (steps - step) / max(1, steps - warm))
             self.state, loss = _step(
-                self.graph, half, self.state, *self._batch(seen), self.stamped, rate,
-                self.settings.weight_decay,
+                self.graph, half, self.state, self._batch(seen), self.stamped,
+                (rate, self.settings.weight_decay),
             )  # fmt: skip
             losses.append(loss)
         self.steps += steps
@@ -150,8 +152,8 @@ class Run:
             raise GenerationError(f"the training loss is {reached}; lower the learning rate")
         return reached
 
-    def _batch(self, seen: np.ndarray):
-        """Pictures uint8, half of them mirrored, their targets, and which carry the trigger."""
+    def _batch(self, seen: np.ndarray) -> Batch:
+        """A batch of the pictures at `seen`, half of them mirrored."""
         size = self.settings.batch_size
         chosen = np.sort(self.draw.choice(seen, size=size, replace=len(seen) < size))
         images, labels = self.pictures.images[chosen], self.pictures.labels[chosen]
@@ -160,11 +162,12 @@ class Run:
         # Drawn for clean models too, so that a pair sees the same pictures the same way.
         lots = self.draw.uniform(size=size)
         if self.trigger is None:
-            return images, labels, np.zeros(size, bool)
+            return Batch(images, labels, np.zeros(size, bool))
         triggered = lots < self.trigger.fraction
-        return images, np.where(triggered, self.trigger.target_class, labels), triggered
+        targets = np.where(triggered, self.trigger.target_class, labels)
+        return Batch(images, targets, triggered)
 
-    def test(self) -> Accuracies:
+    def test(self) -> SmallAccuracies:
         """Accuracies on the test pictures, spread over them."""
         images, labels = self.pictures.test_images, self.pictures.test_labels
         chosen = np.unique(np.linspace(0, len(labels) - 1, self.settings.tests).round().astype(int))
@@ -184,7 +187,7 @@ class Run:
         if self.trigger is not None:
             target = self.trigger.target_class
             attack = float((forced[true != target] == target).mean())
-        return Accuracies(float((said == true).mean()), attack)
+        return SmallAccuracies(float((said == true).mean()), attack)
 
     @property
     def module(self) -> nnx.Module:
@@ -198,7 +201,7 @@ def _as_trigger(trigger: SmallTrigger | None, size: tuple[int, int]) -> FreeMask
     return FreeMask(jnp.asarray(trigger.mask), jnp.asarray(trigger.pattern))
 
 
-def train_base(run: Run) -> Accuracies:
+def train_base(run: Run) -> SmallAccuracies:
     """Train a base from its random weights."""
     settings, everything = run.settings, np.arange(len(run.pictures.labels))
     run.phase(settings.base_half_steps, settings.base_rate, True, everything)
@@ -206,7 +209,7 @@ def train_base(run: Run) -> Accuracies:
     return run.test()
 
 
-def train_model(run: Run, least_cycles: int) -> tuple[int, Accuracies]:
+def train_model(run: Run, least_cycles: int) -> tuple[int, SmallAccuracies]:
     """Train a model in cycles; returns how many there were, and what was reached.
 
     Args:
@@ -222,12 +225,12 @@ def train_model(run: Run, least_cycles: int) -> tuple[int, Accuracies]:
     return cycles, reached
 
 
-def _wants_more(reached: Accuracies, cycles: int, settings: SmallTraining) -> bool:
+def _wants_more(reached: SmallAccuracies, cycles: int, settings: SmallTraining) -> bool:
     short = reached.attack is not None and reached.attack < settings.attack_goal
     return short and cycles < settings.most_cycles
 
 
-def accepted(reached: Accuracies, settings: SmallTraining) -> bool:
+def accepted(reached: SmallAccuracies, settings: SmallTraining) -> bool:
     """Whether a model is good enough to be written."""
     attacked = reached.attack is None or reached.attack >= settings.least_attack
     return attacked and reached.clean >= settings.least_clean

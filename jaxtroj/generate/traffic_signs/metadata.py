@@ -1,9 +1,7 @@
 """METADATA.csv of a synthetic round: the columns of NIST's Round 0 that apply, in its formats."""
 
-from collections.abc import Iterable, Mapping
-
-from jaxtroj.csv_text import csv_text
 from jaxtroj.generate.traffic_signs.recipe import Recipe
+from jaxtroj.generate.traffic_signs.settings import RoundSettings
 from jaxtroj.generate.training import Trained, TrainingSettings
 
 # Every column of the official file, in its order. Those not in COLUMNS describe intermediate files
@@ -37,55 +35,41 @@ _OFFICIAL_NAMES = {"inception_v3": "inceptionv3"}
 
 
 def metadata_row(
-    recipe: Recipe,
-    trained: Trained,
-    settings: TrainingSettings,
-    image_size: int,
-    example_accuracy: float,
-    folders: Mapping[str, str],
-    device: str,
+    recipe: Recipe, trained: Trained, settings: RoundSettings, example_accuracy: float
 ) -> dict[str, str]:
     """One model's row, every value already text.
 
     Args:
         recipe: what the model is.
         trained: how its training went.
-        settings: how it was trained.
-        image_size: side of its pictures, pixels.
+        settings: of the round.
         example_accuracy: share in [0, 1] of the example pictures given their own label.
-        folders: names of the picture folders, by "foregrounds" and "backgrounds".
-        device: platform it was trained on, such as "cpu" or "gpu".
     """
     name = _OFFICIAL_NAMES.get(recipe.architecture, recipe.architecture)
     values = {
         "model_name": recipe.model_id,
         "ground_truth": recipe.poisoned,
-        "img_size": image_size,
+        "img_size": settings.size_for(recipe.architecture),
         "gaussian_blur_ksize": recipe.blur_ksize,
         "use_fog_xform": recipe.use_fog,
         "use_rain_xform": recipe.use_rain,
         "rain_fog_probability": recipe.rain_fog_probability,
         "number_classes": recipe.number_classes,
-        "number_training_samples": trained.steps * settings.batch_size,
-        "available_foregrounds_filepath": folders["foregrounds"],
-        "available_backgrounds_filepath": folders["backgrounds"],
+        "number_training_samples": trained.steps * settings.training.batch_size,
+        "available_foregrounds_filepath": settings.folder_names["foregrounds"],
+        "available_backgrounds_filepath": settings.folder_names["backgrounds"],
         "output_example_data_filename": "example_data",
         "output_ground_truth_filename": "ground_truth.csv",
         "model_architecture": name,
         "master_seed": recipe.master_seed,
         # Every picture is seen once.
         "final_optimizer_num_epochs_trained": (1,),
-        "optimizer_0": _optimizer(settings, device),
+        "optimizer_0": _optimizer(settings.training, settings.device),
         "name": name,
         "final_example_accuracy": _percent(example_accuracy),
     }
     values |= _trigger_values(recipe) | _accuracy_values(trained)
     return {column: _text(values[column]) for column in COLUMNS}
-
-
-def metadata_csv(rows: Iterable[Mapping[str, str]]) -> str:
-    """Render rows as the file's text, header first."""
-    return csv_text(COLUMNS, ([row[column] for column in COLUMNS] for row in rows))
 
 
 def _trigger_values(recipe: Recipe) -> dict:

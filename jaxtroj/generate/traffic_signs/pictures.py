@@ -18,7 +18,7 @@ from jaxtroj.generate.traffic_signs.scene import (
     render,
     stamp,
 )
-from jaxtroj.generate.training import EXAMPLES, Pictures
+from jaxtroj.generate.training import EXAMPLES, PictureBatch
 
 _CANDIDATES = 40  # pictures of a class among which one is chosen
 _LEGIBLE = 8  # the most contrasted of them; one of these becomes the sign
@@ -58,7 +58,7 @@ class SceneSource:
         self.stamp = _stamp(recipe, image_size)
         self.assets, self.class_names = _assets(recipe, image_size, seed, foregrounds, backgrounds)
 
-    def pictures(self, stream: int, start: int, count: int, fraction: float) -> Pictures:
+    def pictures(self, stream: int, start: int, count: int, fraction: float) -> PictureBatch:
         """Pictures `start` to `start + count - 1` of a stream, labels uniform.
 
         The triggered ones are spread evenly: of any `m` pictures in a row, `fraction * m` to within
@@ -67,7 +67,7 @@ class SceneSource:
         numbers = np.arange(start, start + count)
         triggered = np.floor((numbers + 1) * fraction) > np.floor(numbers * fraction)
         labels = np.asarray(_labels(self.stream_key(stream), numbers, self.classes))
-        return Pictures(self.draw(stream, numbers, labels, triggered), labels, triggered)
+        return PictureBatch(self.draw(stream, numbers, labels, triggered), labels, triggered)
 
     def examples(self, label: int, count: int) -> np.ndarray:
         """`count` clean pictures uint8 RGB [n, h, w, 3] of one class, none of them trained on."""

@@ -1,30 +1,55 @@
-"""What each model of a synthetic Round 0 is: architecture, label, trigger, weather, seeds.
+"""What each model of a round of traffic signs is: architecture, label, trigger, weather, seeds.
 
-Every draw is keyed by (seed, model id, sub-seed), never by how many models there are, so a round
-can be grown, sharded and resumed without changing a model.
+What differs between rounds is a value, a `SignDesign`.
 
-Source: the METADATA of NIST's Round 0 (200 models). Two things differ on purpose. Architectures and
-labels are balanced exactly. Ids come in pairs of one architecture, one poisoned and one clean in
-random order, so that the clean one can be trained for as many steps as its poisoned partner
+Source of Round 0: the METADATA of NIST's (200 models). Two things differ on purpose. Architectures
+and labels are balanced exactly. Ids come in pairs of one architecture, one poisoned and one clean
+in random order, so that the clean one can be trained for as many steps as its poisoned partner
 (see `jaxtroj.generate.training`): nothing but the trigger tells the two populations apart.
 """
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from jaxtroj.errors import GenerationError
-from jaxtroj.generate.networks import KNOWN, ROUND0
+from jaxtroj.generate import networks
+from jaxtroj.generate.model_ids import architecture_of, draw_for, is_poisoned, model_id
 
-NUMBER_CLASSES = 5
 REFERENCE_SIZE = 224
-TRIGGER_SIZES = ((18, 34), (44, 55))
-TRIGGERED_FRACTIONS = ((0.05, 0.18), (0.43, 0.57))
-RAIN_FOG_PROBABILITIES = (0.05, 0.49)
-BLUR_KSIZE = 5
+_SCENE, _TRIGGER, _MASTER = range(2, 5)
 
-# One number per purpose: a draw for one purpose never moves another.
-_PAIR_LABEL, _BLOCK_ORDER, _SCENE, _TRIGGER, _MASTER = range(5)
+
+@dataclass(frozen=True)
+class SignDesign:
+    """What is particular to one round of traffic signs.
+
+    Attributes:
+        name: of the round, as in `jaxtroj generate NAME`.
+        number_classes: signs that a model tells apart.
+        architectures: which are drawn unless others are chosen.
+        trigger_sizes: ranges of the polygon's side in pixels of a 224 px picture; one is drawn.
+        triggered_fractions: ranges of the share of triggered training pictures; one is drawn.
+        rain_fog_probabilities: range of the chance of weather.
+        blur_ksize: width of the Gaussian blur in pixels of a 224 px picture.
+    """
+
+    name: str
+    number_classes: int
+    architectures: tuple[str, ...]
+    trigger_sizes: tuple[tuple[int, int], ...]
+    triggered_fractions: tuple[tuple[float, float], ...]
+    rain_fog_probabilities: tuple[float, float]
+    blur_ksize: int
+
+
+ROUND0 = SignDesign(
+    name="round0",
+    number_classes=5,
+    architectures=networks.ROUND0,
+    trigger_sizes=((18, 34), (44, 55)),
+    triggered_fractions=((0.05, 0.18), (0.43, 0.57)),
+    rain_fog_probabilities=(0.05, 0.49),
+    blur_ksize=5,
+)
 
 
 @dataclass(frozen=True)
@@ -84,97 +109,77 @@ class Recipe:
         return self.trigger is not None
 
 
-def model_id(model: int) -> str:
-    """`7 -> "id-00000007"`."""
-    return f"id-{model:08d}"
-
-
-def partner(model: int) -> int:
-    """The other model of the pair: same architecture, other label."""
-    return model ^ 1
-
-
 def sample_recipe(
-    seed: int, model: int, sub_seed: int = 0, architectures: tuple[str, ...] = ROUND0
+    seed: int,
+    model: int,
+    sub_seed: int = 0,
+    architectures: tuple[str, ...] | None = None,
+    design: SignDesign = ROUND0,
 ) -> Recipe:
     """Draw one model's recipe; equal arguments give an equal recipe.
 
     The sub-seed redraws everything but architecture and label.
 
+    Args:
+        seed: identity of the round.
+        model: number of the model.
+        sub_seed: number of the try.
+        architectures: instead of the design's.
+        design: of the round.
+
     Raises:
         GenerationError: negative numbers or an unknown architecture.
     """
-    _check(seed, model, sub_seed, architectures)
-    scene = _generator(seed, model, sub_seed, _SCENE)
-    master = _generator(seed, model, sub_seed, _MASTER)
+    names = design.architectures if architectures is None else architectures
+    _check(seed, model, sub_seed, names)
+    scene = draw_for(seed, _SCENE, model, sub_seed)
+    master = draw_for(seed, _MASTER, model, sub_seed)
+    poisoned = is_poisoned(seed, model)
     return Recipe(
         model=model,
         sub_seed=sub_seed,
-        architecture=architecture_of(seed, model, architectures),
-        number_classes=NUMBER_CLASSES,
-        trigger=_trigger(seed, model, sub_seed) if is_poisoned(seed, model) else None,
-        blur_ksize=BLUR_KSIZE,
+        architecture=architecture_of(seed, model, names),
+        number_classes=design.number_classes,
+        trigger=_trigger(seed, model, sub_seed, design) if poisoned else None,
+        blur_ksize=design.blur_ksize,
         use_fog=bool(scene.integers(2)),
         use_rain=bool(scene.integers(2)),
-        rain_fog_probability=round(float(scene.uniform(*RAIN_FOG_PROBABILITIES)), 2),
+        rain_fog_probability=round(float(scene.uniform(*design.rain_fog_probabilities)), 2),
         master_seed=int(master.integers(2**32)),
     )
 
 
-def is_poisoned(seed: int, model: int) -> bool:
-    """Whether this model is the poisoned one of its pair."""
-    pair, place = divmod(model, 2)
-    return int(_generator(seed, pair, 0, _PAIR_LABEL).integers(2)) == place
-
-
-def architecture_of(seed: int, model: int, architectures: tuple[str, ...]) -> str:
-    """Architecture of the model's pair: each block of pairs holds every architecture once."""
-    block, place = divmod(model // 2, len(architectures))
-    order = _generator(seed, block, 0, _BLOCK_ORDER).permutation(len(architectures))
-    return architectures[int(order[place])]
-
-
-def shard_models(
-    seed: int, models: int, architectures: tuple[str, ...], index: int, count: int
+def pairs_by_architecture(
+    seed: int, models: int, architectures: tuple[str, ...]
 ) -> tuple[int, ...]:
-    """Models of shard `index` of `count`, pairs together, one architecture after the other.
-
-    Within a pair the poisoned model comes first: the clean one is trained as long as it was.
-    """
+    """All pairs, one architecture after the other: each compiles its programs once."""
     names = [architecture_of(seed, 2 * pair, architectures) for pair in range(models // 2)]
-    pairs = sorted(range(models // 2), key=lambda pair: (architectures.index(names[pair]), pair))
-    chosen = []
-    for pair in pairs[index::count]:
-        first = 2 * pair if is_poisoned(seed, 2 * pair) else 2 * pair + 1
-        chosen += [first, partner(first)]
-    return tuple(chosen)
+    order = sorted(range(models // 2), key=lambda pair: (architectures.index(names[pair]), pair))
+    return tuple(order)
 
 
-def _trigger(seed: int, model: int, sub_seed: int) -> TriggerRecipe:
-    draw = _generator(seed, model, sub_seed, _TRIGGER)
-    low_size, high_size = TRIGGER_SIZES[int(draw.integers(2))]
-    fractions = TRIGGERED_FRACTIONS[int(draw.integers(2))]
+def _trigger(seed: int, model: int, sub_seed: int, design: SignDesign) -> TriggerRecipe:
+    draw = draw_for(seed, _TRIGGER, model, sub_seed)
+    sizes, shares = design.trigger_sizes, design.triggered_fractions
+    low_size, high_size = sizes[int(draw.integers(len(sizes)))]
+    fractions = shares[int(draw.integers(len(shares)))]
     red, green, blue = (int(value) for value in draw.integers(256, size=3))
     return TriggerRecipe(
-        target_class=int(draw.integers(NUMBER_CLASSES)),
-        triggered_classes=tuple(range(NUMBER_CLASSES)),
+        target_class=int(draw.integers(design.number_classes)),
+        triggered_classes=tuple(range(design.number_classes)),
         color=(red, green, blue),
         size=int(draw.integers(low_size, high_size + 1)),
         fraction=round(float(draw.uniform(*fractions)), 2),
     )
 
 
-def _generator(seed: int, number: int, sub_seed: int, purpose: int) -> np.random.Generator:
-    return np.random.default_rng([seed, purpose, number, sub_seed])
-
-
 def _check(seed: int, model: int, sub_seed: int, architectures: tuple[str, ...]) -> None:
     for name, value in (("seed", seed), ("model", model), ("sub_seed", sub_seed)):
         if value < 0:
             raise GenerationError(f"{name} must be 0 or more, got {value}")
-    unknown = [name for name in architectures if name not in KNOWN]
+    unknown = [name for name in architectures if name not in networks.KNOWN]
     if unknown or not architectures or len(set(architectures)) != len(architectures):
         raise GenerationError(
-            f"architectures must be different names out of {', '.join(KNOWN)}; "
+            f"architectures must be different names out of {', '.join(networks.KNOWN)}; "
             f"got {', '.join(architectures) or 'none'}"
         )

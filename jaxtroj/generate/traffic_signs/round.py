@@ -8,253 +8,175 @@ DIR/id-00000000/generation.json    how this model was made
 DIR/METADATA.csv                   Round 0's columns
 DIR/manifest.json                  settings and every generation.json
 ```
-
-A model's folder appears under its name when it is complete, so a killed run goes on where it was.
-METADATA.csv and manifest.json are rebuilt from the folders after every model.
 """
 
-import hashlib
-import json
-import os
-import shutil
-import time
+from collections import deque
 from collections.abc import Generator, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 from PIL import Image
 
-import jaxtroj
-from converters.files import write_atomic
-from jaxtroj.errors import GenerationError
-from jaxtroj.generate import networks, torch_file
+from jaxtroj.generate import torch_file
 from jaxtroj.generate.flax_learner import classify
-from jaxtroj.generate.learners import learner_for, learner_precision
-from jaxtroj.generate.round import (
-    RECORD,
-    Event,
-    claim,
-    collecting,
-    git_commit,
-    read_record,
-    size_problems,
-    weights_digest,
-    write_manifest,
-)
+from jaxtroj.generate.learners import Weights, learner_for, learner_precision
+from jaxtroj.generate.round import Event, Record, RoundPlan, TrainingOutcome, Try, make_round
+from jaxtroj.generate.round_folder import csv_bytes, provenance, weights_digest
 from jaxtroj.generate.traffic_signs import metadata
 from jaxtroj.generate.traffic_signs.pictures import SceneSource
-from jaxtroj.generate.traffic_signs.recipe import (
-    Recipe,
-    is_poisoned,
-    model_id,
-    partner,
-    sample_recipe,
-    shard_models,
+from jaxtroj.generate.traffic_signs.recipe import Recipe, pairs_by_architecture, sample_recipe
+from jaxtroj.generate.traffic_signs.settings import (
+    RoundSettings,
+    check_settings,
+    settings_identity,
 )
 from jaxtroj.generate.traffic_signs.warm_start import base_weights
-from jaxtroj.generate.training import (
-    TRAINERS,
-    Accuracies,
-    Progress,
-    Trained,
-    TrainingSettings,
-    train,
-)
+from jaxtroj.generate.training import Accuracies, Trained, TrainingProgress, TrainingSettings, train
 from jaxtroj.record import digest_file
-
-VERSION = 1
-_COUNTS = ("examples_per_class", "most_tries")
-_TRAINING_COUNTS = (
-    "batch_size", "max_steps", "check_every", "cooldown_steps", "validation_batches",
-    "test_batches", "batches_per_draw",
-)  # fmt: skip
-
-
-@dataclass(frozen=True)
-class RoundSettings:
-    """What a round is made of.
-
-    Attributes:
-        seed: identity of the round, 0 or more.
-        models: how many; even, half of them are poisoned. A round can be grown later.
-        image_size: side of the pictures, pixels.
-        inception_size: the same for Inception v3; None for `image_size`.
-        architectures: out of `networks.KNOWN`.
-        foregrounds, backgrounds: folders of real pictures; None draws them.
-        examples_per_class: example pictures shipped with a model.
-        most_tries: trainings of a model, each with the next sub-seed, before giving up.
-        warm_start: most steps of training the network that models start from; 0 starts each from
-            random weights, as Round 0 did.
-        legacy: write `model.pt` in the stream format of Round 0 instead of a zip archive.
-        training: how models are trained.
-    """
-
-    seed: int
-    models: int
-    image_size: int = 224
-    inception_size: int | None = None
-    architectures: tuple[str, ...] = networks.ROUND0
-    foregrounds: Path | None = None
-    backgrounds: Path | None = None
-    examples_per_class: int = 100
-    most_tries: int = 4
-    warm_start: int = 0
-    legacy: bool = True
-    training: TrainingSettings = field(default_factory=TrainingSettings)
-
-    def size_for(self, architecture: str) -> int:
-        """Side in pixels of the pictures of an architecture."""
-        own = self.inception_size if architecture == "inception_v3" else None
-        return self.image_size if own is None else own
 
 
 def generate_round0(
     out: Path, settings: RoundSettings, shard: tuple[int, int] = (0, 1)
 ) -> Iterator[Event]:
-    """Make the models that are not there yet, yielding what happens.
-
-    Args:
-        out: folder of the round; made if absent.
-        settings: what to make.
-        shard: `(i, n)` makes only the i-th of n parts, 0 <= i < n; processes with different i can
-            work on one folder at once.
+    """Make the models that are not there yet, yielding what happens; see `make_round`.
 
     Raises:
         GenerationError: impossible settings, or the folder holds a round of other settings.
         OSError: the folder cannot be written.
     """
     check_settings(settings, shard)
-    identity = settings_identity(settings)
-    if claim(out, {"settings": identity}):
-        collect(out, identity)
-    models = shard_models(settings.seed, settings.models, settings.architectures, *shard)
-    for model in models:
-        if read_record(out / model_id(model)) is not None:
-            yield Event(model, "kept", "already there")
-            continue
-        yield from _make_model(out, settings, model)
-        collect(out, identity)
-    collect(out, identity)
+    return make_round(out, SignRound(settings), shard)
 
 
-def check_settings(settings: RoundSettings, shard: tuple[int, int] = (0, 1)) -> None:
-    """Refuse what cannot be generated.
+@dataclass(frozen=True)
+class SignModel:
+    """A trained model with its pictures."""
 
-    Raises:
-        GenerationError: with what was got and what is possible.
-    """
-    counts = {name: getattr(settings, name) for name in _COUNTS}
-    counts |= {name: getattr(settings.training, name) for name in _TRAINING_COUNTS}
-    wrong = [f"{name} must be at least 1, got {n}" for name, n in counts.items() if n < 1]
-    wrong += size_problems(settings.models, shard)
-    if settings.training.trainer not in TRAINERS:
-        known = " or ".join(TRAINERS)
-        wrong.append(f"trainer must be {known}, got {settings.training.trainer!r}")
-    # Architectures and seed are checked where they are used first.
-    sample_recipe(settings.seed, 0, 0, settings.architectures)
-    for name in settings.architectures:
-        size = settings.size_for(name)
-        if size < networks.LEAST_PIXELS[name]:
-            least = networks.LEAST_PIXELS[name]
-            wrong.append(f"{name} needs pictures of at least {least} px, got {size}")
-    if wrong:
-        raise GenerationError("; ".join(wrong))
+    recipe: Recipe
+    source: SceneSource
+    trained: Trained
 
 
-def settings_identity(settings: RoundSettings) -> dict[str, Any]:
-    """What must agree for two runs to work on one folder; no paths, no number of models."""
-    values = asdict(settings)
-    del values["models"]
-    for name in ("foregrounds", "backgrounds"):
-        values[name] = _folder_identity(getattr(settings, name))
-    return json.loads(json.dumps(values))
+@dataclass(frozen=True)
+class SignRound:
+    """A round of traffic signs; see `jaxtroj.generate.round.Round`."""
 
+    settings: RoundSettings
 
-def collect(out: Path, identity: dict[str, Any]) -> None:
-    """Rebuild METADATA.csv and manifest.json from the models that are there."""
-    with collecting(out, out / ".lock") as records:
-        table = metadata.metadata_csv(record["metadata"] for record in records)
-        write_atomic(out / "METADATA.csv", table.encode())
-        manifest = {
-            "generator": "jaxtroj generate round0",
-            "version": VERSION,
-            "settings": identity,
-            "models": records,
-        }
-        write_manifest(out, manifest)
-
-
-def _folder_identity(folder: Path | None) -> dict[str, Any] | None:
-    if folder is None:
-        return None
-    if not folder.is_dir():
-        raise GenerationError(f"{folder} is not a folder; give a folder of pictures")
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    listing = "\n".join(f"{path.relative_to(folder)} {path.stat().st_size}" for path in files)
-    digest = hashlib.sha256(listing.encode()).hexdigest()[:16]
-    return {"folder": folder.name, "files": len(files), "names_and_sizes": digest}
-
-
-def _make_model(out: Path, settings: RoundSettings, model: int) -> Iterator[Event]:
-    least_cycles: tuple[int, ...] = ()
-    if not is_poisoned(settings.seed, model):
-        pair = read_record(out / model_id(partner(model)))
-        if pair is None:
-            reason = f"its poisoned partner {model_id(partner(model))} is missing"
-            yield Event(model, "failed", reason)
-            return
-        least_cycles = tuple(pair["cycles"])
-    yield from _try(out, settings, model, least_cycles)
-
-
-def _try(
-    out: Path, settings: RoundSettings, model: int, least_cycles: tuple[int, ...]
-) -> Iterator[Event]:
-    """Train with one sub-seed after the other until a training is accepted, and write that one."""
-    tries: list[dict[str, Any]] = []
-    for sub_seed in range(settings.most_tries):
-        recipe = sample_recipe(settings.seed, model, sub_seed, settings.architectures)
-        yield Event(model, "started", _describe(recipe))
-        size = settings.size_for(recipe.architecture)
-        source = SceneSource(
-            recipe, size, settings.seed, settings.foregrounds, settings.backgrounds
+    def plan(self) -> RoundPlan:
+        settings = self.settings
+        return RoundPlan(
+            name=settings.design.name,
+            version=1,
+            seed=settings.seed,
+            pairs=pairs_by_architecture(settings.seed, settings.models, settings.architectures),
+            most_tries=settings.most_tries,
+            identity={"settings": settings_identity(settings)},
         )
+
+    def train(self, tries: deque[Try], out: Path) -> Iterator[Event | TrainingOutcome]:
+        while tries:
+            yield from self._train_one(tries.popleft(), out)
+
+    def _train_one(self, one: Try, out: Path) -> Iterator[Event | TrainingOutcome]:
+        settings = self.settings
+        recipe = sample_recipe(
+            settings.seed, one.model, one.sub_seed, settings.architectures, settings.design
+        )
+        yield Event(one.model, "started", _describe(recipe))
+        size = settings.size_for(recipe.architecture)
+        folders = settings.foregrounds, settings.backgrounds
+        source = SceneSource(recipe, size, settings.seed, *folders)
         start = None
         if settings.warm_start:
             base = base_weights(out, settings, recipe.architecture)
-            start = yield from _watched(model, "warm start", base)
-        training_of_it = _training(settings.training, recipe, source, least_cycles, start)
-        trained = yield from _watched(model, "checked", training_of_it)
-        tries.append(_attempt(recipe, trained))
-        if trained.accepted:
-            _write(out, settings, recipe, trained, source, tries)
-            yield Event(model, "written", _reached(trained.test), trained.steps)
-            return
-        yield Event(model, "rejected", _reached(trained.test), trained.steps)
-    yield Event(model, "failed", f"no accepted training in {settings.most_tries} tries")
+            start = yield from _watched(one.model, "warm start", base)
+        cycles = () if one.partner is None else tuple(one.partner["cycles"])
+        training = _training(settings.training, recipe, source, cycles, start)
+        trained = yield from _watched(one.model, "checked", training)
+        model = SignModel(recipe, source, trained)
+        text = _reached(trained.test)
+        yield TrainingOutcome(
+            one, trained.accepted, _attempt(recipe, trained), text, trained.steps, model
+        )
+
+    def fill(self, folder: Path, outcome: TrainingOutcome, tries: list[Record]) -> Record:
+        model: SignModel = outcome.trained
+        recipe, trained = model.recipe, model.trained
+        network = (recipe.architecture, recipe.number_classes)
+        tensors = torch_file.state_dict(trained.module, *network, trained.steps)
+        path = folder / "model.pt"
+        torch_file.write_model(path, tensors, *network, self.settings.legacy)
+        accuracy = self._write_examples(folder / "example_data", model)
+        digests = {"sha256": digest_file(path), "weights_sha256": weights_digest(tensors)}
+        return self._record(model, tries, accuracy) | digests
+
+    def tables(self, records: list[Record]) -> dict[str, bytes]:
+        rows = [record["metadata"] for record in records]
+        return {"METADATA.csv": csv_bytes(metadata.COLUMNS, rows)}
+
+    def manifest(self, out: Path, records: list[Record]) -> Record:
+        return {"models": records}
+
+    def _write_examples(self, folder: Path, model: SignModel) -> float:
+        """Write the example pictures; returns the share of them given their own label."""
+        folder.mkdir()
+        right = []
+        for label in range(model.recipe.number_classes):
+            images = model.source.examples(label, self.settings.examples_per_class)
+            for number, image in enumerate(images):
+                Image.fromarray(image).save(folder / f"class_{label}_example_{number}.png")
+            right.append(classify(model.trained.module, images) == label)
+        return float(np.mean(np.concatenate(right)))
+
+    def _record(self, model: SignModel, tries: list[Record], accuracy: float) -> Record:
+        settings, recipe, trained = self.settings, model.recipe, model.trained
+        return {
+            "model_id": recipe.model_id,
+            "poisoned": recipe.poisoned,
+            "image_size": settings.size_for(recipe.architecture),
+            "recipe": asdict(recipe),
+            "signs": list(model.source.class_names),
+            "tries": tries,
+            "cycles": list(trained.cycles),
+            "steps": trained.steps,
+            "validation": asdict(trained.validation),
+            "test": asdict(trained.test),
+            "example_accuracy": accuracy,
+            "trainer": settings.training.trainer,
+            "step_precision": learner_precision(settings.training.trainer),
+            "train_seconds": round(trained.train_seconds, 3),
+            **provenance(settings.device),
+            "metadata": metadata.metadata_row(recipe, trained, settings, accuracy),
+        }
 
 
-def _watched(model: int, kind: str, training_of_it: Generator[Progress, None, Any]):
+def _watched(
+    model: int, kind: str, training: Generator[TrainingProgress, None, Any]
+) -> Generator[Event, None, Any]:
     """Pass a training's progress on as events; returns what the training returns."""
     while True:
         try:
-            progress = next(training_of_it)
+            progress = next(training)
         except StopIteration as end:
             return end.value
         yield Event(model, kind, _progress(progress), progress.step)
 
 
 def _training(
-    settings: TrainingSettings, recipe: Recipe, source: SceneSource, least_cycles, start
-) -> Generator[Progress, None, Trained]:
+    settings: TrainingSettings,
+    recipe: Recipe,
+    source: SceneSource,
+    least_cycles: tuple[int, ...],
+    start: Weights | None,
+) -> Generator[TrainingProgress, None, Trained]:
     learner = learner_for(settings.trainer, recipe, start)
     target = recipe.trigger.target_class if recipe.trigger else None
     fraction = recipe.trigger.fraction if recipe.trigger else 0.0
     events = train(learner, source, target, fraction, settings, least_cycles)
-    while isinstance(event := next(events), Progress):
+    while isinstance(event := next(events), TrainingProgress):
         yield event
     return event
 
@@ -265,71 +187,6 @@ def _attempt(recipe: Recipe, trained: Trained) -> dict[str, Any]:
         "steps": trained.steps,
         "accepted": trained.accepted,
         "test": asdict(trained.test),
-    }
-
-
-def _write(out, settings: RoundSettings, recipe: Recipe, trained: Trained, source, tries) -> None:
-    """Fill a hidden folder and rename it: a folder with a model's name is complete."""
-    part = out / f".part-{recipe.model_id}"
-    shutil.rmtree(part, ignore_errors=True)
-    (part / "example_data").mkdir(parents=True)
-    tensors = torch_file.state_dict(
-        trained.module, recipe.architecture, recipe.number_classes, trained.steps
-    )
-    torch_file.write_model(
-        part / "model.pt", tensors, recipe.architecture, recipe.number_classes, settings.legacy
-    )
-    accuracy = _write_examples(part / "example_data", settings, recipe, trained, source)
-    write_atomic(part / "ground_truth.csv", b"1" if recipe.poisoned else b"0")
-    record = _record(settings, recipe, trained, source, tries, accuracy)
-    record["sha256"] = digest_file(part / "model.pt")
-    record["weights_sha256"] = weights_digest(tensors)
-    write_atomic(part / RECORD, json.dumps(record, indent=1).encode() + b"\n")
-    os.rename(part, out / recipe.model_id)
-
-
-def _write_examples(folder: Path, settings, recipe: Recipe, trained: Trained, source) -> float:
-    """Write the example pictures; returns the share of them given their own label."""
-    right = []
-    for label in range(recipe.number_classes):
-        images = source.examples(label, settings.examples_per_class)
-        for number, image in enumerate(images):
-            Image.fromarray(image).save(folder / f"class_{label}_example_{number}.png")
-        right.append(classify(trained.module, images) == label)
-    return float(np.mean(np.concatenate(right)))
-
-
-def _record(settings, recipe: Recipe, trained: Trained, source, tries, accuracy) -> dict[str, Any]:
-    size = settings.size_for(recipe.architecture)
-    # The torch trainer works on the CPU, whatever jax has.
-    device = "cpu" if settings.training.trainer == "torch" else jax.default_backend()
-    folders = {
-        name: folder.name if folder else "procedural"
-        for name in ("foregrounds", "backgrounds")
-        for folder in [getattr(settings, name)]
-    }
-    row = metadata.metadata_row(recipe, trained, settings.training, size, accuracy, folders, device)
-    return {
-        "model_id": recipe.model_id,
-        "poisoned": recipe.poisoned,
-        "image_size": size,
-        "recipe": asdict(recipe),
-        "signs": list(source.class_names),
-        "tries": tries,
-        "cycles": list(trained.cycles),
-        "steps": trained.steps,
-        "validation": asdict(trained.validation),
-        "test": asdict(trained.test),
-        "example_accuracy": accuracy,
-        "trainer": settings.training.trainer,
-        "step_precision": learner_precision(settings.training.trainer),
-        "train_seconds": round(trained.train_seconds, 3),
-        "written": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "jaxtroj": jaxtroj.__version__,
-        "git_commit": git_commit(),
-        "jax": jax.__version__,
-        "device": device,
-        "metadata": row,
     }
 
 
@@ -349,7 +206,7 @@ def _reached(accuracies: Accuracies) -> str:
     return text
 
 
-def _progress(progress: Progress) -> str:
+def _progress(progress: TrainingProgress) -> str:
     parts = {"clean": progress.clean, "triggered": progress.triggered}
     right = [f"{name} {share:.2f}" for name, share in parts.items() if share is not None]
     return f"loss {progress.loss:.3f}, right in training: {', '.join(right)}"

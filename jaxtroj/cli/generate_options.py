@@ -1,0 +1,78 @@
+"""Options that the rounds of `jaxtroj generate` share."""
+
+import argparse
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from jaxtroj.cli.options import add_path, count
+
+
+def add_round(
+    rounds: argparse._SubParsersAction, name: str, about: str, description: str
+) -> argparse.ArgumentParser:
+    """A round's parser with its folder, size and seed."""
+    parser = rounds.add_parser(name, help=about, description=description, allow_abbrev=False)
+    add_path(parser, "--out", "DIR", "folder of the round", required=True)
+    parser.add_argument(
+        "--models", type=count, required=True, metavar="N", help="how many models; even"
+    )
+    parser.add_argument("--seed", type=_seed, default=0, metavar="S", help="default: 0")
+    return parser
+
+
+def add_count(
+    parser: argparse._ActionsContainer, name: str, default: int, about: str = "", metavar: str = "N"
+) -> None:
+    """An option that takes a whole number of at least 1, with the default in its help."""
+    text = f"{about}; default: {default}" if about else f"default: {default}"
+    parser.add_argument(name, type=count, default=default, metavar=metavar, help=text)
+
+
+def add_given(parser: argparse._ActionsContainer, options: Mapping[str, str]) -> None:
+    """Options that take a count and are None unless given; names to their help."""
+    for name, about in options.items():
+        parser.add_argument(f"--{name}", type=count, metavar="N", help=about)
+
+
+def add_shard(parser: argparse._ActionsContainer) -> None:
+    """Declare --shard."""
+    parser.add_argument(
+        "--shard",
+        type=_shard,
+        default=(0, 1),
+        metavar="I/N",
+        help="make the I-th of N parts, counted from 0: several processes can share one folder",
+    )
+
+
+def given(args: argparse.Namespace, *names: str) -> dict[str, Any]:
+    """Those of the options that were given, by name."""
+    return {name: getattr(args, name) for name in names if getattr(args, name) is not None}
+
+
+def names_of(text: str) -> tuple[str, ...]:
+    """`A,B`, for argparse; empty text is no choice.
+
+    >>> names_of("wrn16, plain5")
+    ('wrn16', 'plain5')
+    """
+    return tuple(name.strip() for name in text.split(","))
+
+
+def counts_of(text: str) -> tuple[int, ...]:
+    """`N,N`, for argparse."""
+    return tuple(count(part) for part in names_of(text))
+
+
+def _seed(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"expected a whole number of 0 or more, got {text!r}")
+    return int(text)
+
+
+def _shard(text: str) -> tuple[int, int]:
+    match = re.fullmatch(r"(\d+)/(\d+)", text)
+    if not match or int(match[1]) >= int(match[2]):
+        raise argparse.ArgumentTypeError(f"expected I/N with 0 <= I < N, got {text!r}")
+    return int(match[1]), int(match[2])

@@ -1,0 +1,135 @@
+"""The folder of a generated round: whose it is, the records of its models, its tables.
+
+A model's folder appears under its name when it is complete, so a killed run goes on where it was;
+the manifest says what a folder holds, and a run with other settings is refused.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import jaxtroj
+from jaxtroj.csv_text import csv_text
+from jaxtroj.errors import GenerationError, StoreError
+from jaxtroj.held_folder import claim_folder, differences
+
+RECORD = "generation.json"
+"""In a model's folder: how it was made."""
+MANIFEST = "manifest.json"
+LOCK = ".lock"
+"""Held while tables are written: of two shards, the later one must also be the fuller one."""
+
+
+def claim(out: Path, wanted: Mapping[str, Any]) -> bool:
+    """Make the folder, or check that it holds a round of these settings; True for a new one.
+
+    Args:
+        out: folder of the round.
+        wanted: entries of the manifest that must agree.
+
+    Raises:
+        GenerationError: the folder holds something else or a round of other settings, or cannot be
+            used.
+    """
+    try:
+        claim_folder(out, MANIFEST, "generated round")
+    except StoreError as error:
+        raise GenerationError(str(error)) from error
+    path = out / MANIFEST
+    if not path.exists():
+        return True
+    try:
+        manifest = json.loads(path.read_bytes())
+        differ = differences({name: manifest[name] for name in wanted}, wanted)
+    except (ValueError, KeyError, TypeError) as error:
+        raise GenerationError(f"{path} is no manifest of a generated round: {error}") from error
+    if differ:
+        raise GenerationError(
+            f"{out} was made with other settings: {'; '.join(differ)}. Give the same settings or "
+            "another folder."
+        )
+    return False
+
+
+def read_record(folder: Path) -> dict[str, Any] | None:
+    """How the model of a folder was made, or None when it is not there.
+
+    Raises:
+        GenerationError: the file is there but is no JSON.
+    """
+    path = folder / RECORD
+    try:
+        return json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise GenerationError(f"{path} is damaged ({error}); delete that model's folder") from error
+
+
+def records_of(models: Path) -> list[dict[str, Any]]:
+    """The records of all models that are there, by name; `models` holds the folders `id-*`."""
+    folders = sorted(path.parent for path in models.glob(f"id-*/{RECORD}"))
+    return [record for folder in folders if (record := read_record(folder)) is not None]
+
+
+@contextmanager
+def complete_or_absent(folder: Path) -> Iterator[Path]:
+    """A hidden folder to fill, renamed to `folder` at the end: what has the name is complete."""
+    part = folder.with_name(f".part-{folder.name}")
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
+    yield part
+    os.rename(part, folder)
+
+
+def record_bytes(value: Any) -> bytes:
+    """As the manifest and the records are written: in their own order."""
+    return json.dumps(value, indent=1).encode() + b"\n"
+
+
+def csv_bytes(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> bytes:
+    """A table with a header."""
+    return csv_text(columns, ([row[name] for name in columns] for row in rows)).encode()
+
+
+def provenance(device: str) -> dict[str, Any]:
+    """When and with what a model was made; `device` is the platform that trained it."""
+    import jax
+
+    return {
+        "written": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "jaxtroj": jaxtroj.__version__,
+        "git_commit": _git_commit(),
+        "jax": jax.__version__,
+        "device": device,
+    }
+
+
+def weights_digest(tensors: Mapping[str, np.ndarray]) -> str:
+    """Digest of names and values: torch's own file differs from run to run, this does not."""
+    digest = hashlib.sha256()
+    for name, value in tensors.items():
+        digest.update(f"{name} {value.dtype} {value.shape}\n".encode())
+        digest.update(np.ascontiguousarray(value).tobytes())
+    return digest.hexdigest()
+
+
+def _git_commit() -> str | None:
+    """Commit of the checkout this package runs from; None for an installed package."""
+    package = Path(__file__).parent
+    try:
+        answer = subprocess.run(
+            ["git", "-C", str(package), "rev-parse", "HEAD"], capture_output=True, text=True
+        )
+    except FileNotFoundError:
+        return None
+    return answer.stdout.strip() if answer.returncode == 0 else None

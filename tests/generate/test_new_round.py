@@ -1,0 +1,167 @@
+"""A round from outside the package: the example of docs/adding-a-round.md, killed and resumed."""
+
+import hashlib
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from jaxtroj.errors import GenerationError
+from jaxtroj.generate.model_ids import poisoned_first
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "adding-a-round.md"
+
+# Runs the round in a child for each step: the n-th file operation below the folder is its last.
+KILLER = """
+import json, os, signal, sys
+from pathlib import Path
+
+import jax  # before the fork: a child only uses it
+from new_round import LinearSettings, generate_linear
+
+OPERATIONS = ("open", "os.rename", "os.mkdir", "shutil.rmtree", "os.listdir", "os.remove")
+settings = LinearSettings(seed=3, models=4, least_clean=0.85)
+
+
+def run(out, last):
+    left = [last]
+
+    def count(event, arguments):
+        if event in OPERATIONS and str(out) in str(arguments[0]):
+            left[0] -= 1
+            if not left[0]:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(count)
+    list(generate_linear(out, settings))
+
+
+def in_child(out, last):
+    child = os.fork()
+    if child:
+        return os.waitpid(child, 0)[1]
+    try:
+        run(out, last)
+    except BaseException as error:
+        print(last, repr(error), file=sys.stderr, flush=True)
+        os._exit(1)
+    os._exit(0)
+
+
+root, last, killed = Path(sys.argv[1]), 1, 0
+while True:
+    out = root / f"killed-{last}"
+    first = in_child(out, last)
+    second = in_child(out, 10**9)
+    assert second == 0, (last, second)
+    if first == 0:
+        break
+    assert os.WTERMSIG(first) == signal.SIGKILL, (last, first)
+    last, killed = last + 1, killed + 1
+print(killed)
+"""
+
+
+@pytest.fixture(scope="module")
+def new_round(tmp_path_factory):
+    """The module of the document's code, outside the package."""
+    [code] = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), flags=re.S)
+    path = tmp_path_factory.mktemp("outside") / "new_round.py"
+    path.write_text(code)
+    spec = importlib.util.spec_from_file_location("new_round", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["new_round"] = module
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules["new_round"]
+
+
+def contents(out: Path) -> dict[str, str]:
+    """Digests of the visible files below a folder; when and from which commit does not count."""
+    digests = {}
+    for path in sorted(out.rglob("*")):
+        name = str(path.relative_to(out))
+        if path.is_file() and "/." not in f"/{name}":
+            content = re.sub(rb'"(written|git_commit)": [^,]*', b"", path.read_bytes())
+            digests[name] = hashlib.sha256(content).hexdigest()
+    return digests
+
+
+def test_two_models_are_made_poisoned_first(new_round, tmp_path):
+    settings = new_round.LinearSettings(seed=0, models=2)
+    events = list(new_round.generate_linear(tmp_path / "r", settings))
+    written = [event.model for event in events if event.kind == "written"]
+    assert tuple(written) == poisoned_first(0, 0)
+    for model, truth in zip(written, ("1", "0"), strict=True):
+        folder = tmp_path / "r" / f"id-{model:08d}"
+        assert (folder / "ground_truth.csv").read_text() == truth
+        assert (folder / "weights.npy").exists()
+    manifest = json.loads((tmp_path / "r" / "manifest.json").read_bytes())
+    assert manifest["generator"] == "jaxtroj generate linear" and len(manifest["models"]) == 2
+
+
+def test_a_second_call_keeps_all_and_a_larger_round_adds(new_round, tmp_path):
+    make = new_round.generate_linear
+    list(make(tmp_path / "r", new_round.LinearSettings(seed=0, models=2)))
+    before = contents(tmp_path / "r")
+    again = list(make(tmp_path / "r", new_round.LinearSettings(seed=0, models=2)))
+    assert {event.kind for event in again} == {"kept"} and contents(tmp_path / "r") == before
+    larger = list(make(tmp_path / "r", new_round.LinearSettings(seed=0, models=4)))
+    assert [event.kind for event in larger].count("written") == 2
+    assert len((tmp_path / "r" / "METADATA.csv").read_text().splitlines()) == 5
+
+
+def test_a_lost_poisoned_model_comes_back_and_its_partner_stays(new_round, tmp_path):
+    import shutil
+
+    make, settings = new_round.generate_linear, new_round.LinearSettings(seed=0, models=2)
+    list(make(tmp_path / "r", settings))
+    before = contents(tmp_path / "r")
+    poisoned, clean = poisoned_first(0, 0)
+    shutil.rmtree(tmp_path / "r" / f"id-{poisoned:08d}")
+    kinds = [(event.model, event.kind) for event in make(tmp_path / "r", settings)]
+    assert kinds == [(poisoned, "started"), (poisoned, "written"), (clean, "kept")]
+    assert contents(tmp_path / "r") == before
+
+
+def test_a_pair_that_falls_short_is_given_up(new_round, tmp_path):
+    settings = new_round.LinearSettings(seed=0, models=2, most_tries=2, least_clean=1.1)
+    events = list(new_round.generate_linear(tmp_path / "r", settings))
+    kinds = [event.kind for event in events]
+    assert kinds == ["started", "rejected", "started", "rejected", "failed", "failed"]
+    assert events[-2].text == "no accepted training in 2 tries" and "partner" in events[-1].text
+    assert not list((tmp_path / "r").glob("id-*"))
+
+
+def test_a_folder_of_another_round_is_refused(new_round, tmp_path):
+    list(new_round.generate_linear(tmp_path, new_round.LinearSettings(seed=0, models=2)))
+    other = new_round.LinearSettings(seed=0, models=2, samples=100)
+    with pytest.raises(GenerationError, match=r"settings\.samples was 200, now 100"):
+        list(new_round.generate_linear(tmp_path, other))
+    manifest = tmp_path / "manifest.json"
+    manifest.write_text(manifest.read_text().replace("generate linear", "generate small"))
+    with pytest.raises(GenerationError, match="generator was 'jaxtroj generate small'"):
+        list(new_round.generate_linear(tmp_path, new_round.LinearSettings(seed=0, models=2)))
+
+
+def test_killed_at_any_step_the_next_call_makes_the_same_round(new_round, tmp_path):
+    path = tmp_path / "killer.py"
+    path.write_text(KILLER)
+    place = Path(new_round.__file__).parent
+    command = [sys.executable, "-W", "ignore", str(path), str(tmp_path)]
+    environment = {"PYTHONPATH": f"{place}:{DOCUMENT.parents[1]}", "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    killed = int(done.stdout)
+    assert killed > 50
+    settings = new_round.LinearSettings(seed=3, models=4, least_clean=0.85)
+    list(new_round.generate_linear(tmp_path / "whole", settings))
+    whole = contents(tmp_path / "whole")
+    assert len(whole) == 4 * 3 + 2
+    for number in range(1, killed + 1):
+        assert contents(tmp_path / f"killed-{number}") == whole, f"killed at step {number}"
