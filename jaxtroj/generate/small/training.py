@@ -79,7 +79,7 @@ class SmallAccuracies:
 
 
 @partial(jax.jit, static_argnames=("graph", "half"), donate_argnames="state")
-def _step(graph, half: bool, state: TrainState, batch: Batch, trigger: Trigger, rates):
+def _step(graph, half: bool, state: TrainState, batch: Batch, trigger: FreeMask, rates):
     """One step with learning rate and decay `rates`; returns the new state and the mean loss."""
     (images, targets, triggered), (rate, decay) = batch, rates
     pixels = jnp.asarray(images).astype(jnp.float32) / 255.0
