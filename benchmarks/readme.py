@@ -186,6 +186,17 @@ def _fuzz(result: Mapping[str, Any]) -> tuple[tuple[str, ...], Rows]:
     return ("what", "figure"), [(name, str(value)) for name, value in rows]
 
 
+def _differential(result: Mapping[str, Any]) -> tuple[tuple[str, ...], Rows]:
+    outcomes = ("both", "ours only", "runtime only", "neither")
+    rows = [
+        (name, str(tally["mutants"]), *(str(tally["outcomes"].get(o, 0)) for o in outcomes),
+         str(len(tally["findings"])))
+        for name, tally in result["formats"].items()
+    ]  # fmt: skip
+    head = ("format", "mutants", "read by both", "by us only", "by torch only", "by neither")
+    return (*head, "read differently"), rows
+
+
 def _real(result: Mapping[str, Any]) -> tuple[tuple[str, ...], Rows]:
     head = ("file", "ours from onnxruntime", "ours from float64", "onnxruntime from float64",
             "convert s", "compile s", "seconds")  # fmt: skip
@@ -274,6 +285,7 @@ TABLES: dict[str, Callable[[Mapping[str, Any]], tuple[tuple[str, ...], Rows]]] =
     "piccolo": _piccolo,
     "bank": _bank,
     "fuzz": _fuzz,
+    "differential": _differential,
     "real_onnx": _real,
     "round0_accuracy": _accuracy,
     "search": _search,
