@@ -67,7 +67,10 @@ def test_paths_fill_their_places_whole(tmp_path):
 @pytest.mark.parametrize("bench", suite.BENCHES, ids=lambda bench: bench.name)
 def test_every_benchmark_takes_its_arguments_in_every_profile(bench):
     module = importlib.import_module(bench.module)
-    options = set(re.findall(r'"(--[\w-]+)"', Path(str(module.__file__)).read_text()))
+    source = Path(str(module.__file__))
+    if source.name == "__init__.py":  # a package is run by its __main__
+        source = source.with_name("__main__.py")
+    options = set(re.findall(r'"(--[\w-]+)"', source.read_text()))
     assert set(bench.arguments) == set(suite.PROFILES) and "--out" in options
     for arguments in filter(None, bench.arguments.values()):
         words = arguments.split()
