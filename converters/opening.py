@@ -18,6 +18,7 @@ from converters.errors import (
     ConverterError,
     CorruptFileError,
     LoadError,
+    TooLargeError,
     safe_repr,
 )
 from converters.input_form import NOTHING_SAID, ImageInput, InputForm, image_input
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
     from converters.model import Model
 
 ONNX, EXPORTED = "onnx", "exported program"
+_FROM_GRAPHS = (
+    *(RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError),
+    *(ArithmeticError, NotImplementedError),
+)
 
 
 @dataclass(frozen=True)
@@ -117,12 +122,19 @@ def convert_file(
 
 
 def _converted(file: ModelFile, form: InputForm, usual_size: tuple[int, int] | None) -> OpenedModel:
-    if file.format == ONNX:
-        model = _from_onnx(file, form, usual_size)
-    elif file.format == EXPORTED:
-        model = _from_exported(file, form, usual_size)
-    else:
+    if file.format not in (ONNX, EXPORTED):
         model = _from_weights(file, form, usual_size)
+        return OpenedModel(model, file.sha256, file.format, model.findings)
+    from_graph = _from_onnx if file.format == ONNX else _from_exported
+    try:
+        model = from_graph(file, form, usual_size)
+    except MemoryError as error:
+        raise TooLargeError("the network takes more memory than there is") from error
+    except _FROM_GRAPHS as error:
+        # A graph may ask torch and jax for anything; what they raise is the file's doing.
+        raise ConversionError(
+            f"the network cannot be run: {type(error).__name__}: {safe_repr(str(error)[:300])}"
+        ) from error
     return OpenedModel(model, file.sha256, file.format, model.findings)
 
 
@@ -185,7 +197,6 @@ def _from_exported(file: ModelFile, form: InputForm, usual: tuple[int, int] | No
         bounds=form.bounds,
         mean=form.mean,
         std=form.std,
-        architecture=f"pt2:{file.path.stem}",
         findings=findings,
     )
 

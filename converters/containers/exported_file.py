@@ -28,6 +28,9 @@ from converters.limits import Limits
 
 _JSON_BYTES = 64 * 2**20
 _LONGEST_EXPRESSION = 4000
+# Simplifying takes time that grows with the square of these, and for extremes far faster.
+_MOST_CALLS, _MOST_OPERANDS, _MOST_EXTREMES = 200, 32, 4
+_MOST_EXPRESSIONS = 20_000
 _MOST_ELEMENTS = 2**28
 _MEMBER = re.compile(r"(?P<root>[^/]+/)?models/(?P<name>[^/]+)\.json")
 # `from_file` opens whatever path stands in the graph.
@@ -95,7 +98,7 @@ def _json(archive: ZipReader, name: str) -> dict[str, Any]:
             f"{safe_repr(name)} has {member.size} bytes, expected at most {_JSON_BYTES}"
         )
     try:
-        value = json.loads(bytes(archive.read(name)))
+        value = json.loads(bytes(archive.read(name)), object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
         raise CorruptFileError(f"{safe_repr(name)} is no JSON: {safe_repr(str(error))}") from error
     if not isinstance(value, dict):
@@ -103,22 +106,41 @@ def _json(archive: ZipReader, name: str) -> dict[str, Any]:
     return value
 
 
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object; raises ValueError where a key is there twice, for readers differ on it."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("an object has a key twice")
+    return found
+
+
 def _refuse_foreign(program: Mapping[str, Any]) -> None:
     """Refuse what torch would run or import while it reads the program."""
+    expressions = 0
     for key, value in _pairs(program):
         if key == "target" and isinstance(value, str) and not _OPERATOR.fullmatch(value):
             raise UnsupportedOperatorError(
                 f"the exported program calls {safe_repr(value)}; only ATen operators are "
                 "supported, "
-                "nothing was executed",
+                f"nothing was executed{_branches(value)}",
                 value[:200],
             )
         if key == "expr_str":
+            expressions += 1
             _check_expression(value)
+            if expressions > _MOST_EXPRESSIONS:
+                raise TooLargeError(f"more than {_MOST_EXPRESSIONS} symbolic sizes")
         if key in ("in_spec", "out_spec"):
             _check_structure(value)
     for node in _nodes(program):
         _check_creation(node)
+
+
+def _branches(target: str) -> str:
+    """What is said of a call that chooses what to run by values."""
+    if not re.search(r"\b(cond|while_loop|switch|map_impl)\b", target):
+        return ""
+    return "; a branch or loop on values of the image is a possible architectural backdoor"
 
 
 def _pairs(value: Any) -> Iterator[tuple[str, Any]]:
@@ -145,12 +167,31 @@ def _check_expression(text: Any) -> None:
     try:
         if not isinstance(text, str) or len(text) > _LONGEST_EXPRESSION:
             raise ValueError("no short text")
-        for part in ast.walk(ast.parse(text, mode="eval")):
+        parts = list(ast.walk(ast.parse(text, mode="eval")))
+        _check_effort(parts)
+        for part in parts:
             _check_part(part)
     except (ValueError, SyntaxError, RecursionError, MemoryError) as error:
         raise CorruptFileError(
             f"the size {safe_repr(text)} in the exported program is no arithmetic: {error}"
         ) from error
+
+
+def _check_effort(parts: list[ast.AST]) -> None:
+    """Refuse an expression that takes long to simplify."""
+    calls = [part for part in parts if isinstance(part, ast.Call)]
+    sums = sum(isinstance(part, ast.BinOp) for part in parts)
+    names = [part.func.id for part in calls if isinstance(part.func, ast.Name)]
+    extremes = [part for part, name in zip(calls, names, strict=False) if name in ("Max", "Min")]
+    operands = max((len(part.args) for part in calls), default=0)
+    fewer = max((len(part.args) for part in extremes), default=0)
+    if (
+        len(calls) + sums > _MOST_CALLS
+        or operands > _MOST_OPERANDS
+        or max(len(extremes), fewer) > _MOST_EXTREMES
+        or names.count("Pow") > _MOST_EXTREMES
+    ):
+        raise ValueError("it has more terms, extremes or powers than sizes of a network have")
 
 
 def _check_part(part: ast.AST) -> None:

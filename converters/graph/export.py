@@ -3,6 +3,7 @@
 A program whose shapes are symbols, or that contains more than ATen calls, is run on the tape.
 """
 
+import math
 import operator
 from collections.abc import Sequence
 from typing import Any
@@ -11,9 +12,10 @@ import torch
 from torch.export import ExportedProgram, default_decompositions
 from torch.export.graph_signature import InputKind, OutputKind
 
-from converters.errors import ConversionError
+from converters.errors import ConversionError, ConverterError, safe_repr
 from converters.graph import registry
 from converters.graph.graph import Ref
+from converters.graph.guard import SizeGuard, WorkLimits, bounded
 from converters.graph.recorder import (
     Captured,
     Recorder,
@@ -42,15 +44,29 @@ def from_exported(
     """
     inputs = _example_inputs(program) if example_inputs is None else list(example_inputs)
     _check_inputs(program, inputs)
-    functional = program.run_decompositions(_decompositions())
-    # Before this, writes are calls like any other.
-    _refuse_mutation(functional)
-    if _is_plain(functional) and _same_shapes(functional, inputs):
-        captured = _Reader(functional).captured()
-    else:
-        captured = _on_tape(functional, inputs)
+    try:
+        functional = program.run_decompositions(_decompositions())
+        # Before this, writes are calls like any other.
+        _refuse_mutation(functional)
+        with SizeGuard(WorkLimits(), _weight_bytes(functional)):
+            if _is_plain(functional) and _same_shapes(functional, inputs):
+                captured = _Reader(functional).captured()
+            else:
+                captured = _on_tape(functional, inputs)
+    except (ConverterError, MemoryError):
+        raise
+    except Exception as error:  # torch and sympy raise whatever a hostile program leads them to
+        raise ConversionError(
+            f"torch cannot run the exported program: {type(error).__name__}: "
+            f"{safe_repr(str(error)[:300])}"
+        ) from error
     registry.require(captured.graph)
     return captured
+
+
+def _weight_bytes(program: ExportedProgram) -> int:
+    tensors = [*program.state_dict.values(), *program.constants.values()]
+    return sum(t.numel() * t.element_size() for t in tensors if isinstance(t, torch.Tensor))
 
 
 def _decompositions() -> dict:
@@ -215,6 +231,8 @@ class _Reader:
         value = node.meta["val"]
         results = list(value) if isinstance(value, (tuple, list)) else [value]
         specs = [spec_of(r) if isinstance(r, torch.Tensor) else None for r in results]
+        for spec in filter(None, specs):
+            bounded(math.prod(spec.shape))
         names = self._recorder.add_node(name, positional, keywords, specs, depends, source)
         if not isinstance(value, (tuple, list)):
             self._recorder.bind(node, names[0], depends)

@@ -13,8 +13,10 @@ from flax import nnx
 from converters.errors import ConversionError
 from converters.graph import registry
 from converters.graph.graph import INPUT, Graph
+from converters.graph.inspection import inspect
 from converters.graph.recorder import Captured
 from converters.graph.replay import run
+from converters.graph.structure import architecture_of, outline
 from converters.model import Model, apply
 from converters.preparation import prepared
 
@@ -115,7 +117,7 @@ def graph_model(
     bounds: tuple[float, float] | None = None,
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
-    architecture: str = "graph",
+    architecture: str | None = None,
     findings: tuple[str, ...] = (),
 ) -> Model:
     """The model of a captured network over images.
@@ -128,7 +130,7 @@ def graph_model(
       bounds: values that pixels 0 and 1 have for the network; (0, 1) by default.
       mean: per channel, subtracted from pixels within bounds.
       std: per channel, what pixels are divided by then.
-      architecture: name for records.
+      architecture: name for records; one by structure by default.
       findings: what was noticed on the way.
 
     Raises:
@@ -147,7 +149,10 @@ def graph_model(
     params = {a: jnp.asarray(_single(captured.params[name])) for a, name in names.items()}
     image = jax.ShapeDtypeStruct((1, *image_shape), jnp.float32)
     jax.eval_shape(partial(apply, config), params, image)
-    return prepared(Model(config, params, architecture, findings), bounds, mean, std)
+    chosen = Captured(graph, captured.params)
+    name = architecture or architecture_of(graph)
+    findings = (*findings, f"{name} has {outline(graph)}", *inspect(chosen))
+    return prepared(Model(config, params, name, findings), bounds, mean, std)
 
 
 def _single(value: np.ndarray) -> np.ndarray:

@@ -332,8 +332,9 @@ class _Tape(TorchDispatchMode):
         numbers = ", ".join(map(str, sorted(inputs)))
         raise DataDependentError(
             f"{operator} at {self.source or 'the top of the network'} takes a shape, a branch or a "
-            f"Python number from values of input {numbers}. Only networks whose structure is the "
-            "same for every input can be converted: export it with these values fixed.",
+            f"Python number from values of input {numbers}, a possible architectural backdoor. "
+            "Only networks whose structure is the same for every input can be converted: export it "
+            "with these values fixed.",
             tuple(sorted(inputs)),
         )
 

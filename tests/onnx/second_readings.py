@@ -749,7 +749,7 @@ def _(model):
 
 @case("text")
 def _(model):
-    tensor = helper.make_tensor("word", TensorProto.STRING, [1], [b"x"])
+    tensor = TensorProto(name="word", data_type=TensorProto.STRING, dims=[1], string_data=[b"x"])
     model.graph.initializer.append(tensor)
 
 

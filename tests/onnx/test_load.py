@@ -38,7 +38,10 @@ def test_logits_are_those_of_the_file(make, save):
     expected = _reference(model, {"image": images.transpose(0, 3, 1, 2)})
     np.testing.assert_allclose(loaded(images), expected, rtol=1e-4, atol=1e-5)
     assert (loaded.num_classes, loaded.channels) == (5, 3)
-    assert loaded.findings == ()
+    assert loaded.findings == (
+        f"{loaded.architecture} has conv x1, batch norm x1, linear x1, max pool x1",
+        "none of the 6 operators depends on a comparison of its input",
+    )
     gradient = jax.grad(lambda x: loaded(x)[:, 1].sum())(images)
     assert np.isfinite(gradient).all() and np.abs(gradient).max() > 0
 
@@ -70,7 +73,7 @@ def test_channels_last_and_probabilities_are_noticed(make, save):
     assert any("'d'" in finding for finding in loaded.findings)
     np.testing.assert_allclose(np.asarray(loaded(_images())).sum(1), 1, rtol=1e-5)
     logits = load_onnx(save(model), InputForm(output="d", bounds=(0, 1)))
-    assert logits.findings == ()
+    assert not any("assumed" in f or "probabilities" in f for f in logits.findings)
     expected = _images().mean((1, 2)) @ weights["w"]
     np.testing.assert_allclose(logits(_images()), expected, rtol=1e-4, atol=1e-5)
 

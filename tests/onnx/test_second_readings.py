@@ -87,7 +87,7 @@ def test_what_has_a_second_reading_is_refused(changed, name):
 @pytest.mark.skipif(not _ORT, reason="onnxruntime is not installed")
 @pytest.mark.parametrize("name", sorted(READ))
 def test_what_is_read_gives_the_logits_of_onnxruntime(changed, name):
-    import onnxruntime
+    import onnxruntime  # pyright: ignore[reportMissingImports]
 
     path = changed(name)
     ours = _logits(path)

@@ -256,8 +256,9 @@ class Builder:
             raise call.refuse("an input that must be a tensor is absent or a sequence")
         if value.kind == DATA and self.strict:
             raise call.refuse(
-                f"{safe_repr(value.name)} decides a shape or a branch and depends on the image; "
-                "networks whose structure changes with the input are not supported"
+                f"{safe_repr(value.name)} decides a shape or a branch and depends on the image: a "
+                "possible architectural backdoor; networks whose structure changes with the input "
+                "are not supported"
             )
         return value.data if isinstance(value.data, np.ndarray) else numpy_from(value.data)
 

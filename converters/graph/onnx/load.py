@@ -3,7 +3,6 @@
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import torch
 from onnx import ModelProto
@@ -75,7 +74,6 @@ def load_onnx(
         bounds=form.bounds,
         mean=form.mean,
         std=form.std,
-        architecture=f"onnx:{Path(path).stem}",
         findings=findings,
     )
 

@@ -1,0 +1,70 @@
+"""The same network has the same name, whatever its weights, files and pictures are called."""
+
+from collections import OrderedDict
+from importlib.resources import files
+
+import numpy as np
+import pytest
+from flax import nnx
+
+torch = pytest.importorskip("torch", reason="captures the networks")
+
+from converters.graph.structure import architecture_of, outline  # noqa: E402
+from converters.graph.tape import capture  # noqa: E402
+from converters.opening import open_model  # noqa: E402
+from jaxtroj.generate.small.networks import build  # noqa: E402
+from jaxtroj.generate.small.onnx_file import write_onnx  # noqa: E402
+
+
+def _network(widths=(4, 8), names=("one", "two"), classes=5):
+    layers = [
+        (names[0], torch.nn.Conv2d(3, widths[0], 3, padding=1)),
+        ("r", torch.nn.ReLU()),
+        (names[1], torch.nn.Conv2d(widths[0], widths[1], 3)),
+        ("p", torch.nn.AdaptiveAvgPool2d(1)),
+        ("f", torch.nn.Flatten()),
+        ("head", torch.nn.Linear(widths[1], classes)),
+    ]
+    return torch.nn.Sequential(OrderedDict(layers)).eval()
+
+
+def _named(module, size=8):
+    return architecture_of(capture(module, [torch.zeros(1, 3, size, size)]).graph)
+
+
+def test_names_weights_and_sizes_of_pictures_do_not_matter():
+    torch.manual_seed(0)
+    first = _named(_network())
+    assert first.startswith("graph:") and len(first) == len("graph:") + 8
+    assert _named(_network(names=("x", "y"))) == first
+    assert _named(_network(), 16) == first
+    assert _named(_network(classes=7)) == first
+    assert _named(_network((4, 9))) != first
+    other = _network()
+    other[1] = torch.nn.GELU().eval()
+    assert _named(other) != first
+
+
+def test_the_outline_counts_layers():
+    graph = capture(_network(), [torch.zeros(1, 3, 8, 8)]).graph
+    assert outline(graph) == "conv x2, linear x1"
+
+
+def test_the_same_bytes_have_the_same_architecture_under_any_name(tmp_path):
+    torch.manual_seed(0)
+    program = torch.export.export(_network(), (torch.zeros(1, 3, 8, 8),), strict=False)
+    torch.export.save(program, tmp_path / "wrn16.pt2")
+    (tmp_path / "other.pt2").write_bytes((tmp_path / "wrn16.pt2").read_bytes())
+    first, second = (open_model(tmp_path / f"{name}.pt2") for name in ("wrn16", "other"))
+    assert first.model.architecture == second.model.architecture
+    assert first.findings == second.findings and first.sha256 == second.sha256
+    x = np.ones((1, 8, 8, 3), np.float32)
+    np.testing.assert_array_equal(first.model(x), second.model(x))
+
+
+def test_the_shipped_calibrator_knows_the_generated_networks(tmp_path):
+    content = (files("jaxtroj") / "data/calibrators/small.json").read_text()
+    for name in ("wrn16", "plain5"):
+        path = tmp_path / "network.onnx"
+        write_onnx(path, build(name, 10, nnx.Rngs(0)), (32, 32))
+        assert f'"{open_model(path).model.architecture}"' in content
