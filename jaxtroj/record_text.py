@@ -48,6 +48,8 @@ def text_line(record: Record) -> str:
     'id-1  failed    probability 0.500  empty file'
     >>> text_line(Record("id-2", "", 0.97, True, 3, (0, 1), "ok", "", architecture="resnet50"))
     'id-2  poisoned  probability 0.970  target class 3  source classes 0 1  resnet50'
+    >>> text_line(Record("id-3", "", 0.1, False, None, (), "ok", "", searched=("patch", "mask")))
+    'id-3  clean     probability 0.100  searched for patch, mask'
     """
     parts = [record.model, f"{word_of(record):8}", f"probability {record.probability:.3f}"]
     if record.target_class is not None:
@@ -60,6 +62,9 @@ def text_line(record: Record) -> str:
         parts.append(f"{sum(record.seconds.values()):.1f} s")
     if record.status != "ok":
         parts.append(record.reason)
+    elif not record.poisoned and record.searched:
+        # "Clean" says nothing about kinds of trigger that were not searched for.
+        parts.append(f"searched for {', '.join(record.searched)}")
     if record.target_class is not None and record.recovered.get("text"):
         parts.append(f"words {_short(record.recovered['text'])!r}")
     if record.trigger:

@@ -265,7 +265,9 @@ class Calibrator:
 
     def _left_out(self, stage: str, fields: Mapping[str, float | None]) -> list[str]:
         absent = self.missing(fields)
-        return [f"answered by stage {stage}: {len(absent)} later fields are missing"] * bool(absent)
+        return [f"answered after stage {stage}, {len(absent)} later fields are missing"] * bool(
+            absent
+        )
 
 
 def _checked_rate(base_rate: float) -> float:
