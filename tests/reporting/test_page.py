@@ -50,7 +50,7 @@ def test_everything_of_a_run_is_in_the_page(run_and_truth):
     shown = next(m for m in data["models"] if m["kind"] == "image" and m["word"] == "poisoned")
     fields = data["fields"]["image"]
     assert len(shown["evidence"]) == len(fields) == len(IMAGES.fields)
-    assert fields[0][3:5] == ["one class's last-layer weights have an odd mean", "deviations"]
+    assert fields[0][3:5] == [IMAGES.fields[0].label, "deviations"]
     assert len(shown["picture"]["panels"]) == len(PANELS)
     assert all(uri.startswith("data:image/webp;base64,") for uri in shown["picture"]["panels"])
     texts = [m["text"]["words"] for m in data["models"] if "text" in m]
