@@ -136,7 +136,7 @@ NAMES = tuple(bench.name for bench in BENCHES)
 
 
 @dataclass(frozen=True)
-class Outcome:
+class BenchOutcome:
     """What became of one benchmark.
 
     Attributes:
@@ -161,7 +161,7 @@ def run(
     out: Path,
     work: Path,
     on_start: Callable[[str], None] = lambda name: None,
-) -> Iterator[Outcome]:
+) -> Iterator[BenchOutcome]:
     """Run benchmarks one after another, each in its own process; a failure stops no other.
 
     Args:
@@ -178,10 +178,10 @@ def run(
         arguments = bench.arguments[profile]
         missing = [name for name in bench.inputs if name not in inputs]
         if arguments is None:
-            yield Outcome(bench.name, "left out", f"says nothing in profile {profile}")
+            yield BenchOutcome(bench.name, "left out", f"says nothing in profile {profile}")
         elif missing:
             wanted = " ".join(f"--input {name}=PATH" for name in missing)
-            yield Outcome(bench.name, "left out", f"needs {wanted}")
+            yield BenchOutcome(bench.name, "left out", f"needs {wanted}")
         else:
             on_start(bench.name)
             path = out / f"{bench.name}.json"
@@ -201,17 +201,19 @@ def _filled(arguments: str, inputs: Mapping[str, str], work: Path) -> list[str]:
     return words
 
 
-def _measured(bench: Bench, words: Sequence[str], path: Path) -> Outcome:
+def _measured(bench: Bench, words: Sequence[str], path: Path) -> BenchOutcome:
     started, before = time.perf_counter(), _stamp(path)
     command = [sys.executable, "-m", bench.module, *words]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, errors="replace")
     seconds = round(time.perf_counter() - started, 1)
     if done.returncode:
         lines = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
-        return Outcome(bench.name, "failed", lines[-1][:300], seconds)
+        return BenchOutcome(bench.name, "failed", lines[-1][:300], seconds)
     if _stamp(path) == before:
-        return Outcome(bench.name, "failed", f"it ended well and wrote no {path.name}", seconds)
-    return Outcome(bench.name, "done", "", seconds, path)
+        return BenchOutcome(
+            bench.name, "failed", f"it ended well and wrote no {path.name}", seconds
+        )
+    return BenchOutcome(bench.name, "done", "", seconds, path)
 
 
 def _stamp(path: Path) -> int:

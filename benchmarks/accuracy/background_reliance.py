@@ -20,7 +20,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.accuracy.round0_accuracy import Row
+from benchmarks.accuracy.round0_accuracy import ImageRow
 from benchmarks.provenance import RESULTS, provenance
 from converters.files import write_atomic
 from converters.opening import open_model
@@ -45,7 +45,7 @@ def main() -> int:
     """Measure every model, compare scores, print and write; returns the exit status."""
     args = _arguments()
     keep_compiled()
-    rows = [Row(**json.loads(line)) for path in args.evidence for line in path.open()]
+    rows = [ImageRow(**json.loads(line)) for path in args.evidence for line in path.open()]
     known = {(row.population, row.model): row for row in rows}
     measured = []
     for dataset in args.datasets:
@@ -117,7 +117,7 @@ def _window(shape: tuple[int, ...], place: np.ndarray) -> np.ndarray:
     return inside[:, :, None]
 
 
-def compare(measured: list[tuple[Row, Mapping[str, float]]]) -> dict[str, Any]:
+def compare(measured: list[tuple[ImageRow, Mapping[str, float]]]) -> dict[str, Any]:
     """ROC AUC of each new field, and out-of-fold scores of all evidence without and with them."""
     truth = np.array([row.poisoned for row, _ in measured])
     areas = {}

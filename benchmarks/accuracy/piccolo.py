@@ -28,7 +28,7 @@ import numpy as np
 import torch
 from sklearn.model_selection import StratifiedKFold
 
-from benchmarks.accuracy.round5_accuracy import Row, by_stage, labelled_rows, trigger_halves
+from benchmarks.accuracy.round5_accuracy import HeadRow, by_stage, labelled_rows, trigger_halves
 from benchmarks.provenance import RESULTS, provenance
 from benchmarks.rivals import torch_piccolo
 from benchmarks.rivals.torch_piccolo import (
@@ -99,7 +99,7 @@ def _arguments() -> argparse.Namespace:
 @dataclass(frozen=True)
 class _Head:
     entry: ModelEntry
-    row: Row
+    row: HeadRow
 
     def module(self) -> torch.nn.Module:
         artifact = open_artifact(self.entry.model_path)
@@ -118,7 +118,7 @@ def _values(reach: np.ndarray) -> torch.Tensor:
     return torch.from_numpy((steps[:, None] * reach).astype(np.float32))
 
 
-def _ours(rows: Sequence[Row], args: argparse.Namespace) -> dict[str, Any]:
+def _ours(rows: Sequence[HeadRow], args: argparse.Namespace) -> dict[str, Any]:
     found = {"head and examples only": _last(by_stage(rows, args.seed))}
     if args.evidence is not None:
         found["with the bank"] = _last(by_stage(_same_heads(rows, args.evidence), args.seed))
@@ -129,9 +129,9 @@ def _last(stages: Mapping[str, Any]) -> dict[str, Any]:
     return list(stages.values())[-1]
 
 
-def _same_heads(rows: Sequence[Row], evidence: Path) -> list[Row]:
+def _same_heads(rows: Sequence[HeadRow], evidence: Path) -> list[HeadRow]:
     """Rows of an earlier run for the same heads. Raises SystemExit for other heads."""
-    stored = [Row(**json.loads(line)) for line in evidence.read_text().splitlines()]
+    stored = [HeadRow(**json.loads(line)) for line in evidence.read_text().splitlines()]
     known = {(row.population, row.model): row for row in stored}
     found = []
     for row in rows:
@@ -176,7 +176,7 @@ def _kept(head: _Head, samples: torch.Tensor, values: torch.Tensor, work: Path) 
     return np.load(path)
 
 
-def _spent(row: Row) -> float:
+def _spent(row: HeadRow) -> float:
     """Seconds of all steps of a head, its share of compiling included."""
     return sum(row.seconds.values())
 

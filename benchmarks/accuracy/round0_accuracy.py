@@ -36,7 +36,7 @@ from jaxtroj.store import RunStore
 
 
 @dataclass(frozen=True)
-class Row:
+class ImageRow:
     """One labelled model with its evidence."""
 
     population: str
@@ -80,10 +80,10 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _rows(source: Path, work: Path, limit: int | None) -> Iterator[Row]:
+def _rows(source: Path, work: Path, limit: int | None) -> Iterator[ImageRow]:
     """Labelled rows of a dataset folder, or of the evidence an earlier run wrote."""
     if source.is_file():
-        yield from (Row(**json.loads(line)) for line in source.read_text().splitlines())
+        yield from (ImageRow(**json.loads(line)) for line in source.read_text().splitlines())
         return
     entries = [entry for entry in iter_models(source) if entry.poisoned is not None][:limit]
     labels = {entry.model_id: entry for entry in entries}
@@ -95,7 +95,7 @@ def _rows(source: Path, work: Path, limit: int | None) -> Iterator[Row]:
                 continue
             entry = labels[record.model]
             target = entry.metadata.get("trigger_target_class", "")
-            yield Row(
+            yield ImageRow(
                 population=source.name,
                 model=record.model,
                 architecture=record.architecture or "",
@@ -107,7 +107,7 @@ def _rows(source: Path, work: Path, limit: int | None) -> Iterator[Row]:
             )
 
 
-def judge(rows: Sequence[Row], seed: int) -> dict[str, Any]:
+def judge(rows: Sequence[ImageRow], seed: int) -> dict[str, Any]:
     """Out-of-fold scores by stage and architecture, target classes, seconds."""
     labels = [row.poisoned for row in rows]
     truth, names = np.array(labels), np.array([row.architecture for row in rows])
@@ -157,14 +157,14 @@ def _field_auc(evidence: Sequence[Mapping[str, float]], truth: np.ndarray) -> di
     return out
 
 
-def _targets(rows: Sequence[Row], probabilities: np.ndarray) -> dict[str, int]:
+def _targets(rows: Sequence[ImageRow], probabilities: np.ndarray) -> dict[str, int]:
     """Among poisoned models called poisoned: how many, and with the right target class."""
     found = [r for r, p in zip(rows, probabilities, strict=True) if r.poisoned and p > 0.5]
     right = sum(row.found_target == row.target_class for row in found)
     return {"true_positives": len(found), "right_target": right}
 
 
-def _seconds(rows: Sequence[Row]) -> dict[str, dict[str, float]]:
+def _seconds(rows: Sequence[ImageRow]) -> dict[str, dict[str, float]]:
     """Median wall seconds by architecture and stage; the first model of each compiles."""
     out = {}
     for name in sorted({row.architecture for row in rows}):
@@ -175,7 +175,7 @@ def _seconds(rows: Sequence[Row]) -> dict[str, dict[str, float]]:
     return out
 
 
-def fit(rows: Sequence[Row], seed: int, population: str) -> Calibrator:
+def fit(rows: Sequence[ImageRow], seed: int, population: str) -> Calibrator:
     """The calibrator of these models; `population` says in words what they are."""
     return Calibrator.fit(
         rows=[row.evidence for row in rows],

@@ -49,7 +49,7 @@ SMALL_TRAINING, SMALL_REPEATS = 48, 20
 
 
 @dataclass(frozen=True)
-class Row:
+class HeadRow:
     """One labelled head with its evidence; `factors` from METADATA.csv, texts of its triggers."""
 
     population: str
@@ -120,10 +120,10 @@ def _bank(folder: Path) -> dict[str, Any]:
     }
 
 
-def labelled_rows(source: Path, work: Path, bank: Path | None) -> Iterator[Row]:
+def labelled_rows(source: Path, work: Path, bank: Path | None) -> Iterator[HeadRow]:
     """Labelled rows of a dataset folder, or of the evidence an earlier run wrote."""
     if source.is_file():
-        yield from (Row(**json.loads(line)) for line in source.read_text().splitlines())
+        yield from (HeadRow(**json.loads(line)) for line in source.read_text().splitlines())
         return
     entries = [entry for entry in iter_models(source) if entry.poisoned is not None]
     labels = {entry.model_id: entry for entry in entries}
@@ -134,7 +134,7 @@ def labelled_rows(source: Path, work: Path, bank: Path | None) -> Iterator[Row]:
                 print(f"{record.model} {record.status} {record.reason}", file=sys.stderr)
                 continue
             entry = labels[record.model]
-            yield Row(
+            yield HeadRow(
                 population=source.name,
                 model=record.model,
                 architecture=record.architecture or "",
@@ -162,7 +162,7 @@ def _triggers(entry) -> list[str]:
     return [] if config is None else [trigger.text for trigger in config.triggers or ()]
 
 
-def judge(rows: Sequence[Row], seed: int) -> dict[str, Any]:
+def judge(rows: Sequence[HeadRow], seed: int) -> dict[str, Any]:
     """Out-of-fold scores by stage and factor, unseen triggers, small training sets, seconds."""
     truth = np.array([row.poisoned for row in rows])
     final = list(_held_out(rows, seed).values())[-1]
@@ -187,25 +187,25 @@ def judge(rows: Sequence[Row], seed: int) -> dict[str, Any]:
     }
 
 
-def by_stage(rows: Sequence[Row], seed: int) -> dict[str, Any]:
+def by_stage(rows: Sequence[HeadRow], seed: int) -> dict[str, Any]:
     """Out-of-fold scores of every stage that the rows have, the last being the verdict's."""
     truth = np.array([row.poisoned for row in rows])
     found = _held_out(rows, seed)
     return {stage: scoring.score(answer, truth).as_dict() for stage, answer in found.items()}
 
 
-def _held_out(rows: Sequence[Row], seed: int) -> dict[str, np.ndarray]:
+def _held_out(rows: Sequence[HeadRow], seed: int) -> dict[str, np.ndarray]:
     """Probability of each head by stage, by calibrators of the others."""
     found = out_of_fold(*_lists(rows), TEXTS.judged_fields, TEXTS.directions, seed)
     return {stage: sigmoid(answer.log_odds) for stage, answer in found.items()}
 
 
-def _lists(rows: Sequence[Row]):
+def _lists(rows: Sequence[HeadRow]):
     evidence = [row.evidence for row in rows]
     return evidence, [row.poisoned for row in rows], [row.architecture for row in rows]
 
 
-def _fresh(rows: Sequence[Row], fresh: Sequence[Row], seed: int) -> dict[str, Any]:
+def _fresh(rows: Sequence[HeadRow], fresh: Sequence[HeadRow], seed: int) -> dict[str, Any]:
     """Scores on heads that neither the fields nor the calibrator were chosen by."""
     calibrator = _calibrator(rows, seed)
     truth = np.array([row.poisoned for row in fresh])
@@ -240,7 +240,7 @@ def _part(probabilities: np.ndarray, truth: np.ndarray, chosen: np.ndarray) -> d
     }
 
 
-def _shown_only(rows: Sequence[Row], name: str, seed: int) -> dict[str, Any]:
+def _shown_only(rows: Sequence[HeadRow], name: str, seed: int) -> dict[str, Any]:
     """Out-of-fold scores of what is judged by, of that and one more field, and of that field."""
     judged = tuple(f for fields in TEXTS.judged_fields.values() for f in fields)
     truth = np.array([row.poisoned for row in rows])
@@ -257,7 +257,7 @@ def _shown_only(rows: Sequence[Row], name: str, seed: int) -> dict[str, Any]:
     }
 
 
-def trigger_halves(rows: Sequence[Row]) -> np.ndarray:
+def trigger_halves(rows: Sequence[HeadRow]) -> np.ndarray:
     """0 or 1 of each head: triggers are dealt in alphabetical order, clean heads by turns."""
     names = sorted({row.trigger for row in rows if row.poisoned})
     clean = [row.model for row in rows if not row.poisoned]
@@ -266,7 +266,7 @@ def trigger_halves(rows: Sequence[Row]) -> np.ndarray:
     )
 
 
-def _unseen(rows: Sequence[Row], seed: int) -> dict[str, Any]:
+def _unseen(rows: Sequence[HeadRow], seed: int) -> dict[str, Any]:
     """Calibrators fitted without any head of the triggers that they are tested on."""
     names = {row.trigger for row in rows if row.poisoned}
     half, found = trigger_halves(rows), np.zeros(len(rows))
@@ -280,7 +280,7 @@ def _unseen(rows: Sequence[Row], seed: int) -> dict[str, Any]:
     return {"triggers": len(names)} | scoring.score(found, truth).as_dict()
 
 
-def _small(rows: Sequence[Row], seed: int) -> dict[str, Any]:
+def _small(rows: Sequence[HeadRow], seed: int) -> dict[str, Any]:
     """Mean scores of calibrators of 48 heads, drawn many times, on all other heads."""
     scores, areas = [], []
     truth = np.array([row.poisoned for row in rows])
@@ -307,7 +307,7 @@ def _small(rows: Sequence[Row], seed: int) -> dict[str, Any]:
     }
 
 
-def _target_counts(rows: Sequence[Row], probabilities: np.ndarray) -> dict[str, int]:
+def _target_counts(rows: Sequence[HeadRow], probabilities: np.ndarray) -> dict[str, int]:
     """Among poisoned heads called poisoned with one trigger: how many with the right target."""
     found = [
         row
@@ -318,7 +318,7 @@ def _target_counts(rows: Sequence[Row], probabilities: np.ndarray) -> dict[str, 
     return {"true_positives_with_one_target": len(found), "right_target": right}
 
 
-def _text_counts(rows: Sequence[Row], probabilities: np.ndarray) -> dict[str, int]:
+def _text_counts(rows: Sequence[HeadRow], probabilities: np.ndarray) -> dict[str, int]:
     """Among poisoned heads called poisoned: whether the bank's best text is one of the triggers.
 
     Only a bank that holds the triggers can find them; a list-free one has none of them but words.
@@ -330,19 +330,19 @@ def _text_counts(rows: Sequence[Row], probabilities: np.ndarray) -> dict[str, in
     }
 
 
-def _seconds(rows: Sequence[Row]) -> dict[str, float]:
+def _seconds(rows: Sequence[HeadRow]) -> dict[str, float]:
     """Median wall seconds of a head by step."""
     steps = [*("read", "convert", "examples"), *TEXTS.names]
     found = {s: statistics.median(row.seconds.get(s, 0.0) for row in rows) for s in steps}
     return {name: round(value, 4) for name, value in found.items()}
 
 
-def _all_seconds(rows: Sequence[Row]) -> float:
+def _all_seconds(rows: Sequence[HeadRow]) -> float:
     """Wall seconds of all steps of all heads; a resumed run counts what its records say."""
     return round(sum(sum(row.seconds.values()) for row in rows), 1)
 
 
-def _calibrator(rows: Sequence[Row], seed: int, population: str = "", commit: str = ""):
+def _calibrator(rows: Sequence[HeadRow], seed: int, population: str = "", commit: str = ""):
     evidence, poisoned, architectures = _lists(rows)
     return Calibrator.fit(
         rows=evidence,
@@ -358,7 +358,7 @@ def _calibrator(rows: Sequence[Row], seed: int, population: str = "", commit: st
     )
 
 
-def _fit(rows: Sequence[Row], args: argparse.Namespace) -> Calibrator:
+def _fit(rows: Sequence[HeadRow], args: argparse.Namespace) -> Calibrator:
     return _calibrator(rows, args.seed, args.population, provenance()["commit"])
 
 

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.accuracy.round0_accuracy import Row, fit
+from benchmarks.accuracy.round0_accuracy import ImageRow, fit
 from benchmarks.provenance import RESULTS, provenance
 from benchmarks.rivals.torch_neural_cleanse import Inverted, inversion
 from converters import convert, open_artifact
@@ -78,7 +78,7 @@ def _arguments() -> argparse.Namespace:
 def _calibrator(args: argparse.Namespace, entries: Sequence[tuple[Path, ModelEntry]]) -> Path:
     measured = {(source.name, entry.model_id) for source, entry in entries}
     lines = args.evidence.read_text().splitlines()
-    rows = [Row(**json.loads(line)) for line in lines]
+    rows = [ImageRow(**json.loads(line)) for line in lines]
     others = [row for row in rows if (row.population, row.model) not in measured]
     path = args.work / "calibrator.json"
     fit(others, 0, f"{len(others)} models of {args.evidence.name}").save(path)

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.accuracy.round0_accuracy import Row, judge, text
+from benchmarks.accuracy.round0_accuracy import ImageRow, judge, text
 from benchmarks.provenance import RESULTS, provenance
 from converters.files import write_atomic
 from jaxtroj import scoring
@@ -38,7 +38,7 @@ STAGES = {FIXED.name: IMAGES.stage_fields[FIXED.name]}
 
 
 @dataclass(frozen=True)
-class SmallRow(Row):
+class SmallRow(ImageRow):
     """One labelled small network: also its base and what kind of trigger it has."""
 
     base: str
@@ -150,7 +150,7 @@ def by_left_out_base(rows: Sequence[SmallRow], seed: int) -> dict[str, Any]:
 
 
 def fit(
-    rows: Sequence[Row], seed: int, population: str, sides: tuple[int, int] | None
+    rows: Sequence[ImageRow], seed: int, population: str, sides: tuple[int, int] | None
 ) -> Calibrator:
     """A calibrator on all rows."""
     return Calibrator.fit(

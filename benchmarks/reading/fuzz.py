@@ -39,7 +39,7 @@ _LONGEST_MESSAGE = 50_000
 
 
 @dataclass
-class Tally:
+class FuzzTally:
     """What happened so far.
 
     Attributes:
@@ -205,17 +205,19 @@ def _name(files: dict[str, bytes], seed: int, number: int) -> str:
     return mutated(files, seed, number)[0]
 
 
-def _resumed(out: Path, seed: int) -> Tally:
+def _resumed(out: Path, seed: int) -> FuzzTally:
     if not out.is_file():
-        return Tally(seed)
+        return FuzzTally(seed)
     stored = json.loads(out.read_text())["tally"]
-    tally = Tally(**{**stored, "slowest": tuple(stored["slowest"])})
+    tally = FuzzTally(**{**stored, "slowest": tuple(stored["slowest"])})
     if tally.seed != seed:
         raise SystemExit(f"{out} is of seed {tally.seed}; give another --out, or that seed")
     return tally
 
 
-def _still_failing(work: Path, tally: Tally, files: dict[str, bytes]) -> Iterator[dict[str, Any]]:
+def _still_failing(
+    work: Path, tally: FuzzTally, files: dict[str, bytes]
+) -> Iterator[dict[str, Any]]:
     """Failures of an earlier run that are not repaired since; the others count by their answer."""
     found = answers(work, tally.seed, files, [failure["number"] for failure in tally.failures])
     for failure, (_, name, got, seconds, _) in zip(tally.failures, found, strict=True):
@@ -228,7 +230,7 @@ def _still_failing(work: Path, tally: Tally, files: dict[str, bytes]) -> Iterato
         tally.outcomes[name] = {kind: n for kind, n in sorted(counts.items()) if n}
 
 
-def _save(out: Path, tally: Tally, files: dict[str, bytes]) -> None:
+def _save(out: Path, tally: FuzzTally, files: dict[str, bytes]) -> None:
     content = {
         "provenance": provenance(),
         "bounds": {"seconds": MOST_SECONDS, "bytes": MOST_BYTES},
@@ -238,7 +240,7 @@ def _save(out: Path, tally: Tally, files: dict[str, bytes]) -> None:
     write_atomic(out, json.dumps(content, indent=1).encode() + b"\n")
 
 
-def run(work: Path, out: Path, inputs: int, seed: int, own: Path | None = None) -> Tally:
+def run(work: Path, out: Path, inputs: int, seed: int, own: Path | None = None) -> FuzzTally:
     """Read inputs up to number `inputs`, from where the last run stopped; the tally is kept in out.
 
     Args:

@@ -39,7 +39,7 @@ KINDS = {
 
 
 @dataclass(frozen=True)
-class Case:
+class SuiteCase:
     """One case of a suite; `run` raises what the backend or the comparison raised."""
 
     kind: str
@@ -48,7 +48,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CaseOutcome:
     """What became of one case.
 
     Attributes:
@@ -72,7 +72,7 @@ def _models_folder() -> tempfile.TemporaryDirectory:
     return tempfile.TemporaryDirectory(prefix="onnx-suites-")
 
 
-def cases(backend: type, kinds: Iterable[str]) -> list[Case]:
+def cases(backend: type, kinds: Iterable[str]) -> list[SuiteCase]:
     """The CPU cases of some suites, through `onnx.backend.test`."""
     os.environ["ONNX_MODELS"] = _models_folder().name
     with warnings.catch_warnings():
@@ -91,11 +91,11 @@ def cases(backend: type, kinds: Iterable[str]) -> list[Case]:
                 and (expanded != (kind == "expanded"))
             ):
                 continue
-            found.append(Case(kind, name.removesuffix("_cpu"), getattr(group(name), name)))
+            found.append(SuiteCase(kind, name.removesuffix("_cpu"), getattr(group(name), name)))
     return found
 
 
-def outcome(case: Case) -> Outcome:
+def outcome(case: SuiteCase) -> CaseOutcome:
     """Run one case."""
     start = time.perf_counter()
     result, message = PASSED, ""
@@ -111,14 +111,14 @@ def outcome(case: Case) -> Outcome:
         result, message = CRASHED, f"skipped: {error}"
     except Exception as error:  # noqa: BLE001 - what nobody foresaw is the finding
         result, message = CRASHED, f"{type(error).__name__}: {_first_line(error)}"
-    return Outcome(case.kind, case.name, result, message, round(time.perf_counter() - start, 4))
+    return CaseOutcome(case.kind, case.name, result, message, round(time.perf_counter() - start, 4))
 
 
 def _first_line(error: BaseException) -> str:
     return " ".join(str(error).split())[:300]
 
 
-def summary(outcomes: Iterable[Outcome]) -> dict[str, dict[str, int]]:
+def summary(outcomes: Iterable[CaseOutcome]) -> dict[str, dict[str, int]]:
     """Suite -> result -> number of cases."""
     table: dict[str, Counter] = {}
     for each in outcomes:
@@ -126,7 +126,7 @@ def summary(outcomes: Iterable[Outcome]) -> dict[str, dict[str, int]]:
     return {kind: {"cases": counts.total(), **counts} for kind, counts in table.items()}
 
 
-def _run(found: Iterable[Case], show: bool) -> Iterator[Outcome]:
+def _run(found: Iterable[SuiteCase], show: bool) -> Iterator[CaseOutcome]:
     for case in found:
         result = outcome(case)
         if show and result.result != PASSED:

@@ -25,7 +25,7 @@ from jaxtroj.cli.options import count, keep_compiled
 from jaxtroj.evidence.texts.bank import open_bank
 from jaxtroj.evidence.texts.bank.build import build, make_plan
 from jaxtroj.evidence.texts.bank.candidates import list_free
-from jaxtroj.evidence.texts.bank.store import Plan
+from jaxtroj.evidence.texts.bank.store import BankPlan
 from jaxtroj.evidence.texts.embedding import embed
 from jaxtroj.evidence.texts.labelled_texts import draw_by_content, read_labelled_texts
 
@@ -71,7 +71,7 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _measured(plan: Plan, encoder: Encoder, tokenizer: Tokenizer, size: int) -> dict[str, Any]:
+def _measured(plan: BankPlan, encoder: Encoder, tokenizer: Tokenizer, size: int) -> dict[str, Any]:
     def to_vectors(texts: Sequence[str]) -> np.ndarray:
         return embed(encoder, tokenizer, texts, plan.cls_token_is_first, size)
 

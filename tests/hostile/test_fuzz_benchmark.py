@@ -47,7 +47,7 @@ def test_what_a_reader_does_wrong_is_seen(files, tmp_path, monkeypatch):
 
 
 def test_a_tally_counts_and_remembers():
-    tally = fuzz.Tally(0)
+    tally = fuzz.FuzzTally(0)
     tally.add(0, "a.pt", "read", 0.1, 10)
     tally.add(1, "a.pt", "failed: KeyError: x", 0.2, 30)
     tally.add(2, "b.pt", "refused", fuzz.MOST_SECONDS + 1, 20)

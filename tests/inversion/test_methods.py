@@ -20,7 +20,7 @@ CLASSES = 3
 
 
 @dataclass(frozen=True)
-class Case:
+class MethodCase:
     """One method: how to make it, to start arms of it and to read their triggers."""
 
     make: Any
@@ -43,8 +43,8 @@ class Case:
 
 
 CASES = {
-    "neural cleanse": Case(NeuralCleanse, lambda: NeuralCleanse(learning_rate=0.2)),
-    "patch search": Case(PatchSearch, lambda: PatchSearch(learning_rate=0.2)),
+    "neural cleanse": MethodCase(NeuralCleanse, lambda: NeuralCleanse(learning_rate=0.2)),
+    "patch search": MethodCase(PatchSearch, lambda: PatchSearch(learning_rate=0.2)),
 }
 every_method = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 
