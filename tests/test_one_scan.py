@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -39,7 +40,8 @@ def stage(name: str, kinds=(), fault: Exception | None = None, triggers=()) -> S
         if fault is not None:
             raise fault
         started = context.shared(len_of_name)
-        return StageResult({f"{name}_size": np.float32(started), "unasked": 1.0}, triggers)
+        fields: dict[str, Any] = {f"{name}_size": np.float32(started), "unasked": 1.0}
+        return StageResult(fields, triggers)
 
     fields = (Field(f"{name}_size", name, 0, "size", "letters", "how long"),)
     return Stage(name, fields, run, Needs(), kinds)

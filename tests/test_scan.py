@@ -5,6 +5,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from PIL import Image
@@ -143,7 +144,9 @@ def test_the_picture_of_a_trigger_shows_colours_the_right_way_round(tmp_path):
     pattern = np.zeros((8, 8, 3), np.float32)
     pattern[..., 2] = 1  # red, in BGR
     path = tmp_path / "new" / "trigger.png"
-    panels = FreeMask(mask, pattern).picture(np.full((8, 8, 3), 0.5), np.zeros(2, int))
+    panels = FreeMask(jnp.asarray(mask), jnp.asarray(pattern)).picture(
+        np.full((8, 8, 3), 0.5), np.zeros(2, int)
+    )
     write_trigger(path, panels, "BGR")
     picture = np.asarray(Image.open(path))
     assert picture.shape == (224, 4 * 224 + 3 * 8, 3)

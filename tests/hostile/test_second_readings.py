@@ -62,7 +62,7 @@ def tar_of(value: float) -> bytes:
 
     root = io.BytesIO()
     Pickler(root, 2).dump({"w": 100})
-    content = struct.pack("<q", 2) + np.float32([value, value]).tobytes()
+    content = struct.pack("<q", 2) + np.array([value, value], np.float32).tobytes()
     members = {
         "storages": pickle.dumps(1, 2)
         + pickle.dumps((7, "cpu", torch.FloatStorage), 2)
@@ -188,7 +188,7 @@ def renamed(old: str, new: str):
 @pytest.mark.parametrize("position", [0, 1, None])
 def test_names_that_differ_only_in_case(position, runtime, tmp_path):
     """torch compares names without case, so either storage may be the one it reads."""
-    other = np.float32([2, 2]).tobytes()
+    other = np.array([2, 2], np.float32).tobytes()
 
     def change(members):
         at = len(members) if position is None else position
@@ -313,7 +313,7 @@ def view(key: str, offset: int) -> _View:
 def test_byte_order_of_the_system_description_means_nothing(runtime, tmp_path):
     root = pickled({"w": _View(_Identity("storage", torch.FloatStorage, "0", "cpu", 2, None))})
     path = tmp_path / "model.pt"
-    path.write_bytes(stream_of(root, ["0"], [np.float32([1, 2])], little=False))
+    path.write_bytes(stream_of(root, ["0"], [np.array([1, 2], np.float32)], little=False))
     assert values(runtime, path) == [1.0, 2.0]
     assert list(open_artifact(path).weights.tensors["w"]) == [1.0, 2.0]
 
@@ -321,7 +321,7 @@ def test_byte_order_of_the_system_description_means_nothing(runtime, tmp_path):
 def test_the_first_view_of_a_key_serves_all(runtime, tmp_path):
     root = pickled({"first": view("v", 0), "w": view("v", 2)})
     path = tmp_path / "model.pt"
-    path.write_bytes(stream_of(root, ["0"], [np.float32([1, 2, 3, 4])]))
+    path.write_bytes(stream_of(root, ["0"], [np.array([1, 2, 3, 4], np.float32)]))
     assert values(runtime, path) == [1.0, 2.0]
     with pytest.raises(CorruptFileError, match="described in two ways"):
         open_artifact(path)
@@ -332,7 +332,7 @@ def test_text_of_python_2_names_nothing(runtime, tmp_path):
     root = pickled({"w": _View(_Identity("storage", torch.FloatStorage, "kk", "cpu", 2, None))})
     root = root.replace(b"X\x02\x00\x00\x00kk", b"U\x02\xc3\xa9")
     path = tmp_path / "model.pt"
-    path.write_bytes(stream_of(root, ["é"], [np.float32([1, 2])]))
+    path.write_bytes(stream_of(root, ["é"], [np.array([1, 2], np.float32)]))
     assert values(runtime, path) == [1.0, 2.0]
     with pytest.raises(CorruptFileError):
         open_artifact(path)
@@ -368,7 +368,9 @@ def test_a_state_gives_a_tensor_other_values(runtime, tmp_path):
 
     path = tmp_path / "model.pt"
     content = stream_of(
-        pickled({"w": Second()}), ["0", "1"], [np.float32([1, 1]), np.float32([2, 2])]
+        pickled({"w": Second()}),
+        ["0", "1"],
+        [np.array([1, 1], np.float32), np.array([2, 2], np.float32)],
     )
     path.write_bytes(content)
     assert values(runtime, path) == [2.0, 2.0]

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -41,7 +42,7 @@ def records(store: RunStore, count: int, random: np.random.Generator, trouble: s
             path = store.trigger_path(name)
             mask = np.zeros((16, 16, 1), np.float32)
             mask[4:8, 4:8] = 1
-            trigger = FreeMask(mask, np.full((16, 16, 3), 0.2, np.float32))
+            trigger = FreeMask(jnp.asarray(mask), jnp.full((16, 16, 3), 0.2, np.float32))
             panels = trigger.picture(random.random((16, 16, 3)), np.zeros(2, int))
             write_trigger(path, panels, "RGB")
             trigger, recovered = str(path) + trouble, {"method": "patch" + trouble, "score": 0.9}

@@ -261,7 +261,8 @@ def _rename(network: Any, random: Random) -> None:
 def _wrap(network: Any, random: Random) -> Any:
     from torch import nn
 
-    wrapped = nn.DataParallel(network) if random.random() < 0.7 else nn.Sequential(network)
+    chosen = nn.DataParallel if random.random() < 0.7 else nn.Sequential
+    wrapped: Any = chosen(network)
     if random.random() < 0.3:
         wrapped._modules["other"] = nn.Tanh()
     if random.random() < 0.2:

@@ -102,7 +102,8 @@ def _tensor(state: dict, random: Random) -> dict:
         lambda t: t[..., 1:] if t.ndim else t, lambda t: t[:0] if t.ndim else t,
         lambda t: torch.complex(t.float(), t.float()), lambda t: nn.Parameter(t.float()),
         lambda t: torch.complex(t.float(), t.float()).conj(), lambda t: t.float().to_sparse(),
-        lambda t: torch._neg_view(t.float()), lambda t: t.numpy(), lambda t: t.to("meta"),
+        lambda t: torch._neg_view(t.float()),  # pyright: ignore[reportPrivateImportUsage]
+        lambda t: t.numpy(), lambda t: t.to("meta"),
         lambda t: t.float().to(torch.float8_e4m3fn), lambda t: t.to(torch.uint16),
         lambda t: torch.quantize_per_tensor(t.float(), 0.1, 0, torch.qint8),
         lambda t: nn.Buffer(t.float()), lambda t: t.float().view(torch.uint8),
