@@ -13,9 +13,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from converters import reference
 from converters.artifact import Artifact
 from converters.errors import ParityError
+from converters.families import reference
 from converters.families.folding import fold
 from converters.families.rnn_head import RnnHeadConfig, single_step
 from converters.model import Model, apply

@@ -34,8 +34,8 @@ from benchmarks.accuracy.backgrounds_networks import (
 from benchmarks.provenance import RESULTS, provenance
 from benchmarks.rivals import torch_backgrounds
 from converters import convert, open_artifact
+from converters.families.reference import filled_module
 from converters.files import write_atomic
-from converters.reference import filled_module
 from jaxtroj.backgrounds import figure
 from jaxtroj.backgrounds.candidates import Request, load_candidates
 from jaxtroj.backgrounds.challenge import Pairs, Plan, State, choose_backgrounds, search

@@ -40,8 +40,8 @@ from benchmarks.rivals.torch_piccolo import (
     sweep,
 )
 from converters import convert, open_artifact
+from converters.families.reference import filled_module
 from converters.files import write_atomic
-from converters.reference import filled_module
 from jaxtroj import scoring
 from jaxtroj.cli.options import keep_compiled
 from jaxtroj.rounds import ModelEntry, iter_models

@@ -28,8 +28,8 @@ from benchmarks.accuracy.round0_accuracy import ImageRow, fit
 from benchmarks.provenance import RESULTS, provenance
 from benchmarks.rivals.torch_neural_cleanse import Inverted, inversion
 from converters import convert, open_artifact
+from converters.families.reference import filled_module
 from converters.files import write_atomic
-from converters.reference import filled_module
 from jaxtroj import scoring
 from jaxtroj.cli.options import keep_compiled
 from jaxtroj.rounds import ModelEntry, iter_models, load_examples

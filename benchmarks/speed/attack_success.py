@@ -28,8 +28,8 @@ from benchmarks.provenance import RESULTS, provenance
 from benchmarks.rivals.torch_neural_cleanse import Inverted, batched_inversion, inversion
 from converters import convert, open_artifact
 from converters.families.folding import fold
+from converters.families.reference import filled_module
 from converters.files import write_atomic
-from converters.reference import filled_module
 from jaxtroj.anchors import AnchoredExamples
 from jaxtroj.cli.options import keep_compiled
 from jaxtroj.inversion.driver import Arms, Rung, invert

@@ -26,8 +26,8 @@ from benchmarks.rivals.torch_neural_cleanse import batched_neural_cleanse, neura
 from benchmarks.speed.floor import measure_floor
 from benchmarks.speed.gradients import measure
 from converters import convert, families, open_artifact
+from converters.families.reference import filled_module
 from converters.files import write_atomic
-from converters.reference import filled_module
 from jaxtroj.cli.options import keep_compiled
 from jaxtroj.evidence.gather import gather
 from jaxtroj.evidence.images.context import image_context

@@ -28,9 +28,9 @@ from benchmarks.speed.floor import floor_seconds, measure_floor
 from benchmarks.timing import interleaved_seconds
 from converters import families
 from converters.families.folding import fold
+from converters.families.reference import filled_module
 from converters.files import write_atomic
 from converters.model import Model, apply, params_of
-from converters.reference import filled_module
 from jaxtroj import runtime
 from jaxtroj.generate.torch_file import state_dict
 

@@ -18,12 +18,12 @@ from converters import families
 from converters.families.densenet import DenseNetConfig
 from converters.families.inception import InceptionConfig
 from converters.families.names import LAYOUTS, target_of
+from converters.families.reference import empty_module
 from converters.graph.graph import Graph, Ref
 from converters.graph.matching import weights_of
 from converters.graph.recorder import Captured
 from converters.graph.tape import capture
 from converters.model import Model, param_shapes
-from converters.reference import empty_module
 from converters.weight_values import single_precision
 
 # One network of each order of layers; widths and groups are those of the graph.

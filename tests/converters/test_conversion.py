@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from converters import convert, fold, load
 from converters.errors import ConversionError, MismatchError, UnsupportedArchitectureError
 from converters.families.inception import InceptionConfig, _convolutions
+from converters.families.reference import empty_module
 from converters.model import apply
-from converters.reference import empty_module
 
 torch = pytest.importorskip("torch", reason="the reference")
 models = pytest.importorskip("torchvision", reason="the reference").models

@@ -8,9 +8,9 @@ import pytest
 from converters import convert, families, fold
 from converters.errors import ParityError
 from converters.families.names import target_of
+from converters.families.reference import empty_module, filled_module
 from converters.model import param_shapes
 from converters.parity import check_parity, relative_error
-from converters.reference import empty_module, filled_module
 
 torch = pytest.importorskip("torch", reason="the reference")
 models = pytest.importorskip("torchvision", reason="the reference").models

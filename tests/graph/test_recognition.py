@@ -12,6 +12,7 @@ from converters import open_model  # noqa: E402
 from converters.families import standard  # noqa: E402
 from converters.families.densenet import DenseNetConfig  # noqa: E402
 from converters.families.inception import InceptionConfig  # noqa: E402
+from converters.families.reference import empty_module  # noqa: E402
 from converters.families.resnet import ResNetConfig  # noqa: E402
 from converters.graph.export import from_exported  # noqa: E402
 from converters.graph.graph import Graph  # noqa: E402
@@ -19,7 +20,6 @@ from converters.graph.matching import weights_of  # noqa: E402
 from converters.graph.recognition import family_model  # noqa: E402
 from converters.graph.tape import capture  # noqa: E402
 from converters.input_form import InputForm  # noqa: E402
-from converters.reference import empty_module  # noqa: E402
 
 SIZE = 32
 

@@ -15,8 +15,8 @@ from benchmarks.rivals.torch_piccolo import (
     quick_sweep,
     sweep,
 )
+from converters.families.reference import empty_module
 from converters.families.rnn_head import RnnHeadConfig
-from converters.reference import empty_module
 
 WIDTH = 12
 
