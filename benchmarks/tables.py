@@ -119,11 +119,9 @@ def _budget_rows(value: Any, path: str) -> Iterator[tuple[str, ...]]:
 
 def architectures() -> str:
     """Every network that a family names, by family."""
-    from converters.families import ARCHITECTURES, FAMILIES, HEADS
+    from converters.families import FAMILIES
 
-    known = ARCHITECTURES | HEADS
-    names = {family: [a for a, m in known.items() if m is FAMILIES[family]]
-             for family in FAMILIES}  # fmt: skip
+    names = {family.name: family.architectures for family in FAMILIES.values()}
     rows = ((f"`{f}`", ", ".join(f"`{name}`" for name in found)) for f, found in names.items())
     return _table(("family", "networks"), rows)
 

@@ -10,6 +10,7 @@ import json
 import typing
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -21,7 +22,7 @@ from converters.conversion import MAX_TENSORS
 from converters.errors import ConversionError, CorruptFileError, TooLargeError, safe_repr
 from converters.files import write_atomic
 from converters.limits import Limits
-from converters.model import Model, param_shapes
+from converters.model import Model, NetworkConfig, param_shapes
 from converters.preparation import PreparedConfig
 
 VERSION = 1
@@ -85,11 +86,12 @@ def _described(config) -> dict:
         raise ConversionError(
             "a checkpoint holds a network without bounds, mean and std; open the file without them"
         )
-    if hasattr(config, "graph"):
-        from converters.graph.stored import plain_of
+    family = families.family_of(config)
+    if family is not None:
+        return {"family": family.name, "config": dataclasses.asdict(config)}
+    from converters.graph.stored import plain_of
 
-        return {"family": _GRAPH, "config": plain_of(config)}
-    return {"family": families.name_of(config), "config": dataclasses.asdict(config)}
+    return {"family": _GRAPH, "config": plain_of(config)}
 
 
 def load_checkpoint(folder: str | Path) -> Model:
@@ -107,11 +109,11 @@ def load_checkpoint(folder: str | Path) -> Model:
     tensors, _ = read_safetensors(content.data, Limits())
     config = _config(described, tensors)
     _check_params(config, tensors)
-    architecture = described["architecture"]
-    if described["family"] != _GRAPH and architecture != families.architecture_of(config):
+    architecture, family = described["architecture"], families.family_of(config)
+    if family is not None and architecture != family.architecture(config):
         raise CorruptFileError(
             f"{CONFIG} says {safe_repr(architecture)}, its network is a "
-            f"{families.architecture_of(config)}"
+            f"{family.architecture(config)}"
         )
     params = {path: jnp.asarray(value) for path, value in tensors.items()}
     return Model(config, params, architecture, tuple(described["findings"]))
@@ -154,7 +156,7 @@ def _read_config(path: Path) -> dict:
     return described
 
 
-def _config(described: dict, tensors: Mapping[str, np.ndarray]):
+def _config(described: dict, tensors: Mapping[str, np.ndarray]) -> NetworkConfig:
     """The configuration, once its numbers are known to be few and small."""
     if described["family"] == _GRAPH:
         from converters.graph.stored import config_of
@@ -169,7 +171,7 @@ def _config(described: dict, tensors: Mapping[str, np.ndarray]):
     if len(tensors) > MAX_TENSORS or _numbers(described["config"]) > len(tensors) + 16:
         # Every width in it is that of some convolution; building more would only stall us.
         raise CorruptFileError(f"{CONFIG} describes a larger network than {PARAMS} holds")
-    return _decode(family.CONFIG, described["config"], "config")
+    return _decode(family.config, described["config"], "config")
 
 
 def _numbers(value: object) -> int:
@@ -179,10 +181,11 @@ def _numbers(value: object) -> int:
     return sum(map(_numbers, value)) if isinstance(value, list) else 1
 
 
-def _decode(kind, value, where: str):
+def _decode(kind, value, where: str) -> Any:
     """JSON `value` as `kind`: a dataclass, tuple, choice, width, epsilon or truth value only."""
     if dataclasses.is_dataclass(kind) and isinstance(kind, type):
-        hints = typing.get_type_hints(kind)
+        types = typing.get_type_hints(kind)
+        hints = {field.name: types[field.name] for field in dataclasses.fields(kind)}
         if not isinstance(value, dict) or set(value) != set(hints):
             raise CorruptFileError(f"{where} must be an object with exactly {', '.join(hints)}")
         return kind(**{name: _decode(hints[name], value[name], name) for name in hints})

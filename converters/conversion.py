@@ -1,7 +1,5 @@
 """From the tensors of a file to a Flax model: recognise, check, assign."""
 
-import dataclasses
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NoReturn
@@ -12,15 +10,15 @@ import numpy as np
 from converters import families
 from converters.artifact import Artifact, open_artifact
 from converters.errors import EXPORT, MismatchError, UnsupportedArchitectureError
-from converters.families.hyperparameters import check_modules, uniform_eps
+from converters.families.family import Family
+from converters.families.hyperparameters import check_modules
 from converters.families.names import assign
 from converters.input_form import NOTHING_SAID, InputForm
-from converters.model import Model, param_shapes
+from converters.model import Model, NetworkConfig, param_shapes
 from converters.preparation import prepared
 from converters.rebuilt.table import FAMILIES as REBUILT
 from converters.rebuilt.table import family_of
-from converters.weight_values import single_precision
-from converters.weights import Weights
+from converters.weights import Weights, single_precision
 
 # The largest supported network has about 1,600 tensors; a file of far more is built to stall us.
 MAX_TENSORS = 10_000
@@ -56,35 +54,20 @@ def convert(
         `form` does not fit.
     """
     weights = artifact.weights
-    tensors = current_names(weights.tensors)
+    tensors = families.current_names(weights.tensors)
     found = _recognise(tensors)
     if found is None and family_of(weights) is not None:
         from converters.rebuilt.model import rebuilt_model
 
         return rebuilt_model(weights, artifact.findings, form, usual_size)
     family, config = found or _refuse_unknown(tensors)
-    config = _with_hyperparameters(family, config, weights)
+    config = family.with_hyperparameters(config, weights.modules)
     params = _params(family, config, tensors)
     check_modules(family, config, weights.modules)
     _check_script(config, weights)
-    architecture = families.architecture_of(config)
-    findings = (*artifact.findings, *_findings(config, weights))
-    model = Model(config, params, architecture, findings)
+    findings = (*artifact.findings, *weights.findings, *family.remarks(config, weights))
+    model = Model(config, params, family.architecture(config), findings)
     return prepared(model, form.bounds, form.mean, form.std)
-
-
-def current_names(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Tensors under the names that torchvision writes today.
-
-    Raises:
-      MismatchError: a tensor is there under its old and its new name.
-    """
-    old = families.densenet.OLD_NAME
-    renamed = {old.sub(r"\1\2.", name): tensor for name, tensor in tensors.items()}
-    if len(renamed) != len(tensors):
-        twice = sorted(set(tensors) - set(renamed))[0]
-        raise MismatchError(f"{twice} is there under this and under its newer name; expected one")
-    return renamed
 
 
 def _recognise(tensors: Mapping[str, np.ndarray]):
@@ -98,11 +81,7 @@ def _recognise(tensors: Mapping[str, np.ndarray]):
         for name, tensor in tensors.items()
         if tensor.size and (tensor.ndim in (2, 4) or name.rpartition(".")[2].startswith("bias"))
     }
-    for family in families.FAMILIES.values():
-        config = family.recognise(shapes)
-        if config is not None:
-            return family, config
-    return None
+    return families.recognise(shapes)
 
 
 def _refuse_unknown(tensors: Mapping[str, np.ndarray]) -> NoReturn:
@@ -114,52 +93,24 @@ def _refuse_unknown(tensors: Mapping[str, np.ndarray]) -> NoReturn:
     )
 
 
-def _with_hyperparameters(family, config, weights: Weights):
-    changes: dict[str, object] = {}
-    if hasattr(config, "eps"):
-        changes["eps"] = uniform_eps(weights.modules, family.IGNORED, family.EPS)
-    if hasattr(config, "batch_first"):
-        changes["batch_first"] = family.batch_first(weights.modules)
-    root = weights.modules.get("")
-    if root is not None and hasattr(config, "transform_input"):
-        changes["transform_input"] = bool(root.attributes.get("transform_input", False))
-    return dataclasses.replace(config, **changes)
-
-
-def _check_script(config, weights: Weights) -> None:
+def _check_script(config: NetworkConfig, weights: Weights) -> None:
     """The code of a TorchScript archive must be that of the family's torch network."""
     root = weights.modules.get("")
     if root is None or "script" not in root.attributes or config.input_kind != "image":
         return
-    from converters.reference import empty_module
+    from converters.families.reference import empty_module
     from converters.scripts import check_script
 
     auxiliary = any(name.startswith("AuxLogits.") for name in weights.tensors)
-    network = empty_module(config, auxiliary).to_empty(device="cpu").eval()
+    network = empty_module(config, weights.tensors).to_empty(device="cpu").eval()
     check_script(weights, network, (299, 299) if auxiliary else (224, 224))
 
 
-def _params(family, config, tensors: Mapping[str, np.ndarray]):
+def _params(family: Family, config: NetworkConfig, tensors: Mapping[str, np.ndarray]):
     try:
         shapes = param_shapes(config)
     except (ValueError, ZeroDivisionError, TypeError, OverflowError) as error:
         raise MismatchError(f"the tensor shapes make no network: {error}") from error
-    filled = assign(family.TABLE, family.IGNORED, tensors, shapes)
-    single = single_precision(filled, getattr(config, "eps", 0.0))
+    filled = assign(family.table, family.ignored, tensors, shapes)
+    single = single_precision(filled, config.eps)
     return {path: jnp.asarray(value) for path, value in single.items()}
-
-
-def _findings(config, weights: Weights) -> list[str]:
-    found = []
-    root = weights.modules.get("")
-    if root is not None and root.attributes.get("training") is True:
-        found.append("saved in training mode; scanned in evaluation mode")
-    if any(re.fullmatch(r"AuxLogits\..*", name) for name in weights.tensors):
-        found.append("the auxiliary head only trains the network and was left out")
-    if root is None and hasattr(config, "transform_input"):
-        found.append("a state dict does not say whether transform_input is on; taken as off")
-    if not weights.modules and hasattr(config, "batch_first"):
-        found.append("a state dict does not say whether batch_first is on; taken as on")
-    if not getattr(config, "batch_first", True):
-        found.append("sequences have time before batch: [t, n, d]")
-    return found

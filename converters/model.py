@@ -5,9 +5,11 @@ argument and the parameters as a traced one, so all models of one architecture s
 program.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +17,69 @@ import numpy as np
 from flax import nnx
 
 Params = dict[str, jax.Array]
+
+
+class NetworkConfig(ABC):
+    """What is asked of the description of a network: a family's, or a captured graph's.
+
+    One is a frozen dataclass of everything that decides shapes or branches, hashable, derived from
+    `ImageConfig` or `EmbeddingConfig`; its fields and properties take the place of what stands
+    here.
+
+    Attributes:
+      last_path: path of the linear layer that gives the logits, the same in torch and in Flax.
+      num_classes: number of logits.
+      input_kind: what the network takes.
+      channels: of the images; 0 for embeddings.
+      input_size: width of the embeddings; 0 for images.
+      image_size: height and width of the only images it takes; None if it takes others.
+      batch_first: whether the input's first axis is the batch, not time.
+      eps: what batch norms add to the variance; 0 without any.
+      folded: whether batch norms were folded into convolutions.
+      single_step: whether what is inert on sequences of one step was left out.
+    """
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+    last_path: ClassVar[str]
+    num_classes: int
+    input_kind: Literal["image", "embedding"]
+    channels: int
+    input_size: int
+    image_size: tuple[int, int] | None = None
+    batch_first: bool = True
+    eps: float = 0.0
+    folded: bool = False
+    single_step: bool = False
+
+    @abstractmethod
+    def build(self, rngs: Any) -> nnx.Module:
+        """A module of this shape with initial weights."""
+
+    def prepare(self, inputs: jax.Array) -> jax.Array:
+        """What the module takes, from the model's inputs: those themselves."""
+        return inputs
+
+    def last_layer(self, params: Mapping[str, Any]) -> np.ndarray | None:
+        """Rows float64 `[classes, features]` that the logits are made with; None for none."""
+        kernel = params.get(f"{self.last_path}.kernel")
+        return None if kernel is None else np.asarray(kernel, np.float64).T
+
+
+class ImageConfig(NetworkConfig):
+    """Of networks over images `[n, h, w, c]`."""
+
+    last_path = "fc"
+    input_kind = "image"
+    channels = 3
+    input_size = 0
+
+
+class EmbeddingConfig(NetworkConfig):
+    """Of heads over embeddings `[n, input_size]` or sequences of them."""
+
+    last_path = "linear"
+    input_kind = "embedding"
+    channels = 0
 
 
 class _OneKey:
@@ -32,7 +97,7 @@ class _OneKey:
 
 
 @lru_cache(maxsize=256)
-def abstract_module(config) -> nnx.Module:
+def abstract_module(config: NetworkConfig) -> nnx.Module:
     """The module of a configuration in inference mode, shapes without values; do not change it."""
 
     rngs = _OneKey(jax.random.key(0))
@@ -46,7 +111,7 @@ def abstract_module(config) -> nnx.Module:
 
 
 @lru_cache(maxsize=256)
-def _abstract(config) -> tuple[nnx.GraphDef, nnx.State]:
+def _abstract(config: NetworkConfig) -> tuple[nnx.GraphDef, nnx.State]:
     return nnx.split(abstract_module(config))
 
 
@@ -54,13 +119,13 @@ def _dotted(path: tuple) -> str:
     return ".".join(map(str, path))
 
 
-def param_shapes(config) -> dict[str, tuple[int, ...]]:
+def param_shapes(config: NetworkConfig) -> dict[str, tuple[int, ...]]:
     """Flax path -> shape of every parameter and statistic that a configuration needs."""
     flat = nnx.to_flat_state(_abstract(config)[1])
     return {_dotted(path): tuple(leaf.shape) for path, leaf in flat}
 
 
-def module_of(config, params: Mapping[str, jax.Array]) -> nnx.Module:
+def module_of(config: NetworkConfig, params: Mapping[str, jax.Array]) -> nnx.Module:
     """The NNX module in inference mode, holding `params`."""
     graph, state = _abstract(config)
     flat = [(path, leaf.replace(params[_dotted(path)])) for path, leaf in nnx.to_flat_state(state)]
@@ -74,14 +139,14 @@ def params_of(module: nnx.Module) -> dict[str, np.ndarray]:
     return {_dotted(path): np.asarray(leaf[...]) for path, leaf in flat}
 
 
-def apply(config, params: Params, inputs: jax.Array) -> jax.Array:
+def apply(config: NetworkConfig, params: Params, inputs: jax.Array) -> jax.Array:
     """Logits `[n, classes]` of images `[n, h, w, c]`, or of embeddings `[n, d]` for a head.
 
-    Pure; `config` is static under jit, and `vmap` over stacked `params` runs many models. A
-    configuration with `prepare` (see `converters.preparation`) has its pixels prepared by it.
+    Pure; `config` is static under jit, and `vmap` over stacked `params` runs many models. Pixels
+    are prepared as the configuration says (see `converters.preparation`).
     """
-    prepare = getattr(config, "prepare", None)
-    return module_of(config, params)(inputs if prepare is None else prepare(inputs))
+    module: Any = module_of(config, params)
+    return module(config.prepare(inputs))
 
 
 _jitted_apply = jax.jit(apply, static_argnums=0)
@@ -99,7 +164,7 @@ class Model:
       findings: what was noticed while reading and converting.
     """
 
-    config: object
+    config: NetworkConfig
     params: Params
     architecture: str
     findings: tuple[str, ...] = ()
@@ -107,12 +172,31 @@ class Model:
     @property
     def num_classes(self) -> int:
         """Number of logits."""
-        return self.config.num_classes  # pyright: ignore[reportAttributeAccessIssue]
+        return self.config.num_classes
+
+    @property
+    def input_kind(self) -> Literal["image", "embedding"]:
+        """What the model takes."""
+        return self.config.input_kind
 
     @property
     def channels(self) -> int:
-        """Channels of the input images."""
-        return self.config.channels  # pyright: ignore[reportAttributeAccessIssue]
+        """Channels of the input images; 0 for embeddings."""
+        return self.config.channels
+
+    @property
+    def image_size(self) -> tuple[int, int] | None:
+        """Height and width of the only images the model takes; None if it takes others."""
+        return self.config.image_size
+
+    @property
+    def input_size(self) -> int:
+        """Width of the embeddings; 0 for images."""
+        return self.config.input_size
+
+    def last_layer(self) -> np.ndarray | None:
+        """Rows float64 `[classes, features]` that the logits are made with; None for none."""
+        return self.config.last_layer(self.params)
 
     def __call__(self, inputs) -> jax.Array:
         """Logits `[n, classes]` of what the configuration's `input_kind` says.

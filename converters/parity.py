@@ -6,7 +6,7 @@ torchvision, or torch.nn for heads, in float64, so float32 errors are those of t
 """
 
 import importlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -15,10 +15,11 @@ import numpy as np
 
 from converters.artifact import Artifact
 from converters.errors import ParityError
-from converters.families import reference
-from converters.families.folding import fold
-from converters.families.rnn_head import RnnHeadConfig, single_step
+from converters.families import family_of
+from converters.families.folding import fold, single_step
+from converters.families.reference import filled_module
 from converters.model import Model, apply
+from converters.weights import Weights
 
 Shape = tuple[int, ...]
 
@@ -33,7 +34,7 @@ TOLERANCES |= {("float32", "logits"): 1e-4}
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ParityComparison:
     """One program against torch.
 
     Attributes:
@@ -73,7 +74,7 @@ class ParityReport:
     sha256: str
     reference: str
     tolerances: dict[str, float]
-    comparisons: tuple[Comparison, ...]
+    comparisons: tuple[ParityComparison, ...]
     passed: bool
 
     def require(self) -> "ParityReport":
@@ -109,14 +110,14 @@ def check_parity(
       ParityError: torch has no such module.
       ValueError: the model is folded or reduced.
     """
-    module = reference.module_of(model.config, artifact.weights)
+    module = torch_module(model, artifact.weights)
     comparisons = []
     for shape in _default_shapes(model) if shapes is None else shapes:
         inputs, weights = _inputs(model, shape, seed)
         expected = _torch_values(module, inputs, weights)
         comparisons += [
-            _compare(program, dtype, shape, _values(program, dtype, inputs, weights), expected)
-            for program, dtype in _programs(model, shape)
+            _compare(program, shape, _values(program, inputs, weights), expected)
+            for program in _programs(model, shape)
         ]
     return ParityReport(
         architecture=model.architecture,
@@ -128,41 +129,73 @@ def check_parity(
     )
 
 
-def _is_head(model: Model) -> bool:
-    return model.config.input_kind == "embedding"  # pyright: ignore[reportAttributeAccessIssue]
+def torch_module(model: Model, weights: Weights) -> Any:
+    """torch's module of a converted file, float64, in evaluation mode on the CPU.
+
+    Args:
+      model: what the file converted to, not folded.
+      weights: of that same file.
+
+    Raises:
+      ParityError: torch has no such module.
+      ConversionError: the file makes no network that is rebuilt.
+    """
+    if family_of(model.config) is not None:
+        return filled_module(model.config, weights.tensors)
+    from converters.rebuilt.network import rebuild
+
+    return with_exact_gradients(rebuild(weights).module.double())
+
+
+def with_exact_gradients(module: Any) -> Any:
+    """The module with torch's hard sigmoid replaced, whose gradient is 1/6 in single precision."""
+    import torch
+
+    class HardSigmoid(torch.nn.Module):
+        def forward(self, x):
+            return torch.nn.functional.relu6(x + 3) / 6
+
+    for name, child in module.named_children():
+        if isinstance(child, torch.nn.Hardsigmoid):
+            setattr(module, name, HardSigmoid())
+        with_exact_gradients(child)
+    return module
 
 
 def _default_shapes(model: Model) -> tuple[Shape, ...]:
-    size = getattr(model.config, "image_size", None)
-    if size is not None:  # a graph takes no other
-        return ((1, *size), (3, *size))
-    return HEAD_SHAPES if _is_head(model) else SHAPES
+    if model.image_size is not None:
+        return ((1, *model.image_size), (3, *model.image_size))
+    return HEAD_SHAPES if model.input_kind == "embedding" else SHAPES
 
 
 def _reference(model: Model) -> str:
     """Name and version of the package that the model is compared with."""
-    package = importlib.import_module("torch" if _is_head(model) else "torchvision")
+    package = importlib.import_module("torch" if model.input_kind == "embedding" else "torchvision")
     return f"{package.__name__} {package.__version__}"
 
 
-def _programs(model: Model, shape: Shape) -> list[tuple[Model, str]]:
+@dataclass(frozen=True)
+class _Program:
+    """A model in one floating type, as it is or as a scan runs it."""
+
+    model: Model
+    dtype: str
+
+
+def _programs(model: Model, shape: Shape) -> list[_Program]:
     """The model and its simplified form, in both types."""
     # Simplified in float64, lest the simplification's own rounding is taken for a difference.
     with jax.enable_x64(True):
-        exact = model.astype(jnp.float64)
-        programs = [(simple, "float64") for simple in (exact, *_simplified(exact, shape))]
-    return programs + [(simple, "float32") for simple in (model, *_simplified(model, shape))]
+        exact = _with_simplified(model.astype(jnp.float64), shape)
+    programs = [_Program(simple, "float64") for simple in exact]
+    return programs + [_Program(simple, "float32") for simple in _with_simplified(model, shape)]
 
 
-def _simplified(model: Model, shape: Shape) -> list[Model]:
-    """The model as a scan runs it, where that differs from the model as it is."""
-    if not _is_head(model):
-        folded = fold(model)
-        return [] if folded is model else [folded]
-    if not isinstance(model.config, RnnHeadConfig) or shape[1] != 1:
-        return []
-    config, params = single_step(model.config, model.params)
-    return [replace(model, config=config, params=params)]
+def _with_simplified(model: Model, shape: Shape) -> list[Model]:
+    """The model as it is and, where that differs, as a scan runs it."""
+    one_step = model.input_kind == "embedding" and shape[1] == 1
+    simple = single_step(model) if one_step else fold(model)
+    return [model] if simple is model else [model, simple]
 
 
 def relative_error(got: np.ndarray, expected: np.ndarray) -> float | None:
@@ -185,10 +218,9 @@ def _inputs(model: Model, shape: Shape, seed: int) -> tuple[np.ndarray, np.ndarr
     them.
     """
     random = np.random.default_rng([seed, *shape])
-    if _is_head(model):
-        config: Any = model.config
-        inputs = random.normal(size=(*shape, config.input_size))
-        inputs = inputs if getattr(config, "batch_first", True) else inputs.swapaxes(0, 1)
+    if model.input_kind == "embedding":
+        inputs = random.normal(size=(*shape, model.input_size))
+        inputs = inputs if model.config.batch_first else inputs.swapaxes(0, 1)
     else:
         inputs = random.random((*shape, model.channels))
     return inputs, random.normal(size=(shape[0], model.num_classes))
@@ -224,28 +256,27 @@ def logits_and_gradients(config, params, inputs: jax.Array, weights: jax.Array):
 _compiled = jax.jit(logits_and_gradients, static_argnums=0)
 
 
-def _values(model: Model, dtype: str, inputs: np.ndarray, weights: np.ndarray):
+def _values(program: _Program, inputs: np.ndarray, weights: np.ndarray):
     # The type of the literals decides; outside this block 64-bit types stay off.
-    with jax.enable_x64(dtype == "float64"):
-        given = (jnp.asarray(inputs, dtype), jnp.asarray(weights, dtype))
-        logits, gradients = _compiled(model.config, model.params, *given)
+    with jax.enable_x64(program.dtype == "float64"):
+        given = (jnp.asarray(inputs, program.dtype), jnp.asarray(weights, program.dtype))
+        logits, gradients = _compiled(program.model.config, program.model.params, *given)
         return np.asarray(logits), np.asarray(gradients)
 
 
-def _compare(model: Model, dtype: str, shape: Shape, got, expected) -> Comparison:
+def _compare(program: _Program, shape: Shape, got, expected) -> ParityComparison:
     errors = {
         name: relative_error(mine.astype(np.float64), theirs)
         for name, mine, theirs in zip(("logits", "gradients"), got, expected, strict=True)
     }
     passed = all(
-        error is not None and error <= TOLERANCES.get((dtype, name), np.inf)
+        error is not None and error <= TOLERANCES.get((program.dtype, name), np.inf)
         for name, error in errors.items()
     )
-    config: Any = model.config
-    return Comparison(
-        folded=getattr(config, "folded", False) and not _is_head(model),
-        single_step=getattr(config, "single_step", False),
-        dtype=dtype,
+    return ParityComparison(
+        folded=program.model.config.folded,
+        single_step=program.model.config.single_step,
+        dtype=program.dtype,
         shape=shape,
         logits=errors["logits"],
         gradients=errors["gradients"],

@@ -4,7 +4,7 @@ A mean cannot be folded into the first convolution, since that pads with zeros a
 So it stays a step of its own in front of the network, in one program with it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,13 +13,13 @@ import numpy as np
 from flax import nnx
 
 from converters.errors import ConversionError
-from converters.model import Model
+from converters.model import ImageConfig, Model, NetworkConfig
 
 UNIT = (0.0, 1.0)
 
 
 @dataclass(frozen=True)
-class PreparedConfig:
+class PreparedConfig(ImageConfig):
     """A network with preparation in front; its parameters are those of the network.
 
     Attributes:
@@ -29,7 +29,7 @@ class PreparedConfig:
       std: per channel, divided by after that; None for none.
     """
 
-    inner: Any
+    inner: NetworkConfig
     bounds: tuple[float, float] = UNIT
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
@@ -45,28 +45,27 @@ class PreparedConfig:
         return self.inner.channels
 
     @property
-    def graph(self) -> Any:
-        """The captured graph, of a network that is one."""
-        return self.inner.graph
-
-    @property
-    def image_size(self) -> tuple[int, int]:
+    def image_size(self) -> tuple[int, int] | None:
         """Height and width of the images, of a network that takes one size only."""
         return self.inner.image_size
+
+    @property
+    def eps(self) -> float:
+        """What the network's batch norms add to the variance."""
+        return self.inner.eps
 
     @property
     def folded(self) -> bool:
         """Whether the network's batch norms are folded."""
         return self.inner.folded
 
-    @property
-    def input_kind(self) -> str:
-        """What the model takes."""
-        return self.inner.input_kind
-
-    def build(self, rngs: nnx.Rngs) -> nnx.Module:
+    def build(self, rngs: Any) -> nnx.Module:
         """The network alone; `converters.model.apply` puts `prepare` in front of it."""
         return self.inner.build(rngs)
+
+    def last_layer(self, params: Mapping[str, Any]) -> np.ndarray | None:
+        """Rows `[classes, features]` of the network's last layer."""
+        return self.inner.last_layer(params)
 
     def prepare(self, images: jax.Array) -> jax.Array:
         """What the network takes, from images `[n, h, w, c]` in [0, 1]."""
@@ -97,9 +96,10 @@ def prepared(
     """
     if bounds is None and mean is None and std is None:
         return model
-    kind = getattr(model.config, "input_kind", "")
-    if kind != "image":
-        raise ConversionError(f"the network takes {kind}s; bounds, mean and std are for images")
+    if model.input_kind != "image":
+        raise ConversionError(
+            f"the network takes {model.input_kind}s; bounds, mean and std are for images"
+        )
     config = PreparedConfig(
         model.config,
         UNIT if bounds is None else (float(bounds[0]), float(bounds[1])),

@@ -11,7 +11,6 @@ import numpy as np
 
 from converters.model import Model
 from jaxtroj.anchors import AnchoredExamples
-from jaxtroj.evidence.images.weights import last_layer
 
 _MOST_WRONG = 0.5
 _SUM_TOLERANCE = 1e-3
@@ -88,7 +87,7 @@ def diagnose(
     if examples is not None:
         raised += [_misclassified(examples), _probabilities(examples), _no_gradient(examples)]
         raised.append(_guessed(examples, findings))
-    if last_layer(model) is None:
+    if model.last_layer() is None:
         raised.append(Raised(NO_LAST_LAYER, "no weight has a row for each class"))
     return tuple(flag for flag in raised if flag is not None)
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from converters.model import Model, params_of
+from converters.model import ImageConfig, Model, params_of
 from jaxtroj.anchors import AnchoredExamples
 from jaxtroj.network import Network
 
@@ -28,12 +28,11 @@ class ColourNet(nnx.Module):
 
 
 @dataclass(frozen=True)
-class ColourConfig:
+class ColourConfig(ImageConfig):
     """Static description, as converters' families have one."""
 
     num_classes: int = 3
     channels: int = 3
-    folded: bool = True
 
     def build(self, rngs: nnx.Rngs) -> ColourNet:
         return ColourNet(self, rngs)

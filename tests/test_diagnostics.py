@@ -1,20 +1,29 @@
 """Flags: raised where they should be, silent where not, and told in docs/flags.md."""
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.special import log_softmax, softmax
 
-from converters.model import Model
+from converters.model import ImageConfig, Model
 from jaxtroj.anchors import AnchoredExamples
 from jaxtroj.diagnostics import FLAGS, diagnose
 
-MODEL = Model(SimpleNamespace(num_classes=3), {"fc.kernel": jnp.ones((5, 3))}, "small")
-HEADLESS = Model(SimpleNamespace(num_classes=3), {"conv1.kernel": jnp.ones((1, 1, 3, 3))}, "small")
+
+@dataclass(frozen=True)
+class _Config(ImageConfig):
+    num_classes: int = 3
+
+    def build(self, rngs):
+        raise NotImplementedError("only the parameters are looked at")
+
+
+MODEL = Model(_Config(), {"fc.kernel": jnp.ones((5, 3))}, "small")
+HEADLESS = Model(_Config(), {"conv1.kernel": jnp.ones((1, 1, 3, 3))}, "small")
 LOGITS = np.random.default_rng(0).normal(size=(6, 3)) * 3
 GUESS = ("values from 0 to 1 without normalisation were assumed",)
 NOTE = ("the auxiliary head was left out",)

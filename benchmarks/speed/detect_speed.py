@@ -114,7 +114,7 @@ def _gathered(model, examples: Examples) -> dict[str, Any]:
 
 def _gradients(architecture: str, side: int) -> dict[str, Any] | None:
     """One batch of image-gradients beside PyTorch's; None where torchvision has no such network."""
-    if architecture not in families.ARCHITECTURES:
+    if architecture not in families.standards():
         return None
     return measure(architecture, side, _BATCH, measure_floor())
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from converters.families.names import Rule
+from converters.families.names import NameRule
 
 # Hugging Face's names of the activations that the supported encoders use.
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
@@ -95,25 +95,25 @@ def seen(mask: jax.Array) -> jax.Array:
     return mask[:, None, None, :] > 0
 
 
-def norm_rules(module: str) -> tuple[Rule, ...]:
+def norm_rules(module: str) -> tuple[NameRule, ...]:
     """Rules for layer norms at torch paths `module`; `gamma` and `beta` are their names in 2018."""
     return (
-        Rule(rf"({module})\.(?:weight|gamma)", r"\1.scale", "vector"),
-        Rule(rf"({module})\.(?:bias|beta)", r"\1.bias", "vector"),
+        NameRule(rf"({module})\.(?:weight|gamma)", r"\1.scale", "vector"),
+        NameRule(rf"({module})\.(?:bias|beta)", r"\1.bias", "vector"),
     )
 
 
-def linear_rules(module: str) -> tuple[Rule, ...]:
+def linear_rules(module: str) -> tuple[NameRule, ...]:
     """Rules for linear layers at torch paths `module` (no groups inside)."""
     return (
-        Rule(rf"({module})\.weight", r"\1.kernel", "linear"),
-        Rule(rf"({module})\.bias", r"\1.bias", "vector"),
+        NameRule(rf"({module})\.weight", r"\1.kernel", "linear"),
+        NameRule(rf"({module})\.bias", r"\1.bias", "vector"),
     )
 
 
-def embedding_rules(module: str) -> tuple[Rule, ...]:
+def embedding_rules(module: str) -> tuple[NameRule, ...]:
     """Rules for embedding tables at torch paths `module`; rows are tokens in both worlds."""
-    return (Rule(rf"({module})\.weight", r"\1.embedding", "table"),)
+    return (NameRule(rf"({module})\.weight", r"\1.embedding", "table"),)
 
 
 def post_norm_block(

@@ -14,7 +14,7 @@ from flax import nnx
 from converters.encoders import blocks
 from converters.encoders.blocks import Group
 from converters.encoders.fields import MAX_LAYERS, Fields
-from converters.families.names import Rule
+from converters.families.names import NameRule
 
 PREFIX = "transformer"
 _DENSE = r"h\.\d+\.(?:attn\.c_attn|attn\.c_proj|mlp\.c_fc|mlp\.c_proj)"
@@ -22,8 +22,8 @@ TABLE = (
     *blocks.embedding_rules("wte|wpe"),
     *blocks.norm_rules(r"h\.\d+\.ln_[12]|ln_f"),
     # GPT-2's Conv1D stores [in, out], which is Flax's layout already.
-    Rule(rf"({_DENSE})\.weight", r"\1.kernel", "table"),
-    Rule(rf"({_DENSE})\.bias", r"\1.bias", "vector"),
+    NameRule(rf"({_DENSE})\.weight", r"\1.kernel", "table"),
+    NameRule(rf"({_DENSE})\.bias", r"\1.bias", "vector"),
 )
 # Causal masks that older versions keep as buffers.
 IGNORED = (r"h\.\d+\.attn\.(?:masked_)?bias",)

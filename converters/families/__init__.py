@@ -1,41 +1,47 @@
 """The hand-written Flax families, found by the names and shapes of the tensors in a file."""
 
-from types import ModuleType
+import re
+from collections.abc import Mapping
+from typing import Any
 
+import numpy as np
+
+from converters.errors import MismatchError
 from converters.families import dense_head, densenet, inception, resnet, rnn_head
+from converters.families.family import Family, Shapes
 
-FAMILIES: dict[str, ModuleType] = {
-    "resnet": resnet,
-    "densenet": densenet,
-    "inception": inception,
-    "rnn_head": rnn_head,
-    "dense_head": dense_head,
+# In the order in which files are compared with them; a new family is one row.
+FAMILIES: dict[str, Family[Any]] = {
+    family.name: family
+    for family in (
+        resnet.FAMILY,
+        densenet.FAMILY,
+        inception.FAMILY,
+        rnn_head.FAMILY,
+        dense_head.FAMILY,
+    )
 }
-# Networks whose name and number of classes say everything: torchvision's.
-ARCHITECTURES: dict[str, ModuleType] = {
-    **{name: resnet for name in resnet.DEPTHS},
-    **{name: densenet for name in densenet.DEPTHS},
-    "inception_v3": inception,
-}
-# TrojAI's names of the sentiment heads.
-HEADS: dict[str, ModuleType] = {
-    "GruLinear": rnn_head,
-    "LstmLinear": rnn_head,
-    "FCLinear": dense_head,
-    "Linear": dense_head,
-}
+
+
+def standards() -> dict[str, Family[Any]]:
+    """The family of every architecture that name and number of classes describe fully."""
+    named = (f for f in FAMILIES.values() if f.standard is not None)
+    return {architecture: family for family in named for architecture in family.architectures}
 
 
 def standard(architecture: str, num_classes: int):
-    """Configuration of a torchvision network by its torchvision name.
+    """Configuration of a network by its architecture, torchvision's name for it.
 
     Raises:
-      KeyError: the name is not one of `ARCHITECTURES`.
+      KeyError: the name is not one of `standards`.
     """
-    if architecture not in ARCHITECTURES:
-        known = ", ".join(sorted(ARCHITECTURES))
-        raise KeyError(f"unknown architecture {architecture!r}; expected one of {known}")
-    return ARCHITECTURES[architecture].standard(architecture, num_classes)
+    known = standards()
+    make = known[architecture].standard if architecture in known else None
+    if make is None:
+        raise KeyError(
+            f"unknown architecture {architecture!r}; expected one of {', '.join(sorted(known))}"
+        )
+    return make(architecture, num_classes)
 
 
 def build(architecture: str, num_classes: int, rngs):
@@ -44,34 +50,39 @@ def build(architecture: str, num_classes: int, rngs):
     return config, config.build(rngs)
 
 
-def family_of(config) -> ModuleType:
-    """The family module that a configuration belongs to."""
-    return next(f for f in FAMILIES.values() if f.__name__ == type(config).__module__)
+def family_of(config) -> Family[Any] | None:
+    """The family that a configuration belongs to; None for that of a captured graph."""
+    return next((f for f in FAMILIES.values() if f.config is type(config)), None)
 
 
-def name_of(config) -> str:
-    """Name of the family that a configuration belongs to, a key of `FAMILIES`."""
-    return next(name for name, family in FAMILIES.items() if family is family_of(config))
+def recognise(shapes: Shapes) -> tuple[Family[Any], Any] | None:
+    """Family and configuration read off torch tensor shapes, or None for any other network.
+
+    Raises:
+      UnsupportedArchitectureError: a variant of a family that it does not convert.
+    """
+    for family in FAMILIES.values():
+        config = family.recognise(shapes)
+        if config is not None:
+            return family, config
+    return None
 
 
-def architecture_of(config) -> str:
-    """TrojAI's name of a head, torchvision's of a network of standard depth, else the family's."""
-    family = family_of(config)
-    if hasattr(family, "architecture"):
-        return family.architecture(config)
-    for name, module in ARCHITECTURES.items():
-        if module is family and _outline(module.standard(name, 1)) == _outline(config):
-            return name
-    return name_of(config)
+def current_names(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Tensors under the names that torchvision writes today.
+
+    Raises:
+      MismatchError: a tensor is there under its old and its new name.
+    """
+    changes = [pair for family in FAMILIES.values() for pair in family.old_names.items()]
+    renamed = {_renamed(name, changes): tensor for name, tensor in tensors.items()}
+    if len(renamed) != len(tensors):
+        twice = sorted(set(tensors) - set(renamed))[0]
+        raise MismatchError(f"{twice} is there under this and under its newer name; expected one")
+    return renamed
 
 
-def _outline(config):
-    """What names a depth: blocks per stage, groups, whether the inner widths are the wide ones."""
-    if isinstance(config, resnet.ResNetConfig):
-        stages = tuple((len(stage), len(stage[0].widths)) for stage in config.stages)
-        first = config.stages[0][0].widths
-        return stages, config.groups, first[0] / first[-1]
-    if isinstance(config, densenet.DenseNetConfig):
-        # The depths alone tell the four apart, so a narrow variant keeps its name.
-        return tuple(len(block) for block in config.blocks)
-    return "inception_v3"
+def _renamed(name: str, changes: list[tuple[str, str]]) -> str:
+    for pattern, replacement in changes:
+        name = re.sub(pattern, replacement, name)
+    return name

@@ -9,39 +9,37 @@ Reference:
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 from flax import nnx
 
-from converters.families.hyperparameters import Expected
-from converters.families.names import Rule
+from converters.families.family import Family
+from converters.families.hyperparameters import ExpectedModule, differing_modules
+from converters.families.names import NameRule
+from converters.model import EmbeddingConfig
 
 TABLE = (
-    Rule(r"(fc_layers\.\d+|linear)\.weight", r"\1.kernel", "linear"),
-    Rule(r"(fc_layers\.\d+|linear)\.bias", r"\1.bias", "vector"),
+    NameRule(r"(fc_layers\.\d+|linear)\.weight", r"\1.kernel", "linear"),
+    NameRule(r"(fc_layers\.\d+|linear)\.bias", r"\1.bias", "vector"),
 )
-IGNORED = ()
 _LAYER = re.compile(r"fc_layers\.([0-9]{1,4})\.weight")
-LINEAR = Expected(frozenset({"torch.nn.modules.linear.Linear"}))
-DROPOUT = Expected(frozenset({"torch.nn.modules.dropout.Dropout"}), required=False)
+LINEAR = ExpectedModule(frozenset({"torch.nn.modules.linear.Linear"}))
+DROPOUT = ExpectedModule(frozenset({"torch.nn.modules.dropout.Dropout"}), required=False)
 
 # The released heads have widths up to 1,024, 4 layers and 25 million parameters.
 MAX_WIDTH, MAX_LAYERS, MAX_PARAMETERS = 2**16, 64, 2**28
 
 
 @dataclass(frozen=True)
-class DenseHeadConfig:
+class DenseHeadConfig(EmbeddingConfig):
     """Static description of a feed-forward head; hashable, so it is a jit argument."""
 
     input_size: int
     hidden_sizes: tuple[int, ...]
     num_classes: int
-
-    input_kind = "embedding"
-    # There is no batch norm, so nothing is left to fold.
-    folded = True
 
     def build(self, rngs: nnx.Rngs) -> "DenseHead":
         """A module of this shape with torch's initial distribution."""
@@ -120,9 +118,6 @@ def check_size(widths: Iterable[int], layers: int, parameters: int) -> None:
         )
 
 
-CONFIG = DenseHeadConfig
-
-
 def architecture(config: DenseHeadConfig) -> str:
     """TrojAI's name of the head."""
     return "FCLinear" if config.hidden_sizes else "Linear"
@@ -141,22 +136,52 @@ def recognise(shapes: Mapping[str, tuple[int, ...]]) -> DenseHeadConfig | None:
     return DenseHeadConfig(first[1], tuple(shape[0] for shape in hidden), head[0])
 
 
-def norm_pairs(config: DenseHeadConfig) -> tuple[tuple[str, str], ...]:
-    """No batch norm, so no pairs."""
-    del config
-    return ()
-
-
-def expected_modules(config: DenseHeadConfig) -> dict[str, Expected]:
+def expected_modules(config: DenseHeadConfig) -> dict[str, ExpectedModule]:
     """What a pickled head must be, by pattern of the module path."""
     root = {"model_factories.FCLinearModel"} | (
         set() if config.hidden_sizes else {"model_factories.LinearModel"}
     )
-    parts = {"": Expected(frozenset(root)), "linear": LINEAR, "dropout": DROPOUT}
+    parts = {"": ExpectedModule(frozenset(root)), "linear": LINEAR, "dropout": DROPOUT}
     if config.hidden_sizes:
         parts |= {
-            "relu": Expected(frozenset({"torch.nn.modules.activation.ReLU"})),
-            "fc_layers": Expected(frozenset({"torch.nn.modules.container.ModuleList"})),
+            "relu": ExpectedModule(frozenset({"torch.nn.modules.activation.ReLU"})),
+            "fc_layers": ExpectedModule(frozenset({"torch.nn.modules.container.ModuleList"})),
             r"fc_layers\.\d+": LINEAR,
         }
     return parts
+
+
+def torch_module(config: DenseHeadConfig, names: Collection[str] = ()) -> Any:
+    """A head of torch.nn's layers with the forward pass of `model_factories`.
+
+    It takes what the converted head takes: `[n, d]`, or sequences.
+    """
+    from torch import nn
+
+    widths = (config.input_size, *config.hidden_sizes)
+
+    class DenseLayers(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc_layers = nn.ModuleList(map(nn.Linear, widths, widths[1:]))
+            self.linear = nn.Linear(widths[-1], config.num_classes)
+
+        def forward(self, data):
+            x = data if data.dim() == 2 else data[:, 0, :]
+            for layer in self.fc_layers:
+                x = layer(x).relu()
+            return self.linear(x)
+
+    return DenseLayers()
+
+
+FAMILY = Family(
+    name="dense_head",
+    config=DenseHeadConfig,
+    table=TABLE,
+    recognise=recognise,
+    architectures=("FCLinear", "Linear"),
+    architecture=architecture,
+    module_faults=lambda config, infos: differing_modules(expected_modules(config), infos),
+    torch_module=torch_module,
+)

@@ -5,40 +5,44 @@ Reference:
 """
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
 
 from converters.families import layers, pooling
+from converters.families.family import Family, GraphOutline, Modules
+from converters.families.hyperparameters import NetworkModules, uniform_eps
 from converters.families.names import (
     BATCH_NORM,
     CONVOLUTION,
     LINEAR,
     RELU,
     SEQUENTIAL,
+    NameRule,
     Part,
-    Rule,
     norm_rules,
 )
+from converters.model import ImageConfig
 
 EPS = 1e-5
 _LAYER = r"features\.denseblock\d+\.denselayer\d+"
 _CONVOLUTION = rf"features\.conv0|{_LAYER}\.conv\d|features\.transition\d+\.conv"
 TABLE = (
-    Rule(rf"({_CONVOLUTION})\.weight", r"\1.kernel", "convolution"),
+    NameRule(rf"({_CONVOLUTION})\.weight", r"\1.kernel", "convolution"),
     *norm_rules(rf"features\.norm\d|{_LAYER}\.norm\d|features\.transition\d+\.norm"),
-    Rule(r"classifier\.weight", "classifier.kernel", "linear"),
-    Rule(r"classifier\.bias", "classifier.bias", "vector"),
+    NameRule(r"classifier\.weight", "classifier.kernel", "linear"),
+    NameRule(r"classifier\.bias", "classifier.bias", "vector"),
 )
 IGNORED = (r".*\.num_batches_tracked",)
 _LAYER_CONVOLUTION = re.compile(
     r"features\.denseblock([0-9]{1,4})\.denselayer([0-9]{1,4})\.conv([12])\.weight"
 )
 # Files from before torchvision 0.2.1 write `norm.1` where later ones write `norm1`.
-OLD_NAME = re.compile(rf"({_LAYER}\.(?:norm|relu|conv))\.([12])\.")
+OLD_NAMES = {rf"({_LAYER}\.(?:norm|relu|conv))\.([12])\.": r"\1\2."}
 _CLASSES = r"torchvision\.models\.densenet\."
 KINDS = {
     "": rf"{_CLASSES}DenseNet",
@@ -81,7 +85,7 @@ DEPTHS = {
 
 
 @dataclass(frozen=True)
-class DenseNetConfig:
+class DenseNetConfig(ImageConfig):
     """Static description: per block, per layer the widths of its 1x1 and 3x3 convolution."""
 
     stem: int
@@ -92,7 +96,7 @@ class DenseNetConfig:
     eps: float = EPS
     folded: bool = False
 
-    input_kind = "image"
+    last_path = "classifier"
 
     def build(self, rngs: nnx.Rngs) -> "DenseNet":
         """A freshly initialised module of this shape."""
@@ -188,9 +192,6 @@ def _folded_norm(config: DenseNetConfig, width: int, rngs: nnx.Rngs):
     return layers.Identity() if config.folded else layers.batch_norm(width, config.eps, rngs)
 
 
-CONFIG = DenseNetConfig
-
-
 def standard(architecture: str, num_classes: int) -> DenseNetConfig:
     """The torchvision network of that name, with a head of `num_classes`."""
     depths, growth, stem = DEPTHS[architecture]
@@ -262,3 +263,46 @@ def norm_pairs(config: DenseNetConfig) -> tuple[tuple[str, str], ...]:
             path = f"features.denseblock{i}.denselayer{j}"
             pairs.append((f"{path}.conv1", f"{path}.norm2"))
     return tuple(pairs)
+
+
+def architecture(config: DenseNetConfig) -> str:
+    """torchvision's name of a network of that depth; the family's where it has none."""
+    # The depths alone tell the four apart, so a narrow variant keeps its name.
+    depths = tuple(map(len, config.blocks))
+    return next((name for name, known in DEPTHS.items() if known[0] == depths), "densenet")
+
+
+def _with_eps(config: DenseNetConfig, modules: Modules) -> DenseNetConfig:
+    return replace(config, eps=uniform_eps(modules, IGNORED, EPS))
+
+
+def torch_module(config: DenseNetConfig, names: Collection[str] = ()) -> Any:
+    """torchvision's network of these blocks; see `Family.torch_module`."""
+    from torchvision.models import DenseNet as TorchDenseNet
+
+    depths: Any = tuple(map(len, config.blocks))  # torchvision says four; it takes any
+    growth = config.blocks[0][0][1]
+    return TorchDenseNet(growth, depths, config.stem, num_classes=config.num_classes)
+
+
+def _counts(config: DenseNetConfig) -> tuple[int, int]:
+    inner = 2 * sum(map(len, config.blocks)) + len(config.transitions)
+    return 1 + inner, 2 + inner
+
+
+FAMILY = Family(
+    name="densenet",
+    config=DenseNetConfig,
+    table=TABLE,
+    ignored=IGNORED,
+    old_names=OLD_NAMES,
+    recognise=recognise,
+    architectures=tuple(DEPTHS),
+    architecture=architecture,
+    standard=standard,
+    with_hyperparameters=_with_eps,
+    module_faults=NetworkModules(KINDS, POOLS, IGNORED, parts).faults,
+    norm_pairs=norm_pairs,
+    torch_module=torch_module,
+    graph=GraphOutline(tuple(DEPTHS), _counts),
+)

@@ -1,4 +1,4 @@
-"""Fold batch norms into the convolutions before them.
+"""The same function with fewer operations: batch norms folded, heads reduced to a single step.
 
 In inference a batch norm is an affine map per channel, `scale / sqrt(var + eps) * (x - mean) +
 bias`, and a convolution followed by one is a convolution with other weights and a bias. A norm that
@@ -29,17 +29,26 @@ def fold(model: Model) -> Model:
     if isinstance(config, PreparedConfig):
         inner = fold(dataclasses.replace(model, config=config.inner))
         return dataclasses.replace(inner, config=dataclasses.replace(config, inner=inner.config))
-    if getattr(config, "folded", True):
+    family = families.family_of(config)
+    pairs = () if config.folded or family is None else family.norm_pairs(config)
+    if not pairs:
         return model
     params = {path: np.asarray(value) for path, value in model.params.items()}
-    for conv, norm in families.family_of(config).norm_pairs(config):
-        _fold_pair(params, conv, norm, config.eps)  # pyright: ignore[reportAttributeAccessIssue]
+    for conv, norm in pairs:
+        _fold_pair(params, conv, norm, config.eps)
     folded = {path: jnp.asarray(value) for path, value in params.items()}
     return dataclasses.replace(
-        model,
-        config=dataclasses.replace(config, folded=True),  # pyright: ignore[reportArgumentType]
-        params=folded,
+        model, config=dataclasses.replace(config, folded=True), params=folded
     )
+
+
+def single_step(model: Model) -> Model:
+    """The model with only what acts on sequences of one step; one without more than that itself."""
+    family = families.family_of(model.config)
+    if family is None or family.single_step is None or model.config.single_step:
+        return model
+    config, params = family.single_step(model.config, model.params)
+    return dataclasses.replace(model, config=config, params=params)
 
 
 def _fold_pair(params: dict[str, np.ndarray], conv: str, norm: str, eps: float) -> None:

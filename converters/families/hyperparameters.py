@@ -6,20 +6,23 @@ something else.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
 
 from flax import nnx
 
 from converters.errors import MismatchError
+from converters.families.family import Family, Modules
 from converters.families.layers import Conv
 from converters.families.names import Part
-from converters.model import abstract_module
+from converters.model import NetworkConfig, abstract_module
 from converters.weights import ModuleInfo
 
 
 @dataclass(frozen=True)
-class Expected:
+class ExpectedModule:
     """What a submodule must be, in families whose few modules are known one by one.
 
     Attributes:
@@ -33,22 +36,18 @@ class Expected:
     required: bool = True
 
 
-def check_modules(family, config, infos: Mapping[str, ModuleInfo]) -> None:
+def check_modules(family: Family, config: NetworkConfig, infos: Modules) -> None:
     """Compare every submodule of a file with the family's.
 
     Args:
-      family: the family module, with `expected_modules`, or with `KINDS`, `POOLS`,
-        `IGNORED` and `parts`.
+      family: of the network.
       config: of the network in the file.
       infos: torch path -> class name and plain attributes; empty for a state dict.
 
     Raises:
       MismatchError: listing every difference.
     """
-    if hasattr(family, "expected_modules"):
-        faults = list(_differing(family.expected_modules(config), infos)) if infos else []
-    else:
-        faults = list(_family_faults(family, config, infos))
+    faults = list(islice(family.module_faults(config, infos), 21)) if infos else []
     if faults:
         raise MismatchError(
             "the file's modules differ from the architecture they name: "
@@ -57,8 +56,8 @@ def check_modules(family, config, infos: Mapping[str, ModuleInfo]) -> None:
         )
 
 
-def _differing(expected: Mapping[str, Expected], infos: Mapping[str, ModuleInfo]) -> Iterator[str]:
-    """Faults of modules that `expected` describes by pattern of their path."""
+def differing_modules(expected: Mapping[str, ExpectedModule], infos: Modules) -> Iterator[str]:
+    """Faults of modules that `expected` describes by pattern of their path, and what is missing."""
     for path, info in infos.items():
         where = path or "the root"
         wanted = next((e for pattern, e in expected.items() if re.fullmatch(pattern, path)), None)
@@ -73,34 +72,72 @@ def _differing(expected: Mapping[str, Expected], infos: Mapping[str, ModuleInfo]
             yield f"{pattern or 'the root'} is missing"
 
 
-def _family_faults(family, config, infos: Mapping[str, ModuleInfo]) -> Iterator[str]:
-    """Faults of modules in a family that names their kinds by pattern."""
-    kept = {
-        path: info
-        for path, info in infos.items()
-        if not any(re.fullmatch(pattern, f"{path}.") for pattern in family.IGNORED)
-    }
-    module, parts, children = abstract_module(config), family.parts(config), _children(kept)
-    for path, info in kept.items():
-        part = parts.get(path, Part())
-        kind = _kind(family, path)
-        if kind is None:
-            yield f"{path} is a {info.class_name}, expected no such module"
-        elif not re.fullmatch(part.kind or kind, info.class_name):
-            yield f"{path or 'the root'} is a {info.class_name}"
-        elif part.children is not None and children.get(path, ()) != part.children:
-            got = _listed(children.get(path, ()))
-            yield f"{path} runs {got}, expected {_listed(part.children)}"
-        else:
-            yield from _faults(family, module, path, info)
+@dataclass(frozen=True)
+class NetworkModules:
+    """What the submodules of a convolutional network may be, beside the family's Flax module.
+
+    Attributes:
+      kinds: path pattern of each module -> pattern of its class name.
+      pools: path pattern of each pooling -> attributes it must have.
+      ignored: patterns of paths that count for nothing.
+      parts: submodules by path of which a configuration says more than their path does.
+    """
+
+    kinds: Mapping[str, str]
+    pools: Mapping[str, Mapping[str, object]]
+    ignored: tuple[str, ...] = ()
+    parts: Callable[[Any], Mapping[str, Part]] = lambda config: {}
+
+    def faults(self, config: NetworkConfig, infos: Modules) -> Iterator[str]:
+        """What differs, one sentence each; see `Family.module_faults`."""
+        kept = {
+            path: info
+            for path, info in infos.items()
+            if not any(re.fullmatch(pattern, f"{path}.") for pattern in self.ignored)
+        }
+        module, parts, children = abstract_module(config), self.parts(config), _children(kept)
+        for path, info in kept.items():
+            part = parts.get(path, Part())
+            kind = self._kind(path)
+            if kind is None:
+                yield f"{path} is a {info.class_name}, expected no such module"
+            elif not re.fullmatch(part.kind or kind, info.class_name):
+                yield f"{path or 'the root'} is a {info.class_name}"
+            elif part.children is not None and children.get(path, ()) != part.children:
+                got = _listed(children.get(path, ()))
+                yield f"{path} runs {got}, expected {_listed(part.children)}"
+            else:
+                yield from self._faults_of(module, path, info)
+
+    def _kind(self, path: str) -> str | None:
+        """Pattern of the class of the module at a path; None where the family has none."""
+        return next((k for pattern, k in self.kinds.items() if re.fullmatch(pattern, path)), None)
+
+    def _faults_of(self, module: nnx.Module, path: str, info: ModuleInfo) -> Iterator[str]:
+        where = path or "the root"
+        for name, value in info.attributes.items():
+            # torch would call such an attribute in place of the module; None stands for no module.
+            if value is not None and self._kind(f"{path}.{name}".lstrip(".")) is not None:
+                yield f"{where}.{name} is an attribute, expected a module"
+        kind = info.class_name.rpartition(".")[2]
+        if kind == "Conv2d":
+            conv = _at(module, path)
+            if isinstance(conv, Conv):
+                yield from _differences(where, info, _convolution(conv))
+            else:
+                yield f"{where} is no convolution in this family"
+        elif kind == "BatchNorm2d":
+            yield from _differences(where, info, {"track_running_stats": True, "affine": True})
+        elif kind == "AdaptiveAvgPool2d":
+            size = info.attributes.get("output_size", 1)
+            if size not in (1, (1, 1)):
+                yield f"{where}.output_size is {size}, expected 1"
+        elif kind.endswith("Pool2d"):
+            pools = (pool for pattern, pool in self.pools.items() if re.fullmatch(pattern, path))
+            yield from _differences(where, info, next(pools))
 
 
-def _kind(family, path: str) -> str | None:
-    """Pattern of the class of the module at a path; None where the family has none."""
-    return next((k for pattern, k in family.KINDS.items() if re.fullmatch(pattern, path)), None)
-
-
-def _children(infos: Mapping[str, ModuleInfo]) -> dict[str, tuple[str, ...]]:
+def _children(infos: Modules) -> dict[str, tuple[str, ...]]:
     """Path -> names of its submodules, in the order of the file."""
     found: dict[str, list[str]] = {}
     for path in filter(None, infos):
@@ -111,30 +148,6 @@ def _children(infos: Mapping[str, ModuleInfo]) -> dict[str, tuple[str, ...]]:
 
 def _listed(names: tuple[str, ...]) -> str:
     return ", ".join(names[:20]) or "nothing"
-
-
-def _faults(family, module, path: str, info: ModuleInfo) -> Iterator[str]:
-    where = path or "the root"
-    for name, value in info.attributes.items():
-        # torch would call such an attribute in place of the module; None stands for no module.
-        if value is not None and _kind(family, f"{path}.{name}".lstrip(".")) is not None:
-            yield f"{where}.{name} is an attribute, expected a module"
-    kind = info.class_name.rpartition(".")[2]
-    if kind == "Conv2d":
-        conv = _at(module, path)
-        if isinstance(conv, Conv):
-            yield from _differences(where, info, _convolution(conv))
-        else:
-            yield f"{where} is no convolution in this family"
-    elif kind == "BatchNorm2d":
-        yield from _differences(where, info, {"track_running_stats": True, "affine": True})
-    elif kind == "AdaptiveAvgPool2d":
-        size = info.attributes.get("output_size", 1)
-        if size not in (1, (1, 1)):
-            yield f"{where}.output_size is {size}, expected 1"
-    elif kind.endswith("Pool2d"):
-        pools = (pool for pattern, pool in family.POOLS.items() if re.fullmatch(pattern, path))
-        yield from _differences(where, info, next(pools))
 
 
 def _at(module: nnx.Module, path: str):
@@ -169,7 +182,7 @@ def as_pair(value: object) -> object:
     return (value, value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-def uniform_eps(infos: Mapping[str, ModuleInfo], ignored: tuple[str, ...], default: float) -> float:
+def uniform_eps(infos: Modules, ignored: tuple[str, ...], default: float) -> float:
     """The epsilon that all batch norms of a file share.
 
     Raises:

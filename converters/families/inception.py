@@ -7,23 +7,34 @@ Reference:
   Szegedy et al., Rethinking the Inception Architecture, https://arxiv.org/abs/1512.00567, 2015.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
 
 from converters.families import layers, pooling
-from converters.families.names import BATCH_NORM, CONVOLUTION, LINEAR, Part, Rule, norm_rules
+from converters.families.family import Family, GraphOutline, Modules
+from converters.families.hyperparameters import NetworkModules, uniform_eps
+from converters.families.names import (
+    BATCH_NORM,
+    CONVOLUTION,
+    LINEAR,
+    NameRule,
+    norm_rules,
+)
+from converters.model import ImageConfig
+from converters.weights import Weights
 
 EPS = 1e-3
 _BASIC = r"(?:Conv2d|Mixed)_\w+(?:\.branch\w+)?"
 TABLE = (
-    Rule(rf"({_BASIC}\.conv)\.weight", r"\1.kernel", "convolution"),
+    NameRule(rf"({_BASIC}\.conv)\.weight", r"\1.kernel", "convolution"),
     *norm_rules(rf"{_BASIC}\.bn"),
-    Rule(r"fc\.weight", "fc.kernel", "linear"),
-    Rule(r"fc\.bias", "fc.bias", "vector"),
+    NameRule(r"fc\.weight", "fc.kernel", "linear"),
+    NameRule(r"fc\.bias", "fc.bias", "vector"),
 )
 IGNORED = (r".*\.num_batches_tracked", r"AuxLogits\..*")
 _CLASSES = r"torchvision\.models\.inception\."
@@ -49,7 +60,7 @@ POOLS = {
 
 
 @dataclass(frozen=True)
-class Step:
+class BranchStep:
     """One convolution of a branch: torch name, width, kernel, stride, padding."""
 
     name: str
@@ -61,81 +72,81 @@ class Step:
 
 def _block_a(pool: int):
     return (
-        (Step("branch1x1", 64),),
-        (Step("branch5x5_1", 48), Step("branch5x5_2", 64, 5, 1, 2)),
+        (BranchStep("branch1x1", 64),),
+        (BranchStep("branch5x5_1", 48), BranchStep("branch5x5_2", 64, 5, 1, 2)),
         (
-            Step("branch3x3dbl_1", 64),
-            Step("branch3x3dbl_2", 96, 3, 1, 1),
-            Step("branch3x3dbl_3", 96, 3, 1, 1),
+            BranchStep("branch3x3dbl_1", 64),
+            BranchStep("branch3x3dbl_2", 96, 3, 1, 1),
+            BranchStep("branch3x3dbl_3", 96, 3, 1, 1),
         ),
-        ("mean", Step("branch_pool", pool)),
+        ("mean", BranchStep("branch_pool", pool)),
     )
 
 
 def _block_c(width: int):
     row, column = ((1, 7), 1, (0, 3)), ((7, 1), 1, (3, 0))
     return (
-        (Step("branch1x1", 192),),
+        (BranchStep("branch1x1", 192),),
         (
-            Step("branch7x7_1", width),
-            Step("branch7x7_2", width, *row),
-            Step("branch7x7_3", 192, *column),
+            BranchStep("branch7x7_1", width),
+            BranchStep("branch7x7_2", width, *row),
+            BranchStep("branch7x7_3", 192, *column),
         ),
         (
-            Step("branch7x7dbl_1", width),
-            Step("branch7x7dbl_2", width, *column),
-            Step("branch7x7dbl_3", width, *row),
-            Step("branch7x7dbl_4", width, *column),
-            Step("branch7x7dbl_5", 192, *row),
+            BranchStep("branch7x7dbl_1", width),
+            BranchStep("branch7x7dbl_2", width, *column),
+            BranchStep("branch7x7dbl_3", width, *row),
+            BranchStep("branch7x7dbl_4", width, *column),
+            BranchStep("branch7x7dbl_5", 192, *row),
         ),
-        ("mean", Step("branch_pool", 192)),
+        ("mean", BranchStep("branch_pool", 192)),
     )
 
 
 def _block_e():
     row, column = ((1, 3), 1, (0, 1)), ((3, 1), 1, (1, 0))
     return (
-        (Step("branch1x1", 320),),
+        (BranchStep("branch1x1", 320),),
         (
-            Step("branch3x3_1", 384),
-            (Step("branch3x3_2a", 384, *row), Step("branch3x3_2b", 384, *column)),
+            BranchStep("branch3x3_1", 384),
+            (BranchStep("branch3x3_2a", 384, *row), BranchStep("branch3x3_2b", 384, *column)),
         ),
         (
-            Step("branch3x3dbl_1", 448),
-            Step("branch3x3dbl_2", 384, 3, 1, 1),
-            (Step("branch3x3dbl_3a", 384, *row), Step("branch3x3dbl_3b", 384, *column)),
+            BranchStep("branch3x3dbl_1", 448),
+            BranchStep("branch3x3dbl_2", 384, 3, 1, 1),
+            (BranchStep("branch3x3dbl_3a", 384, *row), BranchStep("branch3x3dbl_3b", 384, *column)),
         ),
-        ("mean", Step("branch_pool", 192)),
+        ("mean", BranchStep("branch_pool", 192)),
     )
 
 
 _BLOCK_B = (
-    (Step("branch3x3", 384, 3, 2),),
+    (BranchStep("branch3x3", 384, 3, 2),),
     (
-        Step("branch3x3dbl_1", 64),
-        Step("branch3x3dbl_2", 96, 3, 1, 1),
-        Step("branch3x3dbl_3", 96, 3, 2),
+        BranchStep("branch3x3dbl_1", 64),
+        BranchStep("branch3x3dbl_2", 96, 3, 1, 1),
+        BranchStep("branch3x3dbl_3", 96, 3, 2),
     ),
     ("max",),
 )
 _BLOCK_D = (
-    (Step("branch3x3_1", 192), Step("branch3x3_2", 320, 3, 2)),
+    (BranchStep("branch3x3_1", 192), BranchStep("branch3x3_2", 320, 3, 2)),
     (
-        Step("branch7x7x3_1", 192),
-        Step("branch7x7x3_2", 192, (1, 7), 1, (0, 3)),
-        Step("branch7x7x3_3", 192, (7, 1), 1, (3, 0)),
-        Step("branch7x7x3_4", 192, 3, 2),
+        BranchStep("branch7x7x3_1", 192),
+        BranchStep("branch7x7x3_2", 192, (1, 7), 1, (0, 3)),
+        BranchStep("branch7x7x3_3", 192, (7, 1), 1, (3, 0)),
+        BranchStep("branch7x7x3_4", 192, 3, 2),
     ),
     ("max",),
 )
 # The network in order: a single convolution, a pooling, or a block of branches.
 TRUNK = (
-    ("Conv2d_1a_3x3", Step("", 32, 3, 2)),
-    ("Conv2d_2a_3x3", Step("", 32, 3)),
-    ("Conv2d_2b_3x3", Step("", 64, 3, 1, 1)),
+    ("Conv2d_1a_3x3", BranchStep("", 32, 3, 2)),
+    ("Conv2d_2a_3x3", BranchStep("", 32, 3)),
+    ("Conv2d_2b_3x3", BranchStep("", 64, 3, 1, 1)),
     ("maxpool1", "max"),
-    ("Conv2d_3b_1x1", Step("", 80)),
-    ("Conv2d_4a_3x3", Step("", 192, 3)),
+    ("Conv2d_3b_1x1", BranchStep("", 80)),
+    ("Conv2d_4a_3x3", BranchStep("", 192, 3)),
     ("maxpool2", "max"),
     ("Mixed_5b", _block_a(32)),
     ("Mixed_5c", _block_a(64)),
@@ -155,14 +166,14 @@ def _steps(branch):
     for step in branch:
         if isinstance(step, tuple):
             yield from step
-        elif isinstance(step, Step):
+        elif isinstance(step, BranchStep):
             yield step
 
 
 def _convolutions():
-    """(torch path, Step) of every convolution, in network order."""
+    """(torch path, BranchStep) of every convolution, in network order."""
     for name, part in TRUNK:
-        if isinstance(part, Step):
+        if isinstance(part, BranchStep):
             yield name, part
         elif isinstance(part, tuple):
             for branch in part:
@@ -170,7 +181,7 @@ def _convolutions():
 
 
 @dataclass(frozen=True)
-class InceptionConfig:
+class InceptionConfig(ImageConfig):
     """Static description: the width of every convolution in network order."""
 
     widths: tuple[int, ...]
@@ -180,8 +191,6 @@ class InceptionConfig:
     transform_input: bool = False
     folded: bool = False
 
-    input_kind = "image"
-
     def build(self, rngs: nnx.Rngs) -> "Inception":
         """A freshly initialised module of this shape."""
         return Inception(self, rngs)
@@ -190,7 +199,9 @@ class InceptionConfig:
 class BasicConv(nnx.Module):
     """Convolution, batch norm, relu."""
 
-    def __init__(self, config: InceptionConfig, cin: int, cout: int, step: Step, rngs: nnx.Rngs):
+    def __init__(
+        self, config: InceptionConfig, cin: int, cout: int, step: BranchStep, rngs: nnx.Rngs
+    ):
         self.conv = layers.Conv(
             cin,
             cout,
@@ -217,7 +228,7 @@ class Mixed(nnx.Module):
             width = cin
             for step in branch:
                 fork = step if isinstance(step, tuple) else (step,)
-                convs = [s for s in fork if isinstance(s, Step)]
+                convs = [s for s in fork if isinstance(s, BranchStep)]
                 for s in convs:
                     setattr(self, s.name, BasicConv(config, width, widths[s.name], s, rngs))
                 width = sum(widths[s.name] for s in convs) if convs else width
@@ -253,7 +264,7 @@ class Inception(nnx.Module):
         self.transform_input = config.transform_input
         cin = config.channels
         for name, part in TRUNK:
-            if isinstance(part, Step):
+            if isinstance(part, BranchStep):
                 setattr(self, name, BasicConv(config, cin, widths[name], part, rngs))
                 cin = widths[name]
             elif isinstance(part, tuple):
@@ -283,9 +294,6 @@ def _transform(images: jax.Array) -> jax.Array:
     return images * scale + shift
 
 
-CONFIG = InceptionConfig
-
-
 def standard(architecture: str, num_classes: int) -> InceptionConfig:
     """Inception v3 with a head of `num_classes`."""
     return InceptionConfig(tuple(step.width for _, step in _convolutions()), num_classes)
@@ -304,12 +312,52 @@ def recognise(shapes: Mapping[str, tuple[int, ...]]) -> InceptionConfig | None:
     return InceptionConfig(widths, shapes["fc.weight"][0], shapes["Conv2d_1a_3x3.conv.weight"][1])
 
 
-def parts(config: InceptionConfig) -> dict[str, Part]:
-    """None: every class says by its own code what runs when."""
-    return {}
-
-
 def norm_pairs(config: InceptionConfig) -> tuple[tuple[str, str], ...]:
     """(convolution, batch norm) pairs; every batch norm of the network folds."""
     del config
     return tuple((f"{path}.conv", f"{path}.bn") for path, _ in _convolutions())
+
+
+def _with_hyperparameters(config: InceptionConfig, modules: Modules) -> InceptionConfig:
+    eps = uniform_eps(modules, IGNORED, EPS)
+    root = modules.get("")
+    transforms = root is not None and bool(root.attributes.get("transform_input", False))
+    return replace(config, eps=eps, transform_input=transforms)
+
+
+def _remarks(config: InceptionConfig, weights: Weights) -> Iterator[str]:
+    del config
+    if any(name.startswith("AuxLogits.") for name in weights.tensors):
+        yield "the auxiliary head only trains the network and was left out"
+    if "" not in weights.modules:
+        yield "a state dict does not say whether transform_input is on; taken as off"
+
+
+def torch_module(config: InceptionConfig, names: Collection[str] = ()) -> Any:
+    """torchvision's network, with its auxiliary head if the names hold one."""
+    from torchvision.models import Inception3
+
+    auxiliary = any(name.startswith("AuxLogits.") for name in names)
+    return Inception3(config.num_classes, auxiliary, config.transform_input, init_weights=False)
+
+
+FAMILY = Family(
+    name="inception",
+    config=InceptionConfig,
+    table=TABLE,
+    ignored=IGNORED,
+    recognise=recognise,
+    architectures=("inception_v3",),
+    architecture=lambda config: "inception_v3",
+    standard=standard,
+    with_hyperparameters=_with_hyperparameters,
+    module_faults=NetworkModules(KINDS, POOLS, IGNORED).faults,
+    remarks=_remarks,
+    norm_pairs=norm_pairs,
+    torch_module=torch_module,
+    graph=GraphOutline(
+        ("inception_v3",),
+        lambda config: (len(config.widths), len(config.widths)),
+        lambda config: (config, replace(config, transform_input=True)),
+    ),
+)

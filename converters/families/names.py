@@ -1,7 +1,7 @@
 """Name tables: how a torch state dict becomes the parameters of a Flax module, and back.
 
-A family keeps one table of `Rule`s. Completeness is two-sided: every source tensor is consumed or
-named as ignored, every target leaf is filled, or one error lists all that is missing, unused and
+A family keeps one table of `NameRule`s. Completeness is two-sided: every source tensor is consumed
+or named as ignored, every target leaf is filled, or one error lists all that is missing, unused and
 misshapen.
 """
 
@@ -48,7 +48,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Rule:
+class NameRule:
     """Torch names matching `pattern` (whole name) go to Flax path `target` in layout `layout`."""
 
     pattern: str
@@ -56,13 +56,15 @@ class Rule:
     layout: str
 
 
-def norm_rules(pattern: str) -> tuple[Rule, ...]:
+def norm_rules(pattern: str) -> tuple[NameRule, ...]:
     """Rules for batch norms whose torch module path matches `pattern` (no groups inside)."""
     pairs = {"weight": "scale", "bias": "bias", "running_mean": "mean", "running_var": "var"}
-    return tuple(Rule(rf"({pattern})\.{src}", rf"\1.{dst}", "vector") for src, dst in pairs.items())
+    return tuple(
+        NameRule(rf"({pattern})\.{src}", rf"\1.{dst}", "vector") for src, dst in pairs.items()
+    )
 
 
-def target_of(table: tuple[Rule, ...], name: str) -> tuple[str, str] | None:
+def target_of(table: tuple[NameRule, ...], name: str) -> tuple[str, str] | None:
     """Flax path and layout of a torch name, or None when no rule matches."""
     for rule in table:
         match = re.fullmatch(rule.pattern, name)
@@ -72,7 +74,7 @@ def target_of(table: tuple[Rule, ...], name: str) -> tuple[str, str] | None:
 
 
 def assign(
-    table: tuple[Rule, ...],
+    table: tuple[NameRule, ...],
     ignored: tuple[str, ...],
     tensors: Mapping[str, np.ndarray],
     shapes: Mapping[str, tuple[int, ...]],
@@ -133,7 +135,9 @@ def refuse_mismatch(missing: list[str], unused: list[str], misshapen: list[str])
 
 
 def to_torch(
-    table: tuple[Rule, ...], names: Mapping[str, tuple[int, ...]], params: Mapping[str, np.ndarray]
+    table: tuple[NameRule, ...],
+    names: Mapping[str, tuple[int, ...]],
+    params: Mapping[str, np.ndarray],
 ) -> dict[str, np.ndarray]:
     """Torch-layout tensors of those `names` (name -> shape) that the table maps to a parameter."""
     out = {}

@@ -7,39 +7,40 @@ References:
 """
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 import jax
 from flax import nnx
 
 from converters.families import layers, pooling
+from converters.families.family import Family, GraphOutline, Modules
+from converters.families.hyperparameters import NetworkModules, uniform_eps
 from converters.families.names import (
     BATCH_NORM,
     CONVOLUTION,
     LINEAR,
     RELU,
     SEQUENTIAL,
+    NameRule,
     Part,
-    Rule,
     norm_rules,
 )
+from converters.model import ImageConfig
 
 EPS = 1e-5
 STAGES = 4
+_CONVOLUTIONS = r"(?:layer\d+\.\d+\.)?conv\d|layer\d+\.\d+\.downsample\.0"
 TABLE = (
-    Rule(
-        r"((?:layer\d+\.\d+\.)?conv\d|layer\d+\.\d+\.downsample\.0)\.weight",
-        r"\1.kernel",
-        "convolution",
-    ),
-    Rule(r"((?:layer\d+\.\d+\.)?conv\d|layer\d+\.\d+\.downsample\.0)\.bias", r"\1.bias", "vector"),
+    NameRule(rf"({_CONVOLUTIONS})\.weight", r"\1.kernel", "convolution"),
+    NameRule(rf"({_CONVOLUTIONS})\.bias", r"\1.bias", "vector"),
     *norm_rules(r"(?:layer\d+\.\d+\.)?bn\d|layer\d+\.\d+\.downsample\.1"),
-    Rule(r"fc\.weight", "fc.kernel", "linear"),
-    Rule(r"fc\.bias", "fc.bias", "vector"),
+    NameRule(r"fc\.weight", "fc.kernel", "linear"),
+    NameRule(r"fc\.bias", "fc.bias", "vector"),
 )
 IGNORED = (r".*\.num_batches_tracked",)
-_CONVOLUTION = re.compile(r"layer([0-9]{1,4})\.([0-9]{1,4})\.conv([123])\.weight")
+_BLOCK_CONVOLUTION = re.compile(r"layer([0-9]{1,4})\.([0-9]{1,4})\.conv([123])\.weight")
 _BLOCK = r"layer[0-9]{1,4}\.[0-9]{1,4}"
 KINDS = {
     "": r"torchvision\.models\.resnet\.ResNet",
@@ -81,7 +82,7 @@ class BlockConfig:
 
 
 @dataclass(frozen=True)
-class ResNetConfig:
+class ResNetConfig(ImageConfig):
     """Static description of a residual network; hashable, so it is a jit argument."""
 
     stem: int
@@ -92,14 +93,12 @@ class ResNetConfig:
     eps: float = EPS
     folded: bool = False
 
-    input_kind = "image"
-
     def build(self, rngs: nnx.Rngs) -> "ResNet":
         """A freshly initialised module of this shape."""
         return ResNet(self, rngs)
 
 
-class Block(nnx.Module):
+class ResidualBlock(nnx.Module):
     """Basic (two 3x3) or bottleneck (1x1, 3x3, 1x1) residual block."""
 
     def __init__(self, config: ResNetConfig, cin: int, block: BlockConfig, stride: int, rngs):
@@ -161,7 +160,7 @@ class ResNet(nnx.Module):
         for i, stage in enumerate(config.stages):
             blocks = []
             for j, block in enumerate(stage):
-                blocks.append(Block(config, cin, block, 2 if i and not j else 1, rngs))
+                blocks.append(ResidualBlock(config, cin, block, 2 if i and not j else 1, rngs))
                 cin = block.widths[-1]
             setattr(self, f"layer{i + 1}", nnx.List(blocks))
         self.fc = nnx.Linear(cin, config.num_classes, rngs=rngs)
@@ -192,9 +191,6 @@ def _norm(config: ResNetConfig, width: int, rngs: nnx.Rngs):
     return layers.Identity() if config.folded else layers.batch_norm(width, config.eps, rngs)
 
 
-CONFIG = ResNetConfig
-
-
 def standard(architecture: str, num_classes: int) -> ResNetConfig:
     """The torchvision network of that name, with a head of `num_classes`."""
     kind, depths, group_width, groups = DEPTHS[architecture]
@@ -218,7 +214,7 @@ def recognise(shapes: Mapping[str, tuple[int, ...]]) -> ResNetConfig | None:
         return None
     found: dict[int, dict[int, dict[int, int]]] = {}
     for name, shape in shapes.items():
-        match = _CONVOLUTION.fullmatch(name)
+        match = _BLOCK_CONVOLUTION.fullmatch(name)
         if match:
             i, j, k = map(int, match.groups())
             found.setdefault(i, {}).setdefault(j, {})[k] = shape[0]
@@ -270,3 +266,67 @@ def norm_pairs(config: ResNetConfig) -> tuple[tuple[str, str], ...]:
             if block.downsample:
                 pairs.append((f"{path}.downsample.0", f"{path}.downsample.1"))
     return tuple(pairs)
+
+
+def architecture(config: ResNetConfig) -> str:
+    """torchvision's name of a network of that depth; the family's where it has none."""
+    same = (name for name in DEPTHS if _outline(standard(name, 1)) == _outline(config))
+    return next(same, "resnet")
+
+
+def _outline(config: ResNetConfig):
+    """What names a depth: blocks per stage, groups, whether the inner widths are the wide ones."""
+    stages = tuple((len(stage), len(stage[0].widths)) for stage in config.stages)
+    first = config.stages[0][0].widths
+    return stages, config.groups, first[0] / first[-1]
+
+
+def _with_eps(config: ResNetConfig, modules: Modules) -> ResNetConfig:
+    return replace(config, eps=uniform_eps(modules, IGNORED, EPS))
+
+
+def torch_module(config: ResNetConfig, names: Collection[str] = ()) -> Any:
+    """torchvision's network of these blocks; see `Family.torch_module`."""
+    from torch import nn
+    from torchvision.models.resnet import BasicBlock, Bottleneck, ResNet
+
+    first = config.stages[0][0].widths
+    bottleneck = len(first) == 3
+    base = max(1, first[0] * 64 * 4 // (first[-1] * config.groups)) if bottleneck else 64
+    depths = [len(stage) for stage in config.stages]
+    block = Bottleneck if bottleneck else BasicBlock
+    module = ResNet(block, depths, config.num_classes, groups=config.groups, width_per_group=base)
+    for i, stage in enumerate(config.stages, 1):
+        for j, described in enumerate(stage):
+            made: Any = module.get_submodule(f"layer{i}.{j}")
+            if described.downsample and made.downsample is None:
+                made.downsample = nn.Sequential(
+                    nn.Conv2d(1, 1, 1, stride=made.stride, bias=False),
+                    nn.BatchNorm2d(1),
+                )
+            elif not described.downsample:
+                made.downsample = None
+    return module
+
+
+def _counts(config: ResNetConfig) -> tuple[int, int]:
+    blocks = [block for stage in config.stages for block in stage]
+    count = 1 + sum(len(block.widths) + block.downsample for block in blocks)
+    return count, count
+
+
+FAMILY = Family(
+    name="resnet",
+    config=ResNetConfig,
+    table=TABLE,
+    ignored=IGNORED,
+    recognise=recognise,
+    architectures=tuple(DEPTHS),
+    architecture=architecture,
+    standard=standard,
+    with_hyperparameters=_with_eps,
+    module_faults=NetworkModules(KINDS, POOLS, IGNORED, parts).faults,
+    norm_pairs=norm_pairs,
+    torch_module=torch_module,
+    graph=GraphOutline(("resnet18", "resnet34", "resnet50", "resnet101", "resnet152"), _counts),
+)

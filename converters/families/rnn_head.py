@@ -12,10 +12,10 @@ References:
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -30,17 +30,18 @@ from converters.families.dense_head import (
     linear,
     uniform,
 )
-from converters.families.hyperparameters import Expected
-from converters.families.names import Rule
-from converters.weights import ModuleInfo
+from converters.families.family import Family
+from converters.families.hyperparameters import ExpectedModule, differing_modules
+from converters.families.names import NameRule
+from converters.model import EmbeddingConfig
+from converters.weights import ModuleInfo, Weights
 
 TABLE = (
-    Rule(r"rnn\.(weight_(?:ih|hh)_l\d+(?:_reverse)?)", r"rnn.\1", "linear"),
-    Rule(r"rnn\.(bias_(?:ih|hh)_l\d+(?:_reverse)?)", r"rnn.\1", "vector"),
-    Rule(r"linear\.weight", "linear.kernel", "linear"),
-    Rule(r"linear\.bias", "linear.bias", "vector"),
+    NameRule(r"rnn\.(weight_(?:ih|hh)_l\d+(?:_reverse)?)", r"rnn.\1", "linear"),
+    NameRule(r"rnn\.(bias_(?:ih|hh)_l\d+(?:_reverse)?)", r"rnn.\1", "vector"),
+    NameRule(r"linear\.weight", "linear.kernel", "linear"),
+    NameRule(r"linear\.bias", "linear.bias", "vector"),
 )
-IGNORED = ()
 _LAYER = re.compile(r"rnn\.weight_ih_l([0-9]{1,4})(?:_reverse)?")
 # Gates in torch's order: reset, update, new; input, forget, cell, output.
 GATES = {"gru": 3, "lstm": 4}
@@ -49,7 +50,7 @@ _ARCHITECTURES = {"gru": "GruLinear", "lstm": "LstmLinear"}
 
 
 @dataclass(frozen=True)
-class RnnHeadConfig:
+class RnnHeadConfig(EmbeddingConfig):
     """Static description of a recurrent head; hashable, so it is a jit argument.
 
     Attributes:
@@ -70,10 +71,6 @@ class RnnHeadConfig:
     has_bias: bool = True
     batch_first: bool = True
     single_step: bool = False
-
-    input_kind = "embedding"
-    # There is no batch norm, so nothing is left to fold.
-    folded = True
 
     @property
     def suffixes(self) -> tuple[tuple[str, ...], ...]:
@@ -279,9 +276,6 @@ def _reduce_all(config: RnnHeadConfig, params: dict[str, jax.Array]) -> dict[str
     return kept
 
 
-CONFIG = RnnHeadConfig
-
-
 def architecture(config: RnnHeadConfig) -> str:
     """TrojAI's name of the head."""
     return _ARCHITECTURES[config.cell]
@@ -339,13 +333,7 @@ def batch_first(infos: Mapping[str, ModuleInfo]) -> bool:
     return value
 
 
-def norm_pairs(config: RnnHeadConfig) -> tuple[tuple[str, str], ...]:
-    """No batch norm, so no pairs."""
-    del config
-    return ()
-
-
-def expected_modules(config: RnnHeadConfig) -> dict[str, Expected]:
+def expected_modules(config: RnnHeadConfig) -> dict[str, ExpectedModule]:
     """What a pickled head must be, by pattern of the module path."""
     kind = _TORCH[config.cell]
     attributes = {
@@ -358,8 +346,69 @@ def expected_modules(config: RnnHeadConfig) -> dict[str, Expected]:
         "proj_size": 0,
     }
     return {
-        "": Expected(frozenset({f"model_factories.{_ARCHITECTURES[config.cell]}Model"})),
-        "rnn": Expected(frozenset({f"torch.nn.modules.rnn.{kind}"}), attributes),
+        "": ExpectedModule(frozenset({f"model_factories.{_ARCHITECTURES[config.cell]}Model"})),
+        "rnn": ExpectedModule(frozenset({f"torch.nn.modules.rnn.{kind}"}), attributes),
         "linear": LINEAR,
         "dropout": DROPOUT,
     }
+
+
+def _remarks(config: RnnHeadConfig, weights: Weights) -> Iterator[str]:
+    if not weights.modules:
+        yield "a state dict does not say whether batch_first is on; taken as on"
+    if not config.batch_first:
+        yield "sequences have time before batch: [t, n, d]"
+
+
+def torch_module(config: RnnHeadConfig, names: Collection[str] = ()) -> Any:
+    """A head of torch.nn's layers with the forward pass of `model_factories`.
+
+    It takes what the converted head takes: `[n, d]` for one step, or sequences.
+
+    Raises:
+      ValueError: the head is reduced to a single step.
+    """
+    from torch import nn
+
+    if config.single_step:
+        raise ValueError("torch has no reduced heads; pass the configuration before single_step")
+
+    class RecurrentLayers(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.rnn = {"gru": nn.GRU, "lstm": nn.LSTM}[config.cell](
+                config.input_size,
+                config.hidden_size,
+                config.num_layers,
+                bias=config.has_bias,
+                batch_first=config.batch_first,
+                bidirectional=config.bidirectional,
+            )
+            width = config.hidden_size * (1 + config.bidirectional)
+            self.linear = nn.Linear(width, config.num_classes)
+
+        def forward(self, data):
+            data = data.unsqueeze(1 if config.batch_first else 0) if data.dim() == 2 else data
+            _, state = self.rnn(data)
+            last = state[0] if isinstance(state, tuple) else state
+            ways = last[-2:] if config.bidirectional else last[-1:]
+            return self.linear(ways.transpose(0, 1).flatten(1))
+
+    return RecurrentLayers()
+
+
+FAMILY = Family(
+    name="rnn_head",
+    config=RnnHeadConfig,
+    table=TABLE,
+    recognise=recognise,
+    architectures=tuple(_ARCHITECTURES.values()),
+    architecture=architecture,
+    with_hyperparameters=lambda config, modules: dataclasses.replace(
+        config, batch_first=batch_first(modules)
+    ),
+    module_faults=lambda config, infos: differing_modules(expected_modules(config), infos),
+    remarks=_remarks,
+    torch_module=torch_module,
+    single_step=single_step,
+)

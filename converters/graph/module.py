@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,17 +15,18 @@ from converters.errors import ConversionError
 from converters.graph import registry
 from converters.graph.graph import INPUT, Graph
 from converters.graph.inspection import inspect
+from converters.graph.last_layer import nearest_weight, rows_of
 from converters.graph.recorder import Captured
 from converters.graph.replay import run
 from converters.graph.structure import architecture_of, outline
-from converters.model import Model, apply
+from converters.model import ImageConfig, Model, apply
 from converters.preparation import prepared
 
 _SPREAD = nnx.initializers.variance_scaling(2.0, "fan_in", "normal", in_axis=1, out_axis=0)
 
 
 @dataclass(frozen=True)
-class GraphConfig:
+class GraphConfig(ImageConfig):
     """A graph as a network over images; hashable, so it is a static argument of jit.
 
     Attributes:
@@ -42,14 +44,14 @@ class GraphConfig:
     image_size: tuple[int, int]
     layout: str = "NCHW"
 
-    @property
-    def input_kind(self) -> str:
-        """What the model takes."""
-        return "image"
-
-    def build(self, rngs: nnx.Rngs) -> "GraphModule":
+    def build(self, rngs: Any) -> "GraphModule":
         """A module of this shape with random weights."""
         return GraphModule(self, rngs)
+
+    def last_layer(self, params: Mapping[str, Any]) -> np.ndarray | None:
+        """Rows of the weight nearest to the logits; see `converters.graph.last_layer`."""
+        name = nearest_weight(self.graph, self.num_classes)
+        return None if name is None else rows_of(params[attribute_of(name)], self.num_classes)
 
 
 class GraphModule(nnx.Module):

@@ -30,7 +30,7 @@ def rebuilt_model(
       TooLargeError: one forward pass would take more than `WorkLimits` lets a network take.
     """
     rebuilt = rebuild(weights)
-    findings = (*findings, *rebuilt.findings, *_findings(weights))
+    findings = (*findings, *rebuilt.findings, *weights.findings)
     check_size(rebuilt.image_size or (None, None), form.image_size)
     size = rebuilt.image_size or form.image_size
     if size is None:
@@ -47,9 +47,3 @@ def rebuilt_model(
         architecture=rebuilt.family.name,
         findings=(*findings, *form.unsaid),
     )
-
-
-def _findings(weights: Weights) -> tuple[str, ...]:
-    root = weights.modules.get("")
-    training = root is not None and root.attributes.get("training") is True
-    return ("saved in training mode; scanned in evaluation mode",) if training else ()

@@ -22,8 +22,7 @@ from converters.pickles.plain import plain as plain_value
 from converters.rebuilt.description import Description, Shape
 from converters.rebuilt.table import Family, current_class, current_names, family_of
 from converters.scripts import check_script
-from converters.weight_values import single_precision
-from converters.weights import ModuleInfo, Weights
+from converters.weights import ModuleInfo, Weights, single_precision
 
 # Without effect on logits: training only, or stale once a head was replaced.
 _NEEDLESS = frozenset(

@@ -97,9 +97,10 @@ def _opened(path: Path, size: tuple[int, int] | None) -> tuple[Model, str]:
 
 def _candidate(path: Path, name: str, request: Request, size: tuple[int, int] | None) -> Candidate:
     model, sha256 = _opened(path, size)
-    kind = getattr(model.config, "input_kind", "image")
-    if kind != "image":
-        raise UsageError(f"{name} ({model.architecture}) takes an {kind}, expected RGB pictures")
+    if model.input_kind != "image":
+        raise UsageError(
+            f"{name} ({model.architecture}) takes an {model.input_kind}, expected RGB pictures"
+        )
     try:
         head = head_for(model.num_classes, request.mapping, request.restricted, request.in9)
     except UsageError as error:

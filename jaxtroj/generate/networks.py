@@ -46,7 +46,7 @@ def _begin_as_identity(module: nnx.Module) -> None:
 
 def name_table(architecture: str):
     """The rules that take torch names of this architecture to Flax paths."""
-    return _family(architecture).TABLE
+    return _family(architecture).table
 
 
 def filled(module: nnx.Module, architecture: str, tensors: Mapping[str, np.ndarray]) -> nnx.Module:
@@ -60,7 +60,7 @@ def filled(module: nnx.Module, architecture: str, tensors: Mapping[str, np.ndarr
     family = _family(architecture)
     leaves = {".".join(map(str, path)): leaf for path, leaf in _leaves(module)}
     shapes = {path: tuple(leaf.shape) for path, leaf in leaves.items()}
-    params = names.assign(family.TABLE, family.IGNORED, tensors, shapes)
+    params = names.assign(family.table, family.ignored, tensors, shapes)
     for path, leaf in leaves.items():
         leaf[...] = jnp.asarray(params[path])
     module.eval()
@@ -82,7 +82,8 @@ def torchvision_module(architecture: str, num_classes: int) -> Any:
 def _family(architecture: str):
     from converters import families
 
-    return families.densenet if architecture == SMALL else families.ARCHITECTURES[architecture]
+    small = architecture == SMALL
+    return families.FAMILIES["densenet"] if small else families.standards()[architecture]
 
 
 def _leaves(module: nnx.Module):

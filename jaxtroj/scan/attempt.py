@@ -97,7 +97,7 @@ def open_model(attempt: Attempt) -> "Model":
         model, attempt.findings = opened.model, opened.findings
         attempt.architecture = model.architecture
     # What the network takes outranks what the folder looks like.
-    attempt.kind = "text" if model.config.input_kind == "embedding" else "image"  # pyright: ignore
+    attempt.kind = "text" if model.input_kind == "embedding" else "image"
     return model
 
 

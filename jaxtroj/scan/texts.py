@@ -50,13 +50,13 @@ class HeadScan:
     _ready: _Ready | None = None
 
     def prepare(self) -> Prepared:
+        from converters.families.folding import single_step
         from jaxtroj.evidence.texts.context import text_context
-        from jaxtroj.evidence.texts.heads import reduced
 
         examples, embeddings = self._examples()
         bank = bank_of(self.attempt)
         probes = None if bank is None else _probes(bank, embeddings.shape[1])
-        ready = _Ready(reduced(self.model), examples, embeddings, probes)
+        ready = _Ready(single_step(self.model), examples, embeddings, probes)
         self._ready = ready
         context = text_context(ready.model, embeddings, probes, self.attempt.settings.seed)
         return Prepared(context, Subject(has_bank=probes is not None))
@@ -70,7 +70,7 @@ class HeadScan:
         if embeddings is None:
             with attempt.step("embed"):
                 embeddings = _embed(attempt, examples)
-        width = self.model.config.input_size  # pyright: ignore[reportAttributeAccessIssue]
+        width = self.model.input_size
         if embeddings.shape[1] != width:
             raise ExamplesError(
                 f"the examples' embeddings have width {embeddings.shape[1]}, the head takes"

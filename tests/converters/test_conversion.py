@@ -30,7 +30,7 @@ def inception(aux_logits=False, channels=8):
     """Inception v3 with every convolution a few channels wide."""
     widths = (channels,) * len(list(_convolutions()))
     config = InceptionConfig(widths, 3)
-    return empty_module(config, aux_logits)
+    return empty_module(config, ("AuxLogits.fc.bias",) if aux_logits else ())
 
 
 def narrow_resnext():

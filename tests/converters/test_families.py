@@ -119,7 +119,7 @@ def test_shallow_networks_eager(name, fill, artifact_of):
     check_exact(network, model, shapes, ("eager",))
 
 
-@pytest.mark.parametrize("architecture", sorted(families.ARCHITECTURES))
+@pytest.mark.parametrize("architecture", sorted(families.standards()))
 def test_every_architecture(architecture, fill, artifact_of):
     network, model = make(fill, artifact_of, builder(architecture))
     assert (model.architecture, model.num_classes, model.channels) == (architecture, 5, 3)
@@ -142,7 +142,7 @@ def test_float32(architecture, folded, fill, artifact_of):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("folded", [False, True])
-@pytest.mark.parametrize("architecture", sorted(families.ARCHITECTURES))
+@pytest.mark.parametrize("architecture", sorted(families.standards()))
 def test_every_architecture_eager_and_jit(architecture, folded, fill, artifact_of):
     network, model = make(fill, artifact_of, builder(architecture))
     check_exact(network, model, three(architecture), ("eager", "jit"), folded=folded)

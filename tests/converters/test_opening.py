@@ -13,10 +13,11 @@ import pytest
 import torch
 from onnx import TensorProto, helper, numpy_helper
 
-from converters import InputForm, families, fold, open_model
+from converters import InputForm, fold, open_model
 from converters.containers.exported_file import read_exported
 from converters.containers.onnx_wire import external_files, is_onnx
 from converters.errors import ConverterError, LoadError, UnsupportedOperatorError
+from converters.families.resnet import BlockConfig, ResNetConfig
 from converters.limits import Limits
 from converters.model import Model, apply, param_shapes
 from converters.preparation import prepared
@@ -150,10 +151,9 @@ def test_impossible_forms_are_refused(form, said):
 
 
 def _small_resnet():
-    family = families.FAMILIES["resnet"]
-    block = family.BlockConfig((4, 4), False)
-    wide = family.BlockConfig((6, 6), True)
-    config = family.CONFIG(4, ((block,), (wide,), (replace(wide, widths=(8, 8)),),
+    block = BlockConfig((4, 4), False)
+    wide = BlockConfig((6, 6), True)
+    config = ResNetConfig(4, ((block,), (wide,), (replace(wide, widths=(8, 8)),),
                                (replace(wide, widths=(9, 9)),)), 1, 3)  # fmt: skip
     rng = np.random.default_rng(3)
     params = {

@@ -85,7 +85,7 @@ def test_relative_error(got, expected, error):
     "architecture",
     [
         name if name in QUICK else pytest.param(name, marks=pytest.mark.slow)
-        for name in sorted(families.ARCHITECTURES)
+        for name in sorted(families.standards())
     ],
 )
 def test_empty_module_is_torchvisions_own(architecture):
@@ -111,7 +111,7 @@ def test_module_of_a_narrow_network_has_its_shapes():
     )
     config = dataclasses.replace(config, stem=8, stages=stages, channels=1)
     state = empty_module(config).state_dict()
-    found = (target_of(families.resnet.TABLE, name) for name in state)
+    found = (target_of(families.FAMILIES["resnet"].table, name) for name in state)
     assert {match[0] for match in found if match} == set(param_shapes(config))
     assert state["conv1.weight"].shape == (8, 1, 7, 7)
     assert state["layer4.2.conv3.weight"].shape == (256, 64, 1, 1)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from converters.model import Model, params_of
+from converters.model import ImageConfig, Model, params_of
 from jaxtroj.evidence.gather import Evidence, gather
 from jaxtroj.evidence.images.context import image_context
 from jaxtroj.evidence.images.inversion import InversionBudget
@@ -37,12 +37,11 @@ class SmallNet(nnx.Module):
 
 
 @dataclass(frozen=True)
-class SmallConfig:
-    """Static description, as converters' families have one; without norms it counts as folded."""
+class SmallConfig(ImageConfig):
+    """Static description, as converters' families have one."""
 
     num_classes: int = 3
     channels: int = 3
-    folded: bool = True
 
     def build(self, rngs: nnx.Rngs) -> SmallNet:
         return SmallNet(self, rngs)

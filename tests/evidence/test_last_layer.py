@@ -1,25 +1,18 @@
 """The last layer of captured graphs, found on the way to the logits."""
 
-from dataclasses import dataclass
-
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from converters.graph.graph import Graph, Node, Ref, TensorSpec
+from converters.graph.module import GraphConfig
 from converters.model import Model
-from jaxtroj.evidence.images.weights import last_layer, weight_fields
+from jaxtroj.evidence.images.weights import weight_fields
 
 RNG = np.random.default_rng(0)
 CLASSES, FEATURES = 4, 6
 HEAD = RNG.normal(size=(CLASSES, FEATURES)).astype(np.float32)
 OTHER = RNG.normal(size=(FEATURES, CLASSES)).astype(np.float32)
-
-
-@dataclass(frozen=True)
-class _Config:
-    graph: Graph
-    num_classes: int = CLASSES
 
 
 def _model(calls, **params) -> Model:
@@ -31,7 +24,8 @@ def _model(calls, **params) -> Model:
     )
     graph = Graph((TensorSpec((1, FEATURES), "float32"),), specs, (), nodes,
                   (Ref(f"%{len(nodes) - 1}"),))  # fmt: skip
-    return Model(_Config(graph), {k: jnp.asarray(v) for k, v in params.items()}, "graph")
+    config = GraphConfig(graph, CLASSES, 1, (1, FEATURES), "NHW")
+    return Model(config, {k: jnp.asarray(v) for k, v in params.items()}, "graph")
 
 
 EARLIER = ("aten.mm.default", ("in:0", "p:first"))
@@ -54,7 +48,7 @@ EARLIER = ("aten.mm.default", ("in:0", "p:first"))
 )  # fmt: skip
 def test_the_weight_nearest_to_the_logits(calls, params, expected):
     first = np.ones((FEATURES, FEATURES + 1), np.float32)
-    found = last_layer(_model(calls, first=first, **params))
+    found = _model(calls, first=first, **params).last_layer()
     if expected is None:
         assert found is None
     else:
@@ -63,17 +57,17 @@ def test_the_weight_nearest_to_the_logits(calls, params, expected):
 
 def test_an_earlier_layer_of_the_same_shape_is_not_taken():
     calls = [("aten.mm.default", ("in:0", "p:first")), ("aten.linear.default", ("%0", "p:fc"))]
-    np.testing.assert_array_equal(last_layer(_model(calls, first=OTHER, fc=HEAD)), HEAD)
+    np.testing.assert_array_equal(_model(calls, first=OTHER, fc=HEAD).last_layer(), HEAD)
 
 
 def test_fields_are_those_of_the_same_head_in_a_family():
     kernel = RNG.normal(size=(30, 30)).astype(np.float32)
     graph = weight_fields({"body.weight": kernel, "fc.weight": HEAD}, HEAD)
-    family = weight_fields({"body.kernel": kernel, "fc.kernel": HEAD.T})
+    family = weight_fields({"body.kernel": kernel, "fc.kernel": HEAD.T}, HEAD)
     assert graph == pytest.approx(family)
 
 
 def test_without_a_last_layer_no_class_stands_out():
-    fields = weight_fields({"body": RNG.normal(size=(30, 30))})
+    fields = weight_fields({"body": RNG.normal(size=(30, 30))}, None)
     assert fields["head_mean_outlier"] == fields["head_cosine_spread"] == 0
     assert fields["layer_kurtosis"] == pytest.approx(3, abs=0.5)

@@ -11,11 +11,14 @@ import pytest
 torch = pytest.importorskip("torch", reason="the reference")
 models = pytest.importorskip("torchvision", reason="the reference").models
 
-from converters.families.reference import with_exact_gradients  # noqa: E402
 from converters.graph.export import from_exported  # noqa: E402
 from converters.graph.module import graph_model  # noqa: E402
 from converters.graph.tape import capture  # noqa: E402
-from converters.parity import logits_and_gradients, relative_error  # noqa: E402
+from converters.parity import (  # noqa: E402
+    logits_and_gradients,
+    relative_error,
+    with_exact_gradients,  # noqa: E402
+)
 
 EXACT = 1e-10
 # The smallest pictures that the networks take; 32 otherwise.

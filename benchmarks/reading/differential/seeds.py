@@ -25,7 +25,7 @@ def _bottleneck() -> Any:
 
 def _of_family(config: Any) -> Any:
     """The torchvision module of a narrow configuration."""
-    from converters.reference import empty_module
+    from converters.families.reference import empty_module
 
     return empty_module(config).to_empty(device="cpu").float()
 

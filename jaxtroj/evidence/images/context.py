@@ -82,7 +82,7 @@ def _check(model: Model, examples: Examples) -> None:
         raise ExamplesError(
             f"the examples have {channels} channels, the model expects {model.channels}"
         )
-    size, takes = examples.images.shape[1:3], getattr(model.config, "image_size", None)
+    size, takes = examples.images.shape[1:3], model.image_size
     if takes is not None and tuple(takes) != size:
         raise ExamplesError(
             f"the examples are {size[0]} x {size[1]} pixels, the network takes {takes[0]} x"

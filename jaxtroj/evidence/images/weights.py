@@ -6,30 +6,23 @@ Reference:
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from converters.model import Model
 from jaxtroj.numerics import kurtosis
-
-if TYPE_CHECKING:
-    from converters.graph.graph import Graph
 
 _EPS = 1e-12
 
 
-def weight_fields(
-    params: Mapping[str, np.ndarray], head: np.ndarray | None = None
-) -> dict[str, float]:
+def weight_fields(params: Mapping[str, np.ndarray], head: np.ndarray | None) -> dict[str, float]:
     """Evidence read off the parameters alone; `images.stages.weights` says what each means.
 
     Args:
         params: by Flax path, or by torch name for a captured graph.
-        head: rows `[classes, features]` of the last layer, see `last_layer`; by default the
-            family's. Without any, no class stands out: those fields are 0.
+        head: rows `[classes, features]` of the last layer, see `Model.last_layer`. Without any, no
+            class stands out: those fields are 0.
     """
-    rows = _family_head(params) if head is None else np.asarray(head, np.float64)
+    rows = None if head is None else np.asarray(head, np.float64)
     kernels = [value for path, value in params.items() if _is_kernel(path, value)]
     tails = [kurtosis(np.asarray(kernel, np.float64)) for kernel in kernels if kernel.size > 256]
     fields = dict.fromkeys(("head_mean_outlier", "head_norm_outlier", "head_cosine_spread"), 0.0)
@@ -48,7 +41,7 @@ def head_gap(head: np.ndarray | None, target: int) -> float:
     of the weights in it nor, unlike an outlier among few classes, the spread of the other rows.
 
     Args:
-        head: rows `[classes, features]`, see `last_layer`; without one the gap is 0.
+        head: rows `[classes, features]`, see `Model.last_layer`; without one the gap is 0.
         target: the class asked about.
     """
     if head is None or len(head) < 2:
@@ -59,53 +52,9 @@ def head_gap(head: np.ndarray | None, target: int) -> float:
     return float(lean[target] - np.delete(lean, target).mean())
 
 
-def last_layer(model: Model) -> np.ndarray | None:
-    """Rows `[classes, features]` of the weights that the logits are made with; None for none.
-
-    In a captured graph: of the call nearest to the logits, on their way, that takes a weight with
-    one row or column for each class. A 1 x 1 convolution before a mean counts as such.
-    """
-    graph = getattr(model.config, "graph", None)
-    if graph is None:
-        return _family_head({k: np.asarray(v) for k, v in model.params.items()})
-    name = _nearest_weight(graph, model.num_classes)
-    return None if name is None else _rows(np.asarray(model.params[name]), model.num_classes)
-
-
-def _nearest_weight(graph: "Graph", classes: int) -> str | None:
-    made = {name: node for node in graph.nodes for name in node.outputs if name}
-    shapes = {f"p:{name}": spec.shape for name, spec in graph.params}
-    waiting, seen = [ref.name for ref in graph.outputs], set()
-    while waiting:  # breadth first from the logits: the first weight met is the nearest
-        name = waiting.pop(0)
-        if _rows_fit(shapes.get(name, ()), classes):
-            return name.removeprefix("p:")
-        if name in made and name not in seen:
-            seen.add(name)
-            waiting += made[name].refs()
-    return None
-
-
-def _rows_fit(shape: tuple[int, ...], classes: int) -> bool:
-    matrix = len(shape) == 2 or (len(shape) > 2 and set(shape[2:]) == {1})
-    return matrix and classes in shape[:2]
-
-
-def _rows(weight: np.ndarray, classes: int) -> np.ndarray:
-    """Of a square matrix the rows are taken for the classes, as torch's linear layers have them."""
-    matrix = weight.reshape(weight.shape[:2]).astype(np.float64)
-    return matrix if len(matrix) == classes else matrix.T
-
-
 def _is_kernel(path: str, value: np.ndarray) -> bool:
     """Flax says so in the path; a graph's weights have names of any kind, vectors are none."""
     return path.endswith(".kernel") or value.ndim > 1
-
-
-def _family_head(params: Mapping[str, np.ndarray]) -> np.ndarray | None:
-    """The last layer's kernel `[features, classes]` by row of a class; None where there is none."""
-    kernel = next((v for k, v in params.items() if k in ("fc.kernel", "classifier.kernel")), None)
-    return None if kernel is None else np.asarray(kernel, np.float64).T
 
 
 def _outlier(values: np.ndarray) -> float:

@@ -72,7 +72,7 @@ def text_context(
     """The context of a head and its clean examples.
 
     Args:
-      model: a `heads.reduced` head.
+      model: a head with what acts on one step only.
       embeddings: float32 `[n, d]` of its clean examples.
       probes: of the encoder that made the embeddings.
       seed: of the searches' starts.

@@ -13,7 +13,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from converters.families.rnn_head import RnnHeadConfig, single_step
 from converters.model import Model, Params, apply
 from jaxtroj.errors import EvidenceError
 from jaxtroj.margins import all_margins
@@ -50,19 +49,11 @@ class Head:
         return self.sources[:, self.sources.shape[1] // 2 :]
 
 
-def reduced(model: Model) -> Model:
-    """The head with what acts on one sentence vector only; dense heads are that already."""
-    if not isinstance(model.config, RnnHeadConfig) or model.config.single_step:
-        return model
-    config, params = single_step(model.config, model.params)
-    return Model(config, params, model.architecture, model.findings)
-
-
 def head_with_sources(model: Model, embeddings: np.ndarray, per_target: int) -> Head:
     """Choose the source examples of a head.
 
     Args:
-      model: `reduced` to what acts on one step.
+      model: with what acts on one step only, see `converters.families.folding.single_step`.
       embeddings: float32 `[n, d]` of its clean examples.
       per_target: even number of sources per target class; examples repeat where there are fewer,
         and where there is none the one nearest to another class stands in.

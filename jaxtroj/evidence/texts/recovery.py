@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from converters.families.folding import single_step
 from converters.model import Model
 from jaxtroj.errors import EvidenceError
 from jaxtroj.evidence.texts.bank.store import Bank
-from jaxtroj.evidence.texts.heads import reduced
 from jaxtroj.evidence.texts.insertion import HALVES, sentences
 from jaxtroj.evidence.texts.labelled_texts import content_key
 from jaxtroj.evidence.texts.references import References, make_references
@@ -135,7 +135,7 @@ def recover_text(
     """
     if not pieces.texts:
         raise EvidenceError("there is no candidate text to start from; use a bank with candidates")
-    judge = Judge(make_references([reduced(model)]), references, target)
+    judge = Judge(make_references([single_step(model)]), references, target)
     fitting, held_out = _split(judge, examples, budget)
     counted = CountedEncoder(embed)
     # The found text and a harmless one are measured in both halves, which is set aside first.

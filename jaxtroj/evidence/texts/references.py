@@ -58,7 +58,7 @@ class References:
 
 
 def make_references(models: Iterable[Model]) -> References:
-    """Group reduced heads (see `jaxtroj.evidence.texts.heads.reduced`)."""
+    """Group reduced heads (see `converters.families.folding.single_step`)."""
     groups: dict[object, list[Model]] = {}
     digest = hashlib.sha256()
     for model in models:

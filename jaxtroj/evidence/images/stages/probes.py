@@ -46,9 +46,8 @@ def bank_trigger(context: "ImageContext") -> "TriggerCandidate":
 
 def _run(context: "ImageContext") -> StageResult:
     from jaxtroj.evidence.images.probes import probe_fields
-    from jaxtroj.evidence.images.weights import last_layer
 
-    fields = probe_fields(context.shared(bank), last_layer(context.model))
+    fields = probe_fields(context.shared(bank), context.model.last_layer())
     return StageResult(fields, (context.shared(bank_trigger),))
 
 

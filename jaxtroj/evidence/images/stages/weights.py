@@ -24,10 +24,10 @@ FIELDS = (
 def _run(context: "ImageContext") -> StageResult:
     import numpy as np
 
-    from jaxtroj.evidence.images.weights import last_layer, weight_fields
+    from jaxtroj.evidence.images.weights import weight_fields
 
     params = {name: np.asarray(value) for name, value in context.model.params.items()}
-    return StageResult(weight_fields(params, last_layer(context.model)))
+    return StageResult(weight_fields(params, context.model.last_layer()))
 
 
 WEIGHTS = Stage("weights", FIELDS, _run)

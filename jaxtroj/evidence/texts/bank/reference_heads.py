@@ -17,11 +17,11 @@ from converters import open_artifact
 from converters.checkpoint import load_checkpoint, save_checkpoint
 from converters.conversion import convert
 from converters.errors import ConverterError, LoadError, safe_repr
+from converters.families.folding import single_step
 from converters.files import read_json, write_atomic
 from converters.model import Model
 from jaxtroj.errors import StoreError, UsageError
 from jaxtroj.evidence.texts.bank.store import Bank, open_bank
-from jaxtroj.evidence.texts.heads import reduced
 from jaxtroj.evidence.texts.references import References, make_references
 from jaxtroj.rounds.layout import ModelEntry, iter_models
 
@@ -103,7 +103,7 @@ def load_references(folder: Path) -> References:
             f"{folder} holds no clean heads to compare with ({error}); add them: "
             "jaxtroj bank with --references"
         ) from error
-    if any(_width(model) != width for model in models):
+    if any(model.input_size != width for model in models):
         raise StoreError(f"{folder} holds clean heads for vectors of another width than {width}")
     return make_references(models)
 
@@ -123,17 +123,13 @@ def _opened(entries: Iterable[ModelEntry], width: int) -> Iterator[_Opened]:
     for entry in entries:
         try:
             artifact = open_artifact(entry.model_path)
-            model = reduced(convert(artifact))
+            model = single_step(convert(artifact))
         except ConverterError:
             # A damaged model of a dataset is the scan's to report; references come from the rest.
             continue
-        if _width(model) == width:
+        if model.input_size == width:
             head = ReferenceHead(entry.model_id, model.architecture, artifact.sha256)
             yield _Opened(head, model)
-
-
-def _width(model: Model) -> int | None:
-    return getattr(model.config, "input_size", None)
 
 
 def _spread(items: Sequence[_Opened], keys: Sequence[Callable[[_Opened], object]]):

@@ -1,0 +1,39 @@
+"""The last layer of a captured graph: the weight that its logits are made with.
+
+It is the weight of the call nearest to the logits, on their way, that has one row or column for
+each class. A 1 x 1 convolution before a mean counts as such.
+"""
+
+import numpy as np
+
+from converters.graph.graph import PARAM, Graph
+
+
+def nearest_weight(graph: Graph, classes: int) -> str | None:
+    """Name of that weight; None where no weight has a row for each class."""
+    made = {name: node for node in graph.nodes for name in node.outputs if name}
+    shapes = {f"{PARAM}{name}": spec.shape for name, spec in graph.params}
+    waiting, seen = [ref.name for ref in graph.outputs], set()
+    while waiting:  # breadth first from the logits: the first weight met is the nearest
+        name = waiting.pop(0)
+        if _rows_fit(shapes.get(name, ()), classes):
+            return name.removeprefix(PARAM)
+        if name in made and name not in seen:
+            seen.add(name)
+            waiting += made[name].refs()
+    return None
+
+
+def _rows_fit(shape: tuple[int, ...], classes: int) -> bool:
+    matrix = len(shape) == 2 or (len(shape) > 2 and set(shape[2:]) == {1})
+    return matrix and classes in shape[:2]
+
+
+def rows_of(weight, classes: int) -> np.ndarray:
+    """Rows float64 `[classes, features]` of such a weight.
+
+    Of a square matrix the rows are taken for the classes, as torch's linear layers have them.
+    """
+    values = np.asarray(weight)
+    matrix = values.reshape(values.shape[:2]).astype(np.float64)
+    return matrix if len(matrix) == classes else matrix.T
