@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +17,14 @@ import numpy as np
 from flax import nnx
 
 Params = dict[str, jax.Array]
+
+
+class Buildable(Protocol):
+    """A hashable description that a module is built from."""
+
+    def build(self, rngs: Any) -> nnx.Module:
+        """A module of this shape with initial weights."""
+        ...
 
 
 class NetworkConfig(ABC):
@@ -97,7 +105,7 @@ class _OneKey:
 
 
 @lru_cache(maxsize=256)
-def abstract_module(config: NetworkConfig) -> nnx.Module:
+def abstract_module(config: Buildable) -> nnx.Module:
     """The module of a configuration in inference mode, shapes without values; do not change it."""
 
     rngs = _OneKey(jax.random.key(0))
@@ -111,7 +119,7 @@ def abstract_module(config: NetworkConfig) -> nnx.Module:
 
 
 @lru_cache(maxsize=256)
-def _abstract(config: NetworkConfig) -> tuple[nnx.GraphDef, nnx.State]:
+def _abstract(config: Buildable) -> tuple[nnx.GraphDef, nnx.State]:
     return nnx.split(abstract_module(config))
 
 
@@ -119,13 +127,13 @@ def _dotted(path: tuple) -> str:
     return ".".join(map(str, path))
 
 
-def param_shapes(config: NetworkConfig) -> dict[str, tuple[int, ...]]:
+def param_shapes(config: Buildable) -> dict[str, tuple[int, ...]]:
     """Flax path -> shape of every parameter and statistic that a configuration needs."""
     flat = nnx.to_flat_state(_abstract(config)[1])
     return {_dotted(path): tuple(leaf.shape) for path, leaf in flat}
 
 
-def module_of(config: NetworkConfig, params: Mapping[str, jax.Array]) -> nnx.Module:
+def module_of(config: Buildable, params: Mapping[str, jax.Array]) -> nnx.Module:
     """The NNX module in inference mode, holding `params`."""
     graph, state = _abstract(config)
     flat = [(path, leaf.replace(params[_dotted(path)])) for path, leaf in nnx.to_flat_state(state)]
@@ -137,6 +145,12 @@ def params_of(module: nnx.Module) -> dict[str, np.ndarray]:
     state = nnx.state(module, (nnx.Param, nnx.BatchStat))
     flat = nnx.to_flat_state(state)
     return {_dotted(path): np.asarray(leaf[...]) for path, leaf in flat}
+
+
+def cast(params: Params, dtype) -> Params:
+    """Parameters of another floating type."""
+    # On the host: on the device every shape would compile a program of its own.
+    return {path: jnp.asarray(np.asarray(value).astype(dtype)) for path, value in params.items()}
 
 
 def apply(config: NetworkConfig, params: Params, inputs: jax.Array) -> jax.Array:
@@ -208,6 +222,4 @@ class Model:
 
     def astype(self, dtype) -> "Model":
         """The same model with parameters of another floating type."""
-        # Cast on the host: on the device every shape would compile a program of its own.
-        params = {k: jnp.asarray(np.asarray(v).astype(dtype)) for k, v in self.params.items()}
-        return replace(self, params=params)
+        return replace(self, params=cast(self.params, dtype))

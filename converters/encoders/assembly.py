@@ -3,28 +3,28 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import ModuleType
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from converters.encoders import bert, distilbert, gpt2, mpnet
+from converters.encoders.family import EncoderConfig, EncoderFamily
 from converters.errors import (
-    ConversionError,
     MismatchError,
     UnsupportedArchitectureError,
     safe_repr,
 )
 from converters.families.names import assign
-from converters.model import Params, module_of, param_shapes
+from converters.model import Params, cast, module_of, param_shapes
+from converters.weights import single_precision
 
 # Hugging Face's model_type -> family.
-FAMILIES: dict[str, ModuleType] = {
-    "bert": bert,
-    "distilbert": distilbert,
-    "gpt2": gpt2,
-    "mpnet": mpnet,
+FAMILIES: dict[str, EncoderFamily] = {
+    "bert": bert.FAMILY,
+    "distilbert": distilbert.FAMILY,
+    "gpt2": gpt2.FAMILY,
+    "mpnet": mpnet.FAMILY,
 }
 # The largest supported encoder, of MAX_LAYERS layers, has 16 tensors per layer.
 MAX_TENSORS = 10_000
@@ -61,7 +61,7 @@ class Encoder:
       sha256: digest of the weights as they were read; the encoder's identity.
     """
 
-    config: object
+    config: EncoderConfig
     params: Params
     architecture: str
     max_tokens: int
@@ -71,12 +71,12 @@ class Encoder:
     @property
     def width(self) -> int:
         """Length of one hidden state."""
-        return self.config.width  # pyright: ignore[reportAttributeAccessIssue]
+        return self.config.width
 
     @property
     def vocab_size(self) -> int:
         """Number of token ids."""
-        return self.config.vocab_size  # pyright: ignore[reportAttributeAccessIssue]
+        return self.config.vocab_size
 
     def __call__(self, ids, mask) -> jax.Array:
         """Last hidden state `[n, t, d]` of token ids and mask `[n, t]`; see `encode`.
@@ -99,9 +99,7 @@ class Encoder:
 
     def astype(self, dtype) -> "Encoder":
         """The same encoder with parameters of another floating type."""
-        # Cast on the host: on the device every shape would compile a program of its own.
-        params = {k: jnp.asarray(np.asarray(v).astype(dtype)) for k, v in self.params.items()}
-        return replace(self, params=params)
+        return replace(self, params=cast(self.params, dtype))
 
 
 def assemble(
@@ -137,26 +135,26 @@ def assemble(
         )
     config = family.configure(values, where)
     tensors, left_out = base_tensors(family, tensors)
-    filled = assign(family.TABLE, family.IGNORED, tensors, param_shapes(config))
-    params = {path: jnp.asarray(value) for path, value in _single(filled).items()}
+    filled = assign(family.table, family.ignored, tensors, param_shapes(config))
+    params = {path: jnp.asarray(value) for path, value in single_precision(filled).items()}
     notes = (*findings, *left_out)
     return Encoder(config, params, kind, config.max_tokens, notes, sha256)
 
 
 def base_tensors(
-    family: ModuleType, tensors: Mapping[str, np.ndarray]
+    family: EncoderFamily, tensors: Mapping[str, np.ndarray]
 ) -> tuple[dict[str, np.ndarray], list[str]]:
     """Tensors of the encoder itself, under its own names, and a finding on those left out.
 
     A model with a head has the encoder's tensors under a prefix and the head's beside it.
     """
-    prefix = f"{family.PREFIX}."
+    prefix = f"{family.prefix}."
     # Only what makes a known name counts as the prefix: a head may be called like the encoder.
     prefixed = any(name.startswith(prefix) and _known(family, name, prefix) for name in tensors)
     kept: dict[str, np.ndarray] = {}
     heads: list[str] = []
     for name, tensor in tensors.items():
-        if any(re.fullmatch(pattern, name) for pattern in family.HEADS):
+        if any(re.fullmatch(pattern, name) for pattern in family.heads):
             heads.append(name)
             continue
         bare = name.removeprefix(prefix) if prefixed else name
@@ -165,7 +163,7 @@ def base_tensors(
                 f"{bare} is there with and without the prefix {prefix!r}; expected one"
             )
         kept[bare] = tensor
-    heads += [n for n in kept if any(re.fullmatch(pattern, n) for pattern in family.IGNORED)]
+    heads += [n for n in kept if any(re.fullmatch(pattern, n) for pattern in family.ignored)]
     if not heads:
         return kept, []
     named = ", ".join(safe_repr(name) for name in heads[:6])
@@ -175,26 +173,6 @@ def base_tensors(
     ]
 
 
-def _known(family: ModuleType, name: str, prefix: str) -> bool:
+def _known(family: EncoderFamily, name: str, prefix: str) -> bool:
     bare = name.removeprefix(prefix)
-    return any(re.fullmatch(rule.pattern, bare) for rule in family.TABLE)
-
-
-def _single(params: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Parameters as float32, all finite."""
-    odd = [p for p, value in params.items() if not jnp.issubdtype(value.dtype, jnp.floating)]
-    if odd:
-        raise ConversionError(
-            f"{len(odd)} weights are no floating numbers, the first is {odd[0]} of type "
-            f"{params[odd[0]].dtype}; expected float32 or another floating type"
-        )
-    # Finite float64 weights may overflow here; they are refused below, so numpy need not warn.
-    with np.errstate(over="ignore"):
-        single = {path: np.asarray(value, np.float32) for path, value in params.items()}
-    faulty = [path for path, value in single.items() if not np.isfinite(value).all()]
-    if faulty:
-        raise ConversionError(
-            f"{len(faulty)} tensors hold NaN or infinite values, the first is {faulty[0]}; "
-            "expected finite weights"
-        )
-    return single
+    return any(re.fullmatch(rule.pattern, bare) for rule in family.table)

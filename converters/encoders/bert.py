@@ -13,9 +13,9 @@ from flax import nnx
 
 from converters.encoders import blocks
 from converters.encoders.blocks import Group
+from converters.encoders.family import EncoderConfig, EncoderFamily
 from converters.encoders.fields import MAX_LAYERS, Fields
 
-PREFIX = "bert"
 _LAYER = r"encoder\.layer\.\d+\."
 TABLE = (
     *blocks.embedding_rules(r"embeddings\.(?:word|position|token_type)_embeddings"),
@@ -25,32 +25,15 @@ TABLE = (
         r"|attention\.output\.dense|(?:intermediate|output)\.dense)"
     ),
 )
-IGNORED = (r"embeddings\.(?:position|token_type)_ids", r"pooler\..*")
-CLASSES = r"Bert\w+"
-HEADS = (r"cls\..*", r"classifier\..*", r"qa_outputs\..*")
 
 
 @dataclass(frozen=True)
-class BertConfig:
-    """Static description of a BERT encoder; hashable, so it is a jit argument."""
+class BertConfig(EncoderConfig):
+    """Static description of a BERT encoder."""
 
-    vocab_size: int
-    width: int
-    layers: int
-    heads: int
-    inner: int
-    positions: int
     token_types: int
-    activation: str
-    eps: float
-
-    @property
-    def max_tokens(self) -> int:
-        """Longest input."""
-        return self.positions
 
     def build(self, rngs) -> "Bert":
-        """A freshly initialised module of this shape."""
         return Bert(self, rngs)
 
 
@@ -61,9 +44,9 @@ class Bert(nnx.Module):
         self.config = config
         width = config.width
         self.embeddings = Group(
-            word_embeddings=blocks.Table(config.vocab_size, width, rngs),
-            position_embeddings=blocks.Table(config.positions, width, rngs),
-            token_type_embeddings=blocks.Table(config.token_types, width, rngs),
+            word_embeddings=blocks.EmbeddingTable(config.vocab_size, width, rngs),
+            position_embeddings=blocks.EmbeddingTable(config.positions, width, rngs),
+            token_type_embeddings=blocks.EmbeddingTable(config.token_types, width, rngs),
             LayerNorm=blocks.norm(width, config.eps, rngs),
         )
         self.encoder = Group(layer=nnx.List([_layer(config, rngs) for _ in range(config.layers)]))
@@ -109,12 +92,7 @@ def _output(fan_in: int, config: BertConfig, rngs) -> Group:
 
 
 def configure(values: Mapping, where: str) -> BertConfig:
-    """The configuration in a `config.json` or a pickled configuration.
-
-    Raises:
-      ConversionError: an entry is not what it should be.
-      UnsupportedArchitectureError: a variant that is not supported.
-    """
+    """See `EncoderFamily.configure`."""
     fields = Fields(values, where)
     fields.only("position_embedding_type", "absolute")
     fields.only("is_decoder", False)
@@ -131,3 +109,13 @@ def configure(values: Mapping, where: str) -> BertConfig:
         activation=fields.activation("hidden_act", "gelu"),
         eps=fields.eps("layer_norm_eps", 1e-12),
     )
+
+
+FAMILY = EncoderFamily(
+    configure=configure,
+    prefix="bert",
+    table=TABLE,
+    ignored=(r"embeddings\.(?:position|token_type)_ids", r"pooler\..*"),
+    heads=(r"cls\..*", r"classifier\..*", r"qa_outputs\..*"),
+    classes=r"Bert\w+",
+)

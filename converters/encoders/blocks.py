@@ -40,7 +40,7 @@ class Group(nnx.Module):
         def __setattr__(self, name: str, value: Any) -> None: ...
 
 
-class Table(nnx.Module):
+class EmbeddingTable(nnx.Module):
     """Rows of an embedding; unlike `nnx.Embed` in the type that the parameters have now."""
 
     def __init__(self, rows: int, width: int, rngs):

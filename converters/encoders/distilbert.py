@@ -12,40 +12,22 @@ from flax import nnx
 
 from converters.encoders import blocks
 from converters.encoders.blocks import Group
+from converters.encoders.family import EncoderConfig, EncoderFamily
 from converters.encoders.fields import MAX_LAYERS, Fields
 
-PREFIX = "distilbert"
-EPS = 1e-12  # Fixed in DistilBERT's code.
 _LAYER = r"transformer\.layer\.\d+\."
 TABLE = (
     *blocks.embedding_rules(r"embeddings\.(?:word|position)_embeddings"),
     *blocks.norm_rules(rf"embeddings\.LayerNorm|{_LAYER}(?:sa|output)_layer_norm"),
     *blocks.linear_rules(rf"{_LAYER}(?:attention\.(?:q|k|v|out)_lin|ffn\.lin[12])"),
 )
-IGNORED = (r"embeddings\.position_ids",)
-CLASSES = r"DistilBert\w+|MultiHeadSelfAttention|Embeddings|Transformer|TransformerBlock|FFN"
-HEADS = (r"vocab_\w+\..*", r"(?:pre_)?classifier\..*", r"qa_outputs\..*")
 
 
 @dataclass(frozen=True)
-class DistilBertConfig:
-    """Static description of a DistilBERT encoder; hashable, so it is a jit argument."""
-
-    vocab_size: int
-    width: int
-    layers: int
-    heads: int
-    inner: int
-    positions: int
-    activation: str
-
-    @property
-    def max_tokens(self) -> int:
-        """Longest input."""
-        return self.positions
+class DistilBertConfig(EncoderConfig):
+    """Static description of a DistilBERT encoder."""
 
     def build(self, rngs) -> "DistilBert":
-        """A freshly initialised module of this shape."""
         return DistilBert(self, rngs)
 
 
@@ -56,9 +38,9 @@ class DistilBert(nnx.Module):
         self.config = config
         width = config.width
         self.embeddings = Group(
-            word_embeddings=blocks.Table(config.vocab_size, width, rngs),
-            position_embeddings=blocks.Table(config.positions, width, rngs),
-            LayerNorm=blocks.norm(width, EPS, rngs),
+            word_embeddings=blocks.EmbeddingTable(config.vocab_size, width, rngs),
+            position_embeddings=blocks.EmbeddingTable(config.positions, width, rngs),
+            LayerNorm=blocks.norm(width, config.eps, rngs),
         )
         layers = [_layer(config, rngs) for _ in range(config.layers)]
         self.transformer = Group(layer=nnx.List(layers))
@@ -89,22 +71,17 @@ def _layer(config: DistilBertConfig, rngs) -> Group:
     names = ("q_lin", "k_lin", "v_lin", "out_lin")
     return Group(
         attention=Group(**{name: blocks.linear(width, width, rngs) for name in names}),
-        sa_layer_norm=blocks.norm(width, EPS, rngs),
+        sa_layer_norm=blocks.norm(width, config.eps, rngs),
         ffn=Group(
             lin1=blocks.linear(width, inner, rngs),
             lin2=blocks.linear(inner, width, rngs),
         ),
-        output_layer_norm=blocks.norm(width, EPS, rngs),
+        output_layer_norm=blocks.norm(width, config.eps, rngs),
     )
 
 
 def configure(values: Mapping, where: str) -> DistilBertConfig:
-    """The configuration in a `config.json` or a pickled configuration.
-
-    Raises:
-      ConversionError: an entry is not what it should be.
-      UnsupportedArchitectureError: a variant that is not supported.
-    """
+    """See `EncoderFamily.configure`."""
     fields = Fields(values, where)
     width = fields.whole("dim", 768)
     return DistilBertConfig(
@@ -115,4 +92,15 @@ def configure(values: Mapping, where: str) -> DistilBertConfig:
         inner=fields.whole("hidden_dim", 3072),
         positions=fields.whole("max_position_embeddings", 512),
         activation=fields.activation("activation", "gelu"),
+        eps=1e-12,  # Fixed in DistilBERT's code.
     )
+
+
+FAMILY = EncoderFamily(
+    configure=configure,
+    prefix="distilbert",
+    table=TABLE,
+    ignored=(r"embeddings\.position_ids",),
+    heads=(r"vocab_\w+\..*", r"(?:pre_)?classifier\..*", r"qa_outputs\..*"),
+    classes=r"DistilBert\w+|MultiHeadSelfAttention|Embeddings|Transformer|TransformerBlock|FFN",
+)

@@ -13,10 +13,10 @@ from flax import nnx
 
 from converters.encoders import blocks
 from converters.encoders.blocks import Group
+from converters.encoders.family import EncoderConfig, EncoderFamily
 from converters.encoders.fields import MAX_LAYERS, Fields
 from converters.families.names import NameRule
 
-PREFIX = "transformer"
 _DENSE = r"h\.\d+\.(?:attn\.c_attn|attn\.c_proj|mlp\.c_fc|mlp\.c_proj)"
 TABLE = (
     *blocks.embedding_rules("wte|wpe"),
@@ -25,32 +25,13 @@ TABLE = (
     NameRule(rf"({_DENSE})\.weight", r"\1.kernel", "table"),
     NameRule(rf"({_DENSE})\.bias", r"\1.bias", "vector"),
 )
-# Causal masks that older versions keep as buffers.
-IGNORED = (r"h\.\d+\.attn\.(?:masked_)?bias",)
-CLASSES = r"GPT2\w+|Attention|MLP|Block|Conv1D"
-HEADS = (r"lm_head\..*", r"multiple_choice_head\..*", r"score\..*", r"classifier\..*")
 
 
 @dataclass(frozen=True)
-class GPT2Config:
-    """Static description of a GPT-2 encoder; hashable, so it is a jit argument."""
-
-    vocab_size: int
-    width: int
-    layers: int
-    heads: int
-    inner: int
-    positions: int
-    activation: str
-    eps: float
-
-    @property
-    def max_tokens(self) -> int:
-        """Longest input."""
-        return self.positions
+class GPT2Config(EncoderConfig):
+    """Static description of a GPT-2 encoder."""
 
     def build(self, rngs) -> "GPT2":
-        """A freshly initialised module of this shape."""
         return GPT2(self, rngs)
 
 
@@ -60,8 +41,8 @@ class GPT2(nnx.Module):
     def __init__(self, config: GPT2Config, rngs):
         self.config = config
         width = config.width
-        self.wte = blocks.Table(config.vocab_size, width, rngs)
-        self.wpe = blocks.Table(config.positions, width, rngs)
+        self.wte = blocks.EmbeddingTable(config.vocab_size, width, rngs)
+        self.wpe = blocks.EmbeddingTable(config.positions, width, rngs)
         self.h = nnx.List([_layer(config, rngs) for _ in range(config.layers)])
         self.ln_f = blocks.norm(width, config.eps, rngs)
 
@@ -95,12 +76,7 @@ def _layer(config: GPT2Config, rngs) -> Group:
 
 
 def configure(values: Mapping, where: str) -> GPT2Config:
-    """The configuration in a `config.json` or a pickled configuration.
-
-    Raises:
-      ConversionError: an entry is not what it should be.
-      UnsupportedArchitectureError: a variant that is not supported.
-    """
+    """See `EncoderFamily.configure`."""
     fields = Fields(values, where)
     fields.only("scale_attn_weights", True)
     fields.only("scale_attn_by_inverse_layer_idx", False)
@@ -116,3 +92,14 @@ def configure(values: Mapping, where: str) -> GPT2Config:
         activation=fields.activation("activation_function", "gelu_new"),
         eps=fields.eps("layer_norm_epsilon", 1e-5),
     )
+
+
+FAMILY = EncoderFamily(
+    configure=configure,
+    prefix="transformer",
+    table=TABLE,
+    # Causal masks that older versions keep as buffers.
+    ignored=(r"h\.\d+\.attn\.(?:masked_)?bias",),
+    heads=(r"lm_head\..*", r"multiple_choice_head\..*", r"score\..*", r"classifier\..*"),
+    classes=r"GPT2\w+|Attention|MLP|Block|Conv1D",
+)

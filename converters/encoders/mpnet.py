@@ -15,9 +15,9 @@ from flax import nnx
 
 from converters.encoders import blocks
 from converters.encoders.blocks import Group
+from converters.encoders.family import EncoderConfig, EncoderFamily
 from converters.encoders.fields import MAX_LAYERS, Fields
 
-PREFIX = "mpnet"
 PADDING = 1  # MPNet's code has this id fixed; valid tokens have positions from PADDING + 1.
 # The buckets too are fixed in MPNet's code: exact up to a distance of 8, logarithmic up to 128.
 _BUCKETS, _MAX_DISTANCE = 32, 128
@@ -28,23 +28,11 @@ TABLE = (
     *blocks.norm_rules(rf"embeddings\.LayerNorm|{_LAYER}(?:attention|output)\.LayerNorm"),
     *blocks.linear_rules(rf"{_LAYER}(?:attention\.attn\.[qkvo]|(?:intermediate|output)\.dense)"),
 )
-IGNORED = (r"embeddings\.position_ids", r"pooler\..*")
-CLASSES = r"MPNet\w+"
-HEADS = (r"lm_head\..*", r"classifier\..*", r"qa_outputs\..*")
 
 
 @dataclass(frozen=True)
-class MPNetConfig:
-    """Static description of an MPNet encoder; hashable, so it is a jit argument."""
-
-    vocab_size: int
-    width: int
-    layers: int
-    heads: int
-    inner: int
-    positions: int
-    activation: str
-    eps: float
+class MPNetConfig(EncoderConfig):
+    """Static description of an MPNet encoder."""
 
     @property
     def max_tokens(self) -> int:
@@ -52,7 +40,6 @@ class MPNetConfig:
         return self.positions - PADDING - 1
 
     def build(self, rngs) -> "MPNet":
-        """A freshly initialised module of this shape."""
         return MPNet(self, rngs)
 
 
@@ -63,13 +50,13 @@ class MPNet(nnx.Module):
         self.config = config
         width = config.width
         self.embeddings = Group(
-            word_embeddings=blocks.Table(config.vocab_size, width, rngs),
-            position_embeddings=blocks.Table(config.positions, width, rngs),
+            word_embeddings=blocks.EmbeddingTable(config.vocab_size, width, rngs),
+            position_embeddings=blocks.EmbeddingTable(config.positions, width, rngs),
             LayerNorm=blocks.norm(width, config.eps, rngs),
         )
         self.encoder = Group(
             layer=nnx.List([_layer(config, rngs) for _ in range(config.layers)]),
-            relative_attention_bias=blocks.Table(_BUCKETS, config.heads, rngs),
+            relative_attention_bias=blocks.EmbeddingTable(_BUCKETS, config.heads, rngs),
         )
 
     def __call__(self, ids: jax.Array, mask: jax.Array) -> jax.Array:
@@ -125,12 +112,7 @@ def relative_buckets(tokens: int) -> np.ndarray:
 
 
 def configure(values: Mapping, where: str) -> MPNetConfig:
-    """The configuration in a `config.json` or a pickled configuration.
-
-    Raises:
-      ConversionError: an entry is not what it should be.
-      UnsupportedArchitectureError: a variant that is not supported.
-    """
+    """See `EncoderFamily.configure`."""
     fields = Fields(values, where)
     fields.only("relative_attention_num_buckets", _BUCKETS)
     width = fields.whole("hidden_size", 768)
@@ -144,3 +126,13 @@ def configure(values: Mapping, where: str) -> MPNetConfig:
         activation=fields.activation("hidden_act", "gelu"),
         eps=fields.eps("layer_norm_eps", 1e-12),
     )
+
+
+FAMILY = EncoderFamily(
+    configure=configure,
+    prefix="mpnet",
+    table=TABLE,
+    ignored=(r"embeddings\.position_ids", r"pooler\..*"),
+    heads=(r"lm_head\..*", r"classifier\..*", r"qa_outputs\..*"),
+    classes=r"MPNet\w+",
+)

@@ -7,12 +7,12 @@ with the configuration, since torch would run the module.
 import re
 from collections.abc import Iterator, Mapping
 from os import PathLike
-from types import ModuleType
 from typing import Any
 
 from converters.artifact import unpickle_file
 from converters.encoders.assembly import FAMILIES, Encoder, assemble
 from converters.encoders.blocks import ALIASES
+from converters.encoders.family import EncoderConfig, EncoderFamily
 from converters.errors import (
     ConversionError,
     MismatchError,
@@ -105,15 +105,17 @@ def _configuration(pickled: Pickled) -> Mapping[str, Any]:
     )
 
 
-def _faults(family: ModuleType, config: Any, infos: Mapping[str, ModuleInfo]) -> Iterator[str]:
+def _faults(
+    family: EncoderFamily, config: EncoderConfig, infos: Mapping[str, ModuleInfo]
+) -> Iterator[str]:
     """What modules of the encoder say that the configuration does not."""
-    eps = getattr(config, "eps", None) or family.EPS
+    eps = config.eps
     # Around the encoder there may be a model with a head; its other parts do not matter.
-    prefix = f"{family.PREFIX}." if family.PREFIX in infos else ""
+    prefix = f"{family.prefix}." if family.prefix in infos else ""
     for path, info in infos.items():
         bare = path.removeprefix(prefix)
         if not f"{path}.".startswith(prefix) or any(
-            re.fullmatch(pattern, f"{bare}.") for pattern in family.IGNORED
+            re.fullmatch(pattern, f"{bare}.") for pattern in family.ignored
         ):
             continue
         where, said = path or "the root", info.attributes
@@ -123,7 +125,7 @@ def _faults(family: ModuleType, config: Any, infos: Mapping[str, ModuleInfo]) ->
                 yield f"{where} is a {info.class_name}"
             continue
         if not _TORCH.fullmatch(info.class_name) and not re.fullmatch(
-            rf"transformers\.([a-z]\w*\.)*({family.CLASSES})", info.class_name
+            rf"transformers\.([a-z]\w*\.)*({family.classes})", info.class_name
         ):
             yield f"{where} is a {info.class_name}"
         if info.class_name.endswith(".LayerNorm") and said.get("eps", eps) != eps:

@@ -195,7 +195,7 @@ def test_models_with_heads(kind, head, tmp_path):
     model.save_pretrained(tmp_path)
     encoder = load_encoder(tmp_path)
     ids, mask = batch(kind, 2, 6)
-    want = expected(getattr(model, FAMILIES[kind].PREFIX), ids, mask)
+    want = expected(getattr(model, FAMILIES[kind].prefix), ids, mask)
     assert np.abs(np.asarray(encoder(ids, mask)) - want)[mask > 0].max() < 1e-4
     torch.save(model, tmp_path / "whole.pt")
     assert load_encoder(tmp_path / "whole.pt").config == encoder.config
