@@ -43,7 +43,7 @@ def test_round_trip(model, tmp_path):
 
 def test_preparation_is_not_lost_in_silence(model, tmp_path):
     ready = prepared(model, bounds=(0, 255))
-    assert ready.config.graph is model.config.graph  # pyright: ignore
+    assert ready.config.inner is model.config  # pyright: ignore
     with pytest.raises(ConversionError, match="without bounds"):
         save_checkpoint(ready, tmp_path)
 
