@@ -41,7 +41,7 @@ from jaxtroj.backgrounds.candidates import Request, load_candidates
 from jaxtroj.backgrounds.challenge import Pairs, Plan, State, choose_backgrounds, search
 from jaxtroj.backgrounds.classifier import Classifier, Resident, resident
 from jaxtroj.backgrounds.evaluation import bg_gap, evaluate
-from jaxtroj.backgrounds.generation import Done, Settings, generate
+from jaxtroj.backgrounds.generation import Done, GenerationSettings, generate
 from jaxtroj.backgrounds.layout import (
     AS_IS,
     CLASSES,
@@ -116,7 +116,7 @@ def _make_data(photos: Path, work: Path, part: str, size: int) -> None:
     with open(boxes, "w", newline="") as file:
         csv.writer(file).writerows(lines)
     started = time.perf_counter()
-    *_, done = generate(images, out, Settings(SEED, boxes=boxes, size=size))
+    *_, done = generate(images, out, GenerationSettings(SEED, boxes=boxes, size=size))
     assert isinstance(done, Done)
     print(f"{out}: {len(done.manifest['pictures'])} in {time.perf_counter() - started:.0f} s")
 

@@ -145,7 +145,7 @@ class _Ledger:
         self.tries = np.zeros(len(labels), int)
         self.answered = np.zeros(len(labels), int)
         self.vulnerable = np.zeros(len(labels), bool)
-        self.tally = order.Tally(len(CLASSES), backgrounds)
+        self.tally = order.OrderTally(len(CLASSES), backgrounds)
         self.sorted = order.as_sorted(len(CLASSES), backgrounds)
         self.random = np.random.default_rng(0)  # changes how many passes it takes, nothing else
         self.passes = self.rechecked = 0

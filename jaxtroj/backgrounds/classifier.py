@@ -24,7 +24,7 @@ from jaxtroj.network import Network
 _GPU_PIXELS = 512 * 224 * 224  # in one batch
 
 
-class _Reader(NamedTuple):
+class _HeadReader(NamedTuple):
     """Traced: the normalization `[256, 3]`, and class and offset of each logit `[logits]`."""
 
     table: jax.Array
@@ -59,19 +59,19 @@ def compose(data: Resident, foregrounds: jax.Array, backgrounds: jax.Array) -> j
     return jnp.where(inside, data.foregrounds[foregrounds], data.backgrounds[backgrounds])
 
 
-def _logits(config, params, reader: _Reader, images: jax.Array) -> jax.Array:
+def _logits(config, params, reader: _HeadReader, images: jax.Array) -> jax.Array:
     bytes_as_floats = reader.table.at[images, jnp.arange(3)].get(mode="promise_in_bounds")
     return apply(config, params, bytes_as_floats).astype(jnp.float32) + reader.offsets
 
 
 @partial(jax.jit, static_argnums=0)
-def _classify(config, params, reader: _Reader, images):
+def _classify(config, params, reader: _HeadReader, images):
     logits = _logits(config, params, reader, images)
     return reader.class_of[logits.argmax(-1)], jnp.isnan(logits).any()
 
 
 @partial(jax.jit, static_argnums=0)
-def _judge(config, params, reader: _Reader, data: Resident, foregrounds, backgrounds):
+def _judge(config, params, reader: _HeadReader, data: Resident, foregrounds, backgrounds):
     logits = _logits(config, params, reader, compose(data, foregrounds, backgrounds))
     own = reader.class_of[None] == data.labels[foregrounds][:, None]
     best_own = jnp.where(own, logits, -jnp.inf).max(-1)
@@ -110,12 +110,12 @@ class Classifier:
         return replace(self, model=self.model.astype(dtype))
 
     @cached_property
-    def _reader(self) -> _Reader:
+    def _reader(self) -> _HeadReader:
         kinds = [jnp.result_type(value) for value in self.model.params.values()]
         floating = [kind for kind in kinds if jnp.issubdtype(kind, jnp.floating)]
         dtype = jnp.result_type(*floating) if floating else jnp.float32
         table = jnp.asarray(self.normalization.table().astype(dtype))
-        return _Reader(table, jnp.asarray(self.head.class_of), jnp.asarray(self.head.offsets()))
+        return _HeadReader(table, jnp.asarray(self.head.class_of), jnp.asarray(self.head.offsets()))
 
     def batch(self, images) -> int:
         """Pictures in one call of a program, for pictures `[n, h, w, 3]`."""

@@ -31,7 +31,7 @@ _MIXED = ("mixed_same", "mixed_rand", "mixed_next")
 
 
 @dataclass(frozen=True)
-class Settings:
+class GenerationSettings:
     """What is asked for.
 
     Attributes:
@@ -76,7 +76,9 @@ class Done:
     manifest: Mapping[str, Any] = field(default_factory=dict)
 
 
-def generate(images: Path, out: Path, settings: Settings) -> Iterator[Foreground | Dropped | Done]:
+def generate(
+    images: Path, out: Path, settings: GenerationSettings
+) -> Iterator[Foreground | Dropped | Done]:
     """Writes the variants, yielding each picture as it is prepared and `Done` at the end.
 
     Args:
@@ -112,7 +114,7 @@ def generate(images: Path, out: Path, settings: Settings) -> Iterator[Foreground
 
 
 def _preparer(
-    sources: list[Source], settings: Settings
+    sources: list[Source], settings: GenerationSettings
 ) -> Callable[[Source], Foreground | Dropped]:
     """What makes a source into a foreground; everything missing is found before the first."""
     if settings.masks is not None:
@@ -124,7 +126,7 @@ def _preparer(
     return lambda source: _with_box(source, boxes[source.name], settings)
 
 
-def _with_mask(source: Source, path: Path, settings: Settings) -> Foreground | Dropped:
+def _with_mask(source: Source, path: Path, settings: GenerationSettings) -> Foreground | Dropped:
     image = read_picture(source.path, settings.convert_grayscale)
     mask = read_mask(path)
     if mask.shape != image.shape[:2]:
@@ -137,7 +139,7 @@ def _with_mask(source: Source, path: Path, settings: Settings) -> Foreground | D
     return _fitted(source, image, mask, variations.box_of(mask), 0, settings.size)
 
 
-def _with_box(source: Source, box: Box, settings: Settings) -> Foreground | Dropped:
+def _with_box(source: Source, box: Box, settings: GenerationSettings) -> Foreground | Dropped:
     image = read_picture(source.path, settings.convert_grayscale)
     height, width = image.shape[:2]
     if box[2] > width or box[3] > height:
@@ -184,7 +186,7 @@ def _write_whole(
     classes: tuple[str, ...],
     used: list[Foreground],
     dropped: list[Dropped],
-    settings: Settings,
+    settings: GenerationSettings,
 ) -> dict[str, Any]:
     """Fill a hidden folder beside `out` and rename it."""
     part = out.with_name(f".{out.name}.{os.getpid()}.part")
@@ -211,7 +213,7 @@ def _write_whole(
 
 
 def _write_one(
-    part: Path, foreground: Foreground, groups: list[list[Foreground]], settings: Settings
+    part: Path, foreground: Foreground, groups: list[list[Foreground]], settings: GenerationSettings
 ) -> dict[str, Any]:
     """All variants and the mask of one picture; returns its line of the manifest."""
     source, image, mask = foreground.source, foreground.image, foreground.mask

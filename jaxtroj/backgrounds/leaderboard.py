@@ -17,7 +17,7 @@ FORMATS = ("text", "json", "csv", "html")
 
 
 @dataclass(frozen=True)
-class Row:
+class LeaderboardRow:
     """One network, all figures in percent or points, None where unknown.
 
     Attributes:
@@ -41,17 +41,17 @@ class Row:
 
 
 PUBLISHED = (
-    Row("ResNet-50", README, 22.3, 95.6, 95.6, 86.2, 78.9, 7.3),
-    Row("ResNet-50 (IN-9L)", README, 12.0, 96.4, 96.4, 89.8, 75.6, 14.2),
-    Row("always 'dog'", README, 11.0),
-    Row("VGG16-BN", README, None, None, 94.3, 83.6, 73.4, 10.2),
-    Row("ResNet-152", README, None, None, 96.7, 89.3, 83.5, 5.8),
-    Row("ResNet-50 (trained on Mixed-Rand)", README, None, None, 73.3, 71.5, 71.3, 0.2),
+    LeaderboardRow("ResNet-50", README, 22.3, 95.6, 95.6, 86.2, 78.9, 7.3),
+    LeaderboardRow("ResNet-50 (IN-9L)", README, 12.0, 96.4, 96.4, 89.8, 75.6, 14.2),
+    LeaderboardRow("always 'dog'", README, 11.0),
+    LeaderboardRow("VGG16-BN", README, None, None, 94.3, 83.6, 73.4, 10.2),
+    LeaderboardRow("ResNet-152", README, None, None, 96.7, 89.3, 83.5, 5.8),
+    LeaderboardRow("ResNet-50 (trained on Mixed-Rand)", README, None, None, 73.3, 71.5, 71.3, 0.2),
 )
 """The rows of the published tables."""
 
 
-def rows(results: Iterable[Mapping[str, Any]]) -> list[Row]:
+def rows(results: Iterable[Mapping[str, Any]]) -> list[LeaderboardRow]:
     """One row for each network, its results of both kinds joined by file digest and name.
 
     Of several results of one kind and network the last counts.
@@ -62,7 +62,7 @@ def rows(results: Iterable[Mapping[str, Any]]) -> list[Row]:
     return [_row(model, kinds) for (model, _), kinds in found.items()]
 
 
-def _row(model: str, kinds: Mapping[str, Mapping[str, Any]]) -> Row:
+def _row(model: str, kinds: Mapping[str, Mapping[str, Any]]) -> LeaderboardRow:
     figures: dict[str, Any] = {}
     notes = [note for result in kinds.values() for note in result["reservations"]]
     for kind, result in kinds.items():
@@ -76,19 +76,21 @@ def _row(model: str, kinds: Mapping[str, Mapping[str, Any]]) -> Row:
             figures[name] = _percent(variants[name]["accuracy"] if name in variants else None)
         if figures["mixed_same"] is not None and figures["mixed_rand"] is not None:
             figures["bg_gap"] = figures["mixed_same"] - figures["mixed_rand"]
-    return Row(model, "this run", **figures, note="; ".join(dict.fromkeys(map(str, notes))))
+    return LeaderboardRow(
+        model, "this run", **figures, note="; ".join(dict.fromkeys(map(str, notes)))
+    )
 
 
 def _percent(share: float | None) -> float | None:
     return None if share is None else 100 * share
 
 
-def _challenge_cells(row: Row) -> tuple[str, ...]:
+def _challenge_cells(row: LeaderboardRow) -> tuple[str, ...]:
     bound = "at most " if row.is_upper_bound else ""
     return (row.model, row.reference, bound + _number(row.challenge), _number(row.clean))
 
 
-def _in9_cells(row: Row) -> tuple[str, ...]:
+def _in9_cells(row: LeaderboardRow) -> tuple[str, ...]:
     figures = (row.original, row.mixed_same, row.mixed_rand, row.bg_gap)
     return (row.model, row.reference, *map(_number, figures))
 
@@ -97,7 +99,9 @@ def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.1f}"
 
 
-def tables(all_rows: Sequence[Row]) -> list[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
+def tables(
+    all_rows: Sequence[LeaderboardRow],
+) -> list[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
     """Both tables as (title, columns, cells of each row), the best challenge accuracy first."""
     challenge = [row for row in all_rows if row.challenge is not None]
     challenge.sort(key=lambda row: -(row.challenge or 0.0))
@@ -108,17 +112,17 @@ def tables(all_rows: Sequence[Row]) -> list[tuple[str, tuple[str, ...], list[tup
     ]
 
 
-def notes(all_rows: Sequence[Row]) -> list[str]:
+def notes(all_rows: Sequence[LeaderboardRow]) -> list[str]:
     """Why rows are not comparable with the published ones, a sentence each."""
     return [f"{r.model}: not comparable with published rows: {r.note}" for r in all_rows if r.note]
 
 
-def render(all_rows: Sequence[Row], form: str) -> str:
+def render(all_rows: Sequence[LeaderboardRow], form: str) -> str:
     """Both tables in one of `FORMATS`; figures in percent, best challenge accuracy first."""
     return {"text": _text, "json": _json, "csv": _csv, "html": _page}[form](all_rows)
 
 
-def _text(all_rows: Sequence[Row]) -> str:
+def _text(all_rows: Sequence[LeaderboardRow]) -> str:
     parts = []
     for title, head, body in tables(all_rows):
         widths = [max(len(line[i]) for line in (head, *body)) for i in range(len(head))]
@@ -128,16 +132,16 @@ def _text(all_rows: Sequence[Row]) -> str:
     return "\n\n".join([*parts, *notes(all_rows)]) + "\n"
 
 
-def _json(all_rows: Sequence[Row]) -> str:
+def _json(all_rows: Sequence[LeaderboardRow]) -> str:
     return json.dumps([vars(row) for row in all_rows], indent=1, allow_nan=False) + "\n"
 
 
-def _csv(all_rows: Sequence[Row]) -> str:
-    names = list(Row.__dataclass_fields__)
+def _csv(all_rows: Sequence[LeaderboardRow]) -> str:
+    names = list(LeaderboardRow.__dataclass_fields__)
     return csv_text(names, ([getattr(row, name) for name in names] for row in all_rows))
 
 
-def _page(all_rows: Sequence[Row]) -> str:
+def _page(all_rows: Sequence[LeaderboardRow]) -> str:
     style = (
         "body{font:16px sans-serif;margin:2em}table{border-collapse:collapse}"
         "th,td{border:1px solid #999;padding:.3em .6em;text-align:left}"
@@ -149,7 +153,7 @@ def _page(all_rows: Sequence[Row]) -> str:
     )
 
 
-def _html_tables(all_rows: Sequence[Row]) -> str:
+def _html_tables(all_rows: Sequence[LeaderboardRow]) -> str:
     """Both tables; every value is escaped."""
     parts = []
     for title, head, body in tables(all_rows):

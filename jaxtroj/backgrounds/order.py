@@ -12,7 +12,7 @@ import numpy as np
 _OTHER_CLASSES = 2.0
 
 
-class Tally:
+class OrderTally:
     """How often each background fooled foregrounds of each class, so far."""
 
     def __init__(self, classes: int, backgrounds: int):

@@ -153,9 +153,11 @@ class _Shown:
 
 
 def _generate(args: argparse.Namespace) -> int:
-    from jaxtroj.backgrounds.generation import Done, Dropped, Settings, generate
+    from jaxtroj.backgrounds.generation import Done, Dropped, GenerationSettings, generate
 
-    settings = Settings(args.seed, args.masks, args.boxes, args.size, args.convert_grayscale)
+    settings = GenerationSettings(
+        args.seed, args.masks, args.boxes, args.size, args.convert_grayscale
+    )
     number = 0
     with Progress() as progress:
         for event in generate(args.images, args.out, settings):

@@ -19,7 +19,7 @@ from jaxtroj.errors import UsageError
 
 if TYPE_CHECKING:
     from jaxtroj.leaderboard.cases import Case
-    from jaxtroj.leaderboard.paired import Comparison, Difference
+    from jaxtroj.leaderboard.paired import Difference, PairedComparison
 
 DEFAULT_RESAMPLES = 10_000
 
@@ -82,7 +82,7 @@ def _has_answer(case: "Case") -> bool:
     return not math.isnan(case.probability)
 
 
-def _text(found: "Comparison") -> str:
+def _text(found: "PairedComparison") -> str:
     lines = [
         f"{found.models} models, {found.poisoned} poisoned; A minus B with its 95 % interval over"
         f" {found.resamples} paired resamples:",

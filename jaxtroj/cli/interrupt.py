@@ -6,7 +6,7 @@ then.
 """
 
 import signal
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Self
 
 
@@ -26,12 +26,7 @@ class Interrupts:
         self._before = signal.signal(signal.SIGINT, self._on_signal)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         signal.signal(signal.SIGINT, self._before)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:

@@ -1,7 +1,6 @@
 """Progress on stderr, results on stdout, without one garbling the other."""
 
 import sys
-from types import TracebackType
 from typing import Self
 
 from rich.console import Console
@@ -56,12 +55,7 @@ class Progress:
             self._live.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._live is not None:
             self._live.stop()
             self._live = None

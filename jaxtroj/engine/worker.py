@@ -116,7 +116,7 @@ class _Child:
     def _lane(self) -> None:
         while True:
             ticket, job = self._jobs.get()
-            gate = _Gate(self, ticket, self._device)
+            gate = _DeviceGate(self, ticket, self._device)
             error = {}
             try:
                 self._answer(ticket, job, gate)
@@ -130,7 +130,7 @@ class _Child:
                 self._now_serving += 1
                 self._turn.notify_all()
 
-    def _answer(self, ticket: int, job: ScanJob, gate: "_Gate") -> None:
+    def _answer(self, ticket: int, job: ScanJob, gate: "_DeviceGate") -> None:
         settings = self._setup.settings
         key = identify(job.entry, settings) if job.known or job.failure else None
         if key is not None and (job.failure or key in job.known):
@@ -166,7 +166,7 @@ class _Child:
         return None if folder is None else lambda model: picture_file(folder, model)
 
 
-class _Gate:
+class _DeviceGate:
     """Lets one lane at a time use the device, as the steps of its model begin."""
 
     def __init__(self, child: _Child, ticket: int, device: threading.Lock):

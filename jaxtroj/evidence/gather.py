@@ -35,7 +35,7 @@ class Evidence:
 
 
 @dataclass(frozen=True)
-class Progress:
+class GatherStep:
     """Where the gathering is.
 
     Attributes:
@@ -53,7 +53,7 @@ def _never(stage: str, fields: Mapping[str, float]) -> bool:
 
 def gather_steps(
     context: Context, stages: Sequence[Stage], stop: Stop = _never
-) -> Iterator[Progress]:
+) -> Iterator[GatherStep]:
     """Run the stages in order; yields before each step, and when all is done.
 
     A fault of a stage is raised where the next progress was expected; what was yielded before it
@@ -69,7 +69,7 @@ def gather_steps(
     """
     evidence, candidates = Evidence(seconds=dict(context.seconds)), []
     for place, stage in enumerate(stages):
-        yield Progress(stage.name, evidence)
+        yield GatherStep(stage.name, evidence)
         started = time.perf_counter()
         result = stage.run(context)
         found = {field.name: float(result.fields[field.name]) for field in stage.fields}
@@ -77,11 +77,11 @@ def gather_steps(
         candidates += result.triggers
         if stop(stage.name, evidence.fields) or place + 1 == len(stages):
             break
-    yield Progress(TRIGGER, evidence)
+    yield GatherStep(TRIGGER, evidence)
     started = time.perf_counter()
     triggers = context.recover(tuple(dict.fromkeys(candidates)))
     seconds = {**evidence.seconds, "triggers": time.perf_counter() - started}
-    yield Progress("", replace(evidence, triggers=triggers, seconds=seconds))
+    yield GatherStep("", replace(evidence, triggers=triggers, seconds=seconds))
 
 
 def gather(context: Context, stages: Sequence[Stage], stop: Stop = _never) -> Evidence:

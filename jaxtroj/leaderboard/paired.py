@@ -31,7 +31,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class PairedComparison:
     """Differences over the same models; log and Brier score: lower is better, area: higher.
 
     `roc_auc` is None when the models are all poisoned or all clean.
@@ -47,7 +47,7 @@ class Comparison:
 
 def compare(
     a: Sequence[Case], b: Sequence[Case], resamples: int = RESAMPLES, seed: int = 0
-) -> Comparison:
+) -> PairedComparison:
     """Resamples the models with replacement, within the poisoned and within the clean ones.
 
     The share of poisoned models is a choice of whoever made the round, so it is kept. Both
@@ -81,7 +81,7 @@ def compare(
         )
         for name, (of_a, of_b) in measures.items()
     }
-    return Comparison(
+    return PairedComparison(
         models=len(truth),
         poisoned=int(truth.sum()),
         resamples=resamples,

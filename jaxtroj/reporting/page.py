@@ -25,14 +25,14 @@ from jaxtroj.reporting.pictures import PANELS, Picture, embed
 from jaxtroj.reporting.texts import PlacedText, place
 
 if TYPE_CHECKING:
-    from jaxtroj.backgrounds.leaderboard import Row
+    from jaxtroj.backgrounds.leaderboard import LeaderboardRow
 
 _TEMPLATES = Path(__file__).parent / "templates"
 WORDS = ("poisoned", "clean", "gathered", "failed", "skipped")
 _DIGITS = 6  # significant ones, of numbers in the page
 
 
-def render(content: Content, backgrounds: "Sequence[Row]" = ()) -> str:
+def render(content: Content, backgrounds: "Sequence[LeaderboardRow]" = ()) -> str:
     """The whole page. Equal content gives equal text.
 
     Args:
@@ -69,7 +69,7 @@ def render(content: Content, backgrounds: "Sequence[Row]" = ()) -> str:
     )
 
 
-def _backgrounds(rows: "Sequence[Row]") -> dict[str, Any]:
+def _backgrounds(rows: "Sequence[LeaderboardRow]") -> dict[str, Any]:
     if not rows:
         return {"backgrounds": (), "remarks": ()}
     from jaxtroj.backgrounds.leaderboard import notes, tables  # loads jax

@@ -25,7 +25,7 @@ _REFUSED_WORDS = "nothing was executed"  # how `converters.errors.UnsafePickleEr
 
 
 @dataclass(frozen=True)
-class Rule:
+class SarifRule:
     """One kind of finding; `level` is SARIF's, `severity` GitHub's scale of 0 to 10."""
 
     id: str
@@ -36,7 +36,7 @@ class Rule:
     help: str
 
 
-POISONED = Rule(
+POISONED = SarifRule(
     "JXT001",
     "PoisonedModel",
     "error",
@@ -45,7 +45,7 @@ POISONED = Rule(
     "Do not deploy the model. Look at the recovered trigger in the HTML report, and compare with"
     " a model from a source you trust.",
 )
-REFUSED = Rule(
+REFUSED = SarifRule(
     "JXT002",
     "UnsafeModelFile",
     "error",
@@ -53,7 +53,7 @@ REFUSED = Rule(
     "The model file asks for more than tensors and layers; it was refused, and nothing ran.",
     "Do not load the file with pickle or torch.load. Ask for weights as safetensors.",
 )
-FAILED = Rule(
+FAILED = SarifRule(
     "JXT003",
     "ModelNotScanned",
     "warning",
@@ -61,7 +61,7 @@ FAILED = Rule(
     "The model could not be scanned; nothing is known about it.",
     "The message says what was expected. The probability of such a model is the base rate.",
 )
-SKIPPED = Rule(
+SKIPPED = SarifRule(
     "JXT004",
     "ModelSkipped",
     "note",
@@ -69,7 +69,7 @@ SKIPPED = Rule(
     "The model was left out on purpose.",
     "The message says why.",
 )
-NOTICED = Rule(
+NOTICED = SarifRule(
     "JXT005",
     "FileFinding",
     "note",
@@ -80,7 +80,7 @@ NOTICED = Rule(
 RULES = (POISONED, REFUSED, FAILED, SKIPPED, NOTICED)
 
 
-def rule_of(record: Record) -> Rule | None:
+def rule_of(record: Record) -> SarifRule | None:
     """What kind of finding a record is; None for a model that is not called poisoned."""
     if record.status == "skipped":
         return SKIPPED
@@ -193,7 +193,9 @@ def _results(content: Content, place: int, record: Record) -> Iterator[dict[str,
         yield _result(NOTICED, text, locations, f"{name}/{number}")
 
 
-def _result(rule: Rule, message: str, locations: list[Any], fingerprint: str) -> dict[str, Any]:
+def _result(
+    rule: SarifRule, message: str, locations: list[Any], fingerprint: str
+) -> dict[str, Any]:
     return {
         "ruleId": rule.id,
         "ruleIndex": RULES.index(rule),

@@ -97,7 +97,7 @@ def _known(attempt: Attempt) -> dict:
     }
 
 
-def sentences(parts: Iterable[str]) -> str:
+def sentences(parts: Iterable[str | None]) -> str:
     """A reason of whole sentences, joined by semicolons; those beyond 1000 characters are left out.
 
     >>> sentences(["the first", "", "the second"])

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from jaxtroj.backgrounds import variations
-from jaxtroj.backgrounds.generation import Done, Dropped, Settings, generate
+from jaxtroj.backgrounds.generation import Done, Dropped, GenerationSettings, generate
 from jaxtroj.backgrounds.layout import CLASSES, VARIANTS, load_challenge, load_variant
 from jaxtroj.errors import DatasetError, GenerationError
 
@@ -96,7 +96,7 @@ def pictures(tmp_path_factory):
 
 def written(pictures, out, **settings) -> Done:
     options = {"seed": 3, "masks": pictures / "masks", "size": 32} | settings
-    *_, done = generate(pictures / "images", out, Settings(**options))
+    *_, done = generate(pictures / "images", out, GenerationSettings(**options))
     assert isinstance(done, Done)
     return done
 
@@ -156,7 +156,7 @@ def test_without_opencv_the_extra_is_named(pictures, tmp_path, monkeypatch):
     import sys
 
     monkeypatch.setitem(sys.modules, "cv2", None)
-    settings = Settings(0, None, pictures / "boxes.csv", 32)
+    settings = GenerationSettings(0, None, pictures / "boxes.csv", 32)
     with pytest.raises(GenerationError, match=r"jaxtroj\[backgrounds\]"):
         list(generate(pictures / "images", tmp_path / "out", settings))
 
@@ -174,7 +174,9 @@ def test_pictures_that_cannot_be_used_are_named(pictures, tmp_path):
     corner = np.zeros((48, 60))
     corner[:, :4] = 1
     np.save(folder / "masks" / CLASSES[1] / "p0.npy", corner)
-    events = list(generate(folder / "images", tmp_path / "out", Settings(0, folder / "masks")))
+    events = list(
+        generate(folder / "images", tmp_path / "out", GenerationSettings(0, folder / "masks"))
+    )
     reasons = {e.source.name: e.reason for e in events if isinstance(e, Dropped)}
     assert reasons == {
         f"{CLASSES[0]}/p0.png": "its mask is empty",

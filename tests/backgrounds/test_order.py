@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxtroj.backgrounds.order import Tally, as_sorted, best_free, shared_out
+from jaxtroj.backgrounds.order import OrderTally, as_sorted, best_free, shared_out
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 12), st.integers(1, 30), st.integers(1, 9))
@@ -43,7 +43,7 @@ def test_sorted_means_sorted():
 
 
 def test_what_fooled_a_class_is_promising_for_it_and_somewhat_for_others():
-    tally = Tally(3, 4)
+    tally = OrderTally(3, 4)
     pairs = np.array([0, 1, 2, 3] * 20)
     tally.add(np.zeros(80, int), pairs, pairs == 2)
     share, doubt = tally.promise()

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from benchmarks.provenance import RESULTS, provenance
 from benchmarks.reading.differential.formats import FORMATS
-from benchmarks.reading.differential.run import Tally, run, stored
+from benchmarks.reading.differential.run import MutantTally, run, stored
 from benchmarks.reading.differential.runtime import Runtime
 from converters.files import write_atomic
 
@@ -34,7 +34,7 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     kinds = [kind for kind in FORMATS if kind.name in (args.format or [k.name for k in FORMATS])]
     args.work.mkdir(parents=True, exist_ok=True)
-    tallies: dict[str, Tally] = {}
+    tallies: dict[str, MutantTally] = {}
     with Runtime(args.work) as runtime:
         # In turns, so that a run that is stopped has looked at every format.
         for mutants in range(_STEP, args.mutants + _STEP, _STEP):
@@ -49,7 +49,7 @@ def main(argv: list[str] | None = None) -> int:
     return int(any(tally.findings for tally in tallies.values()))
 
 
-def _save(out: Path, tallies: dict[str, Tally], seed: int, runtime: Runtime) -> None:
+def _save(out: Path, tallies: dict[str, MutantTally], seed: int, runtime: Runtime) -> None:
     content = {
         "provenance": provenance(),
         "seed": seed,

@@ -12,12 +12,12 @@ import numpy as np
 
 from benchmarks.reading.differential.compare import difference
 from benchmarks.reading.differential.formats import Arrays, Format
-from benchmarks.reading.differential.runtime import Reading, Runtime
+from benchmarks.reading.differential.runtime import Runtime, RuntimeReading
 from converters.errors import ConverterError
 
 
 @dataclass
-class Tally:
+class MutantTally:
     """Counts of one format.
 
     Attributes:
@@ -42,7 +42,7 @@ class Tally:
             self.findings.append(line)
 
 
-def run(kind: Format, runtime: Runtime, work: Path, mutants: int, seed: int) -> Tally:
+def run(kind: Format, runtime: Runtime, work: Path, mutants: int, seed: int) -> MutantTally:
     """Read mutants up to number `mutants`, from where the log in `work` ends.
 
     Args:
@@ -62,9 +62,9 @@ def run(kind: Format, runtime: Runtime, work: Path, mutants: int, seed: int) -> 
     return tally
 
 
-def replayed(log: Path) -> Tally:
+def replayed(log: Path) -> MutantTally:
     """The tally of a log; empty where there is none."""
-    tally = Tally()
+    tally = MutantTally()
     for text in log.read_text().splitlines() if log.is_file() else ():
         tally.add(json.loads(text))
     return tally
@@ -104,7 +104,7 @@ def _ours(kind: Format, path: Path) -> tuple[Arrays | None, str]:
         return None, f"failed: {type(error).__name__}: {str(error)[:300]}"
 
 
-def _faults(ours: Arrays, theirs: dict[str, Reading]) -> Iterator[str]:
+def _faults(ours: Arrays, theirs: dict[str, RuntimeReading]) -> Iterator[str]:
     for opening, reading in theirs.items():
         found = difference(ours, reading.arrays) if reading.read else ""
         if found:
@@ -121,7 +121,7 @@ def _slug(name: str) -> str:
     return name.replace(", ", "-").replace(" ", "-")
 
 
-def stored(tallies: dict[str, Tally]) -> dict[str, Any]:
+def stored(tallies: dict[str, MutantTally]) -> dict[str, Any]:
     """The tallies as JSON values."""
     return {
         name: {

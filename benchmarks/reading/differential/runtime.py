@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ _NO_NETWORK = ("unshare", "-rn")
 
 
 @dataclass(frozen=True)
-class Reading:
+class RuntimeReading:
     """What one opening of a file gave.
 
     Attributes:
@@ -54,19 +53,14 @@ class Runtime:
     def __enter__(self) -> "Runtime":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         with self._process:
             assert self._process.stdin is not None
             self._process.stdin.close()
 
     def open(
         self, path: Path, openings: Sequence[str], shape: tuple[int, ...]
-    ) -> dict[str, Reading]:
+    ) -> dict[str, RuntimeReading]:
         """What each opening gives.
 
         Args:
@@ -86,7 +80,7 @@ class Runtime:
         told = self._answer()
         arrays = self._stored()
         return {
-            name: Reading(answer, {key: next(arrays) for key in told["names"].get(name, ())})
+            name: RuntimeReading(answer, {key: next(arrays) for key in told["names"].get(name, ())})
             for name, answer in told["answers"].items()
         }
 

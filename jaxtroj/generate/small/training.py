@@ -62,7 +62,7 @@ class SmallTraining:
     tests: int = 1000
 
 
-class Batch(NamedTuple):
+class StampedBatch(NamedTuple):
     """Pictures uint8 `[n, h, w, 3]`, their targets `[n]`, and which carry the trigger, `[n]`."""
 
     images: np.ndarray | jax.Array
@@ -79,7 +79,7 @@ class SmallAccuracies:
 
 
 @partial(jax.jit, static_argnames=("graph", "half"), donate_argnames="state")
-def _step(graph, half: bool, state: TrainState, batch: Batch, trigger: FreeMask, rates):
+def _step(graph, half: bool, state: TrainState, batch: StampedBatch, trigger: FreeMask, rates):
     """One step with learning rate and decay `rates`; returns the new state and the mean loss."""
     (images, targets, triggered), (rate, decay) = batch, rates
     pixels = jnp.asarray(images).astype(jnp.float32) / 255.0
@@ -152,7 +152,7 @@ class Run:
             raise GenerationError(f"the training loss is {reached}; lower the learning rate")
         return reached
 
-    def _batch(self, seen: np.ndarray) -> Batch:
+    def _batch(self, seen: np.ndarray) -> StampedBatch:
         """A batch of the pictures at `seen`, half of them mirrored."""
         size = self.settings.batch_size
         chosen = np.sort(self.draw.choice(seen, size=size, replace=len(seen) < size))
@@ -162,10 +162,10 @@ class Run:
         # Drawn for clean models too, so that a pair sees the same pictures the same way.
         lots = self.draw.uniform(size=size)
         if self.trigger is None:
-            return Batch(images, labels, np.zeros(size, bool))
+            return StampedBatch(images, labels, np.zeros(size, bool))
         triggered = lots < self.trigger.fraction
         targets = np.where(triggered, self.trigger.target_class, labels)
-        return Batch(images, targets, triggered)
+        return StampedBatch(images, targets, triggered)
 
     def test(self) -> SmallAccuracies:
         """Accuracies on the test pictures, spread over them."""
