@@ -85,13 +85,14 @@ def parse_record(line: str | bytes) -> Record:
         values: Any = json.loads(line)
     except ValueError as error:
         raise StoreError(f"not a JSON record: {error}") from error
-    schema = values.get("schema") if isinstance(values, dict) else None
-    if schema != SCHEMA_VERSION:
-        raise StoreError(
-            f"record of schema {schema}, expected {SCHEMA_VERSION}: it was written by another"
-            " version of jaxtroj"
-        )
     names = {f.name for f in fields(Record)}
+    if not isinstance(values, dict) or "schema" not in values:
+        raise StoreError(f"not a record: its fields differ from those of schema {SCHEMA_VERSION}")
+    if values["schema"] != SCHEMA_VERSION:
+        raise StoreError(
+            f"record of schema {values['schema']}, expected {SCHEMA_VERSION}: it was written by"
+            " another version of jaxtroj"
+        )
     if set(values) != names:
         odd = sorted(names ^ set(values))
         raise StoreError(f"not a record of schema {SCHEMA_VERSION}: fields differ ({odd})")
