@@ -8,13 +8,14 @@ import hashlib
 import os
 import re
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from jaxtroj.errors import ExamplesError
-from jaxtroj.rounds.image_file import ImageFileError, read_bytes, read_header, read_rgb
+from jaxtroj.rounds.image_file import ImageFileError, read_bytes, read_grey, read_header, read_rgb
 
 MAX_FILES = 100_000
 MAX_BATCH_BYTES = 4 * 2**30
@@ -23,6 +24,7 @@ _CLASS_NAME = re.compile(r"class_(\d{1,6})_example_\d+\.png", re.IGNORECASE)
 _POISONED_NAME = re.compile(r"class_\d+_trigger_.*\.png", re.IGNORECASE)
 NORMALIZATIONS = ("min-max", "unit")
 CHANNEL_ORDERS = ("BGR", "RGB")
+_Reader = Callable[[Path], tuple[np.ndarray, str | None]]
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,7 @@ class Examples:
     """Clean example pictures of one model, all of one size, in natural order of their names."""
 
     images: np.ndarray
-    """float32 [n, h, w, 3] in [0, 1], channels in `channel_order`."""
+    """float32 [n, h, w, c] in [0, 1]: three channels in `channel_order`, or one, grey."""
     labels: np.ndarray
     """int32 [n], the class in the file name; -1 where the name does not say."""
     names: tuple[str, ...]
@@ -88,6 +90,7 @@ def load_examples(
     channel_order: str = "BGR",
     limit_per_class: int | None = None,
     normalization: str = "min-max",
+    channels: int = 3,
 ) -> Examples:
     """Reads the example pictures of a model.
 
@@ -101,14 +104,16 @@ def load_examples(
         channel_order: "BGR" (Rounds 0 and 1) or "RGB" (Round 2 on): order of the last axis.
         limit_per_class: at least 1, or None for all.
         normalization: "min-max" (per picture, Rounds 0 and 1) or "unit" (divide by 255).
+        channels: 3, or 1 for grey: colour pictures are converted by luma, which `problems` says.
     Raises:
         ExamplesError: folder missing, no usable picture in it, or more than fits in memory.
         ValueError: an argument is none of the values above.
     """
-    _check_arguments(channel_order, limit_per_class, normalization)
+    _check_arguments(channel_order, limit_per_class, normalization, channels)
     folder = Path(folder)
     names, problems = _usable_names(folder)
-    pixels, taken, notes = _read_pixels(folder, names, limit_per_class)
+    read = read_grey if channels == 1 else read_rgb
+    pixels, taken, notes = _read_pixels(folder, names, limit_per_class, read)
     problems += notes
     if not taken:
         raise ExamplesError(
@@ -123,13 +128,17 @@ def load_examples(
     return Examples(images, labels, tuple(taken), channel_order, tuple(problems))
 
 
-def _check_arguments(channel_order: str, limit_per_class: int | None, normalization: str) -> None:
+def _check_arguments(
+    channel_order: str, limit_per_class: int | None, normalization: str, channels: int
+) -> None:
     if channel_order not in CHANNEL_ORDERS:
         raise ValueError(f"channel_order must be one of {CHANNEL_ORDERS}, got {channel_order!r}")
     if normalization not in NORMALIZATIONS:
         raise ValueError(f"normalization must be one of {NORMALIZATIONS}, got {normalization!r}")
     if limit_per_class is not None and limit_per_class < 1:
         raise ValueError(f"limit_per_class must be at least 1 or None, got {limit_per_class}")
+    if channels not in (1, 3):
+        raise ValueError(f"channels must be 1 or 3, got {channels}")
 
 
 def usual_size(folder: str | os.PathLike[str]) -> tuple[int, int] | None:
@@ -187,9 +196,9 @@ def _usable_names(folder: Path) -> tuple[list[str], list[str]]:
 
 
 def _read_pixels(
-    folder: Path, names: list[str], limit_per_class: int | None
+    folder: Path, names: list[str], limit_per_class: int | None, read: _Reader
 ) -> tuple[list[np.ndarray], list[str], list[str]]:
-    """Decoded pictures (uint8 [h, w, 3] RGB), their names, and sentences about the odd ones."""
+    """Decoded pictures (uint8 [h, w, c]), their names, and sentences about the odd ones."""
     pixels: list[np.ndarray] = []
     taken: list[str] = []
     left_out: dict[str, list[str]] = defaultdict(list)
@@ -199,7 +208,7 @@ def _read_pixels(
         if limit_per_class is not None and counts[label_of(name)] >= limit_per_class:
             continue
         try:
-            picture, note = read_rgb(folder / name)
+            picture, note = read(folder / name)
         except ImageFileError as error:
             left_out[str(error)].append(name)
             continue

@@ -7,6 +7,7 @@ against caps, and only PNG is decoded at all. The policy, per kind of picture:
 |---|---|
 | 8-bit RGB | read as it is |
 | grayscale (1 to 8 bits), palette | converted to RGB, with a note |
+| colours, where one channel is asked for | converted to grey by luma, with a note |
 | with an alpha channel, opaque everywhere | alpha dropped, with a note |
 | with transparent pixels | refused: the colour the model would see is undefined |
 | 16 bits a channel | refused: scaling to 8 bits is a guess |
@@ -119,6 +120,19 @@ def read_rgb(path: Path) -> tuple[np.ndarray, str | None]:
             return _to_rgb(picture, header)
     except _DECODE_ERRORS as error:
         raise ImageFileError(f"corrupt or truncated PNG ({error})") from error
+
+
+def read_grey(path: Path) -> tuple[np.ndarray, str | None]:
+    """Decodes one PNG as `read_rgb`, to uint8 [h, w, 1]; colours are converted by luma (Rec. 601).
+
+    The note then says so. Raises ImageFileError.
+    """
+    pixels, note = read_rgb(path)
+    if (pixels == pixels[..., :1]).all():
+        is_whole = note is None or note.endswith("converted to RGB")
+        return np.ascontiguousarray(pixels[..., :1]), None if is_whole else note
+    grey = np.asarray(Image.fromarray(pixels).convert("L"))[..., None]
+    return grey, "colour converted to grey (luma), since the network takes one channel"
 
 
 def _to_rgb(picture: Image.Image, header: Header) -> tuple[np.ndarray, str | None]:

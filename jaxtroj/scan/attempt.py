@@ -87,6 +87,7 @@ class Attempt:
 
 def open_model(attempt: Attempt) -> "Model":
     """Read and convert the model file of an attempt; raises LoadError or ConversionError."""
+    from converters.graph.logits import with_logits
     from converters.opening import convert_file, read_model
 
     with attempt.step("read"):
@@ -94,7 +95,8 @@ def open_model(attempt: Attempt) -> "Model":
         attempt.sha256 = file.sha256
     with attempt.step("convert"):
         opened = convert_file(file, attempt.settings.input_form(), _examples_size(attempt))
-        model, attempt.findings = opened.model, opened.findings
+        model, cut = with_logits(opened.model)
+        attempt.findings = (*opened.findings, *cut)
         attempt.architecture = model.architecture
     # What the network takes outranks what the folder looks like.
     attempt.kind = "text" if model.input_kind == "embedding" else "image"

@@ -61,6 +61,7 @@ class ImageScan:
             channel_order=settings.channel_order,
             limit_per_class=settings.examples_per_class,
             normalization=settings.normalization,
+            channels=1 if self.model.channels == 1 else 3,
         )
 
     def flags(self, context: "ImageContext") -> tuple[str, ...]:

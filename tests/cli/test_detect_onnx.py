@@ -90,12 +90,20 @@ def test_graphs_are_detected_end_to_end(folder, capsys, name, more):
     assert evidence["head_mean_outlier"] < 3 and np.isfinite(list(evidence.values())).all()
 
 
+def test_a_softmax_at_the_end_changes_no_evidence(folder, capsys):
+    options = ("--examples", folder / "pictures", *FORM, *QUICK)
+    _, after = detect(capsys, folder / "net.onnx", *options)
+    _, before = detect(capsys, folder / "net.onnx", *options, "--output", "logits")
+    assert after["evidence"] == before["evidence"]
+
+
 def test_wrong_forms_are_flagged(folder, capsys):
     options = (folder / "net.onnx", "--examples", folder / "pictures", *QUICK)
     _, found = detect(capsys, *options, "--normalization", "unit", "--channel-order", "BGR")
     assert found["status"] == "ok"
     assert "examples-misclassified: clean accuracy 0.33" in found["reason"]
-    assert "probabilities: " in found["reason"] and "input-guessed: " in found["reason"]
+    assert "probabilities: " not in found["reason"], "the search is for logits"
+    assert "input-guessed: " in found["reason"]
 
 
 def test_examples_of_another_size_name_the_option(folder, capsys):

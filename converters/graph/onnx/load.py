@@ -162,7 +162,7 @@ def _output_findings(model: ModelProto, output: str | None) -> tuple[str, ...]:
     if makers.get(wanted) in _SQUASHING:
         kind = _SQUASHING[makers[wanted]]
         findings.append(
-            f"output {safe_repr(wanted)} holds {kind}, not logits; gradients are small where the "
-            "network is sure"
+            f"output {safe_repr(wanted)} holds {kind}, not logits: their gradients are small where "
+            "the network is sure"
         )
     return tuple(findings)

@@ -80,7 +80,8 @@ def _check(model: Model, examples: Examples) -> None:
     channels = examples.images.shape[-1]
     if channels != model.channels:
         raise ExamplesError(
-            f"the examples have {channels} channels, the model expects {model.channels}"
+            f"the examples have {channels} channels, the model expects {model.channels}; pictures"
+            " are read in 3, or in 1 for a network that takes 1: export it for one of these"
         )
     size, takes = examples.images.shape[1:3], model.image_size
     if takes is not None and tuple(takes) != size:

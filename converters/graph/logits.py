@@ -1,0 +1,83 @@
+"""`with_logits`: a network that ends in a softmax, cut before it.
+
+Where a network is sure its probabilities hardly move, so their gradients say nothing; those of the
+logits do. The order of the classes is the same.
+"""
+
+from dataclasses import replace
+
+from converters.graph.graph import Graph, Node, Ref, pruned
+from converters.graph.module import GraphConfig
+from converters.model import Model
+from converters.preparation import PreparedConfig
+
+_SOFTMAX = {
+    "aten._softmax.default": "a softmax",
+    "aten.softmax.int": "a softmax",
+    "aten._log_softmax.default": "a log-softmax",
+    "aten.log_softmax.int": "a log-softmax",
+}
+# Of a row of logits these change the shape or the type at most, and keep the order of values.
+_KEEPING = frozenset(
+    {
+        "aten._to_copy.default",
+        "aten._unsafe_view.default",
+        "aten.alias.default",
+        "aten.clone.default",
+        "aten.contiguous.default",
+        "aten.detach.default",
+        "aten.flatten.using_ints",
+        "aten.permute.default",
+        "aten.reshape.default",
+        "aten.squeeze.default",
+        "aten.squeeze.dim",
+        "aten.squeeze.dims",
+        "aten.t.default",
+        "aten.transpose.int",
+        "aten.unsqueeze.default",
+        "aten.view.default",
+    }
+)
+
+
+def with_logits(model: Model) -> tuple[Model, tuple[str, ...]]:
+    """The model whose output is what its last softmax takes, and the finding that says so.
+
+    A model that does not end in one, or is no graph, comes back as it is.
+    """
+    config = model.config
+    network = config.inner if isinstance(config, PreparedConfig) else config
+    if not isinstance(network, GraphConfig):
+        return model, ()
+    graph, cut = _before_softmax(network.graph, network.num_classes)
+    if not cut:
+        return model, ()
+    logits = replace(network, graph=graph)
+    found = f"the network ends in {cut}; what goes into it was taken for the logits"
+    changed = replace(config, inner=logits) if isinstance(config, PreparedConfig) else logits
+    return replace(model, config=changed), (found,)
+
+
+def _before_softmax(graph: Graph, classes: int) -> tuple[Graph, str]:
+    """The graph that ends before its last softmax, and what was cut off; "" for nothing."""
+    makers = {name: node for node in graph.nodes for name in node.outputs if name is not None}
+    (end,) = graph.outputs
+    node = makers.get(end.name)
+    while node is not None and node.op in _KEEPING:
+        node = makers.get(_first(node).name)
+    if node is None or node.op not in _SOFTMAX or _width(graph, node) != classes:
+        return graph, ""
+    return pruned(replace(graph, outputs=(_first(node),))), _SOFTMAX[node.op]
+
+
+def _first(node: Node) -> Ref:
+    """The tensor that a call of one tensor works on."""
+    value = node.args[0]
+    assert isinstance(value, Ref), f"{node.op} works on {value!r}, expected a tensor"
+    return value
+
+
+def _width(graph: Graph, node: Node) -> int:
+    """Over how many values a softmax runs."""
+    shape, axis = graph.specs[_first(node).name].shape, node.args[1]
+    return shape[axis] if shape else 1

@@ -1,0 +1,81 @@
+"""Networks that end in a softmax, cut before it."""
+
+import numpy as np
+import pytest
+import torch
+
+from converters.graph.logits import with_logits
+from converters.graph.module import graph_model
+from converters.graph.tape import capture
+
+SIDE, CLASSES = 6, 5
+
+
+class Network(torch.nn.Module):
+    def __init__(self, tail):
+        super().__init__()
+        torch.manual_seed(0)
+        self.conv, self.tail = torch.nn.Conv2d(3, CLASSES, 3), tail
+
+    def forward(self, x):
+        return self.tail(8 * self.conv(x).mean((2, 3)))
+
+
+class Wide(torch.nn.Module):
+    """A softmax over the channels of a map, then flattened: what the old zoo exports."""
+
+    def forward(self, x):
+        return torch.flatten(torch.softmax(x[:, :, None, None], 1), 1)
+
+
+def model_of(tail, **form):
+    captured = capture(Network(tail).eval(), [torch.zeros(1, 3, SIDE, SIDE)])
+    return graph_model(captured, **form)
+
+
+@pytest.fixture(scope="module")
+def images():
+    return np.random.default_rng(0).random((4, SIDE, SIDE, 3), np.float32)
+
+
+@pytest.mark.parametrize("form", [{}, {"bounds": (0.0, 255.0)}], ids=["plain", "prepared"])
+@pytest.mark.parametrize(
+    ("tail", "cut"),
+    [
+        (torch.nn.Softmax(1), "a softmax"),
+        (torch.nn.Softmax(-1), "a softmax"),
+        (torch.nn.LogSoftmax(1), "a log-softmax"),
+        (torch.nn.Sequential(torch.nn.Softmax(1), torch.nn.Identity()), "a softmax"),
+        (torch.nn.Sequential(torch.nn.Softmax(1), torch.nn.Unflatten(1, (1, -1))), "a softmax"),
+        (Wide(), "a softmax"),
+    ],
+)
+def test_the_logits_are_those_before_the_softmax(images, tail, cut, form):
+    wanted = model_of(torch.nn.Identity(), **form)(images)
+    model, findings = with_logits(model_of(tail, **form))
+    assert findings == (f"the network ends in {cut}; what goes into it was taken for the logits",)
+    np.testing.assert_allclose(model(images), wanted, rtol=1e-5, atol=1e-5)
+    assert with_logits(model) == (model, ())
+
+
+class Halves(torch.nn.Module):
+    """A softmax over something else than the classes."""
+
+    def forward(self, x):
+        return torch.softmax(x[:, :4].reshape(1, 2, 2), 1).flatten(1)
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [
+        torch.nn.Identity(),
+        torch.nn.Sigmoid(),
+        torch.nn.Sequential(torch.nn.Softmax(1), torch.nn.ReLU()),
+        torch.nn.Sequential(torch.nn.Softmax(1), torch.nn.Linear(CLASSES, CLASSES)),
+        Halves(),
+    ],
+)
+def test_anything_else_stays_as_it_is(tail):
+    model = model_of(tail)
+    same, findings = with_logits(model)
+    assert same is model and findings == ()
