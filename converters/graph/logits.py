@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from converters.graph.graph import Graph, Node, Ref, pruned
 from converters.graph.module import GraphConfig
+from converters.graph.structure import architecture_of, described
 from converters.model import Model
 from converters.preparation import PreparedConfig
 
@@ -53,9 +54,20 @@ def with_logits(model: Model) -> tuple[Model, tuple[str, ...]]:
     if not cut:
         return model, ()
     logits = replace(network, graph=graph)
-    found = f"the network ends in {cut}; what goes into it was taken for the logits"
     changed = replace(config, inner=logits) if isinstance(config, PreparedConfig) else logits
-    return replace(model, config=changed), (found,)
+    found = f"the network ends in {cut}; what goes into it was taken for the logits"
+    named = _named(replace(model, config=changed), network.graph, graph)
+    return named, (found,)
+
+
+def _named(model: Model, before: Graph, after: Graph) -> Model:
+    """A network that is called by its structure is called by what is left of it."""
+    if model.architecture != architecture_of(before):
+        return model
+    name = architecture_of(after)
+    old, new = described(model.architecture, before), described(name, after)
+    findings = tuple(new if finding == old else finding for finding in model.findings)
+    return replace(model, architecture=name, findings=findings)
 
 
 def _before_softmax(graph: Graph, classes: int) -> tuple[Graph, str]:

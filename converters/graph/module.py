@@ -18,7 +18,7 @@ from converters.graph.inspection import inspect
 from converters.graph.last_layer import nearest_weight, rows_of
 from converters.graph.recorder import Captured
 from converters.graph.replay import run
-from converters.graph.structure import architecture_of, outline
+from converters.graph.structure import architecture_of, described
 from converters.model import ImageConfig, Model, apply
 from converters.preparation import prepared
 
@@ -153,7 +153,7 @@ def graph_model(
     jax.eval_shape(partial(apply, config), params, image)
     chosen = Captured(graph, captured.params)
     name = architecture or architecture_of(graph)
-    findings = (*findings, f"{name} has {outline(graph)}", *inspect(chosen))
+    findings = (*findings, described(name, graph), *inspect(chosen))
     return prepared(Model(config, params, name, findings), bounds, mean, std)
 
 

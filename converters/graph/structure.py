@@ -58,6 +58,11 @@ def outline(graph: Graph) -> str:
     return ", ".join(f"{kind} x{counts[kind]}" for kind in kinds) or "no layer"
 
 
+def described(name: str, graph: Graph) -> str:
+    """The finding that says what a network is called, and its layers."""
+    return f"{name} has {outline(graph)}"
+
+
 def base_name(node: Node) -> str:
     """An operator without namespace and overload.
 

@@ -96,7 +96,7 @@ def open_model(attempt: Attempt) -> "Model":
     with attempt.step("convert"):
         opened = convert_file(file, attempt.settings.input_form(), _examples_size(attempt))
         model, cut = with_logits(opened.model)
-        attempt.findings = (*opened.findings, *cut)
+        attempt.findings = (*model.findings, *cut)
         attempt.architecture = model.architecture
     # What the network takes outranks what the folder looks like.
     attempt.kind = "text" if model.input_kind == "embedding" else "image"
