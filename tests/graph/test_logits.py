@@ -56,7 +56,11 @@ def test_the_logits_are_those_before_the_softmax(images, tail, cut, form):
     assert findings == (f"the network ends in {cut}; what goes into it was taken for the logits",)
     np.testing.assert_allclose(model(images), wanted, rtol=1e-5, atol=1e-5)
     assert with_logits(model) == (model, ())
-    plain = model_of(torch.nn.Identity(), **form)
+
+
+def test_it_is_called_as_the_same_network_without_softmax():
+    model, _ = with_logits(model_of(torch.nn.Softmax(1)))
+    plain = model_of(torch.nn.Identity())
     assert (model.architecture, model.findings[0]) == (plain.architecture, plain.findings[0])
 
 
