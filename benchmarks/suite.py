@@ -93,6 +93,8 @@ BENCHES = (
           {"cpu-small": "--kinds light", "cpu": "", "gpu": None}),
     Bench("reading.real_onnx", "ONNX files that people ship, beside onnxruntime and PyTorch",
           _same("--scratch {work}/real_onnx")),
+    Bench("reading.architectural_findings", "suspicions of architectural backdoors in those files",
+          _same("--scratch {work}/real_onnx")),
     Bench("reading.fuzz", "damaged files against every reader",
           {"cpu-small": "--work {work}/fuzz --inputs 2000", "cpu": "--work {work}/fuzz",
            "gpu": None}),

@@ -40,7 +40,7 @@ def test_logits_are_those_of_the_file(make, save):
     assert (loaded.num_classes, loaded.channels) == (5, 3)
     assert loaded.findings == (
         f"{loaded.architecture} has conv x1, batch norm x1, linear x1, max pool x1",
-        "none of the 6 operators depends on a comparison of its input",
+        "none of the 7 operators depends on a comparison of its input",
     )
     gradient = jax.grad(lambda x: loaded(x)[:, 1].sum())(images)
     assert np.isfinite(gradient).all() and np.abs(gradient).max() > 0
