@@ -32,6 +32,7 @@ _JSON_FIELDS = (
     "sha256",
     "trigger",
     "recovered",
+    "findings",
 )
 
 
