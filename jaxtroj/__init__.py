@@ -1,7 +1,9 @@
 """Scanner for poisoned (backdoored, trojaned) neural networks.
 
-`scan_model(entry, Settings())` answers for one model; `load(path)` is `converters.load`. Importing
-this package loads neither jax nor torch: each name is imported when it is first used.
+`answer(entries, Settings())` yields the records of models that a guarded process opens, under
+limits of time and memory; `scan_model(entry, Settings())` answers for one in the caller's own
+process, without limits. `load(path)` is `converters.load`. Importing this package loads neither
+jax nor torch: each name is imported when it is first used.
 """
 
 import importlib
@@ -12,10 +14,12 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Calibrator": "jaxtroj.calibration",
+    "Guard": "jaxtroj.engine.guard",
     "ModelEntry": "jaxtroj.rounds",
     "Record": "jaxtroj.record",
     "RunStore": "jaxtroj.store",
     "Settings": "jaxtroj.settings",
+    "answer": "jaxtroj.engine.run",
     "iter_models": "jaxtroj.rounds",
     "load": "converters",
     "load_examples": "jaxtroj.rounds",

@@ -36,5 +36,9 @@ class EngineError(JaxtrojError):
     """A scan cannot be carried out at all: its processes do not start, or Ray cannot be used."""
 
 
+class LimitError(JaxtrojError):
+    """Guarded work took more time or memory than it may, or ended its process."""
+
+
 class GenerationError(JaxtrojError):
     """A synthetic round cannot be generated as asked."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxtroj.cli.backgrounds_options import add_actions
 from jaxtroj.cli.main import COMMANDS, EXIT_CLEAN
-from jaxtroj.cli.options import keep_compiled, message
+from jaxtroj.cli.options import guarded, keep_compiled, message
 from jaxtroj.cli.progress import Progress, remaining
 from jaxtroj.errors import UsageError
 
@@ -51,6 +51,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _evaluate(args: argparse.Namespace) -> int:
+    return guarded(args, _evaluate_models, "the process that evaluates the models")
+
+
+def _evaluate_models(args: argparse.Namespace) -> int:
     from jaxtroj.backgrounds import results
     from jaxtroj.backgrounds.evaluation import check_variants, evaluate
     from jaxtroj.backgrounds.layout import VARIANTS, picture_size
@@ -72,6 +76,10 @@ def _evaluate(args: argparse.Namespace) -> int:
 
 
 def _challenge(args: argparse.Namespace) -> int:
+    return guarded(args, _challenge_models, "the process that searches the models' backgrounds")
+
+
+def _challenge_models(args: argparse.Namespace) -> int:
     from jaxtroj.backgrounds.classifier import resident
     from jaxtroj.backgrounds.layout import FOREGROUNDS, load_challenge, picture_size
 

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from jaxtroj.cli.options import add_flag, add_path, count
+from jaxtroj.cli.options import add_flag, add_limits, add_path, count, positive
 
 _NORMALIZATIONS = ("imagenet", "in9", "half", "none")
 _FORMATS = ("text", "json", "csv", "html")
@@ -63,7 +63,7 @@ def _add_challenge(actions: argparse._SubParsersAction) -> argparse.ArgumentPars
     )
     parser.add_argument(
         "--recheck-margin",
-        type=_positive,
+        type=positive,
         metavar="M",
         help="with bfloat16: what a small margin is (default: measured on a sample)",
     )
@@ -134,6 +134,7 @@ def _add_models(parser: argparse.ArgumentParser) -> None:
         help="stretch pictures; results are marked as not comparable",
     )
     _add_grayscale(pictures)
+    add_limits(parser, "the whole action", endless=True)
     add_flag(parser, "--json", "results as JSON on stdout")
 
 
@@ -149,16 +150,6 @@ def _triple(text: str) -> tuple[float, float, float]:
     except ValueError:
         raise argparse.ArgumentTypeError(f"expected three numbers R,G,B, got {text!r}") from None
     return red, green, blue
-
-
-def _positive(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"expected a number above 0, got {text!r}")
-    return value
 
 
 def _seed(text: str) -> int:

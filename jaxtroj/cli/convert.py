@@ -20,10 +20,20 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     options.add_flag(
         parser, "--check", "compare logits and input gradients with torch's; writes DIR/parity.json"
     )
+    options.add_limits(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Convert, write, check; returns the exit status, 2 if the file is no model or disagrees.
+    """Convert in a guarded process; the exit status is 2 if the file is no model or disagrees.
+
+    Raises:
+        LimitError: the file took too much time or memory.
+    """
+    return options.guarded(args, _convert, f"the process that converts {args.model}")
+
+
+def _convert(args: argparse.Namespace) -> int:
+    """Convert, write, check.
 
     Raises:
         ConverterError: the file cannot be read or converted, or the result disagrees.

@@ -16,10 +16,8 @@ from jaxtroj.cli.main import COMMANDS, EXIT_NOTHING
 from jaxtroj.errors import DatasetError, UsageError
 
 if TYPE_CHECKING:
-    from jaxtroj.cli.progress import Progress
     from jaxtroj.record import Record
     from jaxtroj.rounds import ModelEntry
-    from jaxtroj.settings import Settings
 
 DEFAULT_OUT = Path("jaxtroj-out")
 
@@ -50,6 +48,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         "DIR",
         f"folder for pictures of recovered triggers (default: {DEFAULT_OUT})",
     )
+    options.add_limits(parser)
     options.add_settings(parser, words=True)
     group = parser.add_argument_group("NIST's flags (one model)")
     nist.add_model_flags(group)
@@ -98,40 +97,36 @@ def detect(
     """The records of the models; prints each as it is done, and fills NIST's result file.
 
     Args:
-        args: the options of `nist` and `options.add_settings`, and `examples`.
+        args: the options of `nist`, `options.add_settings` and `add_limits`, and `examples`.
         paths: model files or folders; none stands for the package's example models.
         as_json: print JSON objects instead of lines of text.
         out: folder for pictures; None takes the scratch folder, if there is one.
     """
     from jaxtroj.cli.progress import Progress
+    from jaxtroj.engine.jobs import START_STEP, Watch
+    from jaxtroj.engine.run import answer
     from jaxtroj.record_text import json_line, text_line
 
     options.keep_compiled()
     nist.take_parameters(args)
     settings = options.settings_from(args)
-    pictures: Path = out or args.scratch_dirpath or DEFAULT_OUT
+    entries = _entries(args, paths)
+    pictures: Path = (out or args.scratch_dirpath or DEFAULT_OUT) / "triggers"
     records = []
     with Progress() as progress:
-        for entry in _entries(args, paths):
-            record = _scan(entry, settings, pictures, progress)
+
+        def on_step(model: str, step: str) -> None:
+            progress.update(f"{model}: {step}")
+            if not progress.is_live and step != START_STEP:
+                progress.line(f"{model}: {step}")
+
+        answers = answer(entries, settings, options.limits_from(args), pictures, Watch(on_step))
+        for record in answers:
             if args.result_filepath is not None:
                 _write_result(args.result_filepath, record.probability)
             progress.result(json_line(record) if as_json else text_line(record))
             records.append(record)
     return records
-
-
-def _scan(entry: "ModelEntry", settings: "Settings", out: Path, progress: "Progress") -> "Record":
-    from jaxtroj.scan import scan_model
-    from jaxtroj.store import file_stem
-
-    def on_step(model: str, step: str) -> None:
-        progress.update(f"{model}: {step}")
-        if not progress.is_live:
-            progress.line(f"{model}: {step}")
-
-    picture = out / "triggers" / f"{file_stem(entry.model_id)}.png"
-    return scan_model(entry, settings, picture, on_step)
 
 
 def _entries(args: argparse.Namespace, paths: Sequence[Path]) -> "list[ModelEntry]":

@@ -24,6 +24,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     )
     nist.add_model_flags(group)
     nist.add_parameter_flags(parser.add_argument_group("the detector"))
+    options.add_limits(parser)
     options.add_settings(parser)
 
 

@@ -7,7 +7,8 @@ import argparse
 import importlib
 import io
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from types import ModuleType
 from typing import NoReturn
 
@@ -77,20 +78,25 @@ class Parser(argparse.ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status (see `jaxtroj --help`)."""
+    return answered(partial(_run, list(sys.argv[1:] if argv is None else argv)))
+
+
+def answered(work: Callable[[], int]) -> int:
+    """The exit status of some work, whose errors and lost output become messages and statuses."""
     streams.guard()
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A name that the terminal's encoding lacks is shown escaped, not a crash.
         sys.stdout.reconfigure(errors="backslashreplace")
-    status = _status(list(sys.argv[1:] if argv is None else argv))
+    status = _status(work)
     lost = streams.stdout_error()
     if lost is None or status == EXIT_INTERRUPTED:
         return status
     return EXIT_PIPE if lost.reader_has_gone else EXIT_USAGE
 
 
-def _status(arguments: list[str]) -> int:
+def _status(work: Callable[[], int]) -> int:
     try:
-        status = _run(arguments)
+        status = work()
         sys.stdout.flush()
     except streams.OutputError as error:
         if not error.reader_has_gone:

@@ -4,18 +4,22 @@ import argparse
 import math
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from converters.files import what_is
 from jaxtroj import runtime
-from jaxtroj.cli.main import EXIT_CLEAN, EXIT_FAILED, EXIT_NOTHING, EXIT_POISONED
+from jaxtroj.cli.main import EXIT_CLEAN, EXIT_FAILED, EXIT_NOTHING, EXIT_POISONED, answered
 from jaxtroj.errors import UsageError
 
 if TYPE_CHECKING:
+    from jaxtroj.engine.guard import Guard
     from jaxtroj.record import Record
     from jaxtroj.settings import Settings
+
+_GIB = 2**30
 
 
 def open_unit(text: str) -> float:
@@ -85,6 +89,76 @@ def add_path(
 def add_flag(parser: argparse._ActionsContainer, name: str, about: str) -> None:
     """Declare an option that is true where it is given."""
     parser.add_argument(name, action="store_true", help=about)
+
+
+def positive(text: str) -> float:
+    """A finite number above 0, for argparse."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected a number above 0, got {text!r}")
+    return value
+
+
+def add_limits(
+    parser: argparse._ActionsContainer, what: str = "a model", endless: bool = False
+) -> None:
+    """Declare --timeout and --memory; `limits_from` reads them.
+
+    Args:
+        parser: a command's, or a group of its options.
+        what: what is stopped that exceeds a limit.
+        endless: whether it may take for ever where the user does not say how long.
+    """
+    from jaxtroj.engine.local import DEFAULT_TIMEOUT
+
+    timeout = None if endless else DEFAULT_TIMEOUT
+    usual = "no limit" if timeout is None else f"{timeout:g}"
+    parser.add_argument(
+        "--timeout",
+        type=positive,
+        default=timeout,
+        metavar="S",
+        help=f"stop {what} after S seconds, as failed (default: {usual})",
+    )
+    parser.add_argument(
+        "--memory",
+        type=positive,
+        metavar="GIB",
+        help=f"stop {what} whose process takes more, as failed (default: nine tenths of the"
+        " machine's memory divided by the workers)",
+    )
+
+
+def memory_from(args: argparse.Namespace) -> int | None:
+    """Bytes that --memory says; None where it is not given."""
+    return None if args.memory is None else int(args.memory * _GIB)
+
+
+def limits_from(args: argparse.Namespace) -> "Guard":
+    """The limits that the options of `add_limits` ask for, of the only worker."""
+    from jaxtroj.engine.guard import Guard
+    from jaxtroj.engine.local import usual_limits
+
+    return Guard(args.timeout, memory_from(args) or usual_limits().memory)
+
+
+def guarded(args: argparse.Namespace, body: Callable[[argparse.Namespace], int], what: str) -> int:
+    """The exit status of a command's body, run in a child process under the limits of `args`.
+
+    Args:
+        args: the command's, with the options of `add_limits`.
+        body: a function of a module; its errors become messages and statuses in the child.
+        what: a name of the child for errors.
+
+    Raises:
+        LimitError: a limit was exceeded, or the child was ended by a signal.
+    """
+    from jaxtroj.engine.guarded_call import guarded_call
+
+    return guarded_call(partial(answered, partial(body, args)), limits_from(args), what)
 
 
 def add_settings(parser: argparse.ArgumentParser, words: bool = False) -> None:

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from jaxtroj.store import RunStore
 
 _LINE_SECONDS = 10.0
-_GIB = 2**30
 
 
 def add_parser(subparsers: argparse._SubParsersAction) -> None:
@@ -79,8 +78,6 @@ def _add_choice(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_engine(parser: argparse.ArgumentParser) -> None:
-    from jaxtroj.engine.local import DEFAULT_TIMEOUT
-
     group = parser.add_argument_group("who does the work, and how much of it")
     group.add_argument("--engine", choices=("local", "ray"), default="local", help="default: local")
     group.add_argument(
@@ -94,36 +91,13 @@ def _add_engine(parser: argparse.ArgumentParser) -> None:
         metavar="ADDRESS",
         help="of the Ray cluster (default: RAY_ADDRESS, else Ray is started on this machine)",
     )
-    group.add_argument(
-        "--timeout",
-        type=_positive,
-        default=DEFAULT_TIMEOUT,
-        metavar="S",
-        help=f"stop a model after S seconds, as failed (default: {DEFAULT_TIMEOUT:g})",
-    )
-    group.add_argument(
-        "--memory",
-        type=_positive,
-        metavar="GIB",
-        help="stop a model whose process takes more (default: nine tenths of the machine's memory"
-        " divided by the workers)",
-    )
+    options.add_limits(group)
     group.add_argument(
         "--budget",
-        type=_positive,
+        type=options.positive,
         metavar="S",
         help="stop the whole scan after S seconds; the same command goes on later",
     )
-
-
-def _positive(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"expected a number above 0, got {text!r}")
-    return value
 
 
 def run(args: argparse.Namespace) -> int:
@@ -184,7 +158,7 @@ def _engine(args: argparse.Namespace, settings: "Settings", store: "RunStore") -
     from jaxtroj.engine.jobs import Setup
     from jaxtroj.engine.local import local_engine
 
-    given = None if args.memory is None else int(args.memory * _GIB)
+    given = options.memory_from(args)
     if args.engine == "ray":
         from jaxtroj.engine.ray_cluster import RayEngine
 

@@ -8,19 +8,24 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from jaxtroj import runtime
-from jaxtroj.engine.jobs import ScanJob, Setup
+from jaxtroj.engine.jobs import START_STEP, ScanJob, Setup
 from jaxtroj.engine.worker import LENGTH
 from jaxtroj.errors import EngineError
 
 _SEND_SECONDS = 30.0
 _DUMP_SECONDS = 0.2
 _LONGEST_LINE = 64 * 2**20
+_GIB = 2**30
+TICK_SECONDS = 0.1
+"""How often limits are looked at."""
+# A pause longer than this was not the work's: the machine or this process was suspended.
+_LONGEST_CHARGE = 10 * TICK_SECONDS
 # Only what the parent may import; a folder that happens to be the current one is no part of it.
 _START = (
     "import sys; fd = int(sys.argv[1]); sys.path[:] = sys.argv[2:];"
@@ -40,6 +45,22 @@ class Guard:
     timeout: float | None = None
     memory: int | None = None
 
+    def too_much(self, held: int) -> str | None:
+        """What a process did that holds so many bytes, if that is too many; else None."""
+        if self.memory is None or held <= self.memory:
+            return None
+        allowed = self.memory / _GIB
+        return (
+            f"took {held / _GIB:.2f} GiB of memory, more than the {allowed:.2f} allowed;"
+            " see --memory"
+        )
+
+    def too_long(self, seconds: float, where: str = "") -> str | None:
+        """What became of work that ran for so many seconds, if that is too many; else None."""
+        if self.timeout is None or seconds <= self.timeout:
+            return None
+        return f"was stopped after {self.timeout:g} s{where}; see --timeout"
+
 
 @dataclass
 class Flight:
@@ -48,7 +69,7 @@ class Flight:
     job: ScanJob
     seconds: float = 0.0
     waits: bool = False
-    step: str = "start"
+    step: str = START_STEP
     answered: bool = False
 
 
@@ -66,6 +87,7 @@ class WorkerProcess:
         self.link = ours
         with theirs:
             self._process = _started(theirs.fileno(), environment, stderr)
+        self._logs = stderr is not None
         self.flights: dict[int, Flight] = {}
         self.ready = False
         self.jobs_done = 0
@@ -119,15 +141,11 @@ class WorkerProcess:
 
     def resident(self) -> int:
         """Bytes of memory that it holds; 0 if it has gone."""
-        try:
-            pages = Path(f"/proc/{self.pid}/statm").read_bytes().split()[1]
-        except (OSError, IndexError):
-            return 0
-        return int(pages) * os.sysconf("SC_PAGE_SIZE")
+        return resident(self.pid)
 
     def dump(self) -> None:
-        """Have it write to its stderr where every thread is; works whatever it is stuck in."""
-        if self.ready:
+        """Have it write to its log where every thread is; works whatever it is stuck in."""
+        if self.ready and self._logs:
             self._process.send_signal(signal.SIGUSR1)
             time.sleep(_DUMP_SECONDS)
 
@@ -145,26 +163,82 @@ class WorkerProcess:
             return None
 
 
-def _started(
-    descriptor: int, environment: Mapping[str, str | None], stderr: Path | None
+class Clock:
+    """Seconds since the last look, without those that the machine was suspended for."""
+
+    def __init__(self) -> None:
+        self._last = time.monotonic()
+
+    def lap(self) -> float:
+        """Seconds to charge for since the last lap."""
+        last, self._last = self._last, time.monotonic()
+        return min(self._last - last, _LONGEST_CHARGE)
+
+
+def resident(pid: int) -> int:
+    """Bytes of memory that a process holds; 0 if it has gone."""
+    try:
+        pages = Path(f"/proc/{pid}/statm").read_bytes().split()[1]
+    except (OSError, IndexError):
+        return 0
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+def how_it_ended(status: int | None) -> str:
+    """What a child process did, by its exit status; None where that is not known."""
+    if status is None or status >= 0:
+        return f"ended its process with status {status}"
+    try:
+        name = signal.Signals(-status).name
+    except ValueError:
+        name = f"signal {-status}"
+    hint = "; often for want of memory" if name == "SIGKILL" else ""
+    return f"ended its process by {name}{hint}"
+
+
+def start_python(
+    code: str, arguments: Sequence[str], environment: Mapping[str, str | None], **streams: Any
 ) -> subprocess.Popen[bytes]:
+    """A child process that runs lines of Python, under the settings that `runtime` has for jax.
+
+    Args:
+        code: what it runs.
+        arguments: its `sys.argv[1:]`.
+        environment: changes to this process's own; None unsets.
+        streams: of `subprocess.Popen`.
+
+    Raises:
+        EngineError: it does not start.
+    """
     variables: dict[str, str | None] = {
         **os.environ,
         **runtime.variables(os.environ),
         **environment,
     }
-    target = None if stderr is None else open(stderr, "ab", buffering=0)
     try:
         return subprocess.Popen(
-            [sys.executable, "-c", _START, str(descriptor), *sys.path],
-            stdin=subprocess.DEVNULL,
-            stdout=target if target is not None else subprocess.DEVNULL,
-            stderr=target,
+            [sys.executable, "-c", code, *arguments],
             env={name: value for name, value in variables.items() if value is not None},
-            pass_fds=(descriptor,),
+            **streams,
         )
     except OSError as error:
         raise EngineError(f"cannot start a worker process: {error.strerror or error}") from error
+
+
+def _started(
+    descriptor: int, environment: Mapping[str, str | None], stderr: Path | None
+) -> subprocess.Popen[bytes]:
+    target = None if stderr is None else open(stderr, "ab", buffering=0)
+    try:
+        return start_python(
+            _START,
+            [str(descriptor), *sys.path],
+            environment,
+            stdin=subprocess.DEVNULL,
+            stdout=target if target is not None else subprocess.DEVNULL,
+            stderr=target,
+            pass_fds=(descriptor,),
+        )
     finally:
         if target is not None:
             target.close()

@@ -14,6 +14,9 @@ from jaxtroj.settings import Settings
 DETECTOR = "jaxtroj.scan:scan_entry"
 """What answers: `module:function`, called as `Detector`."""
 
+START_STEP = "start"
+"""The step before a model's first, while a worker gets ready."""
+
 Detector = Callable[[ModelEntry, Settings, PictureOf | None, OnStep | None], Record]
 """An entry to its record with its identity; see `jaxtroj.scan.scan_entry`."""
 

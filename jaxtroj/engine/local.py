@@ -1,7 +1,6 @@
 """The engine of one machine: a guarded worker process for each GPU, or as many as asked for."""
 
 import selectors
-import signal
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -9,7 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from jaxtroj.engine.devices import Slot, local_slots, memory_per_worker
-from jaxtroj.engine.guard import Flight, Guard, WorkerProcess
+from jaxtroj.engine.guard import (
+    TICK_SECONDS,
+    Clock,
+    Flight,
+    Guard,
+    WorkerProcess,
+    how_it_ended,
+)
 from jaxtroj.engine.jobs import Answer, ScanJob, Setup, Watch
 from jaxtroj.engine.plan import WorkPlan
 from jaxtroj.engine.worker import LANES
@@ -22,12 +28,8 @@ from jaxtroj.store import RunStore
 
 DEFAULT_TIMEOUT = 3600.0
 """Seconds after which a model is stopped, unless the user says otherwise."""
-TICK_SECONDS = 0.1
 START_SECONDS = 300.0
 _MOST_FAILED_STARTS = 3
-# A pause longer than this was not the model's: the machine or this process was suspended.
-_LONGEST_CHARGE = 10 * TICK_SECONDS
-_GIB = 2**30
 
 
 def local_engine(
@@ -49,6 +51,11 @@ def local_engine(
     slots = local_slots(workers)
     guard = Guard(timeout, memory or memory_per_worker(len(slots)))
     return LocalEngine(Setup(settings, store.pictures), slots, guard, store.log_path)
+
+
+def usual_limits() -> Guard:
+    """The limits of a single worker process, unless the user says otherwise."""
+    return Guard(DEFAULT_TIMEOUT, memory_per_worker(1))
 
 
 @dataclass
@@ -94,18 +101,16 @@ class LocalEngine:
             EngineError: worker processes do not start.
         """
         self._plan, self._watch = WorkPlan(jobs), watch
-        last = time.monotonic()
+        clock = Clock()
         while True:
             yield from self._assign()
             if not any(seat.flights for seat in self._seats):
                 return
             ready = self._selector.select(TICK_SECONDS)
-            now = time.monotonic()
-            self._charge(min(now - last, _LONGEST_CHARGE))
-            last = now
+            self._charge(clock.lap())
             for key, _ in ready:
                 yield from self._hear(key.data)
-            if now >= watch.deadline:
+            if time.monotonic() >= watch.deadline:
                 return
             for seat in self._seats:
                 yield from self._judge(seat)
@@ -163,7 +168,7 @@ class LocalEngine:
             else:
                 yield from self._told(worker, message)
         if not alive:
-            yield from self._bury(seat, _how_it_ended(worker.exit_status()))
+            yield from self._bury(seat, how_it_ended(worker.exit_status()))
 
     def _told(self, worker: WorkerProcess, message: dict[str, Any]) -> Iterator[Answer]:
         flight = worker.flights[message["ticket"]]
@@ -195,25 +200,19 @@ class LocalEngine:
             return
         if worker.starting > START_SECONDS:
             yield from self._bury(seat, f"did not start within {START_SECONDS:g} s")
-        elif guard.memory is not None and worker.flights and worker.resident() > guard.memory:
-            held = worker.resident() / _GIB
-            yield from self._bury(
-                seat,
-                f"took {held:.2f} GiB of memory, more than the {guard.memory / _GIB:.2f} allowed;"
-                " see --memory",
-            )
-        elif guard.timeout is not None:
-            yield from self._late(seat, worker, guard.timeout)
+        elif worker.flights and (reason := guard.too_much(worker.resident())):
+            yield from self._bury(seat, reason)
+        else:
+            yield from self._late(seat, worker)
 
-    def _late(self, seat: _Seat, worker: WorkerProcess, timeout: float) -> Iterator[Answer]:
-        late = [flight for flight in seat.flights if flight.seconds > timeout]
-        if not late:
-            return
-        worker.dump()
-        slow = late[0]
-        running = [flight for flight in seat.flights if not flight.waits]
-        reason = f"was stopped after {timeout:g} s, in the step {slow.step}; see --timeout"
-        yield from self._bury(seat, reason, slow if running == [slow] else None)
+    def _late(self, seat: _Seat, worker: WorkerProcess) -> Iterator[Answer]:
+        for slow in seat.flights:
+            reason = self._guard.too_long(slow.seconds, f", in the step {slow.step}")
+            if reason is not None:
+                worker.dump()
+                running = [flight for flight in seat.flights if not flight.waits]
+                yield from self._bury(seat, reason, slow if running == [slow] else None)
+                return
 
     def _bury(self, seat: _Seat, reason: str, guilty: Flight | None = None) -> Iterator[Answer]:
         """End a worker; its unanswered models are given up, or get another try alone.
@@ -266,14 +265,3 @@ def failed_record(entry: Any, setup: Setup, reason: str, identity: str) -> Recor
     """The record of a model that the engine gave up: the base rate, and why."""
     failed = records.failed_record(Attempt(entry, setup.settings), JaxtrojError(reason))
     return replace(failed, identity=identity)
-
-
-def _how_it_ended(status: int | None) -> str:
-    if status is None or status >= 0:
-        return f"ended its process with status {status}"
-    try:
-        name = signal.Signals(-status).name
-    except ValueError:
-        name = f"signal {-status}"
-    hint = "; often for want of memory" if name == "SIGKILL" else ""
-    return f"ended its process by {name}{hint}"

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxtroj.engine.devices import Slot, memory_per_worker
-from jaxtroj.engine.guard import Guard
+from jaxtroj.engine.guard import TICK_SECONDS, Guard
 from jaxtroj.engine.jobs import Answer, ScanJob, Setup, Watch
-from jaxtroj.engine.local import TICK_SECONDS, LocalEngine, failed_record
+from jaxtroj.engine.local import LocalEngine, failed_record
 from jaxtroj.engine.plan import WorkPlan
 from jaxtroj.engine.worker import LANES
 from jaxtroj.errors import EngineError, UsageError

@@ -1,10 +1,14 @@
-"""A whole scan: what is on file stays, the rest goes to an engine, every answer into the store."""
+"""Models to records through an engine: some, as they come, or a whole scan with its store."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from converters.files import write_atomic
-from jaxtroj.engine.jobs import Answer, Engine, Watch
+from jaxtroj.engine.devices import local_slots
+from jaxtroj.engine.guard import Guard
+from jaxtroj.engine.jobs import Answer, Engine, ScanJob, Setup, Watch
+from jaxtroj.engine.local import LocalEngine, usual_limits
 from jaxtroj.engine.plan import make_jobs
 from jaxtroj.record import Record, printable
 from jaxtroj.rounds import ModelEntry
@@ -20,6 +24,40 @@ class Outcome:
     entry: ModelEntry
     record: Record
     fresh: bool
+
+
+def answer(
+    entries: Iterable[ModelEntry],
+    settings: Settings,
+    limits: Guard | None = None,
+    pictures: Path | None = None,
+    watch: Watch | None = None,
+) -> Iterator[Record]:
+    """The record of every entry, in order, each as soon as it is done; nothing is stored.
+
+    One guarded worker process opens and searches them, one after another; a model that exceeds the
+    limits or ends the process gets a record of status `failed` with the reason. The caller's
+    process loads neither jax nor torch, and opens no model.
+
+    Args:
+        entries: models; each is taken when the one before it is done.
+        settings: what changes the answers.
+        limits: of one model; None for those of a scan.
+        pictures: folder for pictures of recovered triggers; None writes none.
+        watch: told what happens.
+
+    Raises:
+        EngineError: worker processes do not start.
+    """
+    setup = Setup(settings, pictures)
+    engine = LocalEngine(setup, local_slots(1), limits or usual_limits())
+    try:
+        for entry in entries:  # one at a time: what the worker does is this model's
+            for found in engine.run([ScanJob(entry)], watch or Watch()):
+                assert found.record is not None, "no job of this engine has a record on file"
+                yield found.record
+    finally:
+        engine.close()
 
 
 def run_scan(

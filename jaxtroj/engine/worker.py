@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxtroj import runtime
-from jaxtroj.engine.jobs import DETECTOR, Detector, ScanJob, Setup
+from jaxtroj.engine.jobs import DETECTOR, START_STEP, Detector, ScanJob, Setup
 from jaxtroj.record import printable
 from jaxtroj.scan import identify
 from jaxtroj.store import picture_file
@@ -57,7 +57,7 @@ _DIE_WITH_PARENT = 1  # prctl(2), PR_SET_PDEATHSIG
 def main(descriptor: int) -> None:
     """Serve jobs from the socket until the parent closes it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
-    _die_with_parent()
+    die_with_parent()
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, all_threads=True)  # the guard asks where it is stuck
     with socket.socket(fileno=descriptor) as link:
@@ -152,7 +152,7 @@ class _Child:
             for name in self._to_import:
                 importlib.import_module(name)
             self._to_import = ()
-        self.say(ticket=ticket, step=[model, "start"])
+        self.say(ticket=ticket, step=[model, START_STEP])
 
     def _await_turn(self, ticket: int) -> None:
         """Until all jobs before this one are done."""
@@ -189,7 +189,7 @@ class _DeviceGate:
             self._device.release()
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """A child that is stuck in C code would not notice that its parent has gone."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)

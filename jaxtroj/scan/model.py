@@ -25,6 +25,9 @@ def scan_model(
 ) -> Record:
     """The record of one model; whatever goes wrong with it is a record of status `failed`.
 
+    The model is opened in the caller's process, and what it takes of time and memory the caller
+    bears; `jaxtroj.engine.run.answer` has limits for it.
+
     Args:
         entry: the model file and its examples.
         settings: what changes the answer.

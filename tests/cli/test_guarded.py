@@ -1,0 +1,94 @@
+"""Commands that open one model run in a child process under limits, and look as if they did not."""
+
+import importlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from jaxtroj.cli.main import answered, main
+from jaxtroj.engine.guard import Guard
+from jaxtroj.engine.guarded_call import guarded_call
+from jaxtroj.errors import LimitError
+
+MIB = 2**20
+
+
+@pytest.fixture
+def bodies(monkeypatch):
+    """The module of bodies; child processes get this process's path, with it there."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    return importlib.import_module("guarded_bodies")
+
+
+@pytest.mark.parametrize("capture", ["capsys", "capfd"])
+def test_status_and_words_are_passed_on(request, capture, bodies):
+    captured = request.getfixturevalue(capture)
+    assert guarded_call(partial(answered, partial(bodies.says_and_leaves, 3)), Guard(), "it") == 3
+    assert tuple(captured.readouterr()) == ("result é\n", "message\n")
+    assert guarded_call(partial(answered, bodies.refuses), Guard(), "it") == 4
+    assert tuple(captured.readouterr()) == ("", "jaxtroj: error: as ordered\n")
+
+
+def test_limits_end_it(tmp_path, bodies):
+    with pytest.raises(LimitError, match="^it was stopped after 1 s; see --timeout$"):
+        guarded_call(partial(bodies.sleeps, tmp_path / "mark"), Guard(timeout=1), "it")
+    with pytest.raises(LimitError, match=r"^it took 0.\d\d GiB of memory, more than the 0.29"):
+        guarded_call(bodies.grows, Guard(memory=300 * MIB), "it")
+    with pytest.raises(LimitError, match="^it ended its process by SIGABRT$"):
+        guarded_call(os.abort, Guard(), "it")
+
+
+def lives(pid: str) -> bool:
+    try:
+        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
+def test_it_ends_with_its_parent(tmp_path, bodies, number, status):
+    mark = tmp_path / "mark"
+    code = (
+        "import sys; import guarded_bodies as bodies; from functools import partial;"
+        " from jaxtroj.cli.main import answered; from jaxtroj.engine.guard import Guard;"
+        " from jaxtroj.engine.guarded_call import guarded_call;"
+        " work = partial(answered, partial(bodies.sleeps, sys.argv[1]));"
+        " sys.exit(answered(partial(guarded_call, work, Guard(), 'it')))"
+    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-c", code, str(mark)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        while not (mark.exists() and mark.read_text()):
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.send_signal(number)
+        _, said = process.communicate(timeout=30)
+    assert process.returncode == status
+    assert said == ("jaxtroj: interrupted; finished records are kept\n" if status > 0 else "")
+    for _ in range(50):
+        if not lives(mark.read_text()):
+            return
+        time.sleep(0.1)
+    pytest.fail("the child lives on")
+
+
+@pytest.mark.parametrize(
+    ("limit", "reason"),
+    [
+        (("--memory", "0.05"), "GiB of memory, more than the 0.05 allowed; see --memory"),
+        (("--timeout", "0.05"), "was stopped after 0.05 s; see --timeout"),
+    ],
+)
+def test_convert_within_limits(tmp_path, capsys, limit, reason):
+    (tmp_path / "model.onnx").write_bytes(b"garbage")
+    command = ["convert", str(tmp_path / "model.onnx"), "--out", str(tmp_path / "out"), *limit]
+    assert main(command) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and reason in said and "model.onnx" in said
+    assert not (tmp_path / "out").exists()
