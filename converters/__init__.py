@@ -1,8 +1,8 @@
 """Files to Flax models, without executing anything in the file.
 
-`open_model(path, form)` takes every supported file; of the hand-written families alone
-`open_artifact(path)` reads, `convert(artifact)` makes the model, `load(path)` does both. Importing
-this package loads neither jax nor torch; the functions import what they use.
+`open_model(path, form)` takes every supported file. Of those that hold torch's weights,
+`open_artifact(path)` only reads, and `convert(artifact)` makes the model. Importing this package
+loads neither jax nor torch; the functions import what they use.
 """
 
 import importlib
@@ -15,7 +15,6 @@ _HOMES = {
     "open_model": "opening",
     "Model": "model",
     "convert": "conversion",
-    "load": "conversion",
     "Encoder": "encoders",
     "load_encoder": "encoders",
     "Tokenizer": "encoders.tokenizer",

@@ -1,14 +1,13 @@
 """From the tensors of a file to a Flax model: recognise, check, assign."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import NoReturn
 
 import jax.numpy as jnp
 import numpy as np
 
 from converters import families
-from converters.artifact import Artifact, open_artifact
+from converters.artifact import Artifact
 from converters.errors import EXPORT, MismatchError, UnsupportedArchitectureError
 from converters.families.family import Family
 from converters.families.hyperparameters import check_modules
@@ -16,22 +15,11 @@ from converters.families.names import assign
 from converters.input_form import NOTHING_SAID, InputForm
 from converters.model import Model, NetworkConfig, param_shapes
 from converters.preparation import prepared
-from converters.rebuilt.table import FAMILIES as REBUILT
-from converters.rebuilt.table import family_of
+from converters.rebuilt.table import TORCHVISION, torchvision_class
 from converters.weights import Weights, single_precision
 
 # The largest supported network has about 1,600 tensors; a file of far more is built to stall us.
 MAX_TENSORS = 10_000
-
-
-def load(path: str | Path) -> Model:
-    """Read a model file and convert it; nothing in the file is executed.
-
-    Raises:
-      LoadError: the file cannot be read safely.
-      ConversionError: it holds no supported network.
-    """
-    return convert(open_artifact(path))
 
 
 def convert(
@@ -56,7 +44,7 @@ def convert(
     weights = artifact.weights
     tensors = families.current_names(weights.tensors)
     found = _recognise(tensors)
-    if found is None and family_of(weights) is not None:
+    if found is None and torchvision_class(weights) is not None:
         from converters.rebuilt.model import rebuilt_model
 
         return rebuilt_model(weights, artifact.findings, form, usual_size)
@@ -89,7 +77,7 @@ def _refuse_unknown(tensors: Mapping[str, np.ndarray]) -> NoReturn:
     raise UnsupportedArchitectureError(
         f"no family has tensors named like these: {sample or 'none at all'}"
         f"{' ...' if len(tensors) > 2 else ''}; {EXPORT}. Weights alone are read for "
-        f"{', '.join([*families.FAMILIES, *(f.name for f in REBUILT)])}"
+        f"{', '.join([*families.FAMILIES, *(f.name for f in TORCHVISION)])}"
     )
 
 

@@ -89,6 +89,11 @@ class EmbeddingConfig(NetworkConfig):
     input_kind = "embedding"
     channels = 0
 
+    @property
+    @abstractmethod
+    def first_kernels(self) -> tuple[str, ...]:
+        """Flax paths of the kernels `[input_size, width]` that meet the embedding."""
+
 
 class _OneKey:
     """Stands for `nnx.Rngs` where no value is ever drawn.

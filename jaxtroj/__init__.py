@@ -2,8 +2,9 @@
 
 `answer(entries, Settings())` yields the records of models that a guarded process opens, under
 limits of time and memory; `scan_model(entry, Settings())` answers for one in the caller's own
-process, without limits. `load(path)` is `converters.load`. Importing this package loads neither
-jax nor torch: each name is imported when it is first used.
+process, without limits, and `open_model(path)` is `converters.open_model`, for every format that is
+scanned. Importing this package loads neither jax nor torch: each name is imported when it is first
+used.
 """
 
 import importlib
@@ -21,8 +22,9 @@ _HOMES = {
     "Settings": "jaxtroj.settings",
     "answer": "jaxtroj.engine.run",
     "iter_models": "jaxtroj.rounds",
-    "load": "converters",
+    "InputForm": "converters",
     "load_examples": "jaxtroj.rounds",
+    "open_model": "converters",
     "read_records": "jaxtroj.store",
     "scan_model": "jaxtroj.scan",
 }

@@ -41,6 +41,11 @@ class DenseHeadConfig(EmbeddingConfig):
     hidden_sizes: tuple[int, ...]
     num_classes: int
 
+    @property
+    def first_kernels(self) -> tuple[str, ...]:
+        """Flax path of the kernel of the first layer."""
+        return ("fc_layers.0.kernel" if self.hidden_sizes else "linear.kernel",)
+
     def build(self, rngs: nnx.Rngs) -> "DenseHead":
         """A module of this shape with torch's initial distribution."""
         return DenseHead(self, rngs)

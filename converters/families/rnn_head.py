@@ -73,6 +73,11 @@ class RnnHeadConfig(EmbeddingConfig):
     single_step: bool = False
 
     @property
+    def first_kernels(self) -> tuple[str, ...]:
+        """Flax paths of the kernels of the first layer."""
+        return tuple(f"rnn.weight_ih_{suffix}" for suffix in self.suffixes[0])
+
+    @property
     def suffixes(self) -> tuple[tuple[str, ...], ...]:
         """Per layer, what ends the names of its directions' parameters: ("l0", "l0_reverse")."""
         ways = ("", "_reverse") if self.bidirectional else ("",)

@@ -20,7 +20,12 @@ from converters.families.torch_layers import resize
 from converters.pickles.plain import NotPlainError
 from converters.pickles.plain import plain as plain_value
 from converters.rebuilt.description import Description, Shape
-from converters.rebuilt.table import Family, current_class, current_names, family_of
+from converters.rebuilt.table import (
+    TorchvisionClass,
+    current_class,
+    current_names,
+    torchvision_class,
+)
 from converters.scripts import check_script
 from converters.weights import ModuleInfo, Weights, single_precision
 
@@ -48,7 +53,7 @@ class Rebuilt:
     """
 
     module: Any
-    family: Family
+    family: TorchvisionClass
     image_size: tuple[int, int] | None
     findings: tuple[str, ...]
 
@@ -62,7 +67,7 @@ def rebuild(weights: Weights) -> Rebuilt:
     """
     import torch
 
-    family = family_of(weights)
+    family = torchvision_class(weights)
     if family is None:
         raise UnsupportedArchitectureError("no network of torchvision has tensors of these names")
     tensors = {new: weights.tensors[old] for old, new in current_names(weights.tensors).items()}
@@ -109,7 +114,7 @@ def _attributes(module: Any) -> dict[str, Any]:
     return found
 
 
-def _standard_modules(family: Family, shapes: Mapping[str, Shape]):
+def _standard_modules(family: TorchvisionClass, shapes: Mapping[str, Shape]):
     """Modules of the standard network that a state dict is of, and the finding that says so."""
     import torch
     from torchvision import models

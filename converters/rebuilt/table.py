@@ -34,7 +34,7 @@ _SQUEEZES = r".*\.fc[12]"
 
 
 @dataclass(frozen=True)
-class Family:
+class TorchvisionClass:
     """One of torchvision's classes.
 
     Attributes:
@@ -60,29 +60,29 @@ class Family:
     unsaid: tuple[str, ...] = ()
 
 
-FAMILIES = (
-    Family(
+TORCHVISION = (
+    TorchvisionClass(
         "alexnet",
         "torchvision.models.alexnet.AlexNet",
         plain.alexnet,
         ("features.0.weight", "features.10.weight", "classifier.1.weight", "classifier.4.weight"),
         free=_WIDTHS,
     ),
-    Family(
+    TorchvisionClass(
         "vgg",
         "torchvision.models.vgg.VGG",
         plain.vgg,
         ("features.0.weight", "classifier.0.weight", "classifier.3.weight", "classifier.6.weight"),
         free=_WIDTHS,
     ),
-    Family(
+    TorchvisionClass(
         "squeezenet",
         "torchvision.models.squeezenet.SqueezeNet",
         plain.squeezenet,
         ("features.0.weight", "features.3.squeeze.weight", "classifier.1.weight"),
         free=_WIDTHS,
     ),
-    Family(
+    TorchvisionClass(
         "googlenet",
         "torchvision.models.googlenet.GoogLeNet",
         plain.googlenet,
@@ -90,7 +90,7 @@ FAMILIES = (
         free=_WIDTHS,
         unsaid=("a state dict does not say whether transform_input is on; taken as off",),
     ),
-    Family(
+    TorchvisionClass(
         "mobilenet_v2",
         "torchvision.models.mobilenetv2.MobileNetV2",
         mobile.mobilenet_v2,
@@ -98,7 +98,7 @@ FAMILIES = (
         ("mobilenet_v2",),
         free=r"features\.\d+\.[01]|classifier\.1",
     ),
-    Family(
+    TorchvisionClass(
         "mobilenet_v3",
         "torchvision.models.mobilenetv3.MobileNetV3",
         mobile.mobilenet_v3,
@@ -106,19 +106,19 @@ FAMILIES = (
         ("mobilenet_v3_small", "mobilenet_v3_large"),
         free=rf"features\.\d+\.[01]|classifier\.[03]|{_SQUEEZES}",
     ),
-    Family(
+    TorchvisionClass(
         "mnasnet",
         "torchvision.models.mnasnet.MNASNet",
         mobile.mnasnet,
         ("layers.0.weight", "layers.8.0.layers.0.weight", "classifier.1.weight"),
     ),
-    Family(
+    TorchvisionClass(
         "shufflenet_v2",
         "torchvision.models.shufflenetv2.ShuffleNetV2",
         mobile.shufflenet_v2,
         ("conv1.0.weight", "stage2.0.branch1.0.weight", "conv5.0.weight"),
     ),
-    Family(
+    TorchvisionClass(
         "efficientnet",
         "torchvision.models.efficientnet.EfficientNet",
         mobile.efficientnet,
@@ -126,20 +126,20 @@ FAMILIES = (
         (*(f"efficientnet_b{n}" for n in range(8)), *(f"efficientnet_v2_{s}" for s in "sml")),
         free=_SQUEEZES,
     ),
-    Family(
+    TorchvisionClass(
         "regnet",
         "torchvision.models.regnet.RegNet",
         residual.regnet,
         ("stem.0.weight", "trunk_output.block1.block1-0.f.a.0.weight"),
         free=_SQUEEZES,
     ),
-    Family(
+    TorchvisionClass(
         "convnext",
         "torchvision.models.convnext.ConvNeXt",
         residual.convnext,
         ("features.0.0.weight", "features.1.0.layer_scale", "classifier.2.weight"),
     ),
-    Family(
+    TorchvisionClass(
         "vit",
         "torchvision.models.vision_transformer.VisionTransformer",
         transformers.vision_transformer,
@@ -147,13 +147,13 @@ FAMILIES = (
         ("vit_b_16", "vit_b_32", "vit_l_16", "vit_l_32", "vit_h_14"),
         exact=True,
     ),
-    Family(
+    TorchvisionClass(
         "swin",
         "torchvision.models.swin_transformer.SwinTransformer",
         transformers.swin,
         ("features.0.0.weight", "features.1.0.attn.qkv.weight", "head.weight"),
     ),
-    Family(
+    TorchvisionClass(
         "maxvit",
         "torchvision.models.maxvit.MaxVit",
         transformers.maxvit,
@@ -168,13 +168,13 @@ def current_class(name: str) -> str:
     return _RENAMED.get(name, name)
 
 
-def family_of(weights: Weights) -> Family | None:
+def torchvision_class(weights: Weights) -> TorchvisionClass | None:
     """The family of a file: by the class of a whole network, by tensor names of a state dict."""
     root = weights.modules.get("")
     if root is not None:
-        found = [f for f in FAMILIES if f.class_name == current_class(root.class_name)]
+        found = [f for f in TORCHVISION if f.class_name == current_class(root.class_name)]
         return found[0] if found else None
-    return next((f for f in FAMILIES if _has(weights.tensors, f.tensors)), None)
+    return next((f for f in TORCHVISION if _has(weights.tensors, f.tensors)), None)
 
 
 def _has(names: Iterable[str], wanted: tuple[str, ...]) -> bool:

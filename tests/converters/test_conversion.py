@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from converters import convert, fold, load
+from converters import convert, fold, open_model
 from converters.errors import ConversionError, MismatchError, UnsupportedArchitectureError
 from converters.families.inception import InceptionConfig, _convolutions
 from converters.families.reference import empty_module
@@ -76,7 +76,7 @@ def test_odd_depth_has_the_family_s_name(fill, artifact_of):
 def test_pickled_narrow_and_reheaded_network(fill, pickled):
     network = fill(dense)
     network.classifier = nn.Linear(network.classifier.in_features, 11)
-    model = load(pickled(network))
+    model = open_model(pickled(network)).model
     assert model.num_classes == 11
     check_logits(model, network)
 
@@ -84,14 +84,14 @@ def test_pickled_narrow_and_reheaded_network(fill, pickled):
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
 def test_other_floating_types(dtype, fill, pickled):
     network = fill(dense).to(dtype)
-    model = load(pickled(network))
+    model = open_model(pickled(network)).model
     assert {value.dtype for value in model.params.values()} == {np.dtype(np.float32)}
     check_logits(model, network)
 
 
 def test_data_parallel(fill, pickled):
     network = fill(dense)
-    model = load(pickled(nn.DataParallel(network)))
+    model = open_model(pickled(nn.DataParallel(network))).model
     check_logits(model, network)
     assert any("DataParallel" in finding for finding in model.findings)
 
@@ -125,10 +125,10 @@ def test_inception_pickled_without_pools(aux_logits, fill, pickled):
     """torchvision 0.4 had no pooling submodules."""
     network = fill(lambda: inception(aux_logits))
     path = pickled(network)
-    expected = load(path)
+    expected = open_model(path).model
     for name in ("maxpool1", "maxpool2", "avgpool", "dropout"):
         del network._modules[name]
-    model = load(pickled(network))
+    model = open_model(pickled(network)).model
     assert model.config == expected.config
     assert any("auxiliary" in finding for finding in model.findings) == aux_logits
     for name, value in expected.params.items():
@@ -141,7 +141,9 @@ def test_state_dict_of_inception_says_what_it_does_not_know(fill, artifact_of):
 
 
 def test_training_mode_is_a_finding(fill, pickled):
-    assert any("training mode" in f for f in load(pickled(fill(dense).train())).findings)
+    assert any(
+        "training mode" in f for f in open_model(pickled(fill(dense).train())).model.findings
+    )
 
 
 @settings(
@@ -316,14 +318,14 @@ def test_changed_module_is_refused(what, fill, pickled):
     network = fill(residual)
     change(network)
     with pytest.raises(MismatchError, match=named):
-        load(pickled(network))
+        open_model(pickled(network))
 
 
 def test_head_of_several_layers_is_refused(fill, pickled):
     network = fill(residual)
     network.fc = nn.Sequential(nn.Dropout(), nn.Linear(512, 3))
     with pytest.raises(UnsupportedArchitectureError, match=r"conv1\.weight"):
-        load(pickled(network))
+        open_model(pickled(network))
 
 
 def test_eps_that_all_share_is_used(fill, pickled):
@@ -331,7 +333,7 @@ def test_eps_that_all_share_is_used(fill, pickled):
     for module in network.modules():
         if isinstance(module, nn.BatchNorm2d):
             module.eps = 0.01
-    model = load(pickled(network))
+    model = open_model(pickled(network)).model
     assert model.config.eps == 0.01
     check_logits(model, network)
 
@@ -343,7 +345,7 @@ def test_impossible_eps_is_refused(eps, fill, pickled):
         if isinstance(module, nn.BatchNorm2d):
             module.eps = eps
     with pytest.raises(MismatchError, match="eps"):
-        load(pickled(network))
+        open_model(pickled(network))
 
 
 # ---- hostile shapes

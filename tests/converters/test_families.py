@@ -152,14 +152,14 @@ def test_every_architecture_eager_and_jit(architecture, folded, fill, artifact_o
 @pytest.mark.parametrize("aux_logits", [False, True])
 def test_inception_transforms_its_input(aux_logits, fill, pickled):
     """`transform_input` is an attribute of the pickled module, no tensor."""
-    from converters import load
+    from converters import open_model
 
     network = fill(
         lambda: models.Inception3(
             5, aux_logits=aux_logits, transform_input=True, init_weights=False
         )
     )
-    model = load(pickled(network))
+    model = open_model(pickled(network)).model
     assert model.config.transform_input
     assert any("auxiliary" in finding for finding in model.findings) == aux_logits
     check_exact(network, model, [(1, 75, 107)])

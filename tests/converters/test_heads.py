@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from converters import convert, fold, load, load_checkpoint, save_checkpoint
+from converters import convert, fold, load_checkpoint, open_model, save_checkpoint
 from converters.errors import (
     LoadError,
     MismatchError,
@@ -196,7 +196,7 @@ def _quick_compilation():
 @pytest.mark.parametrize("cell", ["gru", "lstm"])
 def test_recurrent_heads(cell, variant, sizes, factories, written):
     head = recurrent(factories, cell, **variant)
-    model = load(written(head))
+    model = open_model(written(head)).model
     rnn = head.rnn
     assert model.architecture == {"gru": "GruLinear", "lstm": "LstmLinear"}[cell]
     assert model.config == RnnHeadConfig(
@@ -210,7 +210,7 @@ def test_recurrent_heads(cell, variant, sizes, factories, written):
 @pytest.mark.parametrize("hidden", [(), (9,), (9, 7, 8)])
 def test_dense_heads(hidden, factories, written):
     head = dense(factories, hidden)
-    model = load(written(head))
+    model = open_model(written(head)).model
     assert model.architecture == ("FCLinear" if hidden else "Linear")
     assert model.config == DenseHeadConfig(WIDTH, hidden, 2)
     assert model.config.input_kind == "embedding"
@@ -237,10 +237,10 @@ def test_every_container_holds_the_same_head(name, factories, tmp_path, monkeypa
     torch.save(head, tmp_path / "legacy.pt", _use_new_zipfile_serialization=False)
     torch.save(nn.DataParallel(head), tmp_path / "zip.pt")
     monkeypatch.setitem(sys.modules, "model_factories", None)
-    model = load(tmp_path / "zip.pt")
+    model = open_model(tmp_path / "zip.pt").model
     assert model.architecture == name
     for file in ("legacy.pt", "state.pt", "head.safetensors"):
-        other = load(tmp_path / file)
+        other = open_model(tmp_path / file).model
         assert other.config == model.config
         for path, value in model.params.items():
             np.testing.assert_array_equal(other.params[path], value)
@@ -248,18 +248,18 @@ def test_every_container_holds_the_same_head(name, factories, tmp_path, monkeypa
 
 def test_without_bias_from_a_state_dict(factories, written):
     head = recurrent(factories, "lstm", bias=False)
-    model = load(written(head))
+    model = open_model(written(head)).model
     assert not model.config.has_bias
-    assert load(written(head.state_dict())).config == model.config
+    assert open_model(written(head.state_dict())).model.config == model.config
 
 
 @pytest.mark.parametrize("batch_first", [False, True])
 def test_layout_of_sequences_is_a_finding_where_it_is_not_told(batch_first, factories, written):
     head = recurrent(factories, batch_first=batch_first)
-    findings = load(written(head)).findings
+    findings = open_model(written(head)).model.findings
     assert any("time before batch" in finding for finding in findings) != batch_first
     assert not any("does not say" in finding for finding in findings)
-    assert any("does not say" in f for f in load(written(head.state_dict())).findings)
+    assert any("does not say" in f for f in open_model(written(head.state_dict())).model.findings)
 
 
 @every_head
@@ -429,14 +429,14 @@ def test_changed_module_is_refused(what, factories, written):
     head = recurrent(factories)
     change(head)
     with pytest.raises(error, match=named):
-        load(written(head))
+        open_model(written(head))
 
 
 def test_activation_is_not_taken_for_granted(factories, written):
     head = dense(factories)
     head.relu = nn.GELU()
     with pytest.raises(MismatchError, match="relu is a .*GELU"):
-        load(written(head))
+        open_model(written(head))
 
 
 def test_missing_activation_is_refused(factories, written):
@@ -444,13 +444,13 @@ def test_missing_activation_is_refused(factories, written):
     del head.relu
     head.__dict__["relu"] = torch.nn.functional.gelu
     with pytest.raises(MismatchError, match="relu is missing"):
-        load(written(head))
+        open_model(written(head))
 
 
 def test_class_of_the_other_cell_is_refused(factories, written):
     head = recurrent(factories)
     with pytest.raises(MismatchError, match="LstmLinearModel, expected .*GruLinearModel"):
-        load(written(factories.LstmLinearModel(head.rnn, head.linear, 0.1)))
+        open_model(written(factories.LstmLinearModel(head.rnn, head.linear, 0.1)))
 
 
 @pytest.mark.parametrize("whole", [False, True])
@@ -458,10 +458,10 @@ def test_projections_are_refused(whole, factories, written):
     rnn = nn.LSTM(WIDTH, HIDDEN, proj_size=3, batch_first=True)
     head = factories.LstmLinearModel(rnn, nn.Linear(3, 2), 0.1).eval()
     with pytest.raises(UnsupportedArchitectureError, match="proj_size"):
-        load(written(head if whole else head.state_dict()))
+        open_model(written(head if whole else head.state_dict()))
 
 
 def test_plain_recurrence_is_refused(factories, written):
     head = factories.GruLinearModel(nn.RNN(WIDTH, HIDDEN), nn.Linear(HIDDEN, 2), 0.1)
     with pytest.raises(UnsupportedArchitectureError, match="GRU"):
-        load(written(head))
+        open_model(written(head))

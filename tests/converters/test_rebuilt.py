@@ -15,7 +15,7 @@ from converters.families.torch_layers import resize  # noqa: E402
 from converters.input_form import InputForm  # noqa: E402
 from converters.rebuilt.model import rebuilt_model  # noqa: E402
 from converters.rebuilt.network import describe, rebuild  # noqa: E402
-from converters.rebuilt.table import FAMILIES  # noqa: E402
+from converters.rebuilt.table import TORCHVISION  # noqa: E402
 from converters.weights import Weights  # noqa: E402
 
 CONVNEXT = models.convnext.CNBlockConfig
@@ -199,11 +199,11 @@ def test_every_classifier_of_torchvision(name, fill, pickled):
 
 
 def test_classes_and_signatures_are_unambiguous(small):
-    assert len({family.class_name for family in FAMILIES}) == len(FAMILIES)
+    assert len({family.class_name for family in TORCHVISION}) == len(TORCHVISION)
     for name in SMALL:
         with torch.device("meta"):
             names = SMALL[name][0]().state_dict()
-        found = [f.name for f in FAMILIES if set(f.tensors) <= set(names)]
+        found = [f.name for f in TORCHVISION if set(f.tensors) <= set(names)]
         assert found == [name.split()[0].removesuffix(",")], name
 
 

@@ -115,7 +115,7 @@ def test_torchvision_loads_the_model_and_agrees(made):
     images = np.random.default_rng(0).random((3, 33, 33, 3), np.float32)
     with torch.no_grad():
         expected = network(torch.from_numpy(images.transpose(0, 3, 1, 2).copy())).numpy()
-    found = np.asarray(converters.load(path)(images))
+    found = np.asarray(converters.open_model(path).model(images))
     # float32 on both sides, sums in another order
     np.testing.assert_allclose(found, expected, atol=1e-4)
 

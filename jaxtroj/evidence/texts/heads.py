@@ -4,7 +4,6 @@ Every head brings its own clean examples. For a target class the *sources* are t
 head itself puts into another class, so a trigger for that class has something to flip.
 """
 
-import re
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -16,11 +15,6 @@ import numpy as np
 from converters.model import Model, Params, apply
 from jaxtroj.errors import EvidenceError
 from jaxtroj.margins import all_margins
-
-# Kernels that meet the embedding; the last layer is the first where there is no other.
-_FIRST_KERNELS = re.compile(
-    r"^(?:rnn\.weight_ih_l0(?:_reverse)?|fc_layers\.0\.kernel|linear\.kernel)$", re.MULTILINE
-)
 
 
 @dataclass(frozen=True)
@@ -91,9 +85,7 @@ def in_basis(config, params: Params, basis: jax.Array) -> tuple[Any, Params]:
       params: of the head or of stacked heads.
       basis: `[k, d]`.
     """
-    names = _FIRST_KERNELS.findall("\n".join(params))
-    first = [name for name in names if name != "linear.kernel"] or names
-    inner = {name: jnp.matmul(basis, params[name]) for name in first}
+    inner = {name: jnp.matmul(basis, params[name]) for name in config.first_kernels}
     return replace(config, input_size=len(basis)), {**params, **inner}
 
 
