@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from jaxtroj import runtime
 from jaxtroj.engine.jobs import START_STEP, ScanJob, Setup
@@ -197,15 +197,23 @@ def how_it_ended(status: int | None) -> str:
 
 
 def start_python(
-    code: str, arguments: Sequence[str], environment: Mapping[str, str | None], **streams: Any
+    code: str,
+    arguments: Sequence[str],
+    environment: Mapping[str, str | None],
+    descriptor: int,
+    stdout: IO[Any] | int | None,
+    stderr: IO[Any] | None,
 ) -> subprocess.Popen[bytes]:
     """A child process that runs lines of Python, under the settings that `runtime` has for jax.
+
+    It has no stdin.
 
     Args:
         code: what it runs.
         arguments: its `sys.argv[1:]`.
         environment: changes to this process's own; None unsets.
-        streams: of `subprocess.Popen`.
+        descriptor: a file of ours that stays open in it, under the same number.
+        stdout, stderr: where its output goes; None leaves it where ours goes.
 
     Raises:
         EngineError: it does not start.
@@ -219,7 +227,10 @@ def start_python(
         return subprocess.Popen(
             [sys.executable, "-c", code, *arguments],
             env={name: value for name, value in variables.items() if value is not None},
-            **streams,
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            pass_fds=(descriptor,),
         )
     except OSError as error:
         raise EngineError(f"cannot start a worker process: {error.strerror or error}") from error
@@ -234,10 +245,9 @@ def _started(
             _START,
             [str(descriptor), *sys.path],
             environment,
-            stdin=subprocess.DEVNULL,
+            descriptor,
             stdout=target if target is not None else subprocess.DEVNULL,
             stderr=target,
-            pass_fds=(descriptor,),
         )
     finally:
         if target is not None:

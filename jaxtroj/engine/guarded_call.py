@@ -1,6 +1,6 @@
 """A command's body in a guarded child process: its limits, its exit status, its end with ours.
 
-The child has our stdin, stdout and stderr where they are the process's own. It is killed when a
+The child has our stdout and stderr where they are the process's own. It is killed when a
 limit is exceeded or when this process dies; Ctrl-C ends it as it would end the body here.
 """
 
@@ -14,7 +14,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from typing import IO, Any, TextIO
+from typing import IO, TextIO
 
 from jaxtroj.engine.guard import (
     TICK_SECONDS,
@@ -49,11 +49,9 @@ def guarded_call(body: Callable[[], int], limits: Guard, what: str) -> int:
         KeyboardInterrupt: and the child did not say so itself.
     """
     with ExitStack() as stack:
-        streams = {
-            "stdout": stack.enter_context(_handed_on(sys.stdout, 1)),
-            "stderr": stack.enter_context(_handed_on(sys.stderr, 2)),
-        }
-        child = _started(body, streams)
+        stdout = stack.enter_context(_handed_on(sys.stdout, 1))
+        stderr = stack.enter_context(_handed_on(sys.stderr, 2))
+        child = _started(body, stdout, stderr)
         try:
             reason = _exceeded(child, limits)
         except KeyboardInterrupt:
@@ -96,12 +94,14 @@ def _exceeded(child: subprocess.Popen[bytes], limits: Guard) -> str | None:
             return reason
 
 
-def _started(body: Callable[[], int], streams: dict[str, Any]) -> subprocess.Popen[bytes]:
+def _started(
+    body: Callable[[], int], stdout: IO[str] | None, stderr: IO[str] | None
+) -> subprocess.Popen[bytes]:
     reading, writing = os.pipe()
     with open(writing, "wb", buffering=0) as call:
         with open(reading, "rb"):
             arguments = [str(reading), *sys.path]
-            child = start_python(_START, arguments, {}, pass_fds=(reading,), **streams)
+            child = start_python(_START, arguments, {}, reading, stdout, stderr)
         with suppress(BrokenPipeError):  # it has died already; its status says so
             call.write(pickle.dumps(body))
     return child
