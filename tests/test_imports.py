@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("jaxtroj", "converters")
+PACKAGES = ("jaxtroj", "converters", "benchmarks")
 
 Edges = set[tuple[str, str]]
 
