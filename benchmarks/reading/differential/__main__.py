@@ -1,12 +1,13 @@
-"""Mutants of real files, read by jaxtroj and by torch: the same, or one of both refuses.
+"""Mutants of real files, read by jaxtroj and by a runtime: the same, or one of both refuses.
 
     python -m benchmarks.reading.differential --work SCRATCH --mutants 10000 --out FILE
 
-Each mutant is a small file that torch wrote, with its network, state dict or container changed in
-structure: reordered, renamed, doubled, aliased, shadowed, spliced. We open it, and in a process
-without a network torch does, by every opening that users call. Where both read it, logits of one
-example agree to 1e-4 of their size, or every tensor is equal; anything else is a finding, and its
-file is kept in SCRATCH/findings. A stopped run goes on where its logs end.
+Each mutant is a small file that torch or onnx wrote, with its network, state dict, graph or
+container changed in structure: reordered, renamed, doubled, aliased, shadowed, spliced. We open it,
+and in a process without a network torch does, by every opening that users call; onnxruntime, where
+it is installed, opens ONNX files (elsewhere it counts as refusing them all). Where both read it,
+logits of one example agree to 1e-4 of their size, or every tensor is equal; anything else is a
+finding, and its file is kept in SCRATCH/findings. A stopped run goes on where its logs end.
 """
 
 import argparse

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.reading.differential import containers, networks, states
+from benchmarks.reading.differential import containers, graphs, networks, states
 from benchmarks.reading.differential.seeds import NETWORKS, network
 from benchmarks.reading.differential.serve import example
+from converters.input_form import InputForm
 
 Arrays = Mapping[str, np.ndarray]
 Random = np.random.Generator
@@ -55,6 +56,18 @@ def read_torch(path: Path) -> Arrays:
         return {f"tensor:{name}": array for name, array in artifact.weights.tensors.items()}
     model = convert(artifact)
     return {"logits": np.asarray(model(example(SHAPE).transpose(0, 2, 3, 1)))}
+
+
+def read_graph(path: Path) -> Arrays:
+    """An ONNX file or exported program as jaxtroj opens it.
+
+    Raises:
+      ConverterError: it is refused.
+    """
+    from converters.opening import open_model
+
+    opened = open_model(path, InputForm(layout="NCHW", bounds=(0, 1)), usual_size=graphs.SHAPE[2:])
+    return {"logits": np.asarray(opened.model(example(graphs.SHAPE).transpose(0, 2, 3, 1)))}
 
 
 def saved(value: Any, zipped: bool, protocol: int = 2) -> bytes:
@@ -130,5 +143,14 @@ FORMATS = (
     Format("torch tar", ".tar", _state_mutant("tar"), _LOAD, read_torch),
     Format(
         "safetensors", ".safetensors", _state_mutant("safetensors"), ("safetensors",), read_torch
+    ),
+    Format("ONNX", ".onnx", graphs.onnx_mutant, ("onnxruntime",), read_graph, graphs.SHAPE),
+    Format(
+        "exported program",
+        ".pt2",
+        graphs.program_mutant,
+        ("torch.export.load",),
+        read_graph,
+        graphs.SHAPE,
     ),
 )

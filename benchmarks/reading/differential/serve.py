@@ -8,6 +8,7 @@ example, and where the arrays go. Answers with one JSON object a line: what each
 limits of memory and processor time, and it dies with whatever the file did.
 """
 
+import importlib.util
 import json
 import os
 import resource
@@ -44,12 +45,49 @@ def _safetensors(path: str) -> Any:
     return load_file(path)
 
 
+class _Session:
+    """A file in onnxruntime; called with an image it gives its first output as one row."""
+
+    def __init__(self, path: str):
+        import onnxruntime  # pyright: ignore[reportMissingImports]
+
+        onnxruntime.set_default_logger_severity(4)
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        self._session = onnxruntime.InferenceSession(
+            path, options, providers=["CPUExecutionProvider"]
+        )
+
+    def __call__(self, image: Any) -> Any:
+        names = [value.name for value in self._session.get_outputs()]
+        given = {value.name: image for value in self._session.get_inputs()}
+        return self._session.run(names[:1], given)[0]
+
+
+class _Program:
+    """An exported program as torch loads it."""
+
+    def __init__(self, path: str):
+        import torch
+
+        self._module = torch.export.load(path).module()
+
+    def __call__(self, image: Any) -> Any:
+        import torch
+
+        with torch.no_grad():
+            made = self._module(torch.from_numpy(image))
+        return (made[0] if isinstance(made, tuple | list) else made).numpy()
+
+
 OPENINGS: dict[str, Callable[[str], Any]] = {
     "torch.load": _torch_load(weights_only=False),
     "torch.load mmap": _torch_load(weights_only=False, mmap=True),
     "torch.load weights_only": _torch_load(weights_only=True),
     "torch.jit.load": _script,
     "safetensors": _safetensors,
+    "onnxruntime": _Session,
+    "torch.export.load": _Program,
 }
 
 
@@ -64,6 +102,8 @@ def arrays(value: Any, shape: tuple[int, ...]) -> dict[str, Any]:
     """What an opened object is: logits of a network, else its tensors by dotted name."""
     import torch
 
+    if isinstance(value, _Session | _Program):
+        return {"logits": value(example(shape)).astype("float64").reshape(1, -1)}
     if isinstance(value, torch.nn.Module):
         with torch.no_grad():
             return {"logits": value.eval()(torch.from_numpy(example(shape))).double().numpy()}
@@ -164,6 +204,8 @@ def main() -> int:
     import torch
     import torchvision  # noqa: F401
 
+    if importlib.util.find_spec("onnxruntime"):  # without it every ONNX file is refused
+        import onnxruntime  # noqa: F401  # pyright: ignore[reportMissingImports]
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     print(json.dumps({"ready": torch.__version__}), flush=True)
