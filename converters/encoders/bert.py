@@ -42,13 +42,8 @@ class Bert(nnx.Module):
 
     def __init__(self, config: BertConfig, rngs):
         self.config = config
-        width = config.width
-        self.embeddings = Group(
-            word_embeddings=blocks.EmbeddingTable(config.vocab_size, width, rngs),
-            position_embeddings=blocks.EmbeddingTable(config.positions, width, rngs),
-            token_type_embeddings=blocks.EmbeddingTable(config.token_types, width, rngs),
-            LayerNorm=blocks.norm(width, config.eps, rngs),
-        )
+        types = blocks.EmbeddingTable(config.token_types, config.width, rngs)
+        self.embeddings = blocks.embeddings(config, rngs, token_type_embeddings=types)
         self.encoder = Group(layer=nnx.List([_layer(config, rngs) for _ in range(config.layers)]))
 
     def __call__(self, ids: jax.Array, mask: jax.Array) -> jax.Array:

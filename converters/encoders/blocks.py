@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
+from converters.encoders.family import EncoderConfig
 from converters.families.names import NameRule
 
 # Hugging Face's names of the activations that the supported encoders use.
@@ -88,6 +89,16 @@ def attention(
     scores = jnp.where(allowed, scores, jnp.finfo(scores.dtype).min)
     weights = jax.nn.softmax(scores, axis=-1)
     return jnp.einsum("nhqk,nkhd->nqhd", weights, value.reshape(split)).reshape(n, t, width)
+
+
+def embeddings(config: EncoderConfig, rngs, **more: nnx.Module) -> Group:
+    """Tables of words and positions and the norm after their sum; `more` are further tables."""
+    return Group(
+        word_embeddings=EmbeddingTable(config.vocab_size, config.width, rngs),
+        position_embeddings=EmbeddingTable(config.positions, config.width, rngs),
+        LayerNorm=norm(config.width, config.eps, rngs),
+        **more,
+    )
 
 
 def seen(mask: jax.Array) -> jax.Array:

@@ -36,12 +36,7 @@ class DistilBert(nnx.Module):
 
     def __init__(self, config: DistilBertConfig, rngs):
         self.config = config
-        width = config.width
-        self.embeddings = Group(
-            word_embeddings=blocks.EmbeddingTable(config.vocab_size, width, rngs),
-            position_embeddings=blocks.EmbeddingTable(config.positions, width, rngs),
-            LayerNorm=blocks.norm(width, config.eps, rngs),
-        )
+        self.embeddings = blocks.embeddings(config, rngs)
         layers = [_layer(config, rngs) for _ in range(config.layers)]
         self.transformer = Group(layer=nnx.List(layers))
 

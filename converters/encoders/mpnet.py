@@ -48,12 +48,7 @@ class MPNet(nnx.Module):
 
     def __init__(self, config: MPNetConfig, rngs):
         self.config = config
-        width = config.width
-        self.embeddings = Group(
-            word_embeddings=blocks.EmbeddingTable(config.vocab_size, width, rngs),
-            position_embeddings=blocks.EmbeddingTable(config.positions, width, rngs),
-            LayerNorm=blocks.norm(width, config.eps, rngs),
-        )
+        self.embeddings = blocks.embeddings(config, rngs)
         self.encoder = Group(
             layer=nnx.List([_layer(config, rngs) for _ in range(config.layers)]),
             relative_attention_bias=blocks.EmbeddingTable(_BUCKETS, config.heads, rngs),

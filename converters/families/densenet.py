@@ -6,7 +6,7 @@ Reference:
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -14,8 +14,8 @@ import jax.numpy as jnp
 from flax import nnx
 
 from converters.families import layers, pooling
-from converters.families.family import Family, GraphOutline, Modules
-from converters.families.hyperparameters import NetworkModules, uniform_eps
+from converters.families.family import Family, GraphOutline
+from converters.families.hyperparameters import NetworkModules, with_eps
 from converters.families.names import (
     BATCH_NORM,
     CONVOLUTION,
@@ -272,10 +272,6 @@ def architecture(config: DenseNetConfig) -> str:
     return next((name for name, known in DEPTHS.items() if known[0] == depths), "densenet")
 
 
-def _with_eps(config: DenseNetConfig, modules: Modules) -> DenseNetConfig:
-    return replace(config, eps=uniform_eps(modules, IGNORED, EPS))
-
-
 def torch_module(config: DenseNetConfig, names: Collection[str] = ()) -> Any:
     """torchvision's network of these blocks; see `Family.torch_module`."""
     from torchvision.models import DenseNet as TorchDenseNet
@@ -300,7 +296,7 @@ FAMILY = Family(
     architectures=tuple(DEPTHS),
     architecture=architecture,
     standard=standard,
-    with_hyperparameters=_with_eps,
+    with_hyperparameters=with_eps(IGNORED, EPS),
     module_faults=NetworkModules(KINDS, POOLS, IGNORED, parts).faults,
     norm_pairs=norm_pairs,
     torch_module=torch_module,

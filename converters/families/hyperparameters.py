@@ -7,7 +7,7 @@ something else.
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
@@ -200,3 +200,8 @@ def uniform_eps(infos: Modules, ignored: tuple[str, ...], default: float) -> flo
             f"batch norms have eps {sorted(map(str, found))}; expected one in (0, 1)"
         )
     return eps
+
+
+def with_eps(ignored: tuple[str, ...], default: float) -> Callable[[Any, Modules], Any]:
+    """`Family.with_hyperparameters` of networks of which only the epsilon is left to say."""
+    return lambda config, infos: replace(config, eps=uniform_eps(infos, ignored, default))

@@ -8,15 +8,15 @@ References:
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import jax
 from flax import nnx
 
 from converters.families import layers, pooling
-from converters.families.family import Family, GraphOutline, Modules
-from converters.families.hyperparameters import NetworkModules, uniform_eps
+from converters.families.family import Family, GraphOutline
+from converters.families.hyperparameters import NetworkModules, with_eps
 from converters.families.names import (
     BATCH_NORM,
     CONVOLUTION,
@@ -281,10 +281,6 @@ def _outline(config: ResNetConfig):
     return stages, config.groups, first[0] / first[-1]
 
 
-def _with_eps(config: ResNetConfig, modules: Modules) -> ResNetConfig:
-    return replace(config, eps=uniform_eps(modules, IGNORED, EPS))
-
-
 def torch_module(config: ResNetConfig, names: Collection[str] = ()) -> Any:
     """torchvision's network of these blocks; see `Family.torch_module`."""
     from torch import nn
@@ -324,7 +320,7 @@ FAMILY = Family(
     architectures=tuple(DEPTHS),
     architecture=architecture,
     standard=standard,
-    with_hyperparameters=_with_eps,
+    with_hyperparameters=with_eps(IGNORED, EPS),
     module_faults=NetworkModules(KINDS, POOLS, IGNORED, parts).faults,
     norm_pairs=norm_pairs,
     torch_module=torch_module,
