@@ -140,11 +140,11 @@ def graph_model(
       ConversionError: the graph is no classifier of one image.
     """
     graph = _one_input(captured.graph, output)
-    if not any(f"{INPUT}0" in node.refs() for node in graph.nodes):
-        raise ConversionError("the output is the same for every image; choose another output")
     image_shape = image_shape or _image_shape(graph.inputs[0].shape, layout)
     height, width, channels = image_shape
     config = GraphConfig(graph, _classes(graph), channels, (height, width), layout)
+    if not any(f"{INPUT}0" in node.refs() for node in graph.nodes):
+        raise ConversionError("the output is the same for every image; choose another output")
     names = {attribute_of(name): name for name, _ in graph.params}
     if len(names) < len(graph.params):
         raise ConversionError("two weights have the same name once special names are escaped")

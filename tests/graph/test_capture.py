@@ -293,6 +293,7 @@ def test_flat_and_grey_inputs():
         (lambda x: x, (1, 12), {}, "which is not NCHW"),
         (lambda x: x, (2, 3, 4, 4), {}, "batch of 2"),
         (lambda x: x, (1, 3, 4, 4), {}, "one row of logits"),
+        (lambda x: torch.ones(1, 5), (1, 3, 4, 4), {}, "the same for every image"),
         (lambda x: x.mean((2, 3)), (1, 3, 4, 4), {"layout": "NCXY"}, "no order"),
         (lambda x: x.mean((2, 3)), (1, 3, 4, 4), {"mean": (1.0, 2.0)}, "2 values, expected 3"),
         (lambda x: x.mean((2, 3)), (1, 3, 4, 4), {"output": 1}, "output 1 of 1"),
