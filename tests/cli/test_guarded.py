@@ -55,7 +55,9 @@ def lives(pid: str) -> bool:
 def test_it_ends_with_its_parent(tmp_path, bodies, number, status):
     mark = tmp_path / "mark"
     code = (
-        "import sys; import guarded_bodies as bodies; from functools import partial;"
+        # A shell's background jobs ignore SIGINT, and so would what they start.
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"
+        " import sys; import guarded_bodies as bodies; from functools import partial;"
         " from jaxtroj.cli.main import answered; from jaxtroj.engine.guard import Guard;"
         " from jaxtroj.engine.guarded_call import guarded_call;"
         " work = partial(answered, partial(bodies.sleeps, sys.argv[1]));"

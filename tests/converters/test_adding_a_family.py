@@ -108,6 +108,7 @@ def test_an_onnx_file_with_folded_norms_is_recognised(added, network, tmp_path):
 
 def test_its_standard_network_is_built(added):
     config, module = families.build("chain3", 3, nnx.Rngs(0))
-    assert config == families.standards()["chain3"].standard("chain3", 3)
+    standard = families.standards()["chain3"].standard
+    assert standard is not None and config == standard("chain3", 3)
     assert module(np.zeros((1, 16, 16, 3), np.float32)).shape == (1, 3)
     assert empty_module(config).head.weight.shape == (3, 64)

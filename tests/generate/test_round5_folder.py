@@ -305,4 +305,4 @@ def test_the_command_makes_a_round(tmp_path, make_vectors):
     assert manifest["settings"]["triggers"] == "odd"
     assert set(manifest["acceptance"]["trigger_reach"]) == {"omg", "that was that."}
     refused = subprocess.run([*command, "--vectors", "nowhere"], capture_output=True, text=True)
-    assert refused.returncode == 2 and "nowhere" in refused.stderr
+    assert refused.returncode == 4 and "nowhere" in refused.stderr

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from jaxtroj.evidence.texts.bank.reference_heads import (
     copy_references,
     load_references,
 )
+from jaxtroj.held_folder import LOCK
 
 torch = pytest.importorskip("torch", reason="makes the heads")
 
@@ -87,13 +89,19 @@ def test_a_list_free_bank(built, encoder, toy, capsys):
     assert (plan.width, plan.cls_token_is_first, plan.known_list) == (toy.width, True, False)
 
 
+def changed_at(bank: Path) -> dict[str, int]:
+    """When each file of a bank was written last; the lock names whoever held it last."""
+    files = [path for path in bank.iterdir() if path.is_file() and path.name != LOCK]
+    return {path.name: path.stat().st_mtime_ns for path in files}
+
+
 def test_the_same_command_again_computes_nothing(built, encoder, carriers, capsys):
     out, options = built
-    before = {path.name: path.stat().st_mtime_ns for path in out.iterdir() if path.is_file()}
+    before = changed_at(out)
     assert bank(encoder, carriers, out, *options) == 0
     told = capsys.readouterr()
     assert told.out == f"{out}\n" and "all there already" in told.err
-    assert before == {p.name: p.stat().st_mtime_ns for p in out.iterdir() if p.is_file()}
+    assert before == changed_at(out)
     assert bank(encoder, carriers, out, "--words", "5") == 4
     assert "holds a bank of other candidates" in capsys.readouterr().err
 
