@@ -45,12 +45,14 @@ SCHEMAS = {
 
 
 def schema_for(kind: str, rows: Iterable[Mapping[str, float]]) -> Schema:
-    """The schema of one kind of model with the stages that occur in the evidence.
+    """The schema of one kind of model with the stages and fields that occur in the evidence.
 
-    Small pictures have other stages than large ones; evidence of none stands for all.
+    Small pictures have other stages than large ones, and records of earlier versions fewer fields;
+    evidence of none stands for all.
     """
     schema, names = SCHEMAS[kind], {name for row in rows for name in row}
-    found = {s: fields for s, fields in schema.stages.items() if not names.isdisjoint(fields)}
+    known = {s: tuple(f for f in fields if f in names) for s, fields in schema.stages.items()}
+    found = {s: fields for s, fields in known.items() if fields}
     return replace(schema, stages=found or schema.stages)
 
 

@@ -1,7 +1,8 @@
 """The last layer of a captured graph: the weight that its logits are made with.
 
 It is the weight of the call nearest to the logits, on their way, that has one row or column for
-each class. A 1 x 1 convolution before a mean counts as such.
+each class, of two features or more: a bias `[1, classes]` is none. A 1 x 1 convolution before a
+mean counts as such.
 """
 
 import numpy as np
@@ -26,7 +27,7 @@ def nearest_weight(graph: Graph, classes: int) -> str | None:
 
 def _rows_fit(shape: tuple[int, ...], classes: int) -> bool:
     matrix = len(shape) == 2 or (len(shape) > 2 and set(shape[2:]) == {1})
-    return matrix and classes in shape[:2]
+    return matrix and classes in shape[:2] and min(shape[:2]) > 1
 
 
 def rows_of(weight, classes: int) -> np.ndarray:

@@ -9,7 +9,7 @@ from jaxtroj.anchors import AnchoredExamples, anchor
 from jaxtroj.evidence.images.inversion import inversion_fields
 from jaxtroj.evidence.images.probes import Probed, probe_fields, try_patches
 from jaxtroj.evidence.images.sensitivity import _ratio, _window
-from jaxtroj.evidence.images.weights import weight_fields
+from jaxtroj.evidence.images.weights import head_gap, weight_fields
 from jaxtroj.evidence.stages import IMAGES
 from jaxtroj.network import Network
 from jaxtroj.numerics import logit
@@ -40,6 +40,16 @@ def test_a_scaled_row_stands_out_by_its_norm():
     scaled = rows * np.where(np.arange(6) == 2, 5.0, 1.0)[:, None]
     plain, odd = weight_fields(head(rows), rows), weight_fields(head(scaled), scaled)
     assert odd["head_norm_outlier"] > plain["head_norm_outlier"] + 3
+
+
+def test_the_lead_is_of_the_row_that_leans_furthest():
+    leaning = plain_rows(features=400) + np.array([0, 0, 0, 0.3, 0, 0.8])[:, None]
+    fields = weight_fields(head(leaning), leaning)
+    gaps = [head_gap(leaning, target) for target in range(6)]
+    assert fields["head_lead_class"] == 5 == int(np.argmax(gaps))
+    assert fields["head_lead"] == pytest.approx(gaps[5] - gaps[3]) and fields["head_lead"] > 0.2
+    scaled = leaning * np.arange(1, 7)[:, None]
+    assert weight_fields(head(scaled), scaled)["head_lead"] == pytest.approx(fields["head_lead"])
 
 
 @pytest.mark.parametrize(

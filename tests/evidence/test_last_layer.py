@@ -42,6 +42,8 @@ EARLIER = ("aten.mm.default", ("in:0", "p:first"))
          {"fc": HEAD[:, :, None, None]}, HEAD),
         ([EARLIER, ("aten.linear.default", ("%0", "p:fc")), ("aten.mul.Tensor", ("%1", "p:scale"))],
          {"fc": HEAD, "scale": np.ones(CLASSES, np.float32)}, HEAD),
+        ([EARLIER, ("aten.mm.default", ("%0", "p:fc")), ("aten.add.Tensor", ("%1", "p:bias"))],
+         {"fc": HEAD.T, "bias": np.ones((1, CLASSES), np.float32)}, HEAD),
         ([EARLIER, ("aten.conv2d.default", ("%0", "p:fc"))],
          {"fc": np.ones((CLASSES, 2, 3, 3), np.float32)}, None),
     ],
@@ -69,5 +71,6 @@ def test_fields_are_those_of_the_same_head_in_a_family():
 
 def test_without_a_last_layer_no_class_stands_out():
     fields = weight_fields({"body": RNG.normal(size=(30, 30))}, None)
-    assert fields["head_mean_outlier"] == fields["head_cosine_spread"] == 0
+    assert fields["head_mean_outlier"] == fields["head_cosine_spread"] == fields["head_lead"] == 0
+    assert fields["head_lead_class"] == -1
     assert fields["layer_kurtosis"] == pytest.approx(3, abs=0.5)

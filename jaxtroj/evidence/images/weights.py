@@ -30,26 +30,48 @@ def weight_fields(params: Mapping[str, np.ndarray], head: np.ndarray | None) -> 
         fields["head_mean_outlier"] = _outlier(rows.mean(axis=1))
         fields["head_norm_outlier"] = _outlier(np.linalg.norm(rows, axis=1))
         fields["head_cosine_spread"] = float(_cosines(rows).std())
+    fields["head_lead"], fields["head_lead_class"] = head_lead(head)
     return {**fields, "layer_kurtosis": float(np.mean(tails)) if tails else 0.0}
 
 
-def head_gap(head: np.ndarray | None, target: int) -> float:
-    """How much further the target's row of the last layer leans towards all features than others.
+def head_gaps(head: np.ndarray | None) -> np.ndarray:
+    """How much further each row of the last layer leans towards all features than the others.
 
     A trigger must win on every picture, whatever features are active, so training on one raises
     the target's whole row. Measured as cosine with the vector of ones, which has neither the scale
     of the weights in it nor, unlike an outlier among few classes, the spread of the other rows.
 
     Args:
-        head: rows `[classes, features]`, see `Model.last_layer`; without one the gap is 0.
-        target: the class asked about.
+        head: rows `[classes, features]`, see `Model.last_layer`.
+
+    Returns:
+        A gap for each class; none where there is no last layer, or one class only.
     """
     if head is None or len(head) < 2:
-        return 0.0
+        return np.zeros(0)
     rows = np.asarray(head, np.float64)
     lengths = np.linalg.norm(rows, axis=1) * np.sqrt(rows.shape[1])
     lean = rows.sum(axis=1) / np.maximum(lengths, _EPS)
-    return float(lean[target] - np.delete(lean, target).mean())
+    return lean - np.array([np.delete(lean, place).mean() for place in range(len(lean))])
+
+
+def head_gap(head: np.ndarray | None, target: int) -> float:
+    """The gap of one class, see `head_gaps`; 0 without a last layer."""
+    gaps = head_gaps(head)
+    return float(gaps[target]) if gaps.size else 0.0
+
+
+def head_lead(head: np.ndarray | None) -> tuple[float, float]:
+    """The largest gap less the second largest, and the class that has it.
+
+    Only a large lead says anything: networks that were tuned into a trojan, and heads over
+    flattened maps, show none. Without a last layer the lead is 0 and the class -1.
+    """
+    gaps = head_gaps(head)
+    if not gaps.size:
+        return 0.0, -1.0
+    second, first = np.sort(gaps)[-2:]
+    return float(first - second), float(gaps.argmax())
 
 
 def _is_kernel(path: str, value: np.ndarray) -> bool:

@@ -18,6 +18,12 @@ FIELDS = (
           "cosine", "deviation of the cosines between rows of the last layer"),
     Field("layer_kurtosis", "weights", 0, "the heaviness of the tails of the weights",
           "dimensionless", "mean kurtosis of the kernels"),
+    Field("head_lead", "weights", 1, "the lead of one class's last-layer row towards all features",
+          "difference of cosines",
+          "cosine of a class's row with a vector of ones, less the others': largest less second;"
+          " 0 without a last layer; a small lead never speaks for clean"),
+    Field("head_lead_class", "weights", 0, "the class whose last-layer row leans furthest",
+          "class", "class of the largest such gap; -1 without a last layer", is_judged=False),
 )  # fmt: skip
 
 
