@@ -1,8 +1,9 @@
 """What calibrators are fitted on: the fields of image classifiers, or those of text heads."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from jaxtroj.calibration.labelled import Scheme
 from jaxtroj.calibration.linear import Few
 from jaxtroj.errors import CalibrationError
 from jaxtroj.evidence.stages import IMAGES, TABLES, TEXTS
@@ -19,51 +20,31 @@ FEW_HEADS = Few(
 )
 
 
-@dataclass(frozen=True)
-class Schema:
-    """The fields that a calibrator is fitted on.
-
-    Attributes:
-      kind: "image" or "text".
-      stages: stage -> names of its fields, cheap stages first.
-      directions: field -> +1 where poisoned models have larger values, -1 smaller.
-      labels: field -> in words.
-      few: how small populations are fitted; None as large ones.
-    """
-
-    kind: str
-    stages: Mapping[str, tuple[str, ...]]
-    directions: Mapping[str, int]
-    labels: Mapping[str, str]
-    few: Few | None = None
-
-
-SCHEMAS = {
-    table.kind: Schema(table.kind, table.judged_fields, table.directions, table.labels, few)
+SCHEMES = {
+    table.kind: Scheme(table.judged_fields, table.directions, table.labels, few)
     for table, few in ((IMAGES, None), (TEXTS, FEW_HEADS))
 }
 
 
-def schema_for(kind: str, rows: Iterable[Mapping[str, float]]) -> Schema:
-    """The schema of one kind of model with the stages and fields that occur in the evidence.
+def scheme_for(kind: str, rows: Iterable[Mapping[str, float]]) -> Scheme:
+    """The scheme of one kind of model with the stages and fields that occur in the evidence.
 
     Small pictures have other stages than large ones, and records of earlier versions fewer fields;
     evidence of none stands for all.
     """
-    schema, names = SCHEMAS[kind], {name for row in rows for name in row}
-    known = {s: tuple(f for f in fields if f in names) for s, fields in schema.stages.items()}
+    scheme, names = SCHEMES[kind], {name for row in rows for name in row}
+    known = {s: tuple(f for f in fields if f in names) for s, fields in scheme.stages.items()}
     found = {s: fields for s, fields in known.items() if fields}
-    return replace(schema, stages=found or schema.stages)
+    return replace(scheme, stages=found or scheme.stages)
 
 
-def schema_of(records: Iterable[Record]) -> Schema:
-    """The schema of records; those without evidence say nothing, and no records mean images.
+def kind_of(records: Iterable[Record]) -> str:
+    """Kind of model that records hold evidence of; without any they are of images.
 
     Raises:
-      CalibrationError: evidence of images and of texts in one set.
+      CalibrationError: evidence of images and of texts in one set, or of an unknown kind.
     """
-    gathered = [record for record in records if record.evidence]
-    kinds = {record.kind for record in gathered}
+    kinds = {record.kind for record in records if record.evidence}
     if len(kinds) > 1:
         raise CalibrationError(
             "the records hold evidence of image classifiers and of text models; calibrate and score"
@@ -72,4 +53,10 @@ def schema_of(records: Iterable[Record]) -> Schema:
     kind = kinds.pop() if kinds else "image"
     if kind not in TABLES:
         raise CalibrationError(f"the records are of kind {kind!r}, expected {' or '.join(TABLES)}")
-    return schema_for(kind, (record.evidence for record in gathered))
+    return kind
+
+
+def scheme_of(records: Iterable[Record]) -> Scheme:
+    """The scheme of records, with the stages that occur in them; raises as `kind_of`."""
+    gathered = [record for record in records if record.evidence]
+    return scheme_for(kind_of(gathered), (record.evidence for record in gathered))

@@ -6,12 +6,12 @@ import json
 import numpy as np
 import pytest
 
-from jaxtroj.calibration import Calibrator
+from jaxtroj.calibration import Calibrator, Labelled, Origin, Scheme
 from jaxtroj.cli.options import add_settings, settings_from
 from jaxtroj.errors import CalibrationError
 from jaxtroj.evidence.stage import Subject, stages_for
 from jaxtroj.evidence.stages import IMAGE_STAGES, IMAGES
-from jaxtroj.schemas import schema_for
+from jaxtroj.schemas import scheme_for
 from jaxtroj.settings import SPECIAL_CALIBRATORS, Settings, base_rate, load_calibrator
 
 STAGE_FIELDS = IMAGES.stage_fields
@@ -26,9 +26,9 @@ def fitted(stage: str, sides: tuple[int, int] | None, poisoned: int = 6) -> Cali
     draw = np.random.default_rng(0)
     labels = [place < poisoned for place in range(12)]
     rows = [{n: draw.normal() + 3 * label for n in STAGE_FIELDS[stage]} for label in labels]
-    return Calibrator.fit(
-        rows, labels, ["net"] * 12, {stage: STAGE_FIELDS[stage]}, sides=sides, population=stage
-    )
+    scheme = Scheme({stage: STAGE_FIELDS[stage]})
+    origin = Origin(population=stage, sides=sides)
+    return Calibrator.fit(Labelled(rows, labels, ["net"] * 12), scheme, origin)
 
 
 @pytest.fixture(scope="module")
@@ -92,9 +92,9 @@ def test_sides_survive_a_file_and_lies_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize("stages", [SMALL, LARGE])
-def test_the_schema_of_records_has_the_stages_that_occur(stages):
+def test_the_scheme_of_records_has_the_stages_that_occur(stages):
     row = {name: 0.0 for stage in stages for name in STAGE_FIELDS[stage]}
-    assert tuple(schema_for("image", [row, {}]).stages) == stages
+    assert tuple(scheme_for("image", [row, {}]).stages) == stages
 
 
 def test_shipped_special_calibrators_know_their_pictures_and_the_stages_run_for_them():

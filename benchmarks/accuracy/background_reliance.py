@@ -26,7 +26,7 @@ from converters.files import write_atomic
 from converters.opening import open_model
 from jaxtroj import scoring
 from jaxtroj.anchors import AnchoredExamples, anchor
-from jaxtroj.calibration import out_of_fold
+from jaxtroj.calibration import Labelled, Scheme, out_of_fold
 from jaxtroj.cli.options import keep_compiled
 from jaxtroj.evidence.stages import IMAGES
 from jaxtroj.network import Network
@@ -138,9 +138,8 @@ def compare(measured: list[tuple[ImageRow, Mapping[str, float]]]) -> dict[str, A
         ("without", plain, known),
         ("with", more, {**known, STAGE: tuple(NEW)}),
     ):
-        held = out_of_fold(
-            rows, truth.tolist(), architectures, stages, {**IMAGES.directions, **NEW}
-        )
+        scheme = Scheme(stages, {**IMAGES.directions, **NEW})
+        held = out_of_fold(Labelled(rows, truth.tolist(), architectures), scheme)
         last = sigmoid(held[list(stages)[-1]].log_odds)
         scores[title] = scoring.score(last, truth).as_dict()
     return {"single_field_auc": areas, "scores": scores}

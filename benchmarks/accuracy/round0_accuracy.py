@@ -23,14 +23,14 @@ import numpy as np
 from benchmarks.provenance import RESULTS, provenance
 from converters.files import write_atomic
 from jaxtroj import scoring
-from jaxtroj.calibration import Calibrator, out_of_fold
+from jaxtroj.calibration import Calibrator, Labelled, Origin, out_of_fold
 from jaxtroj.calibration.training import MIN_MODELS
 from jaxtroj.cli.options import keep_compiled
 from jaxtroj.evidence.stages import IMAGES
 from jaxtroj.numerics import sigmoid
 from jaxtroj.rounds import iter_models
 from jaxtroj.scan import scan
-from jaxtroj.schemas import schema_for
+from jaxtroj.schemas import scheme_for
 from jaxtroj.settings import Settings
 from jaxtroj.store import RunStore
 
@@ -109,15 +109,12 @@ def _rows(source: Path, work: Path, limit: int | None) -> Iterator[ImageRow]:
 
 def judge(rows: Sequence[ImageRow], seed: int) -> dict[str, Any]:
     """Out-of-fold scores by stage and architecture, target classes, seconds."""
-    labels = [row.poisoned for row in rows]
-    truth, names = np.array(labels), np.array([row.architecture for row in rows])
+    truth = np.array([row.poisoned for row in rows])
+    names = np.array([row.architecture for row in rows])
     evidence = [row.evidence for row in rows]
     if len(rows) < MIN_MODELS:
         raise SystemExit(f"{len(rows)} models with evidence; a calibrator needs {MIN_MODELS}")
-    stages_of = schema_for("image", evidence).stages
-    held_out = out_of_fold(
-        evidence, labels, [row.architecture for row in rows], stages_of, IMAGES.directions, seed
-    )
+    held_out = out_of_fold(labelled(rows), scheme_for("image", evidence), seed)
     stages = {}
     for stage, answers in held_out.items():
         probabilities = sigmoid(answers.log_odds)
@@ -149,7 +146,7 @@ def _field_auc(evidence: Sequence[Mapping[str, float]], truth: np.ndarray) -> di
     """ROC AUC of each field alone, larger taken as more poisoned."""
     out = {}
     for name in (
-        name for fields in schema_for("image", evidence).stages.values() for name in fields
+        name for fields in scheme_for("image", evidence).stages.values() for name in fields
     ):
         values = np.array([row[name] for row in evidence])
         ranks = (np.argsort(np.argsort(values)) + 0.5) / len(values)
@@ -177,17 +174,22 @@ def _seconds(rows: Sequence[ImageRow]) -> dict[str, dict[str, float]]:
 
 def fit(rows: Sequence[ImageRow], seed: int, population: str) -> Calibrator:
     """The calibrator of these models; `population` says in words what they are."""
-    return Calibrator.fit(
-        rows=[row.evidence for row in rows],
-        poisoned=[row.poisoned for row in rows],
-        architectures=[row.architecture for row in rows],
-        stages=schema_for("image", (row.evidence for row in rows)).stages,
-        directions=IMAGES.directions,
-        labels=IMAGES.labels,
-        seed=seed,
-        population=population,
-        commit=provenance()["commit"],
+    scheme = scheme_for("image", (row.evidence for row in rows))
+    return Calibrator.fit(labelled(rows), scheme, origin(seed, population))
+
+
+def labelled(rows: Sequence[ImageRow]) -> Labelled:
+    """The rows as a calibrator is fitted on them."""
+    return Labelled(
+        [row.evidence for row in rows],
+        [row.poisoned for row in rows],
+        [row.architecture for row in rows],
     )
+
+
+def origin(seed: int, population: str, sides: tuple[int, int] | None = None) -> Origin:
+    """Where a fit of this checkout comes from."""
+    return Origin(seed, population, provenance()["commit"], sides)
 
 
 def text(result: Mapping[str, Any]) -> str:

@@ -26,7 +26,7 @@ import numpy as np
 from benchmarks.provenance import RESULTS, provenance
 from converters.files import write_atomic
 from jaxtroj import scoring
-from jaxtroj.calibration import Calibrator, out_of_fold
+from jaxtroj.calibration import Calibrator, Labelled, Origin, Scheme, out_of_fold
 from jaxtroj.cli.options import keep_compiled
 from jaxtroj.evidence.stages import TEXTS
 from jaxtroj.evidence.texts.bank import open_bank
@@ -196,13 +196,16 @@ def by_stage(rows: Sequence[HeadRow], seed: int) -> dict[str, Any]:
 
 def _held_out(rows: Sequence[HeadRow], seed: int) -> dict[str, np.ndarray]:
     """Probability of each head by stage, by calibrators of the others."""
-    found = out_of_fold(*_lists(rows), TEXTS.judged_fields, TEXTS.directions, seed)
+    found = out_of_fold(_labelled(rows), Scheme(TEXTS.judged_fields, TEXTS.directions), seed)
     return {stage: sigmoid(answer.log_odds) for stage, answer in found.items()}
 
 
-def _lists(rows: Sequence[HeadRow]):
-    evidence = [row.evidence for row in rows]
-    return evidence, [row.poisoned for row in rows], [row.architecture for row in rows]
+def _labelled(rows: Sequence[HeadRow]) -> Labelled:
+    return Labelled(
+        [row.evidence for row in rows],
+        [row.poisoned for row in rows],
+        [row.architecture for row in rows],
+    )
 
 
 def _fresh(rows: Sequence[HeadRow], fresh: Sequence[HeadRow], seed: int) -> dict[str, Any]:
@@ -247,7 +250,7 @@ def _shown_only(rows: Sequence[HeadRow], name: str, seed: int) -> dict[str, Any]
 
     def scores(fields: Sequence[str]) -> dict[str, Any]:
         signs = {field: TEXTS.directions[field] for field in fields if field in TEXTS.directions}
-        found = out_of_fold(*_lists(rows), {"all": fields}, signs, seed)["all"]
+        found = out_of_fold(_labelled(rows), Scheme({"all": fields}, signs), seed)["all"]
         return scoring.score(sigmoid(found.log_odds), truth).as_dict()
 
     return {
@@ -343,19 +346,8 @@ def _all_seconds(rows: Sequence[HeadRow]) -> float:
 
 
 def _calibrator(rows: Sequence[HeadRow], seed: int, population: str = "", commit: str = ""):
-    evidence, poisoned, architectures = _lists(rows)
-    return Calibrator.fit(
-        rows=evidence,
-        poisoned=poisoned,
-        architectures=architectures,
-        stages=TEXTS.judged_fields,
-        directions=TEXTS.directions,
-        labels=TEXTS.labels,
-        few=FEW_HEADS,
-        seed=seed,
-        population=population,
-        commit=commit,
-    )
+    scheme = Scheme(TEXTS.judged_fields, TEXTS.directions, TEXTS.labels, FEW_HEADS)
+    return Calibrator.fit(_labelled(rows), scheme, Origin(seed, population, commit))
 
 
 def _fit(rows: Sequence[HeadRow], args: argparse.Namespace) -> Calibrator:

@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.accuracy.round0_accuracy import ImageRow, judge, text
+from benchmarks.accuracy.round0_accuracy import ImageRow, judge, labelled, origin, text
 from benchmarks.provenance import RESULTS, provenance
 from converters.files import write_atomic
 from jaxtroj import scoring
-from jaxtroj.calibration import Calibrator
+from jaxtroj.calibration import Calibrator, Scheme
 from jaxtroj.cli.options import keep_compiled
 from jaxtroj.evidence.images.stages.fixed import FIXED
 from jaxtroj.evidence.stages import IMAGES
@@ -62,7 +62,7 @@ def main() -> int:
     for kind, found in result["by_trigger"].items():
         print(f"{kind}: {found}")
     if args.calibrator is not None:
-        fit(rows, args.seed, args.population, args.sides).save(args.calibrator)
+        fit(rows, args.seed, args.population, tuple(args.sides)).save(args.calibrator)
     return 0
 
 
@@ -153,18 +153,8 @@ def fit(
     rows: Sequence[ImageRow], seed: int, population: str, sides: tuple[int, int] | None
 ) -> Calibrator:
     """A calibrator on all rows."""
-    return Calibrator.fit(
-        rows=[row.evidence for row in rows],
-        poisoned=[row.poisoned for row in rows],
-        architectures=[row.architecture for row in rows],
-        stages=STAGES,
-        directions=IMAGES.directions,
-        labels=IMAGES.labels,
-        seed=seed,
-        population=population,
-        commit=provenance()["commit"],
-        sides=None if sides is None else (sides[0], sides[1]),
-    )
+    scheme = Scheme(STAGES, IMAGES.directions, IMAGES.labels)
+    return Calibrator.fit(labelled(rows), scheme, origin(seed, population, sides))
 
 
 if __name__ == "__main__":

@@ -7,16 +7,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from jaxtroj.calibration import files
-from jaxtroj.calibration.fitted import Fitted, Provenance, StageReport
-from jaxtroj.calibration.linear import FREE_DISTANCE, Few
+from jaxtroj.calibration.fitted import Fitted, Provenance, StageReport, provenance_of
+from jaxtroj.calibration.labelled import UNKNOWN, Labelled, Origin, Scheme, make_population, matrix
+from jaxtroj.calibration.linear import FREE_DISTANCE
 from jaxtroj.calibration.stage import StageModel
 from jaxtroj.calibration.stopping import stop_rule
 from jaxtroj.calibration.training import (
     OutOfFold,
     fit_stages,
-    make_population,
-    make_scheme,
-    matrix,
     out_of_fold,
     stage_score,
 )
@@ -65,50 +63,22 @@ class Calibrator:
         return sides is not None and sides[0] <= min(size) and max(size) <= sides[1]
 
     @classmethod
-    def fit(
-        cls,
-        rows: Sequence[Mapping[str, float | None]],
-        poisoned: Sequence[bool],
-        architectures: Sequence[str | None],
-        stages: Mapping[str, Sequence[str]],
-        directions: Mapping[str, int] | None = None,
-        labels: Mapping[str, str] | None = None,
-        seed: int = 0,
-        population: str = "",
-        commit: str = "",
-        sides: tuple[int, int] | None = None,
-        few: Few | None = None,
-    ) -> "Calibrator":
+    def fit(cls, labelled: Labelled, scheme: Scheme, origin: Origin = UNKNOWN) -> "Calibrator":
         """Fits every stage and scores it out of fold.
 
-        Args:
-            rows: evidence by field name, one mapping for each labelled model. Absent, None and
-                NaN are missing; a row counts only for the stages it has all fields of.
-            poisoned: labels, True for poisoned.
-            architectures: names such as "resnet50", or None.
-            stages: fields that each stage adds, in the order of gathering.
-            directions: +1 for a field that is larger in poisoned models, -1 smaller; others free.
-            labels: fields in words, for reasons.
-            seed: chooses the folds, with the content of the rows.
-            population, commit, sides: kept as provenance; with `sides` (shortest, longest) the
-                calibrator is taken for such pictures where it is one of several, see `Settings`.
-            few: how to fit where there are few models; None fits them as many are.
+        A row counts only for the stages that it has all fields of.
+
         Raises:
-            CalibrationError: misshapen input, or fewer than 10 models (3 of each kind) with the
-                first stage's fields.
+            CalibrationError: fewer than 10 models (3 of each kind) with the first stage's fields.
         """
-        scheme = make_scheme(stages, directions, labels, few)
-        labelled = make_population(rows, poisoned, architectures)
-        fitted = fit_stages(labelled, scheme, seed)
-        held_out = out_of_fold(rows, poisoned, architectures, stages, directions, seed, few)
-        truth = np.asarray(poisoned, dtype=bool)
+        fitted = fit_stages(make_population(labelled), scheme, origin.seed)
+        held_out = out_of_fold(labelled, scheme, origin.seed)
+        truth, last = labelled.truth, held_out[list(fitted)[-1]]
         reports = {
-            stage: _report(held_out[stage], held_out[list(fitted)[-1]], truth, architectures)
-            for stage in fitted
+            stage: _report(held_out[stage], last, truth, labelled.architectures) for stage in fitted
         }
-        origin = Provenance(population, seed, commit, len(truth), int(truth.sum()), sides)
         unfitted = tuple(stage for stage in scheme.stages if stage not in fitted)
-        return cls(fitted, reports, origin, unfitted)
+        return cls(fitted, reports, provenance_of(labelled, origin), unfitted)
 
     def probability(
         self,

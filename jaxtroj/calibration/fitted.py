@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from jaxtroj.calibration.labelled import Labelled, Origin
 from jaxtroj.calibration.stage import StageModel
 from jaxtroj.calibration.stopping import StopRule
 from jaxtroj.calibration.training import StageScore
@@ -30,6 +31,13 @@ class Provenance:
     poisoned: int
     sides: tuple[int, int] | None = None
     """Shortest and longest side in pixels of the pictures it is for; None where nobody said."""
+
+
+def provenance_of(labelled: Labelled, origin: Origin) -> Provenance:
+    """What is kept of the models that a fit was given."""
+    poisoned = int(labelled.truth.sum())
+    models = len(labelled.rows)
+    return Provenance(origin.population, origin.seed, origin.commit, models, poisoned, origin.sides)
 
 
 @dataclass(frozen=True)

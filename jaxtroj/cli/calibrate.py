@@ -14,8 +14,13 @@ from jaxtroj.cli.main import COMMANDS, EXIT_CLEAN
 from jaxtroj.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from jaxtroj.calibration import Calibrator
+    from jaxtroj.calibration.groups import LeftOut
     from jaxtroj.calibration.training import StageScore
+    from jaxtroj.cli.evaluate import Pair
+    from jaxtroj.leaderboard.cases import Truth
 
 
 def add_parser(subparsers: argparse._SubParsersAction) -> None:
@@ -44,6 +49,14 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         metavar="LO-HI",
         help="shortest and longest side of the pictures it is for, in pixels; kept in it",
     )
+    parser.add_argument(
+        "--groups",
+        action="append",
+        default=[],
+        metavar="COLUMN",
+        help="also score each `architecture` or value of a METADATA.csv column by a fit on all"
+        " others; clean models without a value are dealt out among the groups",
+    )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the folds; default: 0")
 
 
@@ -53,36 +66,63 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         CalibrationError: too few models, or the file cannot be written.
     """
-    from jaxtroj.calibration import Calibrator
+    from jaxtroj.calibration import Calibrator, Labelled, Origin, leave_out
     from jaxtroj.cli.evaluate import matched
-    from jaxtroj.rounds import load_truth
-    from jaxtroj.schemas import schema_of
+    from jaxtroj.leaderboard.cases import read_truth
+    from jaxtroj.schemas import scheme_of
     from jaxtroj.store import read_records
 
     records = read_records(args.run_folder)
-    pairs = [(r, t) for r, t in matched(records, load_truth(args.truth)) if r.evidence]
+    truth = read_truth(args.truth)
+    pairs = [(r, t) for r, t in matched(records, truth.poisoned) if r.evidence]
     if not pairs:
         raise UsageError(f"no model of {args.run_folder} has evidence and a label in {args.truth}")
-    schema = schema_of(record for record, _ in pairs)
-    calibrator = Calibrator.fit(
-        rows=[record.evidence for record, _ in pairs],
-        poisoned=[truth for _, truth in pairs],
-        architectures=[record.architecture for record, _ in pairs],
-        stages=schema.stages,
-        directions=schema.directions,
-        labels=schema.labels,
-        seed=args.seed,
-        population=args.population or f"{args.run_folder.name} with {args.truth.name}",
-        commit=_commit(),
-        sides=args.sides,
-        few=schema.few,
+    labelled = Labelled(
+        [record.evidence for record, _ in pairs],
+        [truth for _, truth in pairs],
+        [record.architecture for record, _ in pairs],
     )
+    population = args.population or f"{args.run_folder.name} with {args.truth.name}"
+    scheme = scheme_of(record for record, _ in pairs)
+    groups = {column: _groups(pairs, truth, column) for column in args.groups}
+    left_out = {c: leave_out(labelled, scheme, g, args.seed) for c, g in groups.items()}
+    origin = Origin(args.seed, population, _commit(), args.sides)
+    calibrator = Calibrator.fit(labelled, scheme, origin)
     calibrator.save(args.out)
-    left_out = sum(record.status != "skipped" for record in records) - len(pairs)
-    if left_out:
-        options.message(f"{left_out} models without evidence or label are left out")
+    unused = sum(record.status != "skipped" for record in records) - len(pairs)
+    if unused:
+        options.message(f"{unused} models without evidence or label are left out")
     print(_text(calibrator, args.out))
+    for column, found in left_out.items():
+        print(_left_out_text(column, found))
     return EXIT_CLEAN
+
+
+def _groups(pairs: "Sequence[Pair]", truth: "Truth", column: str) -> list[str]:
+    """Each model's value of a column; "" for a clean model without one."""
+    from jaxtroj.leaderboard.cases import Case, value_of
+
+    found = []
+    for record, label in pairs:
+        cells = truth.cells.get(record.model, {})
+        case = Case(record.model, label, record.probability, cells, record)
+        value = value_of(case, column)
+        found.append("" if not label and cells.get(column) == "" else value)
+    return found
+
+
+def _left_out_text(column: str, found: "LeftOut") -> str:
+    """Scores with each group left out in turn."""
+    area = "none" if found.roc_auc is None else f"{found.roc_auc:.4f}"
+    lines = [f"each {column} left out: log score {found.log_score:.4f}  ROC AUC {area}"]
+    for name, part in found.groups.items():
+        area = "none" if part.roc_auc is None else f"{part.roc_auc:.4f}"
+        worst = "  worst" if name == found.worst else ""
+        lines.append(
+            f"  {name:20}  {part.models:4d} models  {part.poisoned:4d} poisoned  log score"
+            f" {part.log_score:.4f}  ROC AUC {area}{worst}"
+        )
+    return "\n".join(lines)
 
 
 def _sides(text: str) -> tuple[int, int]:

@@ -8,7 +8,7 @@ used into the learned parameters folder.
 import argparse
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -117,9 +117,9 @@ def _fit(
     parameters: "Metaparameters",
     automatic: bool,
 ) -> "Calibrator":
-    from jaxtroj.calibration import Calibrator
+    from jaxtroj.calibration import Calibrator, Labelled, Origin
     from jaxtroj.cli.evaluate import matched
-    from jaxtroj.schemas import schema_of
+    from jaxtroj.schemas import kind_of, scheme_of
 
     pairs = [(record, label) for record, label in matched(records, truth) if record.evidence]
     if len(pairs) < len(records):
@@ -127,23 +127,21 @@ def _fit(
     if not pairs:
         raise UsageError(f"no model gave evidence; the first failed with: {records[0].reason}")
 
-    schema = schema_of(record for record, _ in pairs)
+    gathered = [record for record, _ in pairs]
+    scheme = scheme_of(gathered)
+    labelled = Labelled(
+        [record.evidence for record in gathered],
+        [label for _, label in pairs],
+        [record.architecture for record in gathered],
+    )
+    origin = Origin(parameters.seed, f"{len(pairs)} models given to `jaxtroj configure`")
 
     def fit(stages: Sequence[str]) -> Calibrator:
-        return Calibrator.fit(
-            rows=[record.evidence for record, _ in pairs],
-            poisoned=[label for _, label in pairs],
-            architectures=[record.architecture for record, _ in pairs],
-            stages={stage: schema.stages[stage] for stage in stages},
-            directions=schema.directions,
-            labels=schema.labels,
-            seed=parameters.seed,
-            few=schema.few,
-            population=f"{len(pairs)} models given to `jaxtroj configure`",
-        )
+        chosen = {stage: scheme.stages[stage] for stage in stages}
+        return Calibrator.fit(labelled, replace(scheme, stages=chosen), origin)
 
     # The metaparameters name stages of images; text models run all of theirs.
-    stages = parameters.stages if schema.kind == "image" else tuple(schema.stages)
+    stages = parameters.stages if kind_of(gathered) == "image" else tuple(scheme.stages)
     calibrator = fit(stages)
     if not automatic:
         return calibrator

@@ -168,10 +168,9 @@ def _judged(cases: "list[Case]", args: argparse.Namespace) -> "dict[str, list[Ca
     if not (args.cross_validate or args.leave_one_out or args.split):
         return {"as predicted": cases}
     from jaxtroj.leaderboard import refit
-    from jaxtroj.schemas import schema_of
+    from jaxtroj.schemas import scheme_of
 
-    schema = schema_of(case.record for case in cases if case.record is not None)
-    known = refit.KnownFields(schema.stages, schema.directions, schema.few)
+    known = scheme_of(case.record for case in cases if case.record is not None)
     if args.cross_validate:
         return {"out of fold": refit.cross_validated(cases, known, args.seed)}
     if args.split:

@@ -7,22 +7,15 @@ no evidence and gets the base rate of the models fitted on, as in use.
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from converters.errors import safe_repr
-from jaxtroj.calibration import cross_validate
-from jaxtroj.calibration.linear import Few
-from jaxtroj.calibration.training import (
-    MIN_MODELS,
-    MIN_OF_A_KIND,
-    fit_stages,
-    make_population,
-    make_scheme,
-    matrix,
-)
+from jaxtroj.calibration import Labelled, Scheme, cross_validate
+from jaxtroj.calibration.labelled import make_population, matrix
+from jaxtroj.calibration.training import MIN_MODELS, MIN_OF_A_KIND, fit_stages
 from jaxtroj.errors import CalibrationError, UsageError
 from jaxtroj.leaderboard.cases import Case, architecture_of, groups, labels, value_of
 from jaxtroj.numerics import logit, sigmoid
@@ -30,30 +23,21 @@ from jaxtroj.numerics import logit, sigmoid
 SPLITS = ("train", "test", "holdout")
 
 
-@dataclass(frozen=True)
-class KnownFields:
-    """What there is to fit on: see `Calibrator.fit`."""
-
-    stages: Mapping[str, Sequence[str]]
-    directions: Mapping[str, int]
-    few: Few | None = None
-
-
-def cross_validated(cases: Sequence[Case], fields: KnownFields, seed: int = 0) -> list[Case]:
+def cross_validated(cases: Sequence[Case], fields: Scheme, seed: int = 0) -> list[Case]:
     """Each case with the probability of a fit on the other folds (at most 10).
 
     Raises UsageError without evidence, CalibrationError when there is too little of it.
     """
     have = _with_evidence(cases)
     known = [cases[i] for i in have]
-    said = cross_validate(*_columns(known), fields.stages, fields.directions, seed, fields.few)
+    said = cross_validate(_labelled(known), fields, seed)
     answers = np.full(len(cases), float(np.mean(labels(known))))
     answers[have] = said
     return _answered(cases, answers)
 
 
 def left_out(
-    cases: Sequence[Case], column: str, fields: KnownFields, seed: int = 0
+    cases: Sequence[Case], column: str, fields: Scheme, seed: int = 0
 ) -> dict[str, list[Case]]:
     """For each value of a column, its cases as judged by a fit on all the others.
 
@@ -78,9 +62,7 @@ def left_out(
     return found
 
 
-def split(
-    cases: Sequence[Case], how: str, fields: KnownFields, seed: int = 0
-) -> dict[str, list[Case]]:
+def split(cases: Sequence[Case], how: str, fields: Scheme, seed: int = 0) -> dict[str, list[Case]]:
     """The cases as train, test and holdout: train judged out of fold, the others by a fit on train.
 
     Args:
@@ -105,22 +87,19 @@ def split(
 
 
 def refitted(
-    train: Sequence[Case], held: Sequence[Case], fields: KnownFields, seed: int = 0
+    train: Sequence[Case], held: Sequence[Case], fields: Scheme, seed: int = 0
 ) -> list[Case]:
     """The held cases with the probability of a calibrator fitted on `train`, at its base rate.
 
     Raises UsageError when `train` has no evidence, CalibrationError when it is too little.
     """
     known = [train[i] for i in _with_evidence(train)]
-    rows, truth, architectures = _columns(known)
-    scheme = make_scheme(fields.stages, fields.directions, None, fields.few)
-    fitted = fit_stages(make_population(rows, truth, architectures), scheme, seed)
-    rows, _, architectures = _columns(held)
-    answers = np.full(len(held), float(logit(np.mean(truth))))
+    fitted, asked = fit_stages(make_population(_labelled(known)), fields, seed), _labelled(held)
+    answers = np.full(len(held), float(logit(np.mean(labels(known)))))
     for stage in fitted.values():  # the last stage whose fields a row has answers it, as in use
-        values = matrix(rows, stage.names)
+        values = matrix(asked.rows, stage.names)
         complete = np.flatnonzero(np.isfinite(values).all(axis=1))
-        names = [architectures[i] for i in complete]
+        names = [asked.architectures[i] for i in complete]
         answers[complete] = stage.log_odds(values[complete], names)
     return _answered(held, sigmoid(answers))
 
@@ -141,11 +120,9 @@ def _with_evidence(cases: Sequence[Case]) -> list[int]:
     return have
 
 
-def _columns(
-    cases: Sequence[Case],
-) -> tuple[list[Mapping[str, float]], list[bool], list[str | None]]:
+def _labelled(cases: Sequence[Case]) -> Labelled:
     """Evidence, labels, and architectures as the scan names them, which a calibrator goes by."""
-    return (
+    return Labelled(
         [case.record.evidence if case.record else {} for case in cases],
         [case.poisoned for case in cases],
         [case.record.architecture if case.record else None for case in cases],

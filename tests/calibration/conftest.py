@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 
-from jaxtroj.calibration import Calibrator
+from jaxtroj.calibration import Calibrator, Labelled, Origin, Scheme
+from jaxtroj.calibration.labelled import UNKNOWN
 
 ARCHITECTURES = ("densenet121", "inceptionv3", "resnet50")
 STAGES = {"weights": ("noise",), "probes": ("flip", "speck"), "inversion": ("mask", "gap")}
 DIRECTIONS = {"flip": 1, "mask": -1}
+SCHEME = Scheme(STAGES, DIRECTIONS)
 
 
 def population(models, seed, strength=1.5):
@@ -32,9 +34,14 @@ def population(models, seed, strength=1.5):
     return rows, labels, names
 
 
+def fit(data, scheme=SCHEME, origin=UNKNOWN):
+    """A calibrator of rows, labels and architectures."""
+    return Calibrator.fit(Labelled(*data), scheme, origin)
+
+
 @pytest.fixture(scope="module")
 def fitted():
-    return Calibrator.fit(*population(60, 0), STAGES, DIRECTIONS, population="synthetic", seed=3)
+    return fit(population(60, 0), origin=Origin(3, "synthetic"))
 
 
 @pytest.fixture(scope="module")

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from jaxtroj import scoring
-from jaxtroj.calibration import Calibrator, cross_validate, out_of_fold
+from jaxtroj.calibration import Labelled, Origin, Scheme, cross_validate, out_of_fold
 from jaxtroj.calibration.linear import Few, FittedField, Linear, Task, fit_mean, fit_path
 from jaxtroj.calibration.stage import choose_clip
 from jaxtroj.calibration.stopping import MARGIN, WITNESSES, StopRule
 from jaxtroj.errors import CalibrationError
 from jaxtroj.numerics import logit, sigmoid
 
-from .conftest import DIRECTIONS, STAGES, population
+from .conftest import DIRECTIONS, SCHEME, STAGES, fit, population
 
 
 def answers(calibrator, data):
@@ -43,12 +43,12 @@ def _by(calibrator):
 
 def test_noise_alone_gives_probabilities_near_the_base_rate():
     rows, labels, names = population(40, 5, strength=0.0)
-    held_out = cross_validate(rows, labels, names, STAGES, DIRECTIONS)
+    held_out = cross_validate(Labelled(rows, labels, names), SCHEME)
     assert scoring.log_score(held_out, labels) < math.log(2) + 0.12
 
 
 def test_twenty_models_are_enough(fresh):
-    calibrator = Calibrator.fit(*population(20, 1, strength=2.5), STAGES, DIRECTIONS)
+    calibrator = fit(population(20, 1, strength=2.5))
     data = population(300, 98, strength=2.5)
     assert scoring.log_score(answers(calibrator, data), data[1]) < 0.4
     assert all(0 < probability < 1 for probability in answers(calibrator, fresh))
@@ -58,16 +58,16 @@ def test_order_of_rows_changes_nothing(fitted):
     data = population(60, 0)
     order = np.random.default_rng(1).permutation(60)
     rows, labels, names = ([column[i] for i in order] for column in data)
-    again = Calibrator.fit(rows, labels, names, STAGES, DIRECTIONS, population="synthetic", seed=3)
+    again = fit((rows, labels, names), origin=Origin(3, "synthetic"))
     assert again.stages == fitted.stages
-    first = out_of_fold(*data, STAGES, DIRECTIONS, seed=3)["probes"].log_odds
-    second = out_of_fold(rows, labels, names, STAGES, DIRECTIONS, seed=3)["probes"].log_odds
+    first = out_of_fold(Labelled(*data), SCHEME, 3)["probes"].log_odds
+    second = out_of_fold(Labelled(rows, labels, names), SCHEME, 3)["probes"].log_odds
     np.testing.assert_array_equal(first[order], second)
 
 
 def test_seed_chooses_the_folds():
     data = population(40, 2)
-    first, second = (cross_validate(*data, STAGES, DIRECTIONS, seed=seed) for seed in (0, 1))
+    first, second = (cross_validate(Labelled(*data), SCHEME, seed) for seed in (0, 1))
     assert not np.array_equal(first, second)
     assert np.abs(first - second).mean() < 0.15
 
@@ -75,16 +75,16 @@ def test_seed_chooses_the_folds():
 def test_held_out_labels_do_not_reach_their_own_answer():
     """Turning one label must move the answers of others only: its own fold never saw it."""
     rows, labels, names = population(30, 4, strength=3.0)
-    before = cross_validate(rows, labels, names, STAGES, DIRECTIONS)
+    before = cross_validate(Labelled(rows, labels, names), SCHEME)
     labels[0] = not labels[0]
-    after = cross_validate(rows, labels, names, STAGES, DIRECTIONS)
+    after = cross_validate(Labelled(rows, labels, names), SCHEME)
     assert (before[0] > 0.5) == (after[0] > 0.5)
 
 
 def test_sign_constraints_hold_against_the_data():
     rows, labels, names = population(40, 6)
     against = {"flip": -1, "mask": 1}
-    calibrator = Calibrator.fit(rows, labels, names, STAGES, against)
+    calibrator = fit((rows, labels, names), Scheme(STAGES, against))
     for model in calibrator.stages.values():
         for field in model.linear.fields:
             assert field.weight * field.direction >= 0
@@ -138,7 +138,7 @@ def test_uneven_training_population_is_shifted_to_even_odds():
     rows, labels, names = population(200, 8)
     kept = [i for i in range(200) if not labels[i] or i % 10 == 0]  # one poisoned in six
     rows, labels, names = ([column[i] for i in kept] for column in (rows, labels, names))
-    calibrator = Calibrator.fit(rows, labels, names, STAGES, DIRECTIONS)
+    calibrator = fit((rows, labels, names))
     assert calibrator.base_rate == pytest.approx(1 / 6, abs=0.01)
     fresh = population(400, 97)
     assert np.mean(answers(calibrator, fresh)) == pytest.approx(0.5, abs=0.1)
@@ -154,7 +154,7 @@ def test_unknown_architecture_gets_the_mean_intercept(fitted):
 
 def test_population_without_architecture_names():
     rows, labels, _ = population(20, 21, strength=3.0)
-    calibrator = Calibrator.fit(rows, labels, [None] * 20, STAGES, DIRECTIONS)
+    calibrator = fit((rows, labels, [None] * 20))
     assert scoring.roc_auc(answers(calibrator, (rows, labels, [None] * 20)), labels) > 0.9
     assert calibrator.reports["probes"].by_architecture == {}
 
@@ -183,14 +183,14 @@ def test_rows_that_stopped_early_are_left_out_of_later_stages_only():
     rows, labels, names = population(40, 13)
     for row in rows[:12]:
         row["gap"] = math.nan
-    calibrator = Calibrator.fit(rows, labels, names, STAGES, DIRECTIONS)
+    calibrator = fit((rows, labels, names))
     assert [model.models for model in calibrator.stages.values()] == [40, 40, 28]
     for row in rows:
         row["gap"] = None
-    calibrator = Calibrator.fit(rows, labels, names, STAGES, DIRECTIONS)
+    calibrator = fit((rows, labels, names))
     assert list(calibrator.stages) == ["weights", "probes"]
     assert calibrator.unfitted == ("inversion",)
-    assert np.isfinite(cross_validate(rows, labels, names, STAGES, DIRECTIONS)).all()
+    assert np.isfinite(cross_validate(Labelled(rows, labels, names), SCHEME)).all()
 
 
 def field(direction, weight=2.0):
@@ -229,7 +229,7 @@ def test_field_that_never_varies_has_no_say():
     rows, labels, names = population(30, 15)
     for row in rows:
         row["noise"] = 4.0
-    calibrator = Calibrator.fit(rows, labels, names, STAGES, DIRECTIONS)
+    calibrator = fit((rows, labels, names))
     assert calibrator.stages["weights"].linear.fields[0].weight == 0
     same = calibrator.probability(rows[0], names[0])
     assert calibrator.probability(rows[0] | {"noise": 99.0}, names[0]) == same
@@ -261,7 +261,7 @@ def test_stops_early_only_where_the_labelled_models_allow_it():
             row["flip"] = row["flip"] * 0.3 + 6.0 * poisoned
         return rows, labels, names
 
-    calibrator = Calibrator.fit(*strong(60, 16), STAGES, DIRECTIONS)
+    calibrator = fit(strong(60, 16))
     rows, labels, names = strong(100, 17)
     stopped = [calibrator.can_stop(r, "probes", n) for r, n in zip(rows, names, strict=True)]
     assert sum(stopped) > 50
@@ -278,7 +278,7 @@ def test_stops_early_only_where_the_labelled_models_allow_it():
 
 def test_reasons_name_value_and_what_is_typical(fitted):
     labels = {"flip": "flip rate"}
-    calibrator = Calibrator.fit(*population(40, 18), STAGES, DIRECTIONS, labels)
+    calibrator = fit(population(40, 18), Scheme(STAGES, DIRECTIONS, labels))
     row = {"noise": 0.0, "flip": 4.0, "speck": 0.0, "mask": 0.05, "gap": 0.0}
     verdict = calibrator.verdict(row, "resnet50", target_class=3, source_classes=(0, 1))
     assert verdict.poisoned and verdict.target_class == 3 and verdict.source_classes == (0, 1)
@@ -301,11 +301,11 @@ def test_an_unknown_architecture_is_the_first_reason(fitted):
 def test_one_kind_or_too_few_models_are_refused():
     rows, labels, names = population(40, 19)
     with pytest.raises(CalibrationError, match="0 poisoned and 40 clean"):
-        Calibrator.fit(rows, [False] * 40, names, STAGES)
+        fit((rows, [False] * 40, names), Scheme(STAGES))
     with pytest.raises(CalibrationError, match="at least 10 models"):
-        Calibrator.fit(rows[:8], labels[:8], names[:8], STAGES)
+        fit((rows[:8], labels[:8], names[:8]), Scheme(STAGES))
     with pytest.raises(CalibrationError, match="at least 10 models"):
-        cross_validate(rows[:8], labels[:8], names[:8], STAGES)
+        cross_validate(Labelled(rows[:8], labels[:8], names[:8]), Scheme(STAGES))
 
 
 @pytest.mark.parametrize(
@@ -313,17 +313,29 @@ def test_one_kind_or_too_few_models_are_refused():
     [
         ({"poisoned": [True]}, "as many of each"),
         ({"poisoned": [2] * 12}, "booleans"),
-        ({"stages": {}}, "at least one field"),
-        ({"stages": {"weights": ()}}, "at least one field"),
-        ({"stages": {"weights": ("flip",), "probes": ("flip",)}}, "belongs to one stage"),
-        ({"directions": {"flip": 2}}, "directions"),
+        ({"kinds": ["patch"]}, "1 kinds"),
+        ({"pairs": ["a"] * 13}, "13 pairs"),
     ],
 )
-def test_misshapen_training_input(change, message):
+def test_misshapen_labelled_models(change, message):
     rows, labels, names = population(12, 20)
-    given = {"rows": rows, "poisoned": labels, "architectures": names, "stages": STAGES}
+    given = {"rows": rows, "poisoned": labels, "architectures": names}
     with pytest.raises(CalibrationError, match=message):
-        Calibrator.fit(**given | change)
+        Labelled(**given | change)
+
+
+@pytest.mark.parametrize(
+    ("stages", "directions", "message"),
+    [
+        ({}, {}, "at least one field"),
+        ({"weights": ()}, {}, "at least one field"),
+        ({"weights": ("flip",), "probes": ("flip",)}, {}, "belongs to one stage"),
+        (STAGES, {"flip": 2}, "directions"),
+    ],
+)
+def test_misshapen_schemes(stages, directions, message):
+    with pytest.raises(CalibrationError, match=message):
+        Scheme(stages, directions)
 
 
 def test_penalised_fit_shrinks_to_the_intercept():
@@ -345,17 +357,17 @@ def test_penalised_fit_shrinks_to_the_intercept():
 def test_few_models_are_fitted_by_what_is_known_beforehand():
     few = Few(30, ("flip", "mask"), penalty=2.0, clip=0.04)
     data = population(24, 21)
-    calibrator = Calibrator.fit(*data, STAGES, DIRECTIONS, few=few)
+    calibrator = fit(data, replace(SCHEME, few=few))
     last = list(calibrator.stages.values())[-1]
     assert set(last.names) == {"flip", "mask"}
     assert (last.penalty, last.low, last.high) == (2.0, 0.04, 0.96)
     rows, labels, names = (part[::-1] for part in data)
-    again = Calibrator.fit(rows, labels, names, STAGES, DIRECTIONS, few=few)
+    again = fit((rows, labels, names), replace(SCHEME, few=few))
     assert again.stages == calibrator.stages
-    answered = cross_validate(*data, STAGES, DIRECTIONS, few=few)
+    answered = cross_validate(Labelled(*data), replace(SCHEME, few=few))
     assert np.isfinite(answered).all() and 0.04 <= answered.min() < answered.max() <= 0.96
-    many = Calibrator.fit(*population(32, 21), STAGES, DIRECTIONS, few=few)
-    assert many == Calibrator.fit(*population(32, 21), STAGES, DIRECTIONS)
+    many = fit(population(32, 21), replace(SCHEME, few=few))
+    assert many == fit(population(32, 21))
 
 
 def test_few_models_are_fitted_better_with_it(fresh):
@@ -366,7 +378,7 @@ def test_few_models_are_fitted_better_with_it(fresh):
     for seed in range(30, 36):
         scores = []
         for chosen in (few, None):
-            calibrator = Calibrator.fit(*population(20, seed), STAGES, DIRECTIONS, few=chosen)
+            calibrator = fit(population(20, seed), replace(SCHEME, few=chosen))
             scores.append(scoring.log_score(answers(calibrator, fresh), labels))
         gains.append(scores[1] - scores[0])
     assert np.mean(gains) > 0.01

@@ -1,0 +1,51 @@
+"""`jaxtroj calibrate` on stored records."""
+
+import numpy as np
+import pytest
+
+from jaxtroj.cli.main import main
+from jaxtroj.evidence.stages import IMAGES
+from jaxtroj.record import Record
+from jaxtroj.store import RunStore
+
+FIELDS = IMAGES.judged_fields["weights"]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A run of 24 models, twelve poisoned by two kinds of trigger, and its METADATA.csv."""
+    folder, random = tmp_path_factory.mktemp("labelled"), np.random.default_rng(0)
+    table = ["model_name,poisoned,trigger_kind"]
+    with RunStore(folder / "run", {}) as store:
+        for number in range(24):
+            name, bad = f"id-{number:08d}", number % 2 == 0
+            evidence = {field: float(random.normal() + 3 * bad) for field in FIELDS}
+            store.append(
+                Record(name, "", 0.5, False, None, (), "ok", "", evidence=evidence,
+                       architecture="resnet18")
+            )  # fmt: skip
+            table.append(f"{name},{bad},{('patch', 'blend')[number % 4 // 2] if bad else ''}")
+    (folder / "truth.csv").write_text("\n".join(table))
+    return folder
+
+
+def calibrate(folder, *more):
+    arguments = [folder / "run", "--truth", folder / "truth.csv", "--out", folder / "c.json"]
+    return main(["calibrate", *map(str, (*arguments, *more))])
+
+
+def test_groups_are_scored_by_fits_that_have_not_met_them(run, capsys):
+    assert calibrate(run, "--groups", "trigger_kind") == 0
+    lines = capsys.readouterr().out.splitlines()
+    place = next(i for i, line in enumerate(lines) if line.startswith("each trigger_kind left out"))
+    blend, patch = lines[place + 1 : place + 3]
+    assert blend.split()[:2] == ["blend", "12"] and patch.split()[:2] == ["patch", "12"]
+    assert sum(line.endswith("worst") for line in lines) == 1
+
+
+@pytest.mark.parametrize(
+    ("column", "message"), [("architecture", "two or more"), ("colour", "no column 'colour'")]
+)
+def test_groups_that_cannot_be(run, capsys, column, message):
+    assert calibrate(run, "--groups", column) == 4
+    assert message in capsys.readouterr().err
