@@ -73,6 +73,8 @@ def _needs(stage: Stage) -> str:
     """What a stage needs, in words."""
     if stage.needs.bank:
         return "heads with a probe bank"
+    if stage.needs.batch_norm:
+        return "networks with batch norms"
     least, most = stage.needs.sides
     if most < float("inf"):
         return f"pictures with sides of at most {most} px"

@@ -82,7 +82,7 @@ def anchor(network: Network, examples: Examples, limit: int) -> AnchoredExamples
     Raises:
       EvidenceError: the model's logits are not finite on clean examples.
     """
-    chosen = _spread(examples.labels, limit)
+    chosen = in_turn(examples.labels, limit)
     images, labels = jnp.asarray(examples.images[chosen]), examples.labels[chosen]
     gradients, logits = network.margin_gradients(images)
     if not bool(jnp.isfinite(logits).all()):
@@ -104,8 +104,8 @@ def anchor(network: Network, examples: Examples, limit: int) -> AnchoredExamples
     )
 
 
-def _spread(labels: np.ndarray, limit: int) -> np.ndarray:
-    """Indices of `limit` examples that go through the labels in turn."""
+def in_turn(labels: np.ndarray, limit: int) -> np.ndarray:
+    """Indices of at most `limit` examples that go through the labels in turn."""
     ranks = np.zeros(len(labels), int)
     for label in np.unique(labels):
         where = labels == label

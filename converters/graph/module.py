@@ -17,7 +17,7 @@ from converters.graph.graph import INPUT, Graph
 from converters.graph.inspection import inspect
 from converters.graph.last_layer import nearest_weight, rows_of
 from converters.graph.recorder import Captured
-from converters.graph.replay import run
+from converters.graph.replay import Replace, run
 from converters.graph.structure import architecture_of, described
 from converters.model import ImageConfig, Model, apply
 from converters.preparation import prepared
@@ -74,7 +74,7 @@ class GraphModule(nnx.Module):
             )
         params = {name: getattr(self, attribute_of(name))[...] for name, _ in config.graph.params}
         # The graph knows one image; the batch is an axis that XLA merges into its kernels.
-        return jax.vmap(partial(_one, config, params))(images)
+        return jax.vmap(partial(run_one, config, params))(images)
 
 
 def attribute_of(name: str) -> str:
@@ -87,10 +87,13 @@ def attribute_of(name: str) -> str:
     return f"param.{name}" if taken else name
 
 
-def _one(config: GraphConfig, params: Mapping[str, jax.Array], image: jax.Array) -> jax.Array:
+def run_one(
+    config: GraphConfig, params: Mapping[str, jax.Array], image: jax.Array, *how: Replace
+) -> jax.Array:
+    """Logits `[classes]` of one prepared image `[h, w, c]`; `how` as `replay.run` takes it."""
     shape = config.graph.inputs[0].shape
     ordered = _ordered(config.layout, image).reshape(shape)
-    (logits,) = run(config.graph, params, (ordered,))
+    (logits,) = run(config.graph, params, (ordered,), *how)
     return logits.reshape(config.num_classes)
 
 

@@ -1,6 +1,6 @@
 """Runs a graph in JAX: each call through its lowering, each result checked against torch's."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -25,10 +25,22 @@ from converters.graph.layout import ChannelsLast, agree, is_array, logical
 # What jax and numpy raise for arguments that they do not take.
 _REFUSALS = (TypeError, ValueError, IndexError, OverflowError, NotImplementedError)
 
+Replace = Callable[[Node, tuple[Any, ...]], tuple[Any, ...]]
+"""Given a call and its positional arguments as values; returns the arguments that it gets."""
+
 _CUT_OFF = ("int8", "int16", "int32", "uint8", "uint16")
 
 
-def run(graph: Graph, params: Mapping[str, Any], inputs: Sequence[Any]) -> tuple[jax.Array, ...]:
+def _as_they_are(node: Node, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    return args
+
+
+def run(
+    graph: Graph,
+    params: Mapping[str, Any],
+    inputs: Sequence[Any],
+    replace: Replace = _as_they_are,
+) -> tuple[jax.Array, ...]:
     """What the network returns; pure, with `graph` static under jit.
 
     The floating type of the parameters (of the first floating input if there are none) takes the
@@ -38,6 +50,7 @@ def run(graph: Graph, params: Mapping[str, Any], inputs: Sequence[Any]) -> tuple
       graph: as captured.
       params: torch name -> array, torch's layout, all of `graph.params`.
       inputs: arrays of the shapes of `graph.inputs`.
+      replace: asked before each call for its arguments.
 
     Raises:
       UnsupportedOperatorError: an operator, or this form of it, has no lowering.
@@ -57,7 +70,7 @@ def run(graph: Graph, params: Mapping[str, Any], inputs: Sequence[Any]) -> tuple
     for i, constant in enumerate(graph.constants):
         values[f"{CONSTANT}{i}"] = types.constant(constant)
     for node in graph.nodes:
-        _call(node, values, types)
+        _call(node, values, types, replace)
     return tuple(jnp.asarray(logical(values[ref.name])) for ref in graph.outputs)
 
 
@@ -93,9 +106,9 @@ class _Types:
         return array.astype(dtype)
 
 
-def _call(node: Node, values: dict[str, Any], types: _Types) -> None:
+def _call(node: Node, values: dict[str, Any], types: _Types, replace: Replace) -> None:
     lowering = registry.lowering_of(node.op, node.source)
-    args = _resolved(node.args, values, types)
+    args = replace(node, _resolved(node.args, values, types))
     kwargs = {name: _resolved(value, values, types) for name, value in node.kwargs}
     try:
         results = _lowered(lowering, args, kwargs)

@@ -48,10 +48,12 @@ class Subject:
     Attributes:
       side: longest side of its pictures in pixels; None for a model that takes no pictures.
       has_bank: whether a probe bank of its encoder is at hand.
+      has_batch_norm: whether it has batch norms with running statistics.
     """
 
     side: int | None = None
     has_bank: bool = False
+    has_batch_norm: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,14 +64,17 @@ class Needs:
       sides: least and most pixels of the longest side of the pictures that the stage is usual for;
         whoever names the stage gets it for other pictures too.
       bank: whether it cannot run without a probe bank.
+      batch_norm: whether it cannot run without batch norms.
     """
 
     sides: tuple[float, float] = (1, float("inf"))
     bank: bool = False
+    batch_norm: bool = False
 
     def possible(self, subject: Subject) -> bool:
         """Whether the stage can run."""
-        return subject.has_bank or not self.bank
+        banked = subject.has_bank or not self.bank
+        return banked and (subject.has_batch_norm or not self.batch_norm)
 
     def usual(self, subject: Subject) -> bool:
         """Whether the stage runs where nobody names stages."""

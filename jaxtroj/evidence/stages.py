@@ -7,6 +7,7 @@ from jaxtroj.evidence.images.stages.fixed import FIXED
 from jaxtroj.evidence.images.stages.inversion import INVERSION
 from jaxtroj.evidence.images.stages.probes import PROBES
 from jaxtroj.evidence.images.stages.sensitivity import SENSITIVITY
+from jaxtroj.evidence.images.stages.statistics import STATISTICS
 from jaxtroj.evidence.images.stages.weights import WEIGHTS
 from jaxtroj.evidence.stage import StageTable
 from jaxtroj.evidence.texts.stages.bank import BANK
@@ -15,9 +16,9 @@ from jaxtroj.evidence.texts.stages.sensitivity import HEAD_SENSITIVITY
 from jaxtroj.evidence.texts.stages.shift import SHIFT
 from jaxtroj.evidence.texts.stages.weights import HEAD_WEIGHTS
 
-IMAGE_STAGES = (WEIGHTS, PROBES, SENSITIVITY, INVERSION, FIXED)
+IMAGE_STAGES = (WEIGHTS, STATISTICS, PROBES, SENSITIVITY, INVERSION, FIXED)
 TEXT_STAGES = (HEAD_WEIGHTS, HEAD_SENSITIVITY, SHIFT, DEPARTURE, BANK)
 
-IMAGES = StageTable("image", 2, IMAGE_STAGES)
+IMAGES = StageTable("image", 3, IMAGE_STAGES)
 TEXTS = StageTable("text", 1, TEXT_STAGES)
 TABLES = {table.kind: table for table in (IMAGES, TEXTS)}

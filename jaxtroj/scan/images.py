@@ -40,6 +40,7 @@ class ImageScan:
     stages: tuple[Stage, ...] = IMAGE_STAGES
 
     def prepare(self) -> Prepared:
+        from converters.batch_norms import has_batch_norms
         from jaxtroj.evidence.images.context import image_context
 
         with self.attempt.step("examples"):
@@ -47,7 +48,8 @@ class ImageScan:
         height, width = examples.images.shape[1:3]
         self.attempt.picture_size = (height, width)
         context = image_context(self.model, examples, self.attempt.settings.seed)
-        return Prepared(context, Subject(side=max(height, width)))
+        norms = has_batch_norms(self.model)
+        return Prepared(context, Subject(side=max(height, width), has_batch_norm=norms))
 
     def _examples(self) -> Examples:
         entry, settings = self.attempt.entry, self.attempt.settings

@@ -36,6 +36,8 @@ RANGES = {
     "deviations": (-np.inf, np.inf),
     "dimensionless": (0.0, np.inf),
     "logits": (0.0, np.inf),
+    "difference of fractions": (-2.0, 2.0),
+    "difference of logs": (-np.inf, np.inf),
     "class": (-1.0, np.inf),
 }
 LABELS = [0, 0, 0, 1, 1, 1, 2, 2, 2, 0, 1, 2]

@@ -30,10 +30,12 @@ class ImageContext(Context):
 
     Attributes:
       model: with batch norms folded into the convolutions before them.
+      opened: the same as it was opened, with its batch norms.
       examples: clean pictures that fit it.
     """
 
     model: Model
+    opened: Model
     examples: Examples
 
     @property
@@ -65,7 +67,7 @@ def image_context(
     started = time.perf_counter()
     folded = fold(model)
     seconds = {"fold": time.perf_counter() - started}
-    return ImageContext(seed, budgets, seconds, model=folded, examples=examples)
+    return ImageContext(seed, budgets, seconds, model=folded, opened=model, examples=examples)
 
 
 def anchored(context: ImageContext) -> AnchoredExamples:

@@ -1,0 +1,71 @@
+"""A network whose batch norms use the statistics of the batch, and what those were.
+
+In inference a batch norm uses the mean and variance that it gathered in training. Given those of
+the pictures at hand instead, it says how the pictures differ from the ones that the network was
+trained on, and the network says what it makes of them when the difference is taken away.
+
+Norms that were folded into convolutions, by an exporter or by `converters.families.folding`, left
+no statistics behind.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+
+import jax
+from flax import nnx
+
+from converters.graph.batch_norms import NormStatistics, graph_by_batch, has_norm
+from converters.graph.module import GraphConfig
+from converters.model import Model, NetworkConfig, Params, abstract_module, module_of
+from converters.preparation import PreparedConfig
+
+
+def has_batch_norms(model: Model) -> bool:
+    """Whether a network over images has a batch norm with running statistics."""
+    network = _network(model.config)
+    if isinstance(network, GraphConfig):
+        return has_norm(network.graph)
+    return bool(_norms_of(abstract_module(network)))
+
+
+def by_batch(model: Model, images) -> tuple[jax.Array, tuple[NormStatistics, ...]]:
+    """Logits `[n, classes]` with the batch's statistics, and those of every batch norm.
+
+    Each norm sees what the norms before it made with the statistics of the batch, as in training.
+
+    Args:
+      model: over images, with `has_batch_norms`.
+      images: `[n, h, w, c]` in [0, 1], one batch.
+    """
+    return _by_batch(model.config, model.params, images)
+
+
+@partial(jax.jit, static_argnums=0)
+def _by_batch(config: NetworkConfig, params: Params, images: jax.Array):
+    network, inputs = _network(config), config.prepare(images)
+    if isinstance(network, GraphConfig):
+        return graph_by_batch(network, params, inputs)
+    return _module_by_batch(network, params, inputs)
+
+
+def _module_by_batch(network: NetworkConfig, params: Mapping[str, jax.Array], inputs: jax.Array):
+    module = module_of(network, params)
+    norms = _norms_of(module)
+    running = [(norm.mean[...], norm.var[...]) for norm in norms]
+    for norm in norms:
+        # A norm in training moves its running statistics by 1 - momentum: here to the batch's.
+        norm.use_running_average, norm.momentum, norm.use_fast_variance = False, 0.0, False
+    logits = module(inputs)  # pyright: ignore[reportCallIssue]
+    found = [
+        NormStatistics(norm.mean[...], norm.var[...], *before)
+        for norm, before in zip(norms, running, strict=True)
+    ]
+    return logits, tuple(found)
+
+
+def _network(config: NetworkConfig) -> NetworkConfig:
+    return config.inner if isinstance(config, PreparedConfig) else config
+
+
+def _norms_of(module: nnx.Module) -> list[nnx.BatchNorm]:
+    return [part for _, part in nnx.iter_modules(module) if isinstance(part, nnx.BatchNorm)]

@@ -1,0 +1,133 @@
+"""Statistics stage: how the clean examples differ from what batch norms saw in training.
+
+The running statistics of a batch norm are those of the pictures that the network was trained on,
+triggered ones included. Clean examples alone have other means and variances, and a network that
+was trained with triggered pictures classifies them a little better by the statistics that it knows
+than by theirs. A difference says only that the examples are not what the network was trained on,
+so it counts beside a class that stands out, and asks for examples drawn as the training pictures
+were.
+
+Examples are few, and the mean of a few differs from the mean of all by chance. So they are parted
+into two batches that both go through the classes, and differences are multiplied between the two:
+chance has no part in the mean of such products.
+
+Reference:
+  The accuracy lost to the batch's statistics: BNDetector of Iliad-GIFT, the TrojAI entry of Peraton
+  Labs (github.com/peratonlabs).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from converters.batch_norms import by_batch
+from converters.model import Model
+from jaxtroj.anchors import in_turn
+from jaxtroj.margins import all_margins
+from jaxtroj.network import Network
+from jaxtroj.rounds.examples import Examples
+
+_FLOOR = 1e-3  # of a layer's mean variance: no channel counts as steadier
+_MOST = 3.0  # deviations or logs that one channel may differ by: a dead one would outweigh all
+_LARGE = 0.9  # quantile of the channels of a layer
+
+
+@dataclass(frozen=True)
+class StatisticsBudget:
+    """How many examples the two batches hold together.
+
+    Attributes:
+      least: however large the pictures are.
+      most: however small they are; between, as many as a batch of `Network` has.
+    """
+
+    least: int = 32
+    most: int = 256
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One norm: means `[2, channels]` in running deviations, and log ratios of the variances."""
+
+    shifts: np.ndarray
+    spreads: np.ndarray
+
+
+def statistics_fields(
+    opened: Model, network: Network, examples: Examples, budget: StatisticsBudget
+) -> dict[str, float]:
+    """Evidence of the stage; `images.stages.statistics` says what each field means.
+
+    Args:
+      opened: the model with its batch norms.
+      network: the same model, with the running statistics.
+      examples: clean pictures.
+      budget: how many of them.
+    """
+    images, labels = _chosen(network, examples, budget)
+    known = np.asarray(network.logits(images))
+    labels = np.where(labels >= 0, labels, known.argmax(axis=-1))
+    half = max(1, len(images) // 2)
+    found = [by_batch(opened, part) for part in (images[:half], images[-half:])]
+    logits = np.concatenate([np.asarray(part) for part, _ in found])
+    rows = np.r_[:half, len(images) - half : len(images)]
+    layers = [_layer(pair) for pair in zip(*(norms for _, norms in found), strict=True)]
+    return {**_layer_fields(layers), **_answer_fields(known[rows], logits, labels[rows])}
+
+
+def _chosen(
+    network: Network, examples: Examples, budget: StatisticsBudget
+) -> tuple[np.ndarray, np.ndarray]:
+    count = min(budget.most, max(budget.least, network.batch(examples.images)))
+    chosen = in_turn(examples.labels, count)
+    return examples.images[chosen], examples.labels[chosen]
+
+
+def _layer(pair: Sequence) -> Layer:
+    """A norm as two batches met it."""
+    means, variances, running, usual = (
+        np.stack([np.asarray(norm[part], np.float64) for norm in pair]) for part in range(4)
+    )
+    least = _FLOOR * usual.mean() + np.finfo(np.float32).tiny
+    shifts = (means - running) / np.sqrt(np.maximum(usual, least))
+    spreads = np.log(np.maximum(variances, least) / np.maximum(usual, least))
+    return Layer(*(np.clip(np.nan_to_num(x), -_MOST, _MOST) for x in (shifts, spreads)))
+
+
+def _layer_fields(layers: Sequence[Layer]) -> dict[str, float]:
+    shifts = [_common(layer.shifts) for layer in layers]
+    return {
+        "norm_shift": float(np.mean(shifts)),
+        "norm_shift_peak": float(np.max(shifts)),
+        "norm_shift_edge": float(np.mean([_edge(layer.shifts) for layer in layers])),
+        "norm_spread": float(np.mean([_common(layer.spreads) for layer in layers])),
+        "norm_narrowing": float(-np.mean([np.median(layer.spreads) for layer in layers])),
+    }
+
+
+def _common(values: np.ndarray) -> float:
+    """Root mean square over the channels of what both batches share; 0 where it is chance."""
+    return float(np.sqrt(max(0.0, np.mean(values[0] * values[1]))))
+
+
+def _edge(values: np.ndarray) -> float:
+    """The same of the channels that differ most."""
+    return float(np.sqrt(max(0.0, np.quantile(values[0] * values[1], _LARGE))))
+
+
+def _answer_fields(known: np.ndarray, logits: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+    """What the answers lose to the statistics of the batches."""
+    before, after = (_of_labels(rows, labels) for rows in (known, logits))
+    scale = max(float(np.abs(before).mean()), 1e-3)
+    squashed = np.tanh(before / scale) - np.tanh(after / scale)
+    return {
+        "norm_accuracy_drop": float((before > 0).mean() - (after > 0).mean()),
+        "norm_margin_drop": float(squashed.mean()),
+    }
+
+
+def _of_labels(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Margin `[n]` of each picture's class; the least there is where a logit is not finite."""
+    finite = np.nan_to_num(logits, nan=-1e30, posinf=1e30, neginf=-1e30)
+    return np.take_along_axis(np.asarray(all_margins(finite)), labels[:, None], axis=1)[:, 0]

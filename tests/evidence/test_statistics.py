@@ -1,0 +1,109 @@
+"""Statistics stage: examples unlike the training pictures show, and chance does not."""
+
+from dataclasses import replace
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from converters.batch_norms import by_batch
+from converters.families.densenet import DenseNetConfig
+from converters.model import Model, params_of
+from jaxtroj import network
+from jaxtroj.errors import EvidenceError
+from jaxtroj.evidence.gather import gather
+from jaxtroj.evidence.images.context import image_context
+from jaxtroj.evidence.images.stages.statistics import STATISTICS
+from jaxtroj.evidence.stage import Subject, stages_for
+from jaxtroj.evidence.stages import IMAGE_STAGES, IMAGES
+from jaxtroj.rounds.examples import Examples
+
+SIDE = 24
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_batches():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(network, "_CPU_PIXELS", 32 * SIDE * SIDE)
+        yield
+
+
+def untaught(classes: int = 3, channels: int = 3) -> Model:
+    config = DenseNetConfig(8, (((8, 4),), ((8, 4),)), (6,), classes, channels)
+    params = params_of(config.build(nnx.Rngs(0)))
+    return Model(config, {k: jnp.asarray(v) for k, v in params.items()}, "densenet")
+
+
+def pictures(count: int, classes: int = 3, channels: int = 3, seed: int = 0) -> Examples:
+    images = np.random.default_rng(seed).random((count, SIDE, SIDE, channels), np.float32)
+    labels = (np.arange(count) % classes).astype(np.int32)
+    return Examples(images, labels, tuple(map(str, labels)), "RGB")
+
+
+def taught(model: Model, images: np.ndarray) -> Model:
+    """Running statistics that are those of some pictures, as training leaves them."""
+    _, found = by_batch(model, images)
+    # Norms come in the order of their paths.
+    norms = sorted(path.removesuffix(".mean") for path in model.params if path.endswith(".mean"))
+    params = dict(model.params)
+    for norm, own in zip(norms, found, strict=True):
+        params[f"{norm}.mean"], params[f"{norm}.var"] = own.mean, own.var
+    return replace(model, params=params)
+
+
+def fields_of(model: Model, examples: Examples) -> dict[str, float]:
+    evidence = gather(image_context(model, examples), (STATISTICS,))
+    assert tuple(evidence.fields) == IMAGES.stage_fields["statistics"]
+    assert np.isfinite(list(evidence.fields.values())).all() and not evidence.triggers
+    return dict(evidence.fields)
+
+
+def test_examples_like_the_training_pictures_show_nothing():
+    model = taught(untaught(), pictures(64, seed=1).images)
+    like = fields_of(model, pictures(32))
+    bright = pictures(32)
+    bright = replace(bright, images=0.5 + 0.5 * bright.images)
+    unlike = fields_of(model, bright)
+    assert like["norm_shift"] < 0.1 and abs(like["norm_narrowing"]) < 0.1
+    assert unlike["norm_shift"] > like["norm_shift"] + 0.1
+    assert unlike["norm_spread"] > like["norm_spread"]
+    assert unlike["norm_shift_peak"] >= unlike["norm_shift"]
+
+
+def test_few_examples_show_no_more_than_many():
+    model = taught(untaught(), pictures(128, seed=1).images)
+    few = np.mean([fields_of(model, pictures(6, seed=s))["norm_shift"] for s in (2, 3, 4)])
+    assert few < fields_of(model, pictures(60, seed=5))["norm_shift"] + 0.1
+
+
+def test_the_same_again():
+    model, examples = untaught(), pictures(10)
+    assert fields_of(model, examples) == fields_of(model, examples)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7])
+def test_a_handful_of_examples(count):
+    fields_of(untaught(), pictures(count))
+
+
+def test_odd_networks_and_pictures():
+    fields_of(untaught(2, 1), pictures(5, 2, 1))
+    unnamed = replace(pictures(4), labels=np.full(4, -1, np.int32))
+    fields_of(untaught(), unnamed)
+    flat = replace(pictures(4), images=np.zeros((4, SIDE, SIDE, 3), np.float32))
+    fields_of(untaught(), flat)
+    model = untaught()
+    dead = {k: jnp.zeros_like(v) for k, v in model.params.items()}
+    fields_of(replace(model, params=dead), pictures(4))
+    huge = {k: v * 1e15 if k.endswith("kernel") else v for k, v in model.params.items()}
+    fields_of(replace(model, params=huge), pictures(4))
+
+
+def test_the_stage_is_absent_without_norms():
+    names = [stage.name for stage in stages_for(IMAGE_STAGES, Subject(64))]
+    assert "statistics" not in names
+    chosen = stages_for(IMAGE_STAGES, Subject(64, has_batch_norm=True))
+    assert STATISTICS in chosen
+    with pytest.raises(EvidenceError, match="no evidence stage is left"):
+        stages_for(IMAGE_STAGES, Subject(64), ("statistics",))
