@@ -152,7 +152,7 @@ def test_stages_of_heads_can_be_named(heads):
 
 def test_stages_of_no_table_are_refused():
     for stages in ((), ("probes", "shift"), ("shift", "weights"), ("odd",)):
-        with pytest.raises(UsageError, match=r"some of weights, probes.*\(image models\) or of"):
+        with pytest.raises(UsageError, match=r"some of weights, statistics.*\(image models\) or of"):
             Settings(stages=stages)
     assert Settings(stages=("shift",)).stages_named("image") is None
 
