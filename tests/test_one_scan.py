@@ -151,8 +151,9 @@ def test_stages_of_heads_can_be_named(heads):
 
 
 def test_stages_of_no_table_are_refused():
+    refusal = r"some of weights, statistics.*\(image models\) or of"
     for stages in ((), ("probes", "shift"), ("shift", "weights"), ("odd",)):
-        with pytest.raises(UsageError, match=r"some of weights, statistics.*\(image models\) or of"):
+        with pytest.raises(UsageError, match=refusal):
             Settings(stages=stages)
     assert Settings(stages=("shift",)).stages_named("image") is None
 
