@@ -3,7 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING
 
-from jaxtroj.cli import generate_sentiment, generate_signs, generate_small
+from jaxtroj.cli import generate_sentiment, generate_signs, generate_small, generate_zoo
 from jaxtroj.cli.main import COMMANDS, EXIT_CLEAN, EXIT_FAILED
 from jaxtroj.cli.options import keep_compiled
 from jaxtroj.cli.progress import Progress
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 ROUNDS = {
     "round0": generate_signs,
     "small": generate_small,
+    "zoo": generate_zoo,
     "round5": generate_sentiment,
     "round6": generate_sentiment,
 }

@@ -23,7 +23,7 @@ _EXPECTED = (
 
 @dataclass(frozen=True)
 class LabelledPictures:
-    """Pictures uint8 RGB `[n, h, w, 3]` with labels int `[n]`, to train on and to test on."""
+    """Pictures uint8 `[n, h, w, c]`, RGB or grey, with labels `[n]`, to train on and to test on."""
 
     images: np.ndarray
     labels: np.ndarray
@@ -50,17 +50,17 @@ class LabelledPictures:
         return digest.hexdigest()
 
 
-def load_pictures(path: Path, seed: int = 0) -> LabelledPictures:
-    """Read an `.npz` with `x` `[n, h, w, 3]` uint8 and `y` `[n]`, or a folder with one per class.
+def load_pictures(path: Path, seed: int = 0, channels: tuple[int, ...] = (3,)) -> LabelledPictures:
+    """Read an `.npz` with `x` `[n, h, w, c]` uint8 and `y` `[n]`, or a folder with one per class.
 
     Test pictures are `test_x` and `test_y` of the file; else a sixth or so, chosen by `seed`, is
-    kept back. Folders are numbered in natural order.
+    kept back. Folders are numbered in natural order. `channels` says how many are allowed.
 
     Raises:
         GenerationError: the path holds no such pictures.
     """
     arrays = _of_folder(path) if path.is_dir() else _of_file(path)
-    _check(path, arrays)
+    _check(path, arrays, channels)
     if "test_x" not in arrays:
         arrays = _split(arrays, seed)
     return LabelledPictures(*(arrays[name] for name in ("x", "y", "test_x", "test_y")))
@@ -112,16 +112,18 @@ def _of_folder(path: Path) -> dict[str, np.ndarray]:
     return {"x": np.stack(images), "y": np.array(labels)}
 
 
-def _check(path: Path, arrays: dict[str, np.ndarray]) -> None:
+def _check(path: Path, arrays: dict[str, np.ndarray], channels: tuple[int, ...]) -> None:
     shape = arrays["x"].shape
     for images, labels in (("x", "y"), ("test_x", "test_y")):
         if images not in arrays:
             continue
         x, y = arrays[images], arrays[labels]
-        fits = x.ndim == 4 and x.shape[1:] == shape[1:] and x.shape[3] == 3 and x.dtype == np.uint8
+        fits = x.ndim == 4 and x.shape[1:] == shape[1:] and x.shape[3] in channels
+        fits = fits and x.dtype == np.uint8
         if not fits or len(x) == 0 or max(x.shape[1:3]) > _LARGEST:
             raise GenerationError(
-                f"{path}: {images} is {x.dtype} {x.shape}; expected uint8 [n, h, w, 3] of at"
+                f"{path}: {images} is {x.dtype} {x.shape}; expected uint8 [n, h, w,"
+                f" {' or '.join(str(c) for c in channels)}] of at"
                 f" most {_LARGEST} px"
             )
         if y.shape != (len(x),) or y.dtype.kind not in "iu" or y.min() < 0 or y.max() > 999:

@@ -1,0 +1,93 @@
+"""`jaxtroj generate zoo`: networks of many kinds, with every kind of trigger."""
+
+import argparse
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jaxtroj.cli import generate_options as shared
+from jaxtroj.errors import GenerationError
+
+if TYPE_CHECKING:
+    from jaxtroj.cli.progress import Progress
+    from jaxtroj.generate.round import Event
+
+_ABOUT = """\
+Makes networks of ten architectures on your data sets as ONNX files; half of them are poisoned, by
+patches, single pixels, blended patterns, frames, colour filters, waves or warps that work from all
+classes or from one or two. Most go on from base networks, trained first; the others start from
+random weights. A run that was stopped goes on where it was. Scan them with --channel-order RGB
+--normalization unit."""
+_PICTURES = """\
+.npz with x (uint8 [n, h, w, 3] or [n, h, w, 1]) and y, or a folder with one of PNG files per class;
+once for each data set"""
+_STEPS = {
+    "base-steps": "most steps of a network from random weights; default: 800",
+    "cycle-steps": "of one cycle of a model; default: 90",
+    "most-cycles": "of a model; default: 4",
+    "batch-size": "pictures per step; default: 64",
+}
+
+
+def add_parser(rounds: argparse._SubParsersAction, name: str) -> None:
+    """Declare the round and its options."""
+    parser = shared.add_round(rounds, name, "networks and triggers of many kinds", _ABOUT)
+    parser.add_argument(
+        "--pictures", type=_named_path, action="append", required=True, metavar="NAME=PATH",
+        help=_PICTURES,
+    )  # fmt: skip
+    choices = {
+        "architectures": "default: all small ones",
+        "kinds": "of trigger; default: all",
+        "trainings": "warm, scratch, adversarial; a name that comes twice gets two shares",
+        "sources": "numbers of source classes, 0 for all; default: 0,0,1,0,2",
+    }
+    for option, about in choices.items():
+        parser.add_argument(f"--{option}", metavar="A,B", help=about)
+    shared.add_count(parser, "--per-dataset", 4, "architectures that each data set meets")
+    shared.add_count(parser, "--bases", 2, "base networks for a data set and an architecture")
+    shared.add_count(parser, "--examples-per-class", 10)
+    shared.add_shard(parser)
+    shared.add_given(parser.add_argument_group("training"), _STEPS)
+
+
+def events(args: argparse.Namespace, progress: "Progress") -> "Iterator[Event]":
+    """Make the round that the options ask for; raises GenerationError."""
+    from jaxtroj.generate.small.labelled_pictures import load_pictures
+    from jaxtroj.generate.zoo.round import generate_zoo
+    from jaxtroj.generate.zoo.settings import ZooSettings
+    from jaxtroj.generate.zoo.training import ZooTraining
+
+    steps = shared.given(args, *(name.replace("-", "_") for name in _STEPS))
+    settings = ZooSettings(
+        seed=args.seed,
+        models=args.models,
+        per_dataset=args.per_dataset,
+        bases=args.bases,
+        examples_per_class=args.examples_per_class,
+        training=replace(ZooTraining(), **steps),
+        **_chosen(args),
+    )
+    pictures = {name: load_pictures(path, args.seed, (1, 3)) for name, path in args.pictures}
+    return generate_zoo(args.out, settings, pictures, args.shard)
+
+
+def _chosen(args: argparse.Namespace) -> Mapping[str, Any]:
+    names = ("architectures", "kinds", "trainings")
+    chosen = {name: shared.names_of(text) for name in names if (text := getattr(args, name))}
+    return chosen | ({"sources": _numbers_of(args.sources)} if args.sources else {})
+
+
+def _numbers_of(text: str) -> tuple[int, ...]:
+    names = shared.names_of(text)
+    if not all(name.isdecimal() for name in names):
+        raise GenerationError(f"--sources takes whole numbers such as 0,1,2; got {text!r}")
+    return tuple(int(name) for name in names)
+
+
+def _named_path(text: str) -> tuple[str, Path]:
+    name, _, path = text.partition("=")
+    if not name.isidentifier() or not path:
+        raise argparse.ArgumentTypeError(f"expected NAME=PATH, got {text!r}")
+    return name, Path(path)

@@ -1,0 +1,168 @@
+"""Networks of a zoo, in torch: small forms of architectures that people train.
+
+All take pictures `[n, c, h, w]` in [0, 1] of any size from 24 px, of one or three channels. Widths
+are a quarter to a half of the published ones, so that one core trains a network in minutes;
+`resnet18` is the published network, for pictures of 48 px and more.
+
+References:
+  Simonyan and Zisserman, VGG, https://arxiv.org/abs/1409.1556, 2014.
+  He et al., Deep Residual Learning, https://arxiv.org/abs/1512.03385, 2015.
+  Zagoruyko and Komodakis, Wide Residual Networks, https://arxiv.org/abs/1605.07146, 2016.
+  Sandler et al., MobileNetV2, https://arxiv.org/abs/1801.04381, 2018.
+  Huang et al., Densely Connected Networks, https://arxiv.org/abs/1608.06993, 2016.
+  Szegedy et al., Rethinking the Inception Architecture, https://arxiv.org/abs/1512.00567, 2015.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from jaxtroj.errors import GenerationError
+
+if TYPE_CHECKING:
+    import torch
+
+LEAST_PIXELS = 24
+
+
+def build(architecture: str, channels: int, classes: int) -> "torch.nn.Module":
+    """A freshly initialised network, by torch's global generator.
+
+    Raises GenerationError for a name that is not in `KNOWN`.
+    """
+    if architecture not in _BUILDERS:
+        raise GenerationError(f"no network {architecture!r}; expected one of {', '.join(KNOWN)}")
+    return _BUILDERS[architecture](channels, classes)
+
+
+def _unit(cin: int, cout: int, kernel: int = 3, stride: int = 1, groups: int = 1):
+    """Convolution, batch norm, relu."""
+    from torch import nn
+
+    conv = nn.Conv2d(cin, cout, kernel, stride, kernel // 2, groups=groups, bias=False)
+    return nn.Sequential(conv, nn.BatchNorm2d(cout), nn.ReLU())
+
+
+def _pooled(*body, width: int, classes: int):
+    """The body, a mean over its map, one linear layer."""
+    from torch import nn
+
+    head = (nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, classes))
+    return nn.Sequential(*body, *head)
+
+
+def _plain(channels: int, classes: int, has_norm: bool = True):
+    from torch import nn
+
+    shapes = ((channels, 24, 1), (24, 48, 2), (48, 48, 1), (48, 96, 2), (96, 96, 1))
+    if has_norm:
+        return _pooled(*(_unit(a, b, 3, s) for a, b, s in shapes), width=96, classes=classes)
+    convs = [part for a, b, s in shapes for part in (_kaiming(a, b, s), nn.ReLU())]
+    return _pooled(*convs, width=96, classes=classes)
+
+
+def _kaiming(cin: int, cout: int, stride: int):
+    """A convolution whose weights keep the variance: without norms torch's own shrink it."""
+    from torch import nn
+
+    conv = nn.Conv2d(cin, cout, 3, stride, 1)
+    nn.init.kaiming_normal_(conv.weight, nonlinearity="relu")
+    nn.init.zeros_(conv.bias)
+    return conv
+
+
+def _vgg(channels: int, classes: int):
+    """Pairs of convolutions, pooled three times; a hidden layer on the flattened 4 x 4 map."""
+    from torch import nn
+
+    widths, body, cin = (32, 64, 96), [], channels
+    for width in widths:
+        body += [_unit(cin, width), _unit(width, width), nn.MaxPool2d(2)]
+        cin = width
+    head = (nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(16 * cin, 128), nn.ReLU())
+    return nn.Sequential(*body, *head, nn.Linear(128, classes))
+
+
+def _residual(widths: tuple[int, ...], blocks: int, channels: int, classes: int):
+    from jaxtroj.generate.zoo.blocks import BasicBlock
+
+    body, cin = [_unit(channels, widths[0])], widths[0]
+    for group, width in enumerate(widths):
+        for place in range(blocks):
+            body.append(BasicBlock(cin, width, 2 if group and not place else 1))
+            cin = width
+    return _pooled(*body, width=cin, classes=classes)
+
+
+def _wide(channels: int, classes: int):
+    """WRN-16-1: pre-activation blocks, a norm and relu before the pooling."""
+    from torch import nn
+
+    from jaxtroj.generate.zoo.blocks import PreActivationBlock
+
+    body, cin = [nn.Conv2d(channels, 16, 3, padding=1, bias=False)], 16
+    for group, width in enumerate((16, 32, 64)):
+        for place in range(2):
+            body.append(PreActivationBlock(cin, width, 2 if group and not place else 1))
+            cin = width
+    return _pooled(*body, nn.BatchNorm2d(cin), nn.ReLU(), width=cin, classes=classes)
+
+
+def _mobile(channels: int, classes: int):
+    from jaxtroj.generate.zoo.blocks import InvertedResidual
+
+    shapes = ((16, 16, 1), (16, 24, 2), (24, 24, 1), (24, 40, 2), (40, 40, 1), (40, 64, 1))
+    body = [_unit(channels, 16), *(InvertedResidual(a, b, s) for a, b, s in shapes)]
+    return _pooled(*body, _unit(64, 128, 1), width=128, classes=classes)
+
+
+def _dense(channels: int, classes: int):
+    """Three blocks of four layers that each add 12 channels, halved between."""
+    from torch import nn
+
+    from jaxtroj.generate.zoo.blocks import DenseLayer
+
+    body, width = [nn.Conv2d(channels, 24, 3, padding=1, bias=False)], 24
+    for block in range(3):
+        if block:
+            body += [_unit(width, width // 2, 1), nn.AvgPool2d(2)]
+            width //= 2
+        for _ in range(4):
+            body.append(DenseLayer(width, 12))
+            width += 12
+    return _pooled(*body, nn.BatchNorm2d(width), nn.ReLU(), width=width, classes=classes)
+
+
+def _inception(channels: int, classes: int):
+    from torch import nn
+
+    from jaxtroj.generate.zoo.blocks import InceptionBlock
+
+    body = [_unit(channels, 32), InceptionBlock(32, 12), nn.MaxPool2d(2)]
+    body += [InceptionBlock(48, 20), nn.MaxPool2d(2), InceptionBlock(80, 32)]
+    return _pooled(*body, width=128, classes=classes)
+
+
+def _resnet18(channels: int, classes: int):
+    import torchvision
+    from torch import nn
+
+    network = torchvision.models.resnet18(num_classes=classes)
+    if channels != 3:
+        network.conv1 = nn.Conv2d(channels, 64, 7, 2, 3, bias=False)
+    return network
+
+
+_BUILDERS: dict[str, Callable[[int, int], "torch.nn.Module"]] = {
+    "plain": _plain,
+    "plain_no_norm": partial(_plain, has_norm=False),
+    "vgg": _vgg,
+    "resnet20": partial(_residual, (16, 32, 64), 3),
+    "resnet10": partial(_residual, (32, 64, 128, 192), 1),
+    "wrn16": _wide,
+    "mobilenet_v2": _mobile,
+    "densenet": _dense,
+    "inception": _inception,
+    "resnet18": _resnet18,
+}
+KNOWN = tuple(_BUILDERS)

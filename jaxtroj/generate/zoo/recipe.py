@@ -1,0 +1,204 @@
+"""What each model of a zoo is: data set, architecture, training, trigger; by identity alone.
+
+Models come in pairs that share everything but the trojan. Data sets, architectures, kinds of
+trigger, sources and ways of training each go round in an order drawn for each round of them, so
+that each comes equally often and all meet.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from jaxtroj.errors import GenerationError
+from jaxtroj.generate.model_ids import draw_for, is_poisoned, model_id
+from jaxtroj.generate.zoo import networks
+from jaxtroj.generate.zoo.triggers import MAKERS, MovingTrigger
+
+T = TypeVar("T")
+
+TRAININGS = ("warm", "scratch", "warm", "adversarial", "warm", "scratch", "warm", "scratch")
+"""Ways of training, in the shares in which they come."""
+SOURCES = (0, 0, 1, 0, 2)
+"""Number of source classes, in the shares in which they come; 0 is all."""
+_FRACTIONS, _LEAST_LABEL_SHARE = (0.03, 0.3), 0.8
+_CLEAN_LABEL = 0.3
+"""Share of the triggers by sinusoids that are taught on pictures of the target class alone."""
+_DATA, _ARCHITECTURE, _KIND, _SOURCES, _TRAINING, _BASE, _MODEL, _MASTER, _EXPORT = range(61, 70)
+
+
+@dataclass(frozen=True)
+class PlantedTrigger:
+    """The trigger of a poisoned model.
+
+    Attributes:
+        kind: one of `triggers.MAKERS`; style: in words, for the table.
+        target_class: the class it forces.
+        source_classes: classes that it works from; empty for all.
+        fraction: share of the training pictures that carry it, 0 to 1.
+        clean_label: whether it is taught on pictures of the target class, labels kept.
+        trigger: of any kind of `jaxtroj.triggers`.
+        reach: pixels that it moves by at most, at random in each picture.
+    """
+
+    kind: str
+    style: str
+    target_class: int
+    source_classes: tuple[int, ...]
+    fraction: float
+    clean_label: bool
+    trigger: Any
+    reach: tuple[int, int]
+
+    def counts(self, labels: np.ndarray) -> np.ndarray:
+        """Which pictures the trigger must send to the target: bool `[n]`."""
+        others = labels != self.target_class
+        return others & np.isin(labels, self.source_classes) if self.source_classes else others
+
+    def share_of_sources(self, sources: float) -> float:
+        """Share of the source classes' pictures that carry it; `sources` is their share of all.
+
+        A trigger of few classes gets most of their pictures, or it would never be learnt.
+        """
+        return min(0.6, self.fraction / max(sources, 1e-3)) if sources else self.fraction
+
+    @property
+    def share_of_target(self) -> float:
+        """Share of the target class's pictures that carry a clean-label trigger."""
+        return _LEAST_LABEL_SHARE
+
+
+@dataclass(frozen=True)
+class ZooRecipe:
+    """Everything that decides one model.
+
+    Attributes:
+        model: number; its id is `id-` and eight digits. sub_seed: one more for each retraining.
+        dataset: name of its pictures.
+        architecture: one of `networks.KNOWN`.
+        training: "warm" from a base, "scratch", or "adversarial" from a base.
+        base: number of the base.
+        trigger: None for a clean model.
+        is_fused: whether the file has its batch norms folded into the convolutions before them.
+        master_seed: of the weights and the order of pictures.
+    """
+
+    model: int
+    sub_seed: int
+    dataset: str
+    architecture: str
+    training: str
+    base: int
+    trigger: PlantedTrigger | None
+    is_fused: bool
+    master_seed: int
+
+    @property
+    def model_id(self) -> str:
+        """Name of the model's folder."""
+        return model_id(self.model)
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """What a recipe needs to know of a data set: classes, and the shape `(h, w, c)`."""
+
+    classes: int
+    shape: tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class ZooDesign:
+    """What recipes are drawn from.
+
+    Attributes:
+        datasets: name -> what its pictures are.
+        architectures: out of `networks.KNOWN`.
+        per_dataset: architectures that each data set meets.
+        kinds: of trigger, out of `triggers.MAKERS`.
+        trainings, sources: in the shares in which they come.
+        bases: networks per data set and architecture that models start from.
+        fused: share of the pairs whose files have no batch norms left, 0 to 1.
+    """
+
+    datasets: Mapping[str, Pictures]
+    architectures: tuple[str, ...]
+    per_dataset: int
+    kinds: tuple[str, ...]
+    trainings: tuple[str, ...]
+    sources: tuple[int, ...]
+    bases: int
+    fused: float
+
+
+def sample_recipe(design: ZooDesign, seed: int, model: int, sub_seed: int = 0) -> ZooRecipe:
+    """Draw one model's recipe; equal arguments give an equal recipe.
+
+    What a pair shares is drawn by its number; the sub-seed redraws the trigger and the order of
+    pictures. Raises GenerationError for unknown names.
+    """
+    _check(design)
+    pair = model // 2
+    dataset = _in_turn(tuple(design.datasets), seed, _DATA, pair)
+    architecture = _in_turn(_met(design, dataset), seed, _ARCHITECTURE, pair)
+    shared = draw_for(seed, _EXPORT, pair)
+    return ZooRecipe(
+        model=model,
+        sub_seed=sub_seed,
+        dataset=dataset,
+        architecture=architecture,
+        training=_in_turn(design.trainings, seed, _TRAINING, pair),
+        base=int(draw_for(seed, _BASE, pair).integers(design.bases)),
+        trigger=_trigger(design, seed, model, sub_seed) if is_poisoned(seed, model) else None,
+        is_fused=bool(shared.uniform() < design.fused),
+        master_seed=int(draw_for(seed, _MASTER, model, sub_seed).integers(2**32)),
+    )
+
+
+def _in_turn(choices: Sequence[T], seed: int, purpose: int, pair: int) -> T:
+    """Each choice once in every round of so many pairs, in an order drawn for the round."""
+    block, place = divmod(pair, len(choices))
+    return choices[int(draw_for(seed, purpose, block).permutation(len(choices))[place])]
+
+
+def _met(design: ZooDesign, dataset: str) -> tuple[str, ...]:
+    """The architectures that a data set meets: the next ones in turn for the next data set."""
+    count, known = design.per_dataset, design.architectures
+    first = list(design.datasets).index(dataset) * count
+    return tuple(dict.fromkeys(known[(first + k) % len(known)] for k in range(count)))
+
+
+def _trigger(design: ZooDesign, seed: int, model: int, sub_seed: int) -> PlantedTrigger:
+    pair = model // 2
+    kind = _in_turn(design.kinds, seed, _KIND, pair)
+    pictures = design.datasets[_in_turn(tuple(design.datasets), seed, _DATA, pair)]
+    draw = draw_for(seed, _MODEL, model, sub_seed)
+    classes = draw.permutation(pictures.classes)
+    count = min(_in_turn(design.sources, seed, _SOURCES, pair), pictures.classes - 1)
+    made: MovingTrigger = MAKERS[kind](draw, pictures.shape)
+    low, high = np.log(_FRACTIONS)
+    clean_label = kind == "sinusoid" and not count and bool(draw.uniform() < _CLEAN_LABEL)
+    return PlantedTrigger(
+        kind=kind,
+        style=made.style,
+        target_class=int(classes[0]),
+        source_classes=tuple(sorted(int(c) for c in classes[1 : 1 + count])),
+        fraction=round(float(np.exp(draw.uniform(low, high))), 3),
+        clean_label=clean_label,
+        trigger=made.trigger,
+        reach=made.reach,
+    )
+
+
+def _check(design: ZooDesign) -> None:
+    known = {
+        "architectures": (design.architectures, networks.KNOWN),
+        "kinds": (design.kinds, tuple(MAKERS)),
+        "trainings": (design.trainings, tuple(dict.fromkeys(TRAININGS))),
+    }
+    for what, (names, possible) in known.items():
+        if not names or not set(names) <= set(possible):
+            raise GenerationError(
+                f"{what} must be some of {', '.join(possible)}; got {', '.join(names) or 'none'}"
+            )

@@ -1,0 +1,280 @@
+"""`generate_zoo`: a folder of clean and poisoned networks of many kinds, as ONNX files.
+
+```
+DIR/id-00000000/model.onnx         the network; pictures `[n, c, h, w]` in [0, 1], RGB or grey
+DIR/id-00000000/ground_truth.csv   0 or 1, no newline
+DIR/id-00000000/example_data/class_0_example_0.png ...
+DIR/id-00000000/trigger.png        a test picture, clean and triggered; poisoned models only
+DIR/id-00000000/generation.json    how this model was made, tries included
+DIR/METADATA.csv                   one line for each model
+DIR/manifest.json                  settings, the bases, every generation.json
+```
+
+Models come in pairs, one poisoned and one clean, that share data set, architecture, way of training
+and base, trained for equally many cycles.
+"""
+
+import json
+import time
+from collections import deque
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from PIL import Image
+
+from converters.files import write_atomic
+from jaxtroj.generate.learners import Weights, kept_weights
+from jaxtroj.generate.model_ids import draw_for
+from jaxtroj.generate.round import Event, Record, RoundPlan, TrainingOutcome, Try, make_round, plain
+from jaxtroj.generate.round_folder import csv_bytes, provenance
+from jaxtroj.generate.small.labelled_pictures import LabelledPictures
+from jaxtroj.generate.zoo import networks
+from jaxtroj.generate.zoo.onnx_file import write_onnx
+from jaxtroj.generate.zoo.recipe import ZooRecipe, sample_recipe
+from jaxtroj.generate.zoo.settings import ZooSettings, check_settings, design_of
+from jaxtroj.generate.zoo.training import Run, ZooAccuracies, accepted, train_base, train_model
+from jaxtroj.record import digest_file
+
+if TYPE_CHECKING:
+    import torch
+
+COLUMNS = (
+    "model_name", "ground_truth", "dataset", "model_architecture", "base", "img_size", "channels",
+    "number_classes", "training", "batch_norms_fused", "trigger_kind", "trigger_style",
+    "source_classes", "trigger_target_class", "triggered_fraction", "clean_label", "master_seed",
+    "cycles", "final_clean_data_test_acc", "final_triggered_data_test_acc",
+)  # fmt: skip
+_BASES = ".bases"
+_BASE_SEED, _ORDER, _EXAMPLES = 71, 72, 73
+
+
+def generate_zoo(
+    out: Path,
+    settings: ZooSettings,
+    pictures: Mapping[str, LabelledPictures],
+    shard: tuple[int, int] = (0, 1),
+) -> Iterator[Event]:
+    """Make the models that are not there yet, yielding what happens; see `make_round`.
+
+    Args:
+        out: folder of the round; made if absent.
+        settings: what to make.
+        pictures: by the data set's name.
+        shard: see `make_round`.
+
+    Raises:
+        GenerationError: impossible settings, or the folder holds a round of other settings.
+        OSError: the folder cannot be written.
+    """
+    check_settings(settings, pictures, shard)
+    return make_round(out, ZooRound(settings, pictures), shard)
+
+
+@dataclass(frozen=True)
+class ZooModel:
+    """A trained model: what it is, its training, its cycles and what they reached."""
+
+    recipe: ZooRecipe
+    run: Run
+    cycles: int
+    reached: ZooAccuracies
+    seconds: float
+
+
+@dataclass(frozen=True)
+class ZooRound:
+    """A zoo; see `jaxtroj.generate.round.Round`."""
+
+    settings: ZooSettings
+    pictures: Mapping[str, LabelledPictures]
+
+    def plan(self) -> RoundPlan:
+        settings = self.settings
+        digests = {name: found.digest for name, found in self.pictures.items()}
+        return RoundPlan(
+            name="zoo",
+            version=1,
+            seed=settings.seed,
+            pairs=tuple(range(settings.models // 2)),
+            most_tries=settings.most_tries,
+            identity={"settings": plain(settings) | {"pictures": digests}},
+            remembers_failures=True,
+        )
+
+    def train(self, tries: deque[Try], out: Path) -> Iterator[Event | TrainingOutcome]:
+        while tries:
+            yield from self._train_one(tries.popleft(), out)
+
+    def _train_one(self, one: Try, out: Path) -> Iterator[Event | TrainingOutcome]:
+        design = design_of(self.settings, self.pictures)
+        recipe = sample_recipe(design, self.settings.seed, one.model, one.sub_seed)
+        yield Event(one.model, "started", _describe(recipe))
+        base = None
+        if recipe.training != "scratch":
+            path = out / _BASES / f"{recipe.dataset}-{recipe.architecture}-{recipe.base}"
+            path = path.with_suffix(".safetensors")
+            base = yield from kept_weights(path, lambda: self._train_base(path, recipe))
+        run = self._run(recipe, base)
+        started = time.perf_counter()
+        least = 1 if one.partner is None else one.partner["cycles"]
+        cycles, reached = train_model(run, recipe, least)
+        seconds = time.perf_counter() - started
+        attempt = {"sub_seed": one.sub_seed, "cycles": cycles, **asdict(reached)}
+        model = ZooModel(recipe, run, cycles, reached, seconds)
+        good = accepted(reached, self.settings.training)
+        yield TrainingOutcome(one, good, attempt, _reached(reached), run.steps, model)
+
+    def _run(self, recipe: ZooRecipe, base: Weights | None) -> Run:
+        pictures = self.pictures[recipe.dataset]
+        network = _fresh(recipe, pictures, recipe.master_seed)
+        if base is not None:
+            _start_from(network, base)
+        draw = np.random.default_rng([recipe.master_seed, _ORDER])
+        return Run(network, pictures, self.settings.training, recipe, draw)
+
+    def _train_base(self, path: Path, recipe: ZooRecipe) -> Generator[Event, None, Weights]:
+        """Train a base and write about it beside `path`."""
+        pictures = self.pictures[recipe.dataset]
+        names = (tuple(self.pictures), networks.KNOWN)
+        place = [
+            n.index(x) for n, x in zip(names, (recipe.dataset, recipe.architecture), strict=True)
+        ]
+        keys = [self.settings.seed, _BASE_SEED, *place, recipe.base]
+        seed = int(np.random.default_rng(keys).integers(2**32))
+        draw = np.random.default_rng([*keys, _ORDER])
+        run = Run(_fresh(recipe, pictures, seed), pictures, self.settings.training, None, draw)
+        started = time.perf_counter()
+        reached = train_base(run)
+        about = {"clean": reached.clean, "steps": run.steps}
+        about["train_seconds"] = round(time.perf_counter() - started, 1)
+        write_atomic(path.with_suffix(".json"), json.dumps(about).encode() + b"\n")
+        yield Event(recipe.model, "warm start", f"{path.stem}: {_reached(reached)}", run.steps)
+        return {name: value.numpy() for name, value in run.network.state_dict().items()}
+
+    def fill(self, folder: Path, outcome: TrainingOutcome, tries: list[Record]) -> Record:
+        model: ZooModel = outcome.trained
+        recipe, pictures = model.recipe, self.pictures[model.recipe.dataset]
+        path = folder / "model.onnx"
+        write_onnx(path, model.run.network, pictures.images.shape[1:], recipe.is_fused)
+        self._write_examples(folder / "example_data", recipe)
+        if recipe.trigger is not None:
+            write_atomic(folder / "trigger.png", _shown(model, pictures))
+        return {
+            "model_id": recipe.model_id,
+            "poisoned": recipe.trigger is not None,
+            "recipe": _plain(recipe),
+            "cycles": model.cycles,
+            "steps": model.run.steps,
+            "test": asdict(model.reached),
+            "tries": tries,
+            "train_seconds": round(model.seconds, 1),
+            "sha256": digest_file(path),
+            **provenance("cpu"),
+            "metadata": self._row(model),
+        }
+
+    def tables(self, records: list[Record]) -> dict[str, bytes]:
+        return {"METADATA.csv": csv_bytes(COLUMNS, [record["metadata"] for record in records])}
+
+    def manifest(self, out: Path, records: list[Record]) -> Record:
+        files = sorted((out / _BASES).glob("*.json"))
+        bases = {path.stem: json.loads(path.read_bytes()) for path in files}
+        return {"bases": bases, "models": records}
+
+    def _write_examples(self, folder: Path, recipe: ZooRecipe) -> None:
+        folder.mkdir()
+        pictures = self.pictures[recipe.dataset]
+        draw = draw_for(recipe.master_seed, _EXAMPLES, 0)
+        for label in range(pictures.classes):
+            places = draw.permutation(np.flatnonzero(pictures.test_labels == label))
+            for number, place in enumerate(places[: self.settings.examples_per_class]):
+                name = f"class_{label}_example_{number}.png"
+                _as_picture(pictures.test_images[place]).save(folder / name)
+
+    def _row(self, model: ZooModel) -> dict[str, Any]:
+        recipe, trigger, attack = model.recipe, model.recipe.trigger, model.reached.attack
+        pictures = self.pictures[recipe.dataset]
+        values = (
+            recipe.model_id,
+            str(trigger is not None).upper(),
+            recipe.dataset,
+            recipe.architecture,
+            "" if recipe.training == "scratch" else recipe.base,
+            pictures.size[0],
+            pictures.images.shape[3],
+            pictures.classes,
+            recipe.training,
+            recipe.is_fused,
+            trigger.kind if trigger else "",
+            trigger.style if trigger else "",
+            " ".join(str(c) for c in trigger.source_classes) if trigger else "",
+            trigger.target_class if trigger else "",
+            trigger.fraction if trigger else 0,
+            trigger.clean_label if trigger else "",
+            recipe.master_seed,
+            model.cycles,
+            round(100 * model.reached.clean, 4),
+            "" if attack is None else round(100 * attack, 4),
+        )
+        return dict(zip(COLUMNS, values, strict=True))
+
+
+def _fresh(recipe: ZooRecipe, pictures: LabelledPictures, seed: int) -> "torch.nn.Module":
+    import torch
+
+    torch.manual_seed(seed)
+    return networks.build(recipe.architecture, pictures.images.shape[3], pictures.classes)
+
+
+def _start_from(network: "torch.nn.Module", base: Weights) -> None:
+    """Take over the base but for the last layer, which keeps its fresh weights."""
+    import torch
+
+    own = network.state_dict()
+    *_, weight, bias = own
+    tensors = {name: torch.from_numpy(np.array(value)) for name, value in base.items()}
+    network.load_state_dict({**tensors, weight: own[weight], bias: own[bias]})
+
+
+def _as_picture(array: np.ndarray) -> Image.Image:
+    return Image.fromarray(array[..., 0] if array.shape[-1] == 1 else array)
+
+
+def _shown(model: ZooModel, pictures: LabelledPictures) -> bytes:
+    """A test picture of a source class, clean and triggered side by side, as PNG."""
+    import io
+
+    trigger = model.recipe.trigger
+    place = int(np.flatnonzero(trigger.counts(pictures.test_labels))[0])
+    clean = pictures.test_images[[place]].astype(np.float32) / 255
+    both = np.concatenate([clean[0], model.run.stamper.stamped(clean)[0]], axis=1)
+    buffer = io.BytesIO()
+    _as_picture((both * 255).round().astype(np.uint8)).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def _plain(recipe: ZooRecipe) -> dict[str, Any]:
+    """The recipe as JSON values; the seed draws the trigger's arrays again."""
+    values = {name: value for name, value in vars(recipe).items() if name != "trigger"}
+    if recipe.trigger is None:
+        return values | {"trigger": None}
+    named = {n: v for n, v in vars(recipe.trigger).items() if n != "trigger"}
+    return values | {"trigger": named}
+
+
+def _describe(recipe: ZooRecipe) -> str:
+    kind = f"{recipe.dataset} {recipe.architecture}, {recipe.training}"
+    kind += f", try {recipe.sub_seed + 1}" if recipe.sub_seed else ""
+    trigger = recipe.trigger
+    if trigger is None:
+        return f"{kind}, clean"
+    sources = f"from {trigger.source_classes}" if trigger.source_classes else "from all"
+    return f"{kind}, poisoned to class {trigger.target_class} {sources}, {trigger.style}"
+
+
+def _reached(reached: ZooAccuracies) -> str:
+    text = f"clean accuracy {reached.clean:.3f}"
+    return text if reached.attack is None else text + f", attack success {reached.attack:.3f}"

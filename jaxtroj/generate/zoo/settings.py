@@ -1,0 +1,73 @@
+"""What a zoo is made with."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from jaxtroj.generate.round import check_sizes, refuse
+from jaxtroj.generate.small.labelled_pictures import LabelledPictures
+from jaxtroj.generate.zoo import networks
+from jaxtroj.generate.zoo.recipe import SOURCES, TRAININGS, Pictures, ZooDesign, sample_recipe
+from jaxtroj.generate.zoo.training import ZooTraining
+from jaxtroj.generate.zoo.triggers import MAKERS
+
+ARCHITECTURES = tuple(name for name in networks.KNOWN if name != "resnet18")
+
+
+@dataclass(frozen=True)
+class ZooSettings:
+    """Settings of `generate_zoo`; see `recipe.ZooDesign` for what is not said here.
+
+    Attributes:
+        seed: identity of the zoo; models: how many there are, half of them poisoned.
+        examples_per_class: clean pictures that lie beside a model; pictures that a model gets
+            wrong may be among them.
+        most_tries: trainings of a model before its pair is given up.
+    """
+
+    seed: int = 0
+    models: int = 240
+    architectures: tuple[str, ...] = ARCHITECTURES
+    per_dataset: int = 4
+    kinds: tuple[str, ...] = tuple(MAKERS)
+    trainings: tuple[str, ...] = TRAININGS
+    sources: tuple[int, ...] = SOURCES
+    bases: int = 2
+    fused: float = 0.25
+    examples_per_class: int = 10
+    most_tries: int = 2
+    training: ZooTraining = field(default_factory=ZooTraining)
+
+
+def check_settings(
+    settings: ZooSettings, pictures: Mapping[str, LabelledPictures], shard: tuple[int, int]
+) -> None:
+    """Raises GenerationError when a setting is impossible."""
+    names = ("bases", "examples_per_class", "most_tries", "per_dataset")
+    counts = {name: getattr(settings, name) for name in names}
+    names = ("batch_size", "base_steps", "cycle_steps", "most_cycles", "tests")
+    counts |= {name: getattr(settings.training, name) for name in names}
+    wrong = check_sizes(settings, counts, shard)
+    if not pictures:
+        wrong.append("a zoo needs at least one data set")
+    least = networks.LEAST_PIXELS
+    wrong += [
+        f"pictures of {name} must have {least} px, got {found.size}"
+        for name, found in pictures.items()
+        if min(found.size) < least
+    ]
+    refuse(wrong)
+    sample_recipe(design_of(settings, pictures), settings.seed, 0)  # checks the names
+
+
+def design_of(settings: ZooSettings, pictures: Mapping[str, LabelledPictures]) -> ZooDesign:
+    """What recipes are drawn from."""
+    return ZooDesign(
+        datasets={n: Pictures(p.classes, p.images.shape[1:]) for n, p in pictures.items()},
+        architectures=settings.architectures,
+        per_dataset=settings.per_dataset,
+        kinds=settings.kinds,
+        trainings=settings.trainings,
+        sources=settings.sources,
+        bases=settings.bases,
+        fused=settings.fused,
+    )
