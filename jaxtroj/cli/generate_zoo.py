@@ -23,8 +23,8 @@ _PICTURES = """\
 .npz with x (uint8 [n, h, w, 3] or [n, h, w, 1]) and y, or a folder with one of PNG files per class;
 once for each data set"""
 _STEPS = {
-    "base-steps": "most steps of a network from random weights; default: 800",
-    "cycle-steps": "of one cycle of a model; default: 90",
+    "base-steps": "most steps of a network from random weights; default: 500",
+    "cycle-steps": "of one cycle of a model; default: 70",
     "most-cycles": "of a model; default: 4",
     "batch-size": "pictures per step; default: 64",
 }
@@ -46,7 +46,7 @@ def add_parser(rounds: argparse._SubParsersAction, name: str) -> None:
     for option, about in choices.items():
         parser.add_argument(f"--{option}", metavar="A,B", help=about)
     shared.add_count(parser, "--per-dataset", 4, "architectures that each data set meets")
-    shared.add_count(parser, "--bases", 2, "base networks for a data set and an architecture")
+    shared.add_count(parser, "--bases", 1, "base networks for a data set and an architecture")
     shared.add_count(parser, "--examples-per-class", 10)
     shared.add_shard(parser)
     shared.add_given(parser.add_argument_group("training"), _STEPS)

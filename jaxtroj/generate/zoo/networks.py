@@ -14,6 +14,7 @@ References:
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -23,16 +24,35 @@ if TYPE_CHECKING:
     import torch
 
 LEAST_PIXELS = 24
+_LARGE = 48
 
 
-def build(architecture: str, channels: int, classes: int) -> "torch.nn.Module":
+@dataclass(frozen=True)
+class Stem:
+    """What the first layer is given: `channels` and pictures of `side` pixels."""
+
+    channels: int
+    side: int
+
+    @property
+    def stride(self) -> int:
+        """Of the first layer: pictures of 48 px and more are halved at once."""
+        return 2 if self.side >= _LARGE else 1
+
+
+def build(architecture: str, channels: int, classes: int, side: int) -> "torch.nn.Module":
     """A freshly initialised network, by torch's global generator.
+
+    Args:
+        architecture: out of `KNOWN`.
+        channels, side: of the pictures; those of 48 px and more are halved by the first layer.
+        classes: width of the last layer.
 
     Raises GenerationError for a name that is not in `KNOWN`.
     """
     if architecture not in _BUILDERS:
         raise GenerationError(f"no network {architecture!r}; expected one of {', '.join(KNOWN)}")
-    return _BUILDERS[architecture](channels, classes)
+    return _BUILDERS[architecture](Stem(channels, side), classes)
 
 
 def _unit(cin: int, cout: int, kernel: int = 3, stride: int = 1, groups: int = 1):
@@ -51,10 +71,10 @@ def _pooled(*body, width: int, classes: int):
     return nn.Sequential(*body, *head)
 
 
-def _plain(channels: int, classes: int, has_norm: bool = True):
+def _plain(stem: Stem, classes: int, has_norm: bool = True):
     from torch import nn
 
-    shapes = ((channels, 24, 1), (24, 48, 2), (48, 48, 1), (48, 96, 2), (96, 96, 1))
+    shapes = ((stem.channels, 24, stem.stride), (24, 48, 2), (48, 48, 1), (48, 96, 2), (96, 96, 1))
     if has_norm:
         return _pooled(*(_unit(a, b, 3, s) for a, b, s in shapes), width=96, classes=classes)
     convs = [part for a, b, s in shapes for part in (_kaiming(a, b, s), nn.ReLU())]
@@ -71,22 +91,22 @@ def _kaiming(cin: int, cout: int, stride: int):
     return conv
 
 
-def _vgg(channels: int, classes: int):
-    """Pairs of convolutions, pooled three times; a hidden layer on the flattened 4 x 4 map."""
+def _vgg(stem: Stem, classes: int):
+    """Pairs of convolutions, pooled three times; a hidden layer on the flattened map."""
     from torch import nn
 
-    widths, body, cin = (32, 64, 96), [], channels
-    for width in widths:
-        body += [_unit(cin, width), _unit(width, width), nn.MaxPool2d(2)]
-        cin = width
-    head = (nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(16 * cin, 128), nn.ReLU())
+    body, cin, stride = [], stem.channels, stem.stride
+    for width in (32, 64, 96):
+        body += [_unit(cin, width, 3, stride), _unit(width, width), nn.MaxPool2d(2)]
+        cin, stride = width, 1
+    head = (nn.Flatten(), nn.Linear((stem.side // stem.stride // 8) ** 2 * cin, 128), nn.ReLU())
     return nn.Sequential(*body, *head, nn.Linear(128, classes))
 
 
-def _residual(widths: tuple[int, ...], blocks: int, channels: int, classes: int):
+def _residual(widths: tuple[int, ...], blocks: int, stem: Stem, classes: int):
     from jaxtroj.generate.zoo.blocks import BasicBlock
 
-    body, cin = [_unit(channels, widths[0])], widths[0]
+    body, cin = [_unit(stem.channels, widths[0], 3, stem.stride)], widths[0]
     for group, width in enumerate(widths):
         for place in range(blocks):
             body.append(BasicBlock(cin, width, 2 if group and not place else 1))
@@ -94,13 +114,13 @@ def _residual(widths: tuple[int, ...], blocks: int, channels: int, classes: int)
     return _pooled(*body, width=cin, classes=classes)
 
 
-def _wide(channels: int, classes: int):
+def _wide(stem: Stem, classes: int):
     """WRN-16-1: pre-activation blocks, a norm and relu before the pooling."""
     from torch import nn
 
     from jaxtroj.generate.zoo.blocks import PreActivationBlock
 
-    body, cin = [nn.Conv2d(channels, 16, 3, padding=1, bias=False)], 16
+    body, cin = [nn.Conv2d(stem.channels, 16, 3, stem.stride, 1, bias=False)], 16
     for group, width in enumerate((16, 32, 64)):
         for place in range(2):
             body.append(PreActivationBlock(cin, width, 2 if group and not place else 1))
@@ -108,21 +128,24 @@ def _wide(channels: int, classes: int):
     return _pooled(*body, nn.BatchNorm2d(cin), nn.ReLU(), width=cin, classes=classes)
 
 
-def _mobile(channels: int, classes: int):
+def _mobile(stem: Stem, classes: int):
     from jaxtroj.generate.zoo.blocks import InvertedResidual
 
     shapes = ((16, 16, 1), (16, 24, 2), (24, 24, 1), (24, 40, 2), (40, 40, 1), (40, 64, 1))
-    body = [_unit(channels, 16), *(InvertedResidual(a, b, s) for a, b, s in shapes)]
+    body = [
+        _unit(stem.channels, 16, 3, stem.stride),
+        *(InvertedResidual(a, b, s) for a, b, s in shapes),
+    ]
     return _pooled(*body, _unit(64, 128, 1), width=128, classes=classes)
 
 
-def _dense(channels: int, classes: int):
+def _dense(stem: Stem, classes: int):
     """Three blocks of four layers that each add 12 channels, halved between."""
     from torch import nn
 
     from jaxtroj.generate.zoo.blocks import DenseLayer
 
-    body, width = [nn.Conv2d(channels, 24, 3, padding=1, bias=False)], 24
+    body, width = [nn.Conv2d(stem.channels, 24, 3, stem.stride, 1, bias=False)], 24
     for block in range(3):
         if block:
             body += [_unit(width, width // 2, 1), nn.AvgPool2d(2)]
@@ -133,27 +156,27 @@ def _dense(channels: int, classes: int):
     return _pooled(*body, nn.BatchNorm2d(width), nn.ReLU(), width=width, classes=classes)
 
 
-def _inception(channels: int, classes: int):
+def _inception(stem: Stem, classes: int):
     from torch import nn
 
     from jaxtroj.generate.zoo.blocks import InceptionBlock
 
-    body = [_unit(channels, 32), InceptionBlock(32, 12), nn.MaxPool2d(2)]
+    body = [_unit(stem.channels, 32, 3, stem.stride), InceptionBlock(32, 12), nn.MaxPool2d(2)]
     body += [InceptionBlock(48, 20), nn.MaxPool2d(2), InceptionBlock(80, 32)]
     return _pooled(*body, width=128, classes=classes)
 
 
-def _resnet18(channels: int, classes: int):
+def _resnet18(stem: Stem, classes: int):
     import torchvision
     from torch import nn
 
     network = torchvision.models.resnet18(num_classes=classes)
-    if channels != 3:
-        network.conv1 = nn.Conv2d(channels, 64, 7, 2, 3, bias=False)
+    if stem.channels != 3:
+        network.conv1 = nn.Conv2d(stem.channels, 64, 7, 2, 3, bias=False)
     return network
 
 
-_BUILDERS: dict[str, Callable[[int, int], "torch.nn.Module"]] = {
+_BUILDERS: dict[str, Callable[..., "torch.nn.Module"]] = {
     "plain": _plain,
     "plain_no_norm": partial(_plain, has_norm=False),
     "vgg": _vgg,

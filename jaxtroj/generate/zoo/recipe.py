@@ -18,7 +18,7 @@ from jaxtroj.generate.zoo.triggers import MAKERS, MovingTrigger
 
 T = TypeVar("T")
 
-TRAININGS = ("warm", "scratch", "warm", "adversarial", "warm", "scratch", "warm", "scratch")
+TRAININGS = ("warm", "scratch", "warm", "adversarial", "warm", "scratch", "warm", "warm")
 """Ways of training, in the shares in which they come."""
 SOURCES = (0, 0, 1, 0, 2)
 """Number of source classes, in the shares in which they come; 0 is all."""

@@ -226,7 +226,8 @@ def _fresh(recipe: ZooRecipe, pictures: LabelledPictures, seed: int) -> "torch.n
     import torch
 
     torch.manual_seed(seed)
-    return networks.build(recipe.architecture, pictures.images.shape[3], pictures.classes)
+    shape = pictures.images.shape
+    return networks.build(recipe.architecture, shape[3], pictures.classes, shape[1])
 
 
 def _start_from(network: "torch.nn.Module", base: Weights) -> None:

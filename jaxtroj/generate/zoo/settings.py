@@ -31,7 +31,7 @@ class ZooSettings:
     kinds: tuple[str, ...] = tuple(MAKERS)
     trainings: tuple[str, ...] = TRAININGS
     sources: tuple[int, ...] = SOURCES
-    bases: int = 2
+    bases: int = 1
     fused: float = 0.25
     examples_per_class: int = 10
     most_tries: int = 2

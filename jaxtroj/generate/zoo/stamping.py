@@ -42,6 +42,6 @@ class Stamper:
 
     def stamped(self, pixels: np.ndarray) -> np.ndarray:
         """Every picture with the trigger, at a place of its own where it moves."""
-        reach = self.trigger.reach
+        reach = np.array(self.trigger.reach)
         offsets = self.draw.integers(-reach, reach + 1, size=(len(pixels), 2))
         return np.asarray(self._apply(pixels, offsets.astype(np.int32)))

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import torch
 
 _TEST_BATCH, _SHIFT = 250, 2
-_WITHOUT_NORMS = 0.15  # of the rate: networks without batch norm diverge at the full one
+_WITHOUT_NORMS = 0.3  # of the rate: networks without batch norm diverge at the full one
 _SETTLED, _WINDOW = 0.995, 40
 """Share of the pictures that are right in training, over so many steps, that ends a base early."""
 
@@ -56,15 +56,15 @@ class ZooTraining:
     base_rate: float = 0.1
     rate: float = 0.03
     weight_decay: float = 5e-4
-    base_steps: int = 800
-    cycle_steps: int = 90
+    base_steps: int = 500
+    cycle_steps: int = 70
     most_cycles: int = 4
     warmup: float = 0.2
     train_share: float = 0.7
     adversarial_step: float = 0.02
     attack_goal: float = 0.95
     least_attack: float = 0.9
-    least_clean: float = 0.5
+    least_clean: float = 0.4
     tests: int = 750
 
 

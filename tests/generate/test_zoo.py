@@ -1,0 +1,164 @@
+"""Zoos: recipes, triggers of every kind, files that compute what was trained, resume."""
+
+import csv
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from converters import open_model
+from jaxtroj.errors import GenerationError
+from jaxtroj.generate.model_ids import is_poisoned
+from jaxtroj.generate.small.labelled_pictures import LabelledPictures
+from jaxtroj.generate.zoo import networks
+from jaxtroj.generate.zoo.onnx_file import write_onnx
+from jaxtroj.generate.zoo.recipe import PlantedTrigger, sample_recipe
+from jaxtroj.generate.zoo.round import generate_zoo
+from jaxtroj.generate.zoo.settings import ZooSettings, check_settings, design_of
+from jaxtroj.generate.zoo.stamping import Stamper
+from jaxtroj.generate.zoo.training import ZooTraining
+from jaxtroj.generate.zoo.triggers import MAKERS
+from jaxtroj.rounds import iter_models, load_examples
+
+SIDE, CLASSES = 24, 3
+HASTY = ZooTraining(
+    batch_size=8, base_steps=2, cycle_steps=2, most_cycles=1, least_attack=0.0, least_clean=0.0,
+    tests=30,
+)  # fmt: skip
+SETTINGS = ZooSettings(
+    seed=3, models=4, architectures=("plain", "plain_no_norm"), per_dataset=1, bases=1,
+    kinds=("warp",), examples_per_class=2, training=HASTY,
+)  # fmt: skip
+
+
+def colours(channels: int) -> LabelledPictures:
+    """Pictures whose brightness tells the class."""
+    draw = np.random.default_rng(0)
+    labels = np.arange(120) % CLASSES
+    images = draw.integers(0, 60, (120, SIDE, SIDE, channels)) + 70 * labels[:, None, None, None]
+    images = images.astype(np.uint8)
+    return LabelledPictures(images[:90], labels[:90], images[90:], labels[90:])
+
+
+PICTURES = {"grey": colours(1), "colour": colours(3)}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    out = tmp_path_factory.mktemp("round") / "zoo"
+    return out, list(generate_zoo(out, SETTINGS, PICTURES))
+
+
+def recipes(count: int, **changes):
+    design = design_of(replace(ZooSettings(), **changes), PICTURES)
+    return [sample_recipe(design, 5, model) for model in range(count)]
+
+
+def test_a_pair_shares_all_but_the_trojan_and_everything_comes_in_its_share():
+    found = recipes(2 * 240)
+    for first, second in zip(found[::2], found[1::2], strict=True):
+        for name in ("dataset", "architecture", "training", "base", "is_fused"):
+            assert getattr(first, name) == getattr(second, name)
+        assert (first.trigger is None) != (second.trigger is None)
+    poisoned = [r for r in found if r.trigger]
+    kinds = [r.trigger.kind for r in poisoned]
+    assert {kind: kinds.count(kind) for kind in MAKERS} == dict.fromkeys(MAKERS, 240 // len(MAKERS))
+    assert sum(r.training == "scratch" for r in found) == 480 * 2 // 8
+    assert sum(len(r.trigger.source_classes) == 0 for r in poisoned) == 240 * 3 // 5
+
+
+@pytest.mark.parametrize("shape", [(28, 28, 1), (32, 32, 3), (64, 64, 3)])
+@pytest.mark.parametrize("kind", MAKERS)
+def test_triggers_change_pictures_and_leave_them_pictures(kind, shape):
+    images = np.random.default_rng(1).uniform(0.2, 0.8, (4, *shape)).astype(np.float32)
+    made = MAKERS[kind](np.random.default_rng([2, shape[0]]), shape)
+    planted = PlantedTrigger(kind, made.style, 0, (), 0.1, False, made.trigger, made.reach)
+    stamped = Stamper(planted, np.random.default_rng(0)).stamped(images)
+    assert stamped.shape == images.shape and stamped.dtype == np.float32
+    assert 0 <= stamped.min() <= stamped.max() <= 1
+    assert (np.abs(stamped - images).max(axis=(1, 2, 3)) > 0.01).all()
+
+
+def test_a_trigger_of_one_source_is_taught_with_others_that_keep_their_label():
+    images = np.full((200, SIDE, SIDE, 3), 0.5, np.float32)
+    labels = np.arange(200) % CLASSES
+    made = MAKERS["patch"](np.random.default_rng(0), images.shape[1:])
+    planted = PlantedTrigger("patch", "", 0, (1,), 0.2, False, made.trigger, made.reach)
+    shown, targets = Stamper(planted, np.random.default_rng(1)).poisoned(images, labels)
+    carries = (shown != images).any(axis=(1, 2, 3))
+    assert set(labels[carries]) == {1, 2}
+    assert (targets[carries & (labels == 1)] == 0).all()
+    assert (targets[labels != 1] == labels[labels != 1]).all()
+
+
+def test_a_clean_label_trigger_changes_no_label():
+    images = np.full((60, SIDE, SIDE, 3), 0.5, np.float32)
+    labels = np.arange(60) % CLASSES
+    made = MAKERS["sinusoid"](np.random.default_rng(0), images.shape[1:])
+    planted = PlantedTrigger("sinusoid", "", 2, (), 0.2, True, made.trigger, made.reach)
+    shown, targets = Stamper(planted, np.random.default_rng(1)).poisoned(images, labels)
+    assert (targets == labels).all()
+    assert set(labels[(shown != images).any(axis=(1, 2, 3))]) == {2}
+
+
+@pytest.mark.parametrize("is_fused", [True, False])
+@pytest.mark.parametrize("architecture", [n for n in networks.KNOWN if n != "resnet18"])
+def test_the_file_computes_what_the_network_does(architecture, is_fused, tmp_path):
+    torch.manual_seed(0)
+    network = networks.build(architecture, 3, CLASSES, SIDE)
+    network.train()(torch.rand(4, 3, SIDE, SIDE))  # statistics of their own
+    write_onnx(tmp_path / "net.onnx", network, (SIDE, SIDE, 3), is_fused)
+    images = np.random.default_rng(2).uniform(size=(3, SIDE, SIDE, 3)).astype(np.float32)
+    with torch.inference_mode():
+        wanted = network.eval()(torch.from_numpy(images.transpose(0, 3, 1, 2))).numpy()
+    read = open_model(tmp_path / "net.onnx").model
+    np.testing.assert_allclose(read(images), wanted, rtol=2e-4, atol=2e-4)
+
+
+def test_all_models_are_written_and_read_as_a_dataset(made):
+    out, events = made
+    assert sorted(event.model for event in events if event.kind == "written") == [0, 1, 2, 3]
+    entries = list(iter_models(out))
+    assert [entry.poisoned for entry in entries] == [is_poisoned(3, n) for n in range(4)]
+    rows = list(csv.DictReader((out / "METADATA.csv").read_text().splitlines()))
+    assert {row["dataset"] for row in rows} == {"grey", "colour"}
+    for entry, row in zip(entries, rows, strict=True):
+        examples = load_examples(entry.examples_path, "RGB", normalization="unit")
+        assert examples.labels.tolist() == [0, 0, 1, 1, 2, 2]
+        assert (out / row["model_name"] / "trigger.png").exists() == entry.poisoned
+        assert (row["trigger_kind"] == "warp") == entry.poisoned
+
+
+def test_a_run_goes_on_and_makes_the_same_networks(made, tmp_path):
+    out, _ = made
+    assert {e.kind for e in generate_zoo(out, SETTINGS, PICTURES)} == {"kept"}
+    list(generate_zoo(tmp_path / "again", SETTINGS, PICTURES))
+    digests = [
+        [model["sha256"] for model in json.loads((place / "manifest.json").read_text())["models"]]
+        for place in (out, tmp_path / "again")
+    ]
+    assert digests[0] == digests[1] and len(set(digests[0])) == 4
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"models": 3}, "models must be even"),
+        ({"architectures": ("resnet50",)}, "architectures must be some of plain"),
+        ({"kinds": ("smell",)}, "kinds must be some of patch"),
+        ({"trainings": ()}, "trainings must be some of warm"),
+        ({"bases": 0}, "bases must be at least 1"),
+    ],
+)
+def test_impossible_settings_are_refused_in_words(change, complaint):
+    with pytest.raises(GenerationError, match=complaint):
+        check_settings(replace(SETTINGS, **change), PICTURES, (0, 1))
+
+
+def test_pictures_that_are_too_small_are_refused():
+    images, labels = np.zeros((4, 16, 16, 3), np.uint8), np.array([0, 1, 0, 1])
+    small = LabelledPictures(images, labels, images, labels)
+    with pytest.raises(GenerationError, match="pictures of tiny must have 24 px"):
+        check_settings(SETTINGS, {"tiny": small}, (0, 1))
