@@ -32,8 +32,8 @@ class Stamper:
         else:
             counted = trigger.counts(labels)
             # Other classes that carry it and keep their label teach that the source matters.
-            others = ~counted & bool(trigger.source_classes)
-            chosen = (lots < trigger.share_of_sources(counted.mean())) & (counted | others)
+            others = ~counted & bool(trigger.source_classes) & (lots < trigger.fraction)
+            chosen = others | counted & (lots < trigger.share_of_sources(counted.mean()))
             targets = np.where(chosen & counted, trigger.target_class, labels)
         if not chosen.any():
             return pixels, targets
@@ -44,4 +44,4 @@ class Stamper:
         """Every picture with the trigger, at a place of its own where it moves."""
         reach = np.array(self.trigger.reach)
         offsets = self.draw.integers(-reach, reach + 1, size=(len(pixels), 2))
-        return np.asarray(self._apply(pixels, offsets.astype(np.int32)))
+        return np.array(self._apply(pixels, offsets.astype(np.int32)))  # torch wants a copy
