@@ -8,20 +8,24 @@ import numpy as np
 
 from jaxtroj.calibration import files
 from jaxtroj.calibration.fitted import Fitted, Provenance, StageReport, provenance_of
+from jaxtroj.calibration.judge import Judge
+from jaxtroj.calibration.kinds import KindFound, found_by_kind
 from jaxtroj.calibration.labelled import UNKNOWN, Labelled, Origin, Scheme, make_population, matrix
-from jaxtroj.calibration.linear import FREE_DISTANCE
-from jaxtroj.calibration.stage import StageModel
+from jaxtroj.calibration.pooled import PooledStage
 from jaxtroj.calibration.stopping import stop_rule
 from jaxtroj.calibration.training import (
     OutOfFold,
-    fit_stages,
+    fit_judges,
+    last_answers,
+    learn_transfer,
     out_of_fold,
     stage_score,
 )
+from jaxtroj.calibration.transfer import NOTHING_KNOWN, Met, Traits, Transfer, met_by
 from jaxtroj.errors import CalibrationError
 from jaxtroj.numerics import logit, sigmoid
 
-LEAST_CONTRIBUTION = 0.05  # nats of log-odds below which a field is no reason
+SHOWN_ARCHITECTURES = 4  # of those met, in a caveat; a longer list says nothing to people
 
 
 @dataclass(frozen=True)
@@ -37,20 +41,38 @@ class Verdict:
     source_classes: tuple[int, ...]
     """Classes that the trigger works from."""
     reasons: tuple[str, ...]
-    """Sentences, strongest first."""
+    """Sentences: the caveats, then what pulls to the answer's side, strongest first."""
+    caveats: tuple[str, ...] = ()
+    """What of the network the calibrator has not met; empty where it has met all."""
 
 
 @dataclass(frozen=True)
 class Calibrator:
-    """Fitted map from evidence to P(poisoned), one regression for each cumulative stage."""
+    """Fitted map from evidence to P(poisoned), asked after each stage of evidence."""
 
-    stages: Mapping[str, StageModel]
+    stages: Mapping[str, Judge]
     """In the order in which evidence is gathered."""
     reports: Mapping[str, StageReport]
     """Out-of-fold record of the same stages."""
     provenance: Provenance
     unfitted: tuple[str, ...] = field(default=())
     """Stages with too few complete rows to fit."""
+    met: Met | None = None
+    """What the networks of the fit were; None in a calibrator that only knows architectures."""
+    transfer: Transfer = Transfer()
+    """How far its evidence holds for what it has not met."""
+    kinds: Mapping[str, KindFound] = field(default_factory=dict)
+    """Kind of trigger in the population -> how it was found, out of fold."""
+
+    @property
+    def needs_all(self) -> bool:
+        """Whether each stage needs the fields of all stages before it."""
+        return not any(isinstance(judge, PooledStage) for judge in self.stages.values())
+
+    @property
+    def found(self) -> Mapping[str, float]:
+        """Kind of trigger in the population -> share found, 0 to 1."""
+        return {kind: found.share for kind, found in self.kinds.items()}
 
     @property
     def base_rate(self) -> float:
@@ -66,31 +88,45 @@ class Calibrator:
     def fit(cls, labelled: Labelled, scheme: Scheme, origin: Origin = UNKNOWN) -> "Calibrator":
         """Fits every stage and scores it out of fold.
 
-        A row counts only for the stages that it has all fields of.
+        A regression counts a row only for the stages that it has all fields of; a pooled model
+        (`scheme.is_pooled`) takes what there is, and learns how far it holds for what it has not
+        met.
 
         Raises:
             CalibrationError: fewer than 10 models (3 of each kind) with the first stage's fields.
         """
-        fitted = fit_stages(make_population(labelled), scheme, origin.seed)
+        fitted = fit_judges(make_population(labelled), scheme, origin.seed)
         held_out = out_of_fold(labelled, scheme, origin.seed)
-        truth, last = labelled.truth, held_out[list(fitted)[-1]]
+        truth, last = labelled.truth, last_answers(held_out)
+        names = labelled.families or labelled.architectures
         reports = {
-            stage: _report(held_out[stage], last, truth, labelled.architectures) for stage in fitted
+            stage: _report(held_out[stage], last, truth, names)
+            for stage in fitted
+            if stage in held_out
         }
-        unfitted = tuple(stage for stage in scheme.stages if stage not in fitted)
-        return cls(fitted, reports, provenance_of(labelled, origin), unfitted)
+        unfitted = tuple(stage for stage in scheme.stages if stage not in reports)
+        return cls(
+            {stage: fitted[stage] for stage in reports},
+            reports,
+            provenance_of(labelled, origin),
+            unfitted,
+            met_by(labelled.architectures, labelled.sides, labelled.classes),
+            learn_transfer(labelled, scheme, origin.seed),
+            found_by_kind(_probabilities(last, truth), truth, labelled.kinds),
+        )
 
     def probability(
         self,
         fields: Mapping[str, float | None],
-        architecture: str | None = None,
+        traits: Traits = NOTHING_KNOWN,
         base_rate: float = 0.5,
     ) -> float:
         """P(poisoned) by the last stage whose fields are all there; `base_rate` when none is.
 
         Args:
             fields: evidence by name; names the calibrator does not know are ignored.
-            architecture: an unknown one gets the mean intercept.
+            traits: of the network; an unknown architecture gets the mean intercept, and of what the
+                calibrator has not met the evidence counts less, see `transfer`.
             base_rate: P(poisoned) before the evidence, in (0, 1); Bayes' rule moves the odds from
                 the training base rate to it, after the clip, so the shift is exact.
         Raises:
@@ -99,26 +135,26 @@ class Calibrator:
         stage = self.last_complete(fields)
         if stage is None:
             return _checked_rate(base_rate)
-        return self.stage_probability(stage, fields, architecture, base_rate)
+        return self.stage_probability(stage, fields, traits, base_rate)
 
     def stage_probability(
         self,
         stage: str,
         fields: Mapping[str, float | None],
-        architecture: str | None = None,
+        traits: Traits = NOTHING_KNOWN,
         base_rate: float = 0.5,
     ) -> float:
         """P(poisoned) by the evidence of a stage and those before it.
 
         Raises CalibrationError when the stage is unknown or one of its fields is missing.
         """
-        return float(sigmoid(self._log_odds(stage, fields, architecture, base_rate)))
+        return float(sigmoid(self._log_odds(stage, fields, traits, base_rate)))
 
     def can_stop(
         self,
         fields: Mapping[str, float | None],
         stage: str,
-        architecture: str | None = None,
+        traits: Traits = NOTHING_KNOWN,
         base_rate: float = 0.5,
     ) -> bool:
         """Whether the stages after `stage` could not change the side of 0.5: see `stopping`.
@@ -131,10 +167,10 @@ class Calibrator:
         if stage == list(self.stages)[-1]:
             return True
         model, values = self.stages[stage], matrix([fields], self.stages[stage].names)
-        if model.linear.trust(values)[0] < 1:
+        if not model.is_familiar(values):
             return False
-        at_clip = int(model.at_clip(values, [architecture])[0])
-        log_odds = self._log_odds(stage, fields, architecture, base_rate)
+        at_clip = int(model.at_clip(values, [traits.architecture])[0])
+        log_odds = self._log_odds(stage, fields, traits, base_rate)
         return self.reports[stage].stop.allows(log_odds, at_clip)
 
     def last_complete(self, fields: Mapping[str, float | None]) -> str | None:
@@ -149,12 +185,13 @@ class Calibrator:
         return tuple(name for name, value in zip(names, values, strict=True) if np.isnan(value))
 
     def explain(
-        self, fields: Mapping[str, float | None], architecture: str | None = None, most: int = 3
+        self, fields: Mapping[str, float | None], traits: Traits = NOTHING_KNOWN, most: int = 3
     ) -> tuple[str, ...]:
-        """Why, in sentences: an unknown architecture first, then what pulls to the answer's side.
+        """Why, in sentences: what was not met first, then what pulls to the answer's side.
 
-        A field's pull is its weight times its distance, on the tamed scale, from the median of
-        the clean models when the answer is poisoned, else from that of the poisoned ones.
+        In a regression a field's pull is its weight times its distance, on the tamed scale, from
+        the median of the clean models when the answer is poisoned, else from that of the poisoned
+        ones; of a pooled model the fields that carried the pool are named.
         Caveats follow: evidence outside the training range, fields that are missing.
         """
         stage = self.last_complete(fields)
@@ -164,51 +201,49 @@ class Calibrator:
         model = self.stages[stage]
         values = matrix([fields], model.names)
         return (
-            *self._stranger(architecture),
-            *_pulls(model, values, architecture, most),
-            *_outside(model, values),
+            *self.caveats(traits),
+            *model.reasons(values, traits.architecture, most),
             *self._left_out(stage, fields),
         )
 
     def verdict(
         self,
         fields: Mapping[str, float | None],
-        architecture: str | None = None,
+        traits: Traits = NOTHING_KNOWN,
         base_rate: float = 0.5,
         threshold: float = 0.5,
         target_class: int | None = None,
         source_classes: Sequence[int] = (),
     ) -> Verdict:
         """Probability, side of the threshold and reasons; a clean verdict names no target."""
-        probability = self.probability(fields, architecture, base_rate)
+        probability = self.probability(fields, traits, base_rate)
         poisoned = probability > threshold
         return Verdict(
             probability=probability,
             poisoned=poisoned,
             target_class=target_class if poisoned else None,
             source_classes=tuple(source_classes) if poisoned else (),
-            reasons=self.explain(fields, architecture),
+            reasons=self.explain(fields, traits),
+            caveats=self.caveats(traits),
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes JSON, atomically. Raises CalibrationError when it cannot be written."""
-        fitted = Fitted(self.stages, self.reports, self.provenance, self.unfitted)
-        files.save(fitted, path)
+        files.save(Fitted(**vars(self)), path)
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> "Calibrator":
         """Reads what `save` wrote. Raises CalibrationError for anything else."""
-        found = files.load(path)
-        return Calibrator(found.stages, found.reports, found.provenance, found.unfitted)
+        return Calibrator(**vars(files.load(path)))
 
     def _is_complete(self, stage: str, fields: Mapping[str, float | None]) -> bool:
-        return bool(np.isfinite(matrix([fields], self.stages[stage].names)).all())
+        return self.stages[stage].usable(matrix([fields], self.stages[stage].names))
 
     def _log_odds(
         self,
         stage: str,
         fields: Mapping[str, float | None],
-        architecture: str | None,
+        traits: Traits,
         base_rate: float,
     ) -> float:
         if stage not in self.stages:
@@ -217,24 +252,33 @@ class Calibrator:
             )
         if not self._is_complete(stage, fields):
             raise CalibrationError(f"stage {stage!r} lacks fields; use probability() instead")
-        model = self.stages[stage]
-        shift = float(logit(_checked_rate(base_rate)) - logit(model.linear.rate))
-        return float(model.log_odds(matrix([fields], model.names), [architecture])[0]) + shift
+        model, values = self.stages[stage], matrix([fields], self.stages[stage].names)
+        prior = float(logit(model.rate))
+        found = float(model.log_odds(values, [traits.architecture])[0])
+        factor = 1.0 if self.met is None else self.transfer.factor(self.met, traits)
+        if factor < 1:
+            found = prior + factor * (found - prior)
+        return found + float(logit(_checked_rate(base_rate)) - prior)
 
-    def _stranger(self, architecture: str | None) -> list[str]:
+    def caveats(self, traits: Traits) -> tuple[str, ...]:
         """What must be said first of a network that no calibration model resembles."""
         known = {name for report in self.reports.values() for name in report.by_architecture}
-        if architecture in known:
-            return []
+        known = known if self.met is None else set(self.met.architectures)
+        strange = () if self.met is None else self.met.strange_shape(traits)
+        if traits.architecture not in known:
+            some = len(known) <= SHOWN_ARCHITECTURES
+            others = ", ".join(sorted(known)) if some else f"{len(known)} others"
+            strange = (f"{traits.name}, only {others or 'unnamed ones'}", *strange)
+        if not strange:
+            return ()
+        factor = 1.0 if self.met is None else self.transfer.factor(self.met, traits)
         # A trigger in such a network may leave traces that the fit has never weighed.
-        name = architecture or "network without an architecture"
-        return [
-            f"the calibrator has met no {name}, only {', '.join(sorted(known)) or 'unnamed ones'}:"
-            " take the probability as a guess"
-        ]
+        advice = "take the probability as a guess"
+        advice = f"its evidence counts {factor:.0%}" if factor < 1 else advice
+        return (f"the calibrator has met no {'; no '.join(strange)}: {advice}",)
 
     def _left_out(self, stage: str, fields: Mapping[str, float | None]) -> list[str]:
-        absent = self.missing(fields)
+        absent = self.missing(fields) if self.needs_all else ()
         return [f"answered after stage {stage}, {len(absent)} later fields are missing"] * bool(
             absent
         )
@@ -244,6 +288,11 @@ def _checked_rate(base_rate: float) -> float:
     if not 0 < base_rate < 1:
         raise CalibrationError(f"the base rate must lie in (0, 1), got {base_rate}")
     return float(base_rate)
+
+
+def _probabilities(last: OutOfFold, truth: np.ndarray) -> np.ndarray:
+    """Out of fold, [n]; the base rate where no stage answered."""
+    return sigmoid(np.where(np.isnan(last.log_odds), logit(truth.mean()), last.log_odds))
 
 
 def _report(
@@ -260,30 +309,3 @@ def _report(
         },
         stop=stop_rule(held_out, last),
     )
-
-
-def _pulls(model: StageModel, values: np.ndarray, architecture: str | None, most: int) -> list[str]:
-    """The fields that pull hardest to the side of the answer, in words."""
-    linear = model.linear
-    is_poisoned = linear.log_odds(values, [architecture])[0] > logit(linear.rate)
-    other = [f.clean if is_poisoned else f.poisoned for f in linear.fields]
-    pull = linear.contributions(values)[0] - linear.contributions(np.array([other]))[0]
-    pull = pull if is_poisoned else -pull
-    strongest = [i for i in np.argsort(-pull, kind="stable") if pull[i] >= LEAST_CONTRIBUTION]
-    side = "poisoned" if is_poisoned else "clean"
-    return [
-        f"{linear.fields[i].label} speaks for {side}: {values[0, i]:.3g} (median of clean models "
-        f"{linear.fields[i].clean:.3g}, of poisoned models {linear.fields[i].poisoned:.3g})"
-        for i in strongest[:most]
-    ]
-
-
-def _outside(model: StageModel, values: np.ndarray) -> list[str]:
-    distances = model.linear.distances(values)[0]
-    worst = int(np.argmax(distances))
-    if distances[worst] <= FREE_DISTANCE:
-        return []
-    return [
-        f"{model.linear.fields[worst].label} is {values[0, worst]:.3g}, outside the calibration "
-        f"models' range: the evidence counts {model.linear.trust(values)[0]:.0%}"
-    ]

@@ -1,31 +1,32 @@
 """Calibrators as JSON: written atomically, read as if the file came from a stranger."""
 
 import json
-import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from converters.files import read_plain, write_atomic
+from jaxtroj.calibration import pooled_files
+from jaxtroj.calibration.checked import LARGEST_NUMBER, Node
 from jaxtroj.calibration.fitted import Fitted, Provenance, StageReport
+from jaxtroj.calibration.judge import Judge
 from jaxtroj.calibration.linear import FittedField, Linear
 from jaxtroj.calibration.stage import StageModel
 from jaxtroj.calibration.stopping import StopRule
 from jaxtroj.calibration.training import StageScore
+from jaxtroj.calibration.transfer import Transfer
 from jaxtroj.errors import CalibrationError
 
 FORMAT = "jaxtroj calibrator"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+READABLE = (1, SCHEMA_VERSION)
+"""Versions that are read; files of the first know of regressions alone."""
 MAX_BYTES = 16 * 2**20
-LARGEST_NUMBER = 1e101
-LARGEST_LOG_ODDS = 1e3
-"""Of an intercept or a weight; fitted ones are below 10, and 28 leave no probability but 0 or 1."""
 SCALES = (1e-100, LARGEST_NUMBER)
 SPREADS = (1e-6, 1e3)
 """The asinh of any float lies within 29 scales, and spreads are fitted near 1."""
-LONGEST_TEXT = 2000
 
 
 def save(fitted: Fitted, path: str | os.PathLike[str]) -> None:
@@ -58,7 +59,7 @@ def load(path: str | os.PathLike[str]) -> Fitted:
         raise CalibrationError(f"{path} is larger than {MAX_BYTES} bytes: no calibrator")
     try:
         document = json.loads(content, parse_constant=_refuse_constant)
-        return _from_json(_Node(document, "the file"))
+        return _from_json(Node(document, "the file"))
     except (ValueError, RecursionError) as error:
         raise CalibrationError(f"{path} is not a calibrator: {error}") from error
     except CalibrationError as error:
@@ -67,29 +68,44 @@ def load(path: str | os.PathLike[str]) -> Fitted:
 
 def to_json(calibrator: Fitted) -> dict[str, Any]:
     """The calibrator as plain JSON values."""
+    model = pooled_files.pooled_of(calibrator.stages)
     return {
         "provenance": asdict(calibrator.provenance),
         "unfitted": list(calibrator.unfitted),
+        "met": None if calibrator.met is None else asdict(calibrator.met),
+        "transfer": asdict(calibrator.transfer),
+        "kinds": {kind: asdict(found) for kind, found in calibrator.kinds.items()},
+        "pooled": None if model is None else asdict(model),
         "stages": [
-            {
-                "stage": name,
-                "low": model.low,
-                "high": model.high,
-                "penalty": model.penalty,
-                "models": model.models,
-                "intercept": model.linear.intercept,
-                "architectures": dict(model.linear.offsets),
-                "rate": model.linear.rate,
-                "fields": [asdict(field) for field in model.linear.fields],
-                "out_of_fold": asdict(calibrator.reports[name].score),
-                "out_of_fold_by_architecture": {
-                    key: asdict(score)
-                    for key, score in calibrator.reports[name].by_architecture.items()
-                },
-                "stop": asdict(calibrator.reports[name].stop),
-            }
-            for name, model in calibrator.stages.items()
+            {"stage": name, **_stage_json(judge), **_report_json(calibrator.reports[name])}
+            for name, judge in calibrator.stages.items()
         ],
+    }
+
+
+def _stage_json(judge: Judge) -> dict[str, Any]:
+    """What a regression consists of; all of a pooled model stands in one place."""
+    if not isinstance(judge, StageModel):
+        return {}
+    return {
+        "low": judge.low,
+        "high": judge.high,
+        "penalty": judge.penalty,
+        "models": judge.models,
+        "intercept": judge.linear.intercept,
+        "architectures": dict(judge.linear.offsets),
+        "rate": judge.linear.rate,
+        "fields": [asdict(field) for field in judge.linear.fields],
+    }
+
+
+def _report_json(report: StageReport) -> dict[str, Any]:
+    return {
+        "out_of_fold": asdict(report.score),
+        "out_of_fold_by_architecture": {
+            key: asdict(score) for key, score in report.by_architecture.items()
+        },
+        "stop": asdict(report.stop),
     }
 
 
@@ -97,82 +113,35 @@ def _refuse_constant(name: str) -> float:
     raise ValueError(f"holds {name}, expected finite numbers")
 
 
-class _Node:
-    """A JSON value and where it stands; each accessor checks what it returns."""
-
-    def __init__(self, value: Any, place: str):
-        self.value, self.place = value, place
-
-    def _fail(self, expected: str) -> CalibrationError:
-        got = repr(self.value)
-        got = got if len(got) <= 60 else f"{got[:57]}..."
-        return CalibrationError(f"{self.place} is {got}, expected {expected}")
-
-    def __getitem__(self, key: str) -> "_Node":
-        if not isinstance(self.value, dict) or key not in self.value:
-            raise CalibrationError(f"{self.place} lacks {key!r}")
-        return _Node(self.value[key], f"{self.place}.{key}")
-
-    def number(self, low: float = -LARGEST_NUMBER, high: float = LARGEST_NUMBER) -> float:
-        """A finite number in [low, high]; true and false are none."""
-        value = self.value
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not low <= value <= high or not math.isfinite(value):
-            raise self._fail(f"a number in [{low:g}, {high:g}]")
-        return float(value)
-
-    def inside(self, low: float, high: float) -> float:
-        """A number in the open interval (low, high)."""
-        value = self.number(low, high)
-        if value in (low, high):
-            raise self._fail(f"a number in ({low:g}, {high:g})")
-        return value
-
-    def log_odds(self) -> float:
-        """A number that log-odds, or a weight of them, can be."""
-        return self.number(-LARGEST_LOG_ODDS, LARGEST_LOG_ODDS)
-
-    def count(self, low: int = 0, high: int = 2**63) -> int:
-        if not isinstance(self.value, int) or isinstance(self.value, bool):
-            raise self._fail("a whole number")
-        return int(self.number(low, high))
-
-    def text(self) -> str:
-        if not isinstance(self.value, str) or len(self.value) > LONGEST_TEXT:
-            raise self._fail(f"a text of at most {LONGEST_TEXT} characters")
-        return self.value
-
-    def items(self) -> list["_Node"]:
-        if not isinstance(self.value, list):
-            raise self._fail("a list")
-        return [_Node(value, f"{self.place}[{i}]") for i, value in enumerate(self.value)]
-
-    def pairs(self) -> list[tuple[str, "_Node"]]:
-        if not isinstance(self.value, dict):
-            raise self._fail("an object")
-        return [
-            (_Node(key, f"a key of {self.place}").text(), _Node(value, f"{self.place}.{key[:40]}"))
-            for key, value in self.value.items()
-        ]
-
-
-def _from_json(root: _Node) -> Fitted:
-    if root["format"].value != FORMAT or root["schema"].value != SCHEMA_VERSION:
+def _from_json(root: Node) -> Fitted:
+    version = root["schema"].value
+    if root["format"].value != FORMAT or isinstance(version, bool) or version not in READABLE:
         raise CalibrationError(
-            f"format {root['format'].value!r} schema {root['schema'].value!r}, expected {FORMAT!r} "
+            f"format {root['format'].value!r} schema {version!r}, expected {FORMAT!r} "
             f"schema {SCHEMA_VERSION}; fit it again with `jaxtroj calibrate`"
         )
     stages = [(node["stage"].text(), node) for node in root["stages"].items()]
     if not stages or len({name for name, _ in stages}) != len(stages):
         raise CalibrationError("stages must be at least one, each named once")
+    is_old = version == 1
+    provenance = _provenance(root["provenance"])
+    return Fitted(
+        stages=_judges(root, stages, is_old),
+        reports={name: _report(node) for name, node in stages},
+        provenance=provenance,
+        unfitted=tuple(node.text() for node in root["unfitted"].items()),
+        met=None if is_old else pooled_files.read_met(root["met"]),
+        transfer=Transfer() if is_old else pooled_files.read_transfer(root["transfer"]),
+        kinds={} if is_old else pooled_files.read_kinds(root["kinds"]),
+    )
+
+
+def _judges(root: Node, stages: Sequence[tuple[str, Node]], is_old: bool) -> Mapping[str, Judge]:
+    if not is_old and not root["pooled"].is_null():
+        return pooled_files.read_pooled(root["pooled"], [name for name, _ in stages])
     models = {name: _stage(node) for name, node in stages}
     _check_cumulative(models)
-    return Fitted(
-        stages=models,
-        reports={name: _report(node) for name, node in stages},
-        provenance=_provenance(root["provenance"]),
-        unfitted=tuple(node.text() for node in root["unfitted"].items()),
-    )
+    return models
 
 
 def _check_cumulative(models: Mapping[str, StageModel]) -> None:
@@ -185,7 +154,7 @@ def _check_cumulative(models: Mapping[str, StageModel]) -> None:
         earlier = model.names
 
 
-def _stage(node: _Node) -> StageModel:
+def _stage(node: Node) -> StageModel:
     fields = tuple(_field(item) for item in node["fields"].items())
     if not fields:
         raise CalibrationError(f"{node.place} has no fields")
@@ -204,7 +173,7 @@ def _stage(node: _Node) -> StageModel:
     )
 
 
-def _field(node: _Node) -> FittedField:
+def _field(node: Node) -> FittedField:
     direction = node["direction"].count(-1, 1)
     weight = node["weight"].log_odds()
     if weight * direction < 0:
@@ -227,7 +196,7 @@ def _field(node: _Node) -> FittedField:
     )
 
 
-def _scale(node: _Node, weight: float) -> float:
+def _scale(node: Node, weight: float) -> float:
     """Only a field that never varied, and so has no weight, has a scale of 0."""
     scale = node.number(0)
     if scale == 0 and weight == 0:
@@ -235,7 +204,7 @@ def _scale(node: _Node, weight: float) -> float:
     return node.number(*SCALES)
 
 
-def _report(node: _Node) -> StageReport:
+def _report(node: Node) -> StageReport:
     stop = node["stop"]
     return StageReport(
         score=_score(node["out_of_fold"]),
@@ -251,7 +220,7 @@ def _report(node: _Node) -> StageReport:
     )
 
 
-def _score(node: _Node) -> StageScore:
+def _score(node: Node) -> StageScore:
     area = node["roc_auc"]
     return StageScore(
         models=node["models"].count(1),
@@ -262,7 +231,7 @@ def _score(node: _Node) -> StageScore:
     )
 
 
-def _provenance(node: _Node) -> Provenance:
+def _provenance(node: Node) -> Provenance:
     models = node["models"].count(1)
     poisoned = node["poisoned"].count(1)
     if poisoned >= models:
@@ -277,7 +246,7 @@ def _provenance(node: _Node) -> Provenance:
     )
 
 
-def _sides(node: _Node) -> tuple[int, int] | None:
+def _sides(node: Node) -> tuple[int, int] | None:
     """Files from before sides were noted have none."""
     if node.value.get("sides") is None:
         return None

@@ -3,10 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from jaxtroj.calibration.judge import Judge
+from jaxtroj.calibration.kinds import KindFound
 from jaxtroj.calibration.labelled import Labelled, Origin
-from jaxtroj.calibration.stage import StageModel
 from jaxtroj.calibration.stopping import StopRule
 from jaxtroj.calibration.training import StageScore
+from jaxtroj.calibration.transfer import Met, Transfer
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,10 @@ def provenance_of(labelled: Labelled, origin: Origin) -> Provenance:
 class Fitted:
     """All of a calibrator, as its file holds it; see `Calibrator` for the attributes."""
 
-    stages: Mapping[str, StageModel]
+    stages: Mapping[str, Judge]
     reports: Mapping[str, StageReport]
     provenance: Provenance
     unfitted: tuple[str, ...]
+    met: Met | None
+    transfer: Transfer
+    kinds: Mapping[str, KindFound]

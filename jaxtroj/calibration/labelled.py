@@ -11,6 +11,7 @@ from jaxtroj.calibration.linear import Few
 from jaxtroj.errors import CalibrationError
 
 LARGEST_VALUE = 1e100
+OPTIONAL = ("kinds", "datasets", "families", "sides", "classes", "pairs")
 Row = Mapping[str, float | None]
 """Evidence of one model by field name; absent, None and NaN are missing."""
 
@@ -30,6 +31,12 @@ class Labelled:
     """Kind of trigger of each poisoned model; "" for a clean one."""
     datasets: Sequence[str] = ()
     """The pictures that each was trained on."""
+    families: Sequence[str] = ()
+    """Architectures that are left out together, where their names tell finer."""
+    sides: Sequence[int] = ()
+    """Longest side of its pictures, pixels."""
+    classes: Sequence[int] = ()
+    """Number of its classes."""
     pairs: Sequence[str] = ()
     """What twins share that differ in the trojan alone; "" for a model without a twin."""
 
@@ -39,7 +46,7 @@ class Labelled:
                 f"got {len(self.rows)} rows of evidence, {len(self.poisoned)} labels and "
                 f"{len(self.architectures)} architectures; expected as many of each"
             )
-        for name in ("kinds", "datasets", "pairs"):
+        for name in OPTIONAL:
             if len(getattr(self, name)) not in (0, len(self.rows)):
                 raise CalibrationError(
                     f"got {len(self.rows)} rows of evidence and {len(getattr(self, name))} {name};"
@@ -77,6 +84,10 @@ class Scheme:
     """Fields in words, for reasons."""
     few: Few | None = None
     """How few models are fitted; None fits them as many are."""
+    searches: Mapping[str, str] = field(default_factory=dict)
+    """Field -> the search that it is a result of; others belong to that of their stage."""
+    is_pooled: bool = False
+    """Whether to fit a pooled model (`pooled`) instead of one regression for each stage."""
 
     def __post_init__(self) -> None:
         names = [name for fields in self.stages.values() for name in fields]
@@ -101,6 +112,11 @@ class Scheme:
     def label(self, name: str) -> str:
         """A field in words."""
         return self.labels.get(name, name.replace("_", " "))
+
+    def search(self, name: str) -> str:
+        """The search that a field is a result of."""
+        own = (stage for stage, fields in self.stages.items() if name in fields)
+        return self.searches.get(name) or next(own)
 
     def direction(self, name: str) -> int:
         """+1, -1, or 0 for a field that may be either."""

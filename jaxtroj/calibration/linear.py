@@ -173,7 +173,7 @@ def fit_path(task: Task, penalties: Sequence[float]) -> list[Linear]:
     found = []
     for penalty in penalties:
         ridge, signs = _penalties(task, groups, penalty)
-        start = _minimise(design, task.poisoned, ridge, signs, start)
+        start = minimise(design, task.poisoned, ridge, signs, start)
         found.append(_linear(task, fields, groups, start))
     return found
 
@@ -186,7 +186,7 @@ def fit_mean(task: Task, penalty: float, parts: Sequence[np.ndarray]) -> Linear:
     fields, groups, design = _design(task)
     ridge, signs = _penalties(task, groups, penalty)
     start = np.zeros(design.shape[1])
-    found = [_minimise(design[rows], task.poisoned[rows], ridge, signs, start) for rows in parts]
+    found = [minimise(design[rows], task.poisoned[rows], ridge, signs, start) for rows in parts]
     return _linear(task, fields, groups, np.mean(found, axis=0))
 
 
@@ -244,7 +244,7 @@ def _replace(field: FittedField, **changes: float) -> FittedField:
     return FittedField(**{**field.__dict__, **changes})
 
 
-def _minimise(
+def minimise(
     design: np.ndarray,
     poisoned: np.ndarray,
     ridge: np.ndarray,

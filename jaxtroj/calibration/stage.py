@@ -7,6 +7,7 @@ import numpy as np
 
 from jaxtroj.calibration.folds import assign_folds
 from jaxtroj.calibration.linear import Few, Linear, Task, fit_mean, fit_path
+from jaxtroj.calibration.reasons import outside, pulls
 from jaxtroj.numerics import logit, softplus
 
 PENALTIES = (300.0, 100.0, 30.0, 10.0, 3.0, 1.0, 0.3, 0.1)
@@ -34,6 +35,25 @@ class StageModel:
     def names(self) -> tuple[str, ...]:
         """Evidence fields, in the order of the matrices' columns."""
         return tuple(field.name for field in self.linear.fields)
+
+    @property
+    def rate(self) -> float:
+        """Share of poisoned models in training."""
+        return self.linear.rate
+
+    def usable(self, values: np.ndarray) -> bool:
+        """Whether no field is missing in values [1, names]."""
+        return bool(np.isfinite(values).all())
+
+    def is_familiar(self, values: np.ndarray) -> bool:
+        """Whether values [1, names] are trusted fully."""
+        return bool(self.linear.trust(values)[0] >= 1)
+
+    def reasons(
+        self, values: np.ndarray, architecture: str | None, most: int = 3
+    ) -> tuple[str, ...]:
+        """What pulls to the answer's side, and evidence outside the training range."""
+        return (*pulls(self.linear, values, architecture, most), *outside(self.linear, values))
 
     def log_odds(self, values: np.ndarray, architectures: Sequence[str | None]) -> np.ndarray:
         """Clipped log-odds at the training base rate, [n], from values [n, fields]."""

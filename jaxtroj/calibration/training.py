@@ -5,7 +5,7 @@ rows that have all of them: nothing is imputed. Runs made for calibration should
 stop early; rows that did are absent from the later stages, and `models` of each stage says so.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,9 +13,13 @@ import numpy as np
 from jaxtroj import scoring
 from jaxtroj.calibration.folds import assign_folds
 from jaxtroj.calibration.groups import LeftOut, assign_groups, score_left_out
+from jaxtroj.calibration.judge import Judge
 from jaxtroj.calibration.labelled import Labelled, Population, Scheme, make_population, matrix
 from jaxtroj.calibration.linear import Task
+from jaxtroj.calibration.pooled import PooledModel, PooledStage
+from jaxtroj.calibration.pooling import fit_pooled
 from jaxtroj.calibration.stage import StageModel, fit_stage
+from jaxtroj.calibration.transfer import Temperature, Transfer, learn_temperature
 from jaxtroj.errors import CalibrationError
 from jaxtroj.numerics import logit, sigmoid
 
@@ -47,7 +51,7 @@ def stage_task(
     values = matrix(population.models.rows, names)
     complete = np.flatnonzero(np.all(np.isfinite(values), axis=1))
     labels = population.poisoned[complete]
-    if len(complete) < MIN_MODELS or min(labels.sum(), (~labels).sum()) < MIN_OF_A_KIND:
+    if not _is_enough(labels):
         return None
     task = Task(
         values[complete],
@@ -70,13 +74,41 @@ def fit_stages(population: Population, scheme: Scheme, seed: int) -> dict[str, S
             task, keys, _ = prepared
             found[stage] = fit_stage(task, keys, f"{seed}:{stage}")
     if not found:
-        raise CalibrationError(
-            f"too little to calibrate on: {int(population.poisoned.sum())} poisoned and "
-            f"{int((~population.poisoned).sum())} clean models with evidence; expected at least "
-            f"{MIN_MODELS} models, {MIN_OF_A_KIND} of each kind, with all fields of the first "
-            f"stage ({', '.join(next(iter(scheme.stages.values())))}). 20 or more are advised."
-        )
+        raise too_few(population, scheme)
     return found
+
+
+def _is_enough(poisoned: np.ndarray) -> bool:
+    """Whether models with these labels, booleans [n], can be fitted on."""
+    rarest = min(poisoned.sum(), (~poisoned).sum())
+    return len(poisoned) >= MIN_MODELS and bool(rarest >= MIN_OF_A_KIND)
+
+
+def too_few(population: Population, scheme: Scheme) -> CalibrationError:
+    """The error that says how many models there are and how many are needed."""
+    return CalibrationError(
+        f"too little to calibrate on: {int(population.poisoned.sum())} poisoned and "
+        f"{int((~population.poisoned).sum())} clean models with evidence; expected at least "
+        f"{MIN_MODELS} models, {MIN_OF_A_KIND} of each kind, with all fields of the first "
+        f"stage ({', '.join(next(iter(scheme.stages.values())))}). 20 or more are advised."
+    )
+
+
+def fit_judges(population: Population, scheme: Scheme, seed: int) -> Mapping[str, Judge]:
+    """Every stage that has enough models, linear or pooled as the scheme asks.
+
+    Raises CalibrationError when no stage has.
+    """
+    if not scheme.is_pooled:
+        return fit_stages(population, scheme, seed)
+    if not _is_enough(population.poisoned):
+        raise too_few(population, scheme)
+    return _pooled_stages(fit_pooled(population, scheme, seed))
+
+
+def _pooled_stages(model: PooledModel) -> dict[str, PooledStage]:
+    stages = dict.fromkeys(tail.stage for tail in model.tails)
+    return {stage: PooledStage(model, stage) for stage in stages}
 
 
 def out_of_fold(
@@ -94,25 +126,89 @@ def out_of_fold(
     Raises CalibrationError for fewer than two groups, or where the others are too few to fit on.
     """
     population = make_population(labelled)
+    if scheme.is_pooled:
+        return _pooled_out_of_fold(population, scheme, seed, groups)
     found = {}
     for stage in scheme.stages:
         prepared = stage_task(population, scheme, stage)
         if prepared is not None:
             task, keys, complete = prepared
-            folds = _folds(population, keys, complete, seed, groups)
+            folds = _folds(population, complete, seed, groups)
             answers = _hold_out(task, keys, folds, f"{seed}:{stage}")
             found[stage] = _placed(answers, population.places[complete], len(population.keys))
     return found
 
 
+def _pooled_out_of_fold(
+    population: Population, scheme: Scheme, seed: int, groups: Sequence[str] | None
+) -> dict[str, OutOfFold]:
+    if not _is_enough(population.poisoned):
+        return {}
+    rows, everyone = len(population.keys), np.arange(len(population.keys))
+    folds = _folds(population, everyone, seed, groups)
+    found: dict[str, OutOfFold] = {}
+    for fold in np.unique(folds):
+        held, kept = np.flatnonzero(folds == fold), np.flatnonzero(folds != fold)
+        others = make_population(population.models.take(kept.tolist()))
+        for stage, judge in _pooled_stages(fit_pooled(others, scheme, seed)).items():
+            answers = found.setdefault(stage, _no_answers(rows))
+            values = matrix([population.models.rows[i] for i in held], judge.names)
+            usable = [judge.usable(row[None]) for row in values]
+            places, names = held[usable], [None] * int(np.sum(usable))
+            answers.log_odds[places] = judge.log_odds(values[usable], names)
+            answers.at_clip[places] = judge.at_clip(values[usable], names)
+    return {
+        stage: _placed(answers, population.places, rows)
+        for stage, answers in found.items()
+        if np.isfinite(answers.log_odds).any()
+    }
+
+
+def _no_answers(rows: int) -> OutOfFold:
+    return OutOfFold(np.full(rows, np.nan), np.zeros(rows, dtype=int))
+
+
+def last_answers(held_out: Mapping[str, OutOfFold]) -> OutOfFold:
+    """Each row's answer by its last stage, as in use; NaN where no stage answered."""
+    *_, last = held_out.values()
+    log_odds, at_clip = last.log_odds, last.at_clip
+    for stage in reversed(list(held_out.values())):
+        absent = np.isnan(log_odds)
+        log_odds = np.where(absent, stage.log_odds, log_odds)
+        at_clip = np.where(absent, stage.at_clip, at_clip)
+    return OutOfFold(log_odds, at_clip)
+
+
+def learn_transfer(labelled: Labelled, scheme: Scheme, seed: int) -> Transfer:
+    """Temperatures of a pooled model, with every architecture and every data set left out in turn.
+
+    A regression for each stage is fitted for one population, and learns none.
+    """
+    if not scheme.is_pooled:
+        return Transfer()
+    architectures = [name or "" for name in labelled.families or labelled.architectures]
+    learnt = [_temperature(labelled, scheme, g, seed) for g in (architectures, labelled.datasets)]
+    return Transfer(*learnt)
+
+
+def _temperature(
+    labelled: Labelled, scheme: Scheme, groups: Sequence[str], seed: int
+) -> Temperature | None:
+    """None where there are too few groups, or where the others of one are too few to fit on."""
+    truth, names = labelled.truth, np.array(groups)
+    parts = sorted({group for group in groups if group})
+    if len(parts) < 2 or not all(_is_enough(truth[names != part]) for part in parts):
+        return None
+    answers = last_answers(out_of_fold(labelled, scheme, seed, groups)).log_odds
+    answered = np.isfinite(answers)
+    return learn_temperature(answers[answered], truth[answered], names[answered].tolist())
+
+
 def _folds(
-    population: Population,
-    keys: Sequence[str],
-    complete: np.ndarray,
-    seed: int,
-    groups: Sequence[str] | None,
+    population: Population, complete: np.ndarray, seed: int, groups: Sequence[str] | None
 ) -> np.ndarray:
     """Fold of each complete row: its group, or a stratified one."""
+    keys = [population.keys[i] for i in complete]
     if groups is not None:
         return group_folds(population, groups, seed)[complete]
     poisoned = population.poisoned[complete]
@@ -155,11 +251,9 @@ def cross_validate(
     """
     held_out = out_of_fold(labelled, scheme, seed, groups)
     if not held_out:
-        fit_stages(make_population(labelled), scheme, seed)  # which says what is missing
-    answer = np.full(len(labelled.rows), float(logit(labelled.truth.mean())))
-    for stage in held_out.values():
-        answer = np.where(np.isnan(stage.log_odds), answer, stage.log_odds)
-    return sigmoid(answer)
+        raise too_few(make_population(labelled), scheme)
+    answers = last_answers(held_out).log_odds
+    return sigmoid(np.where(np.isnan(answers), logit(labelled.truth.mean()), answers))
 
 
 def leave_out(labelled: Labelled, scheme: Scheme, groups: Sequence[str], seed: int = 0) -> LeftOut:

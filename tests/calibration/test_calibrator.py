@@ -8,9 +8,10 @@ import pytest
 
 from jaxtroj import scoring
 from jaxtroj.calibration import Labelled, Origin, Scheme, cross_validate, out_of_fold
-from jaxtroj.calibration.linear import Few, FittedField, Linear, Task, fit_mean, fit_path
+from jaxtroj.calibration.linear import Few, FittedField, Linear, Task, fit_mean, fit_path, minimise
 from jaxtroj.calibration.stage import choose_clip
 from jaxtroj.calibration.stopping import MARGIN, WITNESSES, StopRule
+from jaxtroj.calibration.transfer import Traits
 from jaxtroj.errors import CalibrationError
 from jaxtroj.numerics import logit, sigmoid
 
@@ -19,7 +20,8 @@ from .conftest import DIRECTIONS, SCHEME, STAGES, fit, population
 
 def answers(calibrator, data):
     rows, _, names = data
-    return [calibrator.probability(*item) for item in zip(rows, names, strict=True)]
+    pairs = zip(rows, map(Traits, names), strict=True)
+    return [calibrator.probability(*pair) for pair in pairs]
 
 
 def test_probabilities_of_fresh_models_rank_and_are_calibrated(fitted, fresh):
@@ -96,8 +98,6 @@ def test_sign_constraints_hold_against_the_data():
 def test_regression_agrees_with_scipy(trial):
     from scipy.optimize import minimize
 
-    from jaxtroj.calibration.linear import _minimise
-
     random = np.random.default_rng(trial)
     models, width = int(random.integers(10, 60)), int(random.integers(2, 20))
     design = random.normal(size=(models, width)) @ random.normal(size=(width, width))
@@ -113,7 +113,7 @@ def test_regression_agrees_with_scipy(trial):
     def gradient(solution):
         return design.T @ (sigmoid(design @ solution) - label) + ridge * solution
 
-    ours = _minimise(design, label, ridge, signs, np.zeros(width + 1))
+    ours = minimise(design, label, ridge, signs, np.zeros(width + 1))
     bounds = [{0: (None, None), 1: (0, None), -1: (None, 0)}[sign] for sign in signs.tolist()]
     options = {"ftol": 1e-15, "gtol": 1e-9, "maxiter": 5000}
     theirs = minimize(
@@ -126,12 +126,12 @@ def test_regression_agrees_with_scipy(trial):
 def test_base_rate_shift_is_bayes_rule_even_at_the_clip(fitted):
     rows, _, names = population(60, 7)
     for row, name in zip(rows, names, strict=True):
-        at_half = fitted.probability(row, name, 0.5)
-        at_tenth = fitted.probability(row, name, 0.1)
+        at_half = fitted.probability(row, Traits(name), 0.5)
+        at_tenth = fitted.probability(row, Traits(name), 0.1)
         assert logit(at_tenth) - logit(at_half) == pytest.approx(float(logit(0.1)), abs=1e-6)
     for rate in (0.0, 1.0, -1.0, math.nan):
         with pytest.raises(CalibrationError, match="base rate"):
-            fitted.probability(rows[0], names[0], rate)
+            fitted.probability(rows[0], Traits(names[0]), rate)
 
 
 def test_uneven_training_population_is_shifted_to_even_odds():
@@ -148,8 +148,8 @@ def test_unknown_architecture_gets_the_mean_intercept(fitted):
     row = population(1, 11)[0][0]
     linear = fitted.stages["inversion"].linear
     assert sum(linear.offsets.values()) == pytest.approx(0, abs=1e-5)
-    assert fitted.probability(row, "vgg16") == fitted.probability(row, None)
-    assert any("vgg16" in reason for reason in fitted.explain(row, "vgg16"))
+    assert fitted.probability(row, Traits("vgg16")) == fitted.probability(row)
+    assert any("vgg16" in reason for reason in fitted.explain(row, Traits("vgg16")))
 
 
 def test_population_without_architecture_names():
@@ -166,16 +166,16 @@ def test_architecture_intercepts_absorb_evidence_levels(fitted):
 
 def test_missing_field_falls_back_to_the_last_complete_stage(fitted):
     row = dict(population(1, 12)[0][0])
-    expected = fitted.stage_probability("probes", row, "resnet50")
+    expected = fitted.stage_probability("probes", row, Traits("resnet50"))
     for absent in (None, math.nan, math.inf, 1e300):
-        assert fitted.probability(row | {"mask": absent}, "resnet50") == expected
+        assert fitted.probability(row | {"mask": absent}, Traits("resnet50")) == expected
     del row["gap"]
-    assert fitted.probability(row, "resnet50") == expected
+    assert fitted.probability(row, Traits("resnet50")) == expected
     assert fitted.missing(row) == ("gap",)
-    assert "later fields are missing" in fitted.explain(row, "resnet50")[-1]
+    assert "later fields are missing" in fitted.explain(row, Traits("resnet50"))[-1]
     with pytest.raises(CalibrationError, match="lacks fields"):
         fitted.stage_probability("inversion", row)
-    assert fitted.probability({}, "resnet50", 0.3) == 0.3
+    assert fitted.probability({}, Traits("resnet50"), 0.3) == 0.3
     assert "no evidence" in fitted.explain({})[0]
 
 
@@ -213,16 +213,19 @@ def test_trust_falls_outside_the_training_range_but_not_towards_poisoned(directi
 def test_far_evidence_is_shrunk_to_the_base_rate_and_said_so(fitted):
     row = population(1, 14)[0][0]
     strange = row | {"mask": 1e30}
-    assert fitted.probability(strange, "resnet50") == pytest.approx(0.5, abs=0.02)
-    assert fitted.probability(strange, "resnet50", 0.2) == pytest.approx(0.2, abs=0.02)
+    assert fitted.probability(strange, Traits("resnet50")) == pytest.approx(0.5, abs=0.02)
+    assert fitted.probability(strange, Traits("resnet50"), 0.2) == pytest.approx(0.2, abs=0.02)
     assert any(
-        "outside the calibration models' range" in r for r in fitted.explain(strange, "resnet50")
+        "outside the calibration models' range" in r
+        for r in fitted.explain(strange, Traits("resnet50"))
     )
 
 
 def test_extreme_evidence_of_poison_is_believed(fitted):
     row = population(1, 14)[0][0] | {"flip": 1e30}
-    assert fitted.probability(row, "resnet50") == pytest.approx(fitted.stages["inversion"].high)
+    assert fitted.probability(row, Traits("resnet50")) == pytest.approx(
+        fitted.stages["inversion"].high
+    )
 
 
 def test_field_that_never_varies_has_no_say():
@@ -231,8 +234,8 @@ def test_field_that_never_varies_has_no_say():
         row["noise"] = 4.0
     calibrator = fit((rows, labels, names))
     assert calibrator.stages["weights"].linear.fields[0].weight == 0
-    same = calibrator.probability(rows[0], names[0])
-    assert calibrator.probability(rows[0] | {"noise": 99.0}, names[0]) == same
+    same = calibrator.probability(rows[0], Traits(names[0]))
+    assert calibrator.probability(rows[0] | {"noise": 99.0}, Traits(names[0])) == same
 
 
 def test_clip_bounds_every_answer_and_more_models_allow_a_wider_one(fitted, fresh):
@@ -263,11 +266,13 @@ def test_stops_early_only_where_the_labelled_models_allow_it():
 
     calibrator = fit(strong(60, 16))
     rows, labels, names = strong(100, 17)
-    stopped = [calibrator.can_stop(r, "probes", n) for r, n in zip(rows, names, strict=True)]
+    stopped = [
+        calibrator.can_stop(r, "probes", Traits(n)) for r, n in zip(rows, names, strict=True)
+    ]
     assert sum(stopped) > 50
     for row, name, stop, poisoned in zip(rows, names, stopped, labels, strict=True):
         if stop:
-            assert (calibrator.probability(row, name) > 0.5) == poisoned
+            assert (calibrator.probability(row, Traits(name)) > 0.5) == poisoned
     assert not any(calibrator.can_stop(row, "weights") for row in rows)
     assert calibrator.can_stop(rows[0], "inversion")
     assert not calibrator.can_stop({}, "probes")
@@ -280,11 +285,11 @@ def test_reasons_name_value_and_what_is_typical(fitted):
     labels = {"flip": "flip rate"}
     calibrator = fit(population(40, 18), Scheme(STAGES, DIRECTIONS, labels))
     row = {"noise": 0.0, "flip": 4.0, "speck": 0.0, "mask": 0.05, "gap": 0.0}
-    verdict = calibrator.verdict(row, "resnet50", target_class=3, source_classes=(0, 1))
+    verdict = calibrator.verdict(row, Traits("resnet50"), target_class=3, source_classes=(0, 1))
     assert verdict.poisoned and verdict.target_class == 3 and verdict.source_classes == (0, 1)
     assert any(r.startswith("flip rate speaks for poisoned: 4 (median") for r in verdict.reasons)
     clean = row | {"flip": -3.0, "mask": 4.0}
-    verdict = calibrator.verdict(clean, "resnet50", target_class=3)
+    verdict = calibrator.verdict(clean, Traits("resnet50"), target_class=3)
     assert not verdict.poisoned and verdict.target_class is None
     assert verdict.probability < 0.5
     assert any(r.startswith("flip rate speaks for clean: -3 (median") for r in verdict.reasons)
@@ -292,10 +297,10 @@ def test_reasons_name_value_and_what_is_typical(fitted):
 
 def test_an_unknown_architecture_is_the_first_reason(fitted):
     row = population(1, 12)[0][0]
-    first = fitted.explain(row, "vgg16")[0]
+    first = fitted.explain(row, Traits("vgg16"))[0]
     assert first.startswith("the calibrator has met no vgg16, only densenet121")
     assert "take the probability as a guess" in first
-    assert not any("has met no" in reason for reason in fitted.explain(row, "resnet50"))
+    assert not any("has met no" in reason for reason in fitted.explain(row, Traits("resnet50")))
 
 
 def test_one_kind_or_too_few_models_are_refused():

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from jaxtroj.calibration import Calibrator
+from jaxtroj.calibration.transfer import Traits
 from jaxtroj.errors import CalibrationError
 from jaxtroj.settings import SPECIAL_CALIBRATORS
 
@@ -43,7 +44,8 @@ def _set(document, path, value):
 FIRST = ("stages", 0)
 HOSTILE = [
     (("format",), "other"),
-    (("schema",), 2),
+    (("schema",), 3),
+    (("schema",), True),
     (("stages",), []),
     (("stages",), {"a": 1}),
     ((*FIRST, "stage"), 7),
@@ -108,10 +110,10 @@ def _places(value, path=()):
 
 def _answers(calibrator, rows):
     for row in rows:
-        verdict = calibrator.verdict(row, "resnet50", calibrator.base_rate)
+        verdict = calibrator.verdict(row, Traits("resnet50"), calibrator.base_rate)
         yield verdict.probability
         for stage in calibrator.stages:
-            calibrator.can_stop(row, stage, "resnet50", calibrator.base_rate)
+            calibrator.can_stop(row, stage, Traits("resnet50"), calibrator.base_rate)
 
 
 @pytest.mark.filterwarnings("error")

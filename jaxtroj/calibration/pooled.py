@@ -1,0 +1,203 @@
+"""Evidence of a "found something" kind: an OR over searches, pooled into a few numbers.
+
+Each search (a stage, or a part of one that a field's `search` names) moves only for its own kinds
+of trigger, so a regression on raw fields gives a kind that was not in the fit no weight. Here every
+field is first scored against clean models alone (`tails`), then pooled:
+
+    s_k = mean or largest score of the fields of search k, 0 where it was not made
+    f   = (strongest s_k, second strongest s_k, sum of s_k), on the scale of the cap
+    log-odds = b + w f + m (share of the usual searches that is missing),     w, m >= 0
+
+A trigger that no model of the fit had is seen as long as its own search sees it. All weights are at
+least 0 and every part rises with every score, so a larger field never lowers the probability, and a
+search that was not made counts at least as much as one that found nothing: with m > 0, more.
+`share missing` is 0 for every set of searches that is usual among the models of the fit (small and
+large pictures get different ones, and networks without batch norm have no batch statistics), else
+the least share of such a set that is absent.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from jaxtroj.calibration.tails import Tail
+from jaxtroj.numerics import logit
+
+PARTS = ("strongest", "second", "sum")
+WAYS = ("mean", "largest")
+"""How the fields of one search are joined."""
+LEAST_SCORE = 0.05
+"""Decades below which a field is no reason."""
+
+
+@dataclass(frozen=True)
+class PooledModel:
+    """The fitted model. Values are [n, fields], float64, NaN where missing."""
+
+    tails: tuple[Tail, ...]
+    """Fields in the order of gathering."""
+    usual: tuple[tuple[str, ...], ...]
+    """Sets of searches that were made of many models of the fit."""
+    way: str
+    """One of `WAYS`."""
+    cap: float
+    """Decades that one field can say at most."""
+    weights: tuple[float, float, float]
+    """Of `PARTS`, log-odds, >= 0."""
+    missing: float
+    """Log-odds for all usual searches missing, >= 0."""
+    intercept: float
+    rate: float
+    """Share of poisoned models in training, in (0, 1)."""
+    low: float
+    """Smallest probability given at that rate, in (0, 0.5)."""
+    high: float
+    """Largest, in (0.5, 1)."""
+    penalty: float
+    models: int
+    """Labelled models it was fitted on."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Evidence fields, in the order of the columns."""
+        return tuple(tail.name for tail in self.tails)
+
+    @property
+    def searches(self) -> tuple[str, ...]:
+        """All searches, in the order of gathering."""
+        return tuple(dict.fromkeys(tail.search for tail in self.tails))
+
+    def raw_log_odds(self, values: np.ndarray) -> np.ndarray:
+        """Log-odds at the training base rate without the clip, [n]."""
+        found = pooled(self.tails, values, self.way, self.cap) @ np.array(self.weights)
+        return self.intercept + found + self.missing * self.missing_share(values)
+
+    def missing_share(self, values: np.ndarray) -> np.ndarray:
+        """Share of the nearest usual set of searches that was not made, [n] in 0 to 1."""
+        return missing_share(made_searches(self.tails, values), self.searches, self.usual)
+
+
+@dataclass(frozen=True)
+class PooledStage:
+    """A pooled model asked after one of its stages; see `judge.Judge`."""
+
+    model: PooledModel
+    stage: str
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Fields of this stage and those before it."""
+        stages = list(dict.fromkeys(tail.stage for tail in self.model.tails))
+        until = stages[: stages.index(self.stage) + 1]
+        return tuple(tail.name for tail in self.model.tails if tail.stage in until)
+
+    @property
+    def rate(self) -> float:
+        """Share of poisoned models in training."""
+        return self.model.rate
+
+    def usable(self, values: np.ndarray) -> bool:
+        """Whether any of the stage's own fields is there, in values [1, names]."""
+        own = [tail.stage == self.stage for tail in self.model.tails[: values.shape[1]]]
+        return bool(np.isfinite(values[0, own]).any())
+
+    def is_familiar(self, values: np.ndarray) -> bool:
+        """Scores are capped at both ends: no evidence lies outside what was met."""
+        return True
+
+    def log_odds(self, values: np.ndarray, architectures: Sequence[str | None]) -> np.ndarray:
+        """Clipped log-odds at the training base rate, [n], from values [n, names]."""
+        found = self.model.raw_log_odds(self._all_columns(values))
+        return np.clip(found, float(logit(self.model.low)), float(logit(self.model.high)))
+
+    def at_clip(self, values: np.ndarray, architectures: Sequence[str | None]) -> np.ndarray:
+        """-1 where the answer lies at the lower clip, +1 at the upper, else 0: int [n]."""
+        found = self.model.raw_log_odds(self._all_columns(values))
+        low, high = logit(self.model.low), logit(self.model.high)
+        return np.where(found >= high, 1, np.where(found <= low, -1, 0))
+
+    def reasons(
+        self, values: np.ndarray, architecture: str | None, most: int = 3
+    ) -> tuple[str, ...]:
+        """The fields that carried the pool, the strongest of each search; or that none did."""
+        tails = self.model.tails[: values.shape[1]]
+        scores = field_scores(tails, values, self.model.cap)[0]
+        best: dict[str, int] = {}
+        for place in np.argsort(-np.nan_to_num(scores, nan=-1.0), kind="stable"):
+            best.setdefault(tails[place].search, int(place))
+        loud = [place for place in best.values() if scores[place] >= LEAST_SCORE]
+        if self.log_odds(values, [architecture])[0] > logit(self.rate):
+            return tuple(_carried(tails[i], float(values[0, i])) for i in loud[:most])
+        made = [place for place in best.values() if np.isfinite(scores[place])]
+        return (_quiet(tails[made[0]], float(values[0, made[0]]), len(made)),) if made else ()
+
+    def _all_columns(self, values: np.ndarray) -> np.ndarray:
+        """The values with those of later stages missing."""
+        later = len(self.model.tails) - values.shape[1]
+        return np.pad(values, ((0, 0), (0, later)), constant_values=np.nan)
+
+
+def field_scores(tails: Sequence[Tail], values: np.ndarray, cap: float) -> np.ndarray:
+    """Scores [n, fields] in 0 to cap; NaN where missing."""
+    columns = [tail.score(values[:, i], cap) for i, tail in enumerate(tails)]
+    return np.stack(columns, axis=1)
+
+
+def pooled(tails: Sequence[Tail], values: np.ndarray, way: str, cap: float) -> np.ndarray:
+    """`PARTS` of values [n, fields], [n, 3], on the scale of the cap; the sum per search."""
+    return pool_scores(field_scores(tails, values, cap), [tail.search for tail in tails], way, cap)
+
+
+def pool_scores(scores: np.ndarray, searches: Sequence[str], way: str, cap: float) -> np.ndarray:
+    """The same from scores [n, fields] and each field's search."""
+    names = dict.fromkeys(searches)
+    found = np.zeros((len(scores), max(2, len(names))))
+    for place, name in enumerate(names):
+        own = scores[:, [search == name for search in searches]]
+        present = np.isfinite(own)
+        known = np.where(present, own, 0.0)
+        joined = known.max(axis=1) if way == "largest" else known.sum(axis=1)
+        found[:, place] = joined / (1 if way == "largest" else np.maximum(1, present.sum(axis=1)))
+    ordered = -np.sort(-found, axis=1)
+    return np.stack([ordered[:, 0], ordered[:, 1], found.sum(axis=1) / len(names)], axis=1) / cap
+
+
+def made_searches(tails: Sequence[Tail], values: np.ndarray) -> np.ndarray:
+    """Whether any field of each search is there, booleans [n, searches]."""
+    names = list(dict.fromkeys(tail.search for tail in tails))
+    present = np.isfinite(values)
+    columns = [present[:, [tail.search == name for tail in tails]].any(axis=1) for name in names]
+    return np.stack(columns, axis=1)
+
+
+def missing_share(
+    made: np.ndarray, searches: Sequence[str], usual: Sequence[Sequence[str]]
+) -> np.ndarray:
+    """Least share of a usual set that is absent, [n]; rises with every search taken away.
+
+    >>> made = np.array([[True, False, False], [True, True, False]])
+    >>> missing_share(made, ["a", "b", "c"], [("a", "b"), ("a", "c")]).tolist()
+    [0.5, 0.0]
+    """
+    if not usual:
+        return np.zeros(len(made))
+    shares = [(~made[:, [name in chosen for name in searches]]).mean(axis=1) for chosen in usual]
+    return np.min(shares, axis=0)
+
+
+def _carried(tail: Tail, value: float) -> str:
+    decades = min(tail.rarity(value), 6.0)
+    return (
+        f"{tail.label} speaks for poisoned: {value:.3g}, as in one of {round(10**decades):,} clean"
+        f" models (median of clean models {tail.centre:.3g}, of poisoned models"
+        f" {tail.poisoned:.3g})"
+    )
+
+
+def _quiet(tail: Tail, value: float, searches: int) -> str:
+    return (
+        f"none of {searches} searches found what clean models do not show; the most is"
+        f" {tail.label}: {value:.3g} (median of clean models {tail.centre:.3g}, of poisoned models"
+        f" {tail.poisoned:.3g})"
+    )

@@ -1,0 +1,227 @@
+"""Fits a pooled model: tails on clean models, then a small regression chosen out of fold."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from jaxtroj.calibration.folds import assign_folds
+from jaxtroj.calibration.groups import assign_groups
+from jaxtroj.calibration.labelled import Population, Scheme, matrix
+from jaxtroj.calibration.linear import minimise
+from jaxtroj.calibration.pooled import (
+    WAYS,
+    PooledModel,
+    field_scores,
+    made_searches,
+    pool_scores,
+)
+from jaxtroj.calibration.stage import choose_clip
+from jaxtroj.calibration.tails import Searched, Tail, fit_tail
+from jaxtroj.errors import CalibrationError
+from jaxtroj.numerics import softplus
+
+CAPS = (2.0, 3.0, 4.0)
+POOLS = ((0,), (0, 1), (0, 2))
+"""Which of `pooled.PARTS` have a weight."""
+PENALTIES = (1.0, 0.3, 0.1, 0.03)
+INNER_FOLDS = 5
+USUAL_SHARE = 0.05
+"""Of the models of a fit, above which a set of searches is usual."""
+MISSING = tuple(np.linspace(0.0, 4.0, 33).tolist())
+"""Log-odds for missing searches to choose from."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One way to pool and to fit."""
+
+    way: str
+    cap: float
+    parts: tuple[int, ...]
+    penalty: float
+
+
+CHOICES = tuple(Choice(*values) for values in product(WAYS, CAPS, POOLS, PENALTIES))
+
+
+@dataclass(frozen=True)
+class PooledTask:
+    """What is fitted: fields, values [n, fields] with NaN, labels [n], the folds to choose by."""
+
+    known: tuple[Searched, ...]
+    values: np.ndarray
+    poisoned: np.ndarray
+    folds: np.ndarray
+
+    def tails(self, rows: np.ndarray) -> tuple[Tail, ...]:
+        """The fields' tails by the rows at some positions."""
+        columns = self.values[rows].T
+        return tuple(
+            fit_tail(one, column, self.poisoned[rows])
+            for one, column in zip(self.known, columns, strict=True)
+        )
+
+
+def fit_pooled(population: Population, scheme: Scheme, seed: int) -> PooledModel:
+    """The pooled model of a population.
+
+    Way, cap, parts and penalty are those with the best log score where each kind of trigger is left
+    out in turn, where kinds are known, else on stratified folds; so is the clip. The log-odds for
+    missing searches are then chosen on copies of the models that stop after each stage.
+
+    Raises CalibrationError where no field has a direction.
+    """
+    task = _task(population, scheme, seed)
+    inner = _inner_log_odds(task)
+    losses = softplus(np.where(task.poisoned, -inner, inner)).mean(axis=1)
+    best = int(np.argmin(losses))
+    low, high = choose_clip(inner[best][None], task.poisoned)
+    choice, everyone = CHOICES[best], np.arange(len(task.poisoned))
+    tails = task.tails(everyone)
+    intercept, weights = _fit(task, tails, everyone, choice)
+    model = PooledModel(
+        tails=tails,
+        usual=_usual(tails, task.values),
+        way=choice.way,
+        cap=choice.cap,
+        weights=weights,
+        missing=0.0,
+        intercept=intercept,
+        rate=float(task.poisoned.mean()),
+        low=low,
+        high=high,
+        penalty=choice.penalty,
+        models=len(task.poisoned),
+    )
+    return _with_missing(model, task)
+
+
+def known_fields(scheme: Scheme) -> tuple[Searched, ...]:
+    """The fields that are pooled: those with a direction, in the order of gathering."""
+    return tuple(
+        Searched(name, scheme.label(name), stage, scheme.search(name), scheme.direction(name))
+        for stage, fields in scheme.stages.items()
+        for name in fields
+        if scheme.direction(name)
+    )
+
+
+def _task(population: Population, scheme: Scheme, seed: int) -> PooledTask:
+    known = known_fields(scheme)
+    if not known:
+        raise CalibrationError("no field has a direction; a pooled calibrator needs some that have")
+    models, poisoned = population.models, population.poisoned
+    kinds = {kind for kind in models.kinds if kind}
+    if len(kinds) > 1:
+        folds = assign_groups(models.kinds, population.keys, models.pairs, f"{seed}:pooled")
+    else:
+        count = int(min(INNER_FOLDS, poisoned.sum(), (~poisoned).sum()))
+        folds = assign_folds(
+            population.keys, poisoned, models.architectures, count, f"{seed}:pooled"
+        )
+    values = matrix(models.rows, [one.name for one in known])
+    return PooledTask(known, values, poisoned, folds)
+
+
+def _inner_log_odds(task: PooledTask) -> np.ndarray:
+    """Out-of-fold log-odds by choice, [choices, n]."""
+    found = np.zeros((len(CHOICES), len(task.poisoned)))
+    for fold in np.unique(task.folds):
+        held, kept = np.flatnonzero(task.folds == fold), np.flatnonzero(task.folds != fold)
+        tails = task.tails(kept)
+        for place, parts, test, fitted in _fits(task, tails, kept, held):
+            found[place, held] = fitted[0] + test[:, parts] @ fitted[1:]
+    return found
+
+
+def _fits(
+    task: PooledTask, tails: Sequence[Tail], kept: np.ndarray, held: np.ndarray
+) -> Iterator[tuple[int, list[int], np.ndarray, np.ndarray]]:
+    """Every choice fitted on the kept rows: its place, parts, the held rows' pool, the solution."""
+    searches, last = [tail.search for tail in tails], ()
+    train = test = start = np.zeros(0)
+    for place, choice in enumerate(CHOICES):
+        if last[:2] != (choice.way, choice.cap):
+            scores = field_scores(tails, task.values, choice.cap)
+            both = pool_scores(scores, searches, choice.way, choice.cap)
+            train, test = both[kept], both[held]
+        if last[:3] != (choice.way, choice.cap, choice.parts):
+            start = np.zeros(1 + len(choice.parts))
+        last, parts = (choice.way, choice.cap, choice.parts), list(choice.parts)
+        start = _solve(train[:, parts], task.poisoned[kept], choice.penalty, start)
+        yield place, parts, test, start
+
+
+def _solve(
+    parts: np.ndarray, poisoned: np.ndarray, penalty: float, start: np.ndarray
+) -> np.ndarray:
+    """Intercept and weights >= 0 of a penalised logistic regression on parts [n, width]."""
+    width = parts.shape[1]
+    design = np.concatenate([np.ones((len(parts), 1)), parts], axis=1)
+    ridge, signs = np.array([0.0] + [penalty] * width), np.array([0] + [1] * width)
+    return minimise(design, poisoned, ridge, signs, start)
+
+
+def _fit(
+    task: PooledTask, tails: Sequence[Tail], rows: np.ndarray, choice: Choice
+) -> tuple[float, tuple[float, float, float]]:
+    """Intercept, and the weight of each of `pooled.PARTS`."""
+    scores = field_scores(tails, task.values[rows], choice.cap)
+    found = pool_scores(scores, [tail.search for tail in tails], choice.way, choice.cap)
+    start = np.zeros(1 + len(choice.parts))
+    solution = _solve(found[:, choice.parts], task.poisoned[rows], choice.penalty, start)
+    weights = np.zeros(3)
+    weights[list(choice.parts)] = solution[1:]
+    first, second, third = weights.tolist()
+    return float(solution[0]), (first, second, third)
+
+
+def _usual(tails: Sequence[Tail], values: np.ndarray) -> tuple[tuple[str, ...], ...]:
+    """Sets of searches made of many models; the most frequent one where none is made of many."""
+    searches = list(dict.fromkeys(tail.search for tail in tails))
+    made = made_searches(tails, values)
+    sets = Counter(
+        tuple(name for name, is_made in zip(searches, row, strict=True) if is_made) for row in made
+    )
+    del sets[()]
+    least = USUAL_SHARE * len(made)
+    often = sorted(chosen for chosen, count in sets.items() if count >= least)
+    return tuple(often) or tuple(chosen for chosen, _ in sets.most_common(1))
+
+
+def _with_missing(model: PooledModel, task: PooledTask) -> PooledModel:
+    """The model with the log-odds for missing searches that suit models stopped after a stage.
+
+    Each model of the fit counts once, its copies share its weight.
+    """
+    values, poisoned, weights = _stopped(model.tails, task.values, task.poisoned)
+    if not len(values):
+        return model
+    base, share = model.raw_log_odds(values), model.missing_share(values)
+    sign = np.where(poisoned, -1.0, 1.0)
+    losses = [(weights * softplus(sign * (base + m * share))).sum() for m in MISSING]
+    return PooledModel(**{**vars(model), "missing": MISSING[int(np.argmin(losses))]})
+
+
+def _stopped(
+    tails: Sequence[Tail], values: np.ndarray, poisoned: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Copies of the models that end after each of their stages but the last; labels; weights."""
+    stages = list(dict.fromkeys(tail.stage for tail in tails))
+    copies, rows = [], []
+    for until in range(1, len(stages)):
+        later = [tail.stage in stages[until:] for tail in tails]
+        cut = values.copy()
+        cut[:, later] = np.nan
+        own = [tail.stage == stages[until - 1] for tail in tails]
+        ends_here = np.isfinite(values[:, own]).any(1) & np.isfinite(values[:, later]).any(1)
+        copies.append(cut[ends_here])
+        rows.append(np.flatnonzero(ends_here))
+    if not copies:
+        return values[:0], poisoned[:0], np.zeros(0)
+    chosen = np.concatenate(rows)
+    share = 1.0 / np.bincount(chosen, minlength=len(values))[chosen]
+    return np.concatenate(copies), poisoned[chosen], share

@@ -1,0 +1,107 @@
+"""How far a field of evidence lies beyond what clean models show, in decades of rarity.
+
+Every field is turned by its direction and tamed, z = asinh(direction (x - centre) / scale), with
+the median and `safe_mad` of the clean models. Above the clean quantile q, at z = start, the tail of
+clean models is taken as exponential in z (a power of x, far out):
+
+    P(clean model above z) = (1 - q) exp(-(z - start) / length)
+
+`length` is the clean models' mean excess, with a few pseudo-models so that a handful of them cannot
+make it tiny. The score is log10 of (1 - q) over that chance, 0 below the quantile and capped above:
+
+    s = clip((z - start) / (length ln 10), 0, cap)
+
+So a field says only what it can say: a small value is no evidence of clean, and one that is beyond
+all clean models counts the same whether it is .95 or .99. Only clean models are needed to fit it: a
+field that no trigger of the fit has ever moved can still speak.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from jaxtroj.numerics import safe_mad
+
+QUANTILE = 0.75
+"""Of the clean models, below which a value says nothing."""
+PSEUDO_MODELS = 4.0
+USUAL_LENGTH = 0.35
+"""Of a normal field beyond that quantile, in z."""
+LARGEST_STEP = 1e12  # scales from the centre; keeps asinh finite for any float
+DECADE = float(np.log(10.0))
+
+
+@dataclass(frozen=True)
+class Tail:
+    """One field against the clean models it was fitted on."""
+
+    name: str
+    label: str
+    """The field in words, for reasons."""
+    stage: str
+    search: str
+    """What it is the result of; the fields of one search move together."""
+    direction: int
+    """+1: larger is more poisoned, -1: smaller is."""
+    centre: float
+    """Median of the clean models, in the field's own unit, as `scale` and `poisoned`."""
+    scale: float
+    """Their spread; 0 for a field that never varied, which has no say."""
+    start: float
+    """z above which the score begins."""
+    length: float
+    """Of the clean models' tail, in z."""
+    poisoned: float
+    """Median of the poisoned models, for reasons."""
+
+    def score(self, values: np.ndarray, cap: float) -> np.ndarray:
+        """Decades in [0, cap] of values in the field's own unit, any shape; NaN stays NaN."""
+        values = np.asarray(values, dtype=np.float64)
+        if self.scale == 0:
+            return values * 0.0
+        steps = self.direction * (values - self.centre) / self.scale
+        z = np.arcsinh(np.clip(steps, -LARGEST_STEP, LARGEST_STEP))
+        return np.clip((z - self.start) / (self.length * DECADE), 0.0, cap)
+
+    def rarity(self, value: float) -> float:
+        """Decades of rarity among clean models beyond which a value lies, without the cap."""
+        return float(self.score(np.array(value), np.inf) - np.log10(1 - QUANTILE))
+
+
+@dataclass(frozen=True)
+class Searched:
+    """What is known of a field beforehand: its name, words, stage, search and direction."""
+
+    name: str
+    label: str
+    stage: str
+    search: str
+    direction: int
+
+
+def fit_tail(known: Searched, values: np.ndarray, poisoned: np.ndarray) -> Tail:
+    """The tail of one field; values [n] with NaN where missing, labels [n].
+
+    With fewer than two clean values nothing is known of clean models, and it has no say.
+    """
+    present = np.isfinite(values)
+    clean, bad = values[present & ~poisoned], values[present & poisoned]
+    centre = float(np.median(clean)) if len(clean) else 0.0
+    scale = _scale(clean, values[present])
+    start, length = 0.0, USUAL_LENGTH
+    if scale > 0:
+        z = np.arcsinh(known.direction * (clean - centre) / scale)
+        start = float(np.quantile(z, QUANTILE))
+        excess = z[z > start] - start
+        length = float(excess.sum() + PSEUDO_MODELS * USUAL_LENGTH) / (len(excess) + PSEUDO_MODELS)
+    typical = float(np.median(bad)) if len(bad) else centre
+    return Tail(**vars(known), centre=centre, scale=scale, start=start, length=length,
+                poisoned=typical)  # fmt: skip
+
+
+def _scale(clean: Sequence[float] | np.ndarray, everyone: np.ndarray) -> float:
+    """Spread of the clean models; of all, where the clean ones are all equal."""
+    if len(clean) < 2:
+        return 0.0
+    return safe_mad(clean) or safe_mad(everyone)
