@@ -27,6 +27,7 @@ from benchmarks.provenance import RESULTS, provenance
 from converters.files import write_atomic
 from jaxtroj import scoring
 from jaxtroj.calibration import Calibrator, Labelled, Origin, Scheme, out_of_fold
+from jaxtroj.calibration.transfer import Traits
 from jaxtroj.cli.options import keep_compiled
 from jaxtroj.evidence.stages import TEXTS
 from jaxtroj.evidence.texts.bank import open_bank
@@ -212,7 +213,7 @@ def _fresh(rows: Sequence[HeadRow], fresh: Sequence[HeadRow], seed: int) -> dict
     """Scores on heads that neither the fields nor the calibrator were chosen by."""
     calibrator = _calibrator(rows, seed)
     truth = np.array([row.poisoned for row in fresh])
-    found = [calibrator.verdict(row.evidence, row.architecture).probability for row in fresh]
+    found = [_probability(calibrator, row) for row in fresh]
     return {
         "populations": sorted({row.population for row in fresh}),
         "targets": _target_counts(fresh, np.array(found)),
@@ -278,7 +279,7 @@ def _unseen(rows: Sequence[HeadRow], seed: int) -> dict[str, Any]:
         calibrator = _calibrator(kept, seed)
         for place in np.flatnonzero(half == part).tolist():
             row = rows[place]
-            found[place] = calibrator.verdict(row.evidence, row.architecture).probability
+            found[place] = _probability(calibrator, row)
     truth = np.array([row.poisoned for row in rows])
     return {"triggers": len(names)} | scoring.score(found, truth).as_dict()
 
@@ -295,9 +296,7 @@ def _small(rows: Sequence[HeadRow], seed: int) -> dict[str, Any]:
         )
         calibrator = _calibrator([rows[i] for i in chosen], seed)
         rest = np.setdiff1d(np.arange(len(rows)), chosen)
-        found = [
-            calibrator.verdict(rows[i].evidence, rows[i].architecture).probability for i in rest
-        ]
+        found = [_probability(calibrator, rows[i]) for i in rest]
         score = scoring.score(np.array(found), truth[rest])
         scores.append(score.log_score)
         areas.append(score.roc_auc)
@@ -348,6 +347,10 @@ def _all_seconds(rows: Sequence[HeadRow]) -> float:
 def _calibrator(rows: Sequence[HeadRow], seed: int, population: str = "", commit: str = ""):
     scheme = Scheme(TEXTS.judged_fields, TEXTS.directions, TEXTS.labels, FEW_HEADS)
     return Calibrator.fit(_labelled(rows), scheme, Origin(seed, population, commit))
+
+
+def _probability(calibrator: Calibrator, row: HeadRow) -> float:
+    return calibrator.probability(row.evidence, Traits(row.architecture))
 
 
 def _fit(rows: Sequence[HeadRow], args: argparse.Namespace) -> Calibrator:

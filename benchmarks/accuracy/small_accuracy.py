@@ -24,6 +24,7 @@ from benchmarks.provenance import RESULTS, provenance
 from converters.files import write_atomic
 from jaxtroj import scoring
 from jaxtroj.calibration import Calibrator, Scheme
+from jaxtroj.calibration.transfer import Traits
 from jaxtroj.cli.options import keep_compiled
 from jaxtroj.evidence.images.stages.fixed import FIXED
 from jaxtroj.evidence.stages import IMAGES
@@ -138,7 +139,7 @@ def by_left_out_base(rows: Sequence[SmallRow], seed: int) -> dict[str, Any]:
         calibrator = fit(kept, seed, "", None)
         for place in np.flatnonzero(bases == base):
             row = rows[int(place)]
-            answers[place] = calibrator.probability(row.evidence, row.architecture)
+            answers[place] = calibrator.probability(row.evidence, Traits(row.architecture))
     truth = np.array([row.poisoned for row in rows])
     return {
         "all": scoring.score(answers, truth).as_dict(),

@@ -9,7 +9,7 @@ import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from converters.graph.graph import CONSTANT, INPUT, DType, Graph, Node, Ref
@@ -61,6 +61,16 @@ def outline(graph: Graph) -> str:
 def described(name: str, graph: Graph) -> str:
     """The finding that says what a network is called, and its layers."""
     return f"{name} has {outline(graph)}"
+
+
+def outline_in(findings: Iterable[str], name: str) -> str:
+    """The layers that a finding by `described` tells of a network; "" where none does.
+
+    >>> outline_in(["graph:3f2a91c4 has conv x13, linear x1"], "graph:3f2a91c4")
+    'conv x13, linear x1'
+    """
+    start = f"{name} has "
+    return next((found.removeprefix(start) for found in findings if found.startswith(start)), "")
 
 
 def base_name(node: Node) -> str:

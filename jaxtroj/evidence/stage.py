@@ -168,11 +168,27 @@ class StageTable:
         return bool(names) and tuple(n for n in self.names if n in names) == tuple(names)
 
 
+@dataclass(frozen=True)
+class Fitted:
+    """What the calibrator of a model was fitted on.
+
+    Attributes:
+      stages: their names.
+      needs_all: whether it answers by all of them; else by those that a model usually gets.
+    """
+
+    stages: Collection[str] = ()
+    needs_all: bool = True
+
+
+NO_CALIBRATOR = Fitted()
+
+
 def stages_for(
     stages: Sequence[Stage],
     subject: Subject,
     named: Collection[str] | None = None,
-    fitted: Collection[str] = (),
+    fitted: Fitted = NO_CALIBRATOR,
 ) -> tuple[Stage, ...]:
     """The stages that a model gets, in order.
 
@@ -180,13 +196,15 @@ def stages_for(
       stages: of its kind, in order.
       subject: what is known of it.
       named: stages that somebody asks for; None leaves it to what the stages need.
-      fitted: stages that the model's calibrator was fitted on. Where nobody names stages and the
+      fitted: what the model's calibrator was fitted on. Where nobody names stages and the
         calibrator knows some, it is those: other evidence would change no probability.
 
     Raises:
       EvidenceError: none is left.
     """
-    known = [s for s in stages if s.name in fitted] if named is None else []
+    known = [s for s in stages if s.name in fitted.stages] if named is None else []
+    if not fitted.needs_all:
+        known = [s for s in known if s.needs.usual(subject)]
     if named is not None:
         chosen = [s for s in stages if s.name in named and s.needs.possible(subject)]
     elif known:
@@ -194,7 +212,7 @@ def stages_for(
     else:
         chosen = [s for s in stages if s.needs.usual(subject)]
     if not chosen:
-        wanted = ", ".join(named or fitted or (s.name for s in stages))
+        wanted = ", ".join(named or fitted.stages or (s.name for s in stages))
         raise EvidenceError(
             f"no evidence stage is left of {wanted} for this model; name others with --stages, or"
             " give text models a probe bank (see jaxtroj bank)"

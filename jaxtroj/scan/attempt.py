@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from jaxtroj.calibration import Calibrator
+from jaxtroj.calibration.transfer import Traits
 from jaxtroj.errors import ExamplesError
 from jaxtroj.evidence.gather import Evidence
 from jaxtroj.record import printable
@@ -34,6 +35,8 @@ class Attempt:
         on_step: called as each step begins.
         kind: what the network takes; until it is read, what its folder looks like.
         sha256, architecture, findings: of the model file, once it is read.
+        outline: its layers in words, where its architecture is a digest.
+        classes: how many it tells apart.
         picture_size: height and width of its examples in pixels, once they are read.
         evidence, flags: what was gathered, and doubts about it.
         seconds: wall time by step.
@@ -46,6 +49,8 @@ class Attempt:
     sha256: str = ""
     architecture: str | None = None
     findings: tuple[str, ...] = ()
+    outline: str = ""
+    classes: int | None = None
     picture_size: tuple[int, int] | None = None
     evidence: Evidence = Evidence()
     flags: tuple[str, ...] = ()
@@ -63,6 +68,12 @@ class Attempt:
     def calibrator(self) -> Calibrator | None:
         """The calibrator for this kind of model and size of pictures; raises CalibrationError."""
         return load_calibrator(self.settings, self.kind, self.picture_size)
+
+    @property
+    def traits(self) -> Traits:
+        """What a calibrator may or may not have met of it."""
+        side = None if self.picture_size is None else max(self.picture_size)
+        return Traits(self.architecture, self.outline, side, self.classes)
 
     @property
     def base_rate(self) -> float:
@@ -88,6 +99,7 @@ class Attempt:
 def open_model(attempt: Attempt) -> "Model":
     """Read and convert the model file of an attempt; raises LoadError or ConversionError."""
     from converters.graph.logits import with_logits
+    from converters.graph.structure import outline_in
     from converters.opening import convert_file, read_model
 
     with attempt.step("read"):
@@ -97,7 +109,8 @@ def open_model(attempt: Attempt) -> "Model":
         opened = convert_file(file, attempt.settings.input_form(), _examples_size(attempt))
         model, cut = with_logits(opened.model)
         attempt.findings = (*model.findings, *cut)
-        attempt.architecture = model.architecture
+        attempt.architecture, attempt.classes = model.architecture, model.num_classes
+        attempt.outline = outline_in(attempt.findings, model.architecture)
     # What the network takes outranks what the folder looks like.
     attempt.kind = "text" if model.input_kind == "embedding" else "image"
     return model

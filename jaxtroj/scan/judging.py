@@ -13,8 +13,8 @@ def stop_rule(attempt: Attempt, calibrator: Calibrator | None) -> Stop:
     settings = attempt.settings
     if calibrator is None or not settings.early_stop or settings.threshold != EVEN_ODDS:
         return lambda stage, fields: False
-    rate, architecture = attempt.base_rate, attempt.architecture
-    return lambda stage, fields: calibrator.can_stop(fields, stage, architecture, rate)
+    rate, traits = attempt.base_rate, attempt.traits
+    return lambda stage, fields: calibrator.can_stop(fields, stage, traits, rate)
 
 
 def check_finite(attempt: Attempt) -> None:
@@ -40,7 +40,7 @@ def judge(
     """
     if calibrator is None:
         return Verdict(attempt.base_rate, False, target, sources, (EVIDENCE_ONLY,))
-    fields, architecture = finite(attempt.evidence.fields), attempt.architecture
+    fields, traits = finite(attempt.evidence.fields), attempt.traits
     if calibrator.last_complete(fields) is None:
         raise CalibrationError(
             "the calibrator cannot use this evidence, it lacks"
@@ -48,4 +48,4 @@ def judge(
             " with the same version and stages"
         )
     threshold = attempt.settings.threshold
-    return calibrator.verdict(fields, architecture, attempt.base_rate, threshold, target, sources)
+    return calibrator.verdict(fields, traits, attempt.base_rate, threshold, target, sources)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from jaxtroj.evidence.gather import gather_steps
-from jaxtroj.evidence.stage import stages_for
+from jaxtroj.evidence.stage import Fitted, stages_for
 from jaxtroj.record import Record
 from jaxtroj.rounds import ModelEntry
 from jaxtroj.scan.attempt import Attempt, OnStep, open_model, silent
@@ -45,7 +45,11 @@ def scan_model(
 def _answer(attempt: Attempt, scan: KindOfScan) -> Record:
     prepared = scan.prepare()
     calibrator = attempt.calibrator
-    fitted = () if calibrator is None else (*calibrator.stages, *calibrator.unfitted)
+    fitted = (
+        Fitted()
+        if calibrator is None
+        else Fitted((*calibrator.stages, *calibrator.unfitted), calibrator.needs_all)
+    )
     named = attempt.settings.stages_named(attempt.kind)
     stages = stages_for(scan.stages, prepared.subject, named, fitted)
     for progress in gather_steps(prepared.context, stages, stop_rule(attempt, calibrator)):

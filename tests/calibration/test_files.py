@@ -5,7 +5,7 @@ import json
 import pytest
 
 from jaxtroj.calibration import Calibrator
-from jaxtroj.calibration.transfer import Traits
+from jaxtroj.calibration.transfer import Traits, Transfer
 from jaxtroj.errors import CalibrationError
 from jaxtroj.settings import SPECIAL_CALIBRATORS
 
@@ -164,3 +164,26 @@ def test_nothing_but_numbers_near_the_cap(tmp_path, monkeypatch):
     (tmp_path / "calibrator.json").write_bytes(b"1" * 11)
     with pytest.raises(CalibrationError, match="larger than"):
         Calibrator.load(tmp_path / "calibrator.json")
+
+
+# What the shipped files of schema 1 answered before there was a second one: name, architecture,
+# whose medians, P at their own base rate, P of an architecture that they have not met at 0.1.
+FIRST_SCHEMA = [
+    ("small", "graph:9db2829c", "clean", 0.2234738201913915, 0.027027027027027032),
+    ("small", "graph:9db2829c", "poisoned", 0.9577179754303909, 0.6401386420380263),
+    ("round5", "LstmLinear", "clean", 0.04525111832744277, 0.004292777839976398),
+    ("round5", "LstmLinear", "poisoned", 0.9950000000000001, 0.9567307692307692),
+]
+
+
+@pytest.mark.parametrize(("name", "architecture", "whose", "known", "strange"), FIRST_SCHEMA)
+def test_files_of_the_first_schema_answer_as_before(name, architecture, whose, known, strange):
+    path = SPECIAL_CALIBRATORS[0].with_name(f"{name}.json")
+    if json.loads(path.read_text())["schema"] != 1:
+        pytest.skip("fitted anew since")
+    calibrator = Calibrator.load(path)
+    fields = list(calibrator.stages.values())[-1].linear.fields
+    row = {f.name: (getattr(f, whose) + 0.5 * f.centre) / 1.5 for f in fields}
+    assert calibrator.probability(row, Traits(architecture), calibrator.base_rate) == known
+    assert calibrator.probability(row, Traits("vgg"), 0.1) == strange
+    assert (calibrator.met, calibrator.transfer, calibrator.kinds) == (None, Transfer(), {})

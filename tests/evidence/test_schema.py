@@ -3,7 +3,7 @@
 import pytest
 
 from jaxtroj.errors import EvidenceError
-from jaxtroj.evidence.stage import Field, Stage, StageResult, Subject, stages_for
+from jaxtroj.evidence.stage import Field, Fitted, Stage, StageResult, Subject, stages_for
 from jaxtroj.evidence.stages import IMAGE_STAGES, IMAGES, TABLES, TEXT_STAGES, TEXTS
 
 each_table = pytest.mark.parametrize("table", TABLES.values(), ids=lambda table: table.kind)
@@ -60,7 +60,14 @@ def test_a_stage_declares_fields_of_its_own():
     ],
 )
 def test_stages_follow_what_they_need(stages, subject, named, fitted, expected):
-    assert names(stages_for(stages, subject, named, fitted)) == expected
+    assert names(stages_for(stages, subject, named, Fitted(fitted))) == expected
+
+
+def test_a_calibrator_that_takes_what_there_is_gets_the_usual_stages():
+    fitted = Fitted(IMAGES.names, needs_all=False)
+    assert names(stages_for(IMAGE_STAGES, Subject(32), None, fitted)) == SMALL
+    some = Fitted(("weights", "fixed", "probes"), needs_all=False)
+    assert names(stages_for(IMAGE_STAGES, Subject(32), None, some)) == ("weights", "fixed")
 
 
 def test_no_stage_left_is_said_in_words():
