@@ -33,6 +33,7 @@ INPUTS = {
     "wrn16": "folder with the poisoned WRN-16-1 and its CIFAR-10 pictures",
     "cifar10": "all of CIFAR-10 as benchmarks/cifar10.py writes it",
     "small": "folder that `jaxtroj generate small` wrote",
+    "zoo": "folder that `jaxtroj generate zoo` wrote",
 }
 """Data that is not part of the project, by name; given as `--input NAME=PATH`."""
 
@@ -133,6 +134,8 @@ BENCHES = (
                         "--clean {work}/wrn16/wrn16.onnx") | {"gpu": None}, ("wrn16", "cifar10")),
     Bench("accuracy.small_accuracy", "poisoned small networks told from clean ones",
           _same("{small} --work {work}/small"), ("small",)),
+    Bench("accuracy.zoo", "networks of every kind told apart by a fit that has not met their kind",
+          _same("{zoo} --work {work}/zoo"), ("zoo",)),
 )  # fmt: skip
 NAMES = tuple(bench.name for bench in BENCHES)
 

@@ -21,7 +21,7 @@ FEW_HEADS = Few(
 
 
 SCHEMES = {
-    table.kind: Scheme(table.judged_fields, table.directions, table.labels, few)
+    table.kind: Scheme(table.judged_fields, table.directions, table.labels, few, table.searches)
     for table, few in ((IMAGES, None), (TEXTS, FEW_HEADS))
 }
 

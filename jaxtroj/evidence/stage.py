@@ -27,6 +27,8 @@ class Field:
       meaning: how it is computed.
       source: the paper that the measure is from, or `OWN`.
       is_judged: False for a number that is gathered and shown, and never judged by.
+      search: what it is a result of, where a stage makes several searches: a general calibrator
+        pools the fields of one (`calibration.pooled`); "" for its stage's only one.
       is_for_few: whether calibrators of few models judge by it (`calibration.linear.Few`).
     """
 
@@ -39,6 +41,7 @@ class Field:
     source: str = OWN
     is_judged: bool = True
     is_for_few: bool = False
+    search: str = ""
 
 
 @dataclass(frozen=True)
@@ -157,6 +160,11 @@ class StageTable:
     def directions(self) -> Mapping[str, int]:
         """Field -> +1 or -1, for those that have a direction."""
         return {field.name: field.direction for field in self.fields if field.direction}
+
+    @cached_property
+    def searches(self) -> Mapping[str, str]:
+        """Field -> the search that it is a result of, where that is not its stage."""
+        return {field.name: field.search for field in self.fields if field.search}
 
     @cached_property
     def labels(self) -> Mapping[str, str]:

@@ -21,13 +21,13 @@ FIELDS = (
     Field("mask_score", "inversion", 1,
           "the success of the best inverted mask on held-out examples",
           "fraction 0-1", "mean sigmoid margin of the best inverted mask on held-out examples",
-          source="Wang et al., Neural Cleanse, IEEE S&P 2019"),
+          source="Wang et al., Neural Cleanse, IEEE S&P 2019", search="mask"),
     Field("mask_size", "inversion", -1, "the size of the smallest inverted mask that works",
           "log share", "log of the mask's mean, smallest of the masks that work",
-          source="Wang et al., Neural Cleanse, IEEE S&P 2019"),
+          source="Wang et al., Neural Cleanse, IEEE S&P 2019", search="mask"),
     Field("mask_ratio", "inversion", 1, "how much larger the masks of other classes are",
           "log ratio", "log of the second smallest class's mask over the smallest",
-          source="Wang et al., Neural Cleanse, IEEE S&P 2019"),
+          source="Wang et al., Neural Cleanse, IEEE S&P 2019", search="mask"),
 )  # fmt: skip
 
 

@@ -21,7 +21,7 @@ FIELDS = (
     Field("head_lead", "weights", 1, "the lead of one class's last-layer row towards all features",
           "difference of cosines",
           "cosine of a class's row with a vector of ones, less the others': largest less second;"
-          " 0 without a last layer; a small lead never speaks for clean"),
+          " 0 without a last layer; a small lead never speaks for clean", search="head lead"),
     Field("head_lead_class", "weights", 0, "the class whose last-layer row leans furthest",
           "class", "class of the largest such gap; -1 without a last layer", is_judged=False),
 )  # fmt: skip

@@ -1,0 +1,284 @@
+"""How well networks of every kind are told apart by a calibrator that has not met their kind.
+
+    python -m benchmarks.accuracy.zoo DATASET [DATASET ...] --work DIR [--out FILE]
+
+Each DATASET is a folder made by `jaxtroj generate zoo`, or the `.evidence.jsonl` that an earlier
+run wrote. Gathers the evidence of every model, all usual stages, in run folders under `--work`,
+resumable. Then each kind of trigger, each architecture and each data set is left out in turn of
+the fit of a pooled calibrator, and judged by it; clean models are held out with their twins. Last,
+all models out of fold, by kind, training and sources. `--calibrator` writes the general calibrator.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.accuracy.round0_accuracy import ImageRow, origin
+from benchmarks.provenance import RESULTS, provenance
+from converters.files import write_atomic
+from jaxtroj import scoring
+from jaxtroj.calibration import Calibrator, Labelled, Scheme, cross_validate, leave_out
+from jaxtroj.cli.options import keep_compiled
+from jaxtroj.evidence.stages import IMAGES
+from jaxtroj.record import Record
+from jaxtroj.rounds import ModelEntry, iter_models
+from jaxtroj.scan import scan
+from jaxtroj.schemas import scheme_for
+from jaxtroj.settings import Settings
+from jaxtroj.store import RunStore
+
+LEFT_OUT = ("kind", "family", "dataset")
+"""Columns of a row whose values are left out in turn."""
+_SOURCES = {0: "all", 1: "one", 2: "two"}
+
+
+@dataclass(frozen=True)
+class ZooRow(ImageRow):
+    """One labelled network of a zoo.
+
+    Attributes:
+        dataset: its pictures.
+        family: its architecture as METADATA names it; `architecture` is what the scan recognised.
+        kind: of trigger; "" for a clean one.
+        sources: "all", "one", "two" or "several" classes; "" for a clean one.
+        training: "scratch", "warm", "adversarial" ...
+        base: the network it started from; "" for none.
+        success: attack success rate of its trigger on test pictures, 0 to 1; None for a clean one.
+        side: of its pictures, pixels. classes: how many it tells apart.
+        pair: what it shares with its twin.
+    """
+
+    dataset: str
+    family: str
+    kind: str
+    sources: str
+    training: str
+    base: str
+    success: float | None
+    side: int
+    classes: int
+    pair: str
+
+
+def main() -> int:
+    """Scan, judge, print and write; returns the exit status."""
+    args = _arguments()
+    keep_compiled()
+    rows = [row for source in args.datasets for row in read_rows(source, args.work, args.limit)]
+    lines = "".join(json.dumps(asdict(row)) + "\n" for row in rows)
+    write_atomic(args.out.with_suffix(".evidence.jsonl"), lines.encode())
+    result = {"provenance": provenance(), "schema": IMAGES.version} | judge(rows, args.seed)
+    write_atomic(args.out, json.dumps(result, indent=1).encode() + b"\n")
+    print(text(result))
+    if args.calibrator is not None:
+        fit(rows, args.seed, args.population).save(args.calibrator)
+    return 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Accuracy on kinds that the fit has not met.")
+    parser.add_argument("datasets", nargs="+", type=Path, metavar="DATASET")
+    parser.add_argument("--work", type=Path, required=True, help="run folders go here")
+    parser.add_argument("--out", type=Path, default=RESULTS / "zoo.json")
+    parser.add_argument("--limit", type=int, help="only the first so many models of each dataset")
+    parser.add_argument("--seed", type=int, default=0, help="of the folds")
+    parser.add_argument("--calibrator", type=Path, help="also fit on all models and write here")
+    parser.add_argument("--population", default="", help="what the models are, in words")
+    return parser.parse_args()
+
+
+def read_rows(source: Path, work: Path, limit: int | None = None) -> list[ZooRow]:
+    """Labelled rows of a zoo's folder, or of the evidence that an earlier run wrote."""
+    if source.is_file():
+        return [ZooRow(**json.loads(line)) for line in source.read_text().splitlines()][:limit]
+    entries = [entry for entry in iter_models(source) if entry.poisoned is not None][:limit]
+    known = {entry.model_id: entry for entry in entries}
+    settings = Settings(
+        calibrator=None, early_stop=False, channel_order="RGB", normalization="unit"
+    )
+    rows = []
+    with RunStore(work / source.name, settings.as_json()) as store:
+        for record in scan(entries, settings, store):
+            print(f"{source.name} {record.model} {record.status} {record.reason}", file=sys.stderr)
+            if record.status == "ok":
+                rows.append(_row(source.name, known[record.model], record))
+    return rows
+
+
+def _row(population: str, entry: ModelEntry, record: Record) -> ZooRow:
+    cells = entry.metadata
+    reached, target = cells["final_triggered_data_test_acc"], cells["trigger_target_class"]
+    base = f"{cells['dataset']} {cells['model_architecture']} {cells['base']}"
+    return ZooRow(
+        population=population,
+        model=record.model,
+        architecture=record.architecture or "",
+        poisoned=bool(entry.poisoned),
+        target_class=int(target) if target else None,
+        found_target=record.target_class,
+        evidence=record.evidence,
+        seconds=record.seconds,
+        dataset=cells["dataset"],
+        family=cells["model_architecture"],
+        kind=cells["trigger_kind"],
+        sources=_sources(cells["source_classes"]) if entry.poisoned else "",
+        training=cells["training"],
+        base=base if cells["base"] else "",
+        success=float(reached) / 100 if reached else None,
+        side=int(cells["img_size"]),
+        classes=int(cells["number_classes"]),
+        pair=f"{population} {int(record.model.removeprefix('id-')) // 2}",
+    )
+
+
+def _sources(cell: str) -> str:
+    return _SOURCES.get(len(cell.split()), "several")
+
+
+def labelled(rows: Sequence[ZooRow]) -> Labelled:
+    """The rows with all that a general calibrator learns from."""
+    return Labelled(
+        rows=[row.evidence for row in rows],
+        poisoned=[row.poisoned for row in rows],
+        architectures=[row.architecture for row in rows],
+        kinds=[row.kind for row in rows],
+        datasets=[row.dataset for row in rows],
+        families=[row.family for row in rows],
+        sides=[row.side for row in rows],
+        classes=[row.classes for row in rows],
+        pairs=[row.pair for row in rows],
+    )
+
+
+def scheme(rows: Sequence[ZooRow]) -> Scheme:
+    """The fields that occur, pooled over their searches."""
+    return replace(scheme_for("image", (row.evidence for row in rows)), is_pooled=True)
+
+
+def judge(rows: Sequence[ZooRow], seed: int) -> dict[str, Any]:
+    """Scores with groups left out, out of fold, by kind, training and sources."""
+    models, fields = labelled(rows), scheme(rows)
+    left = {
+        column: asdict(leave_out(models, fields, [getattr(row, column) for row in rows], seed))
+        for column in LEFT_OUT
+        if len({getattr(row, column) for row in rows} - {""}) > 1
+    }
+    said, truth = cross_validate(models, fields, seed), models.truth
+    return {
+        "models": len(rows),
+        "poisoned": int(truth.sum()),
+        "left_out": left,
+        "out_of_fold": scoring.score(said, truth).as_dict(),
+        "single_field_auc": field_auc(rows, fields),
+        "clean_above_0.9": int((said[~truth] > 0.9).sum()),
+        "by_kind": by(rows, said, lambda row: row.kind),
+        "by_training": by(rows, said, lambda row: row.training),
+        "by_sources": by(rows, said, lambda row: row.sources),
+        "predictions": {
+            f"{row.population}/{row.model}": [float(p), row.poisoned]
+            for row, p in zip(rows, said, strict=True)
+        },
+    }
+
+
+def by(
+    rows: Sequence[ZooRow], probabilities: np.ndarray, value: Callable[[ZooRow], str]
+) -> dict[str, Any]:
+    """For each value: models, and of the poisoned ones how many were found, targets and success.
+
+    Clean models without a value stand under "clean"; `above_half` counts them too.
+    """
+    found: dict[str, Any] = {}
+    for name in sorted({value(row) or "clean" for row in rows}):
+        inside = np.array([(value(row) or "clean") == name for row in rows])
+        own = [row for row, chosen in zip(rows, inside, strict=True) if chosen]
+        bad = np.array([row.poisoned for row in own])
+        reached = [row.success for row in own if row.success is not None]
+        found[name] = {
+            "models": len(own),
+            "poisoned": int(bad.sum()),
+            "above_half": int((probabilities[inside] > 0.5).sum()),
+            "found": int((probabilities[inside][bad] > 0.5).sum()),
+            "right_target": sum(r.poisoned and r.found_target == r.target_class for r in own),
+            "log_score": scoring.log_score(probabilities[inside], bad),
+            "median_success": float(np.median(reached)) if reached else None,
+        }
+    return found
+
+
+def field_auc(rows: Sequence[ZooRow], fields: Scheme) -> dict[str, dict[str, float]]:
+    """ROC AUC of each field alone for each kind against all clean models, by its direction."""
+    found: dict[str, dict[str, float]] = {}
+    for name in (name for names in fields.stages.values() for name in names):
+        have = [row for row in rows if name in row.evidence]
+        values = np.array([row.evidence[name] for row in have]) * (fields.direction(name) or 1)
+        ranks = ranks_of(values)
+        kinds = np.array([row.kind for row in have])
+        for kind in sorted({row.kind for row in have if row.poisoned}):
+            chosen = (kinds == kind) | (kinds == "")
+            if (kinds == "").any():
+                area = scoring.roc_auc(ranks[chosen], kinds[chosen] == kind)
+                found.setdefault(name, {})[kind] = round(area, 3)
+    return found
+
+
+def ranks_of(values: np.ndarray) -> np.ndarray:
+    """Values [n] in the same order, ties kept, between 0 and 1."""
+    _, places = np.unique(values, return_inverse=True)
+    return (places + 0.5) / (places.max(initial=0) + 1)
+
+
+def fit(rows: Sequence[ZooRow], seed: int, population: str) -> Calibrator:
+    """The general calibrator of these models; `population` says in words what they are."""
+    return Calibrator.fit(labelled(rows), scheme(rows), origin(seed, population))
+
+
+def text(result: Mapping[str, Any]) -> str:
+    """The result of `judge` for people."""
+    lines = [f"{result['models']} models, {result['poisoned']} poisoned; nats, lower is better"]
+    for column, scores in result["left_out"].items():
+        lines.append(
+            f"each {column} left out: log score {scores['log_score']:.3f}"
+            f"  AUC {_area(scores['roc_auc'])}  worst {scores['worst']}"
+        )
+        lines += [_group_line(name, part) for name, part in scores["groups"].items()]
+    whole = result["out_of_fold"]
+    lines.append(
+        f"out of fold: log score {whole['log_score']:.3f} ({whole['log_score_low']:.3f} to"
+        f" {whole['log_score_high']:.3f})  AUC {_area(whole['roc_auc'])}; clean models above .9:"
+        f" {result['clean_above_0.9']}"
+    )
+    for title in ("by_kind", "by_training", "by_sources"):
+        lines.append(f"out of fold, {title.replace('_', ' ')}:")
+        lines += [_part_line(name, part) for name, part in result[title].items()]
+    return "\n".join(lines)
+
+
+def _area(value: float | None) -> str:
+    return "none" if value is None else f"{value:.3f}"
+
+
+def _group_line(name: str, part: Mapping[str, Any]) -> str:
+    found = "" if part["found"] is None else f"  found {part['found']:.2f}"
+    return (
+        f"  {name:16} {part['models']:4d} models {part['poisoned']:4d} poisoned"
+        f"  log score {part['log_score']:.3f}  AUC {_area(part['roc_auc'])}{found}"
+    )
+
+
+def _part_line(name: str, part: Mapping[str, Any]) -> str:
+    return (
+        f"  {name:16} {part['models']:4d} models {part['poisoned']:4d} poisoned"
+        f"  found {part['found']:3d}  right target {part['right_target']:3d}"
+        f"  above .5 {part['above_half']:3d}  log score {part['log_score']:.3f}"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
