@@ -13,7 +13,7 @@ from typing import Any
 
 from jaxtroj.errors import StoreError
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 """Raised whenever a record gains, loses or redefines a field, or `identity` changes."""
 
 STATUSES = ("ok", "failed", "skipped")
@@ -64,6 +64,13 @@ class Record:
     searched: tuple[str, ...] = ()
     """Kinds of trigger that the evidence searched for, such as `patch`. A trigger of another kind
     can have been missed."""
+    calibrator: str = ""
+    """File and digest of the calibrator that answered, and why that one; empty for none."""
+    found: Mapping[str, float] = field(default_factory=dict)
+    """Kind of trigger in that calibrator's population -> share found out of fold, 0 to 1: how much
+    a clean answer is worth against it. Empty where nobody counted."""
+    caveats: tuple[str, ...] = ()
+    """What of this network that calibrator has not met."""
     findings: tuple[str, ...] = ()
     """What reading and converting the file noticed, one line each, the flags first."""
     identity: str = ""
@@ -96,7 +103,9 @@ def parse_record(line: str | bytes) -> Record:
     if set(values) != names:
         odd = sorted(names ^ set(values))
         raise StoreError(f"not a record of schema {SCHEMA_VERSION}: fields differ ({odd})")
-    lists = {name: tuple(values[name]) for name in ("source_classes", "searched", "findings")}
+    lists = {
+        name: tuple(values[name]) for name in ("source_classes", "searched", "caveats", "findings")
+    }
     return Record(**{**values, **lists})
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from PIL import Image
 
 from converters.files import write_atomic
+from jaxtroj.calibration.kinds import found_text
 from jaxtroj.record import EVIDENCE_ONLY, Record
 
 _PANEL_PIXELS = 224
@@ -28,6 +29,9 @@ _JSON_FIELDS = (
     "evidence",
     "kind",
     "searched",
+    "calibrator",
+    "found",
+    "caveats",
     "architecture",
     "sha256",
     "trigger",
@@ -51,6 +55,9 @@ def text_line(record: Record) -> str:
     'id-2  poisoned  probability 0.970  target class 3  source classes 0 1  resnet50'
     >>> text_line(Record("id-3", "", 0.1, False, None, (), "ok", "", searched=("patch", "mask")))
     'id-3  clean     probability 0.100  searched for patch, mask'
+    >>> known = {"patch": 0.94, "warp": 0.55}
+    >>> text_line(Record("id-4", "", 0.1, False, None, (), "ok", "", searched=("a",), found=known))
+    'id-4  clean     probability 0.100  searched for a; such searches find patch 94 %, warp 55 %'
     """
     parts = [record.model, f"{word_of(record):8}", f"probability {record.probability:.3f}"]
     if record.target_class is not None:
@@ -65,12 +72,20 @@ def text_line(record: Record) -> str:
         parts.append(record.reason)
     elif not record.poisoned and record.searched:
         # "Clean" says nothing about kinds of trigger that were not searched for.
-        parts.append(f"searched for {', '.join(record.searched)}")
+        parts.append(_search_text(record))
+    parts += record.caveats
     if record.target_class is not None and record.recovered.get("text"):
         parts.append(f"words {_short(record.recovered['text'])!r}")
     if record.trigger:
         parts.append(f"trigger in {record.trigger}")
     return "  ".join(parts)
+
+
+def _search_text(record: Record) -> str:
+    """The kinds that were searched, and what share of each kind is found that way."""
+    text = f"searched for {', '.join(record.searched)}"
+    shares = found_text(record.found)
+    return f"{text}; such searches find {shares}" if shares else text
 
 
 def _short(text: str) -> str:

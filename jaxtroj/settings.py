@@ -8,18 +8,21 @@ from typing import Any
 
 from converters.errors import ConversionError
 from converters.opening import InputForm
+from jaxtroj import populations
 from jaxtroj.calibration import Calibrator
 from jaxtroj.errors import CalibrationError, UsageError
 from jaxtroj.evidence.stages import IMAGES, TABLES, TEXTS
+from jaxtroj.populations import Asked, Candidates, Choice, choose
 from jaxtroj.record import digest_file
 from jaxtroj.rounds.examples import CHANNEL_ORDERS, NORMALIZATIONS
 
-_CALIBRATORS = Path(__file__).parent / "data" / "calibrators"
-DEFAULT_CALIBRATOR = _CALIBRATORS / "round0.json"
-SPECIAL_CALIBRATORS = (_CALIBRATORS / "small.json",)
-DEFAULT_TEXT_CALIBRATOR = _CALIBRATORS / "round5.json"
+DEFAULT_CALIBRATOR = populations.default_calibrator()
+SPECIAL_CALIBRATORS = populations.special_calibrators()
+ROUND_CALIBRATORS = populations.round_calibrators()
+DEFAULT_TEXT_CALIBRATOR = populations.BY_NAME["round5"].path
 KINDS = tuple(TABLES)
 EVEN_ODDS = 0.5
+ANY_MODEL = Asked()
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,8 @@ class Settings:
     special_calibrators: tuple[Path, ...] = SPECIAL_CALIBRATORS
     """Calibrators that take the place of `calibrator`, unless it is None, for pictures of the sides
     that they note; the first that covers a model's pictures is taken."""
+    round_calibrators: tuple[tuple[str, Path], ...] = ROUND_CALIBRATORS
+    """Round -> calibrator that takes the place of both for models of a dataset of that round."""
     text_calibrator: Path | None = DEFAULT_TEXT_CALIBRATOR
     """The same as `calibrator` for heads on sentence embeddings."""
     bank: Path | None = None
@@ -110,8 +115,9 @@ class Settings:
     def _calibrators(self) -> tuple[Path, ...]:
         """Every file that may answer."""
         named = (self.calibrator, self.text_calibrator)
-        special = () if self.calibrator is None else self.special_calibrators
-        return tuple(dict.fromkeys(path for path in (*named, *special) if path is not None))
+        others = (*self.special_calibrators, *(path for _, path in self.round_calibrators))
+        others = () if self.calibrator is None else others
+        return tuple(dict.fromkeys(path for path in (*named, *others) if path is not None))
 
     def input_form(self) -> InputForm:
         """What the model files do not say; raises ConversionError if no network has such a form."""
@@ -134,8 +140,12 @@ class Settings:
         if self.recover_words:  # as in the runs from before there was a choice
             del values["recover_words"]
         values["special_calibrators"] = list(map(digest_or_reason, self.special_calibrators))
-        if self.calibrator is None or not self.special_calibrators:
-            del values["special_calibrators"]
+        values["round_calibrators"] = {
+            name: digest_or_reason(path) for name, path in self.round_calibrators
+        }
+        for name in ("special_calibrators", "round_calibrators"):
+            if self.calibrator is None or not values[name]:
+                del values[name]
         for name in ("calibrator", "text_calibrator"):
             path = getattr(self, name)
             values[name] = None if path is None else digest_or_reason(path)
@@ -146,31 +156,31 @@ class Settings:
         return values
 
 
-def load_calibrator(
-    settings: Settings, kind: str = "image", size: tuple[int, int] | None = None
-) -> Calibrator | None:
-    """The calibrator of the settings for one of `KINDS`; None if they ask for evidence only.
-
-    Args:
-        size: height and width in pixels of the model's pictures, where they are known.
+def choice_of(settings: Settings, asked: Asked = ANY_MODEL) -> Choice | None:
+    """The calibrator of the settings for a model, and why; None if they ask for evidence only.
 
     Raises:
         CalibrationError: a file is missing or no calibrator.
     """
-    path = settings.text_calibrator if kind == "text" else settings.calibrator
-    if path is None:
+    own = settings.text_calibrator if asked.kind == "text" else settings.calibrator
+    if own is None:
         return None
-    if kind == "image" and size is not None:
-        special = map(_cached_calibrator, settings.special_calibrators)
-        covering = next((found for found in special if found.covers(size)), None)
-        if covering is not None:
-            return covering
-    return _cached_calibrator(path)
+    known = Candidates(
+        settings.calibrator or own,
+        settings.text_calibrator,
+        settings.special_calibrators,
+        settings.round_calibrators,
+    )
+    return choose(known, asked, lambda path, size: _cached_calibrator(path).covers(size))
 
 
-def base_rate(
-    settings: Settings, kind: str = "image", size: tuple[int, int] | None = None
-) -> float:
+def load_calibrator(settings: Settings, asked: Asked = ANY_MODEL) -> Calibrator | None:
+    """The calibrator of `choice_of`; raises as that."""
+    choice = choice_of(settings, asked)
+    return None if choice is None else _cached_calibrator(choice.path)
+
+
+def base_rate(settings: Settings, asked: Asked = ANY_MODEL) -> float:
     """P(poisoned) of a model that nothing is known of: as set, or as the calibrator saw it.
 
     Without a readable calibrator even odds are left; that it cannot be read is the reason of
@@ -179,13 +189,13 @@ def base_rate(
     if settings.base_rate is not None:
         return settings.base_rate
     try:
-        calibrator = load_calibrator(settings, kind, size)
+        calibrator = load_calibrator(settings, asked)
     except CalibrationError:
         return EVEN_ODDS
     return EVEN_ODDS if calibrator is None else calibrator.base_rate
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=8)
 def _cached_calibrator(path: Path) -> Calibrator:
     return Calibrator.load(path)
 

@@ -11,6 +11,7 @@ from jaxtroj.cli.options import add_settings, settings_from
 from jaxtroj.errors import CalibrationError
 from jaxtroj.evidence.stage import Subject, stages_for
 from jaxtroj.evidence.stages import IMAGE_STAGES, IMAGES
+from jaxtroj.populations import Asked
 from jaxtroj.schemas import scheme_for
 from jaxtroj.settings import SPECIAL_CALIBRATORS, Settings, base_rate, load_calibrator
 
@@ -54,18 +55,18 @@ def settings(tmp_path_factory):
     ],
 )
 def test_the_first_that_covers_the_pictures_is_taken(settings, size, population):
-    found = load_calibrator(settings, size=size)
+    found = load_calibrator(settings, Asked(size=size))
     assert found is not None and found.provenance.population == population
-    assert base_rate(settings, size=size) == found.base_rate
+    assert base_rate(settings, Asked(size=size)) == found.base_rate
 
 
 def test_a_calibrator_that_is_named_is_taken_for_all(settings):
     parser = argparse.ArgumentParser()
     add_settings(parser)
     named = settings_from(parser.parse_args(["--calibrator", str(settings.calibrator)]))
-    found = load_calibrator(named, size=(32, 32))
+    found = load_calibrator(named, Asked(size=(32, 32)))
     assert found is not None and found.provenance.population == "weights"
-    assert load_calibrator(Settings(calibrator=None), size=(32, 32)) is None
+    assert load_calibrator(Settings(calibrator=None), Asked(size=(32, 32))) is None
 
 
 def test_identity_of_an_answer_knows_the_special_ones(settings):

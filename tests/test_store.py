@@ -179,7 +179,7 @@ def test_a_full_disk_is_told_and_leaves_whole_lines(tmp_path):
         "from jaxtroj.errors import StoreError\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "store = RunStore(Path(sys.argv[1]), {'seed': 0, 'stages': ['weights']})\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (20500, 20500))\n"
         "try:\n"
         "    for n in range(100):\n"
         "        store.append(Record(str(n), '', .5, False, None, (), 'ok', 'x' * 3000))\n"

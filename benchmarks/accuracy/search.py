@@ -49,7 +49,9 @@ def main() -> int:
         for entry in [e for e in iter_models(source) if e.poisoned is not None][: args.models]
     ]
     args.work.mkdir(parents=True, exist_ok=True)
-    settings = Settings(calibrator=_calibrator(args, entries), special_calibrators=())
+    settings = Settings(
+        calibrator=_calibrator(args, entries), special_calibrators=(), round_calibrators=()
+    )
     seen, rows = set(), []
     for source, entry in entries:
         if source not in seen:  # compiles; one architecture to a folder

@@ -26,6 +26,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     nist.add_parameter_flags(parser.add_argument_group("the detector"))
     options.add_limits(parser)
     options.add_settings(parser)
+    parser.set_defaults(usual_population="round0")  # the containers are those of the rounds
 
 
 def run(args: argparse.Namespace) -> int:

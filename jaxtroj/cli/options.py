@@ -7,12 +7,13 @@ import sys
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from converters.files import what_is
 from jaxtroj import runtime
 from jaxtroj.cli.main import EXIT_CLEAN, EXIT_FAILED, EXIT_NOTHING, EXIT_POISONED, answered
 from jaxtroj.errors import UsageError
+from jaxtroj.populations import BY_NAME, shipped
 
 if TYPE_CHECKING:
     from jaxtroj.engine.guard import Guard
@@ -168,9 +169,18 @@ def add_settings(parser: argparse.ArgumentParser, words: bool = False) -> None:
         parser: of the command.
         words: whether the command searches a text trigger's words unless told otherwise.
     """
-    parser.set_defaults(text_calibrator=None)  # no option: learned parameters may hold one
+    parser.set_defaults(
+        text_calibrator=None, usual_population=None
+    )  # no option: learned parameters may hold one
     group = parser.add_argument_group("what changes the answer")
     add_path(group, "--calibrator", "FILE", "default: the shipped one")
+    group.add_argument(
+        "--population",
+        choices=tuple(BY_NAME),
+        metavar="NAME",
+        help=f"what your models are like, {', '.join(BY_NAME)}: its calibrator answers for all"
+        " of its kind (default: that of the dataset's round, else the general one)",
+    )
     add_flag(
         group,
         "--evidence-only",
@@ -267,6 +277,8 @@ def settings_from(args: argparse.Namespace) -> "Settings":
 
     if args.evidence_only and args.calibrator is not None:
         raise UsageError("--evidence-only and --calibrator exclude each other; give one")
+    if args.population is not None and (args.evidence_only or args.calibrator is not None):
+        raise UsageError("--population names a calibrator; leave the other option out")
     if args.bank is not None and (kind := what_is(args.bank)) != "a folder":
         raise UsageError(f"--bank {args.bank} is {kind}; expected a folder `jaxtroj bank` wrote")
     names = ("calibrator", "text_calibrator", "base_rate", "threshold", "seed")
@@ -275,7 +287,9 @@ def settings_from(args: argparse.Namespace) -> "Settings":
     given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
     if "calibrator" in given:  # it says itself for which kind of model it is
         given.setdefault("text_calibrator", given["calibrator"])
-        given["special_calibrators"] = ()
+        given |= {"special_calibrators": (), "round_calibrators": ()}
+    elif (name := args.population or args.usual_population) is not None:
+        given |= _of_population(name)
     given["recover_words"] = args.words
     if args.stages is not None:
         given["stages"] = tuple(name.strip() for name in args.stages.split(","))
@@ -284,6 +298,20 @@ def settings_from(args: argparse.Namespace) -> "Settings":
             **given | {"calibrator": None, "text_calibrator": None, "early_stop": False}
         )
     return Settings(**given, early_stop=not args.no_early_stop)
+
+
+def _of_population(name: str) -> dict[str, Any]:
+    """The settings by which a population's calibrator answers for all models of its kind.
+
+    Raises UsageError where it does not ship with this version.
+    """
+    found = BY_NAME[name]
+    if not found.path.is_file():
+        there = ", ".join(one.name for one in shipped())
+        raise UsageError(f"this version ships no calibrator {name}; expected one of {there}")
+    if found.kind == "text":
+        return {"text_calibrator": found.path}
+    return {"calibrator": found.path, "special_calibrators": (), "round_calibrators": ()}
 
 
 def keep_compiled() -> None:

@@ -23,6 +23,7 @@ from jaxtroj.rounds.examples import natural_key
 from jaxtroj.rounds.tables import ID_COLUMNS, Row, Table, read_ground_truth, read_table
 from jaxtroj.rounds.text_config import TextConfig
 from jaxtroj.rounds.text_files import OWN_ENCODER, OWN_TOKENIZER, text_files
+from jaxtroj.rounds.which import round_of
 
 MODEL_SUFFIXES = frozenset(
     {".pt", ".pth", ".tar", ".pkl", ".bin", ".ckpt", ".safetensors", ".onnx", ".pt2"}
@@ -65,6 +66,8 @@ class ModelEntry:
     text_problems: tuple[str, ...] = ()
     """What is wrong with a text model's config.json, encoder or tokenizer; the shipped embeddings
     may do without."""
+    round: str | None = None
+    """The TrojAI round of its dataset, such as "round0"; None where it is not recognised."""
 
 
 def iter_models(
@@ -92,7 +95,9 @@ def iter_models(
         )
     table = _metadata(root)
     dataset = errata.dataset_name(root, table)
-    return (_entry(place, table, dataset, include_errata) for place in places)
+    its_round = round_of(root, table)
+    found = (_entry(place, table, dataset, include_errata) for place in places)
+    return (replace(entry, round=its_round) for entry in found)
 
 
 def _manifest(path: Path) -> Iterator[ModelEntry]:

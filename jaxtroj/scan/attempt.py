@@ -10,10 +10,11 @@ from jaxtroj.calibration import Calibrator
 from jaxtroj.calibration.transfer import Traits
 from jaxtroj.errors import ExamplesError
 from jaxtroj.evidence.gather import Evidence
+from jaxtroj.populations import Asked
 from jaxtroj.record import printable
 from jaxtroj.rounds import ModelEntry
 from jaxtroj.rounds.examples import usual_size
-from jaxtroj.settings import Settings, base_rate, load_calibrator
+from jaxtroj.settings import Settings, base_rate, choice_of, digest_or_reason, load_calibrator
 
 if TYPE_CHECKING:
     from converters.model import Model
@@ -67,7 +68,20 @@ class Attempt:
     @property
     def calibrator(self) -> Calibrator | None:
         """The calibrator for this kind of model and size of pictures; raises CalibrationError."""
-        return load_calibrator(self.settings, self.kind, self.picture_size)
+        return load_calibrator(self.settings, self.asked)
+
+    @property
+    def asked(self) -> Asked:
+        """What the choice of a calibrator goes by."""
+        return Asked(self.kind, self.picture_size, self.entry.round)
+
+    @property
+    def calibrator_in_words(self) -> str:
+        """The calibrator that answers, the start of its digest, and why it; "" for none."""
+        choice = choice_of(self.settings, self.asked)
+        if choice is None:
+            return ""
+        return f"{choice.path.name} ({digest_or_reason(choice.path)[:12]}), {choice.why}"
 
     @property
     def traits(self) -> Traits:
@@ -78,7 +92,7 @@ class Attempt:
     @property
     def base_rate(self) -> float:
         """P(poisoned) before any evidence."""
-        return base_rate(self.settings, self.kind, self.picture_size)
+        return base_rate(self.settings, self.asked)
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:

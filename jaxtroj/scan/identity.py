@@ -12,7 +12,10 @@ from jaxtroj.settings import Settings, digest_or_reason
 def identify(entry: ModelEntry, settings: Settings) -> str:
     """The identity of an answer; unreadable files count by being unreadable."""
     model = ":".join(digest_or_reason(path) for path in _model_files(entry.model_path))
-    return identity(model, _examples_digest(entry), settings.as_json())
+    values = settings.as_json()
+    if entry.round in values.get("round_calibrators", ()):  # it decides who answers
+        values["round"] = entry.round
+    return identity(model, _examples_digest(entry), values)
 
 
 def _model_files(path: Path) -> list[Path]:

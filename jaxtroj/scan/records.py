@@ -8,6 +8,7 @@ from pathlib import Path
 from converters.errors import ConverterError
 from jaxtroj.calibration import Verdict
 from jaxtroj.errors import JaxtrojError
+from jaxtroj.populations import Asked
 from jaxtroj.record import Record, finite, printable
 from jaxtroj.rounds import ModelEntry
 from jaxtroj.scan.attempt import Attempt
@@ -49,8 +50,18 @@ def answered_record(attempt: Attempt, judgement: Judgement) -> Record:
         reason=sentences(parts),
         trigger=judgement.picture,
         recovered=judgement.recovered,
+        calibrator=attempt.calibrator_in_words,
+        found=_found(attempt),
+        caveats=tuple(map(one_line, verdict.caveats)),
         **_known(attempt),
     )
+
+
+def _found(attempt: Attempt) -> Mapping[str, float]:
+    """Share of each kind of trigger that the calibrator's own population was found."""
+    calibrator = attempt.calibrator
+    found = {} if calibrator is None else calibrator.found
+    return {kind: round(share, 4) for kind, share in found.items()}
 
 
 def failed_record(attempt: Attempt, error: Exception) -> Record:
@@ -73,7 +84,7 @@ def skipped_record(entry: ModelEntry, settings: Settings) -> Record:
     return Record(
         model=printable(entry.model_id),
         sha256="",
-        probability=base_rate(settings, entry.kind),
+        probability=base_rate(settings, Asked(entry.kind, round=entry.round)),
         poisoned=False,
         target_class=None,
         source_classes=(),

@@ -1,0 +1,140 @@
+"""The calibrators that ship with the package, and which of them answers for which model."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+FOLDER = Path(__file__).parent / "data" / "calibrators"
+
+
+@dataclass(frozen=True)
+class Population:
+    """Models of one making, and the calibrator that was fitted on them.
+
+    Attributes:
+        name: for `--population`.
+        kind: "image" or "text".
+        rounds: TrojAI rounds whose datasets it answers for (`rounds.which`).
+        by_size: whether it answers for all pictures of the sides that its file notes.
+    """
+
+    name: str
+    kind: str
+    rounds: tuple[str, ...] = ()
+    by_size: bool = False
+
+    @property
+    def path(self) -> Path:
+        """Its calibrator's file."""
+        return FOLDER / f"{self.name}.json"
+
+
+POPULATIONS = (
+    Population("round0", "image", ("round0", "round1")),
+    Population("small", "image", by_size=True),
+    Population("general", "image"),
+    Population("round5", "text", ("round5", "round6")),
+)
+BY_NAME: Mapping[str, Population] = {one.name: one for one in POPULATIONS}
+
+
+def shipped() -> tuple[Population, ...]:
+    """Populations whose calibrator is there."""
+    return tuple(one for one in POPULATIONS if one.path.is_file())
+
+
+def _general_is_shipped() -> bool:
+    return BY_NAME["general"].path.is_file()
+
+
+def default_calibrator() -> Path:
+    """Of pictures of no known round: the general one, and until there is one that of round 0."""
+    return BY_NAME["general" if _general_is_shipped() else "round0"].path
+
+
+def special_calibrators() -> tuple[Path, ...]:
+    """Those that answer by the size of pictures; the general one needs no help."""
+    sized = (one.path for one in shipped() if one.by_size)
+    return () if _general_is_shipped() else tuple(sized)
+
+
+def round_calibrators() -> tuple[tuple[str, Path], ...]:
+    """Round of pictures -> its calibrator."""
+    found = (one for one in shipped() if one.kind == "image")
+    return tuple((name, one.path) for one in found for name in one.rounds)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A model that a calibrator is needed for.
+
+    Attributes:
+        kind: "image" or "text".
+        size: height and width in pixels of its pictures, where they are known.
+        round: of its dataset, where it was recognised.
+    """
+
+    kind: str = "image"
+    size: tuple[int, int] | None = None
+    round: str | None = None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A calibrator's file, and in words why it answers."""
+
+    path: Path
+    why: str
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The calibrators of some settings; see `Settings` for the attributes."""
+
+    calibrator: Path
+    text_calibrator: Path | None
+    special: tuple[Path, ...]
+    rounds: tuple[tuple[str, Path], ...]
+
+
+Covers = Callable[[Path, tuple[int, int]], bool]
+Rule = Callable[[Candidates, Asked, Covers], Choice | None]
+
+
+def _of_texts(known: Candidates, asked: Asked, covers: Covers) -> Choice | None:
+    if asked.kind != "text" or known.text_calibrator is None:
+        return None
+    return Choice(known.text_calibrator, "for text models")
+
+
+def _of_round(known: Candidates, asked: Asked, covers: Covers) -> Choice | None:
+    path = dict(known.rounds).get(asked.round or "")
+    return None if path is None else Choice(path, f"for datasets of {asked.round}")
+
+
+def _of_size(known: Candidates, asked: Asked, covers: Covers) -> Choice | None:
+    if asked.size is None:
+        return None
+    path = next((path for path in known.special if covers(path, asked.size)), None)
+    height, width = asked.size
+    return None if path is None else Choice(path, f"for pictures of {height} x {width} pixels")
+
+
+def _of_all(known: Candidates, asked: Asked, covers: Covers) -> Choice | None:
+    others = known.special or known.rounds
+    return Choice(known.calibrator, "for all other models" if others else "as asked for all models")
+
+
+RULES: tuple[Rule, ...] = (_of_texts, _of_round, _of_size, _of_all)
+"""The first that answers decides."""
+
+
+def choose(known: Candidates, asked: Asked, covers: Covers) -> Choice:
+    """The calibrator that answers for a model.
+
+    Args:
+        known: to choose from.
+        asked: the model.
+        covers: whether a calibrator's file notes that it is for pictures of a size.
+    """
+    return next(found for rule in RULES if (found := rule(known, asked, covers)) is not None)

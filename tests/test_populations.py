@@ -1,0 +1,116 @@
+"""Which shipped calibrator answers for which model."""
+
+import argparse
+import json
+from pathlib import Path
+
+import pytest
+
+from jaxtroj import populations
+from jaxtroj.cli.options import add_settings, settings_from
+from jaxtroj.errors import UsageError
+from jaxtroj.populations import POPULATIONS, Asked, Candidates, Choice, choose
+from jaxtroj.rounds import ModelEntry, iter_models
+from jaxtroj.rounds.which import round_of
+from jaxtroj.scan.identity import identify
+from jaxtroj.settings import Settings, choice_of
+
+GENERAL, SMALL, ROUND, TEXT = (Path(f"{name}.json") for name in ("g", "s", "r", "t"))
+KNOWN = Candidates(GENERAL, TEXT, (SMALL,), (("round0", ROUND),))
+
+
+def covers(path, size):
+    return path == SMALL and max(size) <= 32
+
+
+@pytest.mark.parametrize(
+    ("asked", "path", "why"),
+    [
+        (Asked("text", round="round0"), TEXT, "text models"),
+        (Asked("image", (32, 32), "round0"), ROUND, "datasets of round0"),
+        (Asked("image", (32, 32), "round2"), SMALL, "pictures of 32 x 32"),
+        (Asked("image", (224, 224)), GENERAL, "all other models"),
+        (Asked("image"), GENERAL, "all other models"),
+    ],
+)
+def test_the_first_rule_that_holds_decides(asked, path, why):
+    found = choose(KNOWN, asked, covers)
+    assert found.path == path and why in found.why
+
+
+def test_one_that_is_named_answers_for_all():
+    alone = Candidates(GENERAL, TEXT, (), ())
+    expected = Choice(GENERAL, "as asked for all models")
+    assert choose(alone, Asked("image", (32, 32), "round0"), covers) == expected
+
+
+def test_the_general_one_takes_the_place_of_sizes_once_it_ships(monkeypatch, tmp_path):
+    there = {name: populations.BY_NAME[name].path for name in ("round0", "small")}
+    assert populations.round_calibrators()[0] == ("round0", there["round0"])
+    for name in ("round0", "small", "round5"):
+        (tmp_path / f"{name}.json").write_text("{}")
+    monkeypatch.setattr(populations, "FOLDER", tmp_path)
+    assert populations.default_calibrator().name == "round0.json"
+    assert [path.name for path in populations.special_calibrators()] == ["small.json"]
+    (tmp_path / "general.json").write_text("{}")
+    assert populations.default_calibrator().name == "general.json"
+    assert populations.special_calibrators() == ()
+    assert [one.name for one in populations.shipped()] == [one.name for one in POPULATIONS]
+
+
+def settings(*words):
+    parser = argparse.ArgumentParser()
+    add_settings(parser)
+    return settings_from(parser.parse_args(list(words)))
+
+
+def test_a_population_is_named_on_the_command_line():
+    found = choice_of(settings("--population", "round0"), Asked("image", (32, 32)))
+    assert found is not None and found.path.name == "round0.json"
+    found = choice_of(settings("--population", "small"), Asked("image", (224, 224), "round0"))
+    assert found is not None and found.path.name == "small.json"
+    for words in (("--evidence-only",), ("--calibrator", "x.json")):
+        with pytest.raises(UsageError, match="leave the other option out"):
+            settings("--population", "round0", *words)
+
+
+def test_a_population_that_does_not_ship_is_refused(monkeypatch, tmp_path):
+    monkeypatch.setattr(populations, "FOLDER", tmp_path)
+    with pytest.raises(UsageError, match="ships no calibrator general"):
+        settings("--population", "general")
+
+
+@pytest.mark.parametrize(
+    ("folder", "manifest", "expected"),
+    [
+        ("round0-dataset", None, "round0"),
+        ("round1-dataset-train", None, "round1"),
+        ("mine", None, None),
+        ("mine", {"generator": "jaxtroj generate round0"}, "round0"),
+        ("mine", {"generator": "jaxtroj generate zoo"}, None),
+        ("mine", {"generator": ["round0"]}, None),
+        ("mine", "no object", None),
+    ],
+)
+def test_rounds_are_told_by_names_and_manifests(tmp_path, folder, manifest, expected):
+    model = tmp_path / folder / "id-00000003"
+    model.mkdir(parents=True)
+    (model / "model.pt").write_bytes(b"")
+    if manifest is not None:
+        (tmp_path / folder / "manifest.json").write_text(json.dumps(manifest))
+    assert round_of(tmp_path / folder, None) == expected
+    assert round_of(model, None) == expected
+    assert [entry.round for entry in iter_models(tmp_path / folder)] == [expected]
+    assert [entry.round for entry in iter_models(model)] == [expected]
+
+
+def test_a_round_that_decides_is_part_of_the_identity(tmp_path):
+    (tmp_path / "model.pt").write_bytes(b"x")
+    entries = [
+        ModelEntry("a", tmp_path / "model.pt", None, None, round=name)
+        for name in (None, "round0", "round3")
+    ]
+    plain, known, other = (identify(entry, Settings()) for entry in entries)
+    assert plain == other != known
+    evidence_only = [identify(entry, Settings(calibrator=None)) for entry in entries]
+    assert len(set(evidence_only)) == 1
