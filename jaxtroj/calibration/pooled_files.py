@@ -75,6 +75,7 @@ def _tail(node: Node) -> Tail:
         start=node["start"].number(-LENGTHS[1], LENGTHS[1]),
         length=node["length"].number(*LENGTHS),
         poisoned=node["poisoned"].number(),
+        worth=node["worth"].number(0, 1),
     )
 
 

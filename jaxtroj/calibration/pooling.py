@@ -2,8 +2,8 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import product
+from dataclasses import dataclass, replace
+from itertools import groupby, product
 
 import numpy as np
 
@@ -19,14 +19,16 @@ from jaxtroj.calibration.pooled import (
     pool_scores,
 )
 from jaxtroj.calibration.stage import choose_clip
-from jaxtroj.calibration.tails import Searched, Tail, fit_tail
+from jaxtroj.calibration.tails import Searched, Tail, fit_tail, power_of
 from jaxtroj.errors import CalibrationError
 from jaxtroj.numerics import softplus
 
-CAPS = (2.0, 3.0, 4.0)
+CAPS = (2.0, 4.0)
+FLOORS = (1.0, 0.5, 0.25)
+"""Of what a field counts that tells no kind of trigger of the fit."""
 POOLS = ((0,), (0, 1), (0, 2))
 """Which of `pooled.PARTS` have a weight."""
-PENALTIES = (1.0, 0.3, 0.1, 0.03)
+PENALTIES = (0.3, 0.1, 0.03)
 INNER_FOLDS = 5
 USUAL_SHARE = 0.05
 """Of the models of a fit, above which a set of searches is usual."""
@@ -40,20 +42,27 @@ class Choice:
 
     way: str
     cap: float
+    floor: float
     parts: tuple[int, ...]
     penalty: float
 
+    @property
+    def pool(self) -> tuple[str, float, float]:
+        """What decides the pooled numbers."""
+        return self.way, self.cap, self.floor
 
-CHOICES = tuple(Choice(*values) for values in product(WAYS, CAPS, POOLS, PENALTIES))
+
+CHOICES = tuple(Choice(*values) for values in product(WAYS, CAPS, FLOORS, POOLS, PENALTIES))
 
 
 @dataclass(frozen=True)
 class PooledTask:
-    """What is fitted: fields, values [n, fields] with NaN, labels [n], the folds to choose by."""
+    """What is fitted: fields, values [n, fields] with NaN, labels, kinds, folds to choose by [n]."""
 
     known: tuple[Searched, ...]
     values: np.ndarray
     poisoned: np.ndarray
+    kinds: np.ndarray
     folds: np.ndarray
 
     def tails(self, rows: np.ndarray) -> tuple[Tail, ...]:
@@ -64,13 +73,24 @@ class PooledTask:
             for one, column in zip(self.known, columns, strict=True)
         )
 
+    def powers(self, rows: np.ndarray) -> np.ndarray:
+        """How well each field tells a kind of trigger, by the rows at some positions, [fields]."""
+        columns, poisoned, kinds = self.values[rows].T, self.poisoned[rows], self.kinds[rows]
+        return np.array(
+            [
+                power_of(one.direction, column, poisoned, kinds)
+                for one, column in zip(self.known, columns, strict=True)
+            ]
+        )
+
 
 def fit_pooled(population: Population, scheme: Scheme, seed: int) -> PooledModel:
     """The pooled model of a population.
 
-    Way, cap, parts and penalty are those with the best log score where each kind of trigger is left
-    out in turn, where kinds are known, else on stratified folds; so is the clip. The log-odds for
-    missing searches are then chosen on copies of the models that stop after each stage.
+    Way, cap, floor, parts and penalty are those with the best log score where each kind of trigger
+    is left out in turn, where kinds are known, else on stratified folds; so is the clip. The
+    log-odds for missing searches are then chosen on copies of the models that stop after each
+    stage.
 
     Raises CalibrationError where no field has a direction.
     """
@@ -80,7 +100,9 @@ def fit_pooled(population: Population, scheme: Scheme, seed: int) -> PooledModel
     best = int(np.argmin(losses))
     low, high = choose_clip(inner[best][None], task.poisoned)
     choice, everyone = CHOICES[best], np.arange(len(task.poisoned))
-    tails = task.tails(everyone)
+    worths = worth(task.powers(everyone), choice.floor).tolist()
+    fitted = zip(task.tails(everyone), worths, strict=True)
+    tails = tuple(replace(tail, worth=value) for tail, value in fitted)
     intercept, weights = _fit(task, tails, everyone, choice)
     model = PooledModel(
         tails=tails,
@@ -97,6 +119,11 @@ def fit_pooled(population: Population, scheme: Scheme, seed: int) -> PooledModel
         models=len(task.poisoned),
     )
     return _with_missing(model, task)
+
+
+def worth(powers: np.ndarray, floor: float) -> np.ndarray:
+    """What fields count, [fields] in floor to 1."""
+    return floor + (1 - floor) * powers
 
 
 def known_fields(scheme: Scheme) -> tuple[Searched, ...]:
@@ -123,7 +150,8 @@ def _task(population: Population, scheme: Scheme, seed: int) -> PooledTask:
             population.keys, poisoned, models.architectures, count, f"{seed}:pooled"
         )
     values = matrix(models.rows, [one.name for one in known])
-    return PooledTask(known, values, poisoned, folds)
+    named = np.array(models.kinds or [""] * len(poisoned))
+    return PooledTask(known, values, poisoned, named, folds)
 
 
 def _inner_log_odds(task: PooledTask) -> np.ndarray:
@@ -141,18 +169,17 @@ def _fits(
     task: PooledTask, tails: Sequence[Tail], kept: np.ndarray, held: np.ndarray
 ) -> Iterator[tuple[int, list[int], np.ndarray, np.ndarray]]:
     """Every choice fitted on the kept rows: its place, parts, the held rows' pool, the solution."""
-    searches, last = [tail.search for tail in tails], ()
-    train = test = start = np.zeros(0)
-    for place, choice in enumerate(CHOICES):
-        if last[:2] != (choice.way, choice.cap):
-            scores = field_scores(tails, task.values, choice.cap)
-            both = pool_scores(scores, searches, choice.way, choice.cap)
-            train, test = both[kept], both[held]
-        if last[:3] != (choice.way, choice.cap, choice.parts):
-            start = np.zeros(1 + len(choice.parts))
-        last, parts = (choice.way, choice.cap, choice.parts), list(choice.parts)
-        start = _solve(train[:, parts], task.poisoned[kept], choice.penalty, start)
-        yield place, parts, test, start
+    searches, powers = [tail.search for tail in tails], task.powers(kept)
+    for pool, group in groupby(enumerate(CHOICES), key=lambda item: item[1].pool):
+        way, cap, floor = pool
+        scores = field_scores(tails, task.values, cap) * worth(powers, floor)
+        both, starts = pool_scores(scores, searches, way, cap), {}
+        for place, choice in group:
+            parts = list(choice.parts)
+            start = starts.get(choice.parts, np.zeros(1 + len(parts)))
+            solution = _solve(both[kept][:, parts], task.poisoned[kept], choice.penalty, start)
+            starts[choice.parts] = solution
+            yield place, parts, both[held], solution
 
 
 def _solve(
@@ -203,7 +230,7 @@ def _with_missing(model: PooledModel, task: PooledTask) -> PooledModel:
     base, share = model.raw_log_odds(values), model.missing_share(values)
     sign = np.where(poisoned, -1.0, 1.0)
     losses = [(weights * softplus(sign * (base + m * share))).sum() for m in MISSING]
-    return PooledModel(**{**vars(model), "missing": MISSING[int(np.argmin(losses))]})
+    return replace(model, missing=MISSING[int(np.argmin(losses))])
 
 
 def _stopped(

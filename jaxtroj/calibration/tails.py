@@ -9,11 +9,13 @@ clean models is taken as exponential in z (a power of x, far out):
 `length` is the clean models' mean excess, with a few pseudo-models so that a handful of them cannot
 make it tiny. The score is log10 of (1 - q) over that chance, 0 below the quantile and capped above:
 
-    s = clip((z - start) / (length ln 10), 0, cap)
+    s = worth clip((z - start) / (length ln 10), 0, cap)
 
 So a field says only what it can say: a small value is no evidence of clean, and one that is beyond
-all clean models counts the same whether it is .95 or .99. Only clean models are needed to fit it: a
-field that no trigger of the fit has ever moved can still speak.
+all clean models counts the same whether it is .95 or .99. Only clean models are needed to fit it:
+a field that no trigger of the fit has ever moved can still speak. How loudly, `worth` says: 1 for
+a field that tells some kind of trigger from clean models without error, down to a floor for one
+that tells none (`power_of`); the floor may be 1, see `pooling`.
 """
 
 from collections.abc import Sequence
@@ -28,6 +30,7 @@ QUANTILE = 0.75
 PSEUDO_MODELS = 4.0
 USUAL_LENGTH = 0.35
 """Of a normal field beyond that quantile, in z."""
+LEAST_OF_A_KIND = 3
 LARGEST_STEP = 1e12  # scales from the centre; keeps asinh finite for any float
 DECADE = float(np.log(10.0))
 
@@ -54,8 +57,14 @@ class Tail:
     """Of the clean models' tail, in z."""
     poisoned: float
     """Median of the poisoned models, for reasons."""
+    worth: float = 1.0
+    """What its decades count, 0 to 1."""
 
     def score(self, values: np.ndarray, cap: float) -> np.ndarray:
+        """Decades that count of values in the field's own unit, in 0 to `worth * cap`."""
+        return self.worth * self.decades(values, cap)
+
+    def decades(self, values: np.ndarray, cap: float) -> np.ndarray:
         """Decades in [0, cap] of values in the field's own unit, any shape; NaN stays NaN."""
         values = np.asarray(values, dtype=np.float64)
         if self.scale == 0:
@@ -66,7 +75,7 @@ class Tail:
 
     def rarity(self, value: float) -> float:
         """Decades of rarity among clean models beyond which a value lies, without the cap."""
-        return float(self.score(np.array(value), np.inf) - np.log10(1 - QUANTILE))
+        return float(self.decades(np.array(value), np.inf) - np.log10(1 - QUANTILE))
 
 
 @dataclass(frozen=True)
@@ -98,6 +107,23 @@ def fit_tail(known: Searched, values: np.ndarray, poisoned: np.ndarray) -> Tail:
     typical = float(np.median(bad)) if len(bad) else centre
     return Tail(**vars(known), centre=centre, scale=scale, start=start, length=length,
                 poisoned=typical)  # fmt: skip
+
+
+def power_of(direction: int, values: np.ndarray, poisoned: np.ndarray, kinds: np.ndarray) -> float:
+    """How well a field tells its best kind of trigger from clean models, 0 (not) to 1 (always).
+
+    (2 AUC - 1)^3 of the kind with the largest area; kinds of fewer than `LEAST_OF_A_KIND` models
+    and fields of as few clean ones count as not told. `values` [n] with NaN where missing, `kinds`
+    [n], one word for all where nobody knows them.
+    """
+    present, turned = np.isfinite(values), direction * values
+    clean, best = turned[present & ~poisoned], 0.5
+    for kind in set(kinds[present & poisoned].tolist()):
+        bad = turned[present & poisoned & (kinds == kind)]
+        if min(len(bad), len(clean)) >= LEAST_OF_A_KIND:
+            above, tied = bad[:, None] > clean, bad[:, None] == clean
+            best = max(best, float((above + 0.5 * tied).mean()))
+    return (2 * best - 1) ** 3
 
 
 def _scale(clean: Sequence[float] | np.ndarray, everyone: np.ndarray) -> float:

@@ -11,7 +11,7 @@ from jaxtroj.calibration import Calibrator, Labelled, Origin, Scheme, leave_out
 from jaxtroj.calibration.labelled import make_population, matrix
 from jaxtroj.calibration.pooled import missing_share, pool_scores
 from jaxtroj.calibration.pooling import fit_pooled
-from jaxtroj.calibration.tails import Searched, fit_tail
+from jaxtroj.calibration.tails import Searched, fit_tail, power_of
 from jaxtroj.calibration.transfer import (
     Met,
     Temperature,
@@ -132,7 +132,19 @@ def test_scores_are_capped_and_one_sided(general):
     low = [general.probability(row | {"window_score": value}) for value in (0.0, -5.0, -1e9)]
     assert low[0] == low[1] == low[2]
     scores = [tail.score(np.array([-1e9, 1e9]), model.cap) for tail in model.tails]
-    assert np.min(scores) == 0.0 and np.max(scores) == model.cap
+    worths = [tail.worth for tail in model.tails]
+    assert np.min(scores) == 0.0 and max(worths) <= 1
+    np.testing.assert_allclose(np.max(scores, axis=1), np.multiply(worths, model.cap))
+
+
+def test_a_field_counts_by_the_kind_that_it_tells_best():
+    kinds = np.array(["a"] * 4 + ["b"] * 4 + [""] * 6)
+    bad = kinds != ""
+    values = np.r_[[9.0] * 4, [0.0] * 4, np.arange(6.0)]
+    assert power_of(1, values, bad, kinds) == 1.0
+    assert power_of(-1, values, bad, kinds) == pytest.approx((5 / 6) ** 3)  # b, with a tie
+    assert power_of(1, values[4:], bad[4:], kinds[4:]) == 0.0
+    assert power_of(1, np.where(kinds == "a", values, np.nan), bad, kinds) == 0.0
 
 
 def test_two_sided_fields_stay_out():
@@ -251,6 +263,7 @@ HOSTILE = [
     ((*POOLED, "tails", 0, "direction"), 0),
     ((*POOLED, "tails", 0, "length"), 0),
     ((*POOLED, "tails", 0, "scale"), 5e-324),
+    ((*POOLED, "tails", 0, "worth"), 1.5),
     ((*POOLED, "tails", 0, "name"), "window_size"),
     ((*POOLED, "tails", 0, "stage"), "signs"),
     ((*POOLED, "tails", 0, "start"), 1e9),
