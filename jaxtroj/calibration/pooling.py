@@ -57,7 +57,7 @@ CHOICES = tuple(Choice(*values) for values in product(WAYS, CAPS, FLOORS, POOLS,
 
 @dataclass(frozen=True)
 class PooledTask:
-    """What is fitted: fields, values [n, fields] with NaN, labels, kinds, folds to choose by [n]."""
+    """What is fitted: values [n, fields] with NaN; labels, kinds and folds to choose by, [n]."""
 
     known: tuple[Searched, ...]
     values: np.ndarray
