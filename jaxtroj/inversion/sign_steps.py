@@ -1,28 +1,32 @@
-"""Sign steps: patterns under given masks, stamped on examples and improved.
+"""Sign steps: free values of triggers of any kind, stamped on examples and improved.
 
-A pattern moves by whole steps along the sign of its mean gradient over the examples. All of it goes
-through the network's two programs of logits and gradients, so nothing is compiled for it: that is
-why it has a loop of its own beside the driver's.
+The values move by whole steps along the sign of their mean gradient over the examples. All of it
+goes through the network's two programs of logits and gradients, so no program that holds a network
+is compiled for it: that is why it has a loop of its own beside the driver's.
 
 References:
   Goodfellow et al., Explaining and Harnessing Adversarial Examples, https://arxiv.org/abs/1412.6572.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar, Protocol, Self, TypeVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxtroj.anchors import AnchoredExamples
 from jaxtroj.margins import all_margins
 from jaxtroj.network import Network
 from jaxtroj.triggers.measure import mean_of_others
 
-_STEP, _MEMORY = 0.5, 0.5  # of a pattern's range in one step; of earlier gradients
+_STEP, _MEMORY = 0.5, 0.5  # of the values' range in one step; of earlier gradients
 
 
 @dataclass(frozen=True)
 class Fit:
-    """Examples that patterns are fitted to: images `[n, h, w, c]`, sources and margins `[n]`."""
+    """Examples that values are fitted to: images `[n, h, w, c]`, sources and margins `[n]`."""
 
     network: Network
     images: np.ndarray
@@ -35,17 +39,83 @@ class Fit:
         return Fit(self.network, self.images[:count], self.sources[:count], self.scale)
 
 
+def split(
+    network: Network, examples: AnchoredExamples, count: int, held_out: int
+) -> tuple[Fit, AnchoredExamples]:
+    """At most `count` examples to fit to, and of the others `held_out` per class to measure on."""
+    count = max(1, min(count, len(examples.images) // 2))
+    few, rest = examples.first(count), examples.after(count).spread(held_out)
+    order = np.sort(np.asarray(examples.logits), axis=-1)
+    scale = max(float((order[:, -1] - order[:, -2]).mean()), 1e-3)
+    return Fit(network, np.asarray(few.images), np.asarray(few.sources), scale), rest
+
+
+class Arms(Protocol):
+    """Candidate triggers of one kind: what the steps ask of them.
+
+    Attributes:
+      targets: int `[a]`, the class that each is for.
+      values: `[a, ...]`, what is free in them, from `low` to 1.
+    """
+
+    low: ClassVar[float]
+
+    @property
+    def targets(self) -> np.ndarray: ...
+    @property
+    def values(self) -> np.ndarray: ...
+    def __len__(self) -> int: ...
+
+    def take(self, index: np.ndarray | slice) -> Self:
+        """The arms at these places, in their order."""
+        ...
+
+    def valued(self, values: np.ndarray) -> Self:
+        """The same arms with other values."""
+        ...
+
+    def stamped(self, images: np.ndarray) -> np.ndarray | jax.Array:
+        """Every arm on every image: `[a, n, h, w, c]` of `[n, h, w, c]`."""
+        ...
+
+    def pulled(self, images: np.ndarray, gradients: np.ndarray) -> np.ndarray:
+        """Mean gradient `[a, ...]` of the values, from those `[a, n, h, w, c]` of stamped images."""
+        ...
+
+
+AnyArms = TypeVar("AnyArms", bound=Arms)
+
+
 @dataclass(frozen=True)
 class Patterns:
-    """Targets `[a]`, masks `[a, h, w, 1]` and patterns `[a, h, w, c]` in [0, 1]."""
+    """Targets `[a]`, masks `[a, h, w, 1]` and patterns `[a, h, w, c]` in [0, 1]; see `Arms`."""
 
     targets: np.ndarray
     masks: np.ndarray
     patterns: np.ndarray
 
-    def take(self, index: np.ndarray) -> "Patterns":
-        """The arms at these places, in their order."""
+    low: ClassVar[float] = 0.0
+
+    @property
+    def values(self) -> np.ndarray:
+        """The patterns."""
+        return self.patterns
+
+    def take(self, index: np.ndarray | slice) -> "Patterns":
+        """See `Arms`."""
         return Patterns(self.targets[index], self.masks[index], self.patterns[index])
+
+    def valued(self, values: np.ndarray) -> "Patterns":
+        """See `Arms`."""
+        return Patterns(self.targets, self.masks, values)
+
+    def stamped(self, images: np.ndarray) -> np.ndarray:
+        """See `Arms`."""
+        return images + self.masks[:, None] * (self.patterns[:, None] - images)
+
+    def pulled(self, images: np.ndarray, gradients: np.ndarray) -> np.ndarray:
+        """See `Arms`; a mask's weight scales nothing, so that weak ones move as strong ones do."""
+        return gradients.mean(axis=1) * (self.masks > 0)
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -60,58 +130,68 @@ def joined(*parts: Patterns) -> Patterns:
     )
 
 
-def climb(fit: Fit, arms: Patterns, steps: int) -> tuple[Patterns, np.ndarray]:
-    """The best patterns met on the way, and their pulls."""
-    best, reached = arms.patterns, np.full(len(arms), -np.inf)
-    memory = np.zeros_like(arms.patterns)
+def climb(fit: Fit, arms: AnyArms, steps: int) -> tuple[AnyArms, np.ndarray]:
+    """The arms with the best values met on the way, and their pulls."""
+    best, reached = arms.values, np.full(len(arms), -np.inf)
+    each = (-1, *[1] * (best.ndim - 1))
+    memory = np.zeros_like(best)
     logits = logits_of(fit, arms)
     for _ in range(steps):
         gradients, logits = gradients_of(fit, arms, logits)
         pull = pull_of(fit, arms, logits)
         better = pull > reached
-        best = np.where(better[:, None, None, None], arms.patterns, best)
+        best = np.where(better.reshape(each), arms.values, best)
         reached = np.where(better, pull, reached)
-        inside = gradients * (arms.masks > 0)
-        size = np.abs(inside).sum(axis=(1, 2, 3), keepdims=True)
-        memory = _MEMORY * memory + inside / np.maximum(size, 1e-12)
-        patterns = np.clip(arms.patterns + _STEP * np.sign(memory), 0.0, 1.0)
-        arms = Patterns(arms.targets, arms.masks, patterns.astype(np.float32))
+        size = np.abs(gradients).reshape(len(arms), -1).sum(axis=1).reshape(each)
+        memory = _MEMORY * memory + gradients / np.maximum(size, 1e-12)
+        step = _STEP * (1.0 - arms.low) * np.sign(memory)
+        arms = arms.valued(np.clip(arms.values + step, arms.low, 1.0).astype(np.float32))
     pull = pull_of(fit, arms, logits_of(fit, arms))
-    best = np.where((pull > reached)[:, None, None, None], arms.patterns, best)
-    return Patterns(arms.targets, arms.masks, best), np.maximum(pull, reached)
+    best = np.where((pull > reached).reshape(each), arms.values, best)
+    return arms.valued(best), np.maximum(pull, reached)
 
 
-def logits_of(fit: Fit, arms: Patterns) -> np.ndarray:
+def logits_of(fit: Fit, arms: Arms) -> np.ndarray:
     """Logits `[a, n, classes]` of every arm on every image."""
     parts = [np.asarray(fit.network.logits(images)) for _, images in _stamped(fit, arms)]
     return np.concatenate(parts).reshape(len(arms), len(fit.images), -1)
 
 
-def gradients_of(fit: Fit, arms: Patterns, logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean gradient `[a, h, w, c]` of the squashed margin over images of other classes; logits.
+def gradients_of(fit: Fit, arms: Arms, logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean gradient of the arms' values `[a, ...]`, and logits; see `image_gradients`."""
+    means, found = [], []
+    for part, gradients, values in image_gradients(fit, arms, logits):
+        means.append(arms.take(part).pulled(fit.images, gradients))
+        found.append(values)
+    return np.concatenate(means), np.concatenate(found)
+
+
+def image_gradients(
+    fit: Fit, arms: Arms, logits: np.ndarray
+) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
+    """Gradients of the squashed margin over images of other classes, by parts of the arms.
 
     The rival of the target, and how far an image is on its way, come from the logits given, which
     may be those of the step before: that saves a forward pass.
+
+    Yields:
+      The part, gradients of its stamped images `[m, n, h, w, c]`, their logits `[m, n, classes]`.
     """
     weights = _margin_weights(fit, arms.targets, logits)
-    parts = [
-        fit.network.gradients(images, weights[part].reshape(len(images), -1))
-        for part, images in _stamped(fit, arms)
-    ]
-    shape = (len(arms), len(fit.images))
-    gradients = np.concatenate([np.asarray(g) for g, _ in parts])
-    found = np.concatenate([np.asarray(values) for _, values in parts])
-    mean = gradients.reshape(*shape, *gradients.shape[1:]).mean(axis=1)
-    return mean, found.reshape(*shape, -1)
+    for part, images in _stamped(fit, arms):
+        each = weights[part].reshape(len(images), -1)
+        gradients, values = (np.asarray(x) for x in fit.network.gradients(images, each))
+        shape = (-1, *fit.images.shape)
+        yield part, gradients.reshape(shape), values.reshape(-1, len(fit.images), values.shape[-1])
 
 
-def pull_of(fit: Fit, arms: Patterns, logits: np.ndarray) -> np.ndarray:
+def pull_of(fit: Fit, arms: Arms, logits: np.ndarray) -> np.ndarray:
     """How far an arm moves the images of other classes: mean squashed margin `[a]`, in (-1, 1)."""
     gains = np.tanh(margins_of(arms.targets, logits) / fit.scale)
     return mean_of_others(gains, fit.sources, arms.targets)
 
 
-def mean_margins(fit: Fit, arms: Patterns) -> np.ndarray:
+def mean_margins(fit: Fit, arms: Arms) -> np.ndarray:
     """Mean margin `[a]`: unlike the pull it still grows where every image is moved already."""
     gains = margins_of(arms.targets, logits_of(fit, arms))
     return mean_of_others(gains, fit.sources, arms.targets)
@@ -123,15 +203,14 @@ def margins_of(targets: np.ndarray, logits: np.ndarray) -> np.ndarray:
     return np.take_along_axis(gains, targets[:, None, None], axis=2)[..., 0]
 
 
-def _stamped(fit: Fit, arms: Patterns):
+def _stamped(fit: Fit, arms: Arms) -> Iterator[tuple[slice, jax.Array]]:
     """Every arm on every image, in batches: yields `(arms' slice, images [m * n, h, w, c])`."""
     count = len(fit.images)
     size = max(1, fit.network.batch(fit.images) // count)
     for start in range(0, len(arms), size):
         part = slice(start, start + size)
-        masks, patterns = arms.masks[part, None], arms.patterns[part, None]
-        images = fit.images + masks * (patterns - fit.images)
-        yield part, images.reshape(-1, *fit.images.shape[1:]).astype(np.float32)
+        images = arms.take(part).stamped(fit.images)
+        yield part, jnp.asarray(images.reshape(-1, *fit.images.shape[1:]), jnp.float32)
 
 
 def _margin_weights(fit: Fit, targets: np.ndarray, logits: np.ndarray) -> np.ndarray:

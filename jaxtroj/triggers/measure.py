@@ -137,6 +137,39 @@ def all_gains(
     return jnp.concatenate(parts)
 
 
+def gains_together(
+    network: Network, examples: AnchoredExamples, kinds: Sequence[Trigger]
+) -> list[np.ndarray]:
+    """The same for triggers of several kinds that lie everywhere, in batches that hold them all.
+
+    A batch is padded to its size, so few triggers of many kinds cost much less together.
+
+    Args:
+      network: the model.
+      examples: to be triggered.
+      kinds: for each kind its triggers, with a leading axis.
+
+    Returns:
+      For each kind, margins `[a, n, classes]`.
+    """
+    n, counts = len(examples.images), [len(jax.tree.leaves(own)[0]) for own in kinds]
+    most = max(1, 4 * network.batch(examples.images) // n)
+    singles = [(own, i) for own, count in zip(kinds, counts, strict=True) for i in range(count)]
+    parts = []
+    for start in range(0, len(singles), most):
+        shown = [_shown(own, examples.images, i) for own, i in singles[start : start + most]]
+        logits = network.logits(jnp.concatenate(shown))
+        parts.append(np.asarray(all_margins(logits).reshape(-1, n, examples.classes)))
+    return np.split(np.concatenate(parts), np.cumsum(counts)[:-1])
+
+
+@jax.jit
+def _shown(triggers: Trigger, images: jax.Array, place: int) -> jax.Array:
+    """One of the triggers, where it lies, on every image."""
+    one = jax.tree.map(lambda x: x[place], triggers)
+    return one.apply(images, jnp.zeros((len(images), 2), jnp.int32))
+
+
 @jax.jit
 def _applied(triggers: Trigger, images: jax.Array, moves: jax.Array) -> jax.Array:
     """Every trigger on every image, moved by `moves [a, n, 2]`: `[a, n, h, w, c]`."""
@@ -158,8 +191,13 @@ def measure(network: Network, examples: AnchoredExamples, found: Candidates) -> 
     """
     gains = np.asarray(all_gains(network, examples, found.triggers, found.anchored), np.float64)
     own = np.take_along_axis(gains, np.asarray(found.targets)[:, None, None], axis=2)[..., 0]
-    sizes = np.asarray(_sizes(found.triggers, _shape(examples)), np.float64)
+    sizes = sizes_of(found.triggers, _shape(examples))
     return Measured(found, np.asarray(examples.sources), own, sizes)
+
+
+def sizes_of(triggers: Trigger, shape: Shape) -> np.ndarray:
+    """Size of each trigger in pictures of `shape`, `[a]`."""
+    return np.asarray(_sizes(triggers, shape), np.float64)
 
 
 def mean_of_others(values: np.ndarray, sources: np.ndarray, targets: np.ndarray) -> np.ndarray:

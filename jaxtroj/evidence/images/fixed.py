@@ -27,11 +27,12 @@ from jaxtroj.inversion.sign_steps import (
     Fit,
     Patterns,
     climb,
-    gradients_of,
+    image_gradients,
     joined,
     logits_of,
     mean_margins,
     pull_of,
+    split,
 )
 from jaxtroj.network import Network
 from jaxtroj.triggers.blend import Blend
@@ -73,7 +74,7 @@ def search_fixed(
     network: Network, examples: AnchoredExamples, budget: FixedBudget
 ) -> tuple[Measured, Measured, float]:
     """Windows and blends on held-out examples, and the mean margin of the clean ones."""
-    fit, rest = _split(network, examples, budget)
+    fit, rest = split(network, examples, budget.fit, budget.held_out)
     pulls = _mean_gradients(fit, examples.classes)
     reach = np.abs(pulls).mean(axis=(1, 2, 3))
     targets = np.sort(np.argsort(-reach, kind="stable")[: budget.classes])
@@ -86,23 +87,13 @@ def search_fixed(
     )
 
 
-def _split(
-    network: Network, examples: AnchoredExamples, budget: FixedBudget
-) -> tuple[Fit, AnchoredExamples]:
-    """Examples that patterns are fitted to, and others that measure them."""
-    count = max(1, min(budget.fit, len(examples.images) // 2))
-    few, rest = examples.first(count), examples.after(count).spread(budget.held_out)
-    order = np.sort(np.asarray(examples.logits), axis=-1)
-    scale = max(float((order[:, -1] - order[:, -2]).mean()), 1e-3)
-    return Fit(network, np.asarray(few.images), np.asarray(few.sources), scale), rest
-
-
 def _mean_gradients(fit: Fit, classes: int) -> np.ndarray:
     """Mean gradient `[classes, h, w, c]` of each class's margin on the clean examples."""
     height, width, channels = fit.images.shape[1:]
     shape = (classes, height, width)
     arms = Patterns(np.arange(classes), np.zeros((*shape, 1)), np.zeros((*shape, channels)))
-    return gradients_of(fit, arms, logits_of(fit, arms))[0]
+    found = image_gradients(fit, arms, logits_of(fit, arms))
+    return np.concatenate([gradients.mean(axis=1) for _, gradients, _ in found])
 
 
 def _windows(fit: Fit, pulls, targets: np.ndarray, budget: FixedBudget) -> Patterns:
@@ -217,7 +208,7 @@ def locate(
     The places that windows are tried at leave gaps, and a pattern found beside its place may need
     to lie half beyond the edge: what is beyond is cut off. No field depends on this.
     """
-    fit, rest = _split(network, examples, budget)
+    fit, rest = split(network, examples, budget.fit, budget.held_out)
     place = windows.scores.argmax()
     mask, pattern = (np.asarray(x[place]) for x in jax.tree.leaves(windows.found.triggers))
     start = Patterns(windows.targets[[place]], mask[None], pattern[None])

@@ -1,0 +1,68 @@
+"""Stage whole: filters, waves, warps and frames, for pictures of any size."""
+
+from typing import TYPE_CHECKING
+
+from jaxtroj.evidence.stage import Field, Stage, StageResult
+
+if TYPE_CHECKING:
+    from jaxtroj.evidence.images.context import ImageContext
+    from jaxtroj.evidence.images.whole import WholeBudget
+
+_WORDS = {
+    "filter": "known filters and random colour maps",
+    "wave": "sinusoids and smooth patterns",
+    "warp": "random and searched warps",
+    "border": "frames of one colour and with a free pattern",
+}
+
+
+def _of_family(name: str, words: str) -> tuple[Field, Field]:
+    pull = Field(
+        f"whole_{name}_pull",
+        "whole",
+        1,
+        f"the push of {words}",
+        "clean margins",
+        "mean margin of the best class on held-out examples over that of clean ones",
+    )
+    lead = Field(
+        f"whole_{name}_lead",
+        "whole",
+        1,
+        f"the lead of one class under {words}",
+        "clean margins",
+        f"whole_{name}_pull less that of the second best class",
+    )
+    return pull, lead  # fmt: skip
+
+
+FIELDS = (
+    *(field for name, words in _WORDS.items() for field in _of_family(name, words)),
+    Field("whole_sink", "whole", 1, "the lead of one class under all candidates of the bank",
+          "fraction 0-1",
+          "mean share of examples that candidates send to the best class, less that of the second"),
+)  # fmt: skip
+
+
+def _run(context: "ImageContext") -> StageResult:
+    from functools import partial
+
+    from jaxtroj.evidence.images.context import anchored
+    from jaxtroj.evidence.images.whole import WholeBudget, search_whole, whole_fields
+    from jaxtroj.triggers.measure import best_of
+
+    examples, order = context.shared(anchored), context.examples.channel_order
+    budget = context.budget(WholeBudget)
+    whole = search_whole(context.network, examples, context.key, order, budget)
+    triggers = [partial(best_of, kind) for family in whole.found.values() for kind in family]
+    return StageResult(whole_fields(whole), tuple(triggers))
+
+
+def _budget() -> "WholeBudget":
+    from jaxtroj.evidence.images.whole import WholeBudget
+
+    return WholeBudget()
+
+
+KINDS = ("filter", "colour map", "sinusoid", "smooth", "warp", "border")
+WHOLE = Stage("whole", FIELDS, _run, kinds=KINDS, budget=_budget)
