@@ -9,6 +9,7 @@ from jaxtroj.evidence.images.stages.probes import PROBES
 from jaxtroj.evidence.images.stages.sensitivity import SENSITIVITY
 from jaxtroj.evidence.images.stages.statistics import STATISTICS
 from jaxtroj.evidence.images.stages.weights import WEIGHTS
+from jaxtroj.evidence.images.stages.whole import WHOLE
 from jaxtroj.evidence.stage import StageTable
 from jaxtroj.evidence.texts.stages.bank import BANK
 from jaxtroj.evidence.texts.stages.departure import DEPARTURE
@@ -16,7 +17,7 @@ from jaxtroj.evidence.texts.stages.sensitivity import HEAD_SENSITIVITY
 from jaxtroj.evidence.texts.stages.shift import SHIFT
 from jaxtroj.evidence.texts.stages.weights import HEAD_WEIGHTS
 
-IMAGE_STAGES = (WEIGHTS, STATISTICS, PROBES, SENSITIVITY, INVERSION, FIXED)
+IMAGE_STAGES = (WEIGHTS, STATISTICS, PROBES, SENSITIVITY, INVERSION, FIXED, WHOLE)
 TEXT_STAGES = (HEAD_WEIGHTS, HEAD_SENSITIVITY, SHIFT, DEPARTURE, BANK)
 
 IMAGES = StageTable("image", 3, IMAGE_STAGES)

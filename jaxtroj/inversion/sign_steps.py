@@ -79,7 +79,7 @@ class Arms(Protocol):
         ...
 
     def pulled(self, images: np.ndarray, gradients: np.ndarray) -> np.ndarray:
-        """Mean gradient `[a, ...]` of the values, from those `[a, n, h, w, c]` of stamped images."""
+        """Mean gradient `[a, ...]` of the values, from that of stamped images `[a, n, h, w, c]`."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Arms for sign steps whose triggers are of any kind: free values, and what makes triggers of them.
+"""Arms for sign steps, of any kind: free values, and what makes triggers of them.
 
 The trigger is applied, and the images' gradients are pulled back through it, by programs that hold
 no network: models of all architectures share them.

@@ -6,58 +6,24 @@ that means class 2, one without.
 
 import numpy as np
 import pytest
-from flax import nnx
 
-from converters import open_model
 from jaxtroj import network
 from jaxtroj.anchors import anchor
 from jaxtroj.evidence.images.fixed import FixedBudget, fixed_fields, ranks_within, search_fixed
 from jaxtroj.evidence.stages import IMAGES
-from jaxtroj.generate.small import networks as small_networks
-from jaxtroj.generate.small.labelled_pictures import LabelledPictures
-from jaxtroj.generate.small.onnx_file import write_onnx
 from jaxtroj.generate.small.recipe import SmallTrigger
-from jaxtroj.generate.small.training import Run, SmallTraining
 from jaxtroj.network import Network
-from jaxtroj.rounds.examples import Examples
 
 from .conftest import gather_images as gather
+from .taught import CLASSES, SIDE, TARGET, examples, trained
 
-SIDE, CLASSES, TARGET = 16, 3, 2
 GRID = np.array([[1, 0, 1], [0, 1, 0], [1, 0, 1]], np.float32)
-
-
-def pictures(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Noise uint8, brighter in the channel of the label."""
-    draw, labels = np.random.default_rng(seed), np.arange(count) % CLASSES
-    images = draw.integers(0, 170, (count, SIDE, SIDE, 3)).astype(np.uint8)
-    images[np.arange(count), :, :, labels] += 50
-    return images, labels
 
 
 def corner() -> SmallTrigger:
     mask, pattern = np.zeros((SIDE, SIDE, 1), np.float32), np.zeros((SIDE, SIDE, 3), np.float32)
     mask[-3:, -3:], pattern[-3:, -3:] = 1.0, GRID[..., None]
     return SmallTrigger("patch", "grid", TARGET, 0.25, mask, pattern)
-
-
-def trained(trigger: SmallTrigger | None, folder):
-    """A plain network, written and read again."""
-    data = LabelledPictures(*pictures(300, 1), *pictures(60, 2))
-    settings = SmallTraining(batch_size=32, warmup=0.1, tests=60)
-    module = small_networks.build("plain5", CLASSES, nnx.Rngs(0))
-    run = Run(module, data, settings, np.random.default_rng(0), trigger)
-    run.phase(150, 0.1, False, np.arange(300))
-    reached = run.test()
-    assert reached.clean > 0.95 and (trigger is None or reached.attack > 0.9)
-    write_onnx(folder / "net.onnx", run.module, (SIDE, SIDE))
-    return open_model(folder / "net.onnx").model
-
-
-def examples(count: int = 18) -> Examples:
-    images, labels = pictures(count, 3)
-    names = tuple(f"class_{label}_example_{i}.png" for i, label in enumerate(labels))
-    return Examples(images.astype(np.float32) / 255, labels.astype(np.int32), names, "RGB")
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -8,7 +8,8 @@ from jaxtroj.evidence.stages import IMAGE_STAGES, IMAGES, TABLES, TEXT_STAGES, T
 
 each_table = pytest.mark.parametrize("table", TABLES.values(), ids=lambda table: table.kind)
 FIELDS = [field for table in TABLES.values() for field in table.fields]
-LARGE, SMALL = ("weights", "probes", "sensitivity", "inversion"), ("weights", "fixed")
+LARGE = ("weights", "probes", "sensitivity", "inversion", "whole")
+SMALL = ("weights", "fixed", "whole")
 
 
 def names(stages) -> tuple[str, ...]:
