@@ -93,7 +93,7 @@ def test_kinds_together_are_each_alone(colours):
     anchored = anchor(caller, pictures([0, 1, 2]), 3)
     bank = bank_of(jax.random.key(0), (12, 12, 3), "RGB", BankBudget(maps=3, warps=2))
     kinds = [kind for family in bank.values() for kind in family]
-    assert tuple(bank) == FAMILIES
+    assert set(bank) < set(FAMILIES)
     for kind, gains in zip(kinds, gains_together(caller, anchored, kinds), strict=True):
         still = np.zeros(len(gains), bool)
         alone = all_gains(caller, anchored, kind, still)

@@ -1,7 +1,7 @@
 """Whole stage: triggers that change the whole picture, or its frame.
 
 Filters, waves, warps and frames are not found at a place, so no window finds them. Two searches,
-for four families of trigger (`FAMILIES`):
+for five families of trigger (`FAMILIES`):
 
 - a **bank** of candidates for no class in particular (`whole_banks`), forward passes only;
 - **arms** for every class: smooth additive patterns, warps and frames with a free pattern, whose
@@ -36,8 +36,8 @@ from jaxtroj.inversion.value_arms import (
 from jaxtroj.network import Network
 from jaxtroj.triggers.measure import Candidates, Measured, gains_together, sizes_of
 
-FAMILIES = ("filter", "wave", "warp", "border")
-_SEARCHED = ("wave", "warp", "border")  # in the order of `_families`
+FAMILIES = ("filter", "sinusoid", "smooth", "warp", "border")
+_SEARCHED = ("smooth", "warp", "border")  # in the order of `_families`
 
 
 @dataclass(frozen=True)
@@ -99,9 +99,12 @@ def search_whole(
     """
     fit, rest = split(network, examples, budget.fit, budget.held_out)
     candidates, sink = _from_bank(network, examples, key, order, budget)
-    for family, found in _from_arms(fit, examples.classes, key, budget).items():
-        candidates[family] = (*candidates[family], found)
-    return Whole(_measured(network, rest, candidates), sink, fit.scale)
+    searched = _from_arms(fit, examples.classes, key, budget)
+    both = {
+        name: (*candidates.get(name, ()), *([searched[name]] if name in searched else []))
+        for name in FAMILIES
+    }
+    return Whole(_measured(network, rest, both), sink, fit.scale)
 
 
 def _from_bank(network, examples, key, order: str, budget: WholeBudget):

@@ -50,7 +50,7 @@ def bank_of(
     warp_key, map_key = (jax.random.fold_in(key, number) for number in (_WARPS, _MAPS))
     return {
         "filter": (known_filters(order), random_colour_maps(map_key, budget.maps, channels)),
-        "wave": (_sinusoids(budget),),
+        "sinusoid": (_sinusoids(budget),),
         "warp": (random_warps(warp_key, budget.warps, budget.warp_points, pixels),),
         "border": (_frames(channels, budget.border * side),),
     }

@@ -1,4 +1,4 @@
-"""Stage whole: filters, waves, warps and frames, for pictures of any size."""
+"""Stage whole: filters, sinusoids, smooth patterns, warps and frames, for pictures of any size."""
 
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,8 @@ if TYPE_CHECKING:
 
 _WORDS = {
     "filter": "known filters and random colour maps",
-    "wave": "sinusoids and smooth patterns",
+    "sinusoid": "sinusoids",
+    "smooth": "searched smooth patterns",
     "warp": "random and searched warps",
     "border": "frames of one colour and with a free pattern",
 }
