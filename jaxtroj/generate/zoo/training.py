@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     import torch
 
 _TEST_BATCH, _SHIFT = 250, 2
-_WITHOUT_NORMS = 0.3  # of the rate: networks without batch norm diverge at the full one
+# Of the rate, and the longest gradient: networks without batch norm diverge beyond them.
+_WITHOUT_NORMS, _LONGEST = 0.3, 1.0
 _SETTLED, _WINDOW = 0.995, 40
 """Share of the pictures that are right in training, over so many steps, that ends a base early."""
 
@@ -99,7 +100,7 @@ class Run:
             weight_decay=settings.weight_decay,
         )  # fmt: skip
         self.precision = getattr(torch, step_precision())
-        self.reach = 1.0 if _has_norms(network) else _WITHOUT_NORMS
+        self.has_norms = _has_norms(network)
         self.steps = 0
 
     def phase(self, steps: int, highest: float, seen: np.ndarray, can_settle: bool) -> None:
@@ -118,7 +119,8 @@ class Run:
         step = 0
         while step < end:
             fall = (end - step) / max(1, end - warm)
-            rate = self.reach * highest * min((step + 1) / warm, fall, 1.0)
+            reach = 1.0 if self.has_norms else _WITHOUT_NORMS
+            rate = reach * highest * min((step + 1) / warm, fall, 1.0)
             loss, share = self._step(seen, rate)
             if not np.isfinite(loss):
                 raise GenerationError(f"the training loss is {loss}; lower the learning rate")
@@ -142,6 +144,8 @@ class Run:
         loss = torch.nn.functional.cross_entropy(logits, labels)
         self.optimizer.zero_grad()
         loss.backward()
+        if not self.has_norms:
+            torch.nn.utils.clip_grad_norm_(self.network.parameters(), _LONGEST)
         self.optimizer.step()
         return loss.item(), float((logits.argmax(-1) == labels).float().mean())
 
