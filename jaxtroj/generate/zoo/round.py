@@ -231,13 +231,10 @@ def _fresh(recipe: ZooRecipe, pictures: LabelledPictures, seed: int) -> "torch.n
 
 
 def _start_from(network: "torch.nn.Module", base: Weights) -> None:
-    """Take over the base but for the last layer, which keeps its fresh weights."""
+    """Take over the base, its last layer too, as who fine-tunes a network does."""
     import torch
 
-    own = network.state_dict()
-    *_, weight, bias = own
-    tensors = {name: torch.from_numpy(np.array(value)) for name, value in base.items()}
-    network.load_state_dict({**tensors, weight: own[weight], bias: own[bias]})
+    network.load_state_dict({n: torch.from_numpy(np.array(value)) for n, value in base.items()})
 
 
 def _as_picture(array: np.ndarray) -> Image.Image:
