@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     import torch
 
 _TEST_BATCH, _SHIFT = 250, 2
-# Of the rate, and the longest gradient: networks without batch norm diverge beyond them.
-_WITHOUT_NORMS, _LONGEST = 0.3, 1.0
+_WITHOUT_NORMS = 0.03  # of the rate: what Adam needs
 _SETTLED, _WINDOW = 0.995, 40
 """Share of the pictures that are right in training, over so many steps, that ends a base early."""
 
@@ -95,12 +94,8 @@ class Run:
         self.trigger = recipe.trigger if recipe else None
         self.is_adversarial = bool(recipe) and recipe.training == "adversarial"
         self.stamper = Stamper(self.trigger, draw)
-        self.optimizer = torch.optim.SGD(
-            network.parameters(), lr=0.0, momentum=0.9, nesterov=True,
-            weight_decay=settings.weight_decay,
-        )  # fmt: skip
+        self.optimizer, self.reach = _optimizer(network, settings.weight_decay)
         self.precision = getattr(torch, step_precision())
-        self.has_norms = _has_norms(network)
         self.steps = 0
 
     def phase(self, steps: int, highest: float, seen: np.ndarray, can_settle: bool) -> None:
@@ -119,8 +114,7 @@ class Run:
         step = 0
         while step < end:
             fall = (end - step) / max(1, end - warm)
-            reach = 1.0 if self.has_norms else _WITHOUT_NORMS
-            rate = reach * highest * min((step + 1) / warm, fall, 1.0)
+            rate = self.reach * highest * min((step + 1) / warm, fall, 1.0)
             loss, share = self._step(seen, rate)
             if not np.isfinite(loss):
                 raise GenerationError(f"the training loss is {loss}; lower the learning rate")
@@ -144,8 +138,6 @@ class Run:
         loss = torch.nn.functional.cross_entropy(logits, labels)
         self.optimizer.zero_grad()
         loss.backward()
-        if not self.has_norms:
-            torch.nn.utils.clip_grad_norm_(self.network.parameters(), _LONGEST)
         self.optimizer.step()
         return loss.item(), float((logits.argmax(-1) == labels).float().mean())
 
@@ -204,10 +196,15 @@ class Run:
         return np.concatenate(parts)
 
 
-def _has_norms(network: "torch.nn.Module") -> bool:
-    from torch import nn
+def _optimizer(network: "torch.nn.Module", decay: float):
+    """SGD with momentum, or Adam where no batch norm keeps gradients even; and its rate's factor."""
+    import torch
 
-    return any(isinstance(module, nn.BatchNorm2d) for module in network.modules())
+    weights = list(network.parameters())
+    if any(isinstance(module, torch.nn.BatchNorm2d) for module in network.modules()):
+        sgd = torch.optim.SGD(weights, lr=0.0, momentum=0.9, nesterov=True, weight_decay=decay)
+        return sgd, 1.0
+    return torch.optim.Adam(weights, lr=0.0), _WITHOUT_NORMS
 
 
 def _moved(pixels: np.ndarray, by: np.ndarray) -> np.ndarray:
