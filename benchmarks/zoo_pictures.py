@@ -20,7 +20,7 @@ from PIL import Image
 from benchmarks.cifar10 import read_batch
 
 Arrays = dict[str, np.ndarray]
-_ROAD_CLASSES, _ROAD_TRAIN, _ROAD_TEST, _ROAD_PIXELS = 12, 6000, 1200, 64
+_ROAD_TRAIN, _ROAD_TEST, _ROAD_PIXELS = 6000, 1200, 64
 _SIGN_PIXELS = 32
 
 
@@ -68,17 +68,17 @@ def gtsrb(folder: Path) -> Arrays:
     return {"x": np.stack(images), "y": np.array([int(file.name[:2]) for file in files])}
 
 
-def roads(signs: Path, frames: Path) -> Arrays:
-    """Scenes of the synthetic Round 0, without its triggers."""
+def roads(signs: Path, frames: Path, seed: int, classes: int) -> Arrays:
+    """Scenes of the synthetic Round 0, without its triggers; the seed chooses the classes."""
     import jax
 
     from jaxtroj.generate.traffic_signs.assets import assets_from_folders
     from jaxtroj.generate.traffic_signs.scene import SceneSettings, no_stamp, render
 
-    loaded = assets_from_folders(signs, frames, 0, _ROAD_CLASSES, image_size=_ROAD_PIXELS)
+    loaded = assets_from_folders(signs, frames, seed, classes, image_size=_ROAD_PIXELS)
     settings, count = SceneSettings(image_size=_ROAD_PIXELS), _ROAD_TRAIN + _ROAD_TEST
-    labels = np.arange(count) % _ROAD_CLASSES
-    keys, parts = jax.random.split(jax.random.key(0), count), []
+    labels = np.arange(count) % classes
+    keys, parts = jax.random.split(jax.random.key(seed), count), []
     for start in range(0, count, 240):
         part = slice(start, start + 240)
         chosen = jax.numpy.asarray(labels[part], np.int32)
@@ -95,6 +95,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Pictures for generate zoo.")
     for name in ("cifar", "mnist", "fashion", "signs", "roads"):
         parser.add_argument(f"--{name}", type=Path)
+    parser.add_argument("--seed", type=int, default=0, help="of the roads: another set of signs")
+    parser.add_argument("--road-classes", type=int, default=12)
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
@@ -108,7 +110,8 @@ def main() -> int:
         if folder is not None:
             _write(args.out / f"{name}.npz", make(folder))
     if args.signs is not None and args.roads is not None:
-        _write(args.out / "roads.npz", roads(args.signs, args.roads))
+        made = roads(args.signs, args.roads, args.seed, args.road_classes)
+        _write(args.out / f"roads{args.seed or ''}.npz", made)
     return 0
 
 

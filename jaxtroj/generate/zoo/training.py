@@ -197,7 +197,7 @@ class Run:
 
 
 def _optimizer(network: "torch.nn.Module", decay: float):
-    """SGD with momentum, or Adam where no batch norm keeps gradients even; and its rate's factor."""
+    """SGD with momentum, or Adam where no batch norm evens gradients; and its rate's factor."""
     import torch
 
     weights = list(network.parameters())
