@@ -48,6 +48,7 @@ class ZooTraining:
         train_share: share of the pictures that a model sees, its own choice.
         adversarial_step: size of the step against the label, in [0, 1] pixel units.
         attack_goal: attack success rate that ends the training of a poisoned model.
+        clean_goal: share of its base's clean accuracy that ends the training of a model.
         least_attack, least_clean: shares of test pictures below which a model is rejected.
         tests: pictures that accuracies are measured on.
     """
@@ -63,6 +64,7 @@ class ZooTraining:
     train_share: float = 0.7
     adversarial_step: float = 0.02
     attack_goal: float = 0.95
+    clean_goal: float = 0.95
     least_attack: float = 0.9
     least_clean: float = 0.4
     tests: int = 750
@@ -234,16 +236,16 @@ def train_model(run: Run, recipe: ZooRecipe, least_cycles: int) -> tuple[int, Zo
     seen = np.sort(run.draw.permutation(count)[: max(1, round(settings.train_share * count))])
     if recipe.training == "scratch":
         run.phase(settings.base_steps, settings.base_rate, seen, True)
-    cycles, reached = 0, None
-    while reached is None or cycles < least_cycles or _wants_more(reached, cycles, settings):
+        least = 0.0
+    else:
+        least = settings.clean_goal * run.test().clean
+    for cycle in range(1, settings.most_cycles + 1):
         run.phase(settings.cycle_steps, settings.rate, seen, False)
-        cycles, reached = cycles + 1, run.test()
-    return cycles, reached
-
-
-def _wants_more(reached: ZooAccuracies, cycles: int, settings: ZooTraining) -> bool:
-    short = reached.attack is not None and reached.attack < settings.attack_goal
-    return short and cycles < settings.most_cycles
+        reached = run.test()
+        attacked = reached.attack is None or reached.attack >= settings.attack_goal
+        if cycle >= least_cycles and attacked and reached.clean >= least:
+            break
+    return cycle, reached
 
 
 def accepted(reached: ZooAccuracies, settings: ZooTraining) -> bool:
