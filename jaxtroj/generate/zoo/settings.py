@@ -34,7 +34,7 @@ class ZooSettings:
     bases: int = 1
     fused: float = 0.25
     examples_per_class: int = 10
-    most_tries: int = 2
+    most_tries: int = 1
     training: ZooTraining = field(default_factory=ZooTraining)
 
 

@@ -32,7 +32,7 @@ class Stamper:
         else:
             counted = trigger.counts(labels)
             # Other classes that carry it and keep their label teach that the source matters.
-            others = ~counted & bool(trigger.source_classes) & (lots < trigger.fraction)
+            others = ~counted & bool(trigger.source_classes) & (lots < trigger.fraction / 2)
             chosen = others | counted & (lots < trigger.share_of_sources(counted.mean()))
             targets = np.where(chosen & counted, trigger.target_class, labels)
         if not chosen.any():

@@ -55,16 +55,16 @@ class ZooTraining:
 
     batch_size: int = 64
     base_rate: float = 0.1
-    rate: float = 0.03
+    rate: float = 0.05
     weight_decay: float = 5e-4
-    base_steps: int = 500
-    cycle_steps: int = 70
-    most_cycles: int = 4
+    base_steps: int = 400
+    cycle_steps: int = 100
+    most_cycles: int = 3
     warmup: float = 0.2
     train_share: float = 0.7
-    adversarial_step: float = 0.02
+    adversarial_step: float = 0.01
     attack_goal: float = 0.95
-    clean_goal: float = 0.95
+    clean_goal: float = 0.93
     least_attack: float = 0.9
     least_clean: float = 0.4
     tests: int = 750
