@@ -57,16 +57,16 @@ class FixedBudget:
       weight: of a blend.
     """
 
-    classes: int = 12
-    wide: int = 4
-    fit: int = 12
+    classes: int = 10
+    wide: int = 2
+    fit: int = 8
     held_out: int = 3
     window: float = 0.13
     stride: float = 0.1
-    kept: int = 3
+    kept: int = 2
     steps: int = 8
     moved: int = 2
-    moved_steps: int = 4
+    moved_steps: int = 3
     weight: float = 0.05
 
 
@@ -78,8 +78,15 @@ def search_fixed(
     pulls = _mean_gradients(fit, examples.classes)
     reach = np.abs(pulls).mean(axis=(1, 2, 3))
     targets = np.sort(np.argsort(-reach, kind="stable")[: budget.classes])
-    windows = _windows(fit, pulls, targets, budget)
-    blends = _blends(fit, pulls, targets, budget)
+    masks = _window_masks(fit.images.shape[1:3], budget)
+    starts = _window_starts(fit, pulls, targets, masks, budget)
+    # Both kinds go on in common batches: alone neither fills one.
+    arms, reached = climb(fit, joined(starts, _blend_starts(pulls, targets, budget)), budget.steps)
+    count = len(starts)
+    windows = arms.take(np.arange(count))
+    moved = _moved(fit, windows, reached[:count], masks, budget)
+    windows = _best_of_each_class(fit, joined(windows, moved))
+    blends = _best_of_each_class(fit, arms.take(np.arange(count, len(arms))))
     return (
         measure(network, rest, _as_windows(windows)),
         measure(network, rest, _as_blends(blends)),
@@ -96,26 +103,27 @@ def _mean_gradients(fit: Fit, classes: int) -> np.ndarray:
     return np.concatenate([gradients.mean(axis=1) for _, gradients, _ in found])
 
 
-def _windows(fit: Fit, pulls, targets: np.ndarray, budget: FixedBudget) -> Patterns:
+def _window_starts(fit: Fit, pulls, targets: np.ndarray, masks, budget: FixedBudget) -> Patterns:
     """The best windows of each class, after all places were tried by one step."""
-    masks = _window_masks(fit.images.shape[1:3], budget)
     starts = _starts(pulls, np.repeat(targets, len(masks)), np.tile(masks, (len(targets), 1, 1, 1)))
     few = fit.first(budget.wide)
     found = pull_of(few, starts, logits_of(few, starts)).reshape(len(targets), len(masks))
     best = np.argsort(-found, axis=1, kind="stable")[:, : budget.kept]
-    rows = (np.arange(len(targets))[:, None] * len(masks) + best).ravel()
-    arms, reached = climb(fit, starts.take(rows), budget.steps)
+    return starts.take((np.arange(len(targets))[:, None] * len(masks) + best).ravel())
+
+
+def _blend_starts(pulls, targets: np.ndarray, budget: FixedBudget) -> Patterns:
+    shape = (len(targets), *pulls.shape[1:3], 1)
+    return _starts(pulls, targets, np.full(shape, budget.weight, np.float32))
+
+
+def _moved(fit: Fit, arms: Patterns, reached, masks, budget: FixedBudget) -> Patterns:
+    """The windows of the leading classes at the places where they pull hardest, improved there."""
     ranked = arms.targets[np.argsort(-reached, kind="stable")]
     leaders = ranked[ranks_within(ranked) == 0][: budget.moved]
-    moved = _moved(few, arms.take(np.flatnonzero(np.isin(arms.targets, leaders))), masks)
-    more, _ = climb(fit, moved, budget.moved_steps)
-    return _best_of_each_class(fit, joined(arms, more))
-
-
-def _blends(fit: Fit, pulls, targets: np.ndarray, budget: FixedBudget) -> Patterns:
-    shape = (len(targets), *fit.images.shape[1:3], 1)
-    starts = _starts(pulls, targets, np.full(shape, budget.weight, np.float32))
-    return _best_of_each_class(fit, climb(fit, starts, budget.steps)[0])
+    chosen = arms.take(np.flatnonzero(np.isin(arms.targets, leaders)))
+    best = _at_best_places(fit.first(budget.wide), chosen, masks)
+    return climb(fit, best, budget.moved_steps)[0]
 
 
 def _window_masks(size: tuple[int, int], budget: FixedBudget) -> np.ndarray:
@@ -135,21 +143,21 @@ def _starts(pulls: np.ndarray, targets: np.ndarray, masks: np.ndarray) -> Patter
     return Patterns(targets, masks, (pulls[targets] > 0).astype(np.float32) * (masks > 0))
 
 
-def _moved(fit: Fit, arms: Patterns, masks: np.ndarray) -> Patterns:
+def _at_best_places(fit: Fit, arms: Patterns, masks: np.ndarray) -> Patterns:
     """Each arm's pattern at the place where it pulls hardest."""
     tops, lefts = (_first(masks, axis) for axis in (1, 2))
-    candidates = []
+    rolled = []
     for place in range(len(arms)):
         one = arms.take(np.array([place]))
         top, left = int(_first(one.masks, 1)[0]), int(_first(one.masks, 2)[0])
-        rolled = [
-            np.roll(one.patterns[0], (t - top, s - left), axis=(0, 1))
-            for t, s in zip(tops, lefts, strict=True)
-        ]
-        everywhere = Patterns(np.repeat(one.targets, len(masks)), masks, np.stack(rolled))
-        found = mean_margins(fit, everywhere)
-        candidates.append(everywhere.take(np.array([int(found.argmax())])))
-    return joined(*candidates)
+        moves = zip(tops - top, lefts - left, strict=True)
+        rolled += [np.roll(one.patterns[0], move, axis=(0, 1)) for move in moves]
+    count = len(masks)
+    everywhere = Patterns(
+        np.repeat(arms.targets, count), np.tile(masks, (len(arms), 1, 1, 1)), np.stack(rolled)
+    )
+    found = mean_margins(fit, everywhere).reshape(len(arms), count)
+    return everywhere.take(np.arange(len(arms)) * count + found.argmax(axis=1))
 
 
 def _first(masks: np.ndarray, axis: int) -> np.ndarray:
@@ -203,7 +211,7 @@ def _fields(found: Measured, scale: float) -> dict[str, float]:
 def locate(
     network: Network, examples: AnchoredExamples, windows: Measured, budget: FixedBudget
 ) -> Measured:
-    """The best window alone, at the place among all pixels where its pattern pulls hardest.
+    """The best window alone, at the place near its own where its pattern pulls hardest.
 
     The places that windows are tried at leave gaps, and a pattern found beside its place may need
     to lie half beyond the edge: what is beyond is cut off. No field depends on this.
@@ -212,22 +220,27 @@ def locate(
     place = windows.scores.argmax()
     mask, pattern = (np.asarray(x[place]) for x in jax.tree.leaves(windows.found.triggers))
     start = Patterns(windows.targets[[place]], mask[None], pattern[None])
-    everywhere = _everywhere(start)
-    reached = mean_margins(fit.first(budget.wide), everywhere)
-    best = everywhere.take(np.array([int(reached.argmax())]))
+    gap = max(2, round(budget.stride * min(fit.images.shape[1:3])))
+    near = _near(start, gap)
+    reached = mean_margins(fit.first(budget.wide), near)
+    best = near.take(np.array([int(reached.argmax())]))
     moved, _ = climb(fit, best, budget.moved_steps)
     found = _best_of_each_class(fit, joined(start, moved))
     return measure(network, rest, _as_windows(found))
 
 
-def _everywhere(arm: Patterns) -> Patterns:
-    """One window with its pattern at every pixel, at most half of it beyond an edge."""
+def _near(arm: Patterns, reach: int) -> Patterns:
+    """One window with its pattern up to `reach` pixels away, at most half of it beyond an edge."""
     height, width = arm.masks.shape[1:3]
     rows, columns = np.nonzero(arm.masks[0, ..., 0])
     side = int(np.ptp(rows)) + 1
     half = side // 2
     patch = arm.patterns[0, rows.min() : rows.max() + 1, columns.min() : columns.max() + 1]
-    tops, lefts = (range(-half, s - side + half + 1) for s in (height, width))
+    starts = (int(rows.min()), height), (int(columns.min()), width)
+    tops, lefts = (
+        range(max(-half, first - reach), min(s - side + half, first + reach) + 1)
+        for first, s in starts
+    )
     shape = (len(tops), len(lefts), height + 2 * half, width + 2 * half)
     masks = np.zeros((*shape, 1), np.float32)
     patterns = np.zeros((*shape, patch.shape[-1]), np.float32)
