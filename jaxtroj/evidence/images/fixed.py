@@ -39,6 +39,8 @@ from jaxtroj.triggers.blend import Blend
 from jaxtroj.triggers.measure import Candidates, Measured, measure
 from jaxtroj.triggers.window import Window
 
+_GAP = 2  # pixels between the places that a window is tried at before its neighbours are
+
 
 @dataclass(frozen=True)
 class FixedBudget:
@@ -46,7 +48,7 @@ class FixedBudget:
 
     Attributes:
       classes: most target classes tried, those that the gradients reach best.
-      wide: examples that every window is tried on.
+      wide: examples that every window is tried on; located: those that tell where the best lies.
       fit: examples that patterns are fitted to; the rest of `held_out` measure them.
       held_out: examples to measure on, per class.
       window: side of a window, and stride: from one to the next, shares of the picture's side.
@@ -59,6 +61,7 @@ class FixedBudget:
 
     classes: int = 10
     wide: int = 2
+    located: int = 4
     fit: int = 8
     held_out: int = 3
     window: float = 0.13
@@ -211,7 +214,7 @@ def _fields(found: Measured, scale: float) -> dict[str, float]:
 def locate(
     network: Network, examples: AnchoredExamples, windows: Measured, budget: FixedBudget
 ) -> Measured:
-    """The best window alone, at the place near its own where its pattern pulls hardest.
+    """The best window alone, at the place among all pixels where its pattern pulls hardest.
 
     The places that windows are tried at leave gaps, and a pattern found beside its place may need
     to lie half beyond the edge: what is beyond is cut off. No field depends on this.
@@ -220,38 +223,40 @@ def locate(
     place = windows.scores.argmax()
     mask, pattern = (np.asarray(x[place]) for x in jax.tree.leaves(windows.found.triggers))
     start = Patterns(windows.targets[[place]], mask[None], pattern[None])
-    gap = max(2, round(budget.stride * min(fit.images.shape[1:3])))
-    near = _near(start, gap)
-    reached = mean_margins(fit.first(budget.wide), near)
-    best = near.take(np.array([int(reached.argmax())]))
+    few = fit.first(budget.located)
+    best = _furthest(few, _around(start, max(fit.images.shape[1:3]), _GAP))
+    best = _furthest(few, _around(best, _GAP - 1, 1))
     moved, _ = climb(fit, best, budget.moved_steps)
     found = _best_of_each_class(fit, joined(start, moved))
     return measure(network, rest, _as_windows(found))
 
 
-def _near(arm: Patterns, reach: int) -> Patterns:
-    """One window with its pattern up to `reach` pixels away, at most half of it beyond an edge."""
+def _furthest(fit: Fit, arms: Patterns) -> Patterns:
+    """The one arm that pulls hardest."""
+    return arms.take(np.array([int(mean_margins(fit, arms).argmax())]))
+
+
+def _around(arm: Patterns, reach: int, gap: int) -> Patterns:
+    """One window with its pattern every `gap` pixels up to `reach` away, whole or cut by an edge.
+
+    At most half of it lies beyond an edge, and what does is cut off.
+    """
     height, width = arm.masks.shape[1:3]
     rows, columns = np.nonzero(arm.masks[0, ..., 0])
-    side = int(np.ptp(rows)) + 1
+    side = max(int(np.ptp(rows)), int(np.ptp(columns))) + 1
     half = side // 2
-    patch = arm.patterns[0, rows.min() : rows.max() + 1, columns.min() : columns.max() + 1]
-    starts = (int(rows.min()), height), (int(columns.min()), width)
+    top, left = int(rows.min()), int(columns.min())
+    patch = arm.patterns[0, top : top + side, left : left + side]
     tops, lefts = (
-        range(max(-half, first - reach), min(s - side + half, first + reach) + 1)
-        for first, s in starts
+        [t for t in range(first - reach, first + reach + 1, gap) if -half <= t <= s - side + half]
+        for first, s in ((top, height), (left, width))
     )
-    shape = (len(tops), len(lefts), height + 2 * half, width + 2 * half)
+    shape = (len(tops) * len(lefts), height + 2 * half, width + 2 * half)
     masks = np.zeros((*shape, 1), np.float32)
     patterns = np.zeros((*shape, patch.shape[-1]), np.float32)
-    for i in range(len(tops)):
-        for j in range(len(lefts)):
-            masks[i, j, i : i + side, j : j + side] = 1.0
-            patterns[i, j, i : i + side, j : j + side] = patch
-    inside = (slice(None), slice(None), slice(half, half + height), slice(half, half + width))
-    count = len(tops) * len(lefts)
-    return Patterns(
-        np.repeat(arm.targets, count),
-        masks[inside].reshape(count, height, width, 1),
-        patterns[inside].reshape(count, height, width, -1),
-    )
+    for place, (t, first) in enumerate((t, first) for t in tops for first in lefts):
+        here = place, slice(t + half, t + half + side), slice(first + half, first + half + side)
+        masks[here] = 1.0
+        patterns[here][: patch.shape[0], : patch.shape[1]] = patch
+    inside = slice(None), slice(half, half + height), slice(half, half + width)
+    return Patterns(np.repeat(arm.targets, len(masks)), masks[inside], patterns[inside])
