@@ -25,7 +25,7 @@ import numpy as np
 
 from jaxtroj.anchors import AnchoredExamples
 from jaxtroj.evidence.images.whole_banks import BankBudget, bank_of
-from jaxtroj.inversion.sign_steps import Fit, climb, mean_margins, split
+from jaxtroj.inversion.sign_steps import Fit, climb, split
 from jaxtroj.inversion.value_arms import (
     BorderFamily,
     SmoothFamily,
@@ -139,10 +139,9 @@ def _from_arms(fit: Fit, classes: int, key: jax.Array, budget: WholeBudget):
     arms = value_arms(_families(budget, min(shape[:2])), np.arange(classes), shape, key)
     if classes > budget.classes:
         arms = arms.take(_reached_first(fit, arms, budget))
-    arms, _ = climb(fit, arms, budget.steps)
-    margins = mean_margins(fit, arms)
+    arms, reached = climb(fit, arms, budget.steps)
     return {
-        name: _best_of_arms(arms.take(arms.kinds == kind), margins[arms.kinds == kind], fit, budget)
+        name: _best_of_arms(arms.take(arms.kinds == kind), reached[arms.kinds == kind], fit, budget)
         for kind, name in enumerate(_SEARCHED)
     }
 
@@ -158,16 +157,16 @@ def _families(budget: WholeBudget, side: int):
 def _reached_first(fit: Fit, arms: ValueArms, budget: WholeBudget) -> np.ndarray:
     """Places of each family's arms for the classes that one step on few examples moves most."""
     few = fit.first(max(1, budget.fit // 2))
-    margins = mean_margins(few, climb(few, arms, 1)[0])
+    _, reached = climb(few, arms, 1)
     places = [
-        own[np.argsort(-margins[own], kind="stable")[: budget.classes]]
+        own[np.argsort(-reached[own], kind="stable")[: budget.classes]]
         for own in (np.flatnonzero(arms.kinds == kind) for kind in range(len(arms.families)))
     ]
     return np.sort(np.concatenate(places))
 
 
-def _best_of_arms(arms: ValueArms, margins, fit: Fit, budget: WholeBudget) -> Candidates:
-    best = arms.take(np.argsort(-margins, kind="stable")[: budget.kept])
+def _best_of_arms(arms: ValueArms, reached, fit: Fit, budget: WholeBudget) -> Candidates:
+    best = arms.take(np.argsort(-reached, kind="stable")[: budget.kept])
     method, triggers = best.triggers(int(best.kinds[0]), fit.images)
     return Candidates(method, triggers, best.targets, np.zeros(len(best), bool))
 

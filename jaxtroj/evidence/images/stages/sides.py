@@ -10,3 +10,4 @@ SMALL_SIDE = 32
 """Pixels of the longest side that a small picture has at most."""
 ON_OBJECTS = Needs(sides=(SMALL_SIDE + 1, float("inf")))
 AT_PLACES = Needs(sides=(1, SMALL_SIDE))
+EVERYWHERE = Needs(sides=(1, 64))  # in larger pictures every stage is dear; it can be named there

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from jaxtroj.evidence.images.stages.sides import EVERYWHERE
 from jaxtroj.evidence.stage import Field, Stage, StageResult
 
 if TYPE_CHECKING:
@@ -66,4 +67,4 @@ def _budget() -> "WholeBudget":
 
 
 KINDS = ("filter", "colour map", "sinusoid", "smooth", "warp", "border")
-WHOLE = Stage("whole", FIELDS, _run, kinds=KINDS, budget=_budget)
+WHOLE = Stage("whole", FIELDS, _run, EVERYWHERE, KINDS, _budget)
