@@ -80,6 +80,8 @@ def kept_weights(
     from safetensors.numpy import load, save
 
     if not path.exists():
-        weights = yield from train()
+        trained = yield from train()
+        # The file's writer takes memory as it lies, and torch's lies in other orders.
+        weights = {name: np.ascontiguousarray(value) for name, value in trained.items()}
         write_atomic(path, save(weights))
     return load(path.read_bytes())
