@@ -61,7 +61,11 @@ class AnchoredExamples:
         """The examples after the first `count`, to measure on; all of them when none is left."""
         return self._cut(slice(count if count < len(self.images) else 0, None))
 
-    def _cut(self, cut: slice) -> "AnchoredExamples":
+    def at(self, places: np.ndarray) -> "AnchoredExamples":
+        """The examples at these places."""
+        return self._cut(places)
+
+    def _cut(self, cut: slice | np.ndarray) -> "AnchoredExamples":
         return replace(
             self,
             images=self.images[cut],

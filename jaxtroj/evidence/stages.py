@@ -5,6 +5,7 @@ Names of fields stand in records: changing what one means needs a new version of
 
 from jaxtroj.evidence.images.stages.fixed import FIXED
 from jaxtroj.evidence.images.stages.inversion import INVERSION
+from jaxtroj.evidence.images.stages.pairs import PAIRS
 from jaxtroj.evidence.images.stages.probes import PROBES
 from jaxtroj.evidence.images.stages.sensitivity import SENSITIVITY
 from jaxtroj.evidence.images.stages.statistics import STATISTICS
@@ -17,7 +18,7 @@ from jaxtroj.evidence.texts.stages.sensitivity import HEAD_SENSITIVITY
 from jaxtroj.evidence.texts.stages.shift import SHIFT
 from jaxtroj.evidence.texts.stages.weights import HEAD_WEIGHTS
 
-IMAGE_STAGES = (WEIGHTS, STATISTICS, PROBES, SENSITIVITY, INVERSION, FIXED, WHOLE)
+IMAGE_STAGES = (WEIGHTS, STATISTICS, PROBES, SENSITIVITY, INVERSION, FIXED, WHOLE, PAIRS)
 TEXT_STAGES = (HEAD_WEIGHTS, HEAD_SENSITIVITY, SHIFT, DEPARTURE, BANK)
 
 IMAGES = StageTable("image", 3, IMAGE_STAGES)

@@ -30,12 +30,14 @@ class Candidates:
       triggers: the triggers, at the picture's centre where anchored.
       targets: int `[a]`, the class that each is for.
       anchored: bool `[a]`, whether it moves to each example's anchor.
+      origins: int `[a]`, the only class that each is for; None where it is for all others.
     """
 
     method: str
     triggers: Trigger
     targets: np.ndarray
     anchored: np.ndarray
+    origins: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -61,18 +63,26 @@ class Measured:
 
     @property
     def scores(self) -> np.ndarray:
-        """Mean sigmoid of the margin over examples of other classes, `[a]` in [0, 1]."""
-        return mean_of_others(sigmoid(self.gains), self.sources, self.targets)
+        """Mean sigmoid of the margin over the examples that it is for, `[a]` in [0, 1]."""
+        return self._mean(sigmoid(self.gains))
 
     @property
     def margins(self) -> np.ndarray:
-        """Mean margin over examples of other classes, `[a]` in logits."""
-        return mean_of_others(self.gains, self.sources, self.targets)
+        """Mean margin over the examples that it is for, `[a]` in logits."""
+        return self._mean(self.gains)
 
     @property
     def rates(self) -> np.ndarray:
-        """Attack success rate `[a]`: fraction of examples of other classes sent to the target."""
-        return mean_of_others(self.gains > 0, self.sources, self.targets)
+        """Attack success rate `[a]`: fraction of the examples that it is for sent to the target."""
+        return self._mean(self.gains > 0)
+
+    def _mean(self, values: np.ndarray) -> np.ndarray:
+        """Means `[a]` over examples of other classes, or of the one class that each is for."""
+        origins = self.found.origins
+        if origins is None:
+            return mean_of_others(values, self.sources, self.targets)
+        own = self.sources == origins[:, None]
+        return (values * own).sum(axis=1) / np.maximum(own.sum(axis=1), 1)
 
     def source_classes(self, place: int) -> tuple[int, ...]:
         """Classes of which the candidate at `place` flips more than half of the examples."""
@@ -88,7 +98,8 @@ class RecoveredTrigger:
     Attributes:
       target_class: the class it serves.
       source_classes: classes of which it flips more than half of the examples.
-      attack_success_rate: fraction of held-out examples of other classes that it flips.
+      attack_success_rate: fraction of the held-out examples that it is for, those of all other
+        classes or of one, that it flips.
       size: in the unit of its kind.
       method: what found it.
       trigger: of any kind, at the picture's centre if it moves.

@@ -1,0 +1,53 @@
+"""Stage pairs: triggers that work from one or two source classes only."""
+
+from typing import TYPE_CHECKING
+
+from jaxtroj.evidence.images.stages.sides import EVERYWHERE, SMALL_SIDE
+from jaxtroj.evidence.stage import Field, Stage, StageResult
+
+if TYPE_CHECKING:
+    from jaxtroj.evidence.images.context import ImageContext
+    from jaxtroj.evidence.images.pairs import PairBudget
+
+FIELDS = (
+    Field("pair_bank", "pairs", 1,
+          "the push of patches and filters on one class's pictures towards another class",
+          "clean margins",
+          "margin gained by the two best candidates on the pictures of one source, less that on"
+          " other sources; best pair"),
+    Field("pair_bank_lead", "pairs", 1, "the lead of that push over those towards other classes",
+          "clean margins", "pair_bank less that of the best pair of another target"),
+    Field("pair_crossing", "pairs", 1,
+          "how firmly a patch carries one class's pictures to a class far from it",
+          "clean margins",
+          "mean margin of the best pair's target on held-out examples of its source, at most what"
+          " the clean ones lack, over that of clean examples"),
+    Field("pair_lead", "pairs", 1, "the lead of that crossing over those to other classes",
+          "clean margins", "pair_crossing less that of the best pair of another target"),
+    Field("pair_focus", "pairs", 0, "how much less that patch does to the other classes",
+          "clean margins",
+          "margin that it gains on held-out examples of its source less that on other sources"),
+)  # fmt: skip
+
+
+def _run(context: "ImageContext") -> StageResult:
+    import jax
+
+    from jaxtroj.evidence.images.context import anchored
+    from jaxtroj.evidence.images.pairs import PairBudget, pair_fields, pair_triggers, search_pairs
+
+    network, examples = context.network, context.shared(anchored)
+    at_places = max(examples.images.shape[1:3]) <= SMALL_SIDE
+    key, order = jax.random.fold_in(context.key, 3), context.examples.channel_order
+    budget = context.budget(PairBudget)
+    pairs = search_pairs(network, examples, key, order, at_places, budget)
+    return StageResult(pair_fields(pairs), pair_triggers(pairs, budget))
+
+
+def _budget() -> "PairBudget":
+    from jaxtroj.evidence.images.pairs import PairBudget
+
+    return PairBudget()
+
+
+PAIRS = Stage("pairs", FIELDS, _run, EVERYWHERE, ("window", "mask"), _budget)
