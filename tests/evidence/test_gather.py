@@ -17,14 +17,13 @@ from converters.families.folding import fold
 from converters.model import Model, params_of
 from jaxtroj import network
 from jaxtroj.errors import EvidenceError, ExamplesError
-from jaxtroj.evidence.stage import Subject, stages_for
-from jaxtroj.evidence.stages import IMAGE_STAGES, IMAGES
+from jaxtroj.evidence.stages import IMAGES
 from jaxtroj.triggers.kinds import KINDS
 
 from .conftest import gather_images as gather
 
 FIELDS, STAGE_FIELDS = IMAGES.fields, IMAGES.stage_fields
-STAGES = tuple(stage.name for stage in stages_for(IMAGE_STAGES, Subject(side=224)))
+STAGES = ("weights", "probes", "sensitivity", "inversion")  # others have tests of their own
 # Unit -> smallest and largest possible value.
 RANGES = {
     "fraction 0-1": (0.0, 1.0),
@@ -38,6 +37,7 @@ RANGES = {
     "logits": (0.0, np.inf),
     "difference of fractions": (-2.0, 2.0),
     "difference of logs": (-np.inf, np.inf),
+    "clean margins": (-np.inf, np.inf),
     "class": (-1.0, np.inf),
 }
 LABELS = [0, 0, 0, 1, 1, 1, 2, 2, 2, 0, 1, 2]

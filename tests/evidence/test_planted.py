@@ -23,6 +23,8 @@ from jaxtroj.triggers.trigger import triggered
 
 from .conftest import gather_images as gather
 
+STAGES = ("weights", "probes", "sensitivity", "inversion")
+
 SIDE, SIGN, MARK = 40, 15, 5
 CLASSES, TARGET, STEPS, BATCH = 3, 1, 160, 48
 MAGENTA = (250, 10, 240)
@@ -96,7 +98,7 @@ class Scanned:
 def pair() -> tuple[Scanned, Scanned]:
     """The clean network and the poisoned one."""
     models = [train(poisoned=False), train(poisoned=True)]
-    clean, poisoned = (Scanned(model, gather(model, examples())) for model in models)
+    clean, poisoned = (Scanned(model, gather(model, examples(), STAGES)) for model in models)
     return clean, poisoned
 
 
@@ -139,5 +141,5 @@ def test_the_recovered_trigger_works_where_it_is_shown(pair):
 def test_each_method_names_the_target(pair):
     _, poisoned = pair
     assert {t.target_class for t in poisoned.evidence.triggers} == {TARGET}
-    assert poisoned.evidence.stages == ("weights", "probes", "sensitivity", "inversion")
+    assert poisoned.evidence.stages == STAGES
     assert poisoned.evidence.searched == ("patch", "mask")

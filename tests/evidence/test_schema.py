@@ -9,7 +9,7 @@ from jaxtroj.evidence.stages import IMAGE_STAGES, IMAGES, TABLES, TEXT_STAGES, T
 each_table = pytest.mark.parametrize("table", TABLES.values(), ids=lambda table: table.kind)
 FIELDS = [field for table in TABLES.values() for field in table.fields]
 LARGE = ("weights", "probes", "sensitivity", "inversion")
-SMALL = ("weights", "fixed", "whole")
+SMALL = ("weights", "fixed", "whole", "pairs")
 
 
 def names(stages) -> tuple[str, ...]:
@@ -50,7 +50,7 @@ def test_a_stage_declares_fields_of_its_own():
     ("stages", "subject", "named", "fitted", "expected"),
     [
         (IMAGE_STAGES, Subject(32), None, (), SMALL),
-        (IMAGE_STAGES, Subject(33), None, (), (*LARGE, "whole")),
+        (IMAGE_STAGES, Subject(33), None, (), (*LARGE, "whole", "pairs")),
         (IMAGE_STAGES, Subject(16), None, LARGE, LARGE),
         (IMAGE_STAGES, Subject(32), None, ("fixed",), ("fixed",)),
         (IMAGE_STAGES, Subject(224), None, ("strange",), LARGE),

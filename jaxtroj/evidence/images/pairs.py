@@ -187,12 +187,12 @@ def _measured(
     rest: AnchoredExamples,
     sources: np.ndarray,
     arms: OwnPatterns,
-    at_places: bool,
+    still: bool,
 ) -> Measured:
-    """Arms on held-out examples."""
-    kind = Window if at_places else FreeMask
+    """Arms on held-out examples, at the same place of all or moved to their objects."""
+    kind = Window if still else FreeMask
     found = kind(jnp.asarray(arms.masks), jnp.asarray(arms.patterns))
-    moves = np.full(len(arms), not at_places)
+    moves = np.full(len(arms), not still)
     candidates = Candidates("pair search", found, arms.targets, moves, sources)
     return measure(network, rest, candidates)
 
