@@ -14,9 +14,10 @@ FIELDS = (
           "the push of patches and filters on one class's pictures towards another class",
           "clean margins",
           "margin gained by the two best candidates on the pictures of one source, less that on"
-          " other sources; best pair"),
+          " other sources; best pair", is_judged=False),
     Field("pair_bank_lead", "pairs", 1, "the lead of that push over those towards other classes",
-          "clean margins", "pair_bank less that of the best pair of another target"),
+          "clean margins", "pair_bank less that of the best pair of another target",
+          is_judged=False),
     Field("pair_crossing", "pairs", 1,
           "how firmly a patch carries one class's pictures to a class far from it",
           "clean margins",
