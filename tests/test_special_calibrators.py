@@ -11,9 +11,9 @@ from jaxtroj.cli.options import add_settings, settings_from
 from jaxtroj.errors import CalibrationError
 from jaxtroj.evidence.stage import Subject, stages_for
 from jaxtroj.evidence.stages import IMAGE_STAGES, IMAGES
-from jaxtroj.populations import Asked
+from jaxtroj.populations import Asked, shipped
 from jaxtroj.schemas import scheme_for
-from jaxtroj.settings import SPECIAL_CALIBRATORS, Settings, base_rate, load_calibrator
+from jaxtroj.settings import Settings, base_rate, load_calibrator
 
 STAGE_FIELDS = IMAGES.stage_fields
 SMALL, LARGE = (
@@ -99,7 +99,9 @@ def test_the_scheme_of_records_has_the_stages_that_occur(stages):
 
 
 def test_shipped_special_calibrators_know_their_pictures_and_the_stages_run_for_them():
-    for path in SPECIAL_CALIBRATORS:
+    sized = [one.path for one in shipped() if one.by_size]
+    assert sized
+    for path in sized:
         found = Calibrator.load(path)
         assert found.provenance.sides is not None and found.provenance.population
         assert set(found.stages) <= set(SMALL) and "fixed" in found.stages

@@ -7,7 +7,7 @@ import pytest
 from jaxtroj.calibration import Calibrator
 from jaxtroj.calibration.transfer import Traits, Transfer
 from jaxtroj.errors import CalibrationError
-from jaxtroj.settings import SPECIAL_CALIBRATORS
+from jaxtroj.populations import BY_NAME
 
 
 def test_save_and_load_are_exact_and_leave_no_traces(fitted, tmp_path):
@@ -117,7 +117,7 @@ def _answers(calibrator, rows):
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("shipped", SPECIAL_CALIBRATORS)
+@pytest.mark.parametrize("shipped", [BY_NAME["small"].path])
 def test_any_value_anywhere_is_refused_or_leaves_answers(tmp_path, shipped):
     text = shipped.read_text()
     fields = list(Calibrator.load(shipped).stages.values())[-1].linear.fields
@@ -178,7 +178,7 @@ FIRST_SCHEMA = [
 
 @pytest.mark.parametrize(("name", "architecture", "whose", "known", "strange"), FIRST_SCHEMA)
 def test_files_of_the_first_schema_answer_as_before(name, architecture, whose, known, strange):
-    path = SPECIAL_CALIBRATORS[0].with_name(f"{name}.json")
+    path = BY_NAME[name].path
     if json.loads(path.read_text())["schema"] != 1:
         pytest.skip("fitted anew since")
     calibrator = Calibrator.load(path)
