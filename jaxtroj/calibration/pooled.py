@@ -8,6 +8,9 @@ field is first scored against clean models alone (`tails`), then pooled:
     f   = (strongest s_k, second strongest s_k, sum of s_k), on the scale of the cap
     log-odds = b + w f + m (share of the usual searches that is missing),     w, m >= 0
 
+Signs that other things than a trigger leave too (examples that are not drawn as the training
+pictures were) form the search `SUPPORT`, whose score is cut to that of the strongest other search.
+
 A trigger that no model of the fit had is seen as long as its own search sees it. All weights are at
 least 0 and every part rises with every score, so a larger field never lowers the probability, and a
 search that was not made counts at least as much as one that found nothing: with m > 0, more.
@@ -22,6 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from jaxtroj.calibration.tails import Tail
+from jaxtroj.evidence.stage import SUPPORT
 from jaxtroj.numerics import logit
 
 PARTS = ("strongest", "second", "sum")
@@ -159,6 +163,9 @@ def pool_scores(scores: np.ndarray, searches: Sequence[str], way: str, cap: floa
         known = np.where(present, own, 0.0)
         joined = known.max(axis=1) if way == "largest" else known.sum(axis=1)
         found[:, place] = joined / (1 if way == "largest" else np.maximum(1, present.sum(axis=1)))
+    if SUPPORT in names:
+        place = list(names).index(SUPPORT)
+        found[:, place] = np.minimum(found[:, place], np.delete(found, place, axis=1).max(axis=1))
     ordered = -np.sort(-found, axis=1)
     return np.stack([ordered[:, 0], ordered[:, 1], found.sum(axis=1) / len(names)], axis=1) / cap
 

@@ -20,6 +20,7 @@ from jaxtroj.calibration.transfer import (
     learn_temperature,
 )
 from jaxtroj.errors import CalibrationError
+from jaxtroj.evidence.stage import SUPPORT
 
 OWN = {"patch": "window", "blend": "whole", "filter": "colour", "warp": "smooth"}
 STAGES = {search: (f"{search}_score", f"{search}_size") for search in (*OWN.values(), "signs")}
@@ -159,6 +160,12 @@ def test_fields_of_one_search_are_no_second_witness():
     scores = np.array([[3.0, 3.0, 0.0], [3.0, 0.0, 3.0]])
     one, two = pool_scores(scores, ["a", "a", "b"], "largest", 3.0)
     assert one.tolist() == [1.0, 0.0, 0.5] and two.tolist() == [1.0, 1.0, 1.0]
+
+
+def test_signs_that_only_support_count_as_much_as_the_strongest_search_at_most():
+    scores = np.array([[3.0, 0.0, 0.0], [3.0, 2.0, 0.0], [1.0, 2.0, 0.0]])
+    found = pool_scores(scores, [SUPPORT, "a", "b"], "largest", 3.0) * 3.0
+    np.testing.assert_allclose(found, [[0, 0, 0], [2, 2, 4 / 3], [2, 1, 1]])
 
 
 def test_missing_shares_of_usual_sets():

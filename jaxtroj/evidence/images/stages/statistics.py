@@ -1,39 +1,42 @@
 """Stage statistics: how clean examples differ from what the batch norms saw in training."""
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from jaxtroj.evidence.stage import Field, Needs, Stage, StageResult
+from jaxtroj.evidence.stage import SUPPORT, Field, Needs, Stage, StageResult
 
 if TYPE_CHECKING:
     from jaxtroj.evidence.images.context import ImageContext
     from jaxtroj.evidence.images.statistics import StatisticsBudget
 
 _GIFT = "Iliad-GIFT BNDetector, Peraton Labs, TrojAI"
+# Examples that are not drawn as the training pictures were move them as much as a trigger does.
+_sign = partial(Field, search=SUPPORT)
 FIELDS = (
-    Field("norm_shift", "statistics", 1,
+    _sign("norm_shift", "statistics", 1,
           "the distance of the clean examples from the means of the training pictures",
           "deviations",
           "batch mean less running mean, in running deviations; root mean square over channels of"
           " what two batches share, mean over batch norms"),
-    Field("norm_shift_peak", "statistics", 1,
+    _sign("norm_shift_peak", "statistics", 1,
           "that distance in the layer where it is largest", "deviations",
           "as norm_shift, largest over batch norms"),
-    Field("norm_shift_edge", "statistics", 1,
+    _sign("norm_shift_edge", "statistics", 1,
           "that distance in the channels where it is large", "deviations",
           "as norm_shift, 0.9 quantile over channels"),
-    Field("norm_spread", "statistics", 1,
+    _sign("norm_spread", "statistics", 1,
           "the difference of the clean examples' variances from those of the training pictures",
           "log ratio", "as norm_shift, of the log ratio of batch variance to running variance"),
-    Field("norm_narrowing", "statistics", 0,
+    _sign("norm_narrowing", "statistics", 0,
           "how much narrower the clean examples are than the training pictures",
           "difference of logs",
           "log running variance less log batch variance, median over channels, mean over norms"),
-    Field("norm_accuracy_drop", "statistics", 1,
+    _sign("norm_accuracy_drop", "statistics", 1,
           "the accuracy that the network loses to the statistics of clean examples",
           "difference of fractions",
           "accuracy on the examples with running statistics less that with batch statistics",
           source=_GIFT),
-    Field("norm_margin_drop", "statistics", 1,
+    _sign("norm_margin_drop", "statistics", 1,
           "the confidence that the network loses to the statistics of clean examples",
           "difference of fractions",
           "mean squashed margin with running statistics less that with batch statistics"),
