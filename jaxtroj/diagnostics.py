@@ -6,14 +6,21 @@ the record's reason says so; docs/flags.md tells what to do.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from converters.model import Model
 from jaxtroj.anchors import AnchoredExamples
 
-_MOST_WRONG = 0.5
+if TYPE_CHECKING:
+    from jaxtroj.form_choice import FormChoice
+
+# Of the way from guessing to being always right: what a network classifies at the least.
+_LEAST = 0.25
 _SUM_TOLERANCE = 1e-3
+# How near outputs from 0 to 1 come to both ends where a sigmoid makes them.
+_NEAR = 0.05
 
 
 @dataclass(frozen=True)
@@ -33,14 +40,16 @@ class Flag:
 
 MISCLASSIFIED = Flag(
     "examples-misclassified",
-    "the network gives more than half of the labelled examples another class than their names",
+    "on labelled examples the network is less than a quarter of the way from guessing to being"
+    " always right (below 0.33 of 10 classes, 0.63 of 2), in every input form that was tried",
     "other `--channel-order`, `--normalization`, `--bounds`, `--mean` and `--std`; for a text model"
     " the encoder of its example vectors; or these are examples of another model",
 )
 PROBABILITIES = Flag(
     "probabilities",
-    "every output row is probabilities (from 0 to 1, sum 1) or their logarithms",
-    "`--output` with the name of the logits, or an export without the softmax",
+    "every output row is probabilities (from 0 to 1, sum 1) or their logarithms, or all outputs are"
+    " from 0 to 1 and come near both",
+    "`--output` with the name of the logits, or an export without the softmax or sigmoid",
 )
 NO_GRADIENT = Flag(
     "gradients-zero",
@@ -74,7 +83,10 @@ class Raised:
 
 
 def diagnose(
-    model: Model, examples: AnchoredExamples | None, findings: Sequence[str] = ()
+    model: Model,
+    examples: AnchoredExamples | None,
+    findings: Sequence[str] = (),
+    form: "FormChoice | None" = None,
 ) -> tuple[Raised, ...]:
     """The flags of one model, the gravest first.
 
@@ -82,11 +94,13 @@ def diagnose(
       model: as it was opened.
       examples: with the model's answers; None where it was judged by its weights alone.
       findings: of the opened model; those that say "assumed" are guesses.
+      form: how its input form was settled, and the accuracy that it was settled by.
     """
-    raised = []
+    answers = _answers(examples, form)
+    raised = [_misclassified(model.num_classes, answers)]
     if examples is not None:
-        raised += [_misclassified(examples), _probabilities(examples), _no_gradient(examples)]
-        raised.append(_guessed(examples, findings))
+        raised += [_probabilities(examples), _no_gradient(examples)]
+        raised.append(_guessed(model.num_classes, answers, findings))
     if model.last_layer() is None:
         raised.append(Raised(NO_LAST_LAYER, "no weight has a row for each class"))
     return tuple(flag for flag in raised if flag is not None)
@@ -105,22 +119,50 @@ def diagnose_head(model: Model, embeddings: np.ndarray, labels: np.ndarray) -> t
     known = labels >= 0
     if not known.any():
         return ()
-    answers = clean_margins(model, embeddings).argmax(axis=1)
-    accuracy = float((answers == labels)[known].mean())
-    if accuracy >= 1 - _MOST_WRONG:
+    margins = clean_margins(model, embeddings)
+    accuracy = float((margins.argmax(axis=1) == labels)[known].mean())
+    if accuracy >= least_accuracy(margins.shape[1]):
         return ()
     seen = f"clean accuracy {accuracy:.2f} on {int(known.sum())} labelled example texts"
     return (Raised(MISCLASSIFIED, f"{seen}; vectors of another encoder likely"),)
 
 
-def _misclassified(examples: AnchoredExamples) -> Raised | None:
-    if not examples.labelled or examples.accuracy >= 1 - _MOST_WRONG:
+def least_accuracy(classes: int) -> float:
+    """The accuracy below which a network is taken for one that does not know its examples.
+
+    >>> round(least_accuracy(10), 3), least_accuracy(2)
+    (0.325, 0.625)
+    """
+    guessing = 1 / classes
+    return guessing + _LEAST * (1 - guessing)
+
+
+@dataclass(frozen=True)
+class _Answers:
+    """Accuracy on so many labelled examples, and in how many input forms they were asked."""
+
+    accuracy: float
+    labelled: int
+    forms: int = 1
+
+
+def _answers(examples: AnchoredExamples | None, form: "FormChoice | None") -> _Answers:
+    """What labelled examples say: all that the form was settled by, else those of the evidence."""
+    if form is not None and form.accuracy is not None:
+        return _Answers(form.accuracy, form.examples, form.tried)
+    return _Answers(1.0, 0) if examples is None else _Answers(examples.accuracy, examples.labelled)
+
+
+def _misclassified(classes: int, answers: _Answers) -> Raised | None:
+    if not answers.labelled or answers.accuracy >= least_accuracy(classes):
         return None
-    return Raised(
-        MISCLASSIFIED,
-        f"clean accuracy {examples.accuracy:.2f} on {examples.labelled} labelled examples; wrong"
-        " channel order or normalisation likely",
+    seen = (
+        f"clean accuracy {answers.accuracy:.2f} on {answers.labelled} labelled examples"
+        f" ({1 / classes:.2f} is guessing)"
     )
+    if answers.forms > 1:
+        return Raised(MISCLASSIFIED, f"{seen}; none of {answers.forms} usual input forms does better")
+    return Raised(MISCLASSIFIED, f"{seen}; wrong channel order or normalisation likely")
 
 
 def _probabilities(examples: AnchoredExamples) -> Raised | None:
@@ -129,6 +171,8 @@ def _probabilities(examples: AnchoredExamples) -> Raised | None:
         return Raised(PROBABILITIES, "the outputs are probabilities, not logits; see --output")
     if rows.max(initial=-1.0) <= 0 and _are_probabilities(np.exp(rows)):
         return Raised(PROBABILITIES, "the outputs are log-probabilities, not logits; see --output")
+    if 0 <= rows.min(initial=1.0) < _NEAR and 1 - _NEAR < rows.max(initial=0.0) <= 1:
+        return Raised(PROBABILITIES, "the outputs are from 0 to 1, as of a sigmoid; see --output")
     return None
 
 
@@ -143,9 +187,9 @@ def _no_gradient(examples: AnchoredExamples) -> Raised | None:
     return Raised(NO_GRADIENT, "no pixel changes the answers; are the pixels in the right bounds?")
 
 
-def _guessed(examples: AnchoredExamples, findings: Sequence[str]) -> Raised | None:
+def _guessed(classes: int, answers: _Answers, findings: Sequence[str]) -> Raised | None:
     guesses = [finding for finding in findings if "assumed" in finding]
-    confirmed = examples.labelled and examples.accuracy >= 1 - _MOST_WRONG
+    confirmed = answers.labelled and answers.accuracy >= least_accuracy(classes)
     if not guesses or confirmed:
         return None
     more = f" (and {len(guesses) - 1} more)" if len(guesses) > 1 else ""

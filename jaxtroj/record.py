@@ -13,7 +13,7 @@ from typing import Any
 
 from jaxtroj.errors import StoreError
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 """Raised whenever a record gains, loses or redefines a field, or `identity` changes."""
 
 STATUSES = ("ok", "failed", "skipped")
@@ -61,6 +61,11 @@ class Record:
     kind: str = "image"
     """What the network takes: `image`, or `text` for heads on sentence embeddings; of a model that
     could not be read, what its folder looks like."""
+    input_form: Mapping[str, Any] = field(default_factory=dict)
+    """How pixels became the network's input: its `name` in words, `channel_order`, `normalization`, `bounds`, `mean`,
+    `std`; its `basis`, one of `settings`, `round`, `examples` and `assumed`; where examples were
+    asked `accuracy` on how many `examples`, and the `next` best form with its `next_accuracy`.
+    Empty for text models, and where it was not settled."""
     searched: tuple[str, ...] = ()
     """Kinds of trigger that the evidence searched for, such as `patch`. A trigger of another kind
     can have been missed."""

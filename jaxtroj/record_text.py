@@ -3,8 +3,9 @@
 import io
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -32,6 +33,7 @@ _JSON_FIELDS = (
     "calibrator",
     "found",
     "caveats",
+    "input_form",
     "architecture",
     "sha256",
     "trigger",
@@ -53,6 +55,9 @@ def text_line(record: Record) -> str:
     'id-1  failed    probability 0.500  empty file'
     >>> text_line(Record("id-2", "", 0.97, True, 3, (0, 1), "ok", "", architecture="resnet50"))
     'id-2  poisoned  probability 0.970  target class 3  source classes 0 1  resnet50'
+    >>> form = {"name": "RGB, pixels / 255", "basis": "examples", "accuracy": 0.95}
+    >>> text_line(Record("id-5", "", 0.1, False, None, (), "ok", "", input_form=form))
+    'id-5  clean     probability 0.100  input RGB, pixels / 255 (0.95 right)'
     >>> text_line(Record("id-3", "", 0.1, False, None, (), "ok", "", searched=("patch", "mask")))
     'id-3  clean     probability 0.100  searched for patch, mask'
     >>> known = {"patch": 0.94, "warp": 0.55}
@@ -66,6 +71,8 @@ def text_line(record: Record) -> str:
         parts.append("source classes " + " ".join(map(str, record.source_classes)))
     if record.architecture:
         parts.append(record.architecture)
+    if record.input_form.get("basis") in ("examples", "assumed"):
+        parts.append(_input_form(record.input_form))
     if record.seconds:
         parts.append(f"{sum(record.seconds.values()):.1f} s")
     if record.status != "ok":
@@ -79,6 +86,13 @@ def text_line(record: Record) -> str:
     if record.trigger:
         parts.append(f"trigger in {record.trigger}")
     return "  ".join(parts)
+
+
+def _input_form(form: Mapping[str, Any]) -> str:
+    """An input form that nobody said, and how sure it is."""
+    if "accuracy" not in form:
+        return f"input assumed {form['name']}"
+    return f"input {form['name']} ({form['accuracy']:.2f} right)"
 
 
 def _search_text(record: Record) -> str:

@@ -12,9 +12,9 @@ from jaxtroj import populations
 from jaxtroj.calibration import Calibrator
 from jaxtroj.errors import CalibrationError, UsageError
 from jaxtroj.evidence.stages import IMAGES, TABLES, TEXTS
+from jaxtroj.input_forms import CHANNEL_ORDERS, NORMALIZATIONS
 from jaxtroj.populations import Asked, Candidates, Choice, choose
 from jaxtroj.record import digest_file
-from jaxtroj.rounds.examples import CHANNEL_ORDERS, NORMALIZATIONS
 
 DEFAULT_CALIBRATOR = populations.default_calibrator()
 SPECIAL_CALIBRATORS = populations.special_calibrators()
@@ -65,10 +65,12 @@ class Settings:
     """P(poisoned) before any evidence, in (0, 1); None takes the calibrator's."""
     threshold: float = 0.5
     """A model with a probability above this counts as poisoned; in (0, 1)."""
-    channel_order: str = "BGR"
-    """Channel order that the models expect: BGR in rounds 0 and 1, RGB later."""
-    normalization: str = "min-max"
-    """How pixels become [0, 1]: min-max per picture in rounds 0 and 1, unit (/ 255) later."""
+    channel_order: str | None = None
+    """Channel order that the models expect, BGR or RGB; None takes what their round says, else what
+    suits each model's labelled examples (`jaxtroj.form_choice`)."""
+    normalization: str | None = None
+    """How pixels become [0, 1]: "min-max" per picture, or "unit" (/ 255). None as above; one that
+    is said stands for all that happens to pixels, with `bounds`, `mean` and `std` as they are."""
     examples_per_class: int | None = None
     """Use at most this many examples of a class; None uses all."""
     layout: str | None = None
@@ -77,9 +79,10 @@ class Settings:
     bounds: tuple[float, float] | None = None
     """Values that pixels 0 and 1 have for the network; None takes (0, 1)."""
     mean: tuple[float, ...] | None = None
-    """Subtracted from pixels within `bounds`, per channel in `channel_order`; None for nothing."""
+    """Subtracted from pixels within `bounds`, per channel in the network's order; None for
+    nothing, or what suits the examples if neither `normalization` nor `bounds` nor `std` is set."""
     std: tuple[float, ...] | None = None
-    """What they are divided by then, per channel in `channel_order`; None for nothing."""
+    """What they are divided by then, per channel; None as for `mean`."""
     output: str | None = None
     """Name of the output with the logits; None takes the first."""
     image_size: tuple[int, int] | None = None
@@ -97,10 +100,10 @@ class Settings:
                 f"stages must be some of {known} in this order,"
                 f" got {', '.join(self.stages) or 'none'}"
             )
-        if self.channel_order not in CHANNEL_ORDERS:
-            problems.append(f"channel_order must be one of {CHANNEL_ORDERS}")
-        if self.normalization not in NORMALIZATIONS:
-            problems.append(f"normalization must be one of {NORMALIZATIONS}")
+        if self.channel_order not in (None, *CHANNEL_ORDERS):
+            problems.append(f"channel_order must be one of {CHANNEL_ORDERS} or None")
+        if self.normalization not in (None, *NORMALIZATIONS):
+            problems.append(f"normalization must be one of {NORMALIZATIONS} or None")
         if self.examples_per_class is not None and self.examples_per_class < 1:
             problems.append(f"examples_per_class must be at least 1, got {self.examples_per_class}")
         try:

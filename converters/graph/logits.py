@@ -1,4 +1,4 @@
-"""`with_logits`: a network that ends in a softmax, cut before it.
+"""`with_logits`: a network that ends in a softmax or sigmoid, cut before it.
 
 Where a network is sure its probabilities hardly move, so their gradients say nothing; those of the
 logits do. The order of the classes is the same.
@@ -18,7 +18,8 @@ _SOFTMAX = {
     "aten._log_softmax.default": "a log-softmax",
     "aten.log_softmax.int": "a log-softmax",
 }
-# Of a row of logits these change the shape or the type at most, and keep the order of values.
+_SIGMOID = {"aten.sigmoid.default": "a sigmoid"}
+# Of a row of probabilities these keep the order of values.
 _KEEPING = frozenset(
     {
         "aten._to_copy.default",
@@ -28,6 +29,7 @@ _KEEPING = frozenset(
         "aten.contiguous.default",
         "aten.detach.default",
         "aten.flatten.using_ints",
+        "aten.log.default",
         "aten.permute.default",
         "aten.reshape.default",
         "aten.squeeze.default",
@@ -42,7 +44,7 @@ _KEEPING = frozenset(
 
 
 def with_logits(model: Model) -> tuple[Model, tuple[str, ...]]:
-    """The model whose output is what its last softmax takes, and the finding that says so.
+    """The model whose output is what its last softmax or sigmoid takes, and the finding that says so.
 
     A model that does not end in one, or is no graph, comes back as it is.
     """
@@ -71,15 +73,21 @@ def _named(model: Model, before: Graph, after: Graph) -> Model:
 
 
 def _before_softmax(graph: Graph, classes: int) -> tuple[Graph, str]:
-    """The graph that ends before its last softmax, and what was cut off; "" for nothing."""
+    """The graph that ends before its softmax or sigmoid, and what was cut off; "" for nothing."""
     makers = {name: node for node in graph.nodes for name in node.outputs if name is not None}
     (end,) = graph.outputs
     node = makers.get(end.name)
     while node is not None and node.op in _KEEPING:
         node = makers.get(_first(node).name)
-    if node is None or node.op not in _SOFTMAX or _width(graph, node) != classes:
+    if node is None or not (node.op in _SIGMOID or _is_softmax(graph, node, classes)):
         return graph, ""
-    return pruned(replace(graph, outputs=(_first(node),))), _SOFTMAX[node.op]
+    cut = (_SOFTMAX | _SIGMOID)[node.op]
+    return pruned(replace(graph, outputs=(_first(node),))), cut
+
+
+def _is_softmax(graph: Graph, node: Node, classes: int) -> bool:
+    """Whether a call is a softmax over all classes."""
+    return node.op in _SOFTMAX and _width(graph, node) == classes
 
 
 def _first(node: Node) -> Ref:

@@ -224,12 +224,13 @@ def add_settings(parser: argparse.ArgumentParser, words: bool = False) -> None:
     group.add_argument(
         "--channel-order",
         choices=("BGR", "RGB"),
-        help="order the models expect (default: BGR, as in TrojAI rounds 0 and 1)",
+        help="order the models expect (default: their round's, else what suits the examples)",
     )
     group.add_argument(
         "--normalization",
         choices=("min-max", "unit"),
-        help="pixels to [0, 1] per picture by min-max (default, rounds 0 and 1) or by / 255",
+        help="pixels to [0, 1] per picture by min-max, or by / 255 (default: their round's, else"
+        " what suits the examples, with bounds, mean and deviation)",
     )
     _add_input_form(parser)
 

@@ -214,6 +214,7 @@ def _checked(record: Record) -> Record:
         "a kind of model": record.kind in TABLES,
         "kinds of trigger": all(isinstance(kind, str) for kind in record.searched),
         "a recovered trigger": isinstance(record.recovered, dict),
+        "an input form": isinstance(record.input_form, dict),
         "findings": all(isinstance(finding, str) for finding in record.findings),
     }
     wrong = [name for name, good in fits.items() if not good]

@@ -34,7 +34,7 @@ ROUND0_UNCONVERGED: Mapping[str, tuple[str, float, float]] = {
     "id-00000192": ("3739985827", 79.4, 79.4),
     "id-00000199": ("1394892663", 98.5, 20.6),
 }
-_ROUND = re.compile(r"(?:round|\br)[-_ ]?([01])(?![0-9])", re.IGNORECASE)
+_ROUND = re.compile(r"(?:round[-_ ]?([0-4])|\br[-_ ]?([01]))(?![0-9])", re.IGNORECASE)
 _SPLIT = re.compile(r"(train|test|holdout)", re.IGNORECASE)
 TRAIN_ROWS = 1000  # models in Round 1's training set; its test and holdout sets have 100 each
 _ROUND5 = re.compile(
@@ -49,7 +49,7 @@ _MANIFEST = "manifest.json"  # what `jaxtroj generate` leaves in a round's folde
 def dataset_name(folder: Path, table: Table | None) -> str | None:
     """Which official set a folder is: "round0", "round1-train", "round5-holdout" ... or None.
 
-    Rounds 0 and 1: the round comes from the name of the folder (or of its METADATA file), else
+    Rounds 0 to 4: the round comes from the name of the folder (or of its METADATA file), else
     from the paths inside its first metadata row; the split from those names, else from the number
     of rows. Round 5: the master seed of its first model says it, else the names do.
 
@@ -69,11 +69,12 @@ def dataset_name(folder: Path, table: Table | None) -> str | None:
     split = next((match.group(1).lower() for name in names if (match := _SPLIT.search(name))), None)
     if found is None:
         return _round5_name(folder, names, split, table)
-    if found.group(1) == "0":
+    number = found.group(1) or found.group(2)
+    if number == "0":
         return "round0"
-    if split is None and table and len(table.rows) == TRAIN_ROWS:
+    if number == "1" and split is None and table and len(table.rows) == TRAIN_ROWS:
         split = "train"
-    return f"round1-{split}" if split else None
+    return f"round{number}-{split}" if split else f"round{number}"
 
 
 def _round5_name(

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from jaxtroj.errors import ExamplesError
+from jaxtroj.input_forms import CHANNEL_ORDERS, NORMALIZATIONS
 from jaxtroj.rounds.image_file import ImageFileError, read_bytes, read_grey, read_header, read_rgb
 
 MAX_FILES = 100_000
@@ -22,9 +23,24 @@ MAX_BATCH_BYTES = 4 * 2**30
 UNKNOWN_LABEL = -1
 _CLASS_NAME = re.compile(r"class_(\d{1,6})_example_\d+\.png", re.IGNORECASE)
 _POISONED_NAME = re.compile(r"class_\d+_trigger_.*\.png", re.IGNORECASE)
-NORMALIZATIONS = ("min-max", "unit")
-CHANNEL_ORDERS = ("BGR", "RGB")
 _Reader = Callable[[Path], tuple[np.ndarray, str | None]]
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """The example pictures of one model as they lie in their files, in the order of `Examples`."""
+
+    pixels: np.ndarray
+    """uint8 [n, h, w, c], RGB or grey."""
+    labels: np.ndarray
+    """As in `Examples`, and so are the following."""
+    names: tuple[str, ...]
+    problems: tuple[str, ...] = ()
+
+    def examples(self, channel_order: str, normalization: str) -> "Examples":
+        """The pictures as the batch that a network of this form expects."""
+        images = in_units(self.pixels, channel_order, normalization)
+        return Examples(images, self.labels, self.names, channel_order, self.problems)
 
 
 @dataclass(frozen=True)
@@ -85,6 +101,12 @@ def normalize(pixels: np.ndarray, normalization: str = "min-max") -> np.ndarray:
     return values / largest if largest > 0 else values
 
 
+def in_units(pixels: np.ndarray, channel_order: str, normalization: str) -> np.ndarray:
+    """uint8 [n, h, w, c], RGB or grey, to float32 [n, h, w, c] in [0, 1]; see `normalize`."""
+    flip = slice(None, None, -1) if channel_order == "BGR" else slice(None)
+    return np.stack([normalize(picture[..., flip], normalization) for picture in pixels])
+
+
 def load_examples(
     folder: str | os.PathLike[str],
     channel_order: str = "BGR",
@@ -92,11 +114,7 @@ def load_examples(
     normalization: str = "min-max",
     channels: int = 3,
 ) -> Examples:
-    """Reads the example pictures of a model.
-
-    A single picture that cannot be used (see `image_file`) or whose size differs from that of
-    most others is left out and named in `problems`; one usable picture is enough. With
-    `limit_per_class` = k, the first k usable pictures of each class in natural order are taken.
+    """Reads the example pictures of a model in one form; see `load_pictures` for the rest.
 
     Args:
         folder: holds `class_{c}_example_{n}.png`; other PNG names get label -1, files that are
@@ -109,7 +127,33 @@ def load_examples(
         ExamplesError: folder missing, no usable picture in it, or more than fits in memory.
         ValueError: an argument is none of the values above.
     """
-    _check_arguments(channel_order, limit_per_class, normalization, channels)
+    if channel_order not in CHANNEL_ORDERS:
+        raise ValueError(f"channel_order must be one of {CHANNEL_ORDERS}, got {channel_order!r}")
+    if normalization not in NORMALIZATIONS:
+        raise ValueError(f"normalization must be one of {NORMALIZATIONS}, got {normalization!r}")
+    pictures = load_pictures(folder, limit_per_class, channels)
+    return pictures.examples(channel_order, normalization)
+
+
+def load_pictures(
+    folder: str | os.PathLike[str], limit_per_class: int | None = None, channels: int = 3
+) -> Pictures:
+    """Reads the example pictures of a model as they are.
+
+    A single picture that cannot be used (see `image_file`) or whose size differs from that of
+    most others is left out and named in `problems`; one usable picture is enough. With
+    `limit_per_class` = k, the first k usable pictures of each class in natural order are taken.
+
+    Args:
+        folder, limit_per_class, channels: see `load_examples`.
+
+    Raises:
+        ExamplesError, ValueError: as `load_examples`.
+    """
+    if limit_per_class is not None and limit_per_class < 1:
+        raise ValueError(f"limit_per_class must be at least 1 or None, got {limit_per_class}")
+    if channels not in (1, 3):
+        raise ValueError(f"channels must be 1 or 3, got {channels}")
     folder = Path(folder)
     names, problems = _usable_names(folder)
     read = read_grey if channels == 1 else read_rgb
@@ -122,23 +166,8 @@ def load_examples(
         )
     lost = {label_of(name) for name in _png_names(folder)} - {label_of(name) for name in taken}
     problems += [f"class {label} has no usable picture" for label in sorted(lost - {-1})]
-    flip = slice(None, None, -1) if channel_order == "BGR" else slice(None)
-    images = np.stack([normalize(picture[..., flip], normalization) for picture in pixels])
     labels = np.array([label_of(name) for name in taken], dtype=np.int32)
-    return Examples(images, labels, tuple(taken), channel_order, tuple(problems))
-
-
-def _check_arguments(
-    channel_order: str, limit_per_class: int | None, normalization: str, channels: int
-) -> None:
-    if channel_order not in CHANNEL_ORDERS:
-        raise ValueError(f"channel_order must be one of {CHANNEL_ORDERS}, got {channel_order!r}")
-    if normalization not in NORMALIZATIONS:
-        raise ValueError(f"normalization must be one of {NORMALIZATIONS}, got {normalization!r}")
-    if limit_per_class is not None and limit_per_class < 1:
-        raise ValueError(f"limit_per_class must be at least 1 or None, got {limit_per_class}")
-    if channels not in (1, 3):
-        raise ValueError(f"channels must be 1 or 3, got {channels}")
+    return Pictures(np.stack(pixels), labels, tuple(taken), tuple(problems))
 
 
 def usual_size(folder: str | os.PathLike[str]) -> tuple[int, int] | None:

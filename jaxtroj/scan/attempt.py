@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from converters.model import Model
 
 OnStep = Callable[[str, str], None]
-"""Called with the model's name and the step that begins: read, convert, examples or a stage."""
+"""Called with the model's name and the step that begins: read, convert, examples, form or a stage."""
 
 
 def silent(model: str, step: str) -> None:
@@ -38,6 +38,7 @@ class Attempt:
         sha256, architecture, findings: of the model file, once it is read.
         outline: its layers in words, where its architecture is a digest.
         classes: how many it tells apart.
+        form: of the pixels, as `Record.input_form`.
         picture_size: height and width of its examples in pixels, once they are read.
         evidence, flags: what was gathered, and doubts about it.
         seconds: wall time by step.
@@ -52,6 +53,7 @@ class Attempt:
     findings: tuple[str, ...] = ()
     outline: str = ""
     classes: int | None = None
+    form: dict[str, object] = field(default_factory=dict)
     picture_size: tuple[int, int] | None = None
     evidence: Evidence = Evidence()
     flags: tuple[str, ...] = ()

@@ -13,7 +13,8 @@ from jaxtroj.evidence.stage import Stage, Subject
 from jaxtroj.evidence.stages import IMAGE_STAGES
 from jaxtroj.record import printable
 from jaxtroj.record_text import write_trigger
-from jaxtroj.rounds import Examples, load_examples
+from jaxtroj.rounds import Examples
+from jaxtroj.rounds.examples import Pictures, load_pictures
 from jaxtroj.scan.attempt import Attempt
 from jaxtroj.scan.kinds import Prepared
 from jaxtroj.scan.records import Judgement
@@ -21,6 +22,7 @@ from jaxtroj.scan.records import Judgement
 if TYPE_CHECKING:
     from converters.model import Model
     from jaxtroj.evidence.images.context import ImageContext
+    from jaxtroj.form_choice import FormChoice
     from jaxtroj.triggers.measure import RecoveredTrigger
 
 
@@ -30,7 +32,7 @@ class ImageScan:
 
     Attributes:
         attempt: what is known of it.
-        model: the network.
+        model: the network; once prepared, over pictures in [0, 1].
         trigger_path: where the picture of the trigger goes; None writes none.
     """
 
@@ -38,39 +40,40 @@ class ImageScan:
     model: "Model"
     trigger_path: Path | None
     stages: tuple[Stage, ...] = IMAGE_STAGES
+    _form: "FormChoice | None" = None
 
     def prepare(self) -> Prepared:
         from converters.batch_norms import has_batch_norms
-        from jaxtroj.evidence.images.context import image_context
+        from jaxtroj.evidence.images.context import check_fit, image_context
+        from jaxtroj.scan.forms import form_for, in_form
 
         with self.attempt.step("examples"):
-            examples = self._examples()
-        height, width = examples.images.shape[1:3]
+            pictures = self._pictures()
+        height, width = pictures.pixels.shape[1:3]
         self.attempt.picture_size = (height, width)
+        check_fit(self.model, pictures.pixels.shape, pictures.labels)
+        choice = self._form = form_for(self.attempt, self.model, pictures)
+        self.model = in_form(self.attempt, self.model, choice)
+        examples = pictures.examples(choice.form.channel_order, choice.form.normalization)
         context = image_context(self.model, examples, self.attempt.settings.seed)
         norms = has_batch_norms(self.model)
         return Prepared(context, Subject(side=max(height, width), has_batch_norm=norms))
 
-    def _examples(self) -> Examples:
+    def _pictures(self) -> Pictures:
         entry, settings = self.attempt.entry, self.attempt.settings
         if entry.examples_path is None:
             raise ExamplesError(
                 f"no example pictures beside {entry.model_path}; expected a folder"
                 " example_data, or name one with --examples"
             )
-        return load_examples(
-            entry.examples_path,
-            channel_order=settings.channel_order,
-            limit_per_class=settings.examples_per_class,
-            normalization=settings.normalization,
-            channels=1 if self.model.channels == 1 else 3,
-        )
+        channels = 1 if self.model.channels == 1 else 3
+        return load_pictures(entry.examples_path, settings.examples_per_class, channels)
 
     def flags(self, context: "ImageContext") -> tuple[str, ...]:
         from jaxtroj.diagnostics import diagnose
         from jaxtroj.evidence.images.context import anchored
 
-        found = diagnose(self.model, context.known(anchored), self.attempt.findings)
+        found = diagnose(self.model, context.known(anchored), self.attempt.findings, self._form)
         return tuple(map(str, found))
 
     def target(self, evidence: Evidence) -> tuple[int | None, tuple[int, ...]]:

@@ -102,6 +102,7 @@ def _known(attempt: Attempt) -> dict:
         "seconds": attempt.seconds,
         "evidence": finite(attempt.evidence.fields),
         "architecture": attempt.architecture,
+        "input_form": attempt.form,
         "kind": attempt.kind,
         "searched": attempt.evidence.searched,
         "findings": tuple(map(one_line, (*attempt.flags, *attempt.findings))),

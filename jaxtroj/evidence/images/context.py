@@ -4,6 +4,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from converters.families.folding import fold
 from converters.model import Model
 from jaxtroj.anchors import AnchoredExamples, anchor
@@ -63,7 +65,7 @@ def image_context(
       ExamplesError: the examples do not fit the model.
       EvidenceError: the model has fewer than two classes.
     """
-    _check(model, examples)
+    check_fit(model, examples.images.shape, examples.labels)
     started = time.perf_counter()
     folded = fold(model)
     seconds = {"fold": time.perf_counter() - started}
@@ -76,16 +78,22 @@ def anchored(context: ImageContext) -> AnchoredExamples:
     return anchor(context.network, context.examples, limit)
 
 
-def _check(model: Model, examples: Examples) -> None:
-    if not len(examples.images):
+def check_fit(model: Model, shape: Sequence[int], labels: np.ndarray) -> None:
+    """Raise unless examples of a shape `[n, h, w, c]` and with these labels fit a model.
+
+    Raises:
+      ExamplesError: none, or of another size or number of channels, or of a class it lacks.
+      EvidenceError: the model has fewer than two classes.
+    """
+    count, height, width, channels = shape
+    if not count:
         raise ExamplesError("no example pictures were given; expected at least one")
-    channels = examples.images.shape[-1]
     if channels != model.channels:
         raise ExamplesError(
             f"the examples have {channels} channels, the model expects {model.channels}; pictures"
             " are read in 3, or in 1 for a network that takes 1: export it for one of these"
         )
-    size, takes = examples.images.shape[1:3], model.image_size
+    size, takes = (height, width), model.image_size
     if takes is not None and tuple(takes) != size:
         raise ExamplesError(
             f"the examples are {size[0]} x {size[1]} pixels, the network takes {takes[0]} x"
@@ -96,8 +104,8 @@ def _check(model: Model, examples: Examples) -> None:
         raise EvidenceError(
             f"the model has {model.num_classes} output; expected at least 2 classes"
         )
-    if examples.labels.max(initial=-1) >= model.num_classes:
+    if labels.max(initial=-1) >= model.num_classes:
         raise ExamplesError(
-            f"an example is named for class {examples.labels.max()}, the model has classes 0 to "
+            f"an example is named for class {labels.max()}, the model has classes 0 to "
             f"{model.num_classes - 1}; are these the examples of another model?"
         )

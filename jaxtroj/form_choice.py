@@ -1,0 +1,221 @@
+"""Which input form a network was trained with, by how it classifies labelled examples.
+
+Every usual form is tried on the same examples. They are compared by the log score of the labels at
+the temperature that suits each form best: it tells forms apart of equal accuracy, and logits that a
+wrong scale has made large gain nothing by it.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from converters.model import Model
+from converters.preparation import prepared
+from jaxtroj.anchors import in_turn
+from jaxtroj.input_forms import PixelForm
+from jaxtroj.network import Network
+from jaxtroj.rounds.examples import Pictures, in_units
+
+# Pixels of the examples that every form is tried on, and that the best ones are decided on.
+_FIRST_PIXELS, _ALL_PIXELS = 2**19, 2**22
+_FIRST_FEWEST, _FIRST_MOST = 10, 40
+# So many of the best forms go on to all examples, beside the first one.
+_GOING_ON = 3
+# Fewer labelled examples, or one class, tell nothing: a network that is stuck on it looks right.
+_FEWEST_EXAMPLES, _FEWEST_CLASSES = 6, 2
+# Another form takes the first one's place only if its log score is better by so many standard
+# errors; among those that do, two are even within so many.
+_ERRORS, _EVEN = 2.5, 1.0
+_TEMPERATURES = 2.0 ** np.arange(-12, 13)
+
+
+@dataclass(frozen=True)
+class Tried:
+    """How a network classifies examples in one input form.
+
+    Attributes:
+        form: of the pixels.
+        scores: `[n]` log score of each example's label, nats; -inf where logits are not finite.
+        accuracy: fraction of the examples classified as labelled.
+    """
+
+    form: PixelForm
+    scores: np.ndarray
+    accuracy: float
+
+    @property
+    def score(self) -> float:
+        """Mean log score, nats; -log(classes) is guessing."""
+        return float(self.scores.mean())
+
+
+@dataclass(frozen=True)
+class FormChoice:
+    """The input form that a network is scanned with, and what speaks for it.
+
+    Attributes:
+        form: the one taken.
+        basis: `examples` where they told it, `settings` or `round` where those say it, else
+            `assumed`.
+        why: of an assumed one, why examples could not tell.
+        accuracy: of the network on the labelled examples; None where none was tried.
+        examples: how many labelled ones were tried.
+        runner_up: the best other form.
+        tried: how many forms were.
+    """
+
+    form: PixelForm
+    basis: str
+    why: str = ""
+    accuracy: float | None = None
+    examples: int = 0
+    runner_up: Tried | None = None
+    tried: int = 1
+
+    def __str__(self) -> str:
+        if self.accuracy is None:
+            said = {"settings": "as was said", "round": "as the round has it"}.get(self.basis)
+            return f"input form: {said or f'{self.why}: assumed'} {self.form}"
+        seen = f"clean accuracy {self.accuracy:.2f} on {self.examples} labelled examples"
+        return f"input form: {self.form}, {seen}{self._next()}"
+
+    def _next(self) -> str:
+        if self.runner_up is None:
+            return ""
+        return f"; next {self.runner_up.form}: {self.runner_up.accuracy:.2f}"
+
+    def as_json(self) -> dict[str, Any]:
+        """JSON values for a record."""
+        values = {"name": str(self.form)} | self.form.as_json() | {"basis": self.basis}
+        if self.accuracy is not None:
+            values |= {"accuracy": round(self.accuracy, 4), "examples": self.examples}
+        if self.runner_up is not None:
+            values |= {"next": str(self.runner_up.form)}
+            values |= {"next_accuracy": round(self.runner_up.accuracy, 4)}
+        return values
+
+
+def choose_form(
+    network: Network, pictures: Pictures, forms: Sequence[PixelForm], has_front: bool = False
+) -> FormChoice:
+    """The form in which the network classifies the examples best.
+
+    The first form stays unless another one is better by more than luck would have it.
+
+    Args:
+        network: what all forms are tried on.
+        pictures: of its size and channels.
+        forms: at least two, the preferred first.
+        has_front: whether the forms' bounds, mean and deviation stand in front of it already.
+    """
+    labels = pictures.labels
+    known = np.flatnonzero((labels >= 0) & (labels < network.model.num_classes))
+    problem = _cannot_tell(labels[known])
+    if problem:
+        return FormChoice(forms[0], "assumed", why=problem)
+
+    def attempts(asked: Sequence[PixelForm], chosen: np.ndarray) -> list[Tried]:
+        return try_forms(network, pictures.pixels[chosen], labels[chosen], asked, has_front)
+
+    few, many = _samples(labels, known, pictures.pixels[0].shape)
+    tried = _likeliest(attempts(forms, few))
+    if len(many) > len(few):
+        tried = attempts([one.form for one in tried], many)
+    return _decided(tried, len(many), len(forms))
+
+
+def try_forms(
+    network: Network,
+    pixels: np.ndarray,
+    labels: np.ndarray,
+    forms: Sequence[PixelForm],
+    has_front: bool = False,
+) -> list[Tried]:
+    """How the network classifies pictures in each form; see `choose_form`.
+
+    All go through the network together, so that few places of its batches stay empty.
+
+    Args:
+        network, forms, has_front: see there.
+        pixels: uint8 `[n, h, w, c]`, RGB or grey.
+        labels: int `[n]`.
+    """
+    images = [_as_taken(network.model, pixels, form, has_front) for form in forms]
+    logits = np.asarray(network.logits(np.concatenate(images)), np.float64)
+    answers = logits.reshape(len(forms), len(labels), -1)
+    return [
+        Tried(form, _log_scores(rows, labels), float((rows.argmax(axis=1) == labels).mean()))
+        for form, rows in zip(forms, answers, strict=True)
+    ]
+
+
+def _as_taken(model: Model, pixels: np.ndarray, form: PixelForm, has_front: bool) -> np.ndarray:
+    """Pictures in a form as the network takes them."""
+    images = in_units(pixels, form.channel_order, form.normalization)
+    if has_front:
+        return images
+    return np.asarray(prepared(model, *form.preparation).config.prepare(images))
+
+
+def _cannot_tell(labels: np.ndarray) -> str:
+    """Why these labels do not tell forms apart; "" where they may."""
+    if not len(labels):
+        return "unlabelled"
+    if len(labels) < _FEWEST_EXAMPLES:
+        return f"only {len(labels)} labelled example{'' if len(labels) == 1 else 's'}"
+    if len(np.unique(labels)) < _FEWEST_CLASSES:
+        return "examples of one class only"
+    return ""
+
+
+def _samples(
+    labels: np.ndarray, known: np.ndarray, shape: Sequence[int]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Indices of the examples for all forms, and for the likeliest; both go through the classes."""
+    order = known[in_turn(labels[known], len(known))]
+    area = shape[0] * shape[1]
+    few = min(max(_FIRST_PIXELS // area, _FIRST_FEWEST), _FIRST_MOST)
+    return order[:few], order[: max(_ALL_PIXELS // area, few)]
+
+
+def _likeliest(tried: Sequence[Tried]) -> list[Tried]:
+    """The first form and the best ones, in their order."""
+    ranked = sorted(tried[1:], key=lambda one: one.score, reverse=True)[:_GOING_ON]
+    return [one for one in tried if one is tried[0] or one in ranked]
+
+
+def _decided(tried: Sequence[Tried], examples: int, forms: int) -> FormChoice:
+    """The first form, unless the best beats it; then the first that does as well as the best."""
+    best = max(tried, key=lambda one: one.score)
+    taken = tried[0]
+    if _gain(best, taken) > _ERRORS:
+        taken = next(one for one in tried if _gain(best, one) <= _EVEN)
+    following = max((one for one in tried if one is not taken), key=lambda one: one.score)
+    return FormChoice(taken.form, "examples", "", taken.accuracy, examples, following, forms)
+
+
+def _gain(one: Tried, other: Tried) -> float:
+    """By how many standard errors the log score of one is better than another's."""
+    if one is other or not np.isfinite(one.score):
+        return 0.0
+    if not np.isfinite(other.score):
+        return math.inf
+    gains = one.scores - other.scores
+    error = gains.std(ddof=1) / math.sqrt(len(gains))
+    return float(gains.mean() / max(error, 1e-9))
+
+
+def _log_scores(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Log scores `[n]` of labels, nats, at the best temperature: logits are divided by it."""
+    rows = np.arange(len(labels))
+    if not np.isfinite(logits).all():
+        return np.full(len(labels), -np.inf)
+    spread = max(float(logits.std()), np.finfo(np.float64).tiny)
+    scaled = (logits - logits.max(axis=1, keepdims=True)) / spread
+    scores = [
+        (scaled / t)[rows, labels] - np.log(np.exp(scaled / t).sum(axis=1)) for t in _TEMPERATURES
+    ]
+    return max(scores, key=np.mean)
