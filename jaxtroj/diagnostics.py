@@ -161,7 +161,9 @@ def _misclassified(classes: int, answers: _Answers) -> Raised | None:
         f" ({1 / classes:.2f} is guessing)"
     )
     if answers.forms > 1:
-        return Raised(MISCLASSIFIED, f"{seen}; none of {answers.forms} usual input forms does better")
+        return Raised(
+            MISCLASSIFIED, f"{seen}; none of {answers.forms} usual input forms does better"
+        )
     return Raised(MISCLASSIFIED, f"{seen}; wrong channel order or normalisation likely")
 
 

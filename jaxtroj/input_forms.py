@@ -76,13 +76,13 @@ _ROUNDS = {
 }
 
 
-def form_of_dataset(dataset: str | None) -> PixelForm | None:
-    """The input form of an official round's networks; None for any other set.
+def form_of_round(name: str | None) -> PixelForm | None:
+    """The input form of a TrojAI round's image networks; None for any other.
 
-    >>> str(form_of_dataset("round1-train"))
+    >>> str(form_of_round("round1"))
     'BGR, min-max per picture'
     """
-    return _ROUNDS.get((dataset or "").partition("-")[0])
+    return _ROUNDS.get(name or "")
 
 
 def possible_forms(settings: "Settings", channels: int) -> tuple[PixelForm, ...]:
@@ -120,7 +120,9 @@ def _prepared_as_said(form: PixelForm, settings: "Settings") -> PixelForm:
     """A form with the settings' bounds, mean and deviation, which stand in the network's order."""
     names = ("bounds", "mean", "std")
     said = {name: getattr(settings, name) for name in names if getattr(settings, name) is not None}
-    words = [f"{name} {','.join(f'{value:g}' for value in values)}" for name, values in said.items()]
+    words = [
+        f"{name} {','.join(f'{value:g}' for value in values)}" for name, values in said.items()
+    ]
     return replace(form, scale=", ".join([form.scale, *words]), **said)
 
 

@@ -7,11 +7,13 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.special import log_softmax, softmax
+from scipy.special import expit, log_softmax, softmax
 
 from converters.model import ImageConfig, Model
 from jaxtroj.anchors import AnchoredExamples
 from jaxtroj.diagnostics import FLAGS, diagnose
+from jaxtroj.form_choice import FormChoice
+from jaxtroj.input_forms import PixelForm
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,8 @@ def _names(examples, findings=()):
         (_examples(softmax(LOGITS, axis=1)), (), ["probabilities"]),
         (_examples(log_softmax(LOGITS, axis=1)), (), ["probabilities"]),
         (_examples(softmax(LOGITS, axis=1) * 1.1), (), []),
+        (_examples(expit(3 * LOGITS)), (), ["probabilities"]),
+        (_examples(expit(LOGITS / 9)), (), []),
         (_examples(gradient=0.0), (), ["gradients-zero"]),
         (_examples(gradient=float("nan")), (), []),
         (None, GUESS, []),
@@ -77,3 +81,21 @@ def test_every_flag_stands_in_the_document():
     text = (Path(__file__).parents[1] / "docs" / "flags.md").read_text()
     rows = re.findall(r"^\| `([a-z-]+)` \| (.*) \| (.*) \|$", text, re.MULTILINE)
     assert rows == [(flag.name, flag.raised, flag.remedy) for flag in FLAGS]
+
+
+@pytest.mark.parametrize(
+    ("classes", "accuracy", "accused"),
+    [(10, 0.5, False), (10, 0.33, False), (10, 0.3, True), (2, 0.62, True), (2, 0.63, False)],
+)
+def test_low_accuracy_is_judged_beside_guessing(classes, accuracy, accused):
+    model = Model(_Config(classes), {"fc.kernel": jnp.ones((5, classes))}, "small")
+    found = diagnose(model, _examples(accuracy=accuracy), ())
+    assert [raised.flag.name for raised in found] == ["examples-misclassified"] * accused
+
+
+def test_the_accuracy_is_that_of_the_best_form_that_was_tried():
+    form = FormChoice(PixelForm("pixels / 255"), "examples", "", 0.2, 40, None, 12)
+    for examples in (_examples(), None):
+        (raised,) = diagnose(MODEL, examples, (), form)
+        assert "clean accuracy 0.20 on 40 labelled examples (0.33 is guessing)" in str(raised)
+        assert "none of 12 usual input forms does better" in str(raised)

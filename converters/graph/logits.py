@@ -44,7 +44,7 @@ _KEEPING = frozenset(
 
 
 def with_logits(model: Model) -> tuple[Model, tuple[str, ...]]:
-    """The model whose output is what its last softmax or sigmoid takes, and the finding that says so.
+    """The model that ends before its last softmax or sigmoid, and the finding that says so.
 
     A model that does not end in one, or is no graph, comes back as it is.
     """

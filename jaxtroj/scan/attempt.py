@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from converters.model import Model
 
 OnStep = Callable[[str, str], None]
-"""Called with the model's name and the step that begins: read, convert, examples, form or a stage."""
+"""Called with the model's name and the step that begins: read, convert, examples, form, a stage."""
 
 
 def silent(model: str, step: str) -> None:

@@ -25,7 +25,7 @@ def form_for(attempt: Attempt, model: "Model", pictures: Pictures) -> FormChoice
         pictures: that fit it.
     """
     settings = attempt.settings
-    usual = form_of_dataset(attempt.entry.dataset)
+    usual = form_of_dataset(attempt.entry.round)
     if usual is not None:
         settings = replace(
             settings,

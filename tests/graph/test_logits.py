@@ -1,4 +1,4 @@
-"""Networks that end in a softmax, cut before it."""
+"""Networks that end in a softmax or sigmoid, cut before it."""
 
 import numpy as np
 import pytest
@@ -28,6 +28,13 @@ class Wide(torch.nn.Module):
         return torch.flatten(torch.softmax(x[:, :, None, None], 1), 1)
 
 
+class Logarithm(torch.nn.Module):
+    """A softmax and its logarithm as two calls."""
+
+    def forward(self, x):
+        return torch.log(torch.softmax(x, 1))
+
+
 def model_of(tail, **form):
     captured = capture(Network(tail).eval(), [torch.zeros(1, 3, SIDE, SIDE)])
     return graph_model(captured, **form)
@@ -48,6 +55,8 @@ def images():
         (torch.nn.Sequential(torch.nn.Softmax(1), torch.nn.Identity()), "a softmax"),
         (torch.nn.Sequential(torch.nn.Softmax(1), torch.nn.Unflatten(1, (1, -1))), "a softmax"),
         (Wide(), "a softmax"),
+        (Logarithm(), "a softmax"),
+        (torch.nn.Sigmoid(), "a sigmoid"),
     ],
 )
 def test_the_logits_are_those_before_the_softmax(images, tail, cut, form):
@@ -75,8 +84,8 @@ class Halves(torch.nn.Module):
     "tail",
     [
         torch.nn.Identity(),
-        torch.nn.Sigmoid(),
         torch.nn.Sequential(torch.nn.Softmax(1), torch.nn.ReLU()),
+        torch.nn.Sequential(torch.nn.Sigmoid(), torch.nn.ReLU()),
         torch.nn.Sequential(torch.nn.Softmax(1), torch.nn.Linear(CLASSES, CLASSES)),
         Halves(),
     ],
