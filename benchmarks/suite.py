@@ -136,6 +136,8 @@ BENCHES = (
           _same("{small} --work {work}/small"), ("small",)),
     Bench("accuracy.zoo", "networks of every kind told apart by a fit that has not met their kind",
           _same("{zoo} --work {work}/zoo"), ("zoo",)),
+    Bench("accuracy.zoo_rivals", "verdicts beside Neural Cleanse, K-Arm and MM-BD",
+          {"cpu-small": "{zoo} --models 8", "cpu": "{zoo} --models 64", "gpu": None}, ("zoo",)),
 )  # fmt: skip
 NAMES = tuple(bench.name for bench in BENCHES)
 

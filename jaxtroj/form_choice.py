@@ -19,9 +19,9 @@ from jaxtroj.input_forms import PixelForm
 from jaxtroj.network import Network
 from jaxtroj.rounds.examples import Pictures, in_units
 
-# Pixels of the examples that every form is tried on, and that the best ones are decided on.
-_FIRST_PIXELS, _ALL_PIXELS = 2**19, 2**22
-_FIRST_FEWEST, _FIRST_MOST = 10, 40
+# Every form is tried on so many examples at least, more where they fill a batch of the network, and
+# at most; the best ones on examples of so many pixels together.
+_FEW_LEAST, _FEW_MOST, _MANY_PIXELS = 10, 40, 2**22
 # So many of the best forms go on to all examples, beside the first one.
 _GOING_ON = 3
 # Fewer labelled examples, or one class, tell nothing: a network that is stuck on it looks right.
@@ -120,7 +120,10 @@ def choose_form(
     def attempts(asked: Sequence[PixelForm], chosen: np.ndarray) -> list[Tried]:
         return try_forms(network, pictures.pixels[chosen], labels[chosen], asked, has_front)
 
-    few, many = _samples(labels, known, pictures.pixels[0].shape)
+    order = known[in_turn(labels[known], len(known))]
+    each = network.batch(pictures.pixels) // len(forms)
+    few = order[: min(max(each, _FEW_LEAST), _FEW_MOST)]
+    many = order[: max(_MANY_PIXELS // pictures.pixels[0, ..., 0].size, len(few))]
     tried = _likeliest(attempts(forms, few))
     if len(many) > len(few):
         tried = attempts([one.form for one in tried], many)
@@ -169,16 +172,6 @@ def _cannot_tell(labels: np.ndarray) -> str:
     if len(np.unique(labels)) < _FEWEST_CLASSES:
         return "examples of one class only"
     return ""
-
-
-def _samples(
-    labels: np.ndarray, known: np.ndarray, shape: Sequence[int]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Indices of the examples for all forms, and for the likeliest; both go through the classes."""
-    order = known[in_turn(labels[known], len(known))]
-    area = shape[0] * shape[1]
-    few = min(max(_FIRST_PIXELS // area, _FIRST_FEWEST), _FIRST_MOST)
-    return order[:few], order[: max(_ALL_PIXELS // area, few)]
 
 
 def _likeliest(tried: Sequence[Tried]) -> list[Tried]:

@@ -6,10 +6,7 @@ examples cannot tell them apart; `jaxtroj.form_choice` tells them apart by label
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from jaxtroj.settings import Settings
+from typing import Any
 
 CHANNEL_ORDERS = ("BGR", "RGB")
 NORMALIZATIONS = ("min-max", "unit")
@@ -22,12 +19,13 @@ class PixelForm:
 
     Attributes:
         scale: what happens to pixels, in words.
-        channel_order: "BGR" or "RGB"; of grey pictures without meaning.
+        channel_order: "BGR" or "RGB"; of grey pictures without meaning, see `is_grey`.
         normalization: how pixels become [0, 1]: "unit" (/ 255) or "min-max" per picture. Triggers,
             pictures and evidence are in these units.
         bounds: values that pixels 0 and 1 have for the network; None for (0, 1).
         mean: subtracted after that, per channel in `channel_order`; None for nothing.
         std: the same, what pixels are divided by then.
+        is_grey: whether pictures have one channel.
     """
 
     scale: str
@@ -36,9 +34,10 @@ class PixelForm:
     bounds: tuple[float, float] | None = None
     mean: Numbers | None = None
     std: Numbers | None = None
+    is_grey: bool = False
 
     def __str__(self) -> str:
-        return f"{self.channel_order}, {self.scale}"
+        return f"{'grey' if self.is_grey else self.channel_order}, {self.scale}"
 
     @property
     def preparation(self) -> tuple[tuple[float, float] | None, Numbers | None, Numbers | None]:
@@ -52,6 +51,33 @@ class PixelForm:
             for name, value in zip(("bounds", "mean", "std"), self.preparation, strict=True)
         }
         return {"channel_order": self.channel_order, "normalization": self.normalization} | lists
+
+
+@dataclass(frozen=True)
+class SaidForm:
+    """What is said of an input form, as in `PixelForm`; None for what is not."""
+
+    channel_order: str | None = None
+    normalization: str | None = None
+    bounds: tuple[float, float] | None = None
+    mean: Numbers | None = None
+    std: Numbers | None = None
+
+    @property
+    def has_front(self) -> bool:
+        """Whether it says what stands in front of the network."""
+        return (self.bounds, self.mean, self.std) != (None, None, None)
+
+    def or_as(self, name: str | None) -> "SaidForm":
+        """The rest as a TrojAI round has it; nothing more for any other."""
+        usual = form_of_round(name)
+        if usual is None:
+            return self
+        return replace(
+            self,
+            channel_order=self.channel_order or usual.channel_order,
+            normalization=self.normalization or usual.normalization,
+        )
 
 
 _UNIT = PixelForm("pixels / 255")
@@ -85,53 +111,49 @@ def form_of_round(name: str | None) -> PixelForm | None:
     return _ROUNDS.get(name or "")
 
 
-def possible_forms(settings: "Settings", channels: int) -> tuple[PixelForm, ...]:
-    """The usual input forms that the settings leave open, the preferred first.
+def possible_forms(said: SaidForm, channels: int) -> tuple[PixelForm, ...]:
+    """The usual input forms that are left open, the preferred first.
 
     A normalisation that is said stands for all that happens to pixels; bounds, mean or deviation
     leave open whether they follow / 255 or min-max.
 
     Args:
-        settings: may say all, a part or nothing.
+        said: may be all, a part or nothing.
         channels: 1 for a network of grey pictures.
     """
     orders = ("RGB",) if channels == 1 else ("RGB", "BGR")
-    if settings.channel_order is not None:
-        orders = (settings.channel_order,)
+    if said.channel_order is not None:
+        orders = (said.channel_order,)
     forms = [
-        _ordered(form, order, channels) for form in _scales(settings, channels) for order in orders
+        _ordered(form, order, channels) for form in _scales(said, channels) for order in orders
     ]
     # Pictures that use the whole range, as TrojAI's nearly do, do not tell its form from BGR / 255.
     first = [form for form in (_UNIT, _TROJAI) if form in forms]
     return (*first, *(form for form in forms if form not in first))
 
 
-def _scales(settings: "Settings", channels: int) -> tuple[PixelForm, ...]:
-    said = (settings.bounds, settings.mean, settings.std)
-    if settings.normalization is None and said == (None, None, None):
+def _scales(said: SaidForm, channels: int) -> tuple[PixelForm, ...]:
+    if said.normalization is None and not said.has_front:
         return _IN_GREY if channels == 1 else _IN_COLOUR
-    bases = [form for form in (_UNIT, _MIN_MAX)]
-    if settings.normalization is not None:
-        bases = [form for form in bases if form.normalization == settings.normalization]
-    return tuple(_prepared_as_said(form, settings) for form in bases)
+    open_ones = [f for f in (_UNIT, _MIN_MAX) if said.normalization in (None, f.normalization)]
+    return tuple(_with_front(form, said) for form in open_ones)
 
 
-def _prepared_as_said(form: PixelForm, settings: "Settings") -> PixelForm:
-    """A form with the settings' bounds, mean and deviation, which stand in the network's order."""
-    names = ("bounds", "mean", "std")
-    said = {name: getattr(settings, name) for name in names if getattr(settings, name) is not None}
-    words = [
-        f"{name} {','.join(f'{value:g}' for value in values)}" for name, values in said.items()
-    ]
-    return replace(form, scale=", ".join([form.scale, *words]), **said)
+def _with_front(form: PixelForm, said: SaidForm) -> PixelForm:
+    """A form with the bounds, mean and deviation that are said, in the network's order."""
+    front = replace(form, bounds=said.bounds, mean=said.mean, std=said.std)
+    names = zip(("bounds", "mean", "std"), front.preparation, strict=True)
+    words = [f"{n} {','.join(f'{x:g}' for x in values)}" for n, values in names if values]
+    return replace(front, scale=", ".join([form.scale, *words]))
 
 
 def _ordered(form: PixelForm, order: str, channels: int) -> PixelForm:
     """A form in a channel order; the numbers of a published one are in RGB."""
+    changed = replace(form, channel_order=order, is_grey=channels == 1)
     if form not in (*_IN_COLOUR, _MNIST):  # the user's own numbers are in the network's order
-        return replace(form, channel_order=order)
+        return changed
     mean, std = (_for_channels(values, order, channels) for values in (form.mean, form.std))
-    return replace(form, channel_order=order, mean=mean, std=std)
+    return replace(changed, mean=mean, std=std)
 
 
 def _for_channels(values: Sequence[float] | None, order: str, channels: int) -> Numbers | None:

@@ -12,7 +12,7 @@ from jaxtroj import populations
 from jaxtroj.calibration import Calibrator
 from jaxtroj.errors import CalibrationError, UsageError
 from jaxtroj.evidence.stages import IMAGES, TABLES, TEXTS
-from jaxtroj.input_forms import CHANNEL_ORDERS, NORMALIZATIONS
+from jaxtroj.input_forms import CHANNEL_ORDERS, NORMALIZATIONS, SaidForm
 from jaxtroj.populations import Asked, Candidates, Choice, choose
 from jaxtroj.record import digest_file
 
@@ -127,6 +127,10 @@ class Settings:
         return InputForm(
             self.layout, self.bounds, self.mean, self.std, self.output, self.image_size
         )
+
+    def said_form(self) -> SaidForm:
+        """What these settings say of how pixels become the network's input."""
+        return SaidForm(self.channel_order, self.normalization, self.bounds, self.mean, self.std)
 
     def stages_named(self, kind: str) -> tuple[str, ...] | None:
         """The stages that are asked for models of a kind, one of `KINDS`; None for no choice."""

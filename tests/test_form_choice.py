@@ -17,7 +17,7 @@ from converters.opening import open_model
 from converters.preparation import PreparedConfig, prepared
 from jaxtroj.cli.main import main
 from jaxtroj.form_choice import choose_form
-from jaxtroj.input_forms import form_of_round, possible_forms
+from jaxtroj.input_forms import SaidForm, form_of_round, possible_forms
 from jaxtroj.network import Network
 from jaxtroj.rounds import ModelEntry
 from jaxtroj.rounds.examples import Pictures, in_units, load_pictures
@@ -28,7 +28,7 @@ from jaxtroj.settings import Settings
 
 SIDE, CLASSES, COUNT = 8, 4, 120
 SETTINGS = Settings(calibrator=None, text_calibrator=None, early_stop=False, stages=("weights",))
-COLOUR, GREY = possible_forms(SETTINGS, 3), possible_forms(SETTINGS, 1)
+COLOUR, GREY = possible_forms(SaidForm(), 3), possible_forms(SaidForm(), 1)
 QUICK = ("--evidence-only", "--stages", "weights")
 
 
@@ -100,7 +100,7 @@ def test_the_forms_that_are_tried():
     ],
 )
 def test_what_is_said_is_not_tried(said, expected):
-    forms = possible_forms(replace(SETTINGS, **said), 3)
+    forms = possible_forms(SaidForm(**said), 3)
     assert len(forms) == expected
     for form in forms:
         assert all(getattr(form, name) == value for name, value in said.items())

@@ -1,13 +1,12 @@
 """The input form that one model is scanned in: as was said, as its round has it, or found."""
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from converters.families.folding import fold
 from converters.input_form import NOTHING_SAID
 from converters.preparation import prepared
 from jaxtroj.form_choice import FormChoice, choose_form
-from jaxtroj.input_forms import form_of_dataset, possible_forms
+from jaxtroj.input_forms import possible_forms
 from jaxtroj.network import Network
 from jaxtroj.rounds.examples import Pictures
 from jaxtroj.scan.attempt import Attempt
@@ -24,20 +23,14 @@ def form_for(attempt: Attempt, model: "Model", pictures: Pictures) -> FormChoice
         model: as it was opened, with what the settings say in front.
         pictures: that fit it.
     """
-    settings = attempt.settings
-    usual = form_of_dataset(attempt.entry.round)
-    if usual is not None:
-        settings = replace(
-            settings,
-            channel_order=settings.channel_order or usual.channel_order,
-            normalization=settings.normalization or usual.normalization,
-        )
-    forms = possible_forms(settings, model.channels)
+    said = attempt.settings.said_form()
+    known = said.or_as(attempt.entry.round)
+    forms = possible_forms(known, model.channels)
     if len(forms) == 1:
-        return FormChoice(forms[0], "settings" if settings is attempt.settings else "round")
+        return FormChoice(forms[0], "settings" if known == said else "round")
     with attempt.step("form"):
         # Folded, as the evidence takes it: a plain form needs no program of its own then.
-        return choose_form(Network(fold(model)), pictures, forms, _says_a_front(attempt))
+        return choose_form(Network(fold(model)), pictures, forms, said.has_front)
 
 
 def in_form(attempt: Attempt, model: "Model", choice: FormChoice) -> "Model":
@@ -46,9 +39,5 @@ def in_form(attempt: Attempt, model: "Model", choice: FormChoice) -> "Model":
     known = tuple(finding for finding in attempt.findings if finding not in guessed)
     attempt.findings = (str(choice), *known)
     attempt.form = choice.as_json()
-    return model if _says_a_front(attempt) else prepared(model, *choice.form.preparation)
-
-
-def _says_a_front(attempt: Attempt) -> bool:
-    settings = attempt.settings
-    return (settings.bounds, settings.mean, settings.std) != (None, None, None)
+    said = attempt.settings.said_form()
+    return model if said.has_front else prepared(model, *choice.form.preparation)

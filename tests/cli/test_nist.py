@@ -16,9 +16,9 @@ import jaxtroj
 from jaxtroj.calibration import Calibrator
 from jaxtroj.cli.main import main
 from jaxtroj.errors import DatasetError, UsageError
+from jaxtroj.input_forms import CHANNEL_ORDERS, NORMALIZATIONS
 from jaxtroj.leaderboard.metaparameters import LARGE_STAGES, Metaparameters, read_metaparameters
 from jaxtroj.leaderboard.predictions import read_predictions
-from jaxtroj.rounds.examples import CHANNEL_ORDERS, NORMALIZATIONS
 from jaxtroj.settings import DEFAULT_CALIBRATOR, DEFAULT_TEXT_CALIBRATOR
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxtroj.anchors import _peaks, _spread, anchor
+from jaxtroj.anchors import _peaks, anchor, in_turn
 from jaxtroj.errors import EvidenceError
 from jaxtroj.network import Network
 
@@ -23,8 +23,8 @@ SPREADS = {
 
 
 @pytest.mark.parametrize("labels, limit, expected", SPREADS.values(), ids=SPREADS)
-def test_spread(labels, limit, expected):
-    assert _spread(np.asarray(labels), limit).tolist() == expected
+def test_in_turn(labels, limit, expected):
+    assert in_turn(np.asarray(labels), limit).tolist() == expected
 
 
 @pytest.mark.parametrize("height, width", [(12, 12), (14, 10), (28, 28)])
