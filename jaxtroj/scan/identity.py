@@ -4,7 +4,6 @@ from pathlib import Path
 
 from converters.containers.onnx_wire import external_files
 from jaxtroj.errors import ExamplesError
-from jaxtroj.input_forms import form_of_round
 from jaxtroj.record import identity
 from jaxtroj.rounds import ModelEntry, examples_digest, text_examples_digest
 from jaxtroj.settings import Settings, digest_or_reason
@@ -13,8 +12,8 @@ from jaxtroj.settings import Settings, digest_or_reason
 def identify(entry: ModelEntry, settings: Settings) -> str:
     """The identity of an answer; unreadable files count by being unreadable."""
     model = ":".join(digest_or_reason(path) for path in _model_files(entry.model_path))
-    values = settings.as_json()
-    if entry.round in values.get("round_calibrators", ()) or form_of_round(entry.round):
+    values, said = settings.as_json(), settings.said_form()
+    if entry.round in values.get("round_calibrators", ()) or said.or_as(entry.round) != said:
         values["round"] = entry.round  # it decides who answers, and how pixels are read
     return identity(model, _examples_digest(entry), values)
 
