@@ -2,20 +2,20 @@
 
 Which classes may be targets, and from which sources, is read off the clean logits first. Each
 target (from all classes, or from one source) is an arm whose mask and pattern are optimised as
-Neural Cleanse does, and a bandit deals the steps: the arm whose mask shrinks fastest, or is the
+Neural Cleanse does, and a bandit deals the updates: the arm whose mask shrinks fastest, or is the
 smallest already, goes on. A small mask is a trigger; one from a single source only if the way back,
 from the target to the source, needs a mask that is ten times larger.
 
 Source: Shen et al., Backdoor Scanning for Deep Neural Networks through K-Arm Optimization, ICML
 2021, with the constants of the authors' program for 224 px. Sizes of masks count here as the share
-of the picture that they are there. What the description leaves open is chosen as a good engineer
-would: an update is one step on all pictures of an arm; masks from all classes start at random and
-have a free pattern, those from one class start at the centre and have one colour.
+of the picture that they are there. An update is one pass over an arm's pictures; masks from all
+classes start at random and have a free pattern, those from one class start at the centre and have
+one colour. One thing is not theirs: an arm that finds nothing in 200 updates makes way for others.
 """
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -25,10 +25,10 @@ from benchmarks.rivals.verdict import Budget, RivalVerdict
 
 _SIDE = 224  # of the pictures that the constants are for
 _GLOBAL_SHARE, _PAIR_SHARE, _SOURCES_KEPT, _LEAST_LOGIT = 0.95, 0.9, 3, 1e-8
-_WARM_UP, _EPSILON, _BETA, _LARGEST = 2, 0.3, 1e4, 2500.0
-_DEAD_AFTER = ((10, 0.0), (20, 0.3), (200, 0.8))  # updates, success that is too little by then
+_WARM_UP, _EPSILON, _BETA, _LARGEST, _ENOUGH = 2, 0.3, 1e4, 2500.0, 60
+_DEAD_AFTER = ((10, 0.0), (20, 0.3), (200, 0.8))  # updates, best success that is too little
 _RATE, _BETAS, _START_COST, _FACTOR, _PATIENCE, _STILL = 0.1, (0.5, 0.9), 1e-3, 1.5, 5, 10
-_REACHED = 0.99
+_REACHED, _BATCH, _LONGEST = 0.99, 32, 200
 _GLOBAL_SIZE, _PAIR_SIZE, _SYMMETRY = 1720.0, 1000.0, 10.0  # pixels at 224 px; a ratio
 _CENTRE, _INSIDE, _OUTSIDE = 50, 0.99, 1e-3
 
@@ -43,7 +43,7 @@ def k_arm(
       images: float32 `[n, h, w, c]` in [0, 1], as many of every class.
       labels: int `[n]`.
       classes: number of them.
-      budget: updates of all arms together, and seconds.
+      budget: gradient steps of all arms together, and seconds.
     """
     started = time.process_time()
     model = frozen(model)
@@ -100,8 +100,10 @@ class Arm:
       source: None for all classes.
       target: class that the trigger forces.
       best: smallest mask with success, in pixels at 224 px; infinite before there is one.
-      success: of the last update; `most` the best so far.
-      sizes: of the mask after each update, the same unit.
+      size: of the mask in the last update, the same unit.
+      most: best success of an update.
+      updates: so far; `better` of them made `best` smaller.
+      pace: how fast the mask goes down, as of the last such update.
       done: whether it is finished or given up.
     """
 
@@ -110,9 +112,11 @@ class Arm:
     source: int | None
     target: int
     best: float = float("inf")
-    success: float = 0.0
+    size: float = float("inf")
     most: float = 0.0
-    sizes: list[float] = field(default_factory=list)
+    updates: int = 0
+    better: int = 0
+    pace: float = -float("inf")
     done: bool = False
 
     def __post_init__(self) -> None:
@@ -131,46 +135,56 @@ class Arm:
         self._went_up = self._went_down = False
 
     @property
-    def updates(self) -> int:
-        """Steps so far."""
-        return len(self.sizes)
+    def steps(self) -> int:
+        """Gradient steps of one update."""
+        return -(-len(self.pictures) // _BATCH)
 
-    def update(self) -> None:
-        """One step of mask and pattern, and of the cost."""
+    def update(self) -> bool:
+        """One pass over the pictures, then the cost; whether `best` became smaller."""
+        found = [self._step(part) for part in self.pictures.split(_BATCH)]
+        success, size = (float(np.mean(values)) for values in zip(*found, strict=True))
+        self.updates, self.size, self.most = self.updates + 1, size, max(self.most, success)
+        improved = success >= _REACHED and size < self.best
+        if improved:
+            self.best, self.better = size, self.better + 1
+            self.pace = (_LARGEST - size) / (self.better + self.updates / 2)
+        self._still = 0 if improved else self._still + 1
+        self._weigh(success >= _REACHED)
+        self.done = self._is_settled() or self._is_hopeless()
+        return improved
+
+    def _step(self, pictures: torch.Tensor) -> tuple[float, float]:
+        """One step of mask and pattern; success and size of the mask before it."""
         mask, pattern = (torch.tanh(x) / 2 + 0.5 for x in (self._mask, self._pattern))
-        logits = self.model(self.pictures + mask * (pattern - self.pictures))
-        wanted = torch.full((len(self.pictures),), self.target)
-        size = mask.sum()
-        # The cost is per pixel at 224 px, so that it weighs as there.
-        loss = torch.nn.functional.cross_entropy(logits, wanted) + self._cost * self._scale * size
+        logits = self.model(pictures + mask * (pattern - pictures))
+        wanted = torch.full((len(pictures),), self.target)
+        size = self._scale * mask.sum()
+        loss = torch.nn.functional.cross_entropy(logits, wanted) + self._cost * size
         self._optimiser.zero_grad(set_to_none=True)
         loss.backward()
         self._optimiser.step()
-        self.success = float((logits.argmax(1) == self.target).float().mean())
-        self.most = max(self.most, self.success)
-        self.sizes.append(float(size.detach()) * self._scale)
-        self._note(self.sizes[-1])
+        return float((logits.argmax(1) == self.target).float().mean()), float(size.detach())
 
-    def _note(self, size: float) -> None:
-        """The schedule of the cost, and whether to go on."""
-        reached = self.success >= _REACHED
-        better = reached and size < self.best
-        if better:
-            self.best = size
-        self._still = 0 if better else self._still + 1
+    def _weigh(self, reached: bool) -> None:
+        """The schedule of the cost."""
         if self._cost == 0:
             self._first = self._first + 1 if reached else 0
             if self._first >= _PATIENCE:
                 self._cost = _START_COST
-        else:
-            self._up, self._down = (self._up + 1, 0) if reached else (0, self._down + 1)
-            if self._up >= _PATIENCE:
-                self._cost, self._up, self._went_up = self._cost * _FACTOR, 0, True
-            elif self._down >= _PATIENCE:
-                self._cost, self._down, self._went_down = self._cost / _FACTOR, 0, True
-        settled = self._went_up and self._went_down and self._still >= _STILL
-        hopeless = any(self.updates > n and self.most <= least for n, least in _DEAD_AFTER)
-        self.done = settled or hopeless
+            return
+        self._up, self._down = (self._up + 1, 0) if reached else (0, self._down + 1)
+        if self._up >= _PATIENCE:
+            self._cost, self._up, self._went_up = self._cost * _FACTOR, 0, True
+        elif self._down >= _PATIENCE:
+            self._cost, self._down, self._went_down = self._cost / _FACTOR, 0, True
+
+    def _is_settled(self) -> bool:
+        both = self._went_up and self._went_down
+        return self.better > _ENOUGH or (both and self._still > _STILL)
+
+    def _is_hopeless(self) -> bool:
+        dead = any(self.updates > n and self.most <= least for n, least in _DEAD_AFTER)
+        return (dead and self.source is not None) or self._still > _LONGEST
 
 
 def _raw(values: torch.Tensor) -> torch.Tensor:
@@ -189,26 +203,29 @@ def _centred(height: int, width: int) -> torch.Tensor:
 def _deal(arms: Sequence[Arm], budget: Budget, started: float) -> bool:
     """Updates for the arms by the bandit; True where the budget ended before the arms did."""
     draw = np.random.default_rng(0)
-    for arm in [*arms] * _WARM_UP:
-        arm.update()
-    for _ in range(budget.steps):
-        live = [arm for arm in arms if not arm.done]
-        if not live:
-            return False
-        if time.process_time() - started > budget.seconds:
+    steps, arm = 0, arms[0] if arms else None
+    while arm is not None:
+        if steps >= budget.steps or time.process_time() - started > budget.seconds:
             return True
-        if draw.random() < _EPSILON:
-            live[draw.integers(len(live))].update()
-        else:
-            total = sum(arm.updates for arm in arms)
-            max(live, key=lambda arm: _promise(arm, total)).update()
-    return any(not arm.done for arm in arms)
+        improved = arm.update()
+        steps += arm.steps
+        live = [other for other in arms if not other.done]
+        best = min(arms, key=lambda other: other.best)
+        if not live or best.better > _ENOUGH:
+            return False
+        if arm.done or (improved and arm.better >= _WARM_UP):
+            arm = _next(live, draw)
+    return False
 
 
-def _promise(arm: Arm, total: int) -> float:
-    """How fast the mask went down, and how small it is."""
-    mean = float(np.mean(arm.sizes))
-    return (_LARGEST - mean) / (arm.updates + total / 2) + _BETA / max(mean, 1e-9)
+def _next(live: Sequence[Arm], draw: np.random.Generator) -> Arm:
+    """An arm that is not warm yet, else the most promising one, or with some luck any."""
+    cold = next((arm for arm in live if arm.better < _WARM_UP), None)
+    if cold is not None:
+        return cold
+    if draw.random() < _EPSILON:
+        return live[draw.integers(len(live))]
+    return max(live, key=lambda arm: arm.pace + _BETA / max(arm.size, 1e-9))
 
 
 def _is_trigger(
