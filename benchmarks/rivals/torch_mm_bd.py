@@ -67,8 +67,6 @@ def _largest_margins(
     before = np.full(classes, np.nan)
     live = np.arange(classes)
     for _ in range(budget.steps):
-        if time.process_time() - started > budget.seconds:
-            return reached, True
         batch = images[live].flatten(0, 1).requires_grad_(True)
         margins = _margins(model(batch), torch.from_numpy(live).repeat_interleave(_PICTURES))
         (slope,) = torch.autograd.grad(margins.sum(), batch)
@@ -82,6 +80,8 @@ def _largest_margins(
         live = live[~(change < _STILL)]
         if not len(live):
             break
+        if time.process_time() - started > budget.seconds:
+            return reached, True
     return reached, False
 
 
