@@ -269,6 +269,14 @@ def _piccolo(result: Mapping[str, Any]) -> tuple[tuple[str, ...], Rows]:
     return head, (*scores, *seconds)
 
 
+def _zoo_rivals(result: Mapping[str, Any]) -> tuple[tuple[str, ...], Rows]:
+    head = ("detector", "networks", "verdicts right", "ROC AUC", "right targets", "seconds")
+    columns = ("networks", "right", "auc", "targets", "seconds")
+    return head, [
+        (name, *(row[column] for column in columns)) for name, row in result["detectors"].items()
+    ]
+
+
 TABLES: dict[str, Callable[[Mapping[str, Any]], tuple[tuple[str, ...], Rows]]] = {
     "floor": _floor,
     "conversion": _conversion,
@@ -289,6 +297,7 @@ TABLES: dict[str, Callable[[Mapping[str, Any]], tuple[tuple[str, ...], Rows]]] =
     "real_onnx": _real,
     "round0_accuracy": _accuracy,
     "search": _search,
+    "zoo_rivals": _zoo_rivals,
 }
 
 
