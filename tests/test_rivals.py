@@ -128,7 +128,8 @@ def zoo(tmp_path_factory):
             warnings.simplefilter("ignore")  # torch's newer exporter takes seconds
             torch.onnx.export(
                 Stripes(poisoned).eval(), (torch.zeros(1, 3, SIDE, SIDE),), folder / "model.onnx",
-                opset_version=17, dynamo=False, input_names=["image"], dynamic_axes={"image": {0: "n"}},
+                opset_version=17, dynamo=False, input_names=["image"],
+                dynamic_axes={"image": {0: "n"}},
             )  # fmt: skip
         (folder / "ground_truth.csv").write_text(f"{int(poisoned)}\n")
         for place, (image, label) in enumerate(zip(images, labels, strict=True)):
