@@ -23,7 +23,7 @@ def check_script(weights: Weights, network: Any, size: tuple[int, int] = (224, 2
     """
     root = weights.modules.get("")
     digest = None if root is None else root.attributes.get("script")
-    if digest is not None and digest not in [_digest(network, size, t) for t in (False, True)]:
+    if digest is not None and digest not in (_digest(network, size, t) for t in (False, True)):
         raise MismatchError(
             "the code of the TorchScript archive is not what this torch writes for torchvision's "
             "network of that name, so it may compute something else; save the network's state "

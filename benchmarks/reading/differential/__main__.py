@@ -12,6 +12,7 @@ finding, and its file is kept in SCRATCH/findings. A stopped run goes on where i
 
 import argparse
 import json
+import logging
 import sys
 from pathlib import Path
 
@@ -35,6 +36,7 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     kinds = [kind for kind in FORMATS if kind.name in (args.format or [k.name for k in FORMATS])]
     args.work.mkdir(parents=True, exist_ok=True)
+    _quiet()
     tallies: dict[str, MutantTally] = {}
     with Runtime(args.work) as runtime:
         # In turns, so that a run that is stopped has looked at every format.
@@ -48,6 +50,14 @@ def main(argv: list[str] | None = None) -> int:
         for finding in tally.findings[:20]:
             print(f"  {finding}")
     return int(any(tally.findings for tally in tallies.values()))
+
+
+def _quiet() -> None:
+    """One thread, and no pages of log for each program that torch refuses."""
+    import torch
+
+    torch.set_num_threads(1)
+    logging.getLogger("torch").setLevel(logging.CRITICAL)
 
 
 def _save(out: Path, tallies: dict[str, MutantTally], seed: int, runtime: Runtime) -> None:

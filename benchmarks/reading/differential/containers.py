@@ -154,9 +154,9 @@ def _settings(members: Members, random: Random) -> Members:
 def _root(members: Members, random: Random) -> Members:
     roots = ("other", "a/b", "Archive", "")
     root = roots[int(random.integers(len(roots)))]
-    at = int(random.integers(len(members)))
+    stays = int(random.integers(len(members))) if random.random() < 0.2 else None
     return [
-        (f"{root}/{n.partition('/')[2]}" if random.random() < 0.9 or k == at else n, d)
+        (n if k == stays else f"{root}/{n.partition('/')[2]}", d)
         for k, (n, d) in enumerate(members)
     ]
 

@@ -11,7 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.reading.differential import containers, graphs, networks, states
+from benchmarks.reading.differential import (
+    bare,
+    containers,
+    networks,
+    onnx_changes,
+    programs,
+    scripts,
+    states,
+)
+from benchmarks.reading.differential.onnx_seed import SHAPE as GRAPH_SHAPE
 from benchmarks.reading.differential.seeds import NETWORKS, network
 from benchmarks.reading.differential.serve import example
 from converters.input_form import InputForm
@@ -54,7 +63,7 @@ def read_torch(path: Path) -> Arrays:
     artifact = open_artifact(path)
     if not artifact.weights.modules:
         return {f"tensor:{name}": array for name, array in artifact.weights.tensors.items()}
-    model = convert(artifact)
+    model = convert(artifact, InputForm(), SHAPE[2:])  # graphs take images of one size
     return {"logits": np.asarray(model(example(SHAPE).transpose(0, 2, 3, 1)))}
 
 
@@ -66,8 +75,8 @@ def read_graph(path: Path) -> Arrays:
     """
     from converters.opening import open_model
 
-    opened = open_model(path, InputForm(layout="NCHW", bounds=(0, 1)), usual_size=graphs.SHAPE[2:])
-    return {"logits": np.asarray(opened.model(example(graphs.SHAPE).transpose(0, 2, 3, 1)))}
+    opened = open_model(path, InputForm(layout="NCHW", bounds=(0, 1)), usual_size=GRAPH_SHAPE[2:])
+    return {"logits": np.asarray(opened.model(example(GRAPH_SHAPE).transpose(0, 2, 3, 1)))}
 
 
 def saved(value: Any, zipped: bool, protocol: int = 2) -> bytes:
@@ -144,13 +153,23 @@ FORMATS = (
     Format(
         "safetensors", ".safetensors", _state_mutant("safetensors"), ("safetensors",), read_torch
     ),
-    Format("ONNX", ".onnx", graphs.onnx_mutant, ("onnxruntime",), read_graph, graphs.SHAPE),
+    Format(
+        "TorchScript",
+        ".pt",
+        scripts.mutant,
+        ("torch.jit.load", "torch.load"),
+        read_torch,
+    ),
+    Format(
+        "bare pickle", ".pkl", bare.mutant, ("pickle.load", "numpy.load", "torch.load"), read_torch
+    ),
+    Format("ONNX", ".onnx", onnx_changes.onnx_mutant, ("onnxruntime",), read_graph, GRAPH_SHAPE),
     Format(
         "exported program",
         ".pt2",
-        graphs.program_mutant,
+        programs.program_mutant,
         ("torch.export.load",),
         read_graph,
-        graphs.SHAPE,
+        GRAPH_SHAPE,
     ),
 )

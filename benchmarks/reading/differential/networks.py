@@ -84,9 +84,13 @@ def _exchange(network: Any, random: Random) -> None:
 
 
 def _no_child(network: Any, random: Random) -> None:
+    """A child is None or gone, or there is one more that is None."""
     modules = _parent(network, random)._modules
     key = _key(modules, random)
-    if key is not None:
+    if random.random() < 0.5:
+        names = ("extra", "downsample", "aux", "act", "dropout", "fc2", f"{key}_", "7")
+        modules.setdefault(names[int(random.integers(len(names)))], None)
+    elif key is not None:
         modules[key] = None if random.random() < 0.5 else modules.pop(key) and None
         if random.random() < 0.5:
             del modules[key]
@@ -103,21 +107,50 @@ def _more(network: Any, random: Random) -> None:
 
 
 def _other_class(network: Any, random: Random) -> None:
-    """A module without weights becomes one of another kind."""
+    """A module without weights becomes one of another kind, or is said in another way."""
     from torch import nn
 
-    parent = _parent(network, random)
-    plain = [k for k, m in parent._modules.items() if m is not None and not m.state_dict()]
+    parent = _module(network, random, lambda m: _plain(m))
+    plain = _plain(parent)
     if plain:
+        key = plain[int(random.integers(len(plain)))]
         others = (
             nn.ReLU(), nn.ReLU(True), nn.GELU(), nn.Tanh(), nn.Identity(), nn.LeakyReLU(0.1),
             nn.MaxPool2d(3, 2, 1), nn.AvgPool2d(2, 2), nn.AvgPool2d(3, 2, 1), nn.ReLU6(),
             nn.AdaptiveAvgPool2d(1), nn.AdaptiveMaxPool2d(1), nn.AdaptiveAvgPool2d((1, 1)),
             nn.MaxPool2d(3, 2, 1, ceil_mode=True), nn.Flatten(), nn.Dropout(), nn.Hardswish(),
         )  # fmt: skip
-        parent._modules[plain[int(random.integers(len(plain)))]] = others[
-            int(random.integers(len(others)))
-        ]
+        chosen = _alike(parent._modules[key])
+        chosen = others if not chosen or random.random() < 0.4 else chosen
+        parent._modules[key] = chosen[int(random.integers(len(chosen)))]
+
+
+def _plain(module: Any) -> list[str]:
+    """Names of children without weights."""
+    return [k for k, m in module._modules.items() if m is not None and not m.state_dict()]
+
+
+def _alike(module: Any) -> tuple[Any, ...]:
+    """Modules of the same class, whose numbers say the same in another way, or another thing."""
+    from torch import nn
+
+    if isinstance(module, nn.ReLU):
+        return nn.ReLU(), nn.ReLU(True)
+    if isinstance(module, nn.MaxPool2d):
+        return (
+            nn.MaxPool2d(3, 2, 1), nn.MaxPool2d((3, 3), (2, 2), (1, 1)), nn.MaxPool2d(3, 2, (1, 1)),
+            nn.MaxPool2d(3, 2, 1, 1, False, False), nn.MaxPool2d(3, (2, 2), 1, dilation=(1, 1)),
+            nn.MaxPool2d(3, 2, 1, ceil_mode=True), nn.MaxPool2d(3, 1, 1),
+        )  # fmt: skip
+    if isinstance(module, nn.AvgPool2d):
+        return (
+            nn.AvgPool2d(2, 2), nn.AvgPool2d((2, 2)), nn.AvgPool2d(2, (2, 2), 0, True),
+            nn.AvgPool2d(2, 2, count_include_pad=False), nn.AvgPool2d(2, 2, divisor_override=4),
+            nn.AvgPool2d(2, 2, divisor_override=3),
+        )  # fmt: skip
+    if isinstance(module, nn.AdaptiveAvgPool2d):
+        return nn.AdaptiveAvgPool2d(1), nn.AdaptiveAvgPool2d((1, 1)), nn.AdaptiveAvgPool2d((1, 2))
+    return ()
 
 
 def _recast(network: Any, random: Random) -> None:
@@ -149,14 +182,15 @@ def _attribute(network: Any, random: Random) -> None:
 
 
 def _shadow(network: Any, random: Random) -> None:
-    """An attribute of the name of a tensor or child, which may be gone from its table."""
+    """An attribute of the name of a tensor or child, which may be gone or of another module."""
     module = _module(network, random, lambda m: m._modules or m._parameters)
-    tables = [t for t in (module._modules, module._parameters, module._buffers) if t]
+    other = module if random.random() < 0.5 else _module(network, random, lambda m: True)
+    tables = [t for t in (other._modules, other._parameters, other._buffers) if t]
     if tables:
         table = tables[int(random.integers(len(tables)))]
         key = _key(table, random)
-        value = table[key] if random.random() < 0.4 else _value(random)
-        if random.random() < 0.5:
+        value = table[key] if other is module and random.random() < 0.4 else _value(random)
+        if other is module and random.random() < 0.5:
             del table[key]
         vars(module)[key] = value
 
@@ -248,12 +282,16 @@ def _swap_tensors(network: Any, random: Random) -> None:
 
 
 def _rename(network: Any, random: Random) -> None:
-    """A child, parameter or buffer takes another name."""
+    """A child, parameter or buffer takes another name, or two of a table exchange theirs."""
     module = _module(network, random, lambda m: m._modules or m._parameters)
     tables = [t for t in (module._modules, module._parameters, module._buffers) if t]
     if tables:
         table = tables[int(random.integers(len(tables)))]
         key = _key(table, random)
+        if random.random() < 0.5:
+            other = _key(table, random)
+            table[key], table[other] = table[other], table[key]
+            return
         names = (f"{key}_", key.upper(), f"0{key}", key[::-1], "weight", "relu", "0")
         table[names[int(random.integers(len(names)))]] = table.pop(key)
 

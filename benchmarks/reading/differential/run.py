@@ -1,9 +1,10 @@
 """The loop: a mutant, our reading, the runtime's, one line of the tally."""
 
 import json
+import os
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,9 @@ from benchmarks.reading.differential.compare import difference
 from benchmarks.reading.differential.formats import Arrays, Format
 from benchmarks.reading.differential.runtime import Runtime, RuntimeReading
 from converters.errors import ConverterError
+
+# Files that a fork of the runtime opens one after another.
+_BATCH = 25
 
 
 @dataclass
@@ -52,21 +56,26 @@ def run(kind: Format, runtime: Runtime, work: Path, mutants: int, seed: int) -> 
       mutants: how many in all.
       seed: of the mutations; a mutant is repeated by format, seed and number.
     """
-    log = work / f"{_slug(kind.name)}-{seed}.jsonl"
+    log = work / f"{slug(kind.name)}-{seed}.jsonl"
     tally = replayed(log)
     with log.open("a") as out:
-        for number in range(tally.done, mutants):
-            line = compared(kind, runtime, work, seed, number)
-            print(json.dumps(line), file=out, flush=True)
-            tally.add(line)
+        while tally.done < mutants:
+            numbers = range(tally.done, min(mutants, tally.done + _BATCH))
+            for line in compared(kind, runtime, work, seed, numbers):
+                print(json.dumps(line), file=out, flush=True)
+                tally.add(line)
     return tally
 
 
 def replayed(log: Path) -> MutantTally:
-    """The tally of a log; empty where there is none."""
+    """The tally of a log; empty where there is none. A last line that is torn is cut off."""
     tally = MutantTally()
-    for text in log.read_text().splitlines() if log.is_file() else ():
-        tally.add(json.loads(text))
+    lines = log.read_bytes().splitlines(keepends=True) if log.is_file() else []
+    if lines and not lines[-1].endswith(b"\n"):
+        os.truncate(log, sum(map(len, lines[:-1])))
+        lines.pop()
+    for line in lines:
+        tally.add(json.loads(line))
     return tally
 
 
@@ -77,21 +86,33 @@ def mutant(kind: Format, seed: int, number: int) -> tuple[bytes, str]:
         return kind.mutant(np.random.default_rng((seed, number)))
 
 
-def compared(kind: Format, runtime: Runtime, work: Path, seed: int, number: int) -> dict[str, Any]:
-    """One mutant, read by both."""
-    content, change = mutant(kind, seed, number)
-    path = work / f"{_slug(kind.name)}{kind.suffix}"
-    path.write_bytes(content)
-    ours, reason = _ours(kind, path)
-    theirs = runtime.open(path, kind.openings, kind.shape)
-    faults = list(_faults(ours, theirs)) if ours is not None else []
-    faults += [reason] if reason.startswith("failed") else []
-    if faults:
-        (work / "findings").mkdir(exist_ok=True)
-        (work / "findings" / f"{_slug(kind.name)}-{number}{kind.suffix}").write_bytes(content)
-    outcome = _outcome(ours is not None, any(reading.read for reading in theirs.values()))
-    what = {"what": "; ".join(faults)} if faults else {}
-    return {"number": number, "change": change, "outcome": outcome, **what}
+def compared(
+    kind: Format, runtime: Runtime, work: Path, seed: int, numbers: Sequence[int]
+) -> Iterator[dict[str, Any]]:
+    """Mutants read by both, a line of the log for each."""
+    folder = work / "mutants"
+    folder.mkdir(exist_ok=True)
+    paths, changes = [], []
+    for number in numbers:
+        content, change = mutant(kind, seed, number)
+        paths.append(folder / f"{slug(kind.name)}-{number}{kind.suffix}")
+        paths[-1].write_bytes(content)
+        changes.append(change)
+    runtime.ask(paths, kind.openings, kind.shape)
+    ours = [_ours(kind, path) for path in paths]
+    theirs = list(runtime.answers(paths))
+    for number, change, path, own, other in zip(numbers, changes, paths, ours, theirs, strict=True):
+        faults = _faults(own, other)
+        if faults:  # opened by a process that opened nothing before
+            other = runtime.open(path, kind.openings, kind.shape)
+            faults = _faults(own, other)
+        if faults:
+            (work / "findings").mkdir(exist_ok=True)
+            path.rename(work / "findings" / path.name)
+        path.unlink(missing_ok=True)
+        outcome = _outcome(own[0] is not None, any(reading.read for reading in other.values()))
+        what = {"what": "; ".join(faults)} if faults else {}
+        yield {"number": number, "change": change, "outcome": outcome, **what}
 
 
 def _ours(kind: Format, path: Path) -> tuple[Arrays | None, str]:
@@ -104,11 +125,14 @@ def _ours(kind: Format, path: Path) -> tuple[Arrays | None, str]:
         return None, f"failed: {type(error).__name__}: {str(error)[:300]}"
 
 
-def _faults(ours: Arrays, theirs: dict[str, RuntimeReading]) -> Iterator[str]:
-    for opening, reading in theirs.items():
-        found = difference(ours, reading.arrays) if reading.read else ""
-        if found:
-            yield f"{opening}: {found}"
+def _faults(ours: tuple[Arrays | None, str], theirs: Mapping[str, RuntimeReading]) -> list[str]:
+    """Openings that read something else than we did, and our error if it is of another type."""
+    arrays, reason = ours
+    found = [reason] if reason.startswith("failed") else []
+    for opening, reading in theirs.items() if arrays is not None else ():
+        what = difference(arrays, reading.arrays) if reading.read else ""
+        found += [f"{opening}: {what}"] if what else []
+    return found
 
 
 def _outcome(ours: bool, theirs: bool) -> str:
@@ -117,7 +141,8 @@ def _outcome(ours: bool, theirs: bool) -> str:
     return "ours only" if ours else "runtime only" if theirs else "neither"
 
 
-def _slug(name: str) -> str:
+def slug(name: str) -> str:
+    """A format's name in names of files."""
     return name.replace(", ", "-").replace(" ", "-")
 
 

@@ -36,8 +36,8 @@ class Runtime:
     """A process with torch, without a network, that opens files in forks; a context manager."""
 
     def __init__(self, work: Path):
-        work.mkdir(parents=True, exist_ok=True)
-        self._out = work / "read.npz"
+        self._out = work / "arrays"
+        self._out.mkdir(parents=True, exist_ok=True)
         self.isolated = _can_unshare()
         command = [sys.executable, "-m", "benchmarks.reading.differential.serve"]
         self._process = subprocess.Popen(
@@ -68,26 +68,34 @@ class Runtime:
           openings: names in `serve.OPENINGS`.
           shape: of the example whose logits are compared.
         """
-        self._out.unlink(missing_ok=True)
+        self.ask([path], openings, shape)
+        return next(self.answers([path]))
+
+    def ask(self, paths: Sequence[Path], openings: Sequence[str], shape: tuple[int, ...]) -> None:
+        """Have files opened while the caller does something else; then call `answers`."""
         request = {
-            "path": str(path.absolute()),
+            "paths": [str(path.absolute()) for path in paths],
+            "outs": [str(self._stored(path)) for path in paths],
             "openings": list(openings),
             "shape": shape,
-            "out": str(self._out.absolute()),
         }
         assert self._process.stdin is not None
         print(json.dumps(request), file=self._process.stdin, flush=True)
-        told = self._answer()
-        arrays = self._stored()
-        return {
-            name: RuntimeReading(answer, {key: next(arrays) for key in told["names"].get(name, ())})
-            for name, answer in told["answers"].items()
-        }
 
-    def _stored(self) -> Iterator[np.ndarray]:
-        if self._out.is_file():
-            with np.load(self._out, allow_pickle=False) as stored:
-                yield from (stored[f"arr_{number}"] for number in range(len(stored.files)))
+    def answers(self, paths: Sequence[Path]) -> Iterator[dict[str, RuntimeReading]]:
+        """What `open` gives, of each of the files that `ask` was given; all must be taken."""
+        for path in paths:
+            told = self._answer()
+            stored = self._stored(path)
+            content = stored.read_bytes() if told["arrays"] else b""
+            stored.unlink(missing_ok=True)
+            yield {
+                name: RuntimeReading(answer, _arrays(told["arrays"].get(name, {}), content))
+                for name, answer in told["answers"].items()
+            }
+
+    def _stored(self, path: Path) -> Path:
+        return (self._out / path.name).absolute()
 
     def _answer(self) -> dict[str, Any]:
         assert self._process.stdout is not None
@@ -95,6 +103,15 @@ class Runtime:
         if not line:
             raise RuntimeError(f"the runtime's process ended with {self._process.wait()}")
         return json.loads(line)
+
+
+def _arrays(described: dict[str, list[Any]], content: bytes) -> dict[str, np.ndarray]:
+    """Arrays by name out of what the runtime stored: type, shape and place of each."""
+    found = {}
+    for name, (kind, shape, place) in described.items():
+        count = int(np.prod(shape, dtype=np.int64))
+        found[name] = np.frombuffer(content, np.dtype(kind), count, place).reshape(shape)
+    return found
 
 
 def _can_unshare() -> bool:

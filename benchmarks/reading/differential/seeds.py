@@ -1,6 +1,8 @@
 """Small networks of torchvision's classes with random weights, made anew for every mutant."""
 
+import copy
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -52,6 +54,11 @@ NETWORKS: dict[str, Callable[[], Any]] = {
 
 def network(name: str) -> Any:
     """One of `NETWORKS` in evaluation mode, with the same weights at every call."""
+    return copy.deepcopy(_network(name))
+
+
+@cache
+def _network(name: str) -> Any:
     import torch
 
     made, random = NETWORKS[name](), np.random.default_rng(7)

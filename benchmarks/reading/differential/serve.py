@@ -1,23 +1,26 @@
-"""The runtime's side: a process that imports torch once and opens each file in a fork of itself.
+"""The runtime's side: a process that imports torch once and opens files in forks of itself.
 
     python -m benchmarks.reading.differential.serve
 
-Reads one JSON object a line: the file, the openings to try (names in `OPENINGS`), the shape of the
-example, and where the arrays go. Answers with one JSON object a line: what each opening gave,
-"refused" with the reason, or "read" with the names of its arrays in the .npz file. A fork has
-limits of memory and processor time, and it dies with whatever the file did.
+Reads one JSON object a line: files, the openings to try (names in `OPENINGS`), the shape of the
+example, and where the arrays go. Answers with one JSON object a line and file: what each opening
+gave, "refused" with the reason, or "read" with its arrays' names and their places in the file of
+arrays. A fork opens file after file, with limits of memory and of processor time for each. One in
+which it dies is opened again in a fork of its own, and a new fork goes on behind it.
 """
 
 import importlib.util
 import json
 import os
+import pickle
 import resource
+import select
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 MOST_BYTES = 2 * 2**30
 MOST_SECONDS = 20
@@ -80,12 +83,25 @@ class _Program:
         return (made[0] if isinstance(made, tuple | list) else made).numpy()
 
 
+def _pickle(path: str) -> Any:
+    with open(path, "rb") as file:
+        return pickle.load(file)
+
+
+def _numpy(path: str) -> Any:
+    import numpy as np
+
+    return np.load(path, allow_pickle=True)
+
+
 OPENINGS: dict[str, Callable[[str], Any]] = {
     "torch.load": _torch_load(weights_only=False),
     "torch.load mmap": _torch_load(weights_only=False, mmap=True),
     "torch.load weights_only": _torch_load(weights_only=True),
     "torch.jit.load": _script,
     "safetensors": _safetensors,
+    "pickle.load": _pickle,
+    "numpy.load": _numpy,
     "onnxruntime": _Session,
     "torch.export.load": _Program,
 }
@@ -129,70 +145,103 @@ def _collect(value: Any, path: str, found: dict[str, Any], depth: int) -> None:
                 _collect(item, f"{path}/{key}" if path else key, found, depth + 1)
 
 
-def _open_all(request: dict[str, Any]) -> dict[str, Any]:
+def _open_all(path: str, out: str, request: dict[str, Any]) -> dict[str, Any]:
+    """What every opening gives of one file; arrays that are equal are stored once."""
+    answers, arrays_of = {}, {}
+    places: dict[tuple[str, tuple[int, ...], bytes], int] = {}
+    with open(out, "wb") as stored:
+        for opening in request["openings"]:
+            try:
+                got = arrays(OPENINGS[opening](path), tuple(request["shape"]))
+            except BaseException as error:  # noqa: BLE001  whatever a mutant raises is a refusal
+                answers[opening] = f"refused: {type(error).__name__}: {str(error)[:300]}"
+                continue
+            arrays_of[opening] = {n: _stored(array, stored, places) for n, array in got.items()}
+            answers[opening] = "read"
+    return {"answers": answers, "arrays": arrays_of}
+
+
+def _stored(array: Any, stored: Any, places: dict) -> list[Any]:
+    """Type, shape and place of an array's bytes; objects of Python's are stored as their text."""
     import numpy as np
 
-    answers, names, kept = {}, {}, []
-    for opening in request["openings"]:
-        try:
-            got = arrays(OPENINGS[opening](request["path"]), tuple(request["shape"]))
-        except BaseException as error:  # noqa: BLE001  whatever a mutant raises is a refusal
-            answers[opening] = f"refused: {type(error).__name__}: {str(error)[:300]}"
-            continue
-        names[opening] = list(got)
-        kept += got.values()
-        answers[opening] = "read"
-    np.savez(request["out"], *kept)
-    return {"answers": answers, "names": names}
+    array = np.asarray(repr(array.tolist()) if array.dtype.hasobject else array)
+    content = array.tobytes()
+    key = array.dtype.str, array.shape, content
+    if key not in places:
+        places[key] = stored.tell()
+        stored.write(content)
+    return [array.dtype.str, list(array.shape), places[key]]
 
 
-def _forked(request: dict[str, Any]) -> dict[str, Any]:
-    """The answers of a fork of this process, or what ended it."""
+def _answers(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """One answer a file, in their order."""
+    files = list(zip(request["paths"], request["outs"], strict=True))
+    while files:
+        told = 0
+        for answer in _forked(files, request):
+            yield answer
+            told += 1
+        files = files[told:]
+        if files:  # the fork died in the next one, perhaps of those before it
+            alone = list(_forked(files[:1], request))
+            dead = {opening: "died" for opening in request["openings"]}
+            yield alone[0] if alone else {"answers": dead, "arrays": {}}
+            files = files[1:]
+
+
+def _forked(files: list[tuple[str, str]], request: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The answers of a fork of this process, as many as it gives before it ends."""
     ours, theirs = os.pipe()
     process = os.fork()
     if not process:
         os.close(ours)
-        _limit()
-        try:
-            answer = json.dumps(_open_all(request)).encode()
-        except BaseException as error:  # noqa: BLE001  the parent says that it died
-            answer = b""
-            print(repr(error), file=sys.stderr)
-        os.write(theirs, answer)
-        os._exit(0)
+        _in_fork(files, request, theirs)
     os.close(theirs)
-    answer = _read(ours, process)
-    os.close(ours)
-    _, status = os.waitpid(process, 0)
-    dead = {opening: f"died: {status}" for opening in request["openings"]}
-    return json.loads(answer) if answer else {"answers": dead, "names": {}}
+    try:
+        for line in _lines(ours, process):
+            yield json.loads(line)
+    finally:
+        os.close(ours)
+        os.waitpid(process, 0)
+
+
+def _in_fork(files: list[tuple[str, str]], request: dict[str, Any], pipe: int) -> NoReturn:
+    try:
+        _limit()
+        with open(pipe, "w") as answers:
+            for path, out in files:
+                _limit_seconds()
+                print(json.dumps(_open_all(path, out, request)), file=answers, flush=True)
+    finally:
+        os._exit(0)
 
 
 def _limit() -> None:
     used = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     resource.setrlimit(resource.RLIMIT_AS, (used + MOST_BYTES, used + MOST_BYTES))
-    resource.setrlimit(resource.RLIMIT_CPU, (MOST_SECONDS, MOST_SECONDS))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     quiet = os.open(os.devnull, os.O_WRONLY)
     os.dup2(quiet, 1)
     os.dup2(quiet, 2)
 
 
-def _read(pipe: int, process: int) -> bytes:
-    """All that the fork writes; it is ended after ten times its processor time."""
-    os.set_blocking(pipe, False)
-    deadline, found = time.monotonic() + 10 * MOST_SECONDS, b""
-    while time.monotonic() < deadline:
-        try:
-            part = os.read(pipe, 2**20)
-        except BlockingIOError:
-            time.sleep(0.002)
-            continue
+def _limit_seconds() -> None:
+    """So much processor time for the next file, beside what was used."""
+    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+    resource.setrlimit(resource.RLIMIT_CPU, (int(time.process_time()) + MOST_SECONDS, hard))
+
+
+def _lines(pipe: int, process: int) -> Iterator[bytes]:
+    """The lines that a fork writes; it is ended when one takes ten times its processor time."""
+    rest = b""
+    while select.select([pipe], [], [], 10 * MOST_SECONDS)[0]:
+        part = os.read(pipe, 2**20)
         if not part:
-            return found
-        found += part
+            return
+        *lines, rest = (rest + part).split(b"\n")
+        yield from lines
     os.kill(process, signal.SIGKILL)
-    return b""
 
 
 def main() -> int:
@@ -210,7 +259,8 @@ def main() -> int:
     torch.set_num_threads(1)
     print(json.dumps({"ready": torch.__version__}), flush=True)
     for line in sys.stdin:
-        print(json.dumps(_forked(json.loads(line))), flush=True)
+        for answer in _answers(json.loads(line)):
+            print(json.dumps(answer), flush=True)
     return 0
 
 

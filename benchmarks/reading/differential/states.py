@@ -14,9 +14,13 @@ def mutate(state: dict[str, Any], random: Random) -> tuple[Any, str]:
     names, value = [], state
     for _ in range(int(random.choice((1, 1, 2, 3)))):
         change = MUTATIONS[int(random.integers(len(MUTATIONS)))]
-        if isinstance(value, dict) and value:
+        if not isinstance(value, dict) or not value:
+            continue
+        try:
             value = change(value, random)
             names.append(change.__name__.strip("_"))
+        except (RuntimeError, TypeError):  # after another change, no tensor that can be changed so
+            names.append("nothing")
     return value, "+".join(names)
 
 
@@ -24,12 +28,14 @@ def _some(state: dict, random: Random) -> Any:
     return list(state)[int(random.integers(len(state)))]
 
 
-def _reorder(state: dict, random: Random) -> dict:
+def reorder(state: dict, random: Random) -> dict:
+    """Names in another order."""
     items = list(state.items())
     return OrderedDict(items[k] for k in random.permutation(len(items)))
 
 
-def _rename(state: dict, random: Random) -> dict:
+def rename(state: dict, random: Random) -> dict:
+    """A tensor under another name."""
     key = _some(state, random)
     names = (f"{key}_", str(key).upper(), "w", str(_some(state, random)), 7, "é", "module.x")
     changed = dict(state)
@@ -37,16 +43,19 @@ def _rename(state: dict, random: Random) -> dict:
     return changed
 
 
-def _alias(state: dict, random: Random) -> dict:
+def alias(state: dict, random: Random) -> dict:
+    """A tensor under two names, or in place of another."""
     return {**state, _some(state, random): state[_some(state, random)]}
 
 
-def _prefix(state: dict, random: Random) -> dict:
+def prefix(state: dict, random: Random) -> dict:
+    """All names behind a prefix."""
     prefix = ("module.", "_orig_mod.", "net.")[int(random.integers(3))]
     return {f"{prefix}{key}": value for key, value in state.items()}
 
 
-def _nest(state: dict, random: Random) -> dict:
+def nest(state: dict, random: Random) -> dict:
+    """The state dict inside another dict."""
     keys = ("state_dict", "model", "net", "ema", "weights", "anything", "best")
     return {keys[int(random.integers(len(keys)))]: state, "epoch": 3}
 
@@ -119,6 +128,6 @@ def _tensor(state: dict, random: Random) -> dict:
 
 
 MUTATIONS: tuple[Callable[[dict, Random], dict], ...] = (
-    *(_reorder, _rename, _alias, _prefix, _nest, _two, _beside, _container, _versions),
+    *(reorder, rename, alias, prefix, nest, _two, _beside, _container, _versions),
     *(_tensor, _tensor, _tensor, _tensor),
 )
