@@ -46,7 +46,9 @@ class MutantTally:
             self.findings.append(line)
 
 
-def run(kind: Format, runtime: Runtime, work: Path, mutants: int, seed: int) -> MutantTally:
+def run(
+    kind: Format, runtime: Runtime, work: Path, mutants: int, seed: int, step: int | None = None
+) -> MutantTally:
     """Read mutants up to number `mutants`, from where the log in `work` ends.
 
     Args:
@@ -55,9 +57,14 @@ def run(kind: Format, runtime: Runtime, work: Path, mutants: int, seed: int) -> 
       work: folder of the log, which is only appended to, and of files that were read differently.
       mutants: how many in all.
       seed: of the mutations; a mutant is repeated by format, seed and number.
+      step: how many now; all if not given.
     """
     log = work / f"{slug(kind.name)}-{seed}.jsonl"
     tally = replayed(log)
+    mutants = mutants if step is None else min(mutants, tally.done + step)
+    if tally.done >= mutants:
+        return tally
+    _cut_torn_line(log)
     with log.open("a") as out:
         while tally.done < mutants:
             numbers = range(tally.done, min(mutants, tally.done + _BATCH))
@@ -68,15 +75,19 @@ def run(kind: Format, runtime: Runtime, work: Path, mutants: int, seed: int) -> 
 
 
 def replayed(log: Path) -> MutantTally:
-    """The tally of a log; empty where there is none. A last line that is torn is cut off."""
+    """The tally of a log; empty where there is none. A last line that is torn is not counted."""
     tally = MutantTally()
-    lines = log.read_bytes().splitlines(keepends=True) if log.is_file() else []
-    if lines and not lines[-1].endswith(b"\n"):
-        os.truncate(log, sum(map(len, lines[:-1])))
-        lines.pop()
-    for line in lines:
-        tally.add(json.loads(line))
+    for line in log.read_bytes().splitlines(keepends=True) if log.is_file() else ():
+        if line.endswith(b"\n"):
+            tally.add(json.loads(line))
     return tally
+
+
+def _cut_torn_line(log: Path) -> None:
+    """End a log that a stopped run left inside a line at the line before."""
+    content = log.read_bytes() if log.is_file() else b"\n"
+    if not content.endswith(b"\n"):
+        os.truncate(log, content.rfind(b"\n") + 1)
 
 
 def mutant(kind: Format, seed: int, number: int) -> tuple[bytes, str]:
