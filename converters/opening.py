@@ -5,12 +5,14 @@ are captured as graphs.
 """
 
 import hashlib
+import mmap
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from converters.containers import sniff
+from converters.containers.claims import refuse_second_container
 from converters.containers.exported_file import is_exported, read_exported
 from converters.containers.onnx_wire import is_onnx
 from converters.errors import (
@@ -171,14 +173,19 @@ def _onnx_file(path: Path) -> ModelFile:
         stamp = _stamp(path)
         with open(path, "rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+                refuse_second_container(content, "ONNX file")
     except OSError as error:
         raise LoadError(f"cannot read {path}: {error.strerror}; check the path") from error
+    except CorruptFileError as error:
+        error.args, error.digest = (f"{path}: {error}",), digest
+        raise
     return ModelFile(path, ONNX, digest, stamp)
 
 
 def _from_exported(file: ModelFile, form: InputForm, usual: tuple[int, int] | None) -> "Model":
     from converters.graph.export import from_exported
-    from converters.graph.module import graph_model
+    from converters.graph.module import graph_model, precision_finding
     from converters.graph.recognition import family_model
     from converters.preparation import prepared
 
@@ -187,7 +194,7 @@ def _from_exported(file: ModelFile, form: InputForm, usual: tuple[int, int] | No
     captured = from_exported(program, [_zeros(program, image.shape)])
     output = _output_number(program, form.output)
     known = family_model(captured) if image.layout == "NCHW" and output == 0 else None
-    findings = (*image.findings, *form.unsaid)
+    findings = (*image.findings, *form.unsaid, *precision_finding(captured))
     if known is not None:
         return prepared(replace(known, findings=findings), form.bounds, form.mean, form.std)
     return graph_model(

@@ -48,8 +48,17 @@ class Weights:
     def findings(self) -> tuple[str, ...]:
         """What the modules say that a reader should know."""
         root = self.modules.get("")
-        training = root is not None and root.attributes.get("training") is True
-        return ("saved in training mode; scanned in evaluation mode",) if training else ()
+        if root is None:  # a state dict, which is copied into a network of float32
+            return ()
+        narrow = {str(t.dtype) for t in self.tensors.values()} & {"float16", "bfloat16"}
+        found = [
+            f"a network saved in {name}; scanned in float32, which may answer otherwise where two "
+            "logits are close"
+            for name in sorted(narrow)
+        ]
+        if root.attributes.get("training") is True:
+            found.append("saved in training mode; scanned in evaluation mode")
+        return tuple(found)
 
 
 def single_precision(tensors: Mapping[str, np.ndarray], eps: float = 0.0) -> dict[str, np.ndarray]:

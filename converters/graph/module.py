@@ -160,6 +160,19 @@ def graph_model(
     return prepared(Model(config, params, name, findings), bounds, mean, std)
 
 
+def precision_finding(captured: Captured) -> tuple[str, ...]:
+    """That the network computes in another precision than it is scanned in; none where not so."""
+    name = captured.graph.float_dtype
+    held = {str(np.asarray(value).dtype) for value in captured.params.values()}
+    narrow = sorted({name, *held} & {"float16", "bfloat16"})
+    if not narrow:
+        return ()
+    return (
+        f"the network computes in {' and '.join(narrow)}; it is scanned in float32, which may "
+        "answer otherwise where two logits are close",
+    )
+
+
 def _single(value: np.ndarray) -> np.ndarray:
     """Half and double precision as float32, the type that models are scanned in."""
     return np.asarray(value, np.float32)

@@ -1,5 +1,6 @@
 """From an unpickled object to `Weights`: which part of it is the network, and what it holds."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import islice
@@ -45,6 +46,7 @@ _WRAPPERS = frozenset(
     }
 )
 _PREFIXES = {"module.": "DataParallel", "_orig_mod.": "torch.compile"}
+_WRAPPED = re.compile(r"^(?:(?:module|_orig_mod|model|net|network)\.)+")
 _MAX_WRAPPING = 4
 _MAX_PARTS = 1000
 _LONGEST_KEY = 200
@@ -90,6 +92,7 @@ def _enter(value: Any, source: _Source, limits: Limits, path: str) -> None:
             _read_state_dict(value, source)
             return
         rest = {k: v for k, v in value.items() if k != key}
+        _refuse_twice(key, value[key], rest)
         source.metadata.update(plain_items(rest, path))
         source.findings.append(_checkpoint_finding(key, rest))
         value, path = value[key], f"{path}{key}."
@@ -103,6 +106,29 @@ def _enter(value: Any, source: _Source, limits: Limits, path: str) -> None:
 def _checkpoint_finding(key: str, rest: dict) -> str:
     beside = f"; ignored beside it: {_listed(rest)}" if rest else ""
     return f"weights taken from {safe_repr(key)} of a checkpoint{beside}"
+
+
+def _refuse_twice(key: str, chosen: Any, rest: dict) -> None:
+    """Refuse loose weights beside a state dict that has some of the same names.
+
+    Loaders take `checkpoint.get("state_dict", checkpoint)` or the checkpoint itself, with
+    `strict=False`; where both are weights of the network, they run two networks.
+    """
+    if not isinstance(chosen, dict):
+        return
+    names = {_bare(name) for name, item in chosen.items() if _is_tensor(item)}
+    both = [n for n, item in rest.items() if _is_tensor(item) and _bare(n) in names]
+    if both:
+        raise UnknownFormatError(
+            f"the checkpoint holds weights of one name twice, in {safe_repr(key)} and beside it: "
+            f"{_listed(both)}; save the ones to scan in a file of their own"
+        )
+
+
+def _bare(name: Any) -> str:
+    """A weight's name without what wrappers put before it."""
+    text = name if isinstance(name, str) else ""
+    return _WRAPPED.sub("", text)
 
 
 def _is_tensor(value: Any) -> bool:

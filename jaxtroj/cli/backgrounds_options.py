@@ -134,7 +134,7 @@ def _add_models(parser: argparse.ArgumentParser) -> None:
         help="stretch pictures; results are marked as not comparable",
     )
     _add_grayscale(pictures)
-    add_limits(parser, "the whole action", endless=True)
+    add_limits(parser, "the whole action", "with many pictures it may take hours")
     add_flag(parser, "--json", "results as JSON on stdout")
 
 

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 from jaxtroj.cli.main import COMMANDS, EXIT_CLEAN
 from jaxtroj.cli.options import (
     add_flag,
+    add_limits,
     add_path,
     count,
+    guarded,
     keep_compiled,
     message,
 )
@@ -63,6 +65,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     parser.add_argument("--batch-size", type=count, default=_BATCH, help=f"default: {_BATCH} texts")
     _add_candidates(parser)
     _add_references(parser)
+    add_limits(parser, "the build", "an encoder may need hours on a CPU, and progress is shown")
 
 
 def _add_candidates(parser: argparse.ArgumentParser) -> None:
@@ -111,6 +114,15 @@ def _add_references(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    """Build or go on with a bank in a guarded process, since an encoder is a stranger's file.
+
+    Raises:
+        LimitError: the build took too much time or memory.
+    """
+    return guarded(args, _bank, f"the process that runs {args.encoder}")
+
+
+def _bank(args: argparse.Namespace) -> int:
     """Build or go on with a bank; returns 0.
 
     Raises:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from jaxtroj.cli import generate_sentiment, generate_signs, generate_small, generate_zoo
 from jaxtroj.cli.main import COMMANDS, EXIT_CLEAN, EXIT_FAILED
-from jaxtroj.cli.options import keep_compiled
+from jaxtroj.cli.options import guarded, keep_compiled
 from jaxtroj.cli.progress import Progress
 
 if TYPE_CHECKING:
@@ -33,6 +33,21 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Generate; returns 0, or 2 when some model could not be trained.
+
+    A round that opens an encoder, a stranger's file, is made in a guarded process.
+
+    Raises:
+        LimitError: that took too much time or memory.
+        GenerationError, OSError: see `_generate`.
+    """
+    encoder = getattr(args, "encoder", None)
+    if encoder is None:
+        return _generate(args)
+    return guarded(args, _generate, f"the process that runs {encoder}")
+
+
+def _generate(args: argparse.Namespace) -> int:
+    """Make the round in this process.
 
     Raises:
         GenerationError: impossible settings, or a folder of another round.

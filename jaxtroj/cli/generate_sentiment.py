@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jaxtroj.cli import generate_options as shared
-from jaxtroj.cli.options import add_path, open_unit
+from jaxtroj.cli.options import add_limits, add_path, open_unit
 from jaxtroj.errors import UsageError
 
 if TYPE_CHECKING:
@@ -69,6 +69,8 @@ def add_parser(rounds: argparse._SubParsersAction, name: str) -> None:
         help="attack success below which a head is not poisoned enough; default: 0.95",
     )
     shared.add_shard(group)
+    limits = parser.add_argument_group("limits of a round with --encoder")
+    add_limits(limits, "the round", "embedding and training may take hours, and progress is shown")
 
 
 def events(args: argparse.Namespace, progress: "Progress") -> "Iterator[Event]":

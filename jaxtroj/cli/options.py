@@ -104,19 +104,19 @@ def positive(text: str) -> float:
 
 
 def add_limits(
-    parser: argparse._ActionsContainer, what: str = "a model", endless: bool = False
+    parser: argparse._ActionsContainer, what: str = "a model", endless: str = ""
 ) -> None:
     """Declare --timeout and --memory; `limits_from` reads them.
 
     Args:
         parser: a command's, or a group of its options.
         what: what is stopped that exceeds a limit.
-        endless: whether it may take for ever where the user does not say how long.
+        endless: why it may take for ever where the user does not say how long; empty if not so.
     """
     from jaxtroj.engine.local import DEFAULT_TIMEOUT
 
     timeout = None if endless else DEFAULT_TIMEOUT
-    usual = "no limit" if timeout is None else f"{timeout:g}"
+    usual = f"no limit: {endless}" if endless else f"{timeout:g}"
     parser.add_argument(
         "--timeout",
         type=positive,

@@ -14,7 +14,8 @@ from converters.errors import ConverterError, CorruptFileError  # noqa: E402
 from converters.opening import open_model  # noqa: E402
 
 
-def _exported(dynamic):
+def exported(dynamic):
+    """A small program, for one image or for batches of square ones."""
     net = torch.nn.Sequential(
         torch.nn.Conv2d(3, 4, 3), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(),
         torch.nn.Linear(4, 3),
@@ -30,10 +31,10 @@ def _exported(dynamic):
 
 @pytest.fixture(scope="module")
 def programs():
-    return {dynamic: _exported(dynamic) for dynamic in (False, True)}
+    return {dynamic: exported(dynamic) for dynamic in (False, True)}
 
 
-def _edited(content, change):
+def edited(content, change):
     """The archive with its graph's JSON text changed."""
     out = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(content)) as source, zipfile.ZipFile(out, "w") as target:
@@ -82,7 +83,7 @@ CASES = {
 def test_absurd_sizes_end_with_an_error_of_ours(programs, tmp_path, case):
     dynamic, change = CASES[case]
     path = tmp_path / "model.pt2"
-    path.write_bytes(_edited(programs[dynamic], change))
+    path.write_bytes(edited(programs[dynamic], change))
     started = time.process_time()
     with pytest.raises(ConverterError):
         open_model(path)
@@ -94,13 +95,13 @@ def test_a_branch_is_named_as_a_suspicion(programs, tmp_path):
         return text.replace("torch.ops.aten.linear.default", "torch.ops.higher_order.cond", 1)
 
     path = tmp_path / "model.pt2"
-    path.write_bytes(_edited(programs[False], change))
+    path.write_bytes(edited(programs[False], change))
     with pytest.raises(ConverterError, match="possible architectural backdoor"):
         open_model(path)
 
 
 def test_the_key_of_a_second_reading_is_named(programs, tmp_path):
     path = tmp_path / "model.pt2"
-    path.write_bytes(_edited(programs[False], CASES["a key twice"][1]))
+    path.write_bytes(edited(programs[False], CASES["a key twice"][1]))
     with pytest.raises(CorruptFileError, match="key twice"):
         open_model(path)

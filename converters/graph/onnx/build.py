@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from onnx import FunctionProto, GraphProto, NodeProto, OperatorSetIdProto
+from onnx import FunctionProto, GraphProto, NodeProto, OperatorSetIdProto, ValueInfoProto
 
 from converters.errors import (
     ConversionError,
@@ -32,7 +32,7 @@ from converters.graph.onnx.check import check_signature, check_tensor
 from converters.graph.onnx.functions import FunctionTable, body_of
 from converters.graph.onnx.limits import OnnxLimits
 from converters.graph.onnx.operators import Call, Operation, call_of, find, schema_version
-from converters.graph.onnx.types import array_of, numpy_from, tensor_from
+from converters.graph.onnx.types import TORCH_TYPES, array_of, numpy_from, tensor_from
 
 CONSTANT, WEIGHT, DATA = range(3)
 _NAME = re.compile(r"[\w.:-]{1,200}", re.ASCII)
@@ -120,6 +120,8 @@ class Builder:
         """Build all nodes; the values of the graph's outputs."""
         for node in graph.node:
             self.node(node, scope)
+        for info in (*graph.value_info, *graph.output):
+            _check_described(info, scope.get(info.name))
         return [_lookup(output.name, scope) for output in graph.output]
 
     def subgraph(
@@ -294,6 +296,17 @@ class Builder:
 def opsets_of(imports: Iterable[OperatorSetIdProto]) -> dict[str, int]:
     """Domain -> version; ONNX's own domain is the empty one, by either of its names."""
     return {domain_of(o.domain): o.version for o in imports}
+
+
+def _check_described(info: ValueInfoProto, value: Value | None) -> None:
+    """Refuse a value of another type than the file says, as onnxruntime does."""
+    said = info.type.tensor_type.elem_type if info.type.HasField("tensor_type") else 0
+    data = None if value is None else value.data
+    if said and isinstance(data, torch.Tensor) and TORCH_TYPES.get(said) != data.dtype:
+        raise CorruptFileError(
+            f"the file says that value {safe_repr(info.name)} is of type {safe_repr(said)}, and it "
+            f"is {data.dtype}; export the model again"
+        )
 
 
 def _check_names(node: NodeProto) -> None:

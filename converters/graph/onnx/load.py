@@ -7,9 +7,9 @@ from dataclasses import replace
 import torch
 from onnx import ModelProto
 
-from converters.errors import ConversionError, TooLargeError, safe_repr
-from converters.graph.guard import SizeGuard
-from converters.graph.module import graph_model
+from converters.errors import ConversionError, safe_repr
+from converters.graph.module import graph_model, precision_finding
+from converters.graph.onnx.batches import for_one_image
 from converters.graph.onnx.limits import OnnxLimits
 from converters.graph.onnx.read import OnnxFile, read_onnx
 from converters.graph.onnx.torch_module import (
@@ -26,10 +26,6 @@ from converters.input_form import NOTHING_SAID, ImageInput, InputForm, image_inp
 from converters.model import Model
 from converters.preparation import prepared
 
-_FIXED_BATCH = (
-    "the network is made for batches of {} images and computes something else for one; export it "
-    "with a batch of 1 or an open one"
-)
 _SQUASHING = {
     "Softmax": "probabilities",
     "Sigmoid": "probabilities",
@@ -62,9 +58,10 @@ def load_onnx(
     file = read_onnx(path, limits)
     image = _only_input(file.model, form, usual_size, limits)
     findings = image.findings + _output_findings(file.model, form.output) + form.unsaid
-    module = _built(file, image, form.output, limits)
+    module, said = _built(file, image, form.output, limits)
     del file  # its weights are in the module now
     captured = capture(module, [torch.zeros(image.shape)])
+    findings += said + precision_finding(captured)
     known = family_model(captured) if image.layout == "NCHW" else None
     if known is not None:
         return prepared(replace(known, findings=findings), form.bounds, form.mean, form.std)
@@ -78,8 +75,10 @@ def load_onnx(
     )
 
 
-def _built(file: OnnxFile, image: ImageInput, output: str | None, limits: OnnxLimits) -> OnnxModule:
-    """The module for one image; for a file made for a batch, only where that changes nothing."""
+def _built(
+    file: OnnxFile, image: ImageInput, output: str | None, limits: OnnxLimits
+) -> tuple[OnnxModule, tuple[str, ...]]:
+    """The module for one image, where a batch changes nothing, and findings."""
     wanted = output or file.model.graph.output[0].name
 
     def made(shape: Sequence[int], batch: int) -> OnnxModule:
@@ -92,36 +91,9 @@ def _built(file: OnnxFile, image: ImageInput, output: str | None, limits: OnnxLi
             limits=limits,
         )
 
-    if image.batch > limits.batch:
-        raise TooLargeError(
-            f"the network is made for batches of {safe_repr(image.batch)} images, more than "
-            f"OnnxLimits.batch = {limits.batch}; export it with a batch of 1 or an open one"
-        )
-    if image.batch == 1:
-        return made(image.shape, 1)
-    whole = made((image.batch, *image.shape[1:]), 1)
-    try:
-        single = made(image.shape, image.batch)
-    except ConversionError as error:
-        raise ConversionError(_FIXED_BATCH.format(image.batch)) from error
-    _check_same(whole, single, image, limits)
-    return single
-
-
-def _check_same(
-    whole: OnnxModule, single: OnnxModule, image: ImageInput, limits: OnnxLimits
-) -> None:
-    """Whether images one by one give what they give in their batch."""
-    images = torch.rand((image.batch, *image.shape[1:]), generator=torch.Generator().manual_seed(0))
-    with torch.no_grad(), SizeGuard(limits.work, _bytes_of(whole)):
-        together = whole(images)
-        alone = torch.cat([single(images[k : k + 1]) for k in range(image.batch)])
-    if together.shape != alone.shape or not torch.allclose(together, alone, 1e-3, 1e-4):
-        raise ConversionError(_FIXED_BATCH.format(image.batch))
-
-
-def _bytes_of(module: OnnxModule) -> int:
-    return sum(weight.nbytes for weight in module.parameters())
+    (info,) = graph_inputs(file.model)
+    is_open = declared_shape(info)[image.layout.index("N")] is None
+    return for_one_image(made, image, is_open, limits)
 
 
 def _only_input(

@@ -1,0 +1,99 @@
+"""One image at a time for networks that a file describes for batches, where that changes nothing.
+
+A file may name the size of its batch, or leave it open and compute with it. What a network answers
+for one image must be what it answers for that image among others; otherwise it is two networks.
+"""
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+from converters.errors import ConversionError, TooLargeError, UnsupportedOperatorError, safe_repr
+from converters.graph.guard import SizeGuard
+from converters.graph.onnx.limits import OnnxLimits
+from converters.graph.onnx.torch_module import OnnxModule
+from converters.input_form import ImageInput
+
+_FIXED_BATCH = (
+    "the network is made for batches of {} images and computes something else for one; export it "
+    "with a batch of 1 or an open one"
+)
+_OPEN_BATCH = (
+    "the file leaves the number of images open, and the network answers otherwise for an image "
+    "beside another than for the image alone: which of both is used is not certain; export it so "
+    "that images do not depend on each other"
+)
+_ONE_ONLY = "the file leaves the number of images open, but the network runs for one only"
+
+Build = Callable[[Sequence[int], int], OnnxModule]
+"""(shape of the input, what stands for the batch in shapes of the file) -> module."""
+
+
+def for_one_image(
+    build: Build, image: ImageInput, is_open: bool, limits: OnnxLimits
+) -> tuple[OnnxModule, tuple[str, ...]]:
+    """The module for one image, and what a reader should know.
+
+    Args:
+        build: makes the module for a shape.
+        image: the input.
+        is_open: whether the file leaves the number of images open.
+        limits: caps.
+
+    Raises:
+        ConversionError: images of a batch are answered otherwise than alone.
+        UnsupportedOperatorError: for a batch the network takes operators that are not known.
+        TooLargeError: the file is made for too many images.
+    """
+    if image.batch > limits.batch:
+        raise TooLargeError(
+            f"the network is made for batches of {safe_repr(image.batch)} images, more than "
+            f"OnnxLimits.batch = {limits.batch}; export it with a batch of 1 or an open one"
+        )
+    if image.batch > 1:
+        return _of_batch(build, image, limits), ()
+    single = build(image.shape, 1)
+    return single, _beside_another(build, single, image, limits) if is_open else ()
+
+
+def _of_batch(build: Build, image: ImageInput, limits: OnnxLimits) -> OnnxModule:
+    whole = build((image.batch, *image.shape[1:]), 1)
+    try:
+        single = build(image.shape, image.batch)
+    except ConversionError as error:
+        raise ConversionError(_FIXED_BATCH.format(image.batch)) from error
+    together, alone = _answers(whole, single, image.batch, image, limits)
+    if together.shape != alone.shape or not _alike(together, alone):
+        raise ConversionError(_FIXED_BATCH.format(image.batch))
+    return single
+
+
+def _beside_another(
+    build: Build, single: OnnxModule, image: ImageInput, limits: OnnxLimits
+) -> tuple[str, ...]:
+    """Compare two images in one batch with each alone; the finding where they cannot be."""
+    try:
+        whole = build((2, *image.shape[1:]), 1)
+        together, alone = _answers(whole, single, 2, image, limits)
+    except UnsupportedOperatorError:
+        raise
+    except (ConversionError, RuntimeError, TooLargeError):
+        return (_ONE_ONLY,)
+    if together.numel() != alone.numel():
+        return (_ONE_ONLY,)
+    if not _alike(together.flatten(), alone.flatten()):
+        raise ConversionError(_OPEN_BATCH)
+    return ()
+
+
+def _answers(
+    whole: OnnxModule, single: OnnxModule, count: int, image: ImageInput, limits: OnnxLimits
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """What the networks give for images together, and one by one."""
+    images = torch.rand((count, *image.shape[1:]), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad(), SizeGuard(limits.work, sum(w.nbytes for w in whole.parameters())):
+        return whole(images), torch.cat([single(images[k : k + 1]) for k in range(count)])
+
+
+def _alike(together: torch.Tensor, alone: torch.Tensor) -> bool:
+    return torch.allclose(together.float(), alone.float(), 1e-3, 1e-4, equal_nan=True)
