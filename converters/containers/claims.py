@@ -31,9 +31,10 @@ def refuse_second_container(data: bytes | mmap.mmap, kind: str) -> None:
     claims = {"tar": _is_tar(data[: tarfile.BLOCKSIZE]), "zip": _ends_as_zip(data)}
     for container, claimed in claims.items():
         if claimed and container not in kind:
+            article = "an" if kind[0] in "AO" else "a"
             raise CorruptFileError(
-                f"the file is a {kind} and a {container} in one, which programs read differently; "
-                "expected one of them, so save the model again"
+                f"the file is {article} {kind} and a {container} in one, which programs read "
+                "differently; expected one of them, so save the model again"
             )
 
 

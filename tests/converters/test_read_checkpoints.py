@@ -78,6 +78,14 @@ def test_single_tensor_beside_the_weights(tmp_path):
     check_state(read_back({"state_dict": STATE, "best": torch.tensor(0.9)}, tmp_path))
 
 
+@pytest.mark.parametrize("prefix", ["", "module.", "model."])
+def test_weights_in_a_state_dict_and_beside_it(prefix, tmp_path):
+    """`load_state_dict(checkpoint, strict=False)` takes those beside it, others those in it."""
+    loose = {f"{prefix}{name}": tensor + 1 for name, tensor in STATE.items()}
+    with pytest.raises(UnknownFormatError, match="twice, in 'state_dict' and beside it"):
+        read_back({"state_dict": STATE, **loose}, tmp_path)
+
+
 def test_extra_entries_of_a_state_dict(tmp_path):
     artifact = read_back({**STATE, "epoch": 3}, tmp_path)
     check_state(artifact)

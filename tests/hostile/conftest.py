@@ -1,4 +1,4 @@
-"""Containers around hand-written pickles; nothing here uses torch."""
+"""Containers around hand-written pickles without torch, and a process with it."""
 
 import io
 import pickle
@@ -73,3 +73,12 @@ def make_zip():
 @pytest.fixture
 def make_legacy():
     return legacy_around
+
+
+@pytest.fixture(scope="session")
+def runtime(tmp_path_factory):
+    """torch in a process of its own, which shows what it reads."""
+    from benchmarks.reading.differential.runtime import Runtime
+
+    with Runtime(tmp_path_factory.mktemp("runtime")) as process:
+        yield process

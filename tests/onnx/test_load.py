@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from converters.errors import ConversionError
@@ -93,6 +93,7 @@ def test_half_precision_weights(make, save):
         helper.make_tensor("w", TensorProto.BFLOAT16, kernel.shape, bits.tobytes(), raw=True)
     )
     loaded = load_onnx(save(model))
+    assert any("computes in bfloat16; it is scanned in float32" in f for f in loaded.findings)
     exact = (bits.astype(np.uint32) << 16).view(np.float32).reshape(kernel.shape)
     images = _images(1)
     windows = np.lib.stride_tricks.sliding_window_view(images[0], (3, 3), (0, 1))
@@ -126,6 +127,36 @@ def test_a_network_that_mixes_its_batch_is_refused(make, save):
     model.graph.output[0].name = "mixed"
     with pytest.raises(ConversionError, match="batches of 4 images"):
         load_onnx(save(model))
+
+
+def _mixed(model, by):
+    """Logits moved by what `by` makes of them over the batch."""
+    model.graph.node.append(by)
+    model.graph.node.append(helper.make_node("Add", ["logits", "m"], ["mixed"]))
+    model.graph.output[0].name = "mixed"
+    return model
+
+
+def test_a_network_that_answers_otherwise_beside_another_image_is_refused(make, save):
+    mean = helper.make_node("ReduceMean", ["logits"], ["m"], axes=[0])
+    spread = helper.make_node("ReduceSum", ["shape"], ["sum"])
+    for model in (
+        _mixed(make.classifier(), mean),
+        # 1 x 4 x 4 x 4 values are 13 in all, 2 x 4 x 4 x 4 are 14.
+        _mixed(make.classifier(), helper.make_node("Cast", ["sum"], ["m"], to=1)),
+    ):
+        if model.graph.node[-2].input[0] == "sum":
+            model.graph.node.insert(len(model.graph.node) - 2, spread)
+        with pytest.raises(ConversionError, match="answers otherwise for an image beside another"):
+            load_onnx(save(model))
+
+
+def test_a_network_that_runs_for_one_image_only_says_so(make, save):
+    model = make.classifier()
+    model.graph.node[6].input[0] = "one"
+    model.graph.initializer.append(numpy_helper.from_array(np.array([1]), "one"))
+    assert "the network runs for one only" in " ".join(load_onnx(save(model)).findings)
+    assert "for one only" not in " ".join(load_onnx(save(make.classifier())).findings)
 
 
 REFUSED = {

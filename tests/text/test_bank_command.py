@@ -106,6 +106,11 @@ def test_the_same_command_again_computes_nothing(built, encoder, carriers, capsy
     assert "holds a bank of other candidates" in capsys.readouterr().err
 
 
+def test_an_encoder_runs_under_limits(encoder, carriers, tmp_path, capsys):
+    assert bank(encoder, carriers, tmp_path / "bank", "--memory", "0.05") == 4
+    assert "GiB of memory, more than the 0.05 allowed" in capsys.readouterr().err
+
+
 def test_a_known_list_bank_says_so(encoder, carriers, tmp_path, capsys):
     (tmp_path / "list.txt").write_text("omg\nso it goes.\n")
     assert bank(encoder, carriers, tmp_path / "b", "--known-list", str(tmp_path / "list.txt")) == 0
