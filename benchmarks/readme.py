@@ -197,6 +197,19 @@ def _differential(result: Mapping[str, Any]) -> tuple[tuple[str, ...], Rows]:
     return (*head, "read differently"), rows
 
 
+def _hostile(result: Mapping[str, Any]) -> tuple[tuple[str, ...], Rows]:
+    """The dearest files of each kind, by memory and by processor time."""
+    rows = []
+    for kind in dict.fromkeys(row["kind"] for row in result["rows"]):
+        own = [row for row in result["rows"] if row["kind"] == kind]
+        most = max(row["mib"] for row in own), max(row["processor_seconds"] for row in own)
+        dearest = max(own, key=lambda row: row["mib"])["name"]
+        beyond = sum(not row["answered"] for row in own)
+        rows.append((kind, str(len(own)), *map(str, most), dearest, str(beyond)))
+    head = ("kind", "files", "most MiB", "most processor seconds", "most memory takes")
+    return (*head, "beyond the limits"), rows
+
+
 def _real(result: Mapping[str, Any]) -> tuple[tuple[str, ...], Rows]:
     head = ("file", "ours from onnxruntime", "ours from float64", "onnxruntime from float64",
             "convert s", "compile s", "seconds")  # fmt: skip
@@ -294,6 +307,7 @@ TABLES: dict[str, Callable[[Mapping[str, Any]], tuple[tuple[str, ...], Rows]]] =
     "bank": _bank,
     "fuzz": _fuzz,
     "differential": _differential,
+    "hostile_cost": _hostile,
     "real_onnx": _real,
     "round0_accuracy": _accuracy,
     "search": _search,

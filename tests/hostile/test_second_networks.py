@@ -154,6 +154,20 @@ def test_unchanged_networks_agree(make, runtime, tmp_path):
     assert np.abs(np.asarray(ours) - theirs).max() < 1e-4 * max(1, np.abs(theirs).max())
 
 
+@pytest.mark.parametrize("none", [True, False])
+def test_a_missing_submodule_is_refused(none, runtime, tmp_path):
+    network = resnet()
+    if none:
+        network._modules["relu"] = None
+    else:
+        del network._modules["relu"]
+    path = tmp_path / "model.pt"
+    path.write_bytes(saved(network))
+    assert not reads(runtime, path).read
+    with pytest.raises(ConverterError):
+        open_model(path)
+
+
 def test_a_network_in_half_precision_is_a_finding(tmp_path):
     path = tmp_path / "model.pt"
     path.write_bytes(saved(resnet().half()))

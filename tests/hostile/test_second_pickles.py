@@ -12,6 +12,7 @@ import pytest
 
 from converters import open_artifact
 from converters.errors import ConverterError, CorruptFileError
+from converters.opening import open_model
 
 torch = pytest.importorskip("torch", reason="the runtime that is compared")
 from torch import nn  # noqa: E402
@@ -123,3 +124,40 @@ def test_an_attribute_of_a_tensor_is_its_data(runtime, tmp_path):
     assert values(runtime, path) == [2.0, 2.0]
     with pytest.raises(ConverterError, match="attribute 'data'"):
         open_artifact(path)
+
+
+def test_a_key_twice_keeps_its_place_and_takes_the_later_value(runtime, tmp_path):
+    later = _View(_Identity("storage", torch.FloatStorage, "1", "cpu", 2, None))
+    earlier = _View(_Identity("storage", torch.FloatStorage, "0", "cpu", 2, None))
+    root = pickled({"w": earlier, "v": earlier, "W": later})
+    path = tmp_path / "model.pt"
+    storages = [np.array([k, k], np.float32) for k in (1, 2)]
+    twice = root.replace(b"X\x01\x00\x00\x00W", b"X\x01\x00\x00\x00w")
+    path.write_bytes(stream_of(twice, ["0", "1"], storages))
+    assert values(runtime, path) == [2.0, 2.0]
+    found = open_artifact(path).weights.tensors
+    assert list(found) == ["w", "v"] and list(found["w"]) == [2.0, 2.0]
+
+
+class _Own(torch.Tensor):
+    """A class whose operators may do anything."""
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: torch.ones(2, dtype=torch.complex64),
+        lambda: torch.ones(2).to_sparse(),
+        lambda: torch.ones(2, dtype=torch.complex64).conj(),
+        lambda: torch._neg_view(torch.ones(2)),
+        lambda: torch.ones(2, device="meta"),
+        lambda: torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8),
+        lambda: torch.ones(2).as_subclass(_Own),
+    ],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_tensors_of_other_kinds_are_refused(make, tmp_path):
+    path = tmp_path / "model.pt"
+    path.write_bytes(saved({"fc.weight": make()}))
+    with pytest.raises(ConverterError):
+        open_model(path)

@@ -107,7 +107,7 @@ def test_the_same_command_again_computes_nothing(built, encoder, carriers, capsy
 
 
 def test_an_encoder_runs_under_limits(encoder, carriers, tmp_path, capsys):
-    assert bank(encoder, carriers, tmp_path / "bank", "--memory", "0.05") == 4
+    assert bank(encoder, carriers, tmp_path / "bank", "--memory", "0.05") == 2
     assert "GiB of memory, more than the 0.05 allowed" in capsys.readouterr().err
 
 
