@@ -88,6 +88,7 @@ def values(runtime, path, opening=LOAD) -> list[float]:
     """What torch reads under "w"."""
     reading = reads(runtime, path, opening)
     assert reading.read, reading.answer
+    return [float(n) for n in reading.arrays["tensor:w"].ravel()]
 
 
 def logits(runtime, path) -> np.ndarray:

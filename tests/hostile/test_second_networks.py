@@ -158,9 +158,9 @@ def test_unchanged_networks_agree(make, runtime, tmp_path):
 def test_a_missing_submodule_is_refused(none, runtime, tmp_path):
     network = resnet()
     if none:
-        network._modules["relu"] = None
+        network._modules["bn1"] = None
     else:
-        del network._modules["relu"]
+        del network._modules["bn1"]
     path = tmp_path / "model.pt"
     path.write_bytes(saved(network))
     assert not reads(runtime, path).read
