@@ -126,7 +126,7 @@ def _row(population: str, entry: ModelEntry, record: Record) -> ZooRow:
         seconds=record.seconds,
         dataset=cells["dataset"],
         family=cells["model_architecture"],
-        kind=cells["trigger_kind"],
+        kind=cells["trigger_kind"].replace("_", " "),
         sources=_sources(cells["source_classes"]) if entry.poisoned else "",
         training=cells["training"],
         base=base if cells["base"] else "",

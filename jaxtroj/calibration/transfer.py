@@ -85,12 +85,14 @@ class Transfer:
 
     architecture: Temperature | None = None
     dataset: Temperature | None = None
-    """For sizes of pictures and numbers of classes, which come with data sets."""
+    """For architectures, sizes of pictures and numbers of classes that come with other data."""
 
     def factor(self, met: Met, traits: Traits) -> float:
         """What the log-odds of a network are multiplied by, in (0, 1]."""
-        concerned = [self.architecture] if traits.architecture not in met.architectures else []
-        concerned += [self.dataset] if met.strange_shape(traits) else []
+        # Who brings another architecture brings other pictures too, for all that is known.
+        is_stranger = traits.architecture not in met.architectures
+        concerned = [self.architecture] if is_stranger else []
+        concerned += [self.dataset] if is_stranger or met.strange_shape(traits) else []
         return 1 / max((found.value for found in concerned if found is not None), default=1.0)
 
 

@@ -233,7 +233,7 @@ def test_what_was_not_met_counts_less_and_is_named(general, fresh):
             )
         )
     ]
-    assert odds[1] == pytest.approx(odds[0] / 2) and odds[2] == pytest.approx(odds[0] / 4)
+    assert odds[1] == pytest.approx(odds[0] / 4) and odds[2] == pytest.approx(odds[0] / 4)
     assert odds[3] == pytest.approx(odds[0] / 4)
     traits = Traits("graph:cffa3d2b", "conv x13, linear x1", 224, 10)
     (caveat,) = cautious.caveats(traits)
