@@ -20,8 +20,8 @@ from jaxtroj.network import Network
 from jaxtroj.rounds.examples import Pictures, in_units
 
 # Every form is tried on so many examples at least, more where they fill a batch of the network, and
-# at most; the best ones on examples of so many pixels together.
-_FEW_LEAST, _FEW_MOST, _MANY_PIXELS = 10, 40, 2**22
+# at most; the best ones on at most so many, of so many pixels together.
+_FEW_LEAST, _FEW_MOST, _MANY_MOST, _MANY_PIXELS = 10, 40, 200, 2**22
 # So many of the best forms go on to all examples, beside the first one.
 _GOING_ON = 3
 # Fewer labelled examples, or one class, tell nothing: a network that is stuck on it looks right.
@@ -123,7 +123,8 @@ def choose_form(
     order = known[in_turn(labels[known], len(known))]
     each = network.batch(pictures.pixels) // len(forms)
     few = order[: min(max(each, _FEW_LEAST), _FEW_MOST)]
-    many = order[: max(_MANY_PIXELS // pictures.pixels[0, ..., 0].size, len(few))]
+    enough = min(_MANY_PIXELS // pictures.pixels[0, ..., 0].size, _MANY_MOST)
+    many = order[: max(enough, len(few))]
     tried = _likeliest(attempts(forms, few))
     if len(many) > len(few):
         tried = attempts([one.form for one in tried], many)
