@@ -62,7 +62,8 @@ def _under(ours: Arrays, theirs: Arrays, prefix: str) -> str:
         other = theirs.get(prefix + name)
         if other is None or other.shape != array.shape:
             return f"{name}: shape {array.shape} and {getattr(other, 'shape', None)}"
-        wide = array.astype(other.dtype) if array.dtype.kind not in "c" else array
+        with np.errstate(invalid="ignore"):  # NaN as a whole number is another value
+            wide = array.astype(other.dtype) if array.dtype.kind not in "c" else array
         if not np.array_equal(wide, other, equal_nan=other.dtype.kind in "fc"):
             return f"{name}: other values"
     return ""

@@ -182,15 +182,21 @@ def _attribute(network: Any, random: Random) -> None:
 
 
 def _shadow(network: Any, random: Random) -> None:
-    """An attribute of the name of a tensor or child, which may be gone or of another module."""
+    """An attribute of the name of a tensor or child, which may be gone, or which others have."""
     module = _module(network, random, lambda m: m._modules or m._parameters)
-    other = module if random.random() < 0.5 else _module(network, random, lambda m: True)
-    tables = [t for t in (other._modules, other._parameters, other._buffers) if t]
+    if random.random() < 0.5:  # hides nothing, and changes nothing
+        other = _module(network, random, lambda m: m._modules or m._parameters)
+        names = {**other._modules, **other._parameters, **other._buffers}.keys()
+        free = [name for name in names if not hasattr(module, name)]
+        if free:
+            vars(module)[free[int(random.integers(len(free)))]] = _NUMBERS[int(random.integers(8))]
+        return
+    tables = [t for t in (module._modules, module._parameters, module._buffers) if t]
     if tables:
         table = tables[int(random.integers(len(tables)))]
         key = _key(table, random)
-        value = table[key] if other is module and random.random() < 0.4 else _value(random)
-        if other is module and random.random() < 0.5:
+        value = table[key] if random.random() < 0.4 else _value(random)
+        if random.random() < 0.5:
             del table[key]
         vars(module)[key] = value
 
