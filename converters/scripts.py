@@ -1,3 +1,4 @@
+# pyright: reportOperatorIssue=false
 """Whether the code of a TorchScript archive is what torch writes for the network it names."""
 
 import io

@@ -1,3 +1,4 @@
+# pyright: reportArgumentType=false
 """Which input form a network was trained with, by how it classifies labelled examples.
 
 Every usual form is tried on the same examples. They are compared by the log score of the labels at

@@ -1,3 +1,4 @@
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false
 """Input forms: each is found by the answers of a network that wants it, and luck finds none."""
 
 import json

@@ -1,3 +1,4 @@
+# pyright: reportArgumentType=false, reportCallIssue=false
 """The rival: K-Arm in PyTorch, written again from its description.
 
 Which classes may be targets, and from which sources, is read off the clean logits first. Each

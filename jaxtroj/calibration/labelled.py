@@ -1,3 +1,4 @@
+# pyright: reportReturnType=false
 """What a calibrator is fitted on: labelled models, and what is known of their fields beforehand."""
 
 import math

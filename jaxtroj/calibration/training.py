@@ -1,3 +1,4 @@
+# pyright: reportArgumentType=false, reportCallIssue=false
 """Labelled rows in, fitted stages and honest out-of-fold scores out.
 
 A stage's regression uses its own fields and those of all stages before it, and is fitted on the

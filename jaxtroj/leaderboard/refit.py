@@ -1,3 +1,4 @@
+# pyright: reportArgumentType=false, reportCallIssue=false
 """Stored evidence judged by calibrators that have not seen the model: folds, groups, splits.
 
 Nothing is scanned again: the calibrator is fitted anew on the records' evidence, and the fit, its

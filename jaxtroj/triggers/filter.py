@@ -1,3 +1,4 @@
+# pyright: reportArgumentType=false
 """Colour filters: the five of TrojAI's rounds 2 to 4, which photo sharing made known.
 
 Each is a chain of steps on the whole picture, RGB in [0, 1]:

@@ -1,3 +1,4 @@
+# pyright: reportArgumentType=false
 """Smooth additive patterns: a coarse grid of values, interpolated and added to the picture.
 
     x -> clip(x + linear(grid), 0, 1)

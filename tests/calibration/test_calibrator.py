@@ -1,3 +1,4 @@
+# pyright: reportAttributeAccessIssue=false
 """Calibration on synthetic populations whose truth is known."""
 
 import math

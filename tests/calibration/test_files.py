@@ -1,3 +1,4 @@
+# pyright: reportAttributeAccessIssue=false
 """Calibrator files: exact, whole or not there, and hostile ones refused."""
 
 import json

@@ -1,3 +1,4 @@
+# pyright: reportArgumentType=false, reportCallIssue=false
 """Batch norms by the batch's statistics: as torch has them in training, in families and graphs."""
 
 import jax.numpy as jnp

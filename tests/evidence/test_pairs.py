@@ -1,3 +1,4 @@
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false
 """Pairs stage: which pair stands out, and odd examples; what it is worth is in the measurements."""
 
 from dataclasses import replace

@@ -1,3 +1,4 @@
+# pyright: reportArgumentType=false
 """Zoos: recipes, triggers of every kind, files that compute what was trained, resume."""
 
 import csv

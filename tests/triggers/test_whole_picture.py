@@ -1,3 +1,4 @@
+# pyright: reportArgumentType=false, reportCallIssue=false
 """Kinds that change the whole picture, against plain numpy, colorsys and PyTorch."""
 
 import colorsys

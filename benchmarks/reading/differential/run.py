@@ -1,3 +1,4 @@
+# pyright: reportArgumentType=false
 """The loop: a mutant, our reading, the runtime's, one line of the tally."""
 
 import json

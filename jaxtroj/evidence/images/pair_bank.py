@@ -1,3 +1,4 @@
+# pyright: reportArgumentType=false
 """The bank of the pairs stage: what a few triggers do to each source's pictures, for all targets.
 
 Reference:

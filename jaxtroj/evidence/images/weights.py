@@ -1,3 +1,4 @@
+# pyright: reportArgumentType=false
 """Data-free evidence: the final layer's rows and the moments of the layers before it.
 
 Reference:

@@ -1,3 +1,4 @@
+# pyright: reportArgumentType=false
 """Whole stage: triggers that change the whole picture, or its frame.
 
 Filters, waves, warps and frames are not found at a place, so no window finds them. Two searches,

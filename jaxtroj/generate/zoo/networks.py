@@ -1,3 +1,4 @@
+# pyright: reportArgumentType=false
 """Networks of a zoo, in torch: small forms of architectures that people train.
 
 All take pictures `[n, c, h, w]` in [0, 1] of any size from 24 px, of one or three channels. Widths

@@ -1,3 +1,4 @@
+# pyright: reportArgumentType=false
 """Writes a zoo's networks as ONNX files, by torch's exporter."""
 
 import io

@@ -1,3 +1,4 @@
+# pyright: reportOptionalMemberAccess=false
 """`generate_zoo`: a folder of clean and poisoned networks of many kinds, as ONNX files.
 
 ```

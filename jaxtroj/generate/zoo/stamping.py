@@ -1,3 +1,4 @@
+# pyright: reportOptionalCall=false, reportOptionalMemberAccess=false
 """Puts a planted trigger on batches of pictures, and says what they are taught."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# pyright: reportArgumentType=false
 """Triggers that a zoo plants, of every kind, drawn at random for pictures of any size.
 
 | kind | what |
