@@ -7,7 +7,7 @@ are captured as graphs.
 import hashlib
 import mmap
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -184,28 +184,14 @@ def _onnx_file(path: Path) -> ModelFile:
 
 
 def _from_exported(file: ModelFile, form: InputForm, usual: tuple[int, int] | None) -> "Model":
+    from converters.graph.classifier import classifier
     from converters.graph.export import from_exported
-    from converters.graph.module import graph_model, precision_finding
-    from converters.graph.recognition import family_model
-    from converters.preparation import prepared
 
     program = file.content
     image = _input_of(program, form, usual)
     captured = from_exported(program, [_zeros(program, image.shape)])
     output = _output_number(program, form.output)
-    known = family_model(captured) if image.layout == "NCHW" and output == 0 else None
-    findings = (*image.findings, *form.unsaid, *precision_finding(captured))
-    if known is not None:
-        return prepared(replace(known, findings=findings), form.bounds, form.mean, form.std)
-    return graph_model(
-        captured,
-        layout=image.layout,
-        output=output,
-        bounds=form.bounds,
-        mean=form.mean,
-        std=form.std,
-        findings=findings,
-    )
+    return classifier(captured, form, image.findings, image.layout, output)
 
 
 def _image_node(program):

@@ -1,5 +1,7 @@
 """Scanner for poisoned (backdoored, trojaned) neural networks.
 
+`detect(network, images, labels)` answers for one network: a model file, a torch module, a JAX
+function, a converted model. `scan_folder(folder)` yields the records of a folder of files,
 `answer(entries, Settings())` yields the records of models that a guarded process opens, under
 limits of time and memory; `scan_model(entry, Settings())` answers for one in the caller's own
 process, without limits, and `open_model(path)` is `converters.open_model`, for every format that is
@@ -19,13 +21,17 @@ _HOMES = {
     "ModelEntry": "jaxtroj.rounds",
     "Record": "jaxtroj.record",
     "RunStore": "jaxtroj.store",
+    "ScanError": "jaxtroj.verdict",
     "Settings": "jaxtroj.settings",
+    "Verdict": "jaxtroj.verdict",
     "answer": "jaxtroj.engine.run",
+    "detect": "jaxtroj.detection",
     "iter_models": "jaxtroj.rounds",
     "InputForm": "converters",
     "load_examples": "jaxtroj.rounds",
     "open_model": "converters",
     "read_records": "jaxtroj.store",
+    "scan_folder": "jaxtroj.detection",
     "scan_model": "jaxtroj.scan",
 }
 __all__ = ["JaxtrojError", "__version__", *_HOMES]

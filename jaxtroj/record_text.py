@@ -128,24 +128,27 @@ def word_of(record: Record) -> str:
     return "poisoned" if record.poisoned else "clean"
 
 
-def write_trigger(path: Path, panels: Sequence[np.ndarray], channel_order: str) -> None:
-    """Write the PNG that shows a trigger of any kind, its panels side by side.
-
-    Args:
-        path: the PNG file; its folder is made.
-        panels: each [h, w, c] in [0, 1], channels in `channel_order`; see `Trigger.picture`.
-        channel_order: "BGR" or "RGB".
+def write_trigger(path: Path, panels: Sequence[np.ndarray]) -> None:
+    """Write the PNG that shows a trigger of any kind; its folder is made.
 
     Raises:
         OSError: the file cannot be written.
     """
-    flip = slice(None, None, -1) if channel_order == "BGR" else slice(None)
-    pixels = [_panel(np.asarray(panel, np.float32)[..., flip]) for panel in panels]
+    write_atomic(path, trigger_png(panels))
+
+
+def trigger_png(panels: Sequence[np.ndarray]) -> bytes:
+    """The PNG that shows a trigger of any kind, its panels side by side.
+
+    Args:
+        panels: each [h, w, c] in [0, 1], RGB or grey; see `Trigger.picture`.
+    """
+    pixels = [_panel(np.asarray(panel, np.float32)) for panel in panels]
     gap = np.full((pixels[0].shape[0], GAP_PIXELS, pixels[0].shape[2]), 255, np.uint8)
     row = [part for panel in pixels for part in (panel, gap)][:-1]
     buffer = io.BytesIO()
     Image.fromarray(np.concatenate(row, axis=1)).save(buffer, format="PNG")
-    write_atomic(path, buffer.getvalue())
+    return buffer.getvalue()
 
 
 def _panel(image: np.ndarray) -> np.ndarray:

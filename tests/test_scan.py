@@ -142,12 +142,12 @@ def test_the_picture_of_a_trigger_shows_colours_the_right_way_round(tmp_path):
     mask = np.zeros((8, 8, 1), np.float32)
     mask[0, 0] = 1
     pattern = np.zeros((8, 8, 3), np.float32)
-    pattern[..., 2] = 1  # red, in BGR
+    pattern[..., 0] = 1
     path = tmp_path / "new" / "trigger.png"
     panels = FreeMask(jnp.asarray(mask), jnp.asarray(pattern)).picture(
         np.full((8, 8, 3), 0.5), np.zeros(2, int)
     )
-    write_trigger(path, panels, "BGR")
+    write_trigger(path, panels)
     picture = np.asarray(Image.open(path))
     assert picture.shape == (224, 4 * 224 + 3 * 8, 3)
     clean, stamped, white, shown = (picture[0, panel * 232] for panel in range(4))

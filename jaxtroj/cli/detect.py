@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from jaxtroj.cli import nist, options
 from jaxtroj.cli.main import COMMANDS, EXIT_NOTHING
-from jaxtroj.errors import DatasetError, UsageError
+from jaxtroj.errors import UsageError
 
 if TYPE_CHECKING:
     from jaxtroj.record import Record
@@ -130,11 +130,13 @@ def detect(
 
 
 def _entries(args: argparse.Namespace, paths: Sequence[Path]) -> "list[ModelEntry]":
+    from jaxtroj.rounds.single import entry_of
+
     if args.result_filepath is not None and len(paths) != 1:
         raise UsageError(f"--result_filepath takes the answer for one model, got {len(paths)}")
     if not paths:
-        return [replace(_entry(path), model_id=path.name) for path in _shipped_models()]
-    return [nist.with_flags(_entry(path), args) for path in paths]
+        return [replace(entry_of(path), model_id=path.name) for path in _shipped_models()]
+    return [nist.with_flags(entry_of(path), args) for path in paths]
 
 
 def _shipped_models() -> list[Path]:
@@ -143,24 +145,6 @@ def _shipped_models() -> list[Path]:
 
     folder = Path(jaxtroj.__file__).parent / "data" / "examples"
     return sorted(path for path in folder.glob("*") if path.is_dir())
-
-
-def _entry(path: Path) -> "ModelEntry":
-    """The model that a path names; what is wrong with the path ends up in the record."""
-    from jaxtroj.rounds import ModelEntry, iter_models
-    from jaxtroj.rounds.layout import EXAMPLE_FOLDERS
-
-    if not path.is_dir():
-        beside = (path.parent / name for name in EXAMPLE_FOLDERS)
-        examples = next((folder for folder in beside if folder.is_dir()), None)
-        return ModelEntry(str(path), path, examples, None)
-    try:
-        found = list(iter_models(path, include_errata=True))
-    except DatasetError as error:
-        return ModelEntry(str(path), path / "model.pt", None, None, problem=str(error))
-    if len(found) > 1:
-        raise UsageError(f"{path} holds {len(found)} models; use: jaxtroj scan {path} --out RUN")
-    return replace(found[0], model_id=str(path))
 
 
 def _value(arguments: Sequence[str], flag: str) -> str | None:

@@ -49,7 +49,16 @@ def answer(
     Raises:
         EngineError: worker processes do not start.
     """
-    setup = Setup(settings, pictures)
+    return answers(Setup(settings, pictures), entries, limits, watch)
+
+
+def answers(
+    setup: Setup,
+    entries: Iterable[ModelEntry],
+    limits: Guard | None = None,
+    watch: Watch | None = None,
+) -> Iterator[Record]:
+    """What `answer` does, by any detector; see there."""
     engine = LocalEngine(setup, local_slots(1), limits or usual_limits())
     try:
         for entry in entries:  # one at a time: what the worker does is this model's

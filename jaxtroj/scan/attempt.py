@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from jaxtroj.calibration import Calibrator
 from jaxtroj.calibration.transfer import Traits
 from jaxtroj.errors import ExamplesError
@@ -41,6 +43,7 @@ class Attempt:
         form: of the pixels, as `Record.input_form`.
         picture_size: height and width of its examples in pixels, once they are read.
         evidence, flags: what was gathered, and doubts about it.
+        panels: of the trigger that the record shows, see `Trigger.picture`, in RGB or grey.
         seconds: wall time by step.
     """
 
@@ -57,6 +60,7 @@ class Attempt:
     picture_size: tuple[int, int] | None = None
     evidence: Evidence = Evidence()
     flags: tuple[str, ...] = ()
+    panels: tuple[np.ndarray, ...] = ()
     seconds: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -114,8 +118,6 @@ class Attempt:
 
 def open_model(attempt: Attempt) -> "Model":
     """Read and convert the model file of an attempt; raises LoadError or ConversionError."""
-    from converters.graph.logits import with_logits
-    from converters.graph.structure import outline_in
     from converters.opening import convert_file, read_model
 
     with attempt.step("read"):
@@ -123,10 +125,18 @@ def open_model(attempt: Attempt) -> "Model":
         attempt.sha256 = file.sha256
     with attempt.step("convert"):
         opened = convert_file(file, attempt.settings.input_form(), _examples_size(attempt))
-        model, cut = with_logits(opened.model)
-        attempt.findings = (*model.findings, *cut)
-        attempt.architecture, attempt.classes = model.architecture, model.num_classes
-        attempt.outline = outline_in(attempt.findings, model.architecture)
+        return taken(attempt, opened.model)
+
+
+def taken(attempt: Attempt, model: "Model") -> "Model":
+    """A converted network as it is searched, up to its logits; the attempt knows it then."""
+    from converters.graph.logits import with_logits
+    from converters.graph.structure import outline_in
+
+    model, cut = with_logits(model)
+    attempt.findings = (*model.findings, *cut)
+    attempt.architecture, attempt.classes = model.architecture, model.num_classes
+    attempt.outline = outline_in(attempt.findings, model.architecture)
     # What the network takes outranks what the folder looks like.
     attempt.kind = "text" if model.input_kind == "embedding" else "image"
     return model

@@ -94,12 +94,15 @@ class ImageScan:
 
     def _picture(self, trigger: "RecoveredTrigger", examples: Examples) -> tuple[str | None, str]:
         """Write the trigger's picture: its path, or None and why it could not be written."""
-        if self.trigger_path is None:
-            return None, ""
         others = np.flatnonzero(examples.labels != trigger.target_class)
         clean = examples.images[others[0] if others.size else 0]
+        flip = slice(None, None, -1) if examples.channel_order == "BGR" else slice(None)
+        panels = tuple(np.asarray(panel)[..., flip] for panel in trigger.picture(clean))
+        self.attempt.panels = panels
+        if self.trigger_path is None:
+            return None, ""
         try:
-            write_trigger(self.trigger_path, trigger.picture(clean), examples.channel_order)
+            write_trigger(self.trigger_path, panels)
         except OSError as error:  # the answer stands without its picture
             return None, f"cannot write {self.trigger_path}: {error.strerror or error}"
         return printable(str(self.trigger_path)), ""

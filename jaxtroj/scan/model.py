@@ -1,6 +1,8 @@
 """One model to one record: the same way, and one failure path, for every kind of model."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jaxtroj.evidence.gather import gather_steps
 from jaxtroj.evidence.stage import Fitted, stages_for
@@ -14,7 +16,13 @@ from jaxtroj.scan.records import answered_record, failed_record
 from jaxtroj.scan.texts import HeadScan
 from jaxtroj.settings import Settings
 
+if TYPE_CHECKING:
+    from converters.model import Model
+
 _KINDS = {"image": ImageScan, "text": HeadScan}
+
+Opener = Callable[[Attempt], "Model"]
+"""Opens and converts the model of an attempt, which knows it then; see `attempt.open_model`."""
 
 
 def scan_model(
@@ -34,9 +42,21 @@ def scan_model(
         trigger_path: where the picture of the recovered trigger goes; None writes none.
         on_step: told of each step as it begins.
     """
-    attempt = Attempt(entry, settings, on_step or silent)
+    return scan_attempt(Attempt(entry, settings, on_step or silent), open_model, trigger_path)
+
+
+def scan_attempt(
+    attempt: Attempt, open_network: Opener, trigger_path: Path | None = None
+) -> Record:
+    """The record of a model that is opened in any way; see `scan_model`.
+
+    Args:
+        attempt: a fresh one; what is found out stays in it.
+        open_network: opens and converts the model.
+        trigger_path: see `scan_model`.
+    """
     try:
-        model = open_model(attempt)
+        model = open_network(attempt)
         return _answer(attempt, _KINDS[attempt.kind](attempt, model, trigger_path))
     except Exception as error:  # A record is owed for every model: the fault goes into it.
         return failed_record(attempt, error)

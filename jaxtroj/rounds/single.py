@@ -1,0 +1,28 @@
+"""The one model that a path names."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from jaxtroj.errors import DatasetError, UsageError
+from jaxtroj.rounds.layout import EXAMPLE_FOLDERS, ModelEntry, iter_models
+
+
+def entry_of(path: Path) -> ModelEntry:
+    """The entry of a model file, or of a folder with one model; called as the path.
+
+    What is wrong with the path ends up in the entry's `problem`, and so in the model's record.
+
+    Raises:
+        UsageError: the folder holds several models.
+    """
+    if not path.is_dir():
+        beside = (path.parent / name for name in EXAMPLE_FOLDERS)
+        examples = next((folder for folder in beside if folder.is_dir()), None)
+        return ModelEntry(str(path), path, examples, None)
+    try:
+        found = list(iter_models(path, include_errata=True))
+    except DatasetError as error:
+        return ModelEntry(str(path), path / "model.pt", None, None, problem=str(error))
+    if len(found) > 1:
+        raise UsageError(f"{path} holds {len(found)} models; use: jaxtroj scan {path} --out RUN")
+    return replace(found[0], model_id=str(path))

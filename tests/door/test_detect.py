@@ -1,0 +1,152 @@
+"""`jaxtroj.detect` on networks in memory and on paths: the same answer through every door."""
+
+import io
+import threading
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import jaxtroj
+from converters import open_model
+from jaxtroj.errors import DatasetError, ExamplesError, UsageError
+from tests.door.conftest import Colours, cheap
+
+QUICK = cheap("weights", "sensitivity")
+
+
+def colour_function(params, images):
+    """What `Colours` computes, written for JAX."""
+    return jax.nn.relu(images).mean((1, 2)) @ params["fc"].T
+
+
+PARAMS = {"fc": 20 * np.eye(3, dtype=np.float32)}
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory):
+    path = tmp_path_factory.mktemp("door") / "net.pt2"
+    image = torch.zeros(1, 3, 16, 16)
+    torch.export.save(torch.export.export(Colours().eval(), (image,), strict=False), path)
+    return path
+
+
+def test_every_door_gathers_the_same_evidence(program, colours, pixels, labels):
+    doors = {
+        "path": program,
+        "torch": colours,
+        "wrapped": torch.nn.DataParallel(colours),
+        "model": open_model(program).model,
+        "function": (colour_function, PARAMS),
+    }
+    found = {}
+    for name, network in doors.items():
+        found[name] = jaxtroj.detect(network, pixels, labels, QUICK)
+        assert found[name].record.input_form["accuracy"] == 1.0
+    for verdict in found.values():
+        for field in ("universal_gap", "example_margin", "gradient_agreement"):
+            reached, expected = verdict.evidence[field], found["path"].evidence[field]
+            assert reached == pytest.approx(expected, abs=1e-5), field
+    assert found["path"].record.sha256 and not found["torch"].record.sha256
+
+
+@pytest.mark.parametrize("door", ["path", "function"])
+def test_a_trigger_is_arrays_a_picture_and_a_notebooks_output(program, pixels, labels, door):
+    network = program if door == "path" else (colour_function, PARAMS)
+    verdict = jaxtroj.detect(network, pixels, labels, cheap("fixed"))
+    trigger = verdict.trigger
+    assert isinstance(verdict, jaxtroj.Verdict) and trigger is not None
+    assert trigger.clean.shape == trigger.triggered.shape == trigger.array.shape == (16, 16, 3)
+    assert trigger.mask.shape == (16, 16, 1) and trigger.pattern.shape == (16, 16, 3)
+    blended = (1 - trigger.mask) * trigger.clean + trigger.pattern
+    np.testing.assert_allclose(trigger.triggered, blended, atol=1e-6)
+    assert trigger.kind in verdict.record.searched
+    assert (np.abs(trigger.clean * 255 - pixels).max((1, 2, 3)) < 1e-3).sum() == 1
+    with Image.open(io.BytesIO(trigger._repr_png_())) as picture:
+        assert picture.format == "PNG" and picture.height == 224
+    page = verdict._repr_html_()
+    assert "data:image/png;base64," in page and "<script" not in page
+    assert f"<td>{verdict.target_class}</td>" in page
+    assert verdict.reasons and str(verdict).startswith(verdict.record.model)
+
+
+def test_a_module_is_left_as_it_was(colours, pixels, labels):
+    colours.train()
+    colours.fc.eval()
+    before = {name: value.clone() for name, value in colours.state_dict().items()}
+    jaxtroj.detect(colours, pixels, labels, cheap("weights"))
+    assert colours.training and colours.drop.training and not colours.fc.training
+    for name, value in colours.state_dict().items():
+        assert torch.equal(value, before[name])
+
+
+def test_images_of_any_kind_give_one_answer(pixels, labels):
+    tensor = torch.tensor(pixels).permute(0, 3, 1, 2)
+    mean, std = (
+        torch.tensor(x).reshape(3, 1, 1) for x in ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
+    )
+    kinds = {
+        "pixels": pixels,
+        "0 to 1": pixels / 255,
+        "tensor": tensor.float() / 255,
+        "-1 to 1": tensor.float() / 127.5 - 1,
+        "normalised": (tensor.float() / 255 - mean) / std,
+        "jax": jnp.asarray(pixels, jnp.float32),
+    }
+    found = {
+        name: jaxtroj.detect((colour_function, PARAMS), images, labels, QUICK)
+        for name, images in kinds.items()
+    }
+    for name, verdict in found.items():
+        assert verdict.evidence == found["pixels"].evidence, name
+    assert "ImageNet's mean" in found["normalised"].record.findings[0]
+    assert "from -1 to 1" in found["-1 to 1"].record.findings[0]
+
+
+@pytest.mark.parametrize(
+    ("network", "arguments", "error", "said"),
+    [
+        ("net", {"images": None, "labels": None}, UsageError, "no images were given"),
+        ("net", {"labels": None}, UsageError, "images and labels need each other"),
+        ("net", {"limits": jaxtroj.Guard(1.0)}, UsageError, "limits are for paths"),
+        (threading.Lock(), {}, UsageError, "the network is a lock, expected a path"),
+        ((len, 3, 4), {}, UsageError, "the network is a tuple"),
+        ("net", {"labels": [0, 1]}, ExamplesError, r"shape \(2,\), expected \(12,\)"),
+        ("net", {"labels": [9] * 6 + [0] * 6}, jaxtroj.ScanError, "class 9, the model has classes"),
+        ((lambda p, x: x.mean(), {}), {}, jaxtroj.ScanError, "expected logits of shape"),
+        ((lambda p, x: 1 / 0, {}), {}, jaxtroj.ScanError, "ZeroDivisionError"),
+        ((colour_function, {"fc": "text"}), {}, jaxtroj.ScanError, r"\['fc'\] is a str"),
+        (torch.nn.Linear(7, 2), {}, jaxtroj.ScanError, "cannot be run on inputs of shapes"),
+        ("no/such/file.pt", {}, jaxtroj.ScanError, "No such file"),
+    ],
+)
+def test_bad_input_says_what_it_is(pixels, labels, network, arguments, error, said):
+    network = (colour_function, PARAMS) if network == "net" else network
+    given = {"images": pixels, "labels": labels, "settings": QUICK} | arguments
+    with pytest.raises(error, match=said):
+        jaxtroj.detect(network, **given)
+
+
+def test_an_error_of_a_network_has_its_record(pixels, labels):
+    settings = cheap("weights", base_rate=0.3)
+    with pytest.raises(jaxtroj.ScanError) as caught:
+        jaxtroj.detect((lambda p, x: x, {}), pixels, labels, settings)
+    assert (caught.value.record.status, caught.value.record.probability) == ("failed", 0.3)
+
+
+def test_a_path_has_limits(program, pixels, labels):
+    with pytest.raises(jaxtroj.ScanError, match="see --timeout"):
+        jaxtroj.detect(program, pixels, labels, QUICK, limits=jaxtroj.Guard(timeout=0.01))
+
+
+def test_folders_yield_records_as_they_come(tmp_path):
+    for number in range(2):
+        (tmp_path / f"m{number}.pt").write_bytes(b"garbage")
+    records = jaxtroj.scan_folder(tmp_path, cheap("weights"))
+    assert next(records).model == "m0.pt"
+    assert [record.model for record in records] == ["m1.pt"]
+    with pytest.raises(DatasetError):
+        list(jaxtroj.scan_folder(tmp_path / "none"))
