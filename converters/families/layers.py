@@ -5,13 +5,13 @@ its convolution falls off a cliff (80x) for maps smaller than the kernel; see `_
 """
 
 import math
-from functools import reduce
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
 from jax import lax
 
+from converters.families.depthwise import depthwise
 from converters.families.windows import Pair, both_sides, pad, pair, windows
 
 # Below this many output positions a convolution is a matrix product over gathered patches. Measured
@@ -86,12 +86,9 @@ def _lowering(shape, kernel_shape, stride: Pair, padding: Pair, groups: int) -> 
 
 def _by_channel(x: jax.Array, kernel: jax.Array, stride: Pair, padding: Pair) -> jax.Array:
     """Convolution by kernels `[kh, kw, 1, cout]` that see one channel each, cout / c a channel."""
-    taps = kernel.reshape(-1, kernel.shape[-1])
     copies = kernel.shape[-1] // x.shape[-1]
     x = jnp.repeat(x, copies, axis=-1) if copies > 1 else x
-    views = windows(pad(x, both_sides(padding)), pair(kernel.shape[:2]), stride)
-    products = [view * tap for view, tap in zip(views, taps, strict=True)]
-    return reduce(jnp.add, products)
+    return depthwise(x, kernel, stride, padding)
 
 
 def _patches(x: jax.Array, window: Pair, stride: Pair, padding: Pair) -> jax.Array:

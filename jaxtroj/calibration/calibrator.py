@@ -9,7 +9,7 @@ import numpy as np
 from jaxtroj.calibration import files
 from jaxtroj.calibration.fitted import Fitted, Provenance, StageReport, provenance_of
 from jaxtroj.calibration.judge import Judge
-from jaxtroj.calibration.kinds import KindFound, found_by_kind
+from jaxtroj.calibration.kinds import KindFound, found_by_kind, shares_of
 from jaxtroj.calibration.labelled import UNKNOWN, Labelled, Origin, Scheme, make_population, matrix
 from jaxtroj.calibration.pooled import PooledStage
 from jaxtroj.calibration.stopping import stop_rule
@@ -71,8 +71,8 @@ class Calibrator:
 
     @property
     def found(self) -> Mapping[str, float]:
-        """Kind of trigger in the population -> share found, 0 to 1."""
-        return {kind: found.share for kind, found in self.kinds.items()}
+        """Kind of trigger in the population -> share found, 0 to 1; not of kinds of few models."""
+        return shares_of(self.kinds)
 
     @property
     def base_rate(self) -> float:

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+FEWEST = 5
+"""Models of a kind below which a share of them is no rate, and is not named."""
+
 
 @dataclass(frozen=True)
 class KindFound:
@@ -33,6 +36,15 @@ def found_by_kind(
         above_half, above_base = int((own > 0.5).sum()), int((own > base).sum())
         found[kind] = KindFound(len(own), above_half, above_base)
     return found
+
+
+def shares_of(found: Mapping[str, KindFound]) -> Mapping[str, float]:
+    """Kind -> share found, 0 to 1, of the kinds with at least `FEWEST` models.
+
+    >>> shares_of({"patch": KindFound(8, 6, 7), "border": KindFound(2, 2, 2)})
+    {'patch': 0.75}
+    """
+    return {kind: own.share for kind, own in found.items() if own.models >= FEWEST}
 
 
 def found_text(found: Mapping[str, float]) -> str:
