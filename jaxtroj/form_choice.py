@@ -1,4 +1,3 @@
-# pyright: reportArgumentType=false
 """Which input form a network was trained with, by how it classifies labelled examples.
 
 Every usual form is tried on the same examples. They are compared by the log score of the labels at
@@ -11,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from converters.model import Model
@@ -162,7 +162,7 @@ def _as_taken(model: Model, pixels: np.ndarray, form: PixelForm, has_front: bool
     images = in_units(pixels, form.channel_order, form.normalization)
     if has_front:
         return images
-    return np.asarray(prepared(model, *form.preparation).config.prepare(images))
+    return np.asarray(prepared(model, *form.preparation).config.prepare(jnp.asarray(images)))
 
 
 def _cannot_tell(labels: np.ndarray) -> str:

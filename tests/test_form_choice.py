@@ -1,4 +1,3 @@
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false
 """Input forms: each is found by the answers of a network that wants it, and luck finds none."""
 
 import json
@@ -17,6 +16,7 @@ from converters.graph.tape import capture
 from converters.opening import open_model
 from converters.preparation import PreparedConfig, prepared
 from jaxtroj.cli.main import main
+from jaxtroj.evidence.images.context import ImageContext
 from jaxtroj.form_choice import choose_form
 from jaxtroj.input_forms import SaidForm, form_of_round, possible_forms
 from jaxtroj.network import Network
@@ -229,8 +229,8 @@ def test_triggers_are_searched_in_pixels_from_0_to_1(folder):
     entry = ModelEntry("net", folder / "net.pt2", folder / "pictures", None)
     scan = ImageScan(Attempt(entry, SETTINGS), open_model(entry.model_path).model, None)
     context = scan.prepare().context
-    assert isinstance(context.model.config, PreparedConfig)
-    images, pictures = context.examples.images, load_pictures(entry.examples_path)
+    assert isinstance(context, ImageContext) and isinstance(context.model.config, PreparedConfig)
+    images, pictures = context.examples.images, load_pictures(folder / "pictures")
     np.testing.assert_allclose(images, pictures.pixels[..., ::-1] / 255, atol=1e-6)
     answers = np.asarray(context.network.logits(images)).argmax(axis=1)
     assert (answers == pictures.labels).all()

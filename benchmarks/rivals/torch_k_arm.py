@@ -1,4 +1,3 @@
-# pyright: reportArgumentType=false, reportCallIssue=false
 """The rival: K-Arm in PyTorch, written again from its description.
 
 Which classes may be targets, and from which sources, is read off the clean logits first. Each
@@ -225,7 +224,7 @@ def _next(live: Sequence[Arm], draw: np.random.Generator) -> Arm:
     if cold is not None:
         return cold
     if draw.random() < _EPSILON:
-        return live[draw.integers(len(live))]
+        return live[int(draw.integers(len(live)))]
     return max(live, key=lambda arm: arm.pace + _BETA / max(arm.size, 1e-9))
 
 

@@ -1,4 +1,3 @@
-# pyright: reportReturnType=false
 """What a calibrator is fitted on: labelled models, and what is known of their fields beforehand."""
 
 import math
@@ -152,7 +151,7 @@ class Population:
 
     def in_order(self, column: Sequence[str]) -> tuple[str, ...]:
         """A column of the caller's lists in canonical order."""
-        return tuple(column[i] for i in self.places)
+        return tuple(column[int(i)] for i in self.places)
 
 
 def make_population(labelled: Labelled) -> Population:

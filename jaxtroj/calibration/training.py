@@ -1,4 +1,3 @@
-# pyright: reportArgumentType=false, reportCallIssue=false
 """Labelled rows in, fitted stages and honest out-of-fold scores out.
 
 A stage's regression uses its own fields and those of all stages before it, and is fitted on the
@@ -57,7 +56,7 @@ def stage_task(
     task = Task(
         values[complete],
         labels,
-        tuple(population.models.architectures[i] for i in complete),
+        tuple(population.models.architectures[i] for i in complete.tolist()),
         names,
         tuple(map(scheme.label, names)),
         tuple(map(scheme.direction, names)),
@@ -153,7 +152,7 @@ def _pooled_out_of_fold(
         others = make_population(population.models.take(kept.tolist()))
         for stage, judge in _pooled_stages(fit_pooled(others, scheme, seed)).items():
             answers = found.setdefault(stage, _no_answers(rows))
-            values = matrix([population.models.rows[i] for i in held], judge.names)
+            values = matrix([population.models.rows[i] for i in held.tolist()], judge.names)
             usable = [judge.usable(row[None]) for row in values]
             places, names = held[usable], [None] * int(np.sum(usable))
             answers.log_odds[places] = judge.log_odds(values[usable], names)

@@ -1,4 +1,3 @@
-# pyright: reportArgumentType=false, reportCallIssue=false
 """Stored evidence judged by calibrators that have not seen the model: folds, groups, splits.
 
 Nothing is scanned again: the calibrator is fitted anew on the records' evidence, and the fit, its
@@ -100,7 +99,7 @@ def refitted(
     for stage in fitted.values():  # the last stage whose fields a row has answers it, as in use
         values = matrix(asked.rows, stage.names)
         complete = np.flatnonzero(np.isfinite(values).all(axis=1))
-        names = [asked.architectures[i] for i in complete]
+        names = [asked.architectures[i] for i in complete.tolist()]
         answers[complete] = stage.log_odds(values[complete], names)
     return _answered(held, sigmoid(answers))
 

@@ -1,4 +1,3 @@
-# pyright: reportArgumentType=false
 """Colour filters: the five of TrojAI's rounds 2 to 4, which photo sharing made known.
 
 Each is a chain of steps on the whole picture, RGB in [0, 1]:
@@ -144,7 +143,7 @@ def _threshold(x: jax.Array, channel: int) -> jax.Array:
 
 def _vignette(x: jax.Array, colour: tuple[int, int, int], outward: bool) -> jax.Array:
     """Times a colour that is transparent at the centre, or `outward` at the edge."""
-    far = distances(x.shape[-3:-1]).astype(x.dtype)
+    far = distances((x.shape[-3], x.shape[-2])).astype(x.dtype)
     return x * (1 - (1 - far if outward else far) * (1 - _rgb(colour, x)))
 
 

@@ -1,4 +1,3 @@
-# pyright: reportArgumentType=false
 """Smooth additive patterns: a coarse grid of values, interpolated and added to the picture.
 
     x -> clip(x + linear(grid), 0, 1)
@@ -35,7 +34,7 @@ class Smooth:
 
     def apply(self, images: jax.Array, offsets: jax.Array) -> jax.Array:
         """See `Trigger.apply`; it lies everywhere, whatever the offsets."""
-        pattern = linear(self.grid, images.shape[1:3]).astype(images.dtype)
+        pattern = linear(self.grid, (images.shape[1], images.shape[2])).astype(images.dtype)
         return jnp.clip(images + pattern, 0.0, 1.0)
 
     def size(self, shape: Shape) -> jax.Array:

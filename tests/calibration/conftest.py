@@ -5,6 +5,7 @@ import pytest
 
 from jaxtroj.calibration import Calibrator, Labelled, Origin, Scheme
 from jaxtroj.calibration.labelled import UNKNOWN
+from jaxtroj.calibration.stage import StageModel
 
 ARCHITECTURES = ("densenet121", "inceptionv3", "resnet50")
 STAGES = {"weights": ("noise",), "probes": ("flip", "speck"), "inversion": ("mask", "gap")}
@@ -37,6 +38,13 @@ def population(models, seed, strength=1.5):
 def fit(data, scheme=SCHEME, origin=UNKNOWN):
     """A calibrator of rows, labels and architectures."""
     return Calibrator.fit(Labelled(*data), scheme, origin)
+
+
+def regressions(calibrator: Calibrator) -> dict[str, StageModel]:
+    """The stages of a calibrator that is not pooled."""
+    found = {n: j for n, j in calibrator.stages.items() if isinstance(j, StageModel)}
+    assert list(found) == list(calibrator.stages)
+    return found
 
 
 @pytest.fixture(scope="module")

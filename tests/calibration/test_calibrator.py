@@ -1,4 +1,3 @@
-# pyright: reportAttributeAccessIssue=false
 """Calibration on synthetic populations whose truth is known."""
 
 import math
@@ -16,7 +15,7 @@ from jaxtroj.calibration.transfer import Traits
 from jaxtroj.errors import CalibrationError
 from jaxtroj.numerics import logit, sigmoid
 
-from .conftest import DIRECTIONS, SCHEME, STAGES, fit, population
+from .conftest import DIRECTIONS, SCHEME, STAGES, fit, population, regressions
 
 
 def answers(calibrator, data):
@@ -88,7 +87,7 @@ def test_sign_constraints_hold_against_the_data():
     rows, labels, names = population(40, 6)
     against = {"flip": -1, "mask": 1}
     calibrator = fit((rows, labels, names), Scheme(STAGES, against))
-    for model in calibrator.stages.values():
+    for model in regressions(calibrator).values():
         for field in model.linear.fields:
             assert field.weight * field.direction >= 0
             if field.name in against:
@@ -185,7 +184,7 @@ def test_rows_that_stopped_early_are_left_out_of_later_stages_only():
     for row in rows[:12]:
         row["gap"] = math.nan
     calibrator = fit((rows, labels, names))
-    assert [model.models for model in calibrator.stages.values()] == [40, 40, 28]
+    assert [model.models for model in regressions(calibrator).values()] == [40, 40, 28]
     for row in rows:
         row["gap"] = None
     calibrator = fit((rows, labels, names))
@@ -234,7 +233,7 @@ def test_field_that_never_varies_has_no_say():
     for row in rows:
         row["noise"] = 4.0
     calibrator = fit((rows, labels, names))
-    assert calibrator.stages["weights"].linear.fields[0].weight == 0
+    assert regressions(calibrator)["weights"].linear.fields[0].weight == 0
     same = calibrator.probability(rows[0], Traits(names[0]))
     assert calibrator.probability(rows[0] | {"noise": 99.0}, Traits(names[0])) == same
 
@@ -364,7 +363,7 @@ def test_few_models_are_fitted_by_what_is_known_beforehand():
     few = Few(30, ("flip", "mask"), penalty=2.0, clip=0.04)
     data = population(24, 21)
     calibrator = fit(data, replace(SCHEME, few=few))
-    last = list(calibrator.stages.values())[-1]
+    last = list(regressions(calibrator).values())[-1]
     assert set(last.names) == {"flip", "mask"}
     assert (last.penalty, last.low, last.high) == (2.0, 0.04, 0.96)
     rows, labels, names = (part[::-1] for part in data)

@@ -1,4 +1,3 @@
-# pyright: reportAttributeAccessIssue=false
 """Calibrator files: exact, whole or not there, and hostile ones refused."""
 
 import json
@@ -9,6 +8,8 @@ from jaxtroj.calibration import Calibrator
 from jaxtroj.calibration.transfer import Traits, Transfer
 from jaxtroj.errors import CalibrationError
 from jaxtroj.populations import BY_NAME
+
+from .conftest import regressions
 
 
 def test_save_and_load_are_exact_and_leave_no_traces(fitted, tmp_path):
@@ -121,7 +122,7 @@ def _answers(calibrator, rows):
 @pytest.mark.parametrize("shipped", [BY_NAME["small"].path])
 def test_any_value_anywhere_is_refused_or_leaves_answers(tmp_path, shipped):
     text = shipped.read_text()
-    fields = list(Calibrator.load(shipped).stages.values())[-1].linear.fields
+    fields = list(regressions(Calibrator.load(shipped)).values())[-1].linear.fields
     rows = [{f.name: f.clean for f in fields}, {f.name: f.poisoned for f in fields}]
     rows += [{f.name: far for f in fields} for far in (1e30, -1e30, 0.0)]
     file, refused = tmp_path / "calibrator.json", 0
@@ -183,7 +184,7 @@ def test_files_of_the_first_schema_answer_as_before(name, architecture, whose, k
     if json.loads(path.read_text())["schema"] != 1:
         pytest.skip("fitted anew since")
     calibrator = Calibrator.load(path)
-    fields = list(calibrator.stages.values())[-1].linear.fields
+    fields = list(regressions(calibrator).values())[-1].linear.fields
     row = {f.name: (getattr(f, whose) + 0.5 * f.centre) / 1.5 for f in fields}
     assert calibrator.probability(row, Traits(architecture), calibrator.base_rate) == known
     assert calibrator.probability(row, Traits("vgg"), 0.1) == strange

@@ -1,4 +1,3 @@
-# pyright: reportArgumentType=false, reportCallIssue=false
 """Batch norms by the batch's statistics: as torch has them in training, in families and graphs."""
 
 import jax.numpy as jnp
@@ -17,6 +16,7 @@ from converters.model import Model, params_of
 from converters.preparation import prepared
 
 SIZE = 40
+NORMS = (torch.nn.BatchNorm1d, torch.nn.BatchNorm2d)
 
 
 class Head(torch.nn.Module):
@@ -35,7 +35,7 @@ def taught(module: torch.nn.Module) -> torch.nn.Module:
     """Running statistics and weights that differ from one channel to the next."""
     draw = torch.Generator().manual_seed(1)
     for part in module.modules():
-        if isinstance(part, (torch.nn.BatchNorm1d, torch.nn.BatchNorm2d)):
+        if isinstance(part, NORMS):
             part.running_mean.copy_(torch.randn(part.num_features, generator=draw) * 0.2)
             part.running_var.copy_(torch.rand(part.num_features, generator=draw) + 0.5)
     return module.eval()
@@ -43,7 +43,7 @@ def taught(module: torch.nn.Module) -> torch.nn.Module:
 
 def in_training(module: torch.nn.Module, images: np.ndarray):
     """Logits of torch in training, and the statistics that it leaves at a momentum of 1."""
-    norms = [p for p in module.modules() if hasattr(p, "running_mean")]
+    norms = [p for p in module.modules() if isinstance(p, NORMS)]
     usual = [(p.running_mean.numpy().copy(), p.running_var.numpy().copy()) for p in norms]
     for part in norms:
         part.momentum = 1.0

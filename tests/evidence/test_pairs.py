@@ -1,4 +1,3 @@
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false
 """Pairs stage: which pair stands out, and odd examples; what it is worth is in the measurements."""
 
 from dataclasses import replace
@@ -25,8 +24,10 @@ from jaxtroj.evidence.stages import IMAGES
 from jaxtroj.inversion.own_arms import OwnPatterns, own_fit
 from jaxtroj.inversion.sign_steps import Fit, Patterns, climb, gradients_of, logits_of
 from jaxtroj.network import Network
+from jaxtroj.triggers.filter import ColourFilter, known_filters
 from jaxtroj.triggers.mask import FreeMask
 from jaxtroj.triggers.measure import Candidates, Measured, best_of
+from jaxtroj.triggers.patch import Patch
 
 QUICK = (PairBudget(patches=4, pairs=6, arms=2, steps=2),)
 
@@ -64,7 +65,7 @@ def test_half_of_a_source_s_examples_measure():
     assert parted(answered([3, 0, 1]), 2, 2, most=2).sources.tolist() == [0, 1]
 
 
-def test_a_pair_leads_by_what_other_sources_do_not_do(monkeypatch):
+def test_a_pair_leads_by_what_other_sources_do_not_do(colours, monkeypatch):
     """Of two candidates each moves every class to 4, and class 1 to 2 as well."""
     examples = answered([0, 0, 1, 1, 3, 3])
     gains = np.zeros((2, 6, 5))
@@ -75,7 +76,8 @@ def test_a_pair_leads_by_what_other_sources_do_not_do(monkeypatch):
     parts = parted(examples, 2, 2, 9)
     # Each fitted example of the sources is asked.
     monkeypatch.setattr(AnchoredExamples, "at", lambda self, places: self)
-    found = bank_answers(None, examples, parts, [(None, np.zeros(2, bool))], scale=1.0)
+    bank = [(known_filters(), np.zeros(2, bool))]
+    found = bank_answers(Network(colours), examples, parts, bank, scale=1.0)
     assert found.leads[1, 2] == pytest.approx(3.0) and found.leads[:, 4].tolist() == [0, 0, 0]
     assert np.isneginf(found.leads[0, 0]) and np.isneginf(found.leads[2, 3])
     assert found.reached[0, 4] == pytest.approx(6.0)
@@ -175,12 +177,14 @@ def test_patterns_move_with_the_picture_and_gradients_back(colours, make_picture
 
 def test_the_bank_holds_dark_and_bright_patches_all_over():
     (patches, moves), (filters, _) = make_bank(jax.random.key(0), 24, (0.1,), 3, "RGB", True)
+    assert isinstance(patches, Patch) and isinstance(filters, ColourFilter)
     colours = np.asarray(patches.colour)
     assert set(np.unique(colours[::2])) == {0.0, 1.0} and not moves.any()
     assert np.ptp(np.asarray(patches.offset)) > 0.6 and len(filters.number) == 5
     assert len(make_bank(jax.random.key(0), 4, (0.1,), 4, "RGB", False)) == 1
-    longer, _ = make_bank(jax.random.key(0), 30, (0.1,), 3, "RGB", True)
-    np.testing.assert_array_equal(longer[0].offset[:24], patches.offset)
+    (longer, _), _ = make_bank(jax.random.key(0), 30, (0.1,), 3, "RGB", True)
+    assert isinstance(longer, Patch)
+    np.testing.assert_array_equal(longer.offset[:24], patches.offset)
 
 
 EDGES = {

@@ -1,4 +1,3 @@
-# pyright: reportArgumentType=false
 """Zoos: recipes, triggers of every kind, files that compute what was trained, resume."""
 
 import csv
@@ -127,6 +126,7 @@ def test_all_models_are_written_and_read_as_a_dataset(made):
     rows = list(csv.DictReader((out / "METADATA.csv").read_text().splitlines()))
     assert {row["dataset"] for row in rows} == {"grey", "colour"}
     for entry, row in zip(entries, rows, strict=True):
+        assert entry.examples_path is not None
         examples = load_examples(entry.examples_path, "RGB", normalization="unit")
         assert examples.labels.tolist() == [0, 0, 1, 1, 2, 2]
         assert (out / row["model_name"] / "trigger.png").exists() == entry.poisoned

@@ -1,4 +1,3 @@
-# pyright: reportArgumentType=false, reportCallIssue=false
 """Kinds that change the whole picture, against plain numpy, colorsys and PyTorch."""
 
 import colorsys
@@ -171,7 +170,7 @@ def test_warps_are_those_of_pytorch(strength, images):
     control = torch.from_numpy(grid / np.abs(grid).mean() * strength).permute(2, 0, 1)[None]
     moves = torch.nn.functional.interpolate(control, SHAPE, mode="bicubic", align_corners=True)
     moves = moves[0].permute(1, 2, 0).numpy()
-    places = np.stack(np.mgrid[: SHAPE[0], : SHAPE[1]], axis=-1) + moves
+    places = np.moveaxis(np.mgrid[: SHAPE[0], : SHAPE[1]], 0, -1) + moves
     scaled = 2 * places / (np.array(SHAPE) - 1) - 1
     pixels = torch.from_numpy(images).permute(0, 3, 1, 2)
     at = torch.from_numpy(scaled[..., ::-1].astype(np.float32)).expand(2, *SHAPE, 2)

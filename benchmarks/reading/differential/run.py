@@ -1,4 +1,3 @@
-# pyright: reportArgumentType=false
 """The loop: a mutant, our reading, the runtime's, one line of the tally."""
 
 import json
@@ -141,7 +140,9 @@ def _faults(ours: tuple[Arrays | None, str], theirs: Mapping[str, RuntimeReading
     """Openings that read something else than we did, and our error if it is of another type."""
     arrays, reason = ours
     found = [reason] if reason.startswith("failed") else []
-    for opening, reading in theirs.items() if arrays is not None else ():
+    if arrays is None:
+        return found
+    for opening, reading in theirs.items():
         what = difference(arrays, reading.arrays) if reading.read else ""
         found += [f"{opening}: {what}"] if what else []
     return found

@@ -1,10 +1,10 @@
-# pyright: reportArgumentType=false
 """The bank of the pairs stage: what a few triggers do to each source's pictures, for all targets.
 
 Reference:
   Tang et al., Demon in the Variant, https://arxiv.org/abs/1908.00686, 2019: triggers of one source.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import jax
@@ -17,6 +17,7 @@ from jaxtroj.network import Network
 from jaxtroj.triggers.filter import known_filters
 from jaxtroj.triggers.measure import all_gains
 from jaxtroj.triggers.patch import Patch, random_patches
+from jaxtroj.triggers.trigger import Trigger
 
 _SPREAD = 0.45  # of places of patches about the picture's middle, share of its side
 _BEST = 2  # candidates whose leads are averaged: one lucky candidate is no trigger
@@ -68,7 +69,7 @@ def bank_answers(
     network: Network,
     examples: AnchoredExamples,
     parts: Parted,
-    bank: list[tuple[object, np.ndarray]],
+    bank: Sequence[tuple[Trigger, np.ndarray]],
     scale: float,
 ) -> BankAnswers:
     """The bank stamped on the fitted examples; `scale` is the clean margin."""
@@ -87,7 +88,7 @@ def bank_answers(
 
 def make_bank(
     key: jax.Array, count: int, radii: tuple[float, ...], channels: int, order: str, at_places: bool
-) -> list[tuple[object, np.ndarray]]:
+) -> list[tuple[Trigger, np.ndarray]]:
     """Triggers of each kind, and which of them move to the anchors.
 
     Args:
@@ -97,7 +98,7 @@ def make_bank(
       at_places: whether patches lie all over the picture instead of on the object.
     """
     patches = _patches(key, count, radii, channels, at_places)
-    bank: list[tuple[object, np.ndarray]] = [(patches, np.full(count, not at_places))]
+    bank: list[tuple[Trigger, np.ndarray]] = [(patches, np.full(count, not at_places))]
     if channels in (1, 3):
         filters = known_filters(order)
         bank.append((filters, np.zeros(len(filters.number), bool)))

@@ -1,4 +1,3 @@
-# pyright: reportArgumentType=false
 """Data-free evidence: the final layer's rows and the moments of the layers before it.
 
 Reference:
@@ -26,7 +25,8 @@ def weight_fields(params: Mapping[str, np.ndarray], head: np.ndarray | None) -> 
     rows = None if head is None else np.asarray(head, np.float64)
     kernels = [value for path, value in params.items() if _is_kernel(path, value)]
     tails = [kurtosis(np.asarray(kernel, np.float64)) for kernel in kernels if kernel.size > 256]
-    fields = dict.fromkeys(("head_mean_outlier", "head_norm_outlier", "head_cosine_spread"), 0.0)
+    names = ("head_mean_outlier", "head_norm_outlier", "head_cosine_spread")
+    fields: dict[str, float] = dict.fromkeys(names, 0.0)
     if rows is not None:
         fields["head_mean_outlier"] = _outlier(rows.mean(axis=1))
         fields["head_norm_outlier"] = _outlier(np.linalg.norm(rows, axis=1))

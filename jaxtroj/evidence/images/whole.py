@@ -1,4 +1,3 @@
-# pyright: reportArgumentType=false
 """Whole stage: triggers that change the whole picture, or its frame.
 
 Filters, waves, warps and frames are not found at a place, so no window finds them. Two searches,
@@ -174,7 +173,8 @@ def _best_of_arms(arms: ValueArms, reached, fit: Fit, budget: WholeBudget) -> Ca
 
 def _measured(network, rest: AnchoredExamples, candidates) -> dict[str, tuple[Measured, ...]]:
     """All candidates on held-out examples, in common batches."""
-    shape, sources = rest.images.shape[1:3], np.asarray(rest.sources)
+    _, height, width, _ = rest.images.shape
+    shape, sources = (height, width), np.asarray(rest.sources)
     kinds = [found.triggers for family in candidates.values() for found in family]
     gains = iter(gains_together(network, rest, kinds))
 

@@ -1,4 +1,3 @@
-# pyright: reportArgumentType=false
 """Networks of a zoo, in torch: small forms of architectures that people train.
 
 All take pictures `[n, c, h, w]` in [0, 1] of any size from 24 px, of one or three channels. Widths
@@ -88,6 +87,7 @@ def _kaiming(cin: int, cout: int, stride: int):
 
     conv = nn.Conv2d(cin, cout, 3, stride, 1)
     nn.init.kaiming_normal_(conv.weight, nonlinearity="relu")
+    assert conv.bias is not None
     nn.init.zeros_(conv.bias)
     return conv
 
@@ -107,7 +107,8 @@ def _vgg(stem: Stem, classes: int):
 def _residual(widths: tuple[int, ...], blocks: int, stem: Stem, classes: int):
     from jaxtroj.generate.zoo.blocks import BasicBlock
 
-    body, cin = [_unit(stem.channels, widths[0], 3, stem.stride)], widths[0]
+    body: list[torch.nn.Module] = [_unit(stem.channels, widths[0], 3, stem.stride)]
+    cin = widths[0]
     for group, width in enumerate(widths):
         for place in range(blocks):
             body.append(BasicBlock(cin, width, 2 if group and not place else 1))
@@ -121,7 +122,8 @@ def _wide(stem: Stem, classes: int):
 
     from jaxtroj.generate.zoo.blocks import PreActivationBlock
 
-    body, cin = [nn.Conv2d(stem.channels, 16, 3, stem.stride, 1, bias=False)], 16
+    body: list[nn.Module] = [nn.Conv2d(stem.channels, 16, 3, stem.stride, 1, bias=False)]
+    cin = 16
     for group, width in enumerate((16, 32, 64)):
         for place in range(2):
             body.append(PreActivationBlock(cin, width, 2 if group and not place else 1))
@@ -146,7 +148,8 @@ def _dense(stem: Stem, classes: int):
 
     from jaxtroj.generate.zoo.blocks import DenseLayer
 
-    body, width = [nn.Conv2d(stem.channels, 24, 3, stem.stride, 1, bias=False)], 24
+    body: list[nn.Module] = [nn.Conv2d(stem.channels, 24, 3, stem.stride, 1, bias=False)]
+    width = 24
     for block in range(3):
         if block:
             body += [_unit(width, width // 2, 1), nn.AvgPool2d(2)]

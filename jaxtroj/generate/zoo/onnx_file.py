@@ -1,9 +1,8 @@
-# pyright: reportArgumentType=false
 """Writes a zoo's networks as ONNX files, by torch's exporter."""
 
-import io
 import warnings
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from converters.files import write_atomic
@@ -30,14 +29,14 @@ def write_onnx(
 
     height, width, channels = shape
     mode = torch.onnx.TrainingMode
-    buffer = io.BytesIO()
-    with warnings.catch_warnings():
+    with TemporaryDirectory() as folder, warnings.catch_warnings():
         # The exporter advises its successor, which needs another package.
         warnings.simplefilter("ignore")
+        whole = Path(folder) / "network.onnx"
         torch.onnx.export(
             network.eval(),
             (torch.zeros(2, channels, height, width),),
-            buffer,
+            whole,
             dynamo=False,
             opset_version=_OPSET,
             input_names=["images"],
@@ -46,4 +45,4 @@ def write_onnx(
             training=mode.EVAL if is_fused else mode.PRESERVE,
             do_constant_folding=is_fused,
         )
-    write_atomic(path, buffer.getvalue())
+        write_atomic(path, whole.read_bytes())

@@ -1,4 +1,3 @@
-# pyright: reportOptionalMemberAccess=false
 """`generate_zoo`: a folder of clean and poisoned networks of many kinds, as ONNX files.
 
 ```
@@ -34,8 +33,9 @@ from jaxtroj.generate.round_folder import csv_bytes, provenance
 from jaxtroj.generate.small.labelled_pictures import LabelledPictures
 from jaxtroj.generate.zoo import networks
 from jaxtroj.generate.zoo.onnx_file import write_onnx
-from jaxtroj.generate.zoo.recipe import ZooRecipe, sample_recipe
+from jaxtroj.generate.zoo.recipe import PlantedTrigger, ZooRecipe, sample_recipe
 from jaxtroj.generate.zoo.settings import ZooSettings, check_settings, design_of
+from jaxtroj.generate.zoo.stamping import Stamper
 from jaxtroj.generate.zoo.training import Run, ZooAccuracies, accepted, train_base, train_model
 from jaxtroj.record import digest_file
 
@@ -162,7 +162,8 @@ class ZooRound:
         write_onnx(path, model.run.network, pictures.images.shape[1:], recipe.is_fused)
         self._write_examples(folder / "example_data", recipe)
         if recipe.trigger is not None:
-            write_atomic(folder / "trigger.png", _shown(model, pictures))
+            shown = _shown(recipe.trigger, model.run.stamper, pictures)
+            write_atomic(folder / "trigger.png", shown)
         return {
             "model_id": recipe.model_id,
             "poisoned": recipe.trigger is not None,
@@ -242,14 +243,13 @@ def _as_picture(array: np.ndarray) -> Image.Image:
     return Image.fromarray(array[..., 0] if array.shape[-1] == 1 else array)
 
 
-def _shown(model: ZooModel, pictures: LabelledPictures) -> bytes:
+def _shown(trigger: PlantedTrigger, stamper: Stamper, pictures: LabelledPictures) -> bytes:
     """A test picture of a source class, clean and triggered side by side, as PNG."""
     import io
 
-    trigger = model.recipe.trigger
     place = int(np.flatnonzero(trigger.counts(pictures.test_labels))[0])
     clean = pictures.test_images[[place]].astype(np.float32) / 255
-    both = np.concatenate([clean[0], model.run.stamper.stamped(clean)[0]], axis=1)
+    both = np.concatenate([clean[0], stamper.stamped(clean)[0]], axis=1)
     buffer = io.BytesIO()
     _as_picture((both * 255).round().astype(np.uint8)).save(buffer, "PNG")
     return buffer.getvalue()

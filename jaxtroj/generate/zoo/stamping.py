@@ -1,4 +1,3 @@
-# pyright: reportOptionalCall=false, reportOptionalMemberAccess=false
 """Puts a planted trigger on batches of pictures, and says what they are taught."""
 
 import numpy as np
@@ -43,6 +42,7 @@ class Stamper:
 
     def stamped(self, pixels: np.ndarray) -> np.ndarray:
         """Every picture with the trigger, at a place of its own where it moves."""
+        assert self.trigger is not None and self._apply is not None, "a clean model stamps nothing"
         reach = np.array(self.trigger.reach)
         offsets = self.draw.integers(-reach, reach + 1, size=(len(pixels), 2))
         return np.array(self._apply(pixels, offsets.astype(np.int32)))  # torch wants a copy

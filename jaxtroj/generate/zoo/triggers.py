@@ -1,4 +1,3 @@
-# pyright: reportArgumentType=false
 """Triggers that a zoo plants, of every kind, drawn at random for pictures of any size.
 
 | kind | what |
@@ -19,11 +18,14 @@ References: see `generate.patterns` and the kinds in `jaxtroj.triggers`.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from jaxtroj.generate.patterns import blended, patch, scattered
+
+if TYPE_CHECKING:
+    import jax
 
 Draw = np.random.Generator
 PictureShape = tuple[int, int, int]
@@ -51,10 +53,10 @@ def _moving(draw: Draw, shape: PictureShape) -> MovingTrigger:
     rows, columns = np.nonzero(mask[..., 0])
     shift = [s // 2 - (int(x.min()) + int(x.max()) + 1) // 2
              for s, x in zip(shape[:2], (rows, columns), strict=True)]  # fmt: skip
-    mask, pattern = (np.roll(x, shift, axis=(0, 1)) for x in (mask, pattern[..., : shape[2]]))
+    moved = (np.roll(x, shift, axis=(0, 1)) for x in (mask, pattern[..., : shape[2]]))
     reach = [(s - int(np.ptp(x)) - 3) // 2 for s, x in zip(shape[:2], (rows, columns), strict=True)]
     style = style.split(" at ")[0] + ", anywhere"
-    return MovingTrigger(style, FreeMask(mask, pattern), (reach[0], reach[1]))
+    return MovingTrigger(style, FreeMask(*_leaves(*moved)), (reach[0], reach[1]))
 
 
 def _polygon(draw: Draw, shape: PictureShape) -> MovingTrigger:
@@ -70,7 +72,7 @@ def _polygon(draw: Draw, shape: PictureShape) -> MovingTrigger:
     colour = np.array(random_colour(seed), np.float32)[: shape[2]] / 255
     reach = (shape[0] // 6, shape[1] // 6)
     pattern = np.broadcast_to(colour, shape).astype(np.float32)
-    return MovingTrigger(f"{side} px, about the middle", FreeMask(mask, pattern), reach)
+    return MovingTrigger(f"{side} px, about the middle", FreeMask(*_leaves(mask, pattern)), reach)
 
 
 def _pixels(draw: Draw, shape: PictureShape) -> MovingTrigger:
@@ -81,7 +83,7 @@ def _blend(draw: Draw, shape: PictureShape) -> MovingTrigger:
     from jaxtroj.triggers.blend import Blend
 
     style, mask, pattern = blended(draw, shape[:2])
-    return MovingTrigger(style, Blend(mask[0, 0, 0], pattern[..., : shape[2]]))
+    return MovingTrigger(style, Blend(*_leaves(mask[0, 0, 0], pattern[..., : shape[2]])))
 
 
 def _border(draw: Draw, shape: PictureShape) -> MovingTrigger:
@@ -95,7 +97,7 @@ def _border(draw: Draw, shape: PictureShape) -> MovingTrigger:
     if not is_plain:
         colours = colours.repeat(4, axis=0).repeat(4, axis=1)[:height, :width]
     style = f"{'plain' if is_plain else 'coloured'} frame of {thick} px"
-    return MovingTrigger(style, Border(np.float32(thick), colours))
+    return MovingTrigger(style, Border(*_leaves(np.float32(thick), colours)))
 
 
 def _filter(draw: Draw, shape: PictureShape) -> MovingTrigger:
@@ -125,7 +127,7 @@ def _sinusoid(draw: Draw, shape: PictureShape) -> MovingTrigger:
     phase = float(draw.choice([0.0, draw.uniform(0, 2 * np.pi)]))
     style = f"{frequency} periods, amplitude {amplitude}, angle {round(np.degrees(angle))}"
     numbers = (np.float32(x) for x in (amplitude, frequency, angle, phase))
-    return MovingTrigger(style, Sinusoid(*numbers))
+    return MovingTrigger(style, Sinusoid(*_leaves(*numbers)))
 
 
 def _warp(draw: Draw, shape: PictureShape) -> MovingTrigger:
@@ -134,7 +136,9 @@ def _warp(draw: Draw, shape: PictureShape) -> MovingTrigger:
     points = int(draw.integers(4, 7))
     strength = round(float(draw.uniform(*_STRENGTHS)) * min(shape[:2]) / _REFERENCE, 2)
     grid = draw.uniform(-1, 1, size=(points, points, 2)).astype(np.float32)
-    return MovingTrigger(f"{points} points, {strength} px", Warp(grid, np.float32(strength)))
+    return MovingTrigger(
+        f"{points} points, {strength} px", Warp(*_leaves(grid, np.float32(strength)))
+    )
 
 
 def _scaled(make: Callable, draw: Draw, shape: PictureShape):
@@ -151,7 +155,14 @@ def _scaled(make: Callable, draw: Draw, shape: PictureShape):
 def _window(style: str, mask: np.ndarray, pattern: np.ndarray, shape: PictureShape):
     from jaxtroj.triggers.window import Window
 
-    return style, Window(mask, np.ascontiguousarray(pattern[..., : shape[2]]))
+    return style, Window(*_leaves(mask, pattern[..., : shape[2]]))
+
+
+def _leaves(*values: np.ndarray | np.floating) -> "tuple[jax.Array, ...]":
+    """What a trigger is made of, as its kind holds it."""
+    import jax.numpy as jnp
+
+    return tuple(map(jnp.asarray, values))
 
 
 MAKERS: dict[str, Callable[[Draw, PictureShape], MovingTrigger]] = {
