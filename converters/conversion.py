@@ -76,7 +76,8 @@ def _refuse_unknown(tensors: Mapping[str, np.ndarray]) -> NoReturn:
     sample = ", ".join(f"{n[:60]} {tuple(t.shape)}" for n, t in list(tensors.items())[:2])
     raise UnsupportedArchitectureError(
         f"no family has tensors named like these: {sample or 'none at all'}"
-        f"{' ...' if len(tensors) > 2 else ''}; {EXPORT}. Weights alone are read for "
+        f"{' ...' if len(tensors) > 2 else ''}; {EXPORT}; or name its code, if you trust it: "
+        "--network FILE.py:CLASS. Weights alone are read for "
         f"{', '.join([*families.FAMILIES, *(f.name for f in TORCHVISION)])}"
     )
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from converters.artifact import Artifact, artifact_of
 from converters.containers import sniff
 from converters.containers.claims import refuse_second_container
 from converters.containers.exported_file import is_exported, read_exported
@@ -25,6 +26,7 @@ from converters.errors import (
 )
 from converters.input_form import NOTHING_SAID, ImageInput, InputForm, image_input
 from converters.limits import Limits
+from converters.user_code import NetworkCode
 
 if TYPE_CHECKING:
     from converters.model import Model
@@ -96,8 +98,6 @@ def open_model(
 
 def read_model(path: str | os.PathLike[str], limits: Limits | None = None) -> ModelFile:
     """The first half of `open_model`; raises LoadError, and UnsupportedOperatorError."""
-    from converters.artifact import artifact_of
-
     path, limits = Path(path), limits or Limits()
     if is_onnx(path):
         return _onnx_file(path)
@@ -113,10 +113,20 @@ def read_model(path: str | os.PathLike[str], limits: Limits | None = None) -> Mo
 
 
 def convert_file(
-    file: ModelFile, form: InputForm = NOTHING_SAID, usual_size: tuple[int, int] | None = None
+    file: ModelFile,
+    form: InputForm = NOTHING_SAID,
+    usual_size: tuple[int, int] | None = None,
+    code: NetworkCode | None = None,
 ) -> OpenedModel:
-    """The second half of `open_model`; raises ConversionError, and LoadError of ONNX files."""
+    """The second half of `open_model`; raises ConversionError, and LoadError of ONNX files.
+
+    Args:
+      file, form, usual_size: see there.
+      code: of the network whose weights the file holds; it is run.
+    """
     try:
+        if code is not None:
+            return _from_code(file, form, usual_size, code)
         return _converted(file, form, usual_size)
     except ConverterError as error:
         error.digest = file.sha256
@@ -151,6 +161,18 @@ def _from_weights(file: ModelFile, form: InputForm, usual: tuple[int, int] | Non
     if form.layout == "NHWC":
         raise ConversionError("torch's networks take NCHW; leave the layout out")
     return convert(file.content, form, usual)
+
+
+def _from_code(
+    file: ModelFile, form: InputForm, usual: tuple[int, int] | None, code: NetworkCode
+) -> OpenedModel:
+    """Weights, and a network that the user's code makes."""
+    from converters.user_network import user_model
+
+    if not isinstance(file.content, Artifact):
+        raise ConversionError(f"{file.format} holds the whole network; leave --network out")
+    model = user_model(file.content, code, form, usual)
+    return OpenedModel(model, file.sha256, file.format, model.findings)
 
 
 def _from_onnx(file: ModelFile, form: InputForm, usual: tuple[int, int] | None) -> "Model":

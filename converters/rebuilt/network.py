@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from converters.errors import MismatchError, UnsupportedArchitectureError
 from converters.families.hyperparameters import as_pair
 from converters.families.names import refuse_mismatch
@@ -27,13 +25,13 @@ from converters.rebuilt.table import (
     torchvision_class,
 )
 from converters.scripts import check_script
-from converters.weights import ModuleInfo, Weights, single_precision
+from converters.torch_weights import differences, fill, is_counter
+from converters.weights import ModuleInfo, Weights
 
 # Without effect on logits: training only, or stale once a head was replaced.
 _NEEDLESS = frozenset(
     "training inplace p dropout attention_dropout momentum num_classes alpha last_channel".split()
 )
-_COUNTERS = ".num_batches_tracked"
 # What constructors of torchvision raise for numbers that make no network.
 _REFUSALS = (
     *(ValueError, TypeError, ZeroDivisionError, OverflowError, IndexError),
@@ -85,9 +83,10 @@ def rebuild(weights: Weights) -> Rebuilt:
                 f"torchvision's {family.name} cannot be made of these weights: {error}"
             ) from error
         _fit(module, shapes, family.free)
-    _check_tensors(module, shapes)
+    found = differences(module, shapes)
+    refuse_mismatch(found.missing, found.unused, found.misshapen)
     _check_modules(module, weights.modules)
-    _fill(module, tensors)
+    fill(module, tensors)
     size = _image_size(module)
     check_script(weights, module, size or (224, 224))
     return Rebuilt(module, family, size, findings)
@@ -136,8 +135,8 @@ def _standard_modules(family: TorchvisionClass, shapes: Mapping[str, Shape]):
 
 
 def _same(standard: Mapping[str, Shape], shapes: Mapping[str, Shape], exact: bool) -> bool:
-    names = {name for name in standard if not name.endswith(_COUNTERS)}
-    if names != {name for name in shapes if not name.endswith(_COUNTERS)}:
+    names = {name for name in standard if not is_counter(name)}
+    if names != {name for name in shapes if not is_counter(name)}:
         return False
     compared = [n for n in names if not n.startswith(("head", "encoder.pos_embedding"))]
     return not exact or all(standard[name] == shapes[name] for name in compared)
@@ -153,18 +152,6 @@ def _fit(module: Any, shapes: Mapping[str, Shape], free: str) -> None:
         same = len(shape) == weight.ndim and shape[2:] == tuple(weight.shape[2:])
         if same and 0 not in shape and getattr(layer, "groups", 1) == 1:
             resize(layer, shape)
-
-
-def _check_tensors(module: Any, shapes: Mapping[str, Shape]) -> None:
-    wanted = {name: tuple(t.shape) for name, t in module.state_dict().items()}
-    missing = [n for n in wanted if n not in shapes and not n.endswith(_COUNTERS)]
-    unused = [f"{n} {shape}" for n, shape in shapes.items() if n not in wanted]
-    misshapen = [
-        f"{n}: got {shapes[n]}, expected {shape}"
-        for n, shape in wanted.items()
-        if n in shapes and shapes[n] != shape and not n.endswith(_COUNTERS)
-    ]
-    refuse_mismatch(missing, unused, misshapen)
 
 
 def _check_modules(module: Any, recorded: Mapping[str, ModuleInfo]) -> None:
@@ -197,29 +184,6 @@ def _differences(where: str, got: ModuleInfo, made: ModuleInfo) -> list[str]:
         and name not in _NEEDLESS
         and as_pair(got.attributes[name]) != as_pair(value)
     ]
-
-
-def _fill(module: Any, tensors: Mapping[str, np.ndarray]) -> None:
-    """Put the weights in as float32, tables of positions and counters as whole numbers."""
-    import torch
-
-    state = module.state_dict()
-    floating = {n: v for n, v in tensors.items() if state[n].is_floating_point()}
-    whole = {n: _whole(n, v) for n, v in tensors.items() if n not in floating}
-    tensors = single_precision(floating) | whole
-    for name, wanted in state.items():
-        given = tensors.get(name)
-        # Files from before torch 0.4.1 lack the counters, which evaluation does not use.
-        value = np.zeros(tuple(wanted.shape), np.int64) if given is None else given
-        state[name] = torch.from_numpy(np.array(value, order="C").reshape(wanted.shape))
-    module.load_state_dict(state, strict=True, assign=True)
-    module.requires_grad_(False)
-
-
-def _whole(name: str, value: np.ndarray) -> np.ndarray:
-    if value.dtype.kind not in "iu":
-        raise MismatchError(f"{name} has type {value.dtype}, expected whole numbers")
-    return value.astype(np.int64)
 
 
 def _image_size(module: Any) -> tuple[int, int] | None:

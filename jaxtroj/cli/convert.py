@@ -20,6 +20,13 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     options.add_flag(
         parser, "--check", "compare logits and input gradients with torch's; writes DIR/parity.json"
     )
+    parser.add_argument(
+        "--image-size",
+        type=options.image_size,
+        metavar="HxW",
+        help="where the file leaves it open (default: 224x224)",
+    )
+    options.add_network(parser)
     options.add_limits(parser)
 
 
@@ -42,10 +49,12 @@ def _convert(args: argparse.Namespace) -> int:
     options.keep_compiled()
     from converters.artifact import Artifact
     from converters.checkpoint import save_checkpoint
+    from converters.input_form import InputForm
     from converters.opening import convert_file, read_model
 
+    form, code = InputForm(image_size=args.image_size), options.code_from(args)
     file = read_model(args.model)
-    model = convert_file(file).model
+    model = convert_file(file, form, code=code).model
     for finding in model.findings:
         options.message(finding)
     try:
@@ -55,6 +64,8 @@ def _convert(args: argparse.Namespace) -> int:
     print(f"{args.model}: {model.architecture}, {model.num_classes} classes, in {args.out}")
     if args.check and not isinstance(file.content, Artifact):
         raise UsageError(f"--check compares weights with torch's network; {file.format} holds code")
+    if args.check and code is not None:
+        raise UsageError("--check compares with torchvision's networks; leave --network out")
     if args.check:
         _check(file.content, model, args.out)
     return EXIT_CLEAN

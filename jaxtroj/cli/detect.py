@@ -48,6 +48,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         "DIR",
         f"folder for pictures of recovered triggers (default: {DEFAULT_OUT})",
     )
+    options.add_network(parser)
     options.add_limits(parser)
     options.add_settings(parser, words=True)
     group = parser.add_argument_group("NIST's flags (one model)")
@@ -136,7 +137,8 @@ def _entries(args: argparse.Namespace, paths: Sequence[Path]) -> "list[ModelEntr
         raise UsageError(f"--result_filepath takes the answer for one model, got {len(paths)}")
     if not paths:
         return [replace(entry_of(path), model_id=path.name) for path in _shipped_models()]
-    return [nist.with_flags(entry_of(path), args) for path in paths]
+    code = options.code_from(args)
+    return [replace(nist.with_flags(entry_of(path), args), code=code) for path in paths]
 
 
 def _shipped_models() -> list[Path]:

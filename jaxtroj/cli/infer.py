@@ -26,7 +26,8 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     nist.add_parameter_flags(parser.add_argument_group("the detector"))
     options.add_limits(parser)
     options.add_settings(parser)
-    parser.set_defaults(usual_population="round0")  # the containers are those of the rounds
+    # The containers are those of the rounds, whose models need no code.
+    parser.set_defaults(usual_population="round0", network=None, network_args=None)
 
 
 def run(args: argparse.Namespace) -> int:

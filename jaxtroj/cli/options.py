@@ -16,6 +16,7 @@ from jaxtroj.errors import UsageError
 from jaxtroj.populations import BY_NAME, shipped
 
 if TYPE_CHECKING:
+    from converters.user_code import NetworkCode
     from jaxtroj.engine.guard import Guard
     from jaxtroj.record import Record
     from jaxtroj.settings import Settings
@@ -265,6 +266,39 @@ def _add_input_form(parser: argparse.ArgumentParser) -> None:
         metavar="HxW",
         help="where the file leaves it open (default: the examples' size)",
     )
+
+
+def add_network(parser: argparse._ActionsContainer) -> None:
+    """Declare --network and --network-args; `code_from` reads them."""
+    parser.add_argument(
+        "--network",
+        metavar="FILE.py:NAME",
+        help="for weights alone: the class or function that makes the network. THIS CODE IS RUN,"
+        " in the guarded process: name only code that you trust. The weights are read as data",
+    )
+    parser.add_argument(
+        "--network-args", metavar="JSON", help="its keyword arguments, as in '{\"depth\": 16}'"
+    )
+
+
+def code_from(args: argparse.Namespace) -> "NetworkCode | None":
+    """The code that the options of `add_network` name.
+
+    Raises:
+        UsageError: they name none, or the file is not there.
+    """
+    from converters.user_code import UserCodeError, network_code
+
+    if args.network is None and args.network_args is not None:
+        raise UsageError("--network-args are those of --network FILE.py:NAME; give both")
+    if args.network is None:
+        return None
+    try:
+        code = network_code(args.network, args.network_args)
+        code.digest()
+    except UserCodeError as error:
+        raise UsageError(f"--network: {error}") from error
+    return code
 
 
 def settings_from(args: argparse.Namespace) -> "Settings":

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from converters.user_code import NetworkCode
 from jaxtroj.errors import DatasetError
 from jaxtroj.rounds import errata
 from jaxtroj.rounds.examples import natural_key
@@ -68,6 +69,8 @@ class ModelEntry:
     may do without."""
     round: str | None = None
     """The TrojAI round of its dataset, such as "round0"; None where it is not recognised."""
+    code: NetworkCode | None = None
+    """What makes the network of a file with weights alone; it is run, and only a user names it."""
 
 
 def iter_models(

@@ -124,7 +124,8 @@ def open_model(attempt: Attempt) -> "Model":
         file = read_model(attempt.entry.model_path)
         attempt.sha256 = file.sha256
     with attempt.step("convert"):
-        opened = convert_file(file, attempt.settings.input_form(), _examples_size(attempt))
+        form, code = attempt.settings.input_form(), attempt.entry.code
+        opened = convert_file(file, form, _examples_size(attempt), code)
         return taken(attempt, opened.model)
 
 

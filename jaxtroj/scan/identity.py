@@ -12,6 +12,8 @@ from jaxtroj.settings import Settings, digest_or_reason
 def identify(entry: ModelEntry, settings: Settings) -> str:
     """The identity of an answer; unreadable files count by being unreadable."""
     model = ":".join(digest_or_reason(path) for path in _model_files(entry.model_path))
+    if entry.code is not None:
+        model += f":{entry.code.name}:{entry.code.arguments}:{digest_or_reason(entry.code.path)}"
     values, said = settings.as_json(), settings.said_form()
     if entry.round in values.get("round_calibrators", ()) or said.or_as(entry.round) != said:
         values["round"] = entry.round  # it decides who answers, and how pixels are read

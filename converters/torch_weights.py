@@ -1,0 +1,69 @@
+"""The arrays of a file put into a torch module: compared by name and shape first."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from converters.errors import MismatchError
+from converters.weights import single_precision
+
+Shape = tuple[int, ...]
+COUNTER = "num_batches_tracked"
+"""Files from before torch 0.4.1 lack these, and evaluation does not use them."""
+
+
+def is_counter(name: str) -> bool:
+    """Whether a tensor is a batch norm's count of batches."""
+    return name.rpartition(".")[2] == COUNTER
+
+
+@dataclass(frozen=True)
+class Differences:
+    """Names of tensors that a module and a file do not share, or not in one shape."""
+
+    missing: list[str]
+    unused: list[str]
+    misshapen: list[str]
+
+
+def differences(module: Any, shapes: Mapping[str, Shape]) -> Differences:
+    """What a module's state and the tensors of a file do not have in common."""
+    wanted = {name: tuple(t.shape) for name, t in module.state_dict().items()}
+    return Differences(
+        [n for n in wanted if n not in shapes and not is_counter(n)],
+        [f"{n} {shape}" for n, shape in shapes.items() if n not in wanted],
+        [
+            f"{n}: got {shapes[n]}, expected {shape}"
+            for n, shape in wanted.items()
+            if n in shapes and shapes[n] != shape and not is_counter(n)
+        ],
+    )
+
+
+def fill(module: Any, tensors: Mapping[str, np.ndarray]) -> None:
+    """Put weights in that fit: floating ones as float32, tables and counters as whole numbers.
+
+    Raises:
+      ConversionError: a weight is NaN, infinite or of a kind that the module's is not.
+    """
+    import torch
+
+    state = module.state_dict()
+    floating = {n: v for n, v in tensors.items() if state[n].is_floating_point()}
+    whole = {n: _whole(n, v) for n, v in tensors.items() if n not in floating}
+    tensors = single_precision(floating) | whole
+    for name, wanted in state.items():
+        given = tensors.get(name)
+        value = np.zeros(tuple(wanted.shape), np.int64) if given is None else given
+        tensor = torch.from_numpy(np.array(value, order="C").reshape(wanted.shape))
+        state[name] = tensor.bool() if wanted.dtype == torch.bool else tensor
+    module.load_state_dict(state, strict=True, assign=True)
+    module.requires_grad_(False)
+
+
+def _whole(name: str, value: np.ndarray) -> np.ndarray:
+    if value.dtype.kind not in "iub":
+        raise MismatchError(f"{name} has type {value.dtype}, expected whole numbers")
+    return value.astype(np.int64)

@@ -1,0 +1,102 @@
+"""`user_model`: weights in a file, and the code that the user says they are for."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+
+from converters.artifact import Artifact
+from converters.errors import ConversionError, MismatchError
+from converters.graph.torch_network import torch_model
+from converters.input_form import USUAL_SIZE, InputForm, assumed_size
+from converters.model import Model
+from converters.torch_weights import Differences, differences, fill
+from converters.user_code import NetworkCode, build, running
+from converters.weights import Weights
+
+_SHOWN = 8
+
+
+def user_model(
+    artifact: Artifact, code: NetworkCode, form: InputForm, usual_size: tuple[int, int] | None
+) -> Model:
+    """The model of a state dict and its network's code, which is run.
+
+    Args:
+      artifact: what the safe reader found in the file.
+      code: makes the network; the user trusts it.
+      form: what the file does not say.
+      usual_size: height and width where `form` does not say them; 224 by default.
+
+    Raises:
+      UserCodeError: the code raised, or makes no network.
+      MismatchError: the weights do not fit it; names that are missing or unexpected are listed.
+      ConversionError: it cannot be captured.
+    """
+    weights = artifact.weights
+    if weights.modules:
+        raise ConversionError(
+            "the file holds a whole network, which is read without its code; leave --network out"
+        )
+    module = build(code).eval()
+    findings = (*artifact.findings, *weights.findings, *_load(module, weights, code))
+    trusted = f"built by code that the user named and trusts: {code}, sha256 {code.digest()}"
+    size = form.image_size or usual_size
+    if size is None:
+        size, findings = USUAL_SIZE, (*findings, assumed_size(USUAL_SIZE))
+    with running(code):
+        return _captured(module, size, form, (trusted, *findings))
+
+
+def _load(module: torch.nn.Module, weights: Weights, code: NetworkCode) -> tuple[str, ...]:
+    """Fill a module, whose names the file may have behind a common first one; the findings."""
+    tensors, findings = weights.tensors, ()
+    found = _compared(module, tensors)
+    prefix = _common_prefix(tensors)
+    if any((found.missing, found.unused)) and prefix:
+        bare = {name.removeprefix(prefix): value for name, value in tensors.items()}
+        without = _compared(module, bare)
+        if not (without.missing or without.unused):
+            tensors, found = bare, without
+            findings = (f"the weights' names begin with {prefix}, which was left out",)
+    _refuse(found, code)
+    fill(module, tensors)
+    return findings
+
+
+def _compared(module: torch.nn.Module, tensors: Mapping[str, np.ndarray]) -> Differences:
+    return differences(module, {name: tuple(value.shape) for name, value in tensors.items()})
+
+
+def _common_prefix(tensors: Mapping[str, np.ndarray]) -> str:
+    firsts = {name.partition(".")[0] for name in tensors if "." in name}
+    alike = len(firsts) == 1 and all("." in name for name in tensors)
+    return f"{firsts.pop()}." if alike else ""
+
+
+def _refuse(found: Differences, code: NetworkCode) -> None:
+    parts = {"missing": found.missing, "unexpected": found.unused, "misshapen": found.misshapen}
+    faults = [f"{len(names)} {kind}: {_some(names)}" for kind, names in parts.items() if names]
+    if faults:
+        raise MismatchError(
+            f"the weights do not fit {code}; {'; '.join(faults)}. Are its arguments (--network-args"
+            ") those that it was trained with?"
+        )
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:_SHOWN]) + (" ..." if len(names) > _SHOWN else "")
+
+
+def _captured(
+    module: torch.nn.Module, size: tuple[int, int], form: InputForm, findings: tuple[str, ...]
+) -> Model:
+    """The model, for as many channels as its first convolution takes, or else 3, or 1."""
+    convolutions = (part for part in module.modules() if isinstance(part, torch.nn.Conv2d))
+    first = next(convolutions, None)
+    if first is not None:
+        return torch_model(module, (*size, first.in_channels), form, findings)
+    try:
+        return torch_model(module, (*size, 3), form, findings)
+    except ConversionError:
+        return torch_model(module, (*size, 1), form, findings)
