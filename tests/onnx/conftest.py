@@ -64,3 +64,15 @@ class ModelMaker:
 def make() -> ModelMaker:
     """Makes ONNX models."""
     return ModelMaker()
+
+
+@pytest.fixture
+def save(tmp_path):
+    """Writes a model and gives its path."""
+
+    def write(model):
+        path = tmp_path / "small.onnx"
+        path.write_bytes(model.SerializeToString())
+        return path
+
+    return write

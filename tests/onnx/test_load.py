@@ -16,18 +16,6 @@ def _reference(model, feed) -> np.ndarray:
     return np.asarray(answer)
 
 
-@pytest.fixture
-def save(tmp_path):
-    """Writes a model and gives its path."""
-
-    def write(model):
-        path = tmp_path / "small.onnx"
-        path.write_bytes(model.SerializeToString())
-        return path
-
-    return write
-
-
 def _images(n=3):
     return np.random.default_rng(5).uniform(size=(n, 8, 8, 3)).astype(np.float32)
 

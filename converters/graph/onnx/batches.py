@@ -2,14 +2,18 @@
 
 A file may name the size of its batch, or leave it open and compute with it. What a network answers
 for one image must be what it answers for that image among others; otherwise it is two networks.
+Three images are tried; what reads the number of images, and so could switch at more, is told by
+`batch_use`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Protocol
 
 import torch
 
 from converters.errors import ConversionError, TooLargeError, UnsupportedOperatorError, safe_repr
 from converters.graph.guard import SizeGuard
+from converters.graph.onnx.batch_use import BatchUse
 from converters.graph.onnx.limits import OnnxLimits
 from converters.graph.onnx.torch_module import OnnxModule
 from converters.input_form import ImageInput
@@ -25,8 +29,16 @@ _OPEN_BATCH = (
 )
 _ONE_ONLY = "the file leaves the number of images open, but the network runs for one only"
 
-Build = Callable[[Sequence[int], int], OnnxModule]
-"""(shape of the input, what stands for the batch in shapes of the file) -> module."""
+# So many images are laid beside each other where their number is open.
+_TOGETHER = 3
+
+
+class Build(Protocol):
+    """Makes the module for a shape of the input."""
+
+    def __call__(self, shape: Sequence[int], batch: int, use: BatchUse | None = None) -> OnnxModule:
+        """`batch` is what stands for the batch in shapes of the file; `use` looks on."""
+        ...
 
 
 def for_one_image(
@@ -52,8 +64,12 @@ def for_one_image(
         )
     if image.batch > 1:
         return _of_batch(build, image, limits), ()
-    single = build(image.shape, 1)
-    return single, _beside_another(build, single, image, limits) if is_open else ()
+    if not is_open:
+        return build(image.shape, 1), ()
+    use = BatchUse(_TOGETHER)
+    single = build(image.shape, 1, use)
+    said = _beside_others(build, single, image, use, limits)
+    return single, (*use.findings, *said)
 
 
 def _of_batch(build: Build, image: ImageInput, limits: OnnxLimits) -> OnnxModule:
@@ -68,13 +84,13 @@ def _of_batch(build: Build, image: ImageInput, limits: OnnxLimits) -> OnnxModule
     return single
 
 
-def _beside_another(
-    build: Build, single: OnnxModule, image: ImageInput, limits: OnnxLimits
+def _beside_others(
+    build: Build, single: OnnxModule, image: ImageInput, use: BatchUse, limits: OnnxLimits
 ) -> tuple[str, ...]:
-    """Compare two images in one batch with each alone; the finding where they cannot be."""
+    """Compare images in one batch with each alone; the finding where they cannot be."""
     try:
-        whole = build((2, *image.shape[1:]), 1)
-        together, alone = _answers(whole, single, 2, image, limits)
+        whole = build((use.images, *image.shape[1:]), 1, use)
+        together, alone = _answers(whole, single, use.images, image, limits)
     except UnsupportedOperatorError:
         raise
     except (ConversionError, RuntimeError, TooLargeError):

@@ -90,6 +90,7 @@ class Builder:
         limits: caps.
         functions: those that the file defines itself.
         batch: what stands for the batch in shapes of the file, where it is built for one example.
+        watch: told of every call before it is built: the call, its inputs, the node in words.
         steps: what was built so far.
         values: every value by its unique name.
     """
@@ -99,6 +100,7 @@ class Builder:
     limits: OnnxLimits = OnnxLimits()
     functions: FunctionTable = field(default_factory=dict)
     batch: int = 1
+    watch: Callable[[Call, Sequence[Value | None], str], None] | None = None
     steps: list[Step] = field(default_factory=list)
     values: dict[str, Value] = field(default_factory=dict)
     nodes: int = 0
@@ -186,6 +188,8 @@ class Builder:
             )
         check_signature(node, domain, opset)
         call = call_of(node, schema_version(domain, node.op_type, opset))
+        if self.watch is not None:
+            self.watch(call, inputs, place)
         special = extensions.SPECIAL.get((domain, node.op_type, call.version))
         if special is not None:
             return special(self, call, inputs, scope)

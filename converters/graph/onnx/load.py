@@ -9,6 +9,7 @@ from onnx import ModelProto
 
 from converters.errors import ConversionError, safe_repr
 from converters.graph.module import graph_model, precision_finding
+from converters.graph.onnx.batch_use import BatchUse
 from converters.graph.onnx.batches import for_one_image
 from converters.graph.onnx.limits import OnnxLimits
 from converters.graph.onnx.read import OnnxFile, read_onnx
@@ -81,13 +82,14 @@ def _built(
     """The module for one image, where a batch changes nothing, and findings."""
     wanted = output or file.model.graph.output[0].name
 
-    def made(shape: Sequence[int], batch: int) -> OnnxModule:
+    def made(shape: Sequence[int], batch: int, use: BatchUse | None = None) -> OnnxModule:
         return build(
             file.model,
             {image.name: torch.zeros(tuple(shape))},
             weights=file.weights,
             output=wanted,
             batch=batch,
+            use=use,
             limits=limits,
         )
 

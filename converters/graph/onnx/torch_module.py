@@ -10,6 +10,7 @@ from onnx import ModelProto, ValueInfoProto
 
 from converters.errors import ConversionError, TooLargeError, safe_repr
 from converters.graph.guard import SizeGuard
+from converters.graph.onnx.batch_use import BatchUse
 from converters.graph.onnx.build import (
     CONSTANT,
     DATA,
@@ -163,12 +164,18 @@ def build(
     output: str | None = None,
     strict: bool = True,
     batch: int = 1,
+    use: BatchUse | None = None,
     limits: OnnxLimits,
 ) -> OnnxModule:
-    """The module specialised to the shapes of `examples`; see `to_torch` and `Builder`."""
+    """The module specialised to the shapes of `examples`; see `to_torch`, `Builder`, `BatchUse`."""
     check_model(model, limits, outside=frozenset(weights or ()))
     builder = Builder(
-        opsets_of(model.opset_import), strict, limits, functions=functions_of(model), batch=batch
+        opsets_of(model.opset_import),
+        strict,
+        limits,
+        functions=functions_of(model),
+        batch=batch,
+        watch=None if use is None else use.look,
     )
     scope: Scope = {name: builder.fresh(name, data, DATA) for name, data in examples.items()}
     for tensor in model.graph.initializer:
@@ -179,6 +186,8 @@ def build(
             scope[tensor.name] = builder.fresh(tensor.name, value, kind)
     with SizeGuard(limits.work, sum(array.nbytes for array in (weights or {}).values())):
         results = builder.graph(model.graph, scope)
+    if use is not None:
+        use.built(builder.values)
     wanted = _wanted(model, results, output)
     shapes = {name: tuple(getattr(data, "shape", ())) for name, data in examples.items()}
     return _assembled(builder, shapes, wanted)

@@ -1,0 +1,290 @@
+"""Whether a network reads how many images it is given, for files that leave that number open.
+
+A network is built for one image and for several. A value that differs between both, in content or
+in size, tells the number of images. Every exported network makes shapes of it, by moves and by
+arithmetic that stays linear: these pass, and of such numbers one image and several show all. Any
+other use is named, for what is equal for one image and for several may differ for still more.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from converters.graph.inspection import SUSPICION
+from converters.graph.onnx.build import DATA, Value
+from converters.graph.onnx.operators import Call
+from converters.graph.onnx.types import numpy_from
+from converters.graph.onnx.values import axes_of, ints
+
+_MOST = 5
+# Inputs that are moved as they are, and those that become the shape of the result; None for all.
+_MOVED: dict[str, tuple[int, ...] | None] = {
+    **dict.fromkeys(("Identity", "Concat", "Shape", "Size", "Constant", "Add", "Sub", "Neg")),
+    **dict.fromkeys(("Unsqueeze", "Squeeze", "Reshape", "Flatten", "Transpose"), (0,)),
+    **dict.fromkeys(("Slice", "Gather", "Split", "Expand"), (0,)),
+    "Where": (1, 2),
+}
+_SHAPES = {
+    **dict.fromkeys(("Reshape", "Expand", "Tile", "Upsample"), (1,)),
+    "ConstantOfShape": (0,),
+    "Resize": (1, 2, 3),
+}
+_COMPARISONS = {"Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual"}
+_REDUCTIONS = "Reduce"
+_ENDLESS = 2**31 - 1
+# First axis along which these mix values.
+_WINDOWS = {"Conv": 1, "ConvTranspose": 1, "MaxPool": 2, "AveragePool": 2, "LpPool": 2}
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What a value says of the number of images.
+
+    Attributes:
+        spread: axes that are longer for several images.
+        alone, among: its elements, float64, for one image and for several; None where they are the
+            same, or the value comes from the images themselves.
+    """
+
+    spread: tuple[int, ...] = ()
+    alone: np.ndarray | None = None
+    among: np.ndarray | None = None
+
+    @property
+    def counts(self) -> bool:
+        """Whether elements differ."""
+        return self.alone is not None
+
+
+class BatchUse:
+    """Looks on while a network is built for `images` images, after it was built for one.
+
+    Attributes:
+        images: more than one.
+        found: what reads their number otherwise than to make shapes, a sentence each.
+    """
+
+    def __init__(self, images: int):
+        self.images = images
+        self.found: list[str] = []
+        self._alone: Mapping[str, Value] | None = None
+        self._told: dict[str, _Told] = {}
+        self._lost = False
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """The first of `found`, each named a possible backdoor."""
+        more = len(self.found) - _MOST
+        said = [*self.found[:_MOST], *([f"{more} more operators like these"] if more > 0 else [])]
+        return tuple(f"{SUSPICION}: {text}" for text in said)
+
+    def built(self, values: Mapping[str, Value]) -> None:
+        """Remember the values of the first build, the one for one image."""
+        if self._alone is None:
+            self._alone = {name: _without_pixels(value) for name, value in values.items()}
+
+    def look(self, call: Call, inputs: Sequence[Value | None], place: str) -> None:
+        """See what a node of the second build is given."""
+        if self._alone is None or self._lost:
+            return
+        known = [value for value in inputs if value is not None]
+        self._lost = any(value.name not in self._alone for value in known)
+        if self._lost:
+            self.found.append(f"{place} is reached for some numbers of images only")
+            return
+        told = [_Told() if value is None else self._of(value) for value in inputs]
+        if any(one.counts for one in told) and not self._is_linear(call, inputs, told):
+            self.found.append(f"{place} computes with the number of images")
+        elif _mixes(call, inputs, told):
+            self.found.append(f"{place} works along the images")
+
+    def _of(self, value: Value) -> _Told:
+        if value.name not in self._told:
+            assert self._alone is not None
+            self._told[value.name] = _told(self._alone[value.name], value)
+        return self._told[value.name]
+
+    def _is_linear(self, call: Call, inputs: Sequence[Value | None], told: Sequence[_Told]) -> bool:
+        """Whether what counts images is moved, or stays linear in their number."""
+        name = call.operator
+        places = [place for place, one in enumerate(told) if one.counts]
+        if set(places) <= set(_SHAPES.get(name, ())):
+            return True
+        if any(value is not None and value.kind == DATA for value in inputs):
+            return False
+        if name in _MOVED:
+            moved = _MOVED[name]
+            return moved is None or set(places) <= {*moved, *_SHAPES.get(name, ())}
+        pairs = [_pair(one, value) for one, value in zip(told, inputs, strict=True)]
+        if any(pair is None for pair in pairs) or call.domain:
+            return False
+        lines = [_Line(*pair, self.images) for pair in pairs if pair is not None]
+        rule = _RULES.get("Compare" if name in _COMPARISONS else name)
+        return rule is not None and rule(call, *lines)
+
+
+@dataclass(frozen=True)
+class _Line:
+    """Numbers that are linear in the number of images, by their values for 1 and for `images`."""
+
+    alone: np.ndarray
+    among: np.ndarray
+    images: int
+
+    @property
+    def slope(self) -> np.ndarray:
+        """What each more image adds."""
+        return (self.among - self.alone) / (self.images - 1)
+
+    @property
+    def varies(self) -> np.ndarray:
+        """Which elements are not the same for every number."""
+        return self.alone != self.among
+
+    def is_whole(self, by: np.ndarray | float = 1.0) -> bool:
+        """Whether every number of images gives a multiple of `by`, not 0."""
+        parts = [np.asarray(x / by) for x in (self.alone, self.slope)]
+        return all(bool((part == np.round(part)).all()) for part in parts)
+
+
+def _product(_, *lines: _Line) -> bool:
+    one, other = lines
+    return not np.logical_and(one.varies, other.varies).any()
+
+
+def _quotient(call: Call, *lines: _Line) -> bool:
+    over, under = lines
+    if not under.varies.any():
+        return bool((under.alone != 0).all()) and over.is_whole(under.alone)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios = [x / y for x, y in ((over.alone, under.alone), (over.among, under.among))]
+    return bool((np.isfinite(ratios[0]) & (ratios[0] == ratios[1])).all())
+
+
+def _rounded(call: Call, *lines: _Line) -> bool:
+    """Casts and roundings that change nothing."""
+    wanted = call["to"] if call.operator == "Cast" else None
+    return wanted != _BOOL and lines[0].is_whole()
+
+
+def _total(_, *lines: _Line) -> bool:
+    """A product over elements, of which one at most varies."""
+    return int(lines[0].varies.sum()) <= 1
+
+
+def _decided(_, *lines: _Line) -> bool:
+    """A comparison that comes out the same for every number of images."""
+    one, other = lines
+    gap, slope = one.alone - other.alone, one.slope - other.slope
+    sure = (gap > 0) & (slope >= 0) | (gap < 0) & (slope <= 0) | (slope == 0)
+    return bool(sure.all())
+
+
+_BOOL = 9
+_RULES: dict[str, Callable[..., bool]] = {
+    "Mul": _product,
+    "Div": _quotient,
+    "Cast": _rounded,
+    "Floor": _rounded,
+    "Ceil": _rounded,
+    "ReduceProd": _total,
+    "Compare": _decided,
+}
+
+
+def _without_pixels(value: Value) -> Value:
+    """The value, of what comes from images only its size."""
+    if value.kind != DATA or not isinstance(value.data, torch.Tensor):
+        return value
+    return replace(value, data=torch.empty(value.data.shape, device="meta"))
+
+
+def _told(alone: Value, among: Value) -> _Told:
+    one, several = alone.data, among.data
+    if not isinstance(one, torch.Tensor) or not isinstance(several, torch.Tensor):
+        return _Told()
+    if one.shape != several.shape:
+        sizes = zip(one.shape, several.shape, strict=False)
+        return _Told(tuple(axis for axis, (m, n) in enumerate(sizes) if m != n))
+    if among.kind == DATA or one is several or one.is_complex():
+        return _Told()
+    arrays = [numpy_from(data) for data in (one, several)]
+    if np.array_equal(*arrays, equal_nan=arrays[0].dtype.kind == "f"):
+        return _Told()
+    return _Told((), *(array.astype(np.float64) for array in arrays))
+
+
+def _pair(told: _Told, value: Value | None) -> tuple[np.ndarray, np.ndarray] | None:
+    """The numbers of a value for one image and for several."""
+    if told.alone is not None and told.among is not None:
+        return told.alone, told.among
+    if told.spread or value is None or not isinstance(value.data, torch.Tensor):
+        return None
+    array = numpy_from(value.data).astype(np.float64)
+    return array, array
+
+
+def _mixes(call: Call, inputs: Sequence[Value | None], told: Sequence[_Told]) -> bool:
+    """Whether an operator picks, joins or mixes values along the images."""
+    spread = {axis for one in told for axis in one.spread}
+    if not spread or call.domain:
+        return False
+    name = call.operator
+    if name == "Size":
+        return len(told[0].spread) > 1
+    if name in _WINDOWS:
+        return max(told[0].spread, default=0) >= _WINDOWS[name]
+    if name in ("NonZero", "Unique", "Compress"):
+        return True
+    if name == "Concat" and any(value is not None and value.kind == DATA for value in inputs):
+        return False
+    rank = max(v.data.dim() for v in inputs if v is not None and isinstance(v.data, torch.Tensor))
+    own = spread if name == "Concat" else set(told[0].spread)
+    return bool(own.intersection(_axes(call, inputs, rank)))
+
+
+def _axes(call: Call, inputs: Sequence[Value | None], rank: int) -> list[int]:
+    """Axes along which an operator works; none where it works on each element or is not known."""
+    name = call.operator
+    if name == "Slice":
+        return _sliced(call, inputs, rank)
+    if name == "Pad":
+        return _padded(call, inputs, rank)
+    if name == "CumSum":
+        return axes_of(_given(inputs, 1) or [0], rank)
+    if name.startswith(_REDUCTIONS):
+        return axes_of(call["axes"] or _given(inputs, 1) or range(rank), rank)
+    if name in _ALONG and call["axis"] is not None:
+        return axes_of([call["axis"]], rank)
+    return []
+
+
+_ALONG = {
+    *("Concat", "Gather", "GatherElements", "Scatter", "ScatterElements", "Split", "TopK"),
+    *("ArgMax", "ArgMin", "Hardmax", "Softmax", "LogSoftmax", "LpNormalization"),
+}
+
+
+def _given(inputs: Sequence[Value | None], place: int) -> list[int] | None:
+    value = inputs[place] if place < len(inputs) else None
+    return None if value is None else ints(value.data)
+
+
+def _sliced(call: Call, inputs: Sequence[Value | None], rank: int) -> list[int]:
+    """Axes of which a slice may leave some out."""
+    starts, ends = call["starts"] or _given(inputs, 1), call["ends"] or _given(inputs, 2)
+    starts, ends = starts or [], ends or []
+    axes = call["axes"] or _given(inputs, 3) or range(len(starts))
+    steps = _given(inputs, 4) or [1] * len(starts)
+    parts = zip(axes_of(axes, rank), starts, ends, steps, strict=True)
+    return [axis for axis, start, end, step in parts if start or end < _ENDLESS or step != 1]
+
+
+def _padded(call: Call, inputs: Sequence[Value | None], rank: int) -> list[int]:
+    """Axes that are padded or cut."""
+    pads = call["pads"] or call["paddings"] or _given(inputs, 1) or []
+    axes = axes_of(_given(inputs, 3) or range(rank), rank)
+    ends = zip(axes, pads[: len(axes)], pads[len(axes) :], strict=True)
+    return [axis for axis, *both in ends if any(both)]
