@@ -11,11 +11,13 @@ import numpy as np
 from PIL import Image
 
 from converters.files import write_atomic
+from converters.findings import doubts
 from jaxtroj.calibration.kinds import found_text
 from jaxtroj.record import EVIDENCE_ONLY, Record
 
 _PANEL_PIXELS = 224
 _WORDS_SHOWN = 60  # characters; the record has all
+_FINDINGS_SHOWN = 2
 GAP_PIXELS = 8
 """White between the panels of a trigger's picture."""
 _JSON_FIELDS = (
@@ -81,6 +83,8 @@ def text_line(record: Record) -> str:
         # "Clean" says nothing about kinds of trigger that were not searched for.
         parts.append(_search_text(record))
     parts += record.caveats
+    if doubtful := doubts(record.findings):
+        parts.append(_findings_text(doubtful))
     if record.target_class is not None and record.recovered.get("text"):
         parts.append(f"words {_short(record.recovered['text'])!r}")
     if record.trigger:
@@ -100,6 +104,19 @@ def _search_text(record: Record) -> str:
     text = f"searched for {', '.join(record.searched)}"
     shares = found_text(record.found)
     return f"{text}; such searches find {shares}" if shares else text
+
+
+def _findings_text(findings: Sequence[str]) -> str:
+    """How many findings put the answer in doubt, and the first ones.
+
+    >>> _findings_text(["possible architectural backdoor: gt at 'n' compares pixels"])
+    "1 finding: possible architectural backdoor: gt at 'n' compares pixels"
+    >>> _findings_text(["one", "another", "a third", "a fourth"])
+    '4 findings: one; another; 2 more with --json'
+    """
+    count, shown = len(findings), "; ".join(findings[:_FINDINGS_SHOWN])
+    more = f"; {count - _FINDINGS_SHOWN} more with --json" if count > _FINDINGS_SHOWN else ""
+    return f"{count} finding{'' if count == 1 else 's'}: {shown}{more}"
 
 
 def _short(text: str) -> str:

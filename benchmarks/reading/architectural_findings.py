@@ -22,7 +22,8 @@ from converters.files import write_atomic
 
 def findings_of(path: Path) -> dict[str, Any]:
     """One file's row; a refusal is its result."""
-    from converters.graph.inspection import SUSPICION, inspect
+    from converters.findings import SUSPICION
+    from converters.graph.inspection import inspect
     from converters.graph.onnx import read_onnx, to_torch
     from converters.graph.onnx.torch_module import declared_shape, graph_inputs, input_type
     from converters.graph.recorder import Captured

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from converters.findings import SUSPICION
 from converters.graph.graph import CONSTANT, INPUT, PARAM, Graph, Node
 from converters.graph.recorder import Captured
 from converters.graph.structure import base_name
 
-SUSPICION = "possible architectural backdoor"
 _MOST = 5
 _EQUALITIES = {"eq", "ne"}
 _ORDERS = {"lt", "le", "gt", "ge", "less", "greater", "sign", "heaviside"}

@@ -12,6 +12,7 @@ import numpy as np
 from flax import nnx
 
 from converters.errors import ConversionError
+from converters.findings import PRECISION
 from converters.graph import registry
 from converters.graph.graph import INPUT, Graph
 from converters.graph.inspection import inspect
@@ -168,7 +169,7 @@ def precision_finding(captured: Captured) -> tuple[str, ...]:
     if not narrow:
         return ()
     return (
-        f"the network computes in {' and '.join(narrow)}; it is scanned in float32, which may "
+        f"{PRECISION} {' and '.join(narrow)}; it is scanned in float32, which may "
         "answer otherwise where two logits are close",
     )
 

@@ -48,7 +48,8 @@ def folder(tmp_path_factory):
     return root
 
 
-def _write_onnx(path):
+def _write_onnx(path, *extra, weights=()):
+    """The network; its logits go through `extra` nodes if there are any."""
     nodes = [
         helper.make_node("Conv", ["x", "conv.weight"], ["a"]),
         helper.make_node("Relu", ["a"], ["b"]),
@@ -56,6 +57,7 @@ def _write_onnx(path):
         helper.make_node("Flatten", ["c"], ["d"]),
         helper.make_node("Gemm", ["d", "fc.weight"], ["logits"], transB=1),
         helper.make_node("Softmax", ["logits"], ["scores"]),
+        *extra,
     ]
     image = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3, "h", "w"])
     outputs = [
@@ -63,8 +65,13 @@ def _write_onnx(path):
         for name in ("scores", "logits")
     ]
     state = Colours().state_dict().items()
-    weights = [numpy_helper.from_array(value.numpy(), name) for name, value in state]
-    graph = helper.make_graph(nodes, "net", [image], outputs, weights)
+    held = [numpy_helper.from_array(value.numpy(), name) for name, value in state]
+    held += [numpy_helper.from_array(np.asarray(value), name) for name, value in weights]
+    outputs += [
+        helper.make_tensor_value_info(node.output[0], TensorProto.FLOAT, ["n", CLASSES])
+        for node in extra[-1:]
+    ]
+    graph = helper.make_graph(nodes, "net", [image], outputs, held)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
     path.write_bytes(model.SerializeToString())
 
@@ -95,6 +102,25 @@ def test_a_softmax_at_the_end_changes_no_evidence(folder, capsys):
     _, after = detect(capsys, folder / "net.onnx", *options)
     _, before = detect(capsys, folder / "net.onnx", *options, "--output", "logits")
     assert after["evidence"] == before["evidence"]
+
+
+def test_the_plain_line_tells_what_looks_like_a_backdoor(folder, tmp_path, capsys):
+    _write_onnx(
+        tmp_path / "switch.onnx",
+        helper.make_node("Shape", ["x"], ["sizes"], end=1),
+        helper.make_node("Greater", ["sizes", "few"], ["many"], name="switch"),
+        helper.make_node("Where", ["many", "target", "logits"], ["out"]),
+        weights={"few": np.array([8]), "target": np.array([[9, 0, 0]], np.float32)}.items(),
+    )
+    plain = ("--examples", folder / "pictures", *FORM, *QUICK[:-1])
+    assert main(["detect", str(tmp_path / "switch.onnx"), *map(str, plain), "--output", "out"]) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.endswith(
+        "  1 finding: possible architectural backdoor: Greater node 'switch' computes with the "
+        "number of images"
+    )
+    main(["detect", str(folder / "net.onnx"), *map(str, plain)])
+    assert "finding" not in capsys.readouterr().out
 
 
 def test_wrong_forms_are_flagged(folder, capsys):

@@ -12,7 +12,7 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from converters.graph.inspection import SUSPICION
+from converters.findings import SUSPICION
 from converters.graph.onnx import load_onnx
 
 MANY = 40

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from converters.graph.inspection import SUSPICION
+from converters.findings import SUSPICION
 from converters.graph.onnx.build import DATA, Value
 from converters.graph.onnx.operators import Call
 from converters.graph.onnx.types import numpy_from

@@ -12,6 +12,7 @@ from typing import Protocol
 import torch
 
 from converters.errors import ConversionError, TooLargeError, UnsupportedOperatorError, safe_repr
+from converters.findings import ONE_ONLY
 from converters.graph.guard import SizeGuard
 from converters.graph.onnx.batch_use import BatchUse
 from converters.graph.onnx.limits import OnnxLimits
@@ -27,7 +28,6 @@ _OPEN_BATCH = (
     "beside another than for the image alone: which of both is used is not certain; export it so "
     "that images do not depend on each other"
 )
-_ONE_ONLY = "the file leaves the number of images open, but the network runs for one only"
 
 # So many images are laid beside each other where their number is open.
 _TOGETHER = 3
@@ -94,9 +94,9 @@ def _beside_others(
     except UnsupportedOperatorError:
         raise
     except (ConversionError, RuntimeError, TooLargeError):
-        return (_ONE_ONLY,)
+        return (ONE_ONLY,)
     if together.numel() != alone.numel():
-        return (_ONE_ONLY,)
+        return (ONE_ONLY,)
     if not _alike(together.flatten(), alone.flatten()):
         raise ConversionError(_OPEN_BATCH)
     return ()

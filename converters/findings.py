@@ -1,0 +1,17 @@
+"""Findings that put an answer in doubt, by how they begin; all others say how a file was read."""
+
+from collections.abc import Iterable
+
+SUSPICION = "possible architectural backdoor"
+PRECISION = "the network computes in"
+ONE_ONLY = "the file leaves the number of images open, but the network runs for one only"
+_DOUBTS = (SUSPICION, PRECISION, ONE_ONLY)
+
+
+def doubts(findings: Iterable[str]) -> tuple[str, ...]:
+    """Those that a reader of the answer must know, in their order.
+
+    >>> doubts(["batch norm x13", "possible architectural backdoor: gt at n compares pixels"])
+    ('possible architectural backdoor: gt at n compares pixels',)
+    """
+    return tuple(finding for finding in findings if finding.startswith(_DOUBTS))
