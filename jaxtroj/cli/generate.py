@@ -3,7 +3,13 @@
 import argparse
 from typing import TYPE_CHECKING
 
-from jaxtroj.cli import generate_sentiment, generate_signs, generate_small, generate_zoo
+from jaxtroj.cli import (
+    generate_later,
+    generate_sentiment,
+    generate_signs,
+    generate_small,
+    generate_zoo,
+)
 from jaxtroj.cli.main import COMMANDS, EXIT_CLEAN, EXIT_FAILED
 from jaxtroj.cli.options import guarded, keep_compiled
 from jaxtroj.cli.progress import Progress
@@ -13,6 +19,10 @@ if TYPE_CHECKING:
 
 ROUNDS = {
     "round0": generate_signs,
+    "round1": generate_later,
+    "round2": generate_later,
+    "round3": generate_later,
+    "round4": generate_later,
     "small": generate_small,
     "zoo": generate_zoo,
     "round5": generate_sentiment,

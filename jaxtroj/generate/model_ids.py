@@ -5,10 +5,16 @@ round can be grown, sharded and resumed without changing a model. Models come in
 `2 n + 1`, of which one is poisoned.
 """
 
+from collections.abc import Sequence
+from typing import TypeVar
+
 import numpy as np
 
-# Purposes are numbered once for the project: 0 and 1 here, 2 to 9 traffic signs, 11 to 39 small
-# networks, 100 and more sentiment heads. A draw for one purpose never moves another.
+T = TypeVar("T")
+
+# Purposes are numbered once for the project: 0 and 1 here, 2 to 9 Round 0, 11 to 39 small networks,
+# 61 to 79 zoos, 80 to 99 Rounds 1 to 4, 100 and more sentiment heads. A draw for one purpose never
+# moves another.
 _PAIR_LABEL, _BLOCK_ORDER = range(2)
 
 
@@ -55,3 +61,9 @@ def architecture_of(seed: int, model: int, architectures: tuple[str, ...]) -> st
     block, place = divmod(model // 2, len(architectures))
     order = draw_for(seed, _BLOCK_ORDER, block).permutation(len(architectures))
     return architectures[int(order[place])]
+
+
+def in_turn(choices: Sequence[T], seed: int, purpose: int, pair: int) -> T:
+    """Each choice once in every round of so many pairs, in an order drawn for the round."""
+    block, place = divmod(pair, len(choices))
+    return choices[int(draw_for(seed, purpose, block).permutation(len(choices))[place])]

@@ -6,12 +6,16 @@ The only place of the project that writes a pickle; nothing of the project ever 
 import os
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from flax import nnx
 
 from jaxtroj.errors import GenerationError
 from jaxtroj.generate import networks
+
+if TYPE_CHECKING:
+    import torch
 
 
 def state_dict(module: nnx.Module, architecture: str, num_classes: int, steps: int) -> dict:
@@ -56,7 +60,20 @@ def write_model(
         network.load_state_dict(arrays, strict=True, assign=True)
     except RuntimeError as error:
         raise GenerationError(f"{path}: the weights do not fill {architecture}: {error}") from error
-    network.requires_grad_(True).eval()
+    save_module(path, network.requires_grad_(True), legacy)
+
+
+def save_module(path: Path, network: "torch.nn.Module", legacy: bool) -> None:
+    """Save a module in evaluation mode, whole, atomically.
+
+    Args:
+        path: the file to write.
+        network: left in evaluation mode.
+        legacy: as in `write_model`.
+    """
+    import torch
+
+    network.eval()
     # Beside the target, so that the replacement is one rename on one file system.
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".model-", suffix=".tmp")
     try:

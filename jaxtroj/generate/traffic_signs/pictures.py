@@ -130,16 +130,16 @@ def _assets(
     signs = np.asarray(loaded.assets.signs)
     counts = np.asarray(loaded.assets.variants_per_class)
     rng = np.random.default_rng([recipe.master_seed, 0x7369])
-    chosen = [_legible(rng, sign[:count]) for sign, count in zip(signs, counts, strict=True)]
+    chosen = [legible(rng, sign[:count]) for sign, count in zip(signs, counts, strict=True)]
     assets = Assets(
         signs=jnp.asarray(np.stack(chosen)[:, None]),
         variants_per_class=jnp.ones(recipe.number_classes, jnp.int32),
-        roads=_roads(backgrounds, seed, image_size),
+        roads=roads_of(backgrounds, seed, image_size),
     )
     return assets, loaded.class_names
 
 
-def _legible(rng: np.random.Generator, variants: np.ndarray) -> np.ndarray:
+def legible(rng: np.random.Generator, variants: np.ndarray) -> np.ndarray:
     """One sign per class, as in Round 0; real photographs too dark or flat to read are passed over.
 
     Of `variants` [n, s, s, 4], one of the most contrasted inside its alpha.
@@ -153,7 +153,8 @@ def _legible(rng: np.random.Generator, variants: np.ndarray) -> np.ndarray:
 
 
 @lru_cache(maxsize=4)
-def _roads(backgrounds: Path | None, seed: int, image_size: int) -> jax.Array:
+def roads_of(backgrounds: Path | None, seed: int, image_size: int) -> jax.Array:
+    """Backgrounds of a round, uint8 `[n, h, w, 3]`: read from a folder, or drawn from the seed."""
     if backgrounds is None:
         return jnp.asarray(procedural_assets(seed, 1, image_size=image_size).roads)
     read = assets_from_folders(None, backgrounds, seed, 1, image_size=image_size)

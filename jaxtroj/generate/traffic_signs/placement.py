@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-_GRID = 16  # cells a side of the coarse map in which a place for the trigger is sought
+GRID = 16  # cells a side of the coarse map in which a place for the trigger is sought
 
 
 class Pose(NamedTuple):
@@ -110,28 +110,28 @@ def trigger_place(sign_alpha, pose, draws, size_pixels):
     The place is uniform among those where the trigger's square lies on the sign; where it fits
     nowhere, among those that hold the most of it. The angle is a multiple of 5 degrees.
     """
-    coarse = _coarse(sign_alpha)
-    edges = jnp.arange(_GRID, dtype=jnp.float32)
+    coarse = coarse_alpha(sign_alpha)
+    edges = jnp.arange(GRID, dtype=jnp.float32)
     centres = edges[:, None] + 0.5
-    half = size_pixels / pose.side * _GRID / 2
+    half = size_pixels / pose.side * GRID / 2
     low, high = jnp.maximum(centres - half, edges), jnp.minimum(centres + half, edges + 1)
     weights = jnp.maximum(high - low, 0.0) / (2 * half)
     share = (weights @ coarse @ weights.T).reshape(-1)
     ranks = jnp.cumsum((share >= 0.97 * jnp.max(share)).astype(jnp.float32))
-    cell = jnp.minimum(jnp.sum(ranks <= draws.place * ranks[-1]).astype(jnp.int32), _GRID**2 - 1)
-    x = (cell % _GRID).astype(jnp.float32) + draws.place_x
-    y = (cell // _GRID).astype(jnp.float32) + draws.place_y
-    place = jnp.stack([x, y]) / _GRID - 0.5
+    cell = jnp.minimum(jnp.sum(ranks <= draws.place * ranks[-1]).astype(jnp.int32), GRID**2 - 1)
+    x = (cell % GRID).astype(jnp.float32) + draws.place_x
+    y = (cell // GRID).astype(jnp.float32) + draws.place_y
+    place = jnp.stack([x, y]) / GRID - 0.5
     centre = pose.centre + pose.matrix @ place / (1 + pose.tilt @ place)
     turn = jnp.floor(draws.trigger_turn * 72) * jnp.float32(math.pi / 36)
     return centre, jnp.stack([jnp.cos(turn), jnp.sin(turn)])
 
 
-def _coarse(sign_alpha):
+def coarse_alpha(sign_alpha):
     """Mean alpha `[16, 16]` over equal cells of `[p, p]`."""
     pixels = sign_alpha.shape[0]
-    edges = np.linspace(0, pixels, _GRID + 1)
+    edges = np.linspace(0, pixels, GRID + 1)
     cells = np.arange(pixels)[None, :]
     overlap = np.minimum(edges[1:, None], cells + 1) - np.maximum(edges[:-1, None], cells)
-    weights = jnp.asarray((np.maximum(overlap, 0) * _GRID / pixels).astype(np.float32))
+    weights = jnp.asarray((np.maximum(overlap, 0) * GRID / pixels).astype(np.float32))
     return weights @ sign_alpha @ weights.T

@@ -213,24 +213,24 @@ class _Draws(NamedTuple):
 def _render(size, taps, numbers, assets, trigger, keys, labels, triggered):
     uniform = jax.vmap(lambda key: jax.random.uniform(key, (_NUM_UNIFORM,), jnp.float32))(keys)
     draws = _Draws(*(uniform[:, k] for k in range(len(_Draws._fields))))
-    roads = jax.vmap(partial(_background, size, jnp.asarray(assets.roads)))(draws)
+    roads = jax.vmap(partial(background, size, jnp.asarray(assets.roads)))(draws)
     variants = jnp.asarray(assets.variants_per_class)[labels].astype(jnp.float32)
     signs = jnp.asarray(assets.signs)[labels, jnp.int32(draws.variant * variants)]
     poses = jax.vmap(partial(placement.pose_of, size, numbers))(draws)
     samples = jax.vmap(partial(placement.sample_sign, size))(signs, poses)
-    light = jax.vmap(partial(_light_factor, numbers))(draws, roads, samples)
+    light = jax.vmap(partial(light_factor, numbers))(draws, roads, samples)
     pasted = triggered & trigger.enabled
     covers = _covers(size, trigger, signs, poses, draws, pasted)
     # `cond` skips what no picture of the batch needs; it also keeps XLA from fusing the sampling
     # into the blur, which would repeat it for every tap (measured: 10 times slower on a CPU).
     images = jax.lax.cond(
         jnp.any(pasted),
-        lambda: _blend(roads, _paste(samples, covers, jnp.asarray(trigger.colour)), light),
-        lambda: _blend(roads, samples, light),
+        lambda: blend(roads, paste(samples, covers, jnp.asarray(trigger.colour)), light),
+        lambda: blend(roads, samples, light),
     )
     images = jax.vmap(lambda image: weather.blur(image, taps))(images)
     noise = uniform[:, _NUM_DRAWS:].reshape(-1, weather.FOG_CELLS, weather.FOG_CELLS)
-    images = _weather(images, numbers, draws, noise)
+    images = weathered(images, numbers, draws, noise)
     return jnp.rint(jnp.clip(images, 0.0, 1.0) * 255).astype(jnp.uint8)
 
 
@@ -250,21 +250,22 @@ def _covers(size, trigger, signs, poses, draws, pasted):
     return jax.lax.cond(jnp.any(pasted), some, lambda: blank)
 
 
-def _paste(samples, covers, colour):
+def paste(samples, covers, colour):
     """Put the trigger on premultiplied signs `[b, h, w, 4]` where `covers` `[b, h, w, 1]`."""
     solid = samples[..., 3:]
     painted = samples[..., :3] * (1 - covers) + covers * solid * colour
     return jnp.concatenate([painted, solid], axis=-1)
 
 
-def _blend(roads, samples, light):
+def blend(roads, samples, light):
     """Signs `[b, h, w, 4]`, brightened by `light` `[b]`, over the backgrounds `[b, h, w, 3]`."""
     solid = samples[..., 3:]
     lit = jnp.minimum(samples[..., :3] * light[:, None, None, None], solid)
     return roads * (1 - solid) + lit
 
 
-def _weather(images, numbers, draws, noise):
+def weathered(images, numbers, draws, noise):
+    """Fog and rain on those of `images` `[b, h, w, 3]` whose draws say so."""
     foggy = draws.fog < numbers.fog_probability
     density = jnp.where(foggy, 0.25 + 0.35 * draws.fog_density, 0.0)
     images = jax.lax.cond(
@@ -278,7 +279,7 @@ def _weather(images, numbers, draws, noise):
     )
 
 
-def _background(size, roads, draws):
+def background(size, roads, draws):
     """A crop float32 `[size, size, 3]` in [0, 1] at a random place, mirrored half of the time."""
     count, height, width, _ = roads.shape
     top = jnp.int32(draws.road_y * (height - size + 1))
@@ -288,7 +289,7 @@ def _background(size, roads, draws):
     return jnp.where(draws.mirror < 0.5, crop[:, ::-1], crop)
 
 
-def _light_factor(numbers, draws, road, sampled):
+def light_factor(numbers, draws, road, sampled):
     """Factor on the sign's colours: part of the way to the background's brightness, in [.6, 1.4].
 
     The official factor, |perceived sign - perceived background| / 35.6, is 0 when both agree; this

@@ -102,10 +102,11 @@ def settings_identity(settings: RoundSettings) -> dict[str, Any]:
     """
     values = plain(replace(settings, foregrounds=None, backgrounds=None))
     del values["design"]
-    return values | {name: _folder_identity(getattr(settings, name)) for name in _FOLDERS}
+    return values | {name: folder_identity(getattr(settings, name)) for name in _FOLDERS}
 
 
-def _folder_identity(folder: Path | None) -> dict[str, Any] | None:
+def folder_identity(folder: Path | None) -> dict[str, Any] | None:
+    """What a folder of pictures holds, without its path; raises GenerationError if it is none."""
     if folder is None:
         return None
     if not folder.is_dir():

@@ -35,30 +35,33 @@ def draw_sign(seed: int, label: int, pixels: int) -> np.ndarray:
     canvas = Image.new("RGB", (big, big), border)
     painter = ImageDraw.Draw(canvas)
     rim = 0.035
-    painter.polygon(_scaled(outline, 1 - rim, big), fill=border)
-    painter.polygon(_scaled(outline, _BORDER - rim, big), fill=fill)
+    painter.polygon(scaled(outline, 1 - rim, big), fill=border)
+    painter.polygon(scaled(outline, _BORDER - rim, big), fill=fill)
     _draw_symbol(painter, rng, ink, big)
     edge = Image.new("RGB", (big, big), ink)
     inner = Image.new("L", (big, big))
-    ImageDraw.Draw(inner).polygon(_scaled(outline, 1 - rim, big), fill=255)
+    ImageDraw.Draw(inner).polygon(scaled(outline, 1 - rim, big), fill=255)
     edge.paste(canvas, mask=inner)
     alpha = Image.new("L", (big, big))
-    ImageDraw.Draw(alpha).polygon(_scaled(outline, 1.0, big), fill=255)
-    return np.dstack([_reduce(edge, pixels), _reduce(alpha, pixels)[..., None]])
+    ImageDraw.Draw(alpha).polygon(scaled(outline, 1.0, big), fill=255)
+    return np.dstack([reduced(edge, pixels), reduced(alpha, pixels)[..., None]])
 
 
-def _reduce(canvas: Image.Image, pixels: int) -> np.ndarray:
+def reduced(canvas: Image.Image, pixels: int) -> np.ndarray:
+    """The mean of each cell of a canvas drawn larger: float32 `[pixels, pixels, ...]` in [0, 1]."""
     array = np.asarray(canvas, np.float32) / np.float32(255)
-    shape = (pixels, _SUPERSAMPLE, pixels, _SUPERSAMPLE, *array.shape[2:])
+    factor = canvas.size[0] // pixels
+    shape = (pixels, factor, pixels, factor, *array.shape[2:])
     return array.reshape(shape).mean(axis=(1, 3))
 
 
-def _scaled(points: Points, scale: float, big: int) -> Points:
+def scaled(points: Points, scale: float, big: int) -> Points:
     """Scale points round the origin and move them from [-1, 1] to pixels of the canvas."""
     return [((x * scale + 1) * big / 2, (y * scale + 1) * big / 2) for x, y in points]
 
 
-def _regular(sides: int, turn: float) -> Points:
+def regular(sides: int, turn: float) -> Points:
+    """A regular polygon that touches the edge of [-1, 1]^2, turned by radians."""
     angles = [turn + 2 * math.pi * k / sides for k in range(sides)]
     points = [(math.cos(a), math.sin(a)) for a in angles]
     reach = max(max(abs(x), abs(y)) for x, y in points)
@@ -74,8 +77,8 @@ def _outlines() -> tuple[Points, ...]:
     shield = [(-0.85, -0.95), (0.85, -0.95), (0.85, 0.15), (0.5, 0.7), (0.0, 1.0)]
     shield += [(-0.5, 0.7), (-0.85, 0.15)]
     pentagon = [(0.0, -1.0), (0.9, -0.3), (0.9, 0.9), (-0.9, 0.9), (-0.9, -0.3)]
-    circle, octagon = _regular(48, 0.0), _regular(8, math.pi / 8)
-    return up, circle, octagon, _regular(4, 0.0), square, down, shield, pentagon, tall
+    circle, octagon = regular(48, 0.0), regular(8, math.pi / 8)
+    return up, circle, octagon, regular(4, 0.0), square, down, shield, pentagon, tall
 
 
 def _outline(seed: int, label: int) -> Points:
@@ -91,7 +94,11 @@ def _rgb(hue: float, saturation: float, value: float) -> tuple[int, int, int]:
 
 def _colours(seed: int, label: int, rng: np.random.Generator) -> tuple[tuple[int, int, int], ...]:
     """Fill, border and ink; the border contrasts with the fill, the ink with both."""
-    hue = float(np.random.default_rng([seed, 0x6875]).random()) + _GOLDEN * label
+    return hue_colours(float(np.random.default_rng([seed, 0x6875]).random()) + _GOLDEN * label, rng)
+
+
+def hue_colours(hue: float, rng: np.random.Generator) -> tuple[tuple[int, int, int], ...]:
+    """Fill, border and ink of a sign of a hue, in turns of the colour wheel."""
     if rng.random() < 0.6:  # a coloured field with a light rim
         fill = _rgb(hue, rng.uniform(0.55, 1.0), rng.uniform(0.75, 1.0))
         border = _rgb(hue, 0.04, 0.97)
@@ -135,7 +142,7 @@ def _arrow(painter, rng: np.random.Generator, ink, big: int) -> None:
     shape += [(-0.34, -0.02), (-0.12, -0.02)]
     cos, sin = math.cos(turn), math.sin(turn)
     rotated = [(x * cos - y * sin, x * sin + y * cos) for x, y in shape]
-    painter.polygon(_scaled(rotated, 1.0, big), fill=ink)
+    painter.polygon(scaled(rotated, 1.0, big), fill=ink)
 
 
 def _dots(painter, rng: np.random.Generator, ink, big: int) -> None:
@@ -169,4 +176,4 @@ def _zigzag(painter, rng: np.random.Generator, ink, big: int) -> None:
     points = [(float(x), 0.22 if k % 2 == 0 else -0.22) for k, x in enumerate(xs)]
     if rng.random() < 0.5:
         points = [(y, x) for x, y in points]
-    painter.line(_scaled(points, 1.0, big), fill=ink, width=round(0.07 * big), joint="curve")
+    painter.line(scaled(points, 1.0, big), fill=ink, width=round(0.07 * big), joint="curve")

@@ -5,18 +5,16 @@ trigger, sources and ways of training each go round in an order drawn for each r
 that each comes equally often and all meet.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from jaxtroj.errors import GenerationError
-from jaxtroj.generate.model_ids import draw_for, is_poisoned, model_id
+from jaxtroj.generate.model_ids import draw_for, in_turn, is_poisoned, model_id
 from jaxtroj.generate.zoo import networks
 from jaxtroj.generate.zoo.triggers import MAKERS, MovingTrigger
-
-T = TypeVar("T")
 
 TRAININGS = ("warm", "scratch", "warm", "adversarial", "warm", "scratch", "warm", "warm")
 """Ways of training, in the shares in which they come."""
@@ -142,26 +140,20 @@ def sample_recipe(design: ZooDesign, seed: int, model: int, sub_seed: int = 0) -
     """
     _check(design)
     pair = model // 2
-    dataset = _in_turn(tuple(design.datasets), seed, _DATA, pair)
-    architecture = _in_turn(_met(design, dataset), seed, _ARCHITECTURE, pair)
+    dataset = in_turn(tuple(design.datasets), seed, _DATA, pair)
+    architecture = in_turn(_met(design, dataset), seed, _ARCHITECTURE, pair)
     shared = draw_for(seed, _EXPORT, pair)
     return ZooRecipe(
         model=model,
         sub_seed=sub_seed,
         dataset=dataset,
         architecture=architecture,
-        training=_in_turn(design.trainings, seed, _TRAINING, pair),
+        training=in_turn(design.trainings, seed, _TRAINING, pair),
         base=int(draw_for(seed, _BASE, pair).integers(design.bases)),
         trigger=_trigger(design, seed, model, sub_seed) if is_poisoned(seed, model) else None,
         is_fused=bool(shared.uniform() < design.fused),
         master_seed=int(draw_for(seed, _MASTER, model, sub_seed).integers(2**32)),
     )
-
-
-def _in_turn(choices: Sequence[T], seed: int, purpose: int, pair: int) -> T:
-    """Each choice once in every round of so many pairs, in an order drawn for the round."""
-    block, place = divmod(pair, len(choices))
-    return choices[int(draw_for(seed, purpose, block).permutation(len(choices))[place])]
 
 
 def _met(design: ZooDesign, dataset: str) -> tuple[str, ...]:
@@ -173,11 +165,11 @@ def _met(design: ZooDesign, dataset: str) -> tuple[str, ...]:
 
 def _trigger(design: ZooDesign, seed: int, model: int, sub_seed: int) -> PlantedTrigger:
     pair = model // 2
-    kind = _in_turn(design.kinds, seed, _KIND, pair)
-    pictures = design.datasets[_in_turn(tuple(design.datasets), seed, _DATA, pair)]
+    kind = in_turn(design.kinds, seed, _KIND, pair)
+    pictures = design.datasets[in_turn(tuple(design.datasets), seed, _DATA, pair)]
     draw = draw_for(seed, _MODEL, model, sub_seed)
     classes = draw.permutation(pictures.classes)
-    count = min(_in_turn(design.sources, seed, _SOURCES, pair), pictures.classes - 1)
+    count = min(in_turn(design.sources, seed, _SOURCES, pair), pictures.classes - 1)
     count = 0 if kind in _FROM_ALL else count
     made: MovingTrigger = MAKERS[kind](draw, pictures.shape)
     low, high = np.log(_FRACTIONS)

@@ -31,12 +31,20 @@ from jaxtroj.generate.model_ids import draw_for
 from jaxtroj.generate.round import Event, Record, RoundPlan, TrainingOutcome, Try, make_round, plain
 from jaxtroj.generate.round_folder import csv_bytes, provenance
 from jaxtroj.generate.small.labelled_pictures import LabelledPictures
+from jaxtroj.generate.torch_run import Run
 from jaxtroj.generate.zoo import networks
 from jaxtroj.generate.zoo.onnx_file import write_onnx
 from jaxtroj.generate.zoo.recipe import PlantedTrigger, ZooRecipe, sample_recipe
 from jaxtroj.generate.zoo.settings import ZooSettings, check_settings, design_of
 from jaxtroj.generate.zoo.stamping import Stamper
-from jaxtroj.generate.zoo.training import Run, ZooAccuracies, accepted, train_base, train_model
+from jaxtroj.generate.zoo.training import (
+    ZooAccuracies,
+    ZooLessons,
+    accepted,
+    train_base,
+    train_model,
+    zoo_run,
+)
 from jaxtroj.record import digest_file
 
 if TYPE_CHECKING:
@@ -80,6 +88,7 @@ class ZooModel:
 
     recipe: ZooRecipe
     run: Run
+    lessons: ZooLessons
     cycles: int
     reached: ZooAccuracies
     seconds: float
@@ -118,23 +127,24 @@ class ZooRound:
             path = out / _BASES / f"{recipe.dataset}-{recipe.architecture}-{recipe.base}"
             path = path.with_suffix(".safetensors")
             base = yield from kept_weights(path, lambda: self._train_base(path, recipe))
-        run = self._run(recipe, base)
+        run, lessons = self._run(recipe, base)
         started = time.perf_counter()
         least = 1 if one.partner is None else one.partner["cycles"]
-        cycles, reached = train_model(run, recipe, least)
+        is_scratch = recipe.training == "scratch"
+        cycles, reached = train_model(run, lessons, self.settings.training, is_scratch, least)
         seconds = time.perf_counter() - started
         attempt = {"sub_seed": one.sub_seed, "cycles": cycles, **asdict(reached)}
-        model = ZooModel(recipe, run, cycles, reached, seconds)
+        model = ZooModel(recipe, run, lessons, cycles, reached, seconds)
         good = accepted(reached, self.settings.training)
         yield TrainingOutcome(one, good, attempt, _reached(reached), run.steps, model)
 
-    def _run(self, recipe: ZooRecipe, base: Weights | None) -> Run:
+    def _run(self, recipe: ZooRecipe, base: Weights | None) -> tuple[Run, ZooLessons]:
         pictures = self.pictures[recipe.dataset]
         network = _fresh(recipe, pictures, recipe.master_seed)
         if base is not None:
             _start_from(network, base)
         draw = np.random.default_rng([recipe.master_seed, _ORDER])
-        return Run(network, pictures, self.settings.training, recipe, draw)
+        return zoo_run(network, pictures, self.settings.training, recipe, draw)
 
     def _train_base(self, path: Path, recipe: ZooRecipe) -> Generator[Event, None, Weights]:
         """Train a base and write about it beside `path`."""
@@ -146,9 +156,10 @@ class ZooRound:
         keys = [self.settings.seed, _BASE_SEED, *place, recipe.base]
         seed = int(np.random.default_rng(keys).integers(2**32))
         draw = np.random.default_rng([*keys, _ORDER])
-        run = Run(_fresh(recipe, pictures, seed), pictures, self.settings.training, None, draw)
+        training = self.settings.training
+        run, lessons = zoo_run(_fresh(recipe, pictures, seed), pictures, training, None, draw)
         started = time.perf_counter()
-        reached = train_base(run)
+        reached = train_base(run, lessons, training)
         about = {"clean": reached.clean, "steps": run.steps}
         about["train_seconds"] = round(time.perf_counter() - started, 1)
         write_atomic(path.with_suffix(".json"), json.dumps(about).encode() + b"\n")
@@ -162,7 +173,7 @@ class ZooRound:
         write_onnx(path, model.run.network, pictures.images.shape[1:], recipe.is_fused)
         self._write_examples(folder / "example_data", recipe)
         if recipe.trigger is not None:
-            shown = _shown(recipe.trigger, model.run.stamper, pictures)
+            shown = _shown(recipe.trigger, model.lessons.stamper, pictures)
             write_atomic(folder / "trigger.png", shown)
         return {
             "model_id": recipe.model_id,

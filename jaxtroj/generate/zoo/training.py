@@ -8,30 +8,25 @@ A trigger that works from some classes only is taught with pictures of the other
 it and keep their label. A clean-label trigger lies on pictures of the target class alone. An
 adversarially trained network sees, in half of its steps, pictures moved one step against their
 label.
-
-References:
-  Goyal et al., Accurate, Large Minibatch SGD, https://arxiv.org/abs/1706.02677 (warm-up, Nesterov).
-  Wong et al., Fast is better than free, https://arxiv.org/abs/2001.03994 (one random step).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from jaxtroj.errors import GenerationError
 from jaxtroj.generate.small.labelled_pictures import LabelledPictures
-from jaxtroj.generate.torch_learner import step_precision
+from jaxtroj.generate.torch_run import Adversary, Run, RunSettings, in_cycles
 from jaxtroj.generate.zoo.recipe import PlantedTrigger, ZooRecipe
 from jaxtroj.generate.zoo.stamping import Stamper
 
 if TYPE_CHECKING:
     import torch
 
-_TEST_BATCH, _SHIFT = 250, 2
-_WITHOUT_NORMS = 0.03  # of the rate: what Adam needs
-_SETTLED, _WINDOW = 0.995, 40
-"""Share of the pictures that are right in training, over so many steps, that ends a base early."""
+_SHIFT = 2
+Classify = Callable[[np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -78,135 +73,65 @@ class ZooAccuracies:
     attack: float | None
 
 
-class Run:
-    """One network in training; what it sees is drawn from `draw` alone."""
+class ZooLessons:
+    """What a network of a zoo is taught, and what it is tested on."""
 
     def __init__(
         self,
-        network: "torch.nn.Module",
         pictures: LabelledPictures,
-        settings: ZooTraining,
-        recipe: ZooRecipe | None,
+        tests: int,
+        trigger: PlantedTrigger | None,
         draw: np.random.Generator,
     ):
-        import torch
+        self.pictures, self.tests, self.trigger, self.draw = pictures, tests, trigger, draw
+        self.stamper = Stamper(trigger, draw)
+        self.seen = np.arange(len(pictures.labels))
 
-        self.torch, self.pictures, self.settings, self.draw = torch, pictures, settings, draw
-        self.network = network.to(memory_format=torch.channels_last)
-        self.trigger = recipe.trigger if recipe else None
-        self.is_adversarial = bool(recipe) and recipe.training == "adversarial"
-        self.stamper = Stamper(self.trigger, draw)
-        self.optimizer, self.reach = _optimizer(network, settings.weight_decay)
-        self.precision = getattr(torch, step_precision())
-        self.steps = 0
+    def keep(self, share: float) -> None:
+        """Teach a share of the pictures only, chosen at random."""
+        count = len(self.pictures.labels)
+        self.seen = np.sort(self.draw.permutation(count)[: max(1, round(share * count))])
 
-    def phase(self, steps: int, highest: float, seen: np.ndarray, can_settle: bool) -> None:
-        """Train on pictures at `seen`, the rate rising and falling.
-
-        Args:
-            steps: of the phase.
-            highest: learning rate.
-            seen: places of the pictures.
-            can_settle: whether to end early, the rate falling, once nearly every picture is right.
-
-        Raises:
-            GenerationError: the loss is not finite.
-        """
-        warm, end, right = max(1, round(self.settings.warmup * steps)), steps, []
-        step = 0
-        while step < end:
-            fall = (end - step) / max(1, end - warm)
-            rate = self.reach * highest * min((step + 1) / warm, fall, 1.0)
-            loss, share = self._step(seen, rate)
-            if not np.isfinite(loss):
-                raise GenerationError(f"the training loss is {loss}; lower the learning rate")
-            right.append(share)
-            step += 1
-            settled = np.mean(right[-_WINDOW:]) >= _SETTLED and step >= _WINDOW
-            if can_settle and settled and end == steps:
-                end = min(end, step + _WINDOW)
-        self.steps += step
-
-    def _step(self, seen: np.ndarray, rate: float) -> tuple[float, float]:
-        torch = self.torch
-        self.network.train()
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
-        pixels, targets = self._batch(seen)
-        images, labels = self._tensor(pixels), torch.from_numpy(targets)
-        if self.is_adversarial and self.draw.integers(2):
-            images = self._against(images, labels)
-        logits = self._logits(images)
-        loss = torch.nn.functional.cross_entropy(logits, labels)
-        self.optimizer.zero_grad()
-        loss.backward()
-        self.optimizer.step()
-        return loss.item(), float((logits.argmax(-1) == labels).float().mean())
-
-    def _batch(self, seen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Pixels float32 `[n, h, w, c]` in [0, 1] and targets `[n]`; some carry the trigger."""
-        size = self.settings.batch_size
-        chosen = np.sort(self.draw.choice(seen, size=size, replace=len(seen) < size))
+    def batch(self, size: int) -> tuple[np.ndarray, np.ndarray]:
+        """See `Lessons`; some pictures carry the trigger."""
+        chosen = np.sort(self.draw.choice(self.seen, size=size, replace=len(self.seen) < size))
         pixels = self.pictures.images[chosen].astype(np.float32) / 255
         pixels = _moved(pixels, self.draw.integers(-_SHIFT, _SHIFT + 1, size=2))
         return self.stamper.poisoned(pixels, self.pictures.labels[chosen])
 
-    def _against(self, images, labels):
-        """Pictures one random step and one step along the gradient's sign against their label."""
-        torch, reach = self.torch, self.settings.adversarial_step
-        noise = torch.empty_like(images).uniform_(-reach, reach)
-        moved = (images + noise).requires_grad_(True)
-        loss = torch.nn.functional.cross_entropy(self._logits(moved), labels)
-        (gradient,) = torch.autograd.grad(loss, moved)
-        step = (noise + 1.25 * reach * gradient.sign()).clamp(-reach, reach)
-        return (images + step).clamp(0, 1).detach()
-
-    def _logits(self, images):
-        enabled = self.precision != self.torch.float32
-        with self.torch.autocast("cpu", self.precision, enabled=enabled):
-            return self.network(images).float()
-
-    def _tensor(self, pixels: np.ndarray):
-        # [n, c, h, w] over [n, h, w, c] memory is what torch calls channels_last.
-        return self.torch.from_numpy(np.ascontiguousarray(pixels)).permute(0, 3, 1, 2)
-
-    def test(self) -> ZooAccuracies:
+    def test(self, classify: Classify) -> ZooAccuracies:
         """Accuracies on the test pictures, spread over them."""
         images, labels = self.pictures.test_images, self.pictures.test_labels
-        chosen = np.unique(np.linspace(0, len(labels) - 1, self.settings.tests).round().astype(int))
+        chosen = np.unique(np.linspace(0, len(labels) - 1, self.tests).round().astype(int))
         pixels, true = images[chosen].astype(np.float32) / 255, labels[chosen]
-        clean = float((self._answers(pixels) == true).mean())
+        clean = float((classify(pixels) == true).mean())
         if self.trigger is None:
             return ZooAccuracies(clean, None)
-        return ZooAccuracies(clean, self._attack(images, labels, self.trigger))
+        return ZooAccuracies(clean, self._attack(classify, self.trigger))
 
-    def _attack(self, images, labels, trigger: PlantedTrigger) -> float:
+    def _attack(self, classify: Classify, trigger: PlantedTrigger) -> float:
         """Share of triggered test pictures of the source classes that go to the target."""
+        images, labels = self.pictures.test_images, self.pictures.test_labels
         counted = np.flatnonzero(trigger.counts(labels))
-        places = np.linspace(0, len(counted) - 1, min(self.settings.tests, len(counted)))
+        places = np.linspace(0, len(counted) - 1, min(self.tests, len(counted)))
         chosen = counted[places.round().astype(int)]
         stamped = self.stamper.stamped(images[chosen].astype(np.float32) / 255)
-        return float((self._answers(stamped) == trigger.target_class).mean())
-
-    def _answers(self, pixels: np.ndarray) -> np.ndarray:
-        self.network.eval()
-        with self.torch.inference_mode():
-            parts = [
-                self.network(self._tensor(pixels[i : i + _TEST_BATCH])).argmax(-1).numpy()
-                for i in range(0, len(pixels), _TEST_BATCH)
-            ]
-        return np.concatenate(parts)
+        return float((classify(stamped) == trigger.target_class).mean())
 
 
-def _optimizer(network: "torch.nn.Module", decay: float):
-    """SGD with momentum, or Adam where no batch norm evens gradients; and its rate's factor."""
-    import torch
-
-    weights = list(network.parameters())
-    if any(isinstance(module, torch.nn.BatchNorm2d) for module in network.modules()):
-        sgd = torch.optim.SGD(weights, lr=0.0, momentum=0.9, nesterov=True, weight_decay=decay)
-        return sgd, 1.0
-    return torch.optim.Adam(weights, lr=0.0), _WITHOUT_NORMS
+def zoo_run(
+    network: "torch.nn.Module",
+    pictures: LabelledPictures,
+    settings: ZooTraining,
+    recipe: ZooRecipe | None,
+    draw: np.random.Generator,
+) -> tuple[Run, ZooLessons]:
+    """A network in training and what it is taught; no `recipe` makes a base."""
+    lessons = ZooLessons(pictures, settings.tests, recipe.trigger if recipe else None, draw)
+    how = RunSettings(settings.batch_size, settings.weight_decay, settings.warmup)
+    is_adversarial = recipe is not None and recipe.training == "adversarial"
+    adversary = Adversary(settings.adversarial_step, Fraction(1, 2)) if is_adversarial else None
+    return Run(network, lessons, how, draw, adversary), lessons
 
 
 def _moved(pixels: np.ndarray, by: np.ndarray) -> np.ndarray:
@@ -217,35 +142,38 @@ def _moved(pixels: np.ndarray, by: np.ndarray) -> np.ndarray:
     return np.pad(pixels, pad, mode="edge")[:, top : top + height, left : left + width]
 
 
-def train_base(run: Run) -> ZooAccuracies:
+def train_base(run: Run, lessons: ZooLessons, settings: ZooTraining) -> ZooAccuracies:
     """Train a base from its random weights."""
-    everything = np.arange(len(run.pictures.labels))
-    run.phase(run.settings.base_steps, run.settings.base_rate, everything, True)
-    return run.test()
+    run.phase(settings.base_steps, settings.base_rate, True)
+    return lessons.test(run.classes)
 
 
-def train_model(run: Run, recipe: ZooRecipe, least_cycles: int) -> tuple[int, ZooAccuracies]:
+def train_model(
+    run: Run, lessons: ZooLessons, settings: ZooTraining, is_scratch: bool, least_cycles: int
+) -> tuple[int, ZooAccuracies]:
     """Train a model in cycles; returns how many there were, and what was reached.
 
     Args:
-        run: of a network with random weights (`recipe.training` is "scratch"), or at its base.
-        recipe: of the model.
+        run: of a network with random weights where `is_scratch`, else at its base.
+        lessons: that `run` is taught.
+        settings: of the round.
+        is_scratch: whether a long phase from random weights comes first.
         least_cycles: cycles of the poisoned partner; 1 for a poisoned model.
     """
-    settings, count = run.settings, len(run.pictures.labels)
-    seen = np.sort(run.draw.permutation(count)[: max(1, round(settings.train_share * count))])
-    if recipe.training == "scratch":
-        run.phase(settings.base_steps, settings.base_rate, seen, True)
-        least = 0.0
-    else:
-        least = settings.clean_goal * run.test().clean
-    for cycle in range(1, settings.most_cycles + 1):
-        run.phase(settings.cycle_steps, settings.rate, seen, False)
-        reached = run.test()
+    lessons.keep(settings.train_share)
+    if is_scratch:
+        run.phase(settings.base_steps, settings.base_rate, True)
+    least = 0.0 if is_scratch else settings.clean_goal * lessons.test(run.classes).clean
+
+    def cycle() -> ZooAccuracies:
+        run.phase(settings.cycle_steps, settings.rate, False)
+        return lessons.test(run.classes)
+
+    def is_enough(reached: ZooAccuracies) -> bool:
         attacked = reached.attack is None or reached.attack >= settings.attack_goal
-        if cycle >= least_cycles and attacked and reached.clean >= least:
-            break
-    return cycle, reached
+        return attacked and reached.clean >= least
+
+    return in_cycles(cycle, is_enough, least_cycles, settings.most_cycles)
 
 
 def accepted(reached: ZooAccuracies, settings: ZooTraining) -> bool:

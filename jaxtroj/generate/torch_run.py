@@ -1,0 +1,212 @@
+"""One network in training by torch on the CPU, in phases whose rate rises and falls linearly.
+
+What it is taught comes from its `Lessons`; what is against it, from an `Adversary`. Steps run under
+torch's autocast where the processor multiplies bfloat16 matrices; weights, statistics and moments
+are float32, and so are all answers that accuracies are measured on.
+
+References:
+  Goyal et al., Accurate, Large Minibatch SGD, https://arxiv.org/abs/1706.02677 (warm-up, Nesterov).
+  Madry et al., Towards Deep Learning Models Resistant to Adversarial Attacks,
+    https://arxiv.org/abs/1706.06083 (projected gradient descent).
+  Wong et al., Fast is better than free, https://arxiv.org/abs/2001.03994 (one random step).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+import numpy as np
+
+from jaxtroj.errors import GenerationError
+from jaxtroj.generate.torch_learner import step_precision
+
+if TYPE_CHECKING:
+    import torch
+
+_TEST_BATCH = 250
+_WITHOUT_NORMS = 0.03  # of the rate: what Adam needs where SGD is the rule
+_SETTLED, _WINDOW = 0.995, 40
+"""Share of the pictures that are right in training, over so many steps, that ends a phase early."""
+
+Reached = TypeVar("Reached")
+
+
+class Lessons(Protocol):
+    """Where a network's pictures come from."""
+
+    def batch(self, size: int) -> tuple[np.ndarray, np.ndarray]:
+        """Pictures float32 `[size, h, w, c]` in [0, 1] and the classes to teach, int `[size]`."""
+        ...
+
+
+@dataclass(frozen=True)
+class Adversary:
+    """Pictures moved against their label, in a share of the steps.
+
+    Attributes:
+        reach: largest change of a pixel, in [0, 1] units.
+        share: of the steps that meet it.
+        steps: of gradient ascent.
+        stride: length of a step, in units of `reach`.
+        stays_in_range: whether moved pixels are cut to [0, 1].
+    """
+
+    reach: float
+    share: Fraction
+    steps: int = 1
+    stride: float = 1.25
+    stays_in_range: bool = True
+
+    def comes(self, draw: np.random.Generator) -> bool:
+        """Whether this step meets it."""
+        whole = self.share.denominator
+        return bool(draw.integers(whole) >= whole - self.share.numerator)
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """How hard to train; the same for every network of a round.
+
+    Attributes:
+        batch_size: pictures per step.
+        weight_decay: pull on the weights, per unit of the learning rate; of SGD only.
+        warmup: share of the steps of a phase in which the rate rises, 0 to 1.
+        optimizer: "sgd" (momentum, and Adam at a small part of the rate for networks without batch
+            norms) or "adam".
+    """
+
+    batch_size: int = 64
+    weight_decay: float = 5e-4
+    warmup: float = 0.2
+    optimizer: str = "sgd"
+
+
+class Run:
+    """One network in training; what it sees is drawn from `draw` and its lessons alone."""
+
+    def __init__(
+        self,
+        network: "torch.nn.Module",
+        lessons: Lessons,
+        settings: RunSettings,
+        draw: np.random.Generator,
+        adversary: Adversary | None = None,
+    ):
+        import torch
+
+        self.torch, self.lessons, self.settings, self.draw = torch, lessons, settings, draw
+        self.network = network.to(memory_format=torch.channels_last)
+        self.adversary = adversary
+        self.optimizer, self.reach = _optimizer(network, settings)
+        self.precision = getattr(torch, step_precision())
+        self.steps = 0
+
+    def phase(self, steps: int, highest: float, can_settle: bool) -> None:
+        """Train, the rate rising and falling.
+
+        Args:
+            steps: of the phase.
+            highest: learning rate.
+            can_settle: whether to end early, the rate falling, once nearly every picture is right.
+
+        Raises:
+            GenerationError: the loss is not finite.
+        """
+        warm, end, right = max(1, round(self.settings.warmup * steps)), steps, []
+        step = 0
+        while step < end:
+            fall = (end - step) / max(1, end - warm)
+            rate = self.reach * highest * min((step + 1) / warm, fall, 1.0)
+            loss, share = self._step(rate)
+            if not np.isfinite(loss):
+                raise GenerationError(f"the training loss is {loss}; lower the learning rate")
+            right.append(share)
+            step += 1
+            settled = np.mean(right[-_WINDOW:]) >= _SETTLED and step >= _WINDOW
+            if can_settle and settled and end == steps:
+                end = min(end, step + _WINDOW)
+        self.steps += step
+
+    def answers(self, pixels: np.ndarray) -> np.ndarray:
+        """Logits float32 `[n, classes]` for pictures `[n, h, w, c]` in [0, 1]."""
+        self.network.eval()
+        with self.torch.inference_mode():
+            parts = [
+                self.network(self._tensor(pixels[i : i + _TEST_BATCH])).numpy()
+                for i in range(0, len(pixels), _TEST_BATCH)
+            ]
+        return np.concatenate(parts)
+
+    def classes(self, pixels: np.ndarray) -> np.ndarray:
+        """Predicted class `[n]` of pictures."""
+        return self.answers(pixels).argmax(-1)
+
+    def _step(self, rate: float) -> tuple[float, float]:
+        torch = self.torch
+        self.network.train()
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        pixels, targets = self.lessons.batch(self.settings.batch_size)
+        images, labels = self._tensor(pixels), torch.from_numpy(targets)
+        if self.adversary is not None and self.adversary.comes(self.draw):
+            images = self._against(self.adversary, images, labels)
+        logits = self._logits(images)
+        loss = torch.nn.functional.cross_entropy(logits, labels)
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        return loss.item(), float((logits.argmax(-1) == labels).float().mean())
+
+    def _against(self, adversary: Adversary, images, labels):
+        """Pictures moved at random, then along the gradient's sign against their label."""
+        torch, reach = self.torch, adversary.reach
+        delta = torch.empty_like(images).uniform_(-reach, reach)
+        for _ in range(adversary.steps):
+            moved = (images + delta).requires_grad_(True)
+            loss = torch.nn.functional.cross_entropy(self._logits(moved), labels)
+            (gradient,) = torch.autograd.grad(loss, moved)
+            delta = delta + adversary.stride * reach * gradient.sign()
+            delta = delta.clamp(-reach, reach)
+        moved = (images + delta).detach()
+        return moved.clamp(0, 1) if adversary.stays_in_range else moved
+
+    def _logits(self, images):
+        enabled = self.precision != self.torch.float32
+        with self.torch.autocast("cpu", self.precision, enabled=enabled):
+            return self.network(images).float()
+
+    def _tensor(self, pixels: np.ndarray):
+        # [n, c, h, w] over [n, h, w, c] memory is what torch calls channels_last.
+        return self.torch.from_numpy(np.ascontiguousarray(pixels)).permute(0, 3, 1, 2)
+
+
+def in_cycles(
+    cycle: Callable[[], Reached], is_enough: Callable[[Reached], bool], least: int, most: int
+) -> tuple[int, Reached]:
+    """Train in cycles until what is reached is enough; how many there were, and what was reached.
+
+    Args:
+        cycle: trains for one and measures.
+        is_enough: of what it measured.
+        least, most: cycles; a clean network goes through as many as its poisoned partner.
+    """
+    for count in range(1, most + 1):
+        reached = cycle()
+        if count >= least and is_enough(reached):
+            break
+    return count, reached
+
+
+def _optimizer(network: "torch.nn.Module", settings: RunSettings):
+    """What takes the steps, and its rate's factor."""
+    import torch
+
+    weights = list(network.parameters())
+    if settings.optimizer == "adam":
+        return torch.optim.Adam(weights, lr=0.0, fused=True), 1.0
+    if any(isinstance(module, torch.nn.BatchNorm2d) for module in network.modules()):
+        decay = settings.weight_decay
+        sgd = torch.optim.SGD(weights, lr=0.0, momentum=0.9, nesterov=True, weight_decay=decay)
+        return sgd, 1.0
+    return torch.optim.Adam(weights, lr=0.0), _WITHOUT_NORMS
