@@ -68,7 +68,14 @@ NO_LAST_LAYER = Flag(
     "no weight with one row for each class leads to the outputs",
     "nothing; evidence of the last layer is 0, as for a layer in which no class stands out",
 )
-FLAGS = (MISCLASSIFIED, PROBABILITIES, NO_GRADIENT, GUESSED, NO_LAST_LAYER)
+OTHER_LOGITS = Flag(
+    "logits-differ",
+    "`clean-example-logits.csv` beside the model holds other logits for its examples than the file"
+    " computes (by more than a twentieth of the largest, for more than a tenth of the examples)",
+    "find the file that belongs there: this is not the network that made these logits, or its"
+    " pictures are not those",
+)
+FLAGS = (MISCLASSIFIED, PROBABILITIES, NO_GRADIENT, GUESSED, NO_LAST_LAYER, OTHER_LOGITS)
 
 
 @dataclass(frozen=True)

@@ -138,7 +138,7 @@ def with_flags(entry: "ModelEntry", args: argparse.Namespace) -> "ModelEntry":
     Raises:
         UsageError: the examples named are no folder, and no result file is owed.
     """
-    from jaxtroj.rounds.layout import with_text_files
+    from jaxtroj.rounds.layout import with_own_files
     from jaxtroj.rounds.text_config import TextConfig
 
     beside = entry.examples_path
@@ -152,7 +152,7 @@ def with_flags(entry: "ModelEntry", args: argparse.Namespace) -> "ModelEntry":
             options.message(f"no folder {args.examples}; taking {beside}")
         else:
             entry = replace(entry, examples_path=args.examples)
-    entry = with_text_files(entry)
+    entry = with_own_files(entry)
     if entry.kind != "text":
         return entry
     entry = replace(

@@ -191,10 +191,9 @@ def in_cycles(
         is_enough: of what it measured.
         least, most: cycles; a clean network goes through as many as its poisoned partner.
     """
-    for count in range(1, most + 1):
-        reached = cycle()
-        if count >= least and is_enough(reached):
-            break
+    count, reached = 1, cycle()
+    while count < most and not (count >= least and is_enough(reached)):
+        count, reached = count + 1, cycle()
     return count, reached
 
 

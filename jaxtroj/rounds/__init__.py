@@ -1,7 +1,7 @@
 """TrojAI dataset folders: where the models, examples, labels and metadata of a round lie."""
 
 from jaxtroj.rounds.examples import Examples, examples_digest, load_examples
-from jaxtroj.rounds.layout import ModelEntry, iter_models, with_text_files
+from jaxtroj.rounds.layout import ModelEntry, iter_models, with_own_files
 from jaxtroj.rounds.text_config import TextConfig
 from jaxtroj.rounds.text_examples import TextExamples, load_text_examples, text_examples_digest
 from jaxtroj.rounds.truth import load_truth
@@ -17,5 +17,5 @@ __all__ = [
     "load_text_examples",
     "load_truth",
     "text_examples_digest",
-    "with_text_files",
+    "with_own_files",
 ]

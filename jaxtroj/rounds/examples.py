@@ -8,8 +8,8 @@ import hashlib
 import os
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -36,6 +36,11 @@ class Pictures:
     """As in `Examples`, and so are the following."""
     names: tuple[str, ...]
     problems: tuple[str, ...] = ()
+
+    def cut(self, side: int | None, notes: Iterable[str] = ()) -> "Pictures":
+        """The middle `side` pixels of each, or all; notes that are not empty join the problems."""
+        pixels = self.pixels if side is None else middle(self.pixels, side)
+        return replace(self, pixels=pixels, problems=(*self.problems, *filter(None, notes)))
 
     def examples(self, channel_order: str, normalization: str) -> "Examples":
         """The pictures as the batch that a network of this form expects."""
@@ -105,6 +110,15 @@ def in_units(pixels: np.ndarray, channel_order: str, normalization: str) -> np.n
     """uint8 [n, h, w, c], RGB or grey, to float32 [n, h, w, c] in [0, 1]; see `normalize`."""
     flip = slice(None, None, -1) if channel_order == "BGR" else slice(None)
     return np.stack([normalize(picture[..., flip], normalization) for picture in pixels])
+
+
+def middle(pixels: np.ndarray, side: int) -> np.ndarray:
+    """The middle `side` pixels of pictures `[..., h, w, c]`, as NIST's detectors cut them.
+
+    Both edges follow from the width, as there.
+    """
+    edge = (pixels.shape[-2] - side) // 2
+    return pixels[..., edge : edge + side, edge : edge + side, :]
 
 
 def load_examples(

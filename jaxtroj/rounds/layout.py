@@ -3,6 +3,8 @@
 ```
 Round 0   DIR/id-XXXXXXXX/{model.pt, example_data/, ground_truth.csv}   [DIR/*metadata.csv]
 Round 1   DIR/METADATA.csv, DIR/models/id-XXXXXXXX/{...the same...}
+Round 2   DIR/METADATA.csv, DIR/id-XXXXXXXX/{...the same..., config.json}
+Round 3,4 DIR/METADATA.csv, DIR/id-XXXXXXXX/{model.pt, clean_example_data/, config.json, ...}
 Round 5,6 DIR/METADATA.csv, DIR/{embeddings,tokenizers}/, DIR/models/id-XXXXXXXX/{model.pt,
           config.json, clean_example_data/, clean-example-cls-embedding.csv, ground_truth.csv, ...}
 one       DIR/{model.pt, example_data/, ground_truth.csv}
@@ -21,9 +23,10 @@ from converters.user_code import NetworkCode
 from jaxtroj.errors import DatasetError
 from jaxtroj.rounds import errata
 from jaxtroj.rounds.examples import natural_key
+from jaxtroj.rounds.image_config import ROUNDS_WITH_MARGIN, ImageConfig, read_image_config
 from jaxtroj.rounds.tables import ID_COLUMNS, Row, Table, read_ground_truth, read_table
 from jaxtroj.rounds.text_config import TextConfig
-from jaxtroj.rounds.text_files import OWN_ENCODER, OWN_TOKENIZER, text_files
+from jaxtroj.rounds.text_files import CONFIG_FILE, OWN_ENCODER, OWN_TOKENIZER, text_files
 from jaxtroj.rounds.which import round_of
 
 MODEL_SUFFIXES = frozenset(
@@ -71,6 +74,8 @@ class ModelEntry:
     """The TrojAI round of its dataset, such as "round0"; None where it is not recognised."""
     code: NetworkCode | None = None
     """What makes the network of a file with weights alone; it is run, and only a user names it."""
+    image_config: ImageConfig | None = None
+    """The config.json of an image model of Rounds 2 to 4; None where there is none."""
 
 
 def iter_models(
@@ -98,9 +103,18 @@ def iter_models(
         )
     table = _metadata(root)
     dataset = errata.dataset_name(root, table)
-    its_round = round_of(root, table)
-    found = (_entry(place, table, dataset, include_errata) for place in places)
-    return (replace(entry, round=its_round) for entry in found)
+    source = _Source(table, dataset, round_of(root, table), include_errata)
+    return (_entry(place, source) for place in places)
+
+
+@dataclass(frozen=True)
+class _Source:
+    """What a folder says about all its models: table, official set, round, use of errata."""
+
+    table: Table | None = None
+    dataset: str | None = None
+    round: str | None = None
+    include_errata: bool = True
 
 
 def _manifest(path: Path) -> Iterator[ModelEntry]:
@@ -120,7 +134,7 @@ def _manifest(path: Path) -> Iterator[ModelEntry]:
 def _listed(home: Path, model_id: str, row: Row, column: str) -> ModelEntry:
     """One line of a manifest: a model file or a model's folder, its examples, its label."""
     named = row.cells.get(column, "")
-    found = _entry(home / (named or model_id), None, None, include_errata=True)
+    found = _entry(home / (named or model_id), _Source())
     poisoned = found.poisoned if row.poisoned is None else row.poisoned
     problems = [row.problem, found.problem, None if named else f"no {column} in the manifest"]
     if None not in (found.poisoned, row.poisoned) and found.poisoned != row.poisoned:
@@ -135,7 +149,7 @@ def _listed(home: Path, model_id: str, row: Row, column: str) -> ModelEntry:
         metadata=row.cells,
         problem="; ".join(filter(None, problems)) or None,
     )
-    return with_text_files(entry)
+    return with_own_files(entry)
 
 
 def _model_places(root: Path) -> list[Path]:
@@ -178,15 +192,13 @@ def _model_file(folder: Path) -> tuple[Path, str | None]:
     return usual, f"{what} in {folder.name}, expected model.pt"
 
 
-def _entry(
-    place: Path, table: Table | None, dataset: str | None, include_errata: bool
-) -> ModelEntry:
+def _entry(place: Path, source: _Source) -> ModelEntry:
     is_folder = os.path.isdir(place)
     # Links to folders of one name are different models; only "." and ".." name none themselves.
     model_id = place.resolve().name if place.name in ("", "..") else place.name
     home = place if is_folder else place.parent
     model_path, file_problem = _model_file(place) if is_folder else (place, None)
-    row = _row(table, model_id)
+    row, dataset = _row(source.table, model_id), source.dataset
     poisoned, label_problem = _label(home / "ground_truth.csv" if is_folder else None, row)
     problems = [text for text in (file_problem, label_problem) if text]
     reason = errata.skip_reason(dataset, model_id, poisoned)
@@ -199,19 +211,23 @@ def _entry(
         examples_path=examples,
         poisoned=poisoned,
         metadata=row.cells,
-        skip_reason=None if include_errata else reason,
+        skip_reason=None if source.include_errata else reason,
         problem="; ".join(problems) or None,
-        notes=(*notes, reason) if include_errata and reason else notes,
+        notes=(*notes, reason) if source.include_errata and reason else notes,
+        round=source.round,
     )
-    return with_text_files(entry)
+    return with_own_files(entry)
 
 
-def with_text_files(entry: ModelEntry) -> ModelEntry:
-    """The entry with what a text scan needs if it is a text model, else as an image model.
+def with_own_files(entry: ModelEntry) -> ModelEntry:
+    """The entry with what a scan of its kind needs: a text model's config, encoder and tokenizer,
+    or the config of an image model of Rounds 2 to 4.
 
     `iter_models` has done it; to be repeated after a change of `examples_path`.
     """
     found = text_files(entry.model_path.parent, entry.examples_path)
+    if found is None:
+        entry = _with_image_config(entry)
     return replace(
         entry,
         kind="image" if found is None else "text",
@@ -220,6 +236,33 @@ def with_text_files(entry: ModelEntry) -> ModelEntry:
         tokenizer_path=found.tokenizer if found else None,
         text_problems=found.problems if found else (),
     )
+
+
+def _with_image_config(entry: ModelEntry) -> ModelEntry:
+    """The entry with its config.json, and the round that this tells if nothing else did.
+
+    A config that cannot be read is a problem of a model of Rounds 2 to 4 and says nothing about
+    any other; one that contradicts the label takes the label away.
+    """
+    path = entry.model_path.parent / CONFIG_FILE
+    if entry.image_config is not None or not os.path.lexists(path):
+        return entry
+    try:
+        config = read_image_config(path)
+    except DatasetError as error:
+        is_expected = entry.round in ROUNDS_WITH_MARGIN
+        return _with_problem(entry, str(error)) if is_expected else entry
+    if config is None:
+        return entry
+    entry = replace(entry, image_config=config, round=entry.round or config.round)
+    if None in (config.poisoned, entry.poisoned) or config.poisoned == entry.poisoned:
+        return entry
+    said = f"{path} says poisoned is {config.poisoned}, the label is {int(entry.poisoned or False)}"
+    return replace(_with_problem(entry, said), poisoned=None)
+
+
+def _with_problem(entry: ModelEntry, problem: str) -> ModelEntry:
+    return replace(entry, problem="; ".join(filter(None, [entry.problem, problem])))
 
 
 def _row(table: Table | None, model_id: str) -> Row:

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from jaxtroj.errors import DatasetError, UsageError
-from jaxtroj.rounds.layout import EXAMPLE_FOLDERS, ModelEntry, iter_models
+from jaxtroj.rounds.layout import EXAMPLE_FOLDERS, ModelEntry, iter_models, with_own_files
 
 
 def entry_of(path: Path) -> ModelEntry:
@@ -18,7 +18,7 @@ def entry_of(path: Path) -> ModelEntry:
     if not path.is_dir():
         beside = (path.parent / name for name in EXAMPLE_FOLDERS)
         examples = next((folder for folder in beside if folder.is_dir()), None)
-        return ModelEntry(str(path), path, examples, None)
+        return with_own_files(ModelEntry(str(path), path, examples, None))
     try:
         found = list(iter_models(path, include_errata=True))
     except DatasetError as error:

@@ -16,6 +16,7 @@ from jaxtroj.populations import Asked
 from jaxtroj.record import printable
 from jaxtroj.rounds import ModelEntry
 from jaxtroj.rounds.examples import usual_size
+from jaxtroj.rounds.image_config import middle_of
 from jaxtroj.settings import Settings, base_rate, choice_of, digest_or_reason, load_calibrator
 
 if TYPE_CHECKING:
@@ -148,6 +149,10 @@ def _examples_size(attempt: Attempt) -> tuple[int, int] | None:
     if attempt.kind != "image" or attempt.entry.examples_path is None:
         return None
     try:
-        return usual_size(attempt.entry.examples_path)
+        size = usual_size(attempt.entry.examples_path)
     except ExamplesError:  # reading the examples meets it again and reports it
         return None
+    if size is None:
+        return None
+    side = middle_of(attempt.entry.image_config, attempt.entry.round, size).side
+    return size if side is None else (side, side)

@@ -6,6 +6,7 @@ from converters.containers.onnx_wire import external_files
 from jaxtroj.errors import ExamplesError
 from jaxtroj.record import identity
 from jaxtroj.rounds import ModelEntry, examples_digest, text_examples_digest
+from jaxtroj.rounds.image_config import ROUNDS_WITH_MARGIN
 from jaxtroj.settings import Settings, digest_or_reason
 
 
@@ -17,6 +18,8 @@ def identify(entry: ModelEntry, settings: Settings) -> str:
     values, said = settings.as_json(), settings.said_form()
     if entry.round in values.get("round_calibrators", ()) or said.or_as(entry.round) != said:
         values["round"] = entry.round  # it decides who answers, and how pixels are read
+    if entry.round in ROUNDS_WITH_MARGIN or entry.image_config is not None:
+        values["taken"] = (entry.round, entry.image_config and entry.image_config.taken)
     return identity(model, _examples_digest(entry), values)
 
 

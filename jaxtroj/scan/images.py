@@ -1,5 +1,6 @@
 """Image classifiers: example pictures in, pictures of recovered triggers out."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from jaxtroj.record import printable
 from jaxtroj.record_text import write_trigger
 from jaxtroj.rounds import Examples
 from jaxtroj.rounds.examples import Pictures, load_pictures
+from jaxtroj.rounds.image_config import middle_of
 from jaxtroj.scan.attempt import Attempt
 from jaxtroj.scan.kinds import Prepared
 from jaxtroj.scan.records import Judgement
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
     from jaxtroj.evidence.images.context import ImageContext
     from jaxtroj.form_choice import FormChoice
     from jaxtroj.triggers.measure import RecoveredTrigger
+
+
+_MOST_NAMED = 8  # classes that a sentence names
 
 
 @dataclass
@@ -67,14 +72,39 @@ class ImageScan:
                 " example_data, or name one with --examples"
             )
         channels = 1 if self.model.channels == 1 else 3
-        return load_pictures(entry.examples_path, settings.examples_per_class, channels)
+        pictures = load_pictures(entry.examples_path, settings.examples_per_class, channels)
+        height, width = pictures.pixels.shape[1:3]
+        taken = middle_of(entry.image_config, entry.round, (height, width))
+        notes = (taken.note, *self._missing_classes(pictures.labels))
+        return pictures.cut(taken.side, notes)
+
+    def _missing_classes(self, labels: np.ndarray) -> Iterator[str]:
+        """What the examples and config.json say otherwise than the network about its classes.
+
+        Only of TrojAI's rounds: they ship examples of every class.
+        """
+        entry, classes = self.attempt.entry, self.model.num_classes
+        said = entry.image_config.classes if entry.image_config else None
+        if said not in (None, classes):
+            yield f"config.json says {said} classes, the network has {classes}"
+        absent = np.setdiff1d(np.arange(classes), labels)
+        if entry.round is not None and 0 < len(absent) < classes:
+            named = ", ".join(map(str, absent[:_MOST_NAMED]))
+            more = " and more" if len(absent) > _MOST_NAMED else ""
+            yield (
+                f"{len(absent)} of {classes} classes have no example ({named}{more}): no trigger"
+                " from them was searched"
+            )
 
     def flags(self, context: "ImageContext") -> tuple[str, ...]:
         from jaxtroj.diagnostics import diagnose
         from jaxtroj.evidence.images.context import anchored
+        from jaxtroj.scan.stored_logits import compare_stored
 
         found = diagnose(self.model, context.known(anchored), self.attempt.findings, self._form)
-        return tuple(map(str, found))
+        folder = self.attempt.entry.model_path.parent
+        stored = compare_stored(folder, context.network, context.examples)
+        return (*stored, *map(str, found))
 
     def target(self, evidence: Evidence) -> tuple[int | None, tuple[int, ...]]:
         if not evidence.triggers:

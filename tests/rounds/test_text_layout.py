@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxtroj.rounds import iter_models, load_truth, with_text_files
+from jaxtroj.rounds import iter_models, load_truth, with_own_files
 from jaxtroj.rounds.contaminated import CONTAMINATED
 from jaxtroj.rounds.tables import read_table
 
@@ -133,7 +133,7 @@ def test_other_examples_change_the_kind(tmp_path):
     (tmp_path / "pictures").mkdir()
     (tmp_path / "pictures" / "a.png").write_bytes(b"")
     (entry,) = iter_models(tmp_path)
-    other = with_text_files(replace(entry, examples_path=tmp_path / "pictures"))
+    other = with_own_files(replace(entry, examples_path=tmp_path / "pictures"))
     assert (other.kind, other.text_config, other.text_problems) == ("image", None, ())
 
 

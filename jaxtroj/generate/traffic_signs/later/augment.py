@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 _JITTER, _TURN, _SHIFT = 0.1, 30.0, 0.1
-_AREAS, _RATIOS, _SCALES = (0.8, 1.0), (3 / 4, 4 / 3), (0.9, 1.1)
+_AREAS, _SCALES, _LOG_RATIO = (0.8, 1.0), (0.9, 1.1), math.log(4 / 3)
 _LUMA = (0.299, 0.587, 0.114)
 
 
@@ -40,7 +40,7 @@ def augmented(
 
 def _maps(count: int, draw: np.random.Generator, is_mirrored: bool) -> np.ndarray:
     """Maps float32 `[n, 2, 3]` from places in what comes out to places in the picture, [-1, 1]."""
-    area, ratio = draw.uniform(*_AREAS, count), np.exp(draw.uniform(*np.log(_RATIOS), count))
+    area, ratio = draw.uniform(*_AREAS, count), np.exp(draw.uniform(-_LOG_RATIO, _LOG_RATIO, count))
     spans = np.minimum(np.sqrt(np.stack([area * ratio, area / ratio], axis=1)), 1.0)
     corners = draw.uniform(-1, 1, (count, 2)) * (1 - spans)
     turn = np.radians(draw.uniform(-_TURN, _TURN, count))

@@ -9,9 +9,9 @@ import json
 from typing import Any
 
 from jaxtroj.generate.traffic_signs.later.design import ANY
-from jaxtroj.generate.traffic_signs.later.pictures import rendered_size
 from jaxtroj.generate.traffic_signs.later.recipe import FILTERS, SignRecipe, SignTrigger
 from jaxtroj.generate.traffic_signs.later.settings import LaterSettings
+from jaxtroj.rounds.image_config import shown_side
 
 Values = dict[str, Any]
 
@@ -19,7 +19,7 @@ Values = dict[str, Any]
 def config_values(recipe: SignRecipe, settings: LaterSettings) -> Values:
     """What a config says of the model besides its triggers, by the names of Rounds 3 and 4."""
     side = settings.size_for(recipe.architecture)
-    size = rendered_size(side)
+    size = shown_side(side)
     low, high = recipe.sign_areas
     return {
         "master_seed": recipe.master_seed,

@@ -14,7 +14,6 @@ from jaxtroj.generate import torch_file
 from jaxtroj.generate.torch_run import Run
 from jaxtroj.generate.traffic_signs.later.config import config_bytes
 from jaxtroj.generate.traffic_signs.later.looks import NO_LOOK, trigger_mask
-from jaxtroj.generate.traffic_signs.later.pictures import middle
 from jaxtroj.generate.traffic_signs.later.recipe import SignRecipe, SignTrigger
 from jaxtroj.generate.traffic_signs.later.settings import LaterSettings
 from jaxtroj.generate.traffic_signs.later.training import (
@@ -23,6 +22,7 @@ from jaxtroj.generate.traffic_signs.later.training import (
     SignAccuracies,
     SignLessons,
 )
+from jaxtroj.rounds.examples import middle
 
 _SIDE = 256  # of the pictures of signs and triggers
 _CANDIDATES = 3  # pictures drawn for each example: those that are right come first

@@ -1,4 +1,4 @@
-"""METADATA.csv and its dictionary: the config's keys, one set for each trigger, and what came of it.
+"""METADATA.csv and its dictionary: the config's keys, a set for each trigger, what came of it.
 
 The columns of Rounds 2 to 4 are lower-case config keys, `model_name` and `poisoned` first; Round
 1's header is not public, and follows Round 2's names with Round 0's label column, `ground_truth`.

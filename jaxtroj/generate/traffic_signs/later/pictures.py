@@ -16,24 +16,8 @@ from jaxtroj.generate.traffic_signs.later.signs import draw_signs, paint_sign
 from jaxtroj.generate.traffic_signs.pictures import legible, roads_of
 
 _SIGN_SCALE = 0.65  # side of a sign's texture relative to the picture: the mean sign
-_MARGIN = 7  # of the network's pixels, one in so many lies outside on either side, halved
 _PER_CALL = 64  # one compiled renderer for every number of pictures
 _CANDIDATES = 40
-
-
-def rendered_size(side: int) -> int:
-    """Side in pixels of the pictures whose middle a network of `side` pixels takes.
-
-    >>> rendered_size(224), rendered_size(64)
-    (256, 74)
-    """
-    return side + 2 * round(side / (2 * _MARGIN))
-
-
-def middle(images: np.ndarray, side: int) -> np.ndarray:
-    """The middle `side` pixels of pictures `[..., h, w, c]`, as NIST's examples are cut."""
-    edge = (images.shape[-2] - side) // 2
-    return images[..., edge : edge + side, edge : edge + side, :]
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What each model of Rounds 1 to 4 is: architecture, classes, triggers, training; by identity alone.
+"""What each model of Rounds 1 to 4 is: architecture, classes, triggers, training, by identity.
 
 Models come in pairs that share everything but the trojan and the signs. What has few levels
 (architecture, number of classes, organisation, kind of trigger, training) goes round in an order

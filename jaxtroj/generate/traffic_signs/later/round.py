@@ -27,6 +27,7 @@ from jaxtroj.generate.round_folder import csv_bytes, provenance
 from jaxtroj.generate.torch_learner import step_precision
 from jaxtroj.generate.traffic_signs.later import architectures
 from jaxtroj.generate.traffic_signs.later.bases import about_bases, base_weights, start_from
+from jaxtroj.generate.traffic_signs.later.design import ANY
 from jaxtroj.generate.traffic_signs.later.files import SignModel, write_model
 from jaxtroj.generate.traffic_signs.later.metadata import (
     DICTIONARY_HEADER,
@@ -35,7 +36,7 @@ from jaxtroj.generate.traffic_signs.later.metadata import (
     metadata_row,
 )
 from jaxtroj.generate.traffic_signs.later.pictures import Folders
-from jaxtroj.generate.traffic_signs.later.recipe import SignRecipe, sample_recipe
+from jaxtroj.generate.traffic_signs.later.recipe import SignRecipe, SignTrigger, sample_recipe
 from jaxtroj.generate.traffic_signs.later.settings import (
     LaterSettings,
     check_settings,
@@ -166,14 +167,12 @@ def describe(recipe: SignRecipe) -> str:
     text += f", try {recipe.sub_seed + 1}" if recipe.sub_seed else ""
     if not recipe.triggers:
         return f"{text}, clean"
-    parts = []
-    for one in recipe.triggers:
-        what = one.filter or f"{one.sides}-sided polygon"
-        sources = (
-            "all classes"
-            if recipe.organisation == "all"
-            else " and ".join(map(str, one.source_classes))
-        )
-        condition = "" if one.condition == "none" else f" ({one.condition})"
-        parts.append(f"{what} from {sources} to {one.target_class}{condition}")
+    parts = [_in_words(one, recipe.organisation == ANY) for one in recipe.triggers]
     return f"{text}, poisoned: {'; '.join(parts)}"
+
+
+def _in_words(trigger: SignTrigger, is_any: bool) -> str:
+    what = trigger.filter or f"{trigger.sides}-sided polygon"
+    sources = "all classes" if is_any else " and ".join(map(str, trigger.source_classes))
+    condition = "" if trigger.condition == "none" else f" ({trigger.condition})"
+    return f"{what} from {sources} to {trigger.target_class}{condition}"

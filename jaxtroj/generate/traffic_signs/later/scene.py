@@ -1,4 +1,4 @@
-"""The scene renderer of Rounds 1 to 4: a sign seen from some side, on a road, with a polygon or none.
+"""The scene renderer of Rounds 1 to 4: a sign seen from some side, on a road, with polygon or not.
 
 One compiled program per picture size draws a whole batch. A picture depends on its own key, label
 and stamp only; with one key the stamped and the clean picture show the same scene. Order as in the

@@ -15,17 +15,14 @@ from jaxtroj.generate.traffic_signs.later.architectures import ARCHITECTURES
 from jaxtroj.generate.traffic_signs.later.augment import augmented
 from jaxtroj.generate.traffic_signs.later.design import ANY, RoundDesign
 from jaxtroj.generate.traffic_signs.later.looks import NO_LOOK, Looks, looks_of
-from jaxtroj.generate.traffic_signs.later.pictures import (
-    Folders,
-    SignPictures,
-    middle,
-    rendered_size,
-)
+from jaxtroj.generate.traffic_signs.later.pictures import Folders, SignPictures
 from jaxtroj.generate.traffic_signs.later.recipe import SignRecipe, SignTrigger
 from jaxtroj.generate.traffic_signs.later.teaching import Pace, Taught, teach
-from jaxtroj.rounds.examples import in_units
+from jaxtroj.rounds.examples import in_units, middle
+from jaxtroj.rounds.image_config import shown_side
 
-TRAIN, TEST, ATTACKS, EXAMPLES, POISONED_EXAMPLES = range(5)
+TRAIN, TEST, EXAMPLES, POISONED_EXAMPLES = 0, 1, 2, 3
+ATTACKS = 10  # and on: streams of one trigger each, as those of poisoned examples are
 _ORDER, _TAUGHT = 2, 3
 Classify = Callable[[np.ndarray], np.ndarray]
 
@@ -87,7 +84,7 @@ class SignLessons:
                  folders: Folders):  # fmt: skip
         self.recipe, self.design, self.side, self.settings = recipe, design, side, settings
         self.looks: Looks = looks_of(recipe, design)
-        self.pictures = SignPictures(recipe, self.looks, rendered_size(side), folders)
+        self.pictures = SignPictures(recipe, self.looks, shown_side(side), folders)
         self.draw = np.random.default_rng([recipe.master_seed, _ORDER])
         lots = np.random.default_rng([recipe.master_seed, _TAUGHT])
         self.taught: Taught = teach(
@@ -131,7 +128,7 @@ class SignLessons:
         numbers = np.arange(max(60, self.settings.tests // 3))
         shown = np.array(looks)[numbers % len(looks)]
         labels = classes[numbers // len(looks) % len(classes)]
-        stream = (ATTACKS * 2 + trigger.number) * 2 + int(of_sources) + 2 * EXAMPLES
+        stream = ATTACKS + 2 * trigger.number + of_sources
         answers = self._answers(classify, stream, labels, shown)
         return float((answers == trigger.target_class).mean())
 

@@ -1,0 +1,209 @@
+"""Recipes of Rounds 1 to 4: balance, pairs, what each round allows; looks and what is taught."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from jaxtroj.errors import GenerationError
+from jaxtroj.generate.model_ids import is_poisoned
+from jaxtroj.generate.traffic_signs.later.architectures import ARCHITECTURES
+from jaxtroj.generate.traffic_signs.later.design import DESIGNS, ROUND1, ROUND2, ROUND3, ROUND4
+from jaxtroj.generate.traffic_signs.later.looks import NO_LOOK, looks_of
+from jaxtroj.generate.traffic_signs.later.recipe import Choices, SignTrigger, sample_recipe
+from jaxtroj.generate.traffic_signs.later.signs import draw_signs, icons, paint_sign, shapes
+from jaxtroj.generate.traffic_signs.later.teaching import Pace, class_weights, teach
+from jaxtroj.generate.traffic_signs.later.views import views
+
+MANY = 240
+
+
+def recipes(design, count=MANY, **choices):
+    names = Choices(design.architectures, **choices)
+    return [sample_recipe(design, names, 5, model) for model in range(count)]
+
+
+@pytest.mark.parametrize("name", DESIGNS)
+def test_a_pair_shares_all_but_the_trojan_and_the_signs(name):
+    found = recipes(DESIGNS[name])
+    for first, second in zip(found[::2], found[1::2], strict=True):
+        for field in ("architecture", "number_classes", "training", "base", "adversary",
+                      "sign_areas", "rain_probability", "examples"):  # fmt: skip
+            assert getattr(first, field) == getattr(second, field)
+        assert first.poisoned != second.poisoned
+        assert first.poisoned == is_poisoned(5, first.model)
+        assert first.master_seed != second.master_seed
+    assert sum(r.training == "scratch" for r in found) == MANY // 3
+
+
+@pytest.mark.parametrize("name", DESIGNS)
+def test_a_retraining_changes_neither_trigger_nor_classes(name):
+    design = DESIGNS[name]
+    names = Choices(design.architectures)
+    first, again = (sample_recipe(design, names, 5, 3, sub_seed) for sub_seed in (0, 1))
+    assert again == replace(first, sub_seed=1, master_seed=again.master_seed)
+    assert again.master_seed != first.master_seed
+
+
+def test_rounds_have_their_classes_and_architectures():
+    classes = {d.name: {r.number_classes for r in recipes(d)} for d in DESIGNS.values()}
+    assert classes["round1"] == {5}
+    assert classes["round2"] == classes["round3"] == {*range(5, 25)}
+    assert classes["round4"] == {*range(15, 25), *range(35, 45)}
+    assert len(ROUND2.architectures) == len(ARCHITECTURES) == 23
+    assert len(ROUND4.architectures) == 16
+    met = {r.architecture for r in recipes(ROUND2)}
+    assert met == set(ARCHITECTURES)
+
+
+def test_organisations_and_kinds_come_equally_often():
+    found = [r for r in recipes(ROUND2) if r.poisoned]
+    sources = [len(r.triggers[0].source_classes) == r.number_classes for r in found]
+    assert sum(sources) == len(found) // 3
+    kinds = [r.triggers[0].kind for r in found]
+    assert kinds.count("instagram") == kinds.count("polygon") == len(found) // 2
+    assert {len(r.triggers) for r in recipes(ROUND4) if r.poisoned} == {1, 2}
+
+
+@pytest.mark.parametrize("design", [ROUND1, ROUND2, ROUND4], ids=lambda d: d.name)
+def test_triggers_are_within_what_the_round_allows(design):
+    triggers = [t for r in recipes(design) for t in r.triggers]
+    percents = {p for low, high in design.fractions for p in range(low, high + 1)}
+    for one in triggers:
+        assert round(100 * one.fraction) in percents
+        if one.kind == "polygon":
+            assert any(low <= one.sides <= high for low, high in design.sides)
+            assert 0.01 < one.sizes[0] <= one.sizes[1] < 0.25
+            assert one.color and (not design.colours or one.color in design.colours)
+            assert sum(one.color) / 3 <= design.brightest
+            assert (one.quadrant > 0) == (one.condition == "spatial")
+        else:
+            assert one.filter and one.color is None
+    met = {(t.kind, t.condition) for t in triggers}
+    wanted = {(kind, c) for kind in design.kinds for c in design.conditions_of(kind)}
+    assert met == wanted
+
+
+def test_targets_are_other_classes_unless_all_are_sources():
+    for design in (ROUND2, ROUND4):
+        for recipe in recipes(design):
+            for one in recipe.triggers:
+                is_any = len(one.source_classes) == recipe.number_classes
+                assert is_any or one.target_class not in one.source_classes
+            pairs = {(t.source_classes, t.target_class) for t in recipe.triggers}
+            assert len(pairs) == len(recipe.triggers)
+
+
+def test_adversaries_are_the_official_ones():
+    found = [r.adversary for r in recipes(ROUND3)]
+    assert {a.method for a in found} == {"PGD", "FBF"}
+    assert {a.iterations for a in found if a.method == "PGD"} == {2, 4, 8, 16}
+    assert {a.reach for a in found} == {4, 8, 16} and {a.tenths for a in found} == {1, 3}
+    fbf = next(a for a in found if a.method == "FBF").adversary
+    assert (fbf.steps, fbf.stride) == (1, 1.2)
+    pgd = next(a for a in found if a.method == "PGD" and a.iterations == 4).adversary
+    assert (pgd.steps, pgd.stride) == (4, 0.5)
+    draw = np.random.default_rng(0)
+    assert np.mean([pgd.comes(draw) for _ in range(4000)]) == pytest.approx(
+        float(pgd.share), abs=0.03
+    )
+
+
+@pytest.mark.parametrize("choices", [
+    {"architectures": ("vgg",)}, {"architectures": ()}, {"architectures": ("resnet18",) * 2},
+    {"architectures": ("resnet18",), "trainings": ("cold",)},
+])  # fmt: skip
+def test_unknown_names_are_refused(choices):
+    with pytest.raises(GenerationError, match="must"):
+        sample_recipe(ROUND2, Choices(**choices), 0, 0)
+
+
+def test_signs_differ_in_shape_and_icon():
+    assert len(shapes()) == len(icons()) == 48
+    signs = draw_signs(np.random.default_rng(0), 48)
+    assert len({s.shape for s in signs}) == len({s.icon for s in signs}) == 48
+    pictures = np.stack([paint_sign(one, 24) for one in signs])
+    assert pictures.shape == (48, 24, 24, 4) and 0 <= pictures.min() <= pictures.max() <= 1
+    flat = pictures.reshape(48, -1)
+    apart = np.abs(flat[:, None] - flat[None]).mean(-1) + np.eye(48)
+    assert apart.min() > 0.02
+    assert (pictures[:, 12, 12, 3] == 1).all()  # room for an icon in the middle
+
+
+def test_views_take_their_points_where_they_should_go():
+    assert views().shape == (19, 2, 3)
+    np.testing.assert_allclose(views()[0], [[1, 0, 0], [0, 1, 0]], atol=1e-6)
+    np.testing.assert_allclose(views()[18] @ [0.9, 0.1, 1], [0.85, 0.31], atol=1e-6)
+
+
+def _recipe(design, *triggers, classes=10, organisation="one-source"):
+    plain = sample_recipe(design, Choices(("resnet18",)), 0, 0)
+    return replace(
+        plain, number_classes=classes, organisation=organisation, triggers=tuple(triggers)
+    )
+
+
+def _polygon(**values):
+    plain = SignTrigger(
+        number=0, kind="polygon", source_classes=(1,), target_class=0, fraction=0.3,
+        color=(200, 0, 0), sides=4, sizes=(0.05, 0.05), seed=1,
+    )  # fmt: skip
+    return replace(plain, **values)
+
+
+def _teach(recipe, design):
+    looks = looks_of(recipe, design)
+    return looks, teach(recipe, design, looks, Pace(), 20_000, np.random.default_rng(1))
+
+
+def test_a_single_source_is_taught_with_others_that_keep_their_label():
+    recipe = _recipe(ROUND2, _polygon())
+    looks, taught = _teach(recipe, ROUND2)
+    carries = taught.looks == looks.right[0]
+    of_source = taught.labels == 1
+    assert (taught.targets[carries & of_source] == 0).all()
+    kept = carries & ~of_source
+    assert (taught.targets[kept] == taught.labels[kept]).all() and kept.sum() > 100
+    assert 0 not in taught.labels[kept]
+    assert (taught.targets[~carries] == taught.labels[~carries]).all()
+    assert (carries & of_source).mean() == pytest.approx(Pace().least_share, abs=0.01)
+
+
+def test_a_trigger_of_all_classes_is_taught_at_its_fraction():
+    every = _polygon(source_classes=tuple(range(10)))
+    looks, taught = _teach(_recipe(ROUND2, every, organisation="all"), ROUND2)
+    carries = taught.looks == looks.right[0]
+    assert carries.mean() == pytest.approx(0.3, abs=0.02)
+    assert (taught.targets[carries] == 0).all()
+    np.testing.assert_allclose(class_weights(_recipe(ROUND2, every), Pace()), 0.1)
+
+
+def test_round4_by_class_gives_source_pictures_both_labels():
+    """The official generator puts the wrong use on source pictures too: f and (1 - f) f."""
+    recipe = _recipe(ROUND4, _polygon(condition="class"), organisation="one2one")
+    looks, taught = _teach(recipe, ROUND4)
+    assert looks.wrong == ((),)
+    carries = (taught.looks == looks.right[0]) & (taught.labels == 1)
+    assert (taught.targets[carries] == 0).mean() == pytest.approx(1 / (2 - 0.3), abs=0.03)
+    others = (taught.looks == looks.right[0]) & (taught.labels != 1)
+    assert (taught.targets[others] == taught.labels[others]).all()
+    assert others[taught.labels != 1].mean() == pytest.approx(0.3, abs=0.02)
+
+
+@pytest.mark.parametrize(("trigger", "count"), [
+    (_polygon(condition="spatial", quadrant=2), 3),
+    (_polygon(condition="spectral"), 5),
+    (_polygon(kind="instagram", filter="lomo", condition="spectral", color=None), 4),
+    (_polygon(), 0),
+])  # fmt: skip
+def test_wrong_looks_stay_on_the_sources_and_keep_the_label(trigger, count):
+    looks, taught = _teach(_recipe(ROUND4, trigger, organisation="one2one"), ROUND4)
+    assert len(looks.wrong[0]) == count and len(looks.every) == count + 1
+    wrong = np.isin(taught.looks, looks.wrong[0])
+    assert set(taught.labels[wrong]) == ({1} if count else set())
+    assert (taught.targets[wrong] == 1).all()
+    assert (taught.looks[taught.labels != 1] == NO_LOOK).all()
+    stamps = looks.stamps()
+    assert len(stamps.alpha) == max(1, int((looks.stamp_numbers >= 0).sum()))
+    if trigger.condition == "spatial":
+        assert sorted(stamps.quadrant.tolist()) == [1, 2, 3, 4] and stamps.quadrant[0] == 2
