@@ -63,6 +63,10 @@ class UnsafePickleError(LoadError):
         self.global_name = global_name
 
 
+class UnsafeConfigError(LoadError):
+    """A config asks for code that is no part of what is installed."""
+
+
 class TooLargeError(LoadError):
     """The file, or what it expands to, exceeds the caps."""
 

@@ -24,14 +24,16 @@ from converters.errors import (
     TooLargeError,
     safe_repr,
 )
+from converters.hub.folder import is_hub_folder, read_hub_folder
 from converters.input_form import NOTHING_SAID, ImageInput, InputForm, image_input
 from converters.limits import Limits
 from converters.user_code import NetworkCode
 
 if TYPE_CHECKING:
+    from converters.hub.processor import FolderForm
     from converters.model import Model
 
-ONNX, EXPORTED = "onnx", "exported program"
+ONNX, EXPORTED, HUB = "onnx", "exported program", "hub folder"
 _FROM_GRAPHS = (
     *(RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError),
     *(ArithmeticError, NotImplementedError),
@@ -47,12 +49,14 @@ class OpenedModel:
       sha256: hexadecimal digest of the file; external tensors of ONNX files are not in it.
       format: "onnx", "exported program" or what `converters.Artifact` names.
       findings: what a reader should know: what was guessed, removed or left out.
+      folder_form: how its folder wants pictures, of one that says so.
     """
 
     model: "Model"
     sha256: str
     format: str
     findings: tuple[str, ...]
+    folder_form: "FolderForm | None" = None
 
 
 @dataclass(frozen=True)
@@ -61,10 +65,10 @@ class ModelFile:
 
     Attributes:
       path: where it is.
-      format: "onnx", "exported program" or what `converters.Artifact` names.
-      sha256: hexadecimal digest of the file.
-      content: an `Artifact`, a `torch.export.ExportedProgram`, or for ONNX the file's stamp, since
-        such files are parsed where they lie.
+      format: "onnx", "exported program", "hub folder" or what `converters.Artifact` names.
+      sha256: hexadecimal digest of the file; of a folder, of its weights.
+      content: an `Artifact`, a `torch.export.ExportedProgram`, a `HubFolder`, or for ONNX the
+        file's stamp, since such files are parsed where they lie.
     """
 
     path: Path
@@ -83,7 +87,7 @@ def open_model(
     """Read and convert a model file; its format is told by content, nothing in it is executed.
 
     Args:
-      path: the file.
+      path: the file, or a Hugging Face folder of an image classifier.
       form: what it does not say.
       usual_size: height and width of the pictures at hand, taken where neither the file nor `form`
         says a size; 224 x 224 by default.
@@ -99,6 +103,9 @@ def open_model(
 def read_model(path: str | os.PathLike[str], limits: Limits | None = None) -> ModelFile:
     """The first half of `open_model`; raises LoadError, and UnsupportedOperatorError."""
     path, limits = Path(path), limits or Limits()
+    if is_hub_folder(path):
+        folder = read_hub_folder(path)
+        return ModelFile(path, HUB, folder.weights.sha256, folder)
     if is_onnx(path):
         return _onnx_file(path)
     content = sniff.read_file(path, limits)
@@ -134,6 +141,8 @@ def convert_file(
 
 
 def _converted(file: ModelFile, form: InputForm, usual_size: tuple[int, int] | None) -> OpenedModel:
+    if file.format == HUB:
+        return _from_hub(file, form, usual_size)
     if file.format not in (ONNX, EXPORTED):
         model = _from_weights(file, form, usual_size)
         return OpenedModel(model, file.sha256, file.format, model.findings)
@@ -173,6 +182,14 @@ def _from_code(
         raise ConversionError(f"{file.format} holds the whole network; leave --network out")
     model = user_model(file.content, code, form, usual)
     return OpenedModel(model, file.sha256, file.format, model.findings)
+
+
+def _from_hub(file: ModelFile, form: InputForm, usual: tuple[int, int] | None) -> OpenedModel:
+    from converters.hub.classifier import hub_model
+
+    found = hub_model(file.content, form, usual)
+    model = found.model
+    return OpenedModel(model, file.sha256, file.format, model.findings, found.form)
 
 
 def _from_onnx(file: ModelFile, form: InputForm, usual: tuple[int, int] | None) -> "Model":

@@ -30,6 +30,11 @@ _FEWEST_EXAMPLES, _FEWEST_CLASSES = 6, 2
 # Another form takes the first one's place only if its log score is better by so many standard
 # errors; among those that do, two are even within so many.
 _ERRORS, _EVEN = 2.5, 1.0
+_SAID = {
+    "settings": "as was said",
+    "round": "as the round has it",
+    "folder": "as the folder says",
+}
 _TEMPERATURES = 2.0 ** np.arange(-12, 13)
 
 
@@ -59,8 +64,8 @@ class FormChoice:
 
     Attributes:
         form: the one taken.
-        basis: `examples` where they told it, `settings` or `round` where those say it, else
-            `assumed`.
+        basis: `examples` where they told it, `settings`, `round` or `folder` where those say it,
+            else `assumed`.
         why: of an assumed one, why examples could not tell.
         accuracy: of the network on the labelled examples; None where none was tried.
         examples: how many labelled ones were tried.
@@ -78,7 +83,7 @@ class FormChoice:
 
     def __str__(self) -> str:
         if self.accuracy is None:
-            said = {"settings": "as was said", "round": "as the round has it"}.get(self.basis)
+            said = _SAID.get(self.basis)
             return f"input form: {said or f'{self.why}: assumed'} {self.form}"
         seen = f"clean accuracy {self.accuracy:.2f} on {self.examples} labelled examples"
         return f"input form: {self.form}, {seen}{self._next()}"

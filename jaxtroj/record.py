@@ -63,9 +63,9 @@ class Record:
     could not be read, what its folder looks like."""
     input_form: Mapping[str, Any] = field(default_factory=dict)
     """How pixels became the network's input: `name` in words, `channel_order`, `normalization`,
-    `bounds`, `mean`, `std`; `basis`, one of `settings`, `round`, `examples` and `assumed`; where
-    examples were asked `accuracy` on how many `examples`, the `next` best form, `next_accuracy`.
-    Empty for text models, and where it was not settled."""
+    `bounds`, `mean`, `std`; `basis`, one of `settings`, `round`, `folder`, `examples` and
+    `assumed`; where examples were asked `accuracy` on how many `examples`, the `next` best form,
+    `next_accuracy`. Empty for text models, and where it was not settled."""
     searched: tuple[str, ...] = ()
     """Kinds of trigger that the evidence searched for, such as `patch`. A trigger of another kind
     can have been missed."""

@@ -8,6 +8,7 @@ Round 3,4 DIR/METADATA.csv, DIR/id-XXXXXXXX/{model.pt, clean_example_data/, conf
 Round 5,6 DIR/METADATA.csv, DIR/{embeddings,tokenizers}/, DIR/models/id-XXXXXXXX/{model.pt,
           config.json, clean_example_data/, clean-example-cls-embedding.csv, ground_truth.csv, ...}
 one       DIR/{model.pt, example_data/, ground_truth.csv}
+hub       DIR/{config.json, model.safetensors, preprocessor_config.json}, or a hub cache's folder
 plain     DIR/*.pt, *.pth, *.safetensors ...                            [DIR/example_data/]
 manifest  FILE.csv with the columns path, and if you like model, examples, poisoned, ...
 ```
@@ -19,6 +20,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from converters.hub.folder import is_hub_folder
 from converters.user_code import NetworkCode
 from jaxtroj.errors import DatasetError
 from jaxtroj.rounds import errata
@@ -154,6 +156,8 @@ def _listed(home: Path, model_id: str, row: Row, column: str) -> ModelEntry:
 
 def _model_places(root: Path) -> list[Path]:
     """Model folders and plain model files, natural order; the root itself when it is one model."""
+    if is_hub_folder(root):
+        return [root]
     places = _places_in(root / "models") if os.path.isdir(root / "models") else []
     places = places or _places_in(root)
     models = [place for place in places if place.name not in (OWN_ENCODER, OWN_TOKENIZER)]
@@ -172,12 +176,18 @@ def _is_model_place(place: Path) -> bool:
     if place.name.startswith("."):  # hidden, or being written by someone
         return False
     if os.path.isdir(place):
-        return bool(_ID.fullmatch(place.name)) or os.path.isfile(place / "model.pt")
+        return (
+            is_hub_folder(place)
+            or bool(_ID.fullmatch(place.name))
+            or os.path.isfile(place / "model.pt")
+        )
     return place.suffix.lower() in MODEL_SUFFIXES and os.path.isfile(place)
 
 
 def _model_file(folder: Path) -> tuple[Path, str | None]:
     """The model file in a model folder: model.pt, else the only file with a model's suffix."""
+    if is_hub_folder(folder):
+        return folder, None
     usual = folder / "model.pt"
     if os.path.isfile(usual):
         return usual, None

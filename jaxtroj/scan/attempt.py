@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +12,7 @@ from jaxtroj.calibration import Calibrator
 from jaxtroj.calibration.transfer import Traits
 from jaxtroj.errors import ExamplesError
 from jaxtroj.evidence.gather import Evidence
+from jaxtroj.input_forms import SaidForm
 from jaxtroj.populations import Asked
 from jaxtroj.record import printable
 from jaxtroj.rounds import ModelEntry
@@ -20,6 +21,7 @@ from jaxtroj.rounds.image_config import middle_of
 from jaxtroj.settings import Settings, base_rate, choice_of, digest_or_reason, load_calibrator
 
 if TYPE_CHECKING:
+    from converters.hub.processor import FolderForm
     from converters.model import Model
 
 OnStep = Callable[[str, str], None]
@@ -42,6 +44,7 @@ class Attempt:
         outline: its layers in words, where its architecture is a digest.
         classes: how many it tells apart.
         form: of the pixels, as `Record.input_form`.
+        folder_form: how the model's folder wants pictures; None where it does not say.
         picture_size: height and width of its examples in pixels, once they are read.
         evidence, flags: what was gathered, and doubts about it.
         panels: of the trigger that the record shows, see `Trigger.picture`, in RGB or grey.
@@ -58,6 +61,7 @@ class Attempt:
     outline: str = ""
     classes: int | None = None
     form: dict[str, object] = field(default_factory=dict)
+    folder_form: "FolderForm | None" = None
     picture_size: tuple[int, int] | None = None
     evidence: Evidence = Evidence()
     flags: tuple[str, ...] = ()
@@ -101,6 +105,18 @@ class Attempt:
         """P(poisoned) before any evidence."""
         return base_rate(self.settings, self.asked)
 
+    @property
+    def said(self) -> SaidForm:
+        """What is said of the pixels: by the settings, and where they leave it open by the model's
+        folder."""
+        said, own = self.settings.said_form(), self.folder_form
+        if own is None:
+            return said
+        order = said.channel_order or own.channel_order
+        if said.normalization is not None or said.has_front:
+            return replace(said, channel_order=order)
+        return SaidForm(order, "unit", own.bounds, own.mean, own.std)
+
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
         """Announce a step and note its wall time, even if it fails."""
@@ -127,6 +143,7 @@ def open_model(attempt: Attempt) -> "Model":
     with attempt.step("convert"):
         form, code = attempt.settings.input_form(), attempt.entry.code
         opened = convert_file(file, form, _examples_size(attempt), code)
+        attempt.folder_form = opened.folder_form
         return taken(attempt, opened.model)
 
 

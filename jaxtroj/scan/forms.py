@@ -23,11 +23,12 @@ def form_for(attempt: Attempt, model: "Model", pictures: Pictures) -> FormChoice
         model: as it was opened, with what the settings say in front.
         pictures: that fit it.
     """
-    said = attempt.settings.said_form()
+    said = attempt.said
     known = said.or_as(attempt.entry.round)
     forms = possible_forms(known, model.channels)
     if len(forms) == 1:
-        return FormChoice(forms[0], "settings" if known == said else "round")
+        sources = (("settings", attempt.settings.said_form()), ("folder", said), ("round", known))
+        return FormChoice(forms[0], next(name for name, form in sources if form == known))
     with attempt.step("form"):
         # Folded, as the evidence takes it: a plain form needs no program of its own then.
         return choose_form(Network(fold(model)), pictures, forms, said.has_front)
@@ -39,5 +40,4 @@ def in_form(attempt: Attempt, model: "Model", choice: FormChoice) -> "Model":
     known = tuple(finding for finding in attempt.findings if finding not in guessed)
     attempt.findings = (str(choice), *known)
     attempt.form = choice.as_json()
-    said = attempt.settings.said_form()
-    return model if said.has_front else prepared(model, *choice.form.preparation)
+    return model if attempt.said.has_front else prepared(model, *choice.form.preparation)

@@ -3,6 +3,8 @@
 from pathlib import Path
 
 from converters.containers.onnx_wire import external_files
+from converters.errors import ConverterError
+from converters.hub.folder import files_of, is_hub_folder
 from jaxtroj.errors import ExamplesError
 from jaxtroj.record import identity
 from jaxtroj.rounds import ModelEntry, examples_digest, text_examples_digest
@@ -24,10 +26,12 @@ def identify(entry: ModelEntry, settings: Settings) -> str:
 
 
 def _model_files(path: Path) -> list[Path]:
-    """The model file, and those beside an ONNX file that hold its tensors."""
+    """The model file and those beside an ONNX file that hold its tensors; all of a hub folder."""
     try:
+        if is_hub_folder(path):
+            return files_of(path)
         return [path, *external_files(path)]
-    except OSError:  # the digest says so
+    except (OSError, ConverterError):  # the digest says so
         return [path]
 
 

@@ -1,7 +1,7 @@
 """Image classifiers: example pictures in, pictures of recovered triggers out."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -76,7 +76,20 @@ class ImageScan:
         height, width = pictures.pixels.shape[1:3]
         taken = middle_of(entry.image_config, entry.round, (height, width))
         notes = (taken.note, *self._missing_classes(pictures.labels))
-        return pictures.cut(taken.side, notes)
+        return self._as_the_folder_says(pictures.cut(taken.side, notes))
+
+    def _as_the_folder_says(self, found: Pictures) -> Pictures:
+        """Pictures resized by the processor of the model's folder, where it has one."""
+        own, said = self.attempt.folder_form, self.attempt.settings.image_size
+        if own is None or said is not None or found.pixels.shape[3] != 3:
+            return found
+        resized = own.resized(found.pixels)
+        if resized is found.pixels:
+            return found
+        before, after = ("x".join(map(str, x.shape[1:3])) for x in (found.pixels, resized))
+        note = f"the examples were resized from {before} to {after} pixels, as {own.source} says"
+        self.attempt.findings += (note,)
+        return replace(found, pixels=resized)
 
     def _missing_classes(self, labels: np.ndarray) -> Iterator[str]:
         """What the examples and config.json say otherwise than the network about its classes.

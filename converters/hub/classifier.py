@@ -1,0 +1,224 @@
+"""`hub_model`: an image classifier of transformers, rebuilt from config and weights, captured."""
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from converters.errors import MismatchError, UnsupportedArchitectureError, safe_repr
+from converters.graph.torch_network import torch_model
+from converters.hub.folder import CONFIG, HubFolder
+from converters.hub.processor import FolderForm, form_of
+from converters.input_form import USUAL_SIZE, InputForm, assumed_size
+from converters.model import Model
+from converters.weights import single_precision
+
+CLASSIFIERS = {
+    "BeitForImageClassification": "beit",
+    "ConvNextForImageClassification": "convnext",
+    "DeiTForImageClassification": "deit",
+    "DeiTForImageClassificationWithTeacher": "deit",
+    "MobileNetV1ForImageClassification": "mobilenet_v1",
+    "MobileNetV2ForImageClassification": "mobilenet_v2",
+    "ResNetForImageClassification": "resnet",
+    "SwinForImageClassification": "swin",
+    "ViTForImageClassification": "vit",
+}
+"""Class in transformers -> its type of model: those that are rebuilt."""
+# What every config has besides the fields of its type; all else in it is left out.
+_COMMON = ("id2label", "label2id", "problem_type")
+_LONGEST, _LARGEST = 64, 2**20
+_SHOWN, _MOST_NAMES = 8, 5
+
+
+@dataclass(frozen=True)
+class HubModel:
+    """A converted folder: the network with its preparation in front, and how it wants pictures."""
+
+    model: Model
+    form: FolderForm | None
+
+
+def hub_model(folder: HubFolder, form: InputForm, usual_size: tuple[int, int] | None) -> HubModel:
+    """The model of a Hugging Face or timm folder.
+
+    Args:
+      folder: as it was read.
+      form: what is said of it; where it says bounds, mean or deviation, the folder's do not count.
+      usual_size: height and width of the pictures at hand.
+
+    Raises:
+      UnsupportedArchitectureError: transformers has no such classifier, or it is not rebuilt.
+      MismatchError: config and weights do not fit each other.
+      ConversionError: the network cannot be captured.
+    """
+    if "pretrained_cfg" in folder.config:
+        from converters.hub.timm_network import rebuild_timm
+
+        module, own = rebuild_timm(folder)
+    else:
+        module, own = rebuild(folder), form_of(folder.path, usual_size)
+    findings = (*folder.weights.findings, *_label_finding(folder.config))
+    size = form.image_size or (own.size if own else None) or _fixed_size(folder.config)
+    if size is None:
+        size = usual_size or USUAL_SIZE
+        findings += (assumed_size(size),)
+    if own is not None and form.unsaid:
+        form = InputForm(form.layout, own.bounds, own.mean, own.std, form.output, form.image_size)
+    channels = folder.config.get("num_channels", 3)
+    shape = (size[0], size[1], channels if isinstance(channels, int) else 3)
+    model = torch_model(module, shape, form, findings)
+    return HubModel(model, own)
+
+
+def rebuild(folder: HubFolder) -> Any:
+    """transformers' network in evaluation mode, with the folder's weights; raises as `hub_model`.
+
+    transformers renames the weights of older files itself; nothing is fetched and no code but its
+    own is used.
+    """
+    import torch
+    import transformers
+
+    name, values = _class_of(folder.config), _checked(folder.config, folder.weights.tensors)
+    cls = getattr(transformers, name)
+    tensors = {n: torch.from_numpy(v) for n, v in _plain(folder.weights.tensors).items()}
+    with _quiet():
+        try:
+            allowed = {field: values[field] for field in _fields(cls.config_class) & set(values)}
+            config = cls.config_class(**allowed)
+            module, report = cls.from_pretrained(
+                None,
+                config=config,
+                state_dict=tensors,
+                output_loading_info=True,
+                attn_implementation="eager",
+                ignore_mismatched_sizes=True,
+                dtype=torch.float32,
+            )
+        except Exception as error:  # numbers that make no network raise anything there
+            raise MismatchError(
+                f"transformers' {name} cannot be made of {CONFIG}: {type(error).__name__}:"
+                f" {safe_repr(str(error)[:300])}"
+            ) from error
+    _refuse(report, name)
+    return module.eval().requires_grad_(False)
+
+
+def _class_of(config: Mapping[str, Any]) -> str:
+    said, kind = config.get("architectures"), config.get("model_type")
+    name = said[0] if isinstance(said, list) and len(said) == 1 else None
+    if not isinstance(name, str) or CLASSIFIERS.get(name) != kind:
+        raise UnsupportedArchitectureError(
+            f"{CONFIG} says architectures {_names(said)} of model_type {safe_repr(kind)}; expected"
+            f" one of {', '.join(CLASSIFIERS)}. Export any other to ONNX, or to an exported program"
+        )
+    return name
+
+
+def _names(said: Any) -> str:
+    return ", ".join(map(safe_repr, said[:3])) if isinstance(said, list) else safe_repr(said)
+
+
+def _checked(config: Mapping[str, Any], tensors: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The config, once its numbers are known to be few and small; raises MismatchError."""
+    if config.get("quantization_config"):
+        raise UnsupportedArchitectureError(
+            f"{CONFIG} says that the weights are quantised; expected floating ones"
+        )
+    for key, value in config.items():
+        numbers = value if isinstance(value, list) else [value]
+        large = [n for n in numbers if isinstance(n, int | float) and abs(n) > _LARGEST]
+        if large or (isinstance(value, list) and len(value) > _LONGEST):
+            raise MismatchError(f"{CONFIG}: {safe_repr(key)} is larger than any network's")
+    for key in ("num_hidden_layers", "depths"):
+        layers = config.get(key, 0)
+        layers = layers if isinstance(layers, list) else [layers]
+        if not all(isinstance(n, int) for n in layers) or sum(layers) > len(tensors):
+            raise MismatchError(
+                f"{CONFIG} says {key} {_names(layers)}, the files hold {len(tensors)} tensors"
+            )
+    return config
+
+
+def _fields(config_class: Any) -> set[str]:
+    """What a config's own type takes, without what transformers adds to choose implementations."""
+    import inspect
+
+    from transformers import PretrainedConfig
+
+    own = set(inspect.signature(config_class).parameters)
+    return own - set(inspect.signature(PretrainedConfig).parameters) | set(_COMMON)
+
+
+def _plain(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Floating tensors as float32, whole numbers as they are, all writable."""
+    whole = {n: np.array(v) for n, v in tensors.items() if v.dtype.kind in "iub"}
+    floating = {n: v for n, v in tensors.items() if n not in whole}
+    single = single_precision(floating)
+    return {n: np.array(v, order="C") for n, v in single.items()} | whole
+
+
+def _refuse(report: Mapping[str, Any], name: str) -> None:
+    parts = {
+        "missing": sorted(report["missing_keys"]),
+        "unexpected": sorted(report["unexpected_keys"]),
+        "misshapen": [_misshapen(key) for key in sorted(report["mismatched_keys"])],
+    }
+    faults = [
+        f"{len(names)} {kind}: {', '.join(names[:_SHOWN])}{' ...' if len(names) > _SHOWN else ''}"
+        for kind, names in parts.items()
+        if names
+    ]
+    if faults:
+        raise MismatchError(
+            f"the weights do not fit {CONFIG}, which says {name}; {'; '.join(faults)}"
+        )
+
+
+def _misshapen(key: Any) -> str:
+    if not isinstance(key, tuple):
+        return str(key)
+    name, got, expected = key
+    return f"{name}: got {tuple(got)}, expected {tuple(expected)}"
+
+
+def _fixed_size(config: Mapping[str, Any]) -> tuple[int, int] | None:
+    size = config.get("image_size")
+    if isinstance(size, int):
+        return size, size
+    if isinstance(size, list) and len(size) == 2 and all(isinstance(n, int) for n in size):
+        return size[0], size[1]
+    return None
+
+
+def _label_finding(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """The first names of classes that the config has, if it names them."""
+    labels = config.get("id2label")
+    if not isinstance(labels, dict) or not all(str(key).isdigit() for key in labels):
+        return ()
+    ordered = [labels[key] for key in sorted(labels, key=int)]
+    if all(label == f"LABEL_{n}" for n, label in enumerate(ordered)):
+        return ()
+    shown = ", ".join(f"{n} {safe_repr(label)}" for n, label in enumerate(ordered[:_MOST_NAMES]))
+    return (f"classes of the folder: {shown}{' ...' if len(ordered) > _MOST_NAMES else ''}",)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """transformers without its bars and reports of loading; what is wrong is raised by us."""
+    from transformers.utils import logging as library
+
+    logger = logging.getLogger("transformers")
+    level, bars = logger.level, library.is_progress_bar_enabled()
+    logger.setLevel(logging.CRITICAL)
+    library.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+        if bars:
+            library.enable_progress_bar()

@@ -1,0 +1,102 @@
+"""Weights of Hugging Face folders: safetensors or torch files, whole or sharded, read as data.
+
+Layout: "Save" and "Sharded checkpoints" of the transformers documentation.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from converters.artifact import open_artifact
+from converters.errors import CorruptFileError, TooLargeError, UnknownFormatError, safe_repr
+from converters.files import read_json
+
+# In transformers' order of preference.
+WHOLE = ("model.safetensors", "pytorch_model.bin")
+INDEX = tuple(f"{name}.index.json" for name in WHOLE)
+_MAX_INDEX_BYTES = 2**24
+_MAX_SHARDS = 256
+
+
+@dataclass(frozen=True)
+class FolderWeights:
+    """Tensors of all weight files of a folder.
+
+    Attributes:
+      tensors: by name.
+      findings: of all files, each once.
+      sha256: of the one file, or of the digests of all.
+    """
+
+    tensors: Mapping[str, np.ndarray]
+    findings: tuple[str, ...]
+    sha256: str
+
+
+def weight_files(folder: Path) -> list[str]:
+    """Names of a folder's weight files, an index first; none where there are none."""
+    for name, index in zip(WHOLE, INDEX, strict=True):
+        if (folder / name).exists():
+            return [name]
+        if (folder / index).exists():
+            return [index, *sorted(set(_places(folder / index).values()))]
+    return []
+
+
+def read_weights(folder: Path) -> FolderWeights:
+    """All tensors of a folder.
+
+    Raises:
+      LoadError: a file is missing, damaged or unsafe, or contradicts the index.
+    """
+    names = weight_files(folder)
+    if not names:
+        raise UnknownFormatError(
+            f"{folder} has no weights; expected one of {', '.join((*WHOLE, *INDEX))}"
+        )
+    places = _places(folder / names.pop(0)) if names[0] in INDEX else None
+    return _from_files(folder, names, places)
+
+
+def _from_files(folder: Path, names: list[str], places: dict[str, str] | None) -> FolderWeights:
+    """The tensors of one or several files; `places` says which holds which tensor."""
+    tensors: dict[str, np.ndarray] = {}
+    findings: list[str] = []
+    digest = hashlib.sha256()
+    for name in names:
+        artifact = open_artifact(folder / name)
+        if places is not None:
+            _check_shard(name, artifact.weights.tensors, places)
+        tensors.update(artifact.weights.tensors)
+        findings += [finding for finding in artifact.findings if finding not in findings]
+        digest.update(bytes.fromhex(artifact.sha256))
+    identity = artifact.sha256 if len(names) == 1 else digest.hexdigest()
+    return FolderWeights(tensors, tuple(findings), identity)
+
+
+def _places(index: Path) -> dict[str, str]:
+    """Tensor name -> file name, files of the same folder only."""
+    places = read_json(index, _MAX_INDEX_BYTES).get("weight_map")
+    if not isinstance(places, dict) or not places:
+        raise CorruptFileError(f"{index}: weight_map is {safe_repr(places)}, expected an object")
+    for name in places.values():
+        inside = isinstance(name, str) and name.isprintable() and not set(name) & set("/\\")
+        if not inside or name in ("", ".", ".."):
+            raise CorruptFileError(
+                f"{index} names the file {safe_repr(name)}, expected the name of a file beside it"
+            )
+    if len(set(places.values())) > _MAX_SHARDS:
+        raise TooLargeError(f"{index} names more than {_MAX_SHARDS} files")
+    return places
+
+
+def _check_shard(name: str, tensors, places: dict[str, str]) -> None:
+    announced = {tensor for tensor, file in places.items() if file == name}
+    wrong = announced ^ set(tensors)
+    if wrong:
+        raise CorruptFileError(
+            f"{name} and the index differ in {len(wrong)} tensors, such as {safe_repr(min(wrong))}"
+        )

@@ -1,0 +1,84 @@
+"""Folders of transformers' own networks with random weights, as `save_pretrained` writes them."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+
+SIDE = 32
+_ATTENTION = {
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 24,
+    "image_size": SIDE,
+    "patch_size": 8,
+}
+_EXACT = {"size": {"height": SIDE, "width": SIDE}}
+_CROPPED = {
+    "size": {"shortest_edge": SIDE + 4},
+    "crop_size": {"height": SIDE, "width": SIDE},
+    "do_center_crop": True,
+}
+FAMILIES: dict[str, tuple[str, dict[str, Any], str, dict[str, Any]]] = {
+    "vit": ("ViT", _ATTENTION, "ViTImageProcessor", _EXACT),
+    "deit": ("DeiT", _ATTENTION, "DeiTImageProcessor", _CROPPED),
+    "beit": ("Beit", _ATTENTION, "BeitImageProcessor", _EXACT | {"do_center_crop": False}),
+    "convnext": (
+        "ConvNext",
+        {"hidden_sizes": [8, 8, 16, 16], "depths": [1, 1, 1, 1]},
+        "ConvNextImageProcessor",
+        {"size": {"shortest_edge": SIDE}},
+    ),
+    "swin": (
+        "Swin",
+        {
+            "image_size": SIDE,
+            "patch_size": 2,
+            "embed_dim": 8,
+            "depths": [1, 2],
+            "num_heads": [2, 2],
+            "window_size": 4,
+        },
+        "ViTImageProcessor",
+        _EXACT,
+    ),
+    "resnet": (
+        "ResNet",
+        {"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 1], "layer_type": "basic"},
+        "ConvNextImageProcessor",
+        {"size": {"shortest_edge": SIDE}},
+    ),
+    "mobilenet_v1": (
+        "MobileNetV1",
+        {"depth_multiplier": 0.25},
+        "MobileNetV1ImageProcessor",
+        _CROPPED,
+    ),
+    "mobilenet_v2": (
+        "MobileNetV2",
+        {"depth_multiplier": 0.25},
+        "MobileNetV2ImageProcessor",
+        _CROPPED,
+    ),
+}
+NAMES = {0: "cat", 1: "dog", 2: "owl"}
+
+
+def write_folder(folder: Path, family: str, **changes: Any) -> Path:
+    """A folder of a family's network with random weights of usual size."""
+    name, values, processor, how = FAMILIES[family]
+    labels = {"id2label": NAMES, "label2id": {label: n for n, label in NAMES.items()}}
+    config = getattr(transformers, f"{name}Config")(**{**values, **labels, **changes})
+    torch.manual_seed(0)
+    network = getattr(transformers, f"{name}ForImageClassification")(config)
+    with torch.no_grad():
+        for weight in network.parameters():
+            if weight.ndim > 1:
+                # Convolutions stand before norms that have seen nothing yet, and relus.
+                gain = 1.7 if weight.ndim == 4 else 1.0
+                weight.normal_(0, gain * weight[0].numel() ** -0.5)
+    network.save_pretrained(folder)
+    getattr(transformers, processor)(**how).save_pretrained(folder)
+    return folder

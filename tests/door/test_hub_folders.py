@@ -1,0 +1,239 @@
+"""Hugging Face folders: rebuilt without remote code, equal to the library's own networks."""
+
+import json
+import shutil
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+transformers = pytest.importorskip("transformers", reason="the reference")
+torch = pytest.importorskip("torch", reason="the reference")
+
+from safetensors.numpy import load_file, save_file  # noqa: E402
+
+import jaxtroj  # noqa: E402
+from converters import open_model  # noqa: E402
+from converters.errors import ConverterError, UnsafeConfigError  # noqa: E402
+from jaxtroj.rounds import iter_models  # noqa: E402
+from jaxtroj.rounds.arrays import pictures_of, write_pictures  # noqa: E402
+from jaxtroj.scan import identify, scan_model  # noqa: E402
+from tests.door.conftest import cheap  # noqa: E402
+from tests.door.hub_folders import FAMILIES, SIDE, write_folder  # noqa: E402
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+PICTURES = np.random.default_rng(0).integers(0, 256, (3, 40, 48, 3)).astype(np.uint8)
+
+
+@pytest.fixture(scope="module")
+def vit(tmp_path_factory) -> Path:
+    return write_folder(tmp_path_factory.mktemp("hub") / "vit", "vit")
+
+
+@pytest.fixture
+def folder(vit, tmp_path) -> Path:
+    """A copy to be spoilt."""
+    return Path(shutil.copytree(vit, tmp_path / "vit"))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_logits_are_the_librarys_and_gradients_finite(tmp_path, family):
+    folder = write_folder(tmp_path / family, family)
+    opened = open_model(folder, usual_size=PICTURES.shape[1:3])
+    network = transformers.AutoModelForImageClassification.from_pretrained(folder).eval()
+    processor = transformers.AutoImageProcessor.from_pretrained(folder)
+    with torch.no_grad():
+        expected = network(**processor(list(PICTURES), return_tensors="pt")).logits.numpy()
+    images = opened.folder_form.resized(PICTURES).astype(np.float32) / 255
+    assert images.shape == (3, SIDE, SIDE, 3) and np.abs(expected).max() > 0.01
+    np.testing.assert_allclose(opened.model(images), expected, atol=1e-4)
+    gradients = jax.grad(lambda x: opened.model(x)[:, 0].sum())(images)
+    assert np.isfinite(gradients).all() and np.abs(gradients).max() > 0
+    assert "classes of the folder: 0 'cat', 1 'dog', 2 'owl'" in opened.findings
+
+
+def in_cache(vit: Path, home: Path) -> Path:
+    """The folder as the hub's client keeps it."""
+    snapshot = home / "snapshots" / COMMIT
+    for name in ("blobs", "refs"):
+        (home / name).mkdir(parents=True)
+    snapshot.mkdir(parents=True)
+    for number, file in enumerate(vit.iterdir()):
+        blob = home / "blobs" / f"{number:064x}"
+        shutil.copy(file, blob)
+        (snapshot / file.name).symlink_to(Path("../../blobs") / blob.name)
+    (home / "refs" / "main").write_text(COMMIT)
+    return home
+
+
+def test_a_cache_is_followed_to_its_snapshot(vit, tmp_path):
+    home = in_cache(vit, tmp_path / "models--org--vit")
+    opened = open_model(home)
+    assert opened.sha256 == open_model(vit).sha256
+    (entry,) = iter_models(home)
+    assert entry.model_path == home
+    (home / "refs" / "main").write_text("f" * 40)
+    assert open_model(home).sha256 == opened.sha256  # the only snapshot there is
+    (home / "snapshots" / ("e" * 40)).mkdir()
+    with pytest.raises(ConverterError, match=f"has no snapshot 'f+' of 'main'; it has '{COMMIT}"):
+        open_model(home)
+
+
+def test_a_folder_of_folders_is_a_dataset(vit, tmp_path):
+    shutil.copytree(vit, tmp_path / "zoo" / "a")
+    in_cache(vit, tmp_path / "zoo" / "models--org--b")
+    assert [entry.model_id for entry in iter_models(tmp_path / "zoo")] == ["a", "models--org--b"]
+
+
+def test_a_scan_takes_form_and_size_from_the_folder(folder, tmp_path):
+    labels = np.arange(6) % 3
+    pixels = np.random.default_rng(1).integers(0, 256, (6, 40, 40, 3))
+    examples = write_pictures(pictures_of(pixels, labels), tmp_path / "examples")
+    entry = jaxtroj.ModelEntry("vit", folder, examples, None)
+    settings = cheap("weights")
+    record = scan_model(entry, settings)
+    assert record.status == "ok", record.reason
+    expected = {"basis": "folder", "normalization": "unit", "channel_order": "RGB"}
+    expected |= {"mean": [0.5, 0.5, 0.5], "std": [0.5, 0.5, 0.5], "bounds": None}
+    assert {name: record.input_form[name] for name in expected} == expected
+    assert any("resized from 40x40 to 32x32 pixels" in finding for finding in record.findings)
+    before = identify(entry, settings)
+    said = json.loads((folder / "preprocessor_config.json").read_text())
+    (folder / "preprocessor_config.json").write_text(json.dumps(said | {"do_normalize": False}))
+    assert identify(entry, settings) != before
+    other = scan_model(entry, cheap("weights", mean=(0.1,), std=(0.2,)))
+    assert other.input_form["mean"] == [0.1] and other.input_form["basis"] == "examples"
+
+
+def change(folder: Path, name: str = "config.json", **changes) -> None:
+    values = json.loads((folder / name).read_text())
+    (folder / name).write_text(json.dumps(values | changes))
+
+
+REMOTE = {"AutoModelForImageClassification": "modeling_evil.Evil"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"auto_map": REMOTE}, "'auto_map' is 'modeling_evil.Evil'"),
+        ({"custom_pipelines": {"x": {"impl": "evil.py"}}}, "'custom_pipelines'"),
+        ({"text_config": {"deep": [{"auto_map": REMOTE}]}}, "'auto_map'"),
+        ({"attn_implementation": "evil/kernel"}, "'attn_implementation' is 'evil/kernel'"),
+        ({"_attn_implementation_internal": "evil/kernel@main"}, "evil/kernel@main"),
+    ],
+)
+@pytest.mark.parametrize("name", ["config.json", "preprocessor_config.json"])
+def test_what_asks_for_remote_code_is_refused_by_name(folder, monkeypatch, changes, said, name):
+    monkeypatch.chdir(folder)
+    Path("modeling_evil.py").write_text("open('ran', 'w')")
+    change(folder, name, **changes)
+    with pytest.raises(UnsafeConfigError, match=said) as caught:
+        open_model(folder)
+    assert name in str(caught.value) and not Path("ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"architectures": ["ViTModel"]}, "says architectures 'ViTModel' of model_type 'vit'"),
+        ({"architectures": ["A", "B"]}, "says architectures 'A', 'B'"),
+        ({"architectures": None}, "says architectures None"),
+        ({"model_type": "swin"}, "of model_type 'swin'; expected one of Beit"),
+        ({"quantization_config": {"bits": 4}}, "quantised"),
+        ({"num_hidden_layers": 10**9}, "'num_hidden_layers' is larger than any"),
+        ({"num_hidden_layers": 10**5}, "num_hidden_layers 100000, the files hold 40 tensors"),
+        ({"num_hidden_layers": "many"}, "num_hidden_layers 'many'"),
+        ({"num_hidden_layers": 3}, r"16 missing: vit.layers.2"),
+        ({"num_hidden_layers": 1}, r"16 unexpected: vit"),
+        ({"hidden_size": 32}, "misshapen: "),
+        ({"id2label": {"0": "a", "1": "b"}}, "misshapen: classifier"),
+        ({"hidden_act": "os.system"}, "cannot be made of config.json"),
+        ({"num_attention_heads": 0}, "cannot be made of config.json"),
+        ({"patch_size": -1}, "cannot be made of config.json"),
+        ({"image_size": "large"}, "cannot be made of config.json"),
+    ],
+)
+def test_configs_that_do_not_fit_say_why(folder, changes, said):
+    change(folder, **changes)
+    with pytest.raises(ConverterError, match=said):
+        open_model(folder)
+
+
+def test_fields_that_choose_implementations_change_nothing(folder, vit):
+    change(folder, use_cache=True, attn_implementation="flash_attention_2", dtype="float16")
+    images = np.random.default_rng(0).random((2, SIDE, SIDE, 3), np.float32)
+    expected = open_model(vit).model(images)
+    np.testing.assert_array_equal(open_model(folder).model(images), expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("config.json", b"{", "No such|is not JSON|no model|no tensors|family"),
+        ("preprocessor_config.json", b"{", "is not JSON"),
+        ("preprocessor_config.json", b'{"image_processor_type": "Evil"}', "cannot use preproc"),
+        (
+            "preprocessor_config.json",
+            b'{"image_processor_type": "ViTImageProcessor", "size": 0}',
+            "cannot use preprocessor_config.json",
+        ),
+        ("model.safetensors", b"\x80\x02cos\nsystem\n(S'touch ran'\ntR.", "safetensors|global"),
+        ("model.safetensors", b"", "empty"),
+    ],
+)
+def test_damaged_files_are_named(folder, monkeypatch, name, content, said):
+    monkeypatch.chdir(folder)
+    (folder / name).write_bytes(content)
+    with pytest.raises(ConverterError, match=said):
+        open_model(folder)
+    assert not Path("ran").exists()
+
+
+def test_weights_of_two_shards(folder):
+    tensors = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    names = sorted(tensors)
+    places = {}
+    for number, part in enumerate((names[:20], names[20:])):
+        file = f"model-{number}.safetensors"
+        save_file({name: tensors[name] for name in part}, folder / file)
+        places |= dict.fromkeys(part, file)
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": places}))
+    assert open_model(folder).model.num_classes == 3
+    index.write_text(json.dumps({"weight_map": dict.fromkeys(places, "../../etc/passwd")}))
+    with pytest.raises(ConverterError, match="expected the name of a file beside it"):
+        open_model(folder)
+
+
+def test_weights_that_are_not_finite_are_refused(folder):
+    tensors = load_file(folder / "model.safetensors")
+    tensors["classifier.bias"][0] = np.nan
+    save_file(tensors, folder / "model.safetensors")
+    with pytest.raises(ConverterError, match="NaN or infinite values, the first is classifier"):
+        open_model(folder)
+
+
+TIMM = {"architecture": "resnet10t", "num_classes": 3, "pretrained_cfg": {
+    "input_size": [3, 64, 64], "mean": [0.5, 0.5, 0.5], "std": [0.5, 0.5, 0.5]}}  # fmt: skip
+
+
+def test_without_timm_its_folders_say_so(folder, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    (folder / "config.json").write_text(json.dumps(TIMM))
+    with pytest.raises(ConverterError, match="timm's 'resnet10t', and timm is not installed"):
+        open_model(folder)
+
+
+def test_with_timm_its_folders_are_rebuilt(tmp_path):
+    timm = pytest.importorskip("timm", reason="an optional library")
+    network = timm.create_model("resnet10t", num_classes=3).eval()
+    (tmp_path / "config.json").write_text(json.dumps(TIMM))
+    state = {name: value.numpy() for name, value in network.state_dict().items()}
+    save_file(state, tmp_path / "model.safetensors")
+    images = np.random.default_rng(0).random((2, 64, 64, 3), np.float32)
+    with torch.no_grad():
+        expected = network(torch.tensor(images).permute(0, 3, 1, 2) * 2 - 1).numpy()
+    np.testing.assert_allclose(open_model(tmp_path).model(images), expected, atol=1e-4)
