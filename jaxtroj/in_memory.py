@@ -23,7 +23,8 @@ _Make = Callable[[Shape, "InputForm"], "Model"]
 
 def entry_of_memory(examples: Path) -> ModelEntry:
     """The entry of a network that is in no file, with a folder of its examples."""
-    return ModelEntry(NAME, Path(NAME), examples, None)
+    # As if it lay beside them: what a scan looks for beside a model is not in the current folder.
+    return ModelEntry(NAME, examples.parent / NAME, examples, None)
 
 
 def opener_of(network: Any, image_shape: Shape) -> Opener:
