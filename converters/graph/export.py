@@ -52,7 +52,7 @@ def from_exported(
             if _is_plain(functional) and _same_shapes(functional, inputs):
                 captured = _Reader(functional).captured()
             else:
-                captured = _on_tape(functional, inputs)
+                captured = _on_tape(program, inputs)
     except (ConverterError, MemoryError):
         raise
     except Exception as error:  # torch and sympy raise whatever a hostile program leads them to

@@ -198,13 +198,17 @@ def test_exports_with_an_open_batch_are_usual(tmp_path, dynamo):
         pytest.importorskip("onnxscript", reason="torch's newer exporter needs it")
     torch.manual_seed(0)
     path, images = tmp_path / "net.onnx", torch.rand(2, 3, 16, 16)
-    shapes = {"dynamic_shapes": [{0: torch.export.Dim("n")}]} if dynamo else {
-        "dynamic_axes": {"image": {0: "n"}}
-    }  # fmt: skip
+    open_batch = {0: torch.export.Dim("n")} if dynamo else None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.onnx.export(
-            Attention().eval(), (images,), path, dynamo=dynamo, input_names=["image"], **shapes
+            Attention().eval(),
+            (images,),
+            path,
+            dynamo=dynamo,
+            input_names=["image"],
+            dynamic_axes=None if dynamo else {"image": {0: "n"}},
+            dynamic_shapes=[open_batch] if dynamo else None,
         )
     found = load_onnx(path).findings
     assert not [text for text in found if "images" in text or "image only" in text], found

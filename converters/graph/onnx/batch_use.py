@@ -12,13 +12,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from converters.findings import SUSPICION
+from converters.graph.counting import (
+    Line,
+    is_decided,
+    is_exact_quotient,
+    is_linear_product,
+    suspicions,
+)
 from converters.graph.onnx.build import DATA, Value
 from converters.graph.onnx.operators import Call
 from converters.graph.onnx.types import numpy_from
 from converters.graph.onnx.values import axes_of, ints
 
-_MOST = 5
 # Inputs that are moved as they are, and those that become the shape of the result; None for all.
 _MOVED: dict[str, tuple[int, ...] | None] = {
     **dict.fromkeys(("Identity", "Concat", "Shape", "Size", "Constant", "Add", "Sub", "Neg")),
@@ -31,7 +36,6 @@ _SHAPES = {
     "ConstantOfShape": (0,),
     "Resize": (1, 2, 3),
 }
-_COMPARISONS = {"Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual"}
 _REDUCTIONS = "Reduce"
 _ENDLESS = 2**31 - 1
 # First axis along which these mix values.
@@ -76,9 +80,7 @@ class BatchUse:
     @property
     def findings(self) -> tuple[str, ...]:
         """The first of `found`, each named a possible backdoor."""
-        more = len(self.found) - _MOST
-        said = [*self.found[:_MOST], *([f"{more} more operators like these"] if more > 0 else [])]
-        return tuple(f"{SUSPICION}: {text}" for text in said)
+        return suspicions(self.found)
 
     def built(self, values: Mapping[str, Value]) -> None:
         """Remember the values of the first build, the one for one image."""
@@ -120,77 +122,24 @@ class BatchUse:
         pairs = [_pair(one, value) for one, value in zip(told, inputs, strict=True)]
         if any(pair is None for pair in pairs) or call.domain:
             return False
-        lines = [_Line(*pair, self.images) for pair in pairs if pair is not None]
-        rule = _RULES.get("Compare" if name in _COMPARISONS else name)
-        return rule is not None and rule(call, *lines)
+        lines = [Line(*pair, self.images) for pair in pairs if pair is not None]
+        rule = _RULES.get(name)
+        return rule is not None and call["to"] != _BOOL and rule(*lines)
 
 
-@dataclass(frozen=True)
-class _Line:
-    """Numbers that are linear in the number of images, by their values for 1 and for `images`."""
-
-    alone: np.ndarray
-    among: np.ndarray
-    images: int
-
-    @property
-    def slope(self) -> np.ndarray:
-        """What each more image adds."""
-        return (self.among - self.alone) / (self.images - 1)
-
-    @property
-    def varies(self) -> np.ndarray:
-        """Which elements are not the same for every number."""
-        return self.alone != self.among
-
-    def is_whole(self, by: np.ndarray | float = 1.0) -> bool:
-        """Whether every number of images gives a multiple of `by`, not 0."""
-        parts = [np.asarray(x / by) for x in (self.alone, self.slope)]
-        return all(bool((part == np.round(part)).all()) for part in parts)
-
-
-def _product(_, *lines: _Line) -> bool:
-    one, other = lines
-    return not np.logical_and(one.varies, other.varies).any()
-
-
-def _quotient(call: Call, *lines: _Line) -> bool:
-    over, under = lines
-    if not under.varies.any():
-        return bool((under.alone != 0).all()) and over.is_whole(under.alone)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratios = [x / y for x, y in ((over.alone, under.alone), (over.among, under.among))]
-    return bool((np.isfinite(ratios[0]) & (ratios[0] == ratios[1])).all())
-
-
-def _rounded(call: Call, *lines: _Line) -> bool:
-    """Casts and roundings that change nothing."""
-    wanted = call["to"] if call.operator == "Cast" else None
-    return wanted != _BOOL and lines[0].is_whole()
-
-
-def _total(_, *lines: _Line) -> bool:
-    """A product over elements, of which one at most varies."""
-    return int(lines[0].varies.sum()) <= 1
-
-
-def _decided(_, *lines: _Line) -> bool:
-    """A comparison that comes out the same for every number of images."""
-    one, other = lines
-    gap, slope = one.alone - other.alone, one.slope - other.slope
-    sure = (gap > 0) & (slope >= 0) | (gap < 0) & (slope <= 0) | (slope == 0)
-    return bool(sure.all())
+def _varies_once(line: Line) -> bool:
+    """Of a product over elements: whether one of them at most varies."""
+    return int(line.varies.sum()) <= 1
 
 
 _BOOL = 9
 _RULES: dict[str, Callable[..., bool]] = {
-    "Mul": _product,
-    "Div": _quotient,
-    "Cast": _rounded,
-    "Floor": _rounded,
-    "Ceil": _rounded,
-    "ReduceProd": _total,
-    "Compare": _decided,
+    "Mul": is_linear_product,
+    "Div": is_exact_quotient,
+    "ReduceProd": _varies_once,
+    # Roundings that change nothing.
+    **dict.fromkeys(("Cast", "Floor", "Ceil"), Line.is_whole),
+    **dict.fromkeys(("Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual"), is_decided),
 }
 
 

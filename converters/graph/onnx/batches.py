@@ -13,6 +13,7 @@ import torch
 
 from converters.errors import ConversionError, TooLargeError, UnsupportedOperatorError, safe_repr
 from converters.findings import ONE_ONLY
+from converters.graph.counting import TOGETHER
 from converters.graph.guard import SizeGuard
 from converters.graph.onnx.batch_use import BatchUse
 from converters.graph.onnx.limits import OnnxLimits
@@ -28,9 +29,6 @@ _OPEN_BATCH = (
     "beside another than for the image alone: which of both is used is not certain; export it so "
     "that images do not depend on each other"
 )
-
-# So many images are laid beside each other where their number is open.
-_TOGETHER = 3
 
 
 class Build(Protocol):
@@ -66,7 +64,7 @@ def for_one_image(
         return _of_batch(build, image, limits), ()
     if not is_open:
         return build(image.shape, 1), ()
-    use = BatchUse(_TOGETHER)
+    use = BatchUse(TOGETHER)
     single = build(image.shape, 1, use)
     said = _beside_others(build, single, image, use, limits)
     return single, (*use.findings, *said)
