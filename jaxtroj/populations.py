@@ -32,7 +32,7 @@ class Population:
 POPULATIONS = (
     Population("round0", "image", ("round0", "round1")),
     Population("small", "image", by_size=True),
-    Population("general", "image"),
+    Population("general", "image", ("round2", "round3", "round4")),
     Population("round5", "text", ("round5", "round6")),
 )
 BY_NAME: Mapping[str, Population] = {one.name: one for one in POPULATIONS}

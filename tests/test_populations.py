@@ -74,6 +74,17 @@ def test_a_population_is_named_on_the_command_line():
             settings("--population", "round0", *words)
 
 
+@pytest.mark.parametrize(("name", "expected"), [
+    (None, "round0"), ("round1", "round0"), ("round2", "general"), ("round4", "general"),
+])  # fmt: skip
+def test_the_usual_population_leaves_known_rounds_theirs(name, expected):
+    parser = argparse.ArgumentParser()
+    add_settings(parser)
+    parser.set_defaults(usual_population="round0")  # as `infer` does
+    found = choice_of(settings_from(parser.parse_args([])), Asked("image", (64, 64), name))
+    assert found is not None and found.path.name == f"{expected}.json"
+
+
 def test_a_population_that_does_not_ship_is_refused(monkeypatch, tmp_path):
     monkeypatch.setattr(populations, "FOLDER", tmp_path)
     with pytest.raises(UsageError, match="ships no calibrator general"):

@@ -308,7 +308,7 @@ def settings_from(args: argparse.Namespace) -> "Settings":
         UsageError: options contradict each other or are outside their range.
         CalibrationError: a calibrator cannot be read.
     """
-    from jaxtroj.settings import Settings
+    from jaxtroj.settings import ROUND_CALIBRATORS, Settings
 
     if args.evidence_only and args.calibrator is not None:
         raise UsageError("--evidence-only and --calibrator exclude each other; give one")
@@ -323,8 +323,10 @@ def settings_from(args: argparse.Namespace) -> "Settings":
     if "calibrator" in given:  # it says itself for which kind of model it is
         given.setdefault("text_calibrator", given["calibrator"])
         given |= {"special_calibrators": (), "round_calibrators": ()}
-    elif (name := args.population or args.usual_population) is not None:
-        given |= _of_population(name)
+    elif args.population is not None:
+        given |= _of_population(args.population)
+    elif args.usual_population is not None:  # of what no folder tells the round of
+        given |= _of_population(args.usual_population) | {"round_calibrators": ROUND_CALIBRATORS}
     given["recover_words"] = args.words
     if args.stages is not None:
         given["stages"] = tuple(name.strip() for name in args.stages.split(","))

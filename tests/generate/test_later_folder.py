@@ -11,6 +11,7 @@ from PIL import Image
 
 from converters import open_model
 from converters.input_form import InputForm
+from jaxtroj.cli.main import main
 from jaxtroj.errors import GenerationError
 from jaxtroj.generate.model_ids import is_poisoned
 from jaxtroj.generate.traffic_signs.later import architectures
@@ -145,6 +146,20 @@ def test_the_folder_is_read_as_its_round(made):
     assert [entry.round for entry in entries] == [design.name] * 2
     assert [entry.problem for entry in entries] == [None, None]
     assert [entry.poisoned for entry in entries] == [is_poisoned(3, 0), is_poisoned(3, 1)]
+
+
+def test_infer_answers_a_model_as_the_harness_asks(made, tmp_path, capsys):
+    """The flags of Rounds 0 to 4; the server calls the folder of examples example_data."""
+    out, design, _ = made
+    home = homes(out, design)[0]
+    result = tmp_path / "result.txt"
+    given = {"model": home / "model.pt", "result": result}
+    flags = [word for name, path in given.items() for word in (f"--{name}_filepath", str(path))]
+    flags += ["--scratch_dirpath", str(tmp_path), "--examples_dirpath", str(home / "example_data")]
+    assert main(["infer", *flags, "--evidence-only", "--stages", "weights"]) == 0
+    assert result.read_text().strip() == "0.5"
+    taken = "no folder" in capsys.readouterr().err
+    assert taken == (design.layout.clean != "example_data")
 
 
 def test_a_second_run_keeps_what_is_there_and_other_settings_are_refused(made):

@@ -23,7 +23,8 @@ class Architecture:
         cls: class of the network, as METADATA names the file.
         options: further arguments of the constructor.
         least_pixels: side of the smallest pictures that leave no layer without an input.
-        rate: learning rate beside that of networks with batch norms.
+        rate: learning rate beside that of networks with batch norms; steps: how many times as many
+            they take.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Architecture:
     options: tuple[tuple[str, Any], ...] = ()
     least_pixels: int = 33
     rate: float = 1.0
+    steps: int = 1
 
 
 _NO_AUXILIARY = (("aux_logits", False), ("init_weights", True))
@@ -47,7 +49,7 @@ _DENSENETS = {
 }
 _LIGHT = {
     **{
-        f"squeezenetv{v}": Architecture(f"squeezenet{v}", "SqueezeNet", rate=0.4)
+        f"squeezenetv{v}": Architecture(f"squeezenet{v}", "SqueezeNet", rate=0.4, steps=3)
         for v in ("1_0", "1_1")
     },
     "mobilenetv2": Architecture("mobilenet_v2", "MobileNetV2"),

@@ -61,8 +61,8 @@ def _trained(
     )  # fmt: skip
     network = architectures.build(own.architecture, own.number_classes, own.master_seed)
     run = run_of(network, lessons)
-    rate = settings.training.rate * architectures.ARCHITECTURES[own.architecture].rate
-    run.phase(settings.training.base_steps, rate, True)
+    known, training = architectures.ARCHITECTURES[own.architecture], settings.training
+    run.phase(known.steps * training.base_steps, training.rate * known.rate, True)
     clean = lessons.test(run.classes).clean
     seconds = round(time.perf_counter() - started, 1)
     about = {"clean": clean, "steps": run.steps, "seed": own.master_seed, "train_seconds": seconds}

@@ -156,12 +156,13 @@ def train_model(
         least_cycles: cycles of the poisoned partner; 1 for a poisoned model.
     """
     settings = lessons.settings
-    rate = settings.rate * ARCHITECTURES[lessons.recipe.architecture].rate
+    known = ARCHITECTURES[lessons.recipe.architecture]
+    rate = settings.rate * known.rate
     if is_scratch:
-        run.phase(settings.base_steps, rate, True)
+        run.phase(known.steps * settings.base_steps, rate, True)
 
     def cycle() -> SignAccuracies:
-        run.phase(settings.cycle_steps, rate, False)
+        run.phase(known.steps * settings.cycle_steps, rate, False)
         return lessons.test(run.classes)
 
     def is_enough(reached: SignAccuracies) -> bool:
