@@ -61,7 +61,7 @@ def hub_model(folder: HubFolder, form: InputForm, usual_size: tuple[int, int] | 
         module, own = rebuild_timm(folder)
     else:
         module, own = rebuild(folder), form_of(folder.path, usual_size)
-    findings = (*folder.weights.findings, *_label_finding(folder.config))
+    findings = (*folder.findings, *folder.weights.findings, *_label_finding(folder.config))
     size = form.image_size or (own.size if own else None) or _fixed_size(folder.config)
     if size is None:
         size = usual_size or USUAL_SIZE

@@ -1,19 +1,27 @@
 """Folders with a `config.json` and weights, and the hub's cache: which files they consist of."""
 
+import hashlib
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from converters.errors import ConverterError, LoadError, UnsafeConfigError, safe_repr
-from converters.files import read_json
+from converters.errors import (
+    ConverterError,
+    CorruptFileError,
+    LoadError,
+    UnsafeConfigError,
+    safe_repr,
+)
+from converters.files import read_json, read_plain
 from converters.hub.weights import INDEX, WHOLE, FolderWeights, read_weights, weight_files
 
 CONFIG = "config.json"
 PROCESSORS = ("preprocessor_config.json", "processor_config.json")
 MOST_CONFIG_BYTES = 2**20
 _NAMING = frozenset(("model_type", "architectures", "auto_map", "pretrained_cfg"))
-_COMMIT = re.compile(r"[0-9a-f]{40}")
+_COMMIT, _SHA256 = re.compile(r"[0-9a-f]{40}"), re.compile(r"[0-9a-f]{64}")
+_CACHED = "models--"
 
 
 @dataclass(frozen=True)
@@ -24,11 +32,23 @@ class HubFolder:
       path: of the folder; of the snapshot in a cache.
       config: `config.json`.
       weights: of its files.
+      digests: file name -> sha256, of every file that was read.
     """
 
     path: Path
     config: dict[str, Any]
     weights: FolderWeights
+    digests: dict[str, str]
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """Which files were read, and from which commit of which repository in a cache."""
+        home = self.path.resolve().parent
+        files = tuple(f"{name}: sha256 {digest}" for name, digest in self.digests.items())
+        if home.name != "snapshots" or not home.parent.name.startswith(_CACHED):
+            return files
+        repository = home.parent.name.removeprefix(_CACHED).replace("--", "/", 1)
+        return (f"commit {self.path.resolve().name} of {repository}", *files)
 
 
 def is_hub_folder(path: Path) -> bool:
@@ -36,7 +56,7 @@ def is_hub_folder(path: Path) -> bool:
     folder of such a network."""
     try:
         if (path / "snapshots").is_dir():
-            return (path / "refs").is_dir() or path.name.startswith("models--")
+            return (path / "refs").is_dir() or path.name.startswith(_CACHED)
         has_weights = any((path / name).exists() for name in (*WHOLE, *INDEX))
         if not has_weights or not (path / CONFIG).exists():
             return False
@@ -86,12 +106,31 @@ def read_hub_folder(path: Path) -> HubFolder:
       LoadError: a file is missing, damaged or unsafe.
     """
     folder = snapshot_of(path)
-    config = read_json(folder / CONFIG, MOST_CONFIG_BYTES)
-    refuse_code(config, CONFIG)
-    for name in PROCESSORS:
-        if (folder / name).exists():
-            refuse_code(read_json(folder / name, MOST_CONFIG_BYTES), name)
-    return HubFolder(folder, config, read_weights(folder))
+    said = [name for name in PROCESSORS if (folder / name).exists()]
+    configs = {name: read_json(folder / name, MOST_CONFIG_BYTES) for name in (CONFIG, *said)}
+    for name, values in configs.items():
+        refuse_code(values, name)
+    weights = read_weights(folder)
+    digests = {name: _digest(folder / name) for name in configs} | dict(weights.digests)
+    _check_blobs(folder, digests)
+    return HubFolder(folder, configs[CONFIG], weights, digests)
+
+
+def _digest(path: Path) -> str:
+    try:
+        return hashlib.sha256(read_plain(path, MOST_CONFIG_BYTES)).hexdigest()
+    except OSError as error:
+        raise LoadError(f"cannot read {path}: {error.strerror}") from error
+
+
+def _check_blobs(folder: Path, digests: dict[str, str]) -> None:
+    """A cache keeps large files under their own sha256; raise CorruptFileError if one is not it."""
+    for name, digest in digests.items():
+        kept = (folder / name).resolve().name
+        if _SHA256.fullmatch(kept) and kept != digest:
+            raise CorruptFileError(
+                f"the cache keeps {name} as {kept}, its sha256 is {digest}; fetch it again"
+            )
 
 
 def refuse_code(values: dict[str, Any], name: str) -> None:

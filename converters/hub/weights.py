@@ -29,11 +29,13 @@ class FolderWeights:
       tensors: by name.
       findings: of all files, each once.
       sha256: of the one file, or of the digests of all.
+      digests: file name -> its sha256.
     """
 
     tensors: Mapping[str, np.ndarray]
     findings: tuple[str, ...]
     sha256: str
+    digests: Mapping[str, str]
 
 
 def weight_files(folder: Path) -> list[str]:
@@ -65,16 +67,17 @@ def _from_files(folder: Path, names: list[str], places: dict[str, str] | None) -
     """The tensors of one or several files; `places` says which holds which tensor."""
     tensors: dict[str, np.ndarray] = {}
     findings: list[str] = []
-    digest = hashlib.sha256()
+    digests: dict[str, str] = {}
     for name in names:
         artifact = open_artifact(folder / name)
         if places is not None:
             _check_shard(name, artifact.weights.tensors, places)
         tensors.update(artifact.weights.tensors)
         findings += [finding for finding in artifact.findings if finding not in findings]
-        digest.update(bytes.fromhex(artifact.sha256))
-    identity = artifact.sha256 if len(names) == 1 else digest.hexdigest()
-    return FolderWeights(tensors, tuple(findings), identity)
+        digests[name] = artifact.sha256
+    joined = hashlib.sha256(bytes.fromhex("".join(digests.values()))).hexdigest()
+    identity = digests[names[0]] if len(names) == 1 else joined
+    return FolderWeights(tensors, tuple(findings), identity, digests)
 
 
 def _places(index: Path) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 import argparse
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from jaxtroj.cli import options
@@ -51,12 +51,16 @@ def _convert(args: argparse.Namespace) -> int:
     from converters.checkpoint import save_checkpoint
     from converters.input_form import InputForm
     from converters.opening import convert_file, read_model
+    from converters.preparation import PreparedConfig
 
     form, code = InputForm(image_size=args.image_size), options.code_from(args)
     file = read_model(args.model)
     model = convert_file(file, form, code=code).model
     for finding in model.findings:
         options.message(finding)
+    if isinstance(model.config, PreparedConfig):
+        options.message("the checkpoint is of the network alone, without mean and deviation")
+        model = replace(model, config=model.config.inner)
     try:
         save_checkpoint(model, args.out, file.sha256)
     except OSError as error:

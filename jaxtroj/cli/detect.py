@@ -32,7 +32,8 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         nargs="*",
         type=Path,
         metavar="MODEL",
-        help="model file, or folder id-XXXXXXXX with model.pt and example_data/",
+        help="model file, folder id-XXXXXXXX with model.pt and example_data/, Hugging Face folder,"
+        " or hf://ORG/NAME[@REVISION], which is fetched",
     )
     parser.add_argument(
         "--examples",

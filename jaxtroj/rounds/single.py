@@ -3,6 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
+from converters.errors import LoadError
+from converters.hub.fetch import HubAddress, address_of, fetch
 from jaxtroj.errors import DatasetError, UsageError
 from jaxtroj.rounds.layout import EXAMPLE_FOLDERS, ModelEntry, iter_models, with_own_files
 
@@ -10,11 +12,15 @@ from jaxtroj.rounds.layout import EXAMPLE_FOLDERS, ModelEntry, iter_models, with
 def entry_of(path: Path) -> ModelEntry:
     """The entry of a model file, or of a folder with one model; called as the path.
 
-    What is wrong with the path ends up in the entry's `problem`, and so in the model's record.
+    A network on a hub, `hf://ORG/NAME[@REVISION]`, is fetched. What is wrong with the path ends up
+    in the entry's `problem`, and so in the model's record.
 
     Raises:
         UsageError: the folder holds several models.
     """
+    address = address_of(str(path))
+    if address is not None and not path.exists():
+        return _fetched(address)
     if not path.is_dir():
         beside = (path.parent / name for name in EXAMPLE_FOLDERS)
         examples = next((folder for folder in beside if folder.is_dir()), None)
@@ -26,3 +32,10 @@ def entry_of(path: Path) -> ModelEntry:
     if len(found) > 1:
         raise UsageError(f"{path} holds {len(found)} models; use: jaxtroj scan {path} --out RUN")
     return replace(found[0], model_id=str(path))
+
+
+def _fetched(address: HubAddress) -> ModelEntry:
+    try:
+        return ModelEntry(str(address), fetch(address), None, None)
+    except LoadError as error:
+        return ModelEntry(str(address), Path(str(address)), None, None, problem=str(error))

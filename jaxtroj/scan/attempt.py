@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from converters.errors import LoadError
+from converters.hub.fetch import address_of
 from jaxtroj.calibration import Calibrator
 from jaxtroj.calibration.transfer import Traits
 from jaxtroj.errors import ExamplesError
@@ -137,6 +139,9 @@ def open_model(attempt: Attempt) -> "Model":
     """Read and convert the model file of an attempt; raises LoadError or ConversionError."""
     from converters.opening import convert_file, read_model
 
+    entry = attempt.entry
+    if entry.problem and address_of(str(entry.model_path)):
+        raise LoadError(entry.problem)  # it was not fetched, and there is nothing to read
     with attempt.step("read"):
         file = read_model(attempt.entry.model_path)
         attempt.sha256 = file.sha256

@@ -74,7 +74,7 @@ def failed_record(attempt: Attempt, error: Exception) -> Record:
         target_class=None,
         source_classes=(),
         status="failed",
-        reason=sentences((describe_error(error), attempt.entry.problem or "")),
+        reason=sentences(dict.fromkeys((describe_error(error), attempt.entry.problem or ""))),
         **_known(attempt),
     )
 

@@ -1,5 +1,6 @@
 """Hugging Face folders: rebuilt without remote code, equal to the library's own networks."""
 
+import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -14,8 +15,9 @@ torch = pytest.importorskip("torch", reason="the reference")
 from safetensors.numpy import load_file, save_file  # noqa: E402
 
 import jaxtroj  # noqa: E402
-from converters import open_model  # noqa: E402
+from converters import load_checkpoint, open_model  # noqa: E402
 from converters.errors import ConverterError, UnsafeConfigError  # noqa: E402
+from jaxtroj.cli.main import main  # noqa: E402
 from jaxtroj.rounds import iter_models  # noqa: E402
 from jaxtroj.rounds.arrays import pictures_of, write_pictures  # noqa: E402
 from jaxtroj.scan import identify, scan_model  # noqa: E402
@@ -59,8 +61,8 @@ def in_cache(vit: Path, home: Path) -> Path:
     for name in ("blobs", "refs"):
         (home / name).mkdir(parents=True)
     snapshot.mkdir(parents=True)
-    for number, file in enumerate(vit.iterdir()):
-        blob = home / "blobs" / f"{number:064x}"
+    for file in vit.iterdir():
+        blob = home / "blobs" / hashlib.sha256(file.read_bytes()).hexdigest()
         shutil.copy(file, blob)
         (snapshot / file.name).symlink_to(Path("../../blobs") / blob.name)
     (home / "refs" / "main").write_text(COMMIT)
@@ -71,6 +73,8 @@ def test_a_cache_is_followed_to_its_snapshot(vit, tmp_path):
     home = in_cache(vit, tmp_path / "models--org--vit")
     opened = open_model(home)
     assert opened.sha256 == open_model(vit).sha256
+    assert opened.findings[0] == f"commit {COMMIT} of org/vit"
+    assert f"model.safetensors: sha256 {opened.sha256}" in opened.findings
     (entry,) = iter_models(home)
     assert entry.model_path == home
     (home / "refs" / "main").write_text("f" * 40)
@@ -78,6 +82,24 @@ def test_a_cache_is_followed_to_its_snapshot(vit, tmp_path):
     (home / "snapshots" / ("e" * 40)).mkdir()
     with pytest.raises(ConverterError, match=f"has no snapshot 'f+' of 'main'; it has '{COMMIT}"):
         open_model(home)
+
+
+def test_a_cache_whose_file_is_another_is_refused(vit, tmp_path):
+    home = in_cache(vit, tmp_path / "models--org--vit")
+    blob = (home / "snapshots" / COMMIT / "config.json").resolve()
+    blob.write_text(blob.read_text() + "\n")
+    with pytest.raises(
+        ConverterError, match="the cache keeps config.json as [0-9a-f]{64}, its sha"
+    ):
+        open_model(home)
+
+
+def test_convert_writes_the_network_alone(vit, tmp_path, capfd):
+    assert main(["convert", str(vit), "--out", str(tmp_path / "made")]) == 0
+    assert "without mean and deviation" in capfd.readouterr().err
+    images = np.random.default_rng(0).random((2, SIDE, SIDE, 3), np.float32)
+    inner = load_checkpoint(tmp_path / "made")(images * 2 - 1)
+    np.testing.assert_allclose(inner, open_model(vit).model(images), atol=1e-5)
 
 
 def test_a_folder_of_folders_is_a_dataset(vit, tmp_path):

@@ -1,0 +1,83 @@
+"""Networks on a hub by name, `hf://ORG/NAME[@REVISION]`, fetched by the hub's own client.
+
+Its cache, tokens, offline mode and endpoint are those of `huggingface_hub`; only config and weights
+are fetched, never code.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from converters.errors import LoadError
+from converters.hub.folder import CONFIG, PROCESSORS
+from converters.hub.weights import weight_files
+
+# A path has lost one of the two slashes.
+_ADDRESS = re.compile(r"hf:/{1,2}(?P<repository>[^@]*)(?:@(?P<revision>.*))?")
+_SAFE = ("model*.safetensors", "model.safetensors.index.json")
+_PICKLED = ("pytorch_model*.bin", "pytorch_model.bin.index.json")
+_LOG_IN = "log in with HF_TOKEN or `hf auth login`"
+
+
+@dataclass(frozen=True)
+class HubAddress:
+    """A repository on the hub and a revision of it: a branch, a tag or a commit."""
+
+    repository: str
+    revision: str = "main"
+
+    def __str__(self) -> str:
+        return f"hf://{self.repository}@{self.revision}"
+
+
+def address_of(text: str) -> HubAddress | None:
+    """The address that a text is; None for any other, such as a path.
+
+    >>> str(address_of("hf://org/net@v1.0")), address_of("hf/net.pt")
+    ('hf://org/net@v1.0', None)
+    """
+    found = _ADDRESS.fullmatch(text)
+    if found is None:
+        return None
+    return HubAddress(found["repository"].strip("/"), found["revision"] or "main")
+
+
+def fetch(address: HubAddress) -> Path:
+    """The folder of a repository's config and weights in the hub's cache, fetched where it is not.
+
+    Raises:
+      LoadError: there is no such repository or revision, it is gated, or the hub is out of reach.
+    """
+    from huggingface_hub import constants, errors
+
+    name = address.repository
+    try:
+        folder = _snapshot(address, _SAFE)
+        # transformers takes them only where there is nothing else, and so do we.
+        return folder if weight_files(folder) else _snapshot(address, _PICKLED)
+    except errors.GatedRepoError as error:
+        raise LoadError(f"{name} is gated: accept its terms on the hub, then {_LOG_IN}") from error
+    except errors.RepositoryNotFoundError as error:
+        raise LoadError(
+            f"the hub has no {name}, or it is private; check the name, or {_LOG_IN}"
+        ) from error
+    except errors.RevisionNotFoundError as error:
+        raise LoadError(
+            f"{name} has no revision {address.revision}; name a branch, a tag or a commit"
+        ) from error
+    except errors.HFValidationError as error:
+        raise LoadError(f"{address} names no repository, expected hf://ORG/NAME") from error
+    except Exception as error:  # the client's kinds of network fault are many, and change
+        raise LoadError(
+            f"cannot fetch {address} from {constants.ENDPOINT}, and the cache has not all of it"
+            f" ({type(error).__name__}); download it where there is a network, and name the folder"
+        ) from error
+
+
+def _snapshot(address: HubAddress, weights: tuple[str, ...]) -> Path:
+    from huggingface_hub import snapshot_download
+
+    patterns = [CONFIG, *PROCESSORS, *weights]
+    return Path(
+        snapshot_download(address.repository, revision=address.revision, allow_patterns=patterns)
+    )

@@ -1,0 +1,99 @@
+"""`jaxtroj detect hf://ORG/NAME`: the hub's real client, and a local server that speaks its API."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+pytest.importorskip("transformers", reason="its networks are served")
+
+from converters.hub.fetch import address_of  # noqa: E402
+from jaxtroj.rounds.arrays import pictures_of, write_pictures  # noqa: E402
+from tests.door.hub_folders import SIDE, write_folder  # noqa: E402
+from tests.door.hub_server import COMMIT, serving  # noqa: E402
+
+QUICK = ("--evidence-only", "--stages", "weights", "--json")
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """`vit`, a folder that is served; `examples`; and `cache`, which the client fills."""
+    root = tmp_path_factory.mktemp("hub")
+    write_folder(root / "vit", "vit")
+    (root / "vit" / "modeling_evil.py").write_text("open('ran', 'w')")
+    (root / "vit" / "pytorch_model.bin").write_bytes(b"never fetched")
+    pixels = np.random.default_rng(0).integers(0, 256, (6, SIDE, SIDE, 3)).astype(np.uint8)
+    write_pictures(pictures_of(pixels, np.arange(6) % 3), root / "examples")
+    return root
+
+
+def detect(home, *models, **environment):
+    """Records of a command of its own, by their models."""
+    words = [sys.executable, "-m", "jaxtroj", "detect", *models, *QUICK]
+    words += ["--examples", str(home / "examples")]
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
+    places = {"HF_HOME": str(home / "cache"), "HF_HUB_DISABLE_TELEMETRY": "1"}
+    found = subprocess.run(
+        words, capture_output=True, text=True, timeout=400, env=clean | places | environment
+    )
+    lines = [json.loads(line) for line in found.stdout.splitlines()]
+    assert len(lines) == len(models), found.stderr
+    return {line["model"]: line for line in lines}
+
+
+def test_fetched_judged_and_found_again_without_a_network(home):
+    with serving({"org/vit": home / "vit"}) as (address, asked):
+        found = detect(
+            home,
+            "hf://org/vit@v1",
+            "hf://org/none",
+            "hf://org/gated",
+            "hf://org/vit@nope",
+            "hf://a b",
+            HF_ENDPOINT=address,
+            HF_HUB_ETAG_TIMEOUT="5",
+        )
+        fetched = {path.rpartition("/")[2] for path in asked if "/resolve/" in path}
+    assert fetched == {"config.json", "preprocessor_config.json", "model.safetensors"}
+    record = found["hf://org/vit@v1"]
+    assert record["status"] == "ok", record["reason"]
+    assert record["input_form"]["basis"] == "folder"
+    said = " ".join(record["findings"])
+    assert f"commit {COMMIT} of org/vit" in said
+    assert f"model.safetensors: sha256 {record['sha256']}" in said and "config.json: sha256" in said
+    reasons = {name: line["reason"] for name, line in found.items() if line["status"] == "failed"}
+    assert reasons == {
+        "hf://org/none@main": "the hub has no org/none, or it is private; check the name, or log in"
+        " with HF_TOKEN or `hf auth login`",
+        "hf://org/gated@main": "org/gated is gated: accept its terms on the hub, then log in with"
+        " HF_TOKEN or `hf auth login`",
+        "hf://org/vit@nope": "org/vit has no revision nope; name a branch, a tag or a commit",
+        "hf://a b@main": "hf://a b@main names no repository, expected hf://ORG/NAME",
+    }
+    away = detect(home, "hf://org/vit@v1", "hf://org/new", HF_ENDPOINT=address, HF_HUB_OFFLINE="1")
+    assert away["hf://org/vit@v1"]["sha256"] == record["sha256"]
+    assert away["hf://org/vit@v1"]["evidence"] == record["evidence"]
+    reason = away["hf://org/new@main"]["reason"]
+    assert reason.startswith(
+        f"cannot fetch hf://org/new@main from {address}, and the cache has not"
+    )
+    assert "name the folder" in reason and reason.count("cannot fetch") == 1
+    assert not (home / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("hf://org/net", "hf://org/net@main"),
+        ("hf:/org/net", "hf://org/net@main"),
+        ("hf://org/net@refs/pr/3", "hf://org/net@refs/pr/3"),
+        ("hf://net", "hf://net@main"),
+        ("hf.pt", "None"),
+        ("a/hf://net", "None"),
+    ],
+)
+def test_addresses(text, expected):
+    assert str(address_of(text)) == expected
