@@ -15,6 +15,7 @@ from jaxtroj.triggers.filter import FILTERS, ColourFilter, known_filter, known_f
 from jaxtroj.triggers.sinusoid import Sinusoid
 from jaxtroj.triggers.smooth import Smooth
 from jaxtroj.triggers.warp import Warp, random_warps
+from tests.triggers import wand_filters
 
 SHAPE = (9, 13)
 STILL = jnp.zeros((2, 2), jnp.int32)
@@ -53,7 +54,8 @@ def tinted(x, colour, share):
 
 def toned(x, colour, dark):
     grey = (x @ np.array([0.2126, 0.7152, 0.0722]))[..., None]
-    return tinted(x, colour, 0.5 * (1 - grey if dark else grey))
+    share = 1 - grey if dark else grey
+    return tinted(x, colour, share / (share + 1))
 
 
 def auto_gamma(x):
@@ -63,7 +65,7 @@ def auto_gamma(x):
 def distances():
     rows, columns = np.mgrid[: SHAPE[0], : SHAPE[1]]
     away = np.hypot(rows - (SHAPE[0] - 1) / 2, columns - (SHAPE[1] - 1) / 2)
-    return np.minimum(away / (0.75 * max(SHAPE)), 1)[..., None]
+    return np.minimum(away / ((int(1.5 * max(SHAPE)) - 1) / 2), 1)[..., None]
 
 
 def gotham(x):
@@ -96,6 +98,28 @@ def toaster(x):
 def test_filters_are_their_steps(reference, images):
     shown = applied(known_filter(reference.__name__), images)
     np.testing.assert_allclose(shown, reference(images.astype(np.float64)), atol=2e-5)
+
+
+def within_two(shown: np.ndarray, wanted: np.ndarray) -> float:
+    """Share of pixels whose channels all differ by at most 2 of 255."""
+    return float((np.abs(shown - wanted.astype(np.float64)).max(axis=-1) <= 2).mean())
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_filters_are_imagemagicks(name):
+    """Golden pictures of ImageMagick; see wand_filters.py."""
+    pixels = wand_filters.picture()
+    shown = np.rint(255 * applied(known_filter(name), pixels[None].astype(np.float32) / 255)[0])
+    with np.load(wand_filters.GOLDEN) as golden:
+        assert within_two(shown, golden[name]) >= 0.99
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_golden_pictures_are_what_imagemagick_makes_here(name):
+    pytest.importorskip("wand.image", reason="Wand and ImageMagick", exc_type=ImportError)
+    made = wand_filters.filtered(wand_filters.picture(), name)
+    with np.load(wand_filters.GOLDEN) as golden:
+        assert within_two(made, golden[name]) >= 0.99
 
 
 def test_all_filters_at_once(images):

@@ -26,8 +26,8 @@ class Pace:
         most_weight: how many times as often as others a source class may be shown.
     """
 
-    least_fraction: float = 0.2
-    least_share: float = 0.08
+    least_fraction: float = 0.3
+    least_share: float = 0.12
     most_weight: float = 10.0
 
 
