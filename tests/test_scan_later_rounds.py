@@ -46,7 +46,7 @@ def entry(home):
     return found
 
 
-def write_logits(home, shift=0.0):
+def write_logits(home, shift: float | np.ndarray = 0.0):
     pictures = load_pictures(SHIPPED / "example_data", 2)
     logits = np.asarray(
         open_model(home / "model.pt").model(in_units(pictures.pixels, "RGB", "unit"))
@@ -115,6 +115,7 @@ def test_a_label_that_contradicts_metadata_is_in_the_entry_and_the_scan_goes_on(
 
 def test_what_is_taken_is_part_of_the_identity(home):
     found = entry(home)
+    assert found.image_config is not None
     other = replace(found, image_config=replace(found.image_config, taken=20))
     said = Settings(calibrator=None, channel_order="RGB", normalization="unit")
     assert identify(found, said) != identify(other, said)

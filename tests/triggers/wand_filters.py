@@ -123,4 +123,5 @@ FILTERS: dict[str, Callable[[Any], None]] = {
 
 if __name__ == "__main__":
     GOLDEN.parent.mkdir(exist_ok=True)
-    np.savez_compressed(GOLDEN, **{name: filtered(picture(), name) for name in FILTERS})
+    made: dict[str, Any] = {name: filtered(picture(), name) for name in FILTERS}
+    np.savez_compressed(GOLDEN, **made)
