@@ -75,6 +75,39 @@ def _(model):
     _if(model, then)
 
 
+def _never(*inner):
+    """The branch that does not run."""
+    return _branch([*inner, helper.make_node("Neg", ["e"], ["z"])], "else", "z")
+
+
+_RELU = helper.make_node("Relu", ["e"], ["y"])
+
+
+@case("an attribute of another type in a branch that does not run")
+def _(model):
+    inner = helper.make_node("Softmax", ["e"], ["q"], axis="one")
+    _if(model, _branch([_RELU], "then"), _never(inner))
+
+
+@case("an unknown attribute in a branch that does not run")
+def _(model):
+    inner = helper.make_node("Softmax", ["e"], ["q"], shape=3)
+    _if(model, _branch([_RELU], "then"), _never(inner))
+
+
+@case("too many inputs in a branch that does not run")
+def _(model):
+    inner = helper.make_node("Abs", ["e", "e"], ["q"])
+    _if(model, _branch([_RELU], "then"), _never(inner))
+
+
+@case("an unknown attribute in a loop that does not run")
+def _(model):
+    _loop(model, 0)
+    attribute = model.graph.node[-2].attribute[0]
+    attribute.g.node[0].attribute.append(helper.make_attribute("shape", 3))
+
+
 @case("a loop")
 def _(model):
     _loop(model, 3)
@@ -102,9 +135,9 @@ def _loop(model, count):
             helper.make_tensor_value_info("t", TensorProto.FLOAT, None),
         ],
     )
-    names = ["count" if count else "", "yes", "e"]
+    names = ["" if count is None else "count", "yes", "e"]
     weights = {"yes": np.array(True), "two": np.array(2)}
-    weights |= {"count": np.array(count)} if count else {}
+    weights |= {} if count is None else {"count": np.array(count)}
     before_last(model, helper.make_node("Loop", names, ["f"], body=body), weights=weights)
 
 

@@ -27,7 +27,7 @@ from converters.errors import (
     safe_repr,
 )
 from converters.graph.onnx import extensions, foreign
-from converters.graph.onnx.attributes import domain_of
+from converters.graph.onnx.attributes import check_types, domain_of
 from converters.graph.onnx.check import check_signature, check_tensor
 from converters.graph.onnx.functions import FunctionTable, body_of
 from converters.graph.onnx.limits import OnnxLimits
@@ -138,6 +138,27 @@ class Builder:
             own[tensor.name] = self.fresh(tensor.name, tensor_from(array_of(tensor)), CONSTANT)
         with self._deeper():
             return self.graph(graph, ChainMap(own, scope))
+
+    def unbuilt(self, graph: GraphProto) -> None:
+        """Check the operators of a graph that never runs, which onnxruntime checks at loading.
+
+        Raises ConverterError where one has other inputs, outputs or attributes than its schema.
+        """
+        for node in graph.node:
+            domain = domain_of(node.domain)
+            if (domain, node.op_type, node.overload) in self.functions:
+                continue
+            try:
+                _check_names(node)
+                opset = self._opset(node)
+                check_signature(node, domain, opset)
+                check_types(node, domain, schema_version(domain, node.op_type, opset))
+            except ConverterError as error:
+                _add_place(error, f"{safe_repr(node.op_type)} node {safe_repr(node.name)}")
+                raise
+            for attribute in node.attribute:
+                if attribute.HasField("g"):
+                    self.unbuilt(attribute.g)
 
     @contextmanager
     def _deeper(self):

@@ -10,7 +10,9 @@ from converters.errors import TooLargeError
 def _branch(builder, call, inputs, scope):
     """If: the branch that the known condition takes."""
     taken = bool(builder.known(inputs[0], call).reshape(-1)[0])
-    return builder.subgraph(call["then_branch" if taken else "else_branch"], scope)
+    branches = call["then_branch"], call["else_branch"]
+    builder.unbuilt(branches[taken])
+    return builder.subgraph(branches[not taken], scope)
 
 
 def _constant(builder, value, dtype):
@@ -36,6 +38,8 @@ def _loop(builder, call, inputs, scope):
     going = inputs[1] is None or bool(builder.known(inputs[1], call).reshape(-1)[0])
     collected: list[list] = [[] for _ in body.output[1 + len(states) :]]
     iteration = 0
+    if not going or most is not None and most <= 0:
+        builder.unbuilt(body)
     while going and (most is None or iteration < most):
         _count(builder, iteration)
         given = [_constant(builder, iteration, torch.int64), _constant(builder, going, torch.bool)]
