@@ -198,6 +198,12 @@ def add_settings(parser: argparse.ArgumentParser, words: bool = False) -> None:
         "--stages", metavar="A,B", help="evidence stages to run (default: all, cheap ones first)"
     )
     add_flag(group, "--no-early-stop", "run every stage, also those that cannot change the verdict")
+    _add_text_options(group, words)
+    _add_picture_options(group)
+    _add_input_form(parser)
+
+
+def _add_text_options(group: argparse._ArgumentGroup, words: bool) -> None:
     add_path(
         group,
         "--bank",
@@ -218,6 +224,9 @@ def add_settings(parser: argparse.ArgumentParser, words: bool = False) -> None:
         help="search the words of the trigger of text models called poisoned, with bank and encoder"
         f" at hand; half a minute each on a CPU (default: {'yes' if words else 'no'})",
     )
+
+
+def _add_picture_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--seed", type=int, metavar="N", help="default: 0")
     group.add_argument(
         "--examples-per-class", type=count, metavar="N", help="default: all examples"
@@ -233,7 +242,6 @@ def add_settings(parser: argparse.ArgumentParser, words: bool = False) -> None:
         help="pixels to [0, 1] per picture by min-max, or by / 255 (default: their round's, else"
         " what suits the examples, with bounds, mean and deviation)",
     )
-    _add_input_form(parser)
 
 
 def _add_input_form(parser: argparse.ArgumentParser) -> None:

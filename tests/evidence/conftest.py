@@ -9,6 +9,7 @@ import pytest
 from flax import nnx
 
 from converters.model import ImageConfig, Model, params_of
+from jaxtroj import network
 from jaxtroj.evidence.gather import Evidence, gather
 from jaxtroj.evidence.images.context import image_context
 from jaxtroj.evidence.images.inversion import InversionBudget
@@ -18,6 +19,8 @@ from jaxtroj.evidence.stages import IMAGE_STAGES
 from jaxtroj.inversion.driver import Rung
 from jaxtroj.inversion.searches import SEARCHES
 from jaxtroj.rounds.examples import Examples
+
+from .taught import SIDE as TAUGHT_SIDE
 
 SIDE = 12
 WIDTHS = (8, 32)
@@ -122,3 +125,11 @@ def gather_images(
 @pytest.fixture(scope="session")
 def gathering():
     return gather_images
+
+
+@pytest.fixture(scope="module")
+def small_batches():
+    """Batches of 72 small pictures: the usual ones hold 1024, nearly all of them padding here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(network, "_CPU_PIXELS", 72 * TAUGHT_SIDE * TAUGHT_SIDE)
+        yield

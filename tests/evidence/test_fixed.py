@@ -7,7 +7,6 @@ that means class 2, one without.
 import numpy as np
 import pytest
 
-from jaxtroj import network
 from jaxtroj.anchors import anchor
 from jaxtroj.evidence.images.fixed import FixedBudget, fixed_fields, ranks_within, search_fixed
 from jaxtroj.evidence.stages import IMAGES
@@ -18,20 +17,13 @@ from .conftest import gather_images as gather
 from .taught import CLASSES, SIDE, TARGET, examples, trained
 
 GRID = np.array([[1, 0, 1], [0, 1, 0], [1, 0, 1]], np.float32)
+pytestmark = pytest.mark.usefixtures("small_batches")
 
 
 def corner() -> SmallTrigger:
     mask, pattern = np.zeros((SIDE, SIDE, 1), np.float32), np.zeros((SIDE, SIDE, 3), np.float32)
     mask[-3:, -3:], pattern[-3:, -3:] = 1.0, GRID[..., None]
     return SmallTrigger("patch", "grid", TARGET, 0.25, mask, pattern)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def small_batches():
-    """Batches of 72 small pictures: the usual ones hold 1024, nearly all of them padding here."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(network, "_CPU_PIXELS", 72 * SIDE * SIDE)
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxtroj import network
 from jaxtroj.anchors import anchor
 from jaxtroj.evidence.images.whole import FAMILIES, WholeBudget, search_whole, whole_fields
 from jaxtroj.evidence.images.whole_banks import BankBudget, bank_of
@@ -22,6 +21,7 @@ from .conftest import pictures, small_model
 from .taught import SIDE, TARGET, examples, trained
 
 SMALL = WholeBudget(BankBudget(maps=2, frequencies=(2, 3), warps=2), fit=4)
+pytestmark = pytest.mark.usefixtures("small_batches")
 
 
 def frame() -> SmallTrigger:
@@ -29,14 +29,6 @@ def frame() -> SmallTrigger:
     mask[1:-1, 1:-1] = 0.0
     pattern[::2], pattern[:, ::2] = (1.0, 0.0, 1.0), (0.0, 1.0, 0.0)
     return SmallTrigger("patch", "frame", TARGET, 0.25, mask, pattern)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def small_batches():
-    """Batches of 72 small pictures: the usual ones hold 1024, nearly all of them padding here."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(network, "_CPU_PIXELS", 72 * SIDE * SIDE)
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -107,9 +107,10 @@ def test_changed_pickle_inside_a_sound_zip(files, tmp_path, edits):
 @given(st.binary(max_size=200))
 def test_random_pickle(raw):
     try:
-        unpickle(b"\x80\x02" + raw, limits=Limits(pickle_steps=1000))
+        _, end = unpickle(b"\x80\x02" + raw, limits=Limits(pickle_steps=1000))
     except LoadError:
-        pass
+        return
+    assert 2 < end <= len(raw) + 2
 
 
 PLAIN_VALUES = st.recursive(

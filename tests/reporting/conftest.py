@@ -44,7 +44,7 @@ def records(store: RunStore, count: int, random: np.random.Generator, trouble: s
             mask[4:8, 4:8] = 1
             trigger = FreeMask(jnp.asarray(mask), jnp.full((16, 16, 3), 0.2, np.float32))
             panels = trigger.picture(random.random((16, 16, 3)), np.zeros(2, int))
-            write_trigger(path, panels, "RGB")
+            write_trigger(path, panels)
             trigger, recovered = str(path) + trouble, {"method": "patch" + trouble, "score": 0.9}
         probability = 0.6 + 0.39 * random.random() if poisoned else 0.4 * random.random()
         made.append(

@@ -51,7 +51,8 @@ def test_sarif_by_the_official_schema(hostile, shared_data):
     if not path.is_file():
         pytest.skip(f"needs ../shared/data/{OFFICIAL}, the schema that OASIS publishes")
     schema = json.loads(path.read_text())
-    jsonschema.Draft4Validator(schema).validate(sarif.sarif_log(read_content(*hostile)))
+    log = sarif.sarif_log(read_content(*hostile))
+    assert not list(jsonschema.Draft4Validator(schema).iter_errors(log))
 
 
 class Opens:

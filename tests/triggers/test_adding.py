@@ -44,6 +44,6 @@ def test_the_example_has_a_picture_and_json(checkerboard, network, examples, tmp
         "method": "boards", "kind": "checkerboard", "amplitude": 0.25, "side": 2.0,
     }  # fmt: skip
     panels = best.picture(np.asarray(examples.images[0]))
-    write_trigger(tmp_path / "trigger.png", panels, "RGB")
+    write_trigger(tmp_path / "trigger.png", panels)
     with Image.open(tmp_path / "trigger.png") as picture:
         assert len(panels) == 3 and picture.size == (3 * 216 + 2 * 8, 216)

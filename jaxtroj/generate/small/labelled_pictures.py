@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from PIL import Image
 
 from converters.files import what_is
 from jaxtroj.errors import GenerationError
@@ -48,6 +49,23 @@ class LabelledPictures:
             digest.update(f"{part.shape} {part.dtype}".encode())
             digest.update(np.ascontiguousarray(part).tobytes())
         return digest.hexdigest()
+
+
+def write_examples(
+    folder: Path, pictures: LabelledPictures, draw: np.random.Generator, most: int
+) -> None:
+    """Write test pictures as PNG, at most so many of each class, into a folder that it makes."""
+    folder.mkdir()
+    for label in range(pictures.classes):
+        places = draw.permutation(np.flatnonzero(pictures.test_labels == label))
+        for number, place in enumerate(places[:most]):
+            picture = as_picture(pictures.test_images[place])
+            picture.save(folder / f"class_{label}_example_{number}.png")
+
+
+def as_picture(array: np.ndarray) -> Image.Image:
+    """A picture of uint8 `[h, w, c]`, RGB or grey."""
+    return Image.fromarray(array[..., 0] if array.shape[-1] == 1 else array)
 
 
 def load_pictures(path: Path, seed: int = 0, channels: tuple[int, ...] = (3,)) -> LabelledPictures:

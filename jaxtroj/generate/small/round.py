@@ -26,7 +26,6 @@ from typing import Any
 import jax
 import numpy as np
 from flax import nnx
-from PIL import Image
 
 from converters.files import write_atomic
 from converters.model import params_of
@@ -35,7 +34,7 @@ from jaxtroj.generate.model_ids import draw_for
 from jaxtroj.generate.round import Event, Record, RoundPlan, TrainingOutcome, Try, make_round, plain
 from jaxtroj.generate.round_folder import csv_bytes, provenance
 from jaxtroj.generate.small import networks
-from jaxtroj.generate.small.labelled_pictures import LabelledPictures
+from jaxtroj.generate.small.labelled_pictures import LabelledPictures, write_examples
 from jaxtroj.generate.small.onnx_file import write_onnx
 from jaxtroj.generate.small.recipe import SmallRecipe, sample_recipe
 from jaxtroj.generate.small.settings import SmallSettings, check_settings, design_of
@@ -153,7 +152,9 @@ class SmallRound:
         recipe, trigger = model.recipe, model.recipe.trigger
         path = folder / f"{recipe.architecture}.onnx"
         write_onnx(path, model.run.module, self.pictures.size)
-        self._write_examples(folder / "example_data", recipe)
+        draw = np.random.default_rng([recipe.master_seed, _ORDER, 1])
+        most = self.settings.examples_per_class
+        write_examples(folder / "example_data", self.pictures, draw, most)
         if trigger is not None:
             np.savez(folder / "trigger.npz", mask=trigger.mask, pattern=trigger.pattern)
         return {
@@ -177,16 +178,6 @@ class SmallRound:
         files = sorted((out / _BASES).glob("*.json"))
         bases = {path.stem: json.loads(path.read_bytes()) for path in files}
         return {"bases": bases, "models": records}
-
-    def _write_examples(self, folder: Path, recipe: SmallRecipe) -> None:
-        folder.mkdir()
-        pictures = self.pictures
-        draw = np.random.default_rng([recipe.master_seed, _ORDER, 1])
-        for label in range(pictures.classes):
-            places = draw.permutation(np.flatnonzero(pictures.test_labels == label))
-            for number, place in enumerate(places[: self.settings.examples_per_class]):
-                picture = Image.fromarray(pictures.test_images[place])
-                picture.save(folder / f"class_{label}_example_{number}.png")
 
     def _row(self, model: SmallModel) -> dict[str, Any]:
         recipe, trigger, attack = model.recipe, model.recipe.trigger, model.reached.attack

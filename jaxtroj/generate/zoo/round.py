@@ -23,14 +23,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from PIL import Image
 
 from converters.files import write_atomic
 from jaxtroj.generate.learners import Weights, kept_weights
 from jaxtroj.generate.model_ids import draw_for
 from jaxtroj.generate.round import Event, Record, RoundPlan, TrainingOutcome, Try, make_round, plain
 from jaxtroj.generate.round_folder import csv_bytes, provenance
-from jaxtroj.generate.small.labelled_pictures import LabelledPictures
+from jaxtroj.generate.small.labelled_pictures import (
+    LabelledPictures,
+    as_picture,
+    write_examples,
+)
 from jaxtroj.generate.torch_run import Run
 from jaxtroj.generate.zoo import networks
 from jaxtroj.generate.zoo.onnx_file import write_onnx
@@ -171,7 +174,9 @@ class ZooRound:
         recipe, pictures = model.recipe, self.pictures[model.recipe.dataset]
         path = folder / "model.onnx"
         write_onnx(path, model.run.network, pictures.images.shape[1:], recipe.is_fused)
-        self._write_examples(folder / "example_data", recipe)
+        draw = draw_for(recipe.master_seed, _EXAMPLES, 0)
+        most = self.settings.examples_per_class
+        write_examples(folder / "example_data", pictures, draw, most)
         if recipe.trigger is not None:
             shown = _shown(recipe.trigger, model.lessons.stamper, pictures)
             write_atomic(folder / "trigger.png", shown)
@@ -196,16 +201,6 @@ class ZooRound:
         files = sorted((out / _BASES).glob("*.json"))
         bases = {path.stem: json.loads(path.read_bytes()) for path in files}
         return {"bases": bases, "models": records}
-
-    def _write_examples(self, folder: Path, recipe: ZooRecipe) -> None:
-        folder.mkdir()
-        pictures = self.pictures[recipe.dataset]
-        draw = draw_for(recipe.master_seed, _EXAMPLES, 0)
-        for label in range(pictures.classes):
-            places = draw.permutation(np.flatnonzero(pictures.test_labels == label))
-            for number, place in enumerate(places[: self.settings.examples_per_class]):
-                name = f"class_{label}_example_{number}.png"
-                _as_picture(pictures.test_images[place]).save(folder / name)
 
     def _row(self, model: ZooModel) -> dict[str, Any]:
         recipe, trigger, attack = model.recipe, model.recipe.trigger, model.reached.attack
@@ -250,10 +245,6 @@ def _start_from(network: "torch.nn.Module", base: Weights) -> None:
     network.load_state_dict({n: torch.from_numpy(np.array(value)) for n, value in base.items()})
 
 
-def _as_picture(array: np.ndarray) -> Image.Image:
-    return Image.fromarray(array[..., 0] if array.shape[-1] == 1 else array)
-
-
 def _shown(trigger: PlantedTrigger, stamper: Stamper, pictures: LabelledPictures) -> bytes:
     """A test picture of a source class, clean and triggered side by side, as PNG."""
     import io
@@ -262,7 +253,7 @@ def _shown(trigger: PlantedTrigger, stamper: Stamper, pictures: LabelledPictures
     clean = pictures.test_images[[place]].astype(np.float32) / 255
     both = np.concatenate([clean[0], stamper.stamped(clean)[0]], axis=1)
     buffer = io.BytesIO()
-    _as_picture((both * 255).round().astype(np.uint8)).save(buffer, "PNG")
+    as_picture((both * 255).round().astype(np.uint8)).save(buffer, "PNG")
     return buffer.getvalue()
 
 
