@@ -29,7 +29,7 @@ class ScanError(JaxtrojError):
         self.record = record
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FoundTrigger:
     """A recovered trigger on one clean example; notebooks show its picture.
 
@@ -83,6 +83,12 @@ class FoundTrigger:
     def png(self) -> bytes:
         """The panels side by side, as a PNG file; small pictures are enlarged."""
         return trigger_png(self.panels)
+
+    def __repr__(self) -> str:
+        share = f"{self.facts.get('score', 0.0):.2f}"
+        return (
+            f"<{self.kind} trigger, works on {share} of held-out examples: {', '.join(self.named)}>"
+        )
 
     def _repr_png_(self) -> bytes:
         return self.png

@@ -14,9 +14,19 @@ REVISIONS = ("main", "v1", COMMIT)
 FAULTS = {"org/gated": (403, "GatedRepo"), "org/broken": (500, "")}
 
 
-class _Hub(BaseHTTPRequestHandler):
-    """Serves `server.repositories`: name -> folder; every request is kept in `server.asked`."""
+class _Server(ThreadingHTTPServer):
+    """Serves `repositories`, name -> folder; the path of every request is kept in `asked`."""
 
+    def __init__(self, repositories: dict[str, Path]):
+        super().__init__(("127.0.0.1", 0), _Hub)
+        self.repositories = repositories
+        self.asked: list[str] = []
+
+
+class _Hub(BaseHTTPRequestHandler):
+    """Answers for a `_Server`."""
+
+    server: _Server
     protocol_version = "HTTP/1.1"
 
     def log_message(self, format, *args):
@@ -77,12 +87,11 @@ def _described(file: Path) -> dict:
 @contextmanager
 def serving(repositories: dict[str, Path]) -> Iterator[tuple[str, list[str]]]:
     """The server's address, and the paths that were asked for."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Hub)
-    server.repositories, server.asked = repositories, []  # pyright: ignore
+    server = _Server(repositories)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}", server.asked  # pyright: ignore
+        yield f"http://127.0.0.1:{server.server_port}", server.asked
     finally:
         server.shutdown()
         server.server_close()
