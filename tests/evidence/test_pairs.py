@@ -18,7 +18,8 @@ from jaxtroj.evidence.images.pair_bank import (
     make_bank,
     parted,
 )
-from jaxtroj.evidence.images.pairs import PairBudget, Pairs, pair_fields, pair_triggers
+from jaxtroj.evidence.images.pair_fields import Crossings, Pairs, pair_fields, pair_triggers
+from jaxtroj.evidence.images.pairs import PairBudget, _dots
 from jaxtroj.evidence.images.stages.pairs import PAIRS
 from jaxtroj.evidence.stages import IMAGES
 from jaxtroj.inversion.own_arms import OwnPatterns, own_fit
@@ -96,8 +97,21 @@ def two_found(gains, targets, origins) -> Measured:
 
 def of(gains, targets=(2, 1), clean=-6.0) -> Pairs:
     leads = np.array([[-np.inf, 2.0, 0.5], [1.0, -np.inf, 0.0]])
-    found = two_found(gains, targets, [0, 0])
-    return Pairs(BankAnswers(leads, leads), found, np.full((2, 6), clean), scale=2.0)
+    clear = crossed([[-6.0] * 6, [-6.0] * 6], (2, 1), clean)
+    return Pairs(BankAnswers(leads, leads), crossed(gains, targets, clean), clear)
+
+
+def crossed(gains, targets, clean) -> Crossings:
+    return Crossings(two_found(gains, targets, [0, 0]), np.full((2, 6), clean), scale=2.0)
+
+
+def test_dots_lie_where_the_gradient_is_largest():
+    pulls = np.zeros((2, 3, 4, 3), np.float32)
+    pulls[0, 0, 1], pulls[0, 2, 3], pulls[1, 1, 1] = -2.0, 1.0, 5.0
+    masks = _dots(pulls, PairBudget(dots=2))
+    assert masks.shape == (2, 3, 4, 1) and masks.sum(axis=(1, 2, 3)).tolist() == [2.0, 2.0]
+    assert masks[0, 0, 1] == masks[0, 2, 3] == masks[1, 1, 1] == 1.0
+    assert _dots(pulls, PairBudget(dots=99)).min() == 1.0, "no more dots than pixels"
 
 
 def all_six() -> AnchoredExamples:
@@ -108,9 +122,9 @@ def test_a_trigger_of_one_source_is_measured_on_that_source():
     pairs = of([[8, 8, -2, -2, -6, -6], [1, 1, 1, 1, 1, 1]])
     assert pair_fields(pairs) == pytest.approx(
         {"pair_bank": 2.0, "pair_bank_lead": 1.0, "pair_crossing": 3.0, "pair_lead": 2.5,
-         "pair_focus": 6.0}
+         "pair_focus": 6.0, "dots_crossing": -3.0, "dots_lead": 0.0, "dots_focus": 0.0}
     )  # fmt: skip
-    (candidate,) = pair_triggers(pairs, PairBudget())
+    (candidate,) = pair_triggers(pairs, PairBudget().standing)
     best = candidate(all_six())
     assert best.target_class == 2 and best.source_classes == (0,)
     assert best.attack_success_rate == 1.0, "the other sources are not what it is for"
@@ -118,7 +132,7 @@ def test_a_trigger_of_one_source_is_measured_on_that_source():
 
 def test_a_trigger_that_moves_all_is_measured_on_all():
     pairs = of([[8, 8, 2, 2, 9, -9], [1, 1, 1, 1, 1, 1]])
-    best = pair_triggers(pairs, PairBudget())[0](all_six())
+    best = pair_triggers(pairs, PairBudget().standing)[0](all_six())
     assert best.source_classes == (0, 1) and best.attack_success_rate == pytest.approx(5 / 6)
 
 
@@ -130,7 +144,7 @@ def test_a_crossing_between_classes_that_are_alike_is_none():
 def test_no_trigger_is_handed_on_where_no_target_stands_out():
     pairs = of([[8, 8, -2, -2, 9, 9], [8, 8, 1, 1, 1, 1]])
     assert pair_fields(pairs)["pair_lead"] == 0.0
-    assert pair_triggers(pairs, PairBudget()) == ()
+    assert pair_triggers(pairs, PairBudget().standing) == ()
     assert pair_fields(of([[8] * 6, [4] * 6], targets=(2, 2)))["pair_lead"] == 0.0
 
 

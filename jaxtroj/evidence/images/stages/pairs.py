@@ -28,6 +28,16 @@ FIELDS = (
     Field("pair_focus", "pairs", 0, "how much less that patch does to the other classes",
           "clean margins",
           "margin that it gains on held-out examples of its source less that on other sources"),
+    Field("dots_crossing", "pairs", 1,
+          "how firmly single pixels carry one class's pictures to a class far from it",
+          "clean margins", "as pair_crossing, of the pixels with the largest gradient",
+          search="dots"),
+    Field("dots_lead", "pairs", 1,
+          "the lead of that crossing by pixels over those to other classes",
+          "clean margins", "dots_crossing less that of the best pair of another target",
+          search="dots"),
+    Field("dots_focus", "pairs", 0, "how much less those pixels do to the other classes",
+          "clean margins", "as pair_focus, of the best dots", search="dots"),
 )  # fmt: skip
 
 
@@ -35,14 +45,15 @@ def _run(context: "ImageContext") -> StageResult:
     import jax
 
     from jaxtroj.evidence.images.context import anchored
-    from jaxtroj.evidence.images.pairs import PairBudget, pair_fields, pair_triggers, search_pairs
+    from jaxtroj.evidence.images.pair_fields import pair_fields, pair_triggers
+    from jaxtroj.evidence.images.pairs import PairBudget, search_pairs
 
     network, examples = context.network, context.shared(anchored)
     at_places = max(examples.images.shape[1:3]) <= SMALL_SIDE
     key, order = jax.random.fold_in(context.key, 3), context.examples.channel_order
     budget = context.budget(PairBudget)
     pairs = search_pairs(network, examples, key, order, at_places, budget)
-    return StageResult(pair_fields(pairs), pair_triggers(pairs, budget))
+    return StageResult(pair_fields(pairs), pair_triggers(pairs, budget.standing))
 
 
 def _budget() -> "PairBudget":
