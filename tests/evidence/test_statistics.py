@@ -15,6 +15,7 @@ from jaxtroj.errors import EvidenceError
 from jaxtroj.evidence.gather import gather
 from jaxtroj.evidence.images.context import image_context
 from jaxtroj.evidence.images.stages.statistics import STATISTICS
+from jaxtroj.evidence.images.statistics import lifts
 from jaxtroj.evidence.stage import Subject, stages_for
 from jaxtroj.evidence.stages import IMAGE_STAGES, IMAGES
 from jaxtroj.rounds.examples import Examples
@@ -69,6 +70,30 @@ def test_examples_like_the_training_pictures_show_nothing():
     assert unlike["norm_shift"] > like["norm_shift"] + 0.1
     assert unlike["norm_spread"] > like["norm_spread"]
     assert unlike["norm_shift_peak"] >= unlike["norm_shift"]
+
+
+def test_one_class_is_lifted_and_all_classes_are_not():
+    labels = np.arange(8) % 4
+    known = 4.0 * np.eye(4)[labels]
+    still = lifts(known, known + 1.0, labels)
+    assert still == pytest.approx(0.0), "a rise of all classes is none"
+    raised = known.copy()
+    raised[:, 2] += 2.0
+    lifted = lifts(known, raised, labels)
+    # Margins are 4; a quarter of the rise is the mean over classes.
+    assert lifted == pytest.approx([-0.125, -0.125, 0.375, -0.125])
+    assert lifts(known[:2, :2], raised[:2, :2], labels[:2]).shape == (2,)
+    assert lifts(known, np.full_like(known, np.nan), labels) == pytest.approx([0, 0, 0, 0], abs=2)
+
+
+def test_running_statistics_with_pictures_of_one_more_class_lift_it():
+    """Twenty bright pictures more in training, which the network sends to one class."""
+    model, rest = untaught(), pictures(64, seed=1).images
+    added = np.clip(0.7 + 0.3 * pictures(20, seed=2).images, 0, 1)
+    both = taught(model, np.concatenate([rest, added]))
+    like, unlike = (fields_of(taught(model, rest), pictures(32)), fields_of(both, pictures(32)))
+    assert unlike["norm_lift"] > 2 * like["norm_lift"] >= 0
+    assert unlike["norm_lift_class"] in (0.0, 1.0, 2.0)
 
 
 def test_few_examples_show_no_more_than_many():

@@ -7,6 +7,12 @@ than by theirs. A difference says only that the examples are not what the networ
 so it counts beside a class that stands out, and asks for examples drawn as the training pictures
 were.
 
+One sign has a class in it. The running means hold what triggered pictures, all of them labelled
+with the target, added to the features that speak for it. By the statistics of clean examples these
+features lie higher, and the target's logit rises on pictures of all other classes: the lift of a
+class is that rise, whatever the trigger looks like and whichever classes it works from. Other
+light, blur or noise lift classes too, several of them by about as much; a trojan lifts one.
+
 Examples are few, and the mean of a few differs from the mean of all by chance. So they are parted
 into two batches that both go through the classes, and differences are multiplied between the two:
 chance has no part in the mean of such products.
@@ -31,6 +37,7 @@ from jaxtroj.rounds.examples import Examples
 _FLOOR = 1e-3  # of a layer's mean variance: no channel counts as steadier
 _MOST = 3.0  # deviations or logs that one channel may differ by: a dead one would outweigh all
 _LARGE = 0.9  # quantile of the channels of a layer
+_STEADY = 0.01  # clean margins: lifts of the other classes are not taken for closer than that
 
 
 @dataclass(frozen=True)
@@ -73,7 +80,39 @@ def statistics_fields(
     logits = np.concatenate([np.asarray(part) for part, _ in found])
     rows = np.r_[:half, len(images) - half : len(images)]
     layers = [_layer(pair) for pair in zip(*(norms for _, norms in found), strict=True)]
-    return {**_layer_fields(layers), **_answer_fields(known[rows], logits, labels[rows])}
+    return {
+        **_layer_fields(layers),
+        **_answer_fields(known[rows], logits, labels[rows]),
+        **_lift_fields(lifts(known[rows], logits, labels[rows])),
+    }
+
+
+def lifts(known: np.ndarray, logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """How far batch statistics raise each class on pictures of the others, `[classes]`.
+
+    In clean margins; of logits less their mean over classes. 0 for a class without such pictures.
+
+    Args:
+        known: logits `[n, classes]` by running statistics.
+        logits: the same by those of the batches.
+        labels: classes `[n]` of the pictures.
+    """
+    before, after = (np.nan_to_num(rows.astype(np.float64)) for rows in (known, logits))
+    scale = max(float(np.abs(_of_labels(known, labels)).mean()), 1e-3)
+    rise = after - after.mean(axis=1, keepdims=True) - before + before.mean(axis=1, keepdims=True)
+    others = labels[:, None] != np.arange(known.shape[1])
+    return (rise * others).sum(axis=0) / np.maximum(others.sum(axis=0), 1) / scale
+
+
+def _lift_fields(lifted: np.ndarray) -> dict[str, float]:
+    best = int(lifted.argmax())
+    others = np.delete(lifted, best)
+    lead = float(lifted[best] - others.max())
+    return {
+        "norm_lift": lead,
+        "norm_lift_outlier": lead / float(others.std() + _STEADY),
+        "norm_lift_class": float(best),
+    }
 
 
 def _chosen(

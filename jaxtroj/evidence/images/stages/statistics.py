@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 _GIFT = "Iliad-GIFT BNDetector, Peraton Labs, TrojAI"
 # Examples that are not drawn as the training pictures were move them as much as a trigger does.
 _sign = partial(Field, search=SUPPORT)
+# One class alone: what merely differs from the training pictures does not do that.
+_lift = partial(Field, stage="statistics", search="lift")
 FIELDS = (
     _sign("norm_shift", "statistics", 1,
           "the distance of the clean examples from the means of the training pictures",
@@ -40,6 +42,16 @@ FIELDS = (
           "the confidence that the network loses to the statistics of clean examples",
           "difference of fractions",
           "mean squashed margin with running statistics less that with batch statistics"),
+    _lift("norm_lift", direction=1, unit="clean margins",
+          label="the lead of one class that the statistics of clean examples raise",
+          meaning="rise of a class's logit on examples of other classes with batch statistics in"
+          " place of running ones; largest less second"),
+    _lift("norm_lift_outlier", direction=1, unit="deviations",
+          label="how far that lead stands out among the classes",
+          meaning="norm_lift over the deviation of the other classes' rises"),
+    _lift("norm_lift_class", direction=0, unit="class",
+          label="the class that the statistics of clean examples raise most",
+          meaning="class of norm_lift", is_judged=False),
 )  # fmt: skip
 
 
