@@ -24,7 +24,7 @@ from jaxtroj.errors import CalibrationError
 from jaxtroj.numerics import softplus
 
 CAPS = (2.0, 4.0)
-FLOORS = (1.0, 0.5, 0.25)
+FLOORS = (1.0, 0.5, 0.25, 0.1, 0.02)
 """Of what a field counts that tells no kind of trigger of the fit."""
 POOLS = ((0,), (0, 1), (0, 2))
 """Which of `pooled.PARTS` have a weight."""

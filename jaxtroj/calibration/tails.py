@@ -14,8 +14,8 @@ make it tiny. The score is log10 of (1 - q) over that chance, 0 below the quanti
 So a field says only what it can say: a small value is no evidence of clean, and one that is beyond
 all clean models counts the same whether it is .95 or .99. Only clean models are needed to fit it:
 a field that no trigger of the fit has ever moved can still speak. How loudly, `worth` says: 1 for
-a field that tells some kind of trigger from clean models without error, down to a floor for one
-that tells none (`power_of`); the floor may be 1, see `pooling`.
+a field that surely tells some kind of trigger from clean models, down to a floor for one that tells
+none (`power_of`); the floor may be 1, see `pooling`.
 """
 
 from collections.abc import Sequence
@@ -110,20 +110,28 @@ def fit_tail(known: Searched, values: np.ndarray, poisoned: np.ndarray) -> Tail:
 
 
 def power_of(direction: int, values: np.ndarray, poisoned: np.ndarray, kinds: np.ndarray) -> float:
-    """How well a field tells its best kind of trigger from clean models, 0 (not) to 1 (always).
+    """How well a field tells poisoned from clean models, 0 (not) to 1 (always).
 
-    (2 AUC - 1)^3 of the kind with the largest area; kinds of fewer than `LEAST_OF_A_KIND` models
-    and fields of as few clean ones count as not told. `values` [n] with NaN where missing, `kinds`
-    [n], one word for all where nobody knows them.
+    (2 A - 1)^3 of the largest area A under the ROC curve, of all poisoned models or of one kind of
+    trigger, less one standard error: among many kinds of few models each, some area is large by
+    chance. Kinds of fewer than `LEAST_OF_A_KIND` models and fields of as few clean ones count as
+    not told. `values` [n] with NaN where missing, `kinds` [n], one word for all where nobody knows
+    them.
     """
     present, turned = np.isfinite(values), direction * values
-    clean, best = turned[present & ~poisoned], 0.5
-    for kind in set(kinds[present & poisoned].tolist()):
-        bad = turned[present & poisoned & (kinds == kind)]
-        if min(len(bad), len(clean)) >= LEAST_OF_A_KIND:
-            above, tied = bad[:, None] > clean, bad[:, None] == clean
-            best = max(best, float((above + 0.5 * tied).mean()))
-    return (2 * best - 1) ** 3
+    clean, bad = turned[present & ~poisoned], present & poisoned
+    groups = [bad, *(bad & (kinds == kind) for kind in set(kinds[bad].tolist()))]
+    areas = [_sure_area(turned[group], clean) for group in groups]
+    return (2 * max(0.5, *areas) - 1) ** 3
+
+
+def _sure_area(bad: np.ndarray, clean: np.ndarray) -> float:
+    """Area under the ROC curve less its standard error where nothing is told (Mann and Whitney)."""
+    if min(len(bad), len(clean)) < LEAST_OF_A_KIND:
+        return 0.5
+    above, tied = bad[:, None] > clean, bad[:, None] == clean
+    error = np.sqrt((len(bad) + len(clean) + 1) / (12 * len(bad) * len(clean)))
+    return float((above + 0.5 * tied).mean() - error)
 
 
 def _scale(clean: Sequence[float] | np.ndarray, everyone: np.ndarray) -> float:

@@ -142,10 +142,16 @@ def test_a_field_counts_by_the_kind_that_it_tells_best():
     kinds = np.array(["a"] * 4 + ["b"] * 4 + [""] * 6)
     bad = kinds != ""
     values = np.r_[[9.0] * 4, [0.0] * 4, np.arange(6.0)]
-    assert power_of(1, values, bad, kinds) == 1.0
-    assert power_of(-1, values, bad, kinds) == pytest.approx((5 / 6) ** 3)  # b, with a tie
+    error = np.sqrt((4 + 6 + 1) / (12 * 4 * 6))
+    assert power_of(1, values, bad, kinds) == pytest.approx((1 - 2 * error) ** 3)
+    # b, with a tie
+    assert power_of(-1, values, bad, kinds) == pytest.approx((5 / 6 - 2 * error) ** 3)
     assert power_of(1, values[4:], bad[4:], kinds[4:]) == 0.0
     assert power_of(1, np.where(kinds == "a", values, np.nan), bad, kinds) == 0.0
+    many = [np.tile(x, 50) for x in (values, bad, kinds)]
+    assert 0.8 < power_of(1, *many) < 1.0, "the same of more models is surer"
+    noise = np.random.default_rng(0).normal(size=(40, 14))
+    assert np.mean([power_of(1, own, bad, kinds) for own in noise]) < 0.03
 
 
 def test_two_sided_fields_stay_out():
