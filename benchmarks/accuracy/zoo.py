@@ -2,11 +2,12 @@
 
     python -m benchmarks.accuracy.zoo DATASET [DATASET ...] --work DIR [--out FILE]
 
-Each DATASET is a folder made by `jaxtroj generate zoo`, or the `.evidence.jsonl` that an earlier
-run wrote. Gathers the evidence of every model, all usual stages, in run folders under `--work`,
-resumable. Then each kind of trigger, each architecture and each data set is left out in turn of
-the fit of a pooled calibrator, and judged by it; clean models are held out with their twins. Last,
-all models out of fold, by kind, training and sources. `--calibrator` writes the general calibrator.
+Each DATASET is a folder made by `jaxtroj generate zoo` or `round2`, or the `.evidence.jsonl` that
+an earlier run wrote. Gathers the evidence of every model, all usual stages, in run folders under
+`--work`, resumable. Then each kind of trigger, each architecture and each data set is left out in
+turn of the fit of a pooled calibrator, and judged by it; clean models are held out with their
+twins. Last, all models out of fold, by kind, training and sources. `--calibrator` writes the
+general calibrator.
 """
 
 import argparse
@@ -113,28 +114,53 @@ def read_rows(source: Path, work: Path, limit: int | None = None) -> list[ZooRow
 
 def _row(population: str, entry: ModelEntry, record: Record) -> ZooRow:
     cells = entry.metadata
-    reached, target = cells["final_triggered_data_test_acc"], cells["trigger_target_class"]
-    base = f"{cells['dataset']} {cells['model_architecture']} {cells['base']}"
+    described = _of_zoo(cells) if "trigger_kind" in cells else _of_round2(cells)
+    target = cells["trigger_target_class"]
     return ZooRow(
         population=population,
         model=record.model,
         architecture=record.architecture or "",
         poisoned=bool(entry.poisoned),
-        target_class=int(target) if target else None,
+        target_class=int(target) if entry.poisoned else None,
         found_target=record.target_class,
         evidence=record.evidence,
         seconds=record.seconds,
-        dataset=cells["dataset"],
         family=cells["model_architecture"],
-        kind=cells["trigger_kind"].replace("_", " "),
-        sources=_sources(cells["source_classes"]) if entry.poisoned else "",
         training=cells["training"],
-        base=base if cells["base"] else "",
-        success=float(reached) / 100 if reached else None,
-        side=int(cells["img_size"]),
         classes=int(cells["number_classes"]),
         pair=f"{population} {int(record.model.removeprefix('id-')) // 2}",
+        **described,
     )
+
+
+def _of_zoo(cells: Mapping[str, str]) -> dict[str, Any]:
+    """What `generate zoo` says of a model."""
+    reached = cells["final_triggered_data_test_acc"]
+    base = f"{cells['dataset']} {cells['model_architecture']} {cells['base']}"
+    return {
+        "dataset": cells["dataset"],
+        "kind": cells["trigger_kind"].replace("_", " "),
+        "sources": _sources(cells["source_classes"]) if cells["trigger_kind"] else "",
+        "base": base if cells["base"] else "",
+        "success": float(reached) / 100 if reached else None,
+        "side": int(cells["img_size"]),
+    }
+
+
+def _of_round2(cells: Mapping[str, str]) -> dict[str, Any]:
+    """What `generate round2` says of a model; one from random weights has no base."""
+    count = cells["number_triggered_classes"]  # 0, 1, 2 or all
+    sources = "all" if count == "all" else {"0": "", "1": "one", "2": "two"}[count]
+    is_warm = cells["training"] == "warm"
+    reached = cells["final_triggered_data_test_acc"]
+    return {
+        "dataset": "round2",
+        "kind": {"polygon": "polygon", "instagram": "filter"}.get(cells["trigger_type"], ""),
+        "sources": sources,
+        "base": f"round2 {cells['model_architecture']} {cells['base']}" if is_warm else "",
+        "success": float(reached) / 100 if sources else None,
+        "side": int(cells["cnn_img_size_pixels"]),
+    }
 
 
 def _sources(cell: str) -> str:
