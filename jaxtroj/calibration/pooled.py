@@ -9,8 +9,8 @@ field is first scored against clean models alone (`tails`), then pooled:
     log-odds = b + w f + m (share of the usual searches that is missing),     w, m >= 0
 
 Signs that other things than a trigger leave too (examples that are not drawn as the training
-pictures were) form the search `SUPPORT`, whose score is cut to `ALONE` decades more than that of
-the strongest other search.
+pictures were) form the search `SUPPORT`, whose score is cut to that of the strongest other search:
+they can support what another search found, and never decide alone.
 
 A trigger that no model of the fit had is seen as long as its own search sees it. All weights are at
 least 0 and every part rises with every score, so a larger field never lowers the probability, and a
@@ -32,8 +32,6 @@ from jaxtroj.numerics import logit
 PARTS = ("strongest", "second", "sum")
 WAYS = ("mean", "largest")
 """How the fields of one search are joined."""
-ALONE = 1.0
-"""Decades that signs of `SUPPORT` say at most where no search found anything."""
 LEAST_SCORE = 0.05
 """Decades below which a field is no reason."""
 
@@ -169,7 +167,7 @@ def pool_scores(scores: np.ndarray, searches: Sequence[str], way: str, cap: floa
     if SUPPORT in names:
         place = list(names).index(SUPPORT)
         others = np.delete(found, place, axis=1).max(axis=1)
-        found[:, place] = np.minimum(found[:, place], others + ALONE)
+        found[:, place] = np.minimum(found[:, place], others)
     ordered = -np.sort(-found, axis=1)
     return np.stack([ordered[:, 0], ordered[:, 1], found.sum(axis=1) / len(names)], axis=1) / cap
 

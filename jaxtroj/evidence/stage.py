@@ -14,7 +14,7 @@ OWN = "this project"
 """Source of a field that is no published measure."""
 SUPPORT = "support"
 """`Field.search` of signs that other things than a trigger leave too: a general calibrator counts
-them little more than the strongest of its searches, so that alone they decide nothing."""
+them at most like the strongest of its searches, so that alone they decide nothing."""
 
 
 @dataclass(frozen=True)

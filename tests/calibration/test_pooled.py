@@ -168,10 +168,10 @@ def test_fields_of_one_search_are_no_second_witness():
     assert one.tolist() == [1.0, 0.0, 0.5] and two.tolist() == [1.0, 1.0, 1.0]
 
 
-def test_signs_that_only_support_say_little_more_than_the_strongest_search():
+def test_signs_that_only_support_say_no_more_than_the_strongest_search():
     scores = np.array([[3.0, 0.0, 0.0], [4.0, 2.0, 0.0], [1.0, 2.0, 0.0]])
     found = pool_scores(scores, [SUPPORT, "a", "b"], "largest", 4.0) * 4.0
-    np.testing.assert_allclose(found, [[1, 0, 1 / 3], [3, 2, 5 / 3], [2, 1, 1]])
+    np.testing.assert_allclose(found, [[0, 0, 0], [2, 2, 4 / 3], [2, 1, 1]])
 
 
 def test_missing_shares_of_usual_sets():
