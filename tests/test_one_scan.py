@@ -175,16 +175,19 @@ def test_heads_that_contradict_their_examples_carry_a_flag(heads):
     assert odd.reason.startswith("examples-misclassified")
 
 
-def test_heads_stop_early_where_their_calibrator_allows_it(heads, monkeypatch):
+def test_signs_alone_end_no_scan_of_a_head(heads, monkeypatch):
     from jaxtroj.calibration import Calibrator
 
-    settings = Settings(base_rate=0.001)
-    whole = scan_model(next(iter_models(heads)), replace(settings, early_stop=False))
-    assert list(whole.seconds)[-2] == "shift"
-    monkeypatch.setattr(Calibrator, "can_stop", lambda self, fields, stage, *_: stage == "weights")
-    short = scan_model(next(iter_models(heads)), settings)
-    assert list(short.seconds)[-2] == "weights" and short.status == "ok"
-    assert set(short.evidence) < set(whole.evidence)
+    asked = []
+
+    def stop(self, fields, stage, *_):
+        asked.append(stage)
+        return True
+
+    monkeypatch.setattr(Calibrator, "can_stop", stop)
+    record = scan_model(next(iter_models(heads)), Settings(base_rate=0.001))
+    assert record.status == "ok" and asked == ["shift"], "the first stage that searches"
+    assert list(record.seconds)[-2] == "shift" and record.searched == ("shift",)
 
 
 def test_records_of_images_say_what_was_searched():

@@ -12,7 +12,8 @@ TRIGGER = "trigger"
 """The step after the last stage: candidates are ranked."""
 
 Stop = Callable[[str, Mapping[str, float]], bool]
-"""Asked after each stage, with its name and all fields so far; True ends the gathering."""
+"""Asked with a stage's name and all fields so far once a kind of trigger was searched: signs alone
+show nobody a trigger. True ends the gathering."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ def gather_steps(
     Args:
       context: of a model.
       stages: cheap ones first, as `evidence.stage.stages_for` chooses them.
-      stop: asked after each stage.
+      stop: asked after each stage from the first that searches for a kind of trigger.
 
     Raises:
       EvidenceError: the model gives no finite answers. A stage may raise anything else.
@@ -75,7 +76,8 @@ def gather_steps(
         found = {field.name: float(result.fields[field.name]) for field in stage.fields}
         evidence = _with_stage(evidence, stage, found, time.perf_counter() - started)
         candidates += result.triggers
-        if stop(stage.name, evidence.fields) or place + 1 == len(stages):
+        can_stop = evidence.searched and stop(stage.name, evidence.fields)
+        if can_stop or place + 1 == len(stages):
             break
     yield GatherStep(TRIGGER, evidence)
     started = time.perf_counter()

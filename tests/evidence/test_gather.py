@@ -137,7 +137,7 @@ def test_the_seed_matters(whole, make_model, make_pictures, quick):
     assert other["head_mean_outlier"] == whole.fields["head_mean_outlier"]
 
 
-@pytest.mark.parametrize("last", STAGES)
+@pytest.mark.parametrize("last", STAGES[1:])
 def test_stops_when_told_to(last, whole, make_model, make_pictures, quick):
     told = []
 
@@ -149,11 +149,11 @@ def test_stops_when_told_to(last, whole, make_model, make_pictures, quick):
     part = gather(make_model(), examples, STAGES, budgets=quick, stop=stop)
     done = STAGES[: STAGES.index(last) + 1]
     check_evidence(part, examples, 3, done)
-    assert tuple(stage for stage, _ in told) == done
+    # The weights search for no trigger, so there would be none to show.
+    assert tuple(stage for stage, _ in told) == done[1:]
     for i, (_, fields) in enumerate(told):
-        assert list(fields) == [name for stage in done[: i + 1] for name in STAGE_FIELDS[stage]]
-    assert told[-1][1] == part.fields
-    assert bool(part.triggers) == (last != "weights")
+        assert list(fields) == [name for stage in done[: i + 2] for name in STAGE_FIELDS[stage]]
+    assert told[-1][1] == part.fields and part.triggers
 
 
 EDGES = {
