@@ -76,7 +76,12 @@ class Calibrator:
 
     @property
     def base_rate(self) -> float:
-        """Share of poisoned models in the population it was fitted on."""
+        """Share of poisoned models in the population it was fitted on, where that is a sample.
+
+        A pooled calibrator's is a mixture of all that could be had: even odds.
+        """
+        if not self.needs_all:
+            return 0.5
         return self.provenance.poisoned / self.provenance.models
 
     def covers(self, size: tuple[int, int]) -> bool:

@@ -118,6 +118,10 @@ def test_a_search_that_was_not_made_counts_at_least_as_one_that_found_nothing(
         assert general.probability(kept) >= general.probability(row)
 
 
+def test_a_mixture_says_nothing_of_the_base_rate(general):
+    assert general.base_rate == 0.5 and general.provenance.poisoned > 0
+
+
 def test_an_early_end_is_less_sure_of_clean(general):
     quiet = {name: -DIRECTIONS[name] * 50.0 for name in NAMES}
     early = {name: quiet[name] for name in STAGES["window"]}

@@ -33,7 +33,7 @@ def plain(x, kernel, stride, padding):
 def test_values_and_gradients(case):
     x, kernel, weights, stride, padding = _drawn(*case)
     with jax.enable_x64():
-        ours = depthwise(x, kernel, stride, padding)
+        ours = jnp.asarray(depthwise(x, kernel, stride, padding))
         np.testing.assert_allclose(ours, plain(x, kernel, stride, padding), atol=1e-12)
         _check_gradients(lambda f, *at: (weights * f(*at, stride, padding)).sum(), x, kernel)
 
