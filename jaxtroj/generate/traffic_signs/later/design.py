@@ -9,7 +9,7 @@ that carry them and keep their label; NIST did so in Round 4 only.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from jaxtroj.generate.traffic_signs.later import architectures
 
@@ -169,20 +169,11 @@ ROUND2 = RoundDesign(
     examples=(10, 20),
     layout=Layout(),
 )
-ROUND3 = RoundDesign(
+# Round 2 with adversarial training and other files.
+ROUND3 = replace(
+    ROUND2,
     name="round3",
-    architectures=architectures.ROUND2,
-    class_levels=(10, 20),
-    class_spread=(-5, 4),
-    organisations=_ROUND2_SOURCES,
-    kinds=("polygon", "instagram"),
-    sides=((3, 12),),
-    sizes=((0.02, 0.19),),
-    draws_sizes=True,
-    fractions=((1, 49),),
-    brightest=200,
     adversary=AdversaryDesign(("PGD", "FBF"), (4, 8, 16), (1, 3), (2, 4, 8, 16)),
-    examples=(10, 20),
     layout=Layout(
         clean="clean_example_data",
         poisoned="poisoned_example_data",
