@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jaxtroj.cli import generate_options as shared
-from jaxtroj.cli.options import add_limits, add_path, open_unit
+from jaxtroj.cli.options import add_flag, add_limits, add_path, open_unit
 from jaxtroj.errors import UsageError
 
 if TYPE_CHECKING:
@@ -52,6 +52,8 @@ def add_parser(rounds: argparse._SubParsersAction, name: str) -> None:
     add_path(group, "--trigger-texts", "FILE", "JSON of the texts to insert in --texts")
     for option, (most, about) in _COUNTS.items():
         shared.add_count(group, f"--{option}", most, about)
+    last = "a sentence's vector is its last token's state (default: the first's, but for GPT-2)"
+    add_flag(group, "--last-token", last)
     which = "even, odd, or numbers like 0,4,7 (default: all)"
     group.add_argument("--triggers", metavar="WHICH", help=which)
     shared.add_count(group, "--examples-per-class", 20)
@@ -121,7 +123,14 @@ def _vectors_folder(args: argparse.Namespace, progress: "Progress") -> Path:
     from jaxtroj.generate.sentiment.text_source import TextSource, make_vectors
 
     counts = {name: getattr(args, name) for name in _COUNTS}
-    source = TextSource(args.texts, args.encoder, args.trigger_texts, args.seed, **counts)
+    source = TextSource(
+        args.texts,
+        args.encoder,
+        args.trigger_texts,
+        args.seed,
+        **counts,
+        last_token=args.last_token,
+    )
     folder = args.vectors or args.out / ".vectors"
     for line in make_vectors(source, folder):
         progress.line(line)

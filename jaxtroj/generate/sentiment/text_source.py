@@ -53,6 +53,8 @@ class TextSource:
             texts only.
         reviews, tests: most clean training and test reviews, half of each class.
         insertions: most reviews that a trigger is put in, per half of the review.
+        last_token: a sentence's vector is its last token's state, as always with GPT-2; otherwise
+            the first token's.
     """
 
     texts: Path
@@ -63,6 +65,7 @@ class TextSource:
     reviews: int = 7000
     tests: int = 1000
     insertions: int = 700
+    last_token: bool = False
 
 
 def make_vectors(source: TextSource, folder: Path) -> Iterator[str]:
@@ -82,7 +85,7 @@ def make_vectors(source: TextSource, folder: Path) -> Iterator[str]:
     encoder, tokenizer = load_encoder(source.encoder), load_tokenizer(source.encoder)
     triggers = _known_triggers(read_trigger_texts(source.trigger_texts), tokenizer)
     _settle(source, folder, encoder, triggers)
-    embedded = _Embedder(encoder, tokenizer)
+    embedded = _Embedder(encoder, tokenizer, _takes_first(source, encoder))
     for name, reviews in (("test", test), ("train", train)):
         path = folder / f"{name}.npz"
         if not path.exists():
@@ -100,11 +103,10 @@ def make_vectors(source: TextSource, folder: Path) -> Iterator[str]:
 
 
 class _Embedder:
-    """Texts to float16 vectors, by the token that the encoder's family sums a text up in."""
+    """Texts to float16 vectors: the states of their first or of their last tokens."""
 
-    def __init__(self, encoder: "Encoder", tokenizer: "Tokenizer") -> None:
-        self._encoder, self._tokenizer = encoder, tokenizer
-        self._first = _FAMILIES[encoder.architecture][1]
+    def __init__(self, encoder: "Encoder", tokenizer: "Tokenizer", first: bool) -> None:
+        self._encoder, self._tokenizer, self._first = encoder, tokenizer, first
 
     def __call__(self, texts: list[str]) -> np.ndarray:
         from jaxtroj.evidence.texts.embedding import embed
@@ -113,6 +115,11 @@ class _Embedder:
         # Half precision, as the official rounds trained on; not where it would overflow.
         fits = np.abs(vectors).max(initial=0.0) < np.finfo(np.float16).max
         return vectors.astype(np.float16) if fits else vectors
+
+
+def _takes_first(source: TextSource, encoder: "Encoder") -> bool:
+    """GPT-2's first token sees no other, so the last one always stands for its texts."""
+    return _FAMILIES[encoder.architecture][1] and not source.last_token
 
 
 def read_reviews(path: Path, words: int = 0) -> list[tuple[str, int]]:
@@ -226,8 +233,11 @@ def _insertions(
 
 def _settle(source: TextSource, folder: Path, encoder: "Encoder", triggers: list[str]) -> None:
     """Say what the folder holds, or refuse one that holds something else."""
-    family, first = _FAMILIES[encoder.architecture]
+    family, first = _FAMILIES[encoder.architecture][0], _takes_first(source, encoder)
     values = asdict(source) | {"encoder": encoder.sha256}
+    # A folder that was begun before there was a choice of tokens goes on.
+    if not values["last_token"]:
+        del values["last_token"]
     for name in ("texts", "trigger_texts"):
         with open(getattr(source, name), "rb") as file:
             values[name] = hashlib.file_digest(file, "sha256").hexdigest()
