@@ -36,10 +36,10 @@ def main() -> int:
     keep_compiled()
     encoder, tokenizer = load_encoder(args.encoder), load_tokenizer(args.encoder)
     carriers = draw_by_content(read_labelled_texts(args.texts), args.carriers_per_class)
-    first = encoder.architecture != "gpt2"
+    pooling = "last" if encoder.architecture == "gpt2" else "first"
     words = list_free(tokenizer.vocabulary, args.candidates, 0)[-args.candidates :]
     texts = [one.text for one in carriers]
-    plan = make_plan(encoder.sha256, encoder.width, first, False, texts, words)
+    plan = make_plan(encoder.sha256, encoder.width, pooling, False, texts, words)
     sizes = [int(size) for size in args.batch_sizes.split(",")]
     whole = len(list_free(tokenizer.vocabulary, None, 0))
     rates = [_measured(plan, encoder, tokenizer, size) for size in sizes]
@@ -73,7 +73,7 @@ def _arguments() -> argparse.Namespace:
 
 def _measured(plan: BankPlan, encoder: Encoder, tokenizer: Tokenizer, size: int) -> dict[str, Any]:
     def to_vectors(texts: Sequence[str]) -> np.ndarray:
-        return embed(encoder, tokenizer, texts, plan.cls_token_is_first, size)
+        return embed(encoder, tokenizer, texts, plan.pooling, size)
 
     seconds = []
     for _ in range(2):

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 
 from jaxtroj.cli.main import COMMANDS, EXIT_CLEAN
 from jaxtroj.cli.options import (
-    add_flag,
     add_limits,
     add_path,
+    add_pooling,
     count,
     guarded,
     keep_compiled,
     message,
+    pooling_of,
 )
 from jaxtroj.cli.progress import Progress, remaining
 from jaxtroj.errors import UsageError
@@ -57,11 +58,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         help=f"default: {_CARRIERS}",
     )
     add_path(parser, "--tokenizer", "T", "folder or pickled file (default: ENCODER)")
-    add_flag(
-        parser,
-        "--last-token",
-        "a sentence's vector is its last token's state, as for GPT-2 (default: the first's)",
-    )
+    add_pooling(parser)
     parser.add_argument("--batch-size", type=count, default=_BATCH, help=f"default: {_BATCH} texts")
     _add_candidates(parser)
     _add_references(parser)
@@ -138,7 +135,7 @@ def _bank(args: argparse.Namespace) -> int:
     encoder = load_encoder(args.encoder)
     for finding in encoder.findings:
         message(finding)
-    if encoder.architecture == "gpt2" and not args.last_token:
+    if encoder.architecture == "gpt2" and pooling_of(args) == "first":
         raise UsageError("GPT-2's first token sees no other one; add --last-token")
     tokenizer = load_tokenizer(args.tokenizer or args.encoder)
     plan = _plan(args, encoder, tokenizer)
@@ -174,7 +171,7 @@ def _plan(args: argparse.Namespace, encoder: "Encoder", tokenizer: "Tokenizer") 
     return make_plan(
         encoder.sha256,
         encoder.width,
-        not args.last_token,
+        pooling_of(args),
         args.known_list is not None,
         carriers,
         candidates,
@@ -192,7 +189,7 @@ def _build(
     from jaxtroj.evidence.texts.embedding import embed
 
     def to_vectors(texts: Sequence[str]) -> "np.ndarray":
-        return embed(encoder, tokenizer, texts, plan.cls_token_is_first, args.batch_size)
+        return embed(encoder, tokenizer, texts, plan.pooling, args.batch_size)
 
     started, earlier, done = time.monotonic(), None, 0
     for built in build(args.out, plan, to_vectors):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jaxtroj.cli import generate_options as shared
-from jaxtroj.cli.options import add_flag, add_limits, add_path, open_unit
+from jaxtroj.cli.options import add_limits, add_path, add_pooling, open_unit, pooling_of
 from jaxtroj.errors import UsageError
 
 if TYPE_CHECKING:
@@ -52,8 +52,7 @@ def add_parser(rounds: argparse._SubParsersAction, name: str) -> None:
     add_path(group, "--trigger-texts", "FILE", "JSON of the texts to insert in --texts")
     for option, (most, about) in _COUNTS.items():
         shared.add_count(group, f"--{option}", most, about)
-    last = "a sentence's vector is its last token's state (default: the first's, but for GPT-2)"
-    add_flag(group, "--last-token", last)
+    add_pooling(group)
     which = "even, odd, or numbers like 0,4,7 (default: all)"
     group.add_argument("--triggers", metavar="WHICH", help=which)
     shared.add_count(group, "--examples-per-class", 20)
@@ -129,7 +128,7 @@ def _vectors_folder(args: argparse.Namespace, progress: "Progress") -> Path:
         args.trigger_texts,
         args.seed,
         **counts,
-        last_token=args.last_token,
+        pooling=pooling_of(args),
     )
     folder = args.vectors or args.out / ".vectors"
     for line in make_vectors(source, folder):

@@ -18,6 +18,7 @@ from jaxtroj.populations import BY_NAME, shipped
 if TYPE_CHECKING:
     from converters.user_code import NetworkCode
     from jaxtroj.engine.guard import Guard
+    from jaxtroj.poolings import Pooling
     from jaxtroj.record import Record
     from jaxtroj.settings import Settings
 
@@ -91,6 +92,22 @@ def add_path(
 def add_flag(parser: argparse._ActionsContainer, name: str, about: str) -> None:
     """Declare an option that is true where it is given."""
     parser.add_argument(name, action="store_true", help=about)
+
+
+def add_pooling(parser: argparse._ActionsContainer) -> None:
+    """Declare what stands for a text; see `pooling_of`."""
+    which = parser.add_mutually_exclusive_group()
+    last = "a text's vector is its last token's state, as always with GPT-2 (default: the first's)"
+    add_flag(which, "--last-token", last)
+    mean = "it is the mean over its tokens, as in most encoders of sentence-transformers"
+    add_flag(which, "--mean-of-tokens", mean)
+
+
+def pooling_of(args: argparse.Namespace) -> "Pooling":
+    """What the options of `add_pooling` choose."""
+    if args.mean_of_tokens:
+        return "mean"
+    return "last" if args.last_token else "first"
 
 
 def positive(text: str) -> float:

@@ -15,6 +15,7 @@ from typing import Any
 
 from converters.errors import safe_repr
 from jaxtroj.errors import DatasetError
+from jaxtroj.poolings import Pooling
 from jaxtroj.rounds.tables import read_text
 
 MAX_BYTES = 2**20  # the real ones take 2 KB
@@ -62,6 +63,8 @@ class TextConfig:
     """Name of encoder and tokenizer in `embeddings/` and `tokenizers/`; the reduced form only."""
     cls_token_is_first: bool | None = None
     """Whether the first token's vector is the sentence's; else the last valid token's is."""
+    mean_of_tokens: bool | None = None
+    """Whether the mean over all tokens is, as in sentence-transformers; no official config says."""
     model_architecture: str | None = None
     """"LstmLinear", "GruLinear", "FCLinear" or "Linear"."""
     source_dataset: str | None = None
@@ -105,16 +108,18 @@ class TextConfig:
         return (f"{stem}.pt", stem)
 
     @property
-    def takes_first_token(self) -> bool | None:
-        """`cls_token_is_first`, else what the encoder family implies; None if neither says.
+    def pooling(self) -> Pooling | None:
+        """What the config says, else what the encoder family implies; None if neither does.
 
         The released form of Round 5 does not record it.
         """
+        if self.mean_of_tokens:
+            return "mean"
         if self.cls_token_is_first is not None:
-            return self.cls_token_is_first
+            return "first" if self.cls_token_is_first else "last"
         if self.embedding in FIRST_TOKEN_EMBEDDINGS:
-            return True
-        return False if self.embedding in LAST_TOKEN_EMBEDDINGS else None
+            return "first"
+        return "last" if self.embedding in LAST_TOKEN_EMBEDDINGS else None
 
 
 _OPTIONAL = frozenset({"condition", "adversarial_training_method", "trigger_organization"})
@@ -133,6 +138,7 @@ _TYPES: Mapping[str, type] = {
     "embedding_flavor": str,
     "embedding_filename": str,
     "cls_token_is_first": bool,
+    "mean_of_tokens": bool,
     "model_architecture": str,
     "source_dataset": str,
     "number_classes": int,

@@ -51,15 +51,15 @@ def embedding_of(attempt: Attempt) -> "Embed":
             " name one with --encoder"
         )
     config = entry.text_config
-    first = None if config is None else config.takes_first_token
-    if first is None:
+    pooling = None if config is None else config.pooling
+    if pooling is None:
         raise EvidenceError(
             "the model's config.json does not say which token's state is the sentence embedding;"
             " expected cls_token_is_first or an encoder's name in it"
         )
     encoder = _encoder(path)
     tokenizer = _tokenizer(settings.tokenizer or entry.tokenizer_path or path)
-    return lambda texts: embed(encoder, tokenizer, texts, first)
+    return lambda texts: embed(encoder, tokenizer, texts, pooling)
 
 
 @lru_cache(maxsize=2)

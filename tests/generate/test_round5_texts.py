@@ -107,20 +107,23 @@ def test_insertions_are_balanced_and_move_the_vector(made):
             assert (moved > 1e-3).mean() > 0.99
 
 
-def test_the_last_tokens_state_can_stand_for_a_text(source, tmp_path):
-    own = dataclasses.replace(source, reviews=100, tests=40, insertions=40, last_token=True)
+@pytest.mark.parametrize("pooling", ["last", "mean"])
+def test_another_pooling_can_stand_for_a_text(source, tmp_path, pooling):
+    own = dataclasses.replace(source, reviews=100, tests=40, insertions=40, pooling=pooling)
     list(make_vectors(own, tmp_path))
     vectors = load_vectors(tmp_path, seed=0)
-    assert vectors.about.cls_token_is_first is False
+    about = vectors.about
+    assert (about.cls_token_is_first, about.mean_of_tokens) == (False, pooling == "mean")
     model = transformers.BertModel.from_pretrained(source.encoder).eval()
     tokenizer = transformers.BertTokenizer.from_pretrained(source.encoder)
     texts = list(vectors.train.texts[::20])
     for text, vector in zip(texts, vectors.train.vectors[::20], strict=True):
         with torch.no_grad():
             states = model(**tokenizer([text], return_tensors="pt"))[0][0]
-        np.testing.assert_allclose(vector, states[-1], atol=5e-3)
+        wanted = states[-1] if pooling == "last" else states.mean(axis=0)
+        np.testing.assert_allclose(vector, wanted, atol=5e-3)
     with pytest.raises(GenerationError, match="another source"):
-        list(make_vectors(dataclasses.replace(own, last_token=False), tmp_path))
+        list(make_vectors(dataclasses.replace(own, pooling="first"), tmp_path))
 
 
 def test_training_and_test_reviews_are_different_ones(tmp_path, source, encoder):

@@ -73,13 +73,13 @@ def test_reduced_form():
         source_dataset="imdb",
     )
     assert config.encoder_names == ("BERT-bert-base-uncased.pt",)
-    assert config.takes_first_token is True
+    assert config.pooling == "first"
 
 
 def test_full_form():
     config = parse_text_config(json.dumps(FULL))
     assert config.encoder_names == ("GPT-2-gpt2.pt", "GPT-2-gpt2")
-    assert config.cls_token_is_first is None and config.takes_first_token is False
+    assert config.cls_token_is_first is None and config.pooling == "last"
     assert config.adversarial_training_method is None and config.poisoned is True
     assert config.triggers == (TextTrigger(1, 0, "word", "tardigrade", "spatial", 0.2, 0.0, 0.5),)
     assert config.unknown_keys == ()
@@ -90,7 +90,7 @@ def test_full_form():
 def test_official_files(shared_data, name):
     config = read_text_config(shared_data / "trojai" / name)
     assert (config.embedding, config.model_architecture) == ("DistilBERT", "LstmLinear")
-    assert config.unknown_keys == () and config.takes_first_token is True
+    assert config.unknown_keys == () and config.pooling == "first"
     assert config.encoder_names[0] == "DistilBERT-distilbert-base-uncased.pt"
     if name == "r5-config-full.json":
         (trigger,) = config.triggers
@@ -106,11 +106,17 @@ def test_unknown_keys_are_noted_and_dropped():
 
 
 @pytest.mark.parametrize(
-    ("flavor", "embedding", "first"),
-    [("x", "MPNet", True), ("x", "DistilBERT", True), ("x", "ELMo", None)],
+    ("flavor", "embedding", "pooling"),
+    [("x", "MPNet", "first"), ("x", "GPT-2", "last"), ("x", "ELMo", None)],
 )
-def test_which_token_without_the_key(flavor, embedding, first):
-    assert TextConfig(embedding=embedding, embedding_flavor=flavor).takes_first_token is first
+def test_pooling_without_the_key(flavor, embedding, pooling):
+    assert TextConfig(embedding=embedding, embedding_flavor=flavor).pooling == pooling
+
+
+@pytest.mark.parametrize("first", [True, False, None])
+def test_a_mean_over_the_tokens_goes_before_what_the_first_token_says(first):
+    config = TextConfig(embedding="BERT", cls_token_is_first=first, mean_of_tokens=True)
+    assert config.pooling == "mean"
 
 
 @pytest.mark.parametrize(
@@ -130,6 +136,7 @@ def test_which_token_without_the_key(flavor, embedding, first):
         ('{"master_seed": true}', "expected int"),
         ('{"cls_token_is_first": 1}', "expected bool"),
         ('{"cls_token_is_first": "True"}', "expected bool"),
+        ('{"mean_of_tokens": "no"}', "expected bool"),
         ('{"embedding": ["BERT"]}', "expected str"),
         ('{"embedding": "' + "B" * 20_000 + '"}', "expected str"),
         ('{"triggers": {}}', "expected a list"),

@@ -96,7 +96,7 @@ def toy_bank(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bank")
     vocabulary = ["[CLS]", "##ing", "!", *WORDS, TRIGGER, "good", "bad"]
     candidates = list_free(vocabulary, None, 30, toy_texts(40, seed=5), 30)
-    plan = make_plan("ab" * 32, WIDTH, True, False, toy_texts(6, seed=1), candidates)
+    plan = make_plan("ab" * 32, WIDTH, "first", False, toy_texts(6, seed=1), candidates)
     assert list(build(folder, plan, toy_embed))[-1].done == len(candidates)
     return open_bank(folder)
 

@@ -30,7 +30,7 @@ CARRIED = ("One thing. Two things! Three?", "Short.", "A b c. D e. F g. H i.", "
 @pytest.fixture(scope="module")
 def plan(toy):
     candidates = [BankText(word, "word") for word in (*toy.words, toy.trigger)] * 8
-    return make_plan("ab" * 32, toy.width, True, False, CARRIED, candidates)
+    return make_plan("ab" * 32, toy.width, "first", False, CARRIED, candidates)
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -60,7 +60,7 @@ def test_vectors_are_those_of_the_inserted_texts(whole, plan, toy):
 
 
 def test_places_depend_on_the_text_alone_and_take_turns_of_the_halves(plan, toy):
-    alone = make_plan("cd" * 32, 5, True, False, CARRIED, [BankText(toy.trigger, "word")])
+    alone = make_plan("cd" * 32, 5, "first", False, CARRIED, [BankText(toy.trigger, "word")])
     assert alone.places[0] == plan.places[-1]
     for row in plan.places:
         for number, (place, carrier) in enumerate(zip(row, CARRIED, strict=True)):
@@ -128,7 +128,7 @@ def test_one_writer_at_a_time(plan, tmp_path):
 
 def test_another_bank_in_the_folder_is_left_alone(whole, plan, toy):
     before = files(whole)
-    other = make_plan("cd" * 32, toy.width, True, False, CARRIED, plan.candidates)
+    other = make_plan("cd" * 32, toy.width, "first", False, CARRIED, plan.candidates)
     with pytest.raises(StoreError, match="holds a bank of other candidates"):
         list(build(whole, other, toy.embed))
     assert files(whole) == before
@@ -182,7 +182,20 @@ HOSTILE = {
     ),
     "encoder no text": _changed(encoder=None),
     "list a number": _changed(known_list=1),
+    "odd pooling": _changed(pooling="max"),
+    "pooling a list": _changed(pooling=["mean"]),
+    "no pooling": _without("pooling"),
 }
+
+
+@pytest.mark.parametrize(("first", "pooling"), [(True, "first"), (False, "last")])
+def test_a_bank_from_before_there_was_a_mean_opens(first, pooling, whole, tmp_path):
+    for name, content in files(whole).items():
+        (tmp_path / name).write_bytes(content)
+    values = json.loads((whole / MANIFEST).read_bytes())
+    del values["pooling"]
+    (tmp_path / MANIFEST).write_text(json.dumps(values | {"cls_token_is_first": first}))
+    assert open_bank(tmp_path).plan.pooling == pooling
 
 
 @pytest.mark.parametrize("case", HOSTILE)
@@ -272,7 +285,7 @@ def test_what_makes_no_plan(toy):
     word = [BankText("omg", "word")]
     for carriers, candidates in ((("a", " "), word), ((), word), (("a",), [])):
         with pytest.raises(UsageError, match="a bank needs candidates and carriers"):
-            make_plan("ab", 4, True, False, carriers, candidates)
+            make_plan("ab", 4, "first", False, carriers, candidates)
     with pytest.raises(UsageError, match="whole words"):
         list_free(["good", "##a", "b"], None, 3)
     with pytest.raises(UsageError, match="1 are empty or longer"):

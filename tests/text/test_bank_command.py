@@ -86,7 +86,7 @@ def test_a_list_free_bank(built, encoder, toy, capsys):
     assert not any(c.text in " ".join(plan.carriers) for c in plan.candidates[-2:])
     weights = (encoder / "model.safetensors").read_bytes()
     assert plan.encoder == hashlib.sha256(weights).hexdigest()
-    assert (plan.width, plan.cls_token_is_first, plan.known_list) == (toy.width, True, False)
+    assert (plan.width, plan.pooling, plan.known_list) == (toy.width, "first", False)
 
 
 def changed_at(bank: Path) -> dict[str, int]:

@@ -41,77 +41,83 @@ def _gpt2(folder):
     return transformers.GPT2Model(config), tokenizer
 
 
-@pytest.fixture(scope="module", params=[("bert", True), ("gpt2", False)], ids=["first", "last"])
+CASES = {"first": _bert, "last": _gpt2, "mean": _bert}
+
+
+@pytest.fixture(scope="module", params=CASES)
 def case(request, tmp_path_factory):
-    """Reference model and tokenizer; ours, from the same folder; whether the first token counts."""
-    kind, first = request.param
-    folder = tmp_path_factory.mktemp(kind)
+    """Reference model and tokenizer; ours, from the same folder; the pooling."""
+    pooling = request.param
+    folder = tmp_path_factory.mktemp(pooling)
     with torch.random.fork_rng():
         torch.manual_seed(3)
-        model, tokenizer = (_bert if kind == "bert" else _gpt2)(folder)
+        model, tokenizer = CASES[pooling](folder)
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter += 0.2 * torch.randn(parameter.shape)
     model.eval().save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    return model, tokenizer, load_encoder(folder), load_tokenizer(folder), first
+    return model, tokenizer, load_encoder(folder), load_tokenizer(folder), pooling
 
 
-def official(model, tokenizer, texts, first: bool) -> np.ndarray:
+def official(model, tokenizer, texts, pooling) -> np.ndarray:
     """As trojai-example computes it, all texts in one padded batch."""
     most = model.config.max_position_embeddings - 2
     found = tokenizer(list(texts), max_length=most, padding=True, truncation=True,
                       return_tensors="pt")  # fmt: skip
     with torch.no_grad():
         states = model(found["input_ids"], attention_mask=found["attention_mask"])[0].numpy()
-    if first:
+    if pooling == "first":
         return states[:, 0]
+    if pooling == "mean":
+        kept = found["attention_mask"].numpy()[:, :, None]
+        return (states * kept).sum(axis=1) / kept.sum(axis=1)
     last = [np.flatnonzero(row)[-1] for row in found["attention_mask"].numpy()]
     return states[np.arange(len(last)), last]
 
 
 @pytest.mark.parametrize("batch_size", [1, 3, 32])
 def test_official_procedure(batch_size, case):
-    model, reference, encoder, tokenizer, first = case
-    found = embed(encoder, tokenizer, FILLED, first, batch_size)
-    want = official(model, reference, FILLED, first)
+    model, reference, encoder, tokenizer, pooling = case
+    found = embed(encoder, tokenizer, FILLED, pooling, batch_size)
+    want = official(model, reference, FILLED, pooling)
     assert found.shape == (len(FILLED), 16) and found.dtype == np.float32
     assert np.abs(found - want).max() < 1e-4
     assert np.abs(want[0] - want[1]).max() > 0.1, "the texts must differ for this to mean anything"
 
 
 def test_no_texts(case):
-    _, _, encoder, tokenizer, first = case
-    assert embed(encoder, tokenizer, [], first).shape == (0, 16)
+    _, _, encoder, tokenizer, pooling = case
+    assert embed(encoder, tokenizer, [], pooling).shape == (0, 16)
 
 
 def test_a_text_without_tokens(case):
-    _, _, encoder, tokenizer, first = case
-    if first:  # BERT's special tokens are there even without words.
-        assert np.isfinite(embed(encoder, tokenizer, [""], first)).all()
+    _, _, encoder, tokenizer, pooling = case
+    if pooling != "last":  # BERT's special tokens are there even without words.
+        assert np.isfinite(embed(encoder, tokenizer, [""], pooling)).all()
         return
     with pytest.raises(ExamplesError, match="text 2 has no tokens"):
-        embed(encoder, tokenizer, TEXTS, first)
+        embed(encoder, tokenizer, TEXTS, pooling)
 
 
 def test_a_tokenizer_of_another_encoder(case):
-    _, _, encoder, tokenizer, first = case
+    _, _, encoder, tokenizer, pooling = case
     other = replace(encoder, config=replace(encoder.config, vocab_size=5))
     with pytest.raises(ExamplesError, match="use the tokenizer that belongs to the encoder"):
-        embed(other, tokenizer, ["good movie"], first)
+        embed(other, tokenizer, ["good movie"], pooling)
 
 
 def test_texts_that_are_refused(case):
-    _, _, encoder, tokenizer, first = case
+    _, _, encoder, tokenizer, pooling = case
     with pytest.raises(ExamplesError, match="text 1 holds half a surrogate pair"):
-        embed(encoder, tokenizer, ["good", "\udfff"], first)
+        embed(encoder, tokenizer, ["good", "\udfff"], pooling)
 
 
 def test_vectors_that_are_not_finite(case):
-    _, _, encoder, tokenizer, first = case
+    _, _, encoder, tokenizer, pooling = case
     params = {name: value * np.float32(1e30) for name, value in encoder.params.items()}
     with pytest.raises(EvidenceError, match="text 0 is not finite"):
-        embed(replace(encoder, params=params), tokenizer, ["good"], first)
+        embed(replace(encoder, params=params), tokenizer, ["good"], pooling)
 
 
 @given(st.lists(st.integers(1, 600), max_size=60), st.integers(1, 9))

@@ -27,7 +27,7 @@ MEASURED = {"attack_success_rate", "in_first_half", "in_second_half", "harmless_
 @pytest.fixture(scope="module")
 def to_vectors(encoder):
     parts = load_encoder(encoder), load_tokenizer(encoder)
-    return lambda texts: embed(*parts, texts, True)
+    return lambda texts: embed(*parts, texts, "first")
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def head_state(vectors, number):
 def bank(tmp_path_factory, toy, to_vectors, dataset):
     folder = tmp_path_factory.mktemp("banks") / "bank"
     candidates = list_free([*toy.words, "!"], None, 12, toy.texts(9, seed=8), 9)
-    plan = make_plan("ab" * 32, toy.width, True, False, toy.texts(4, seed=1), candidates)
+    plan = make_plan("ab" * 32, toy.width, "first", False, toy.texts(4, seed=1), candidates)
     assert list(build(folder, plan, to_vectors))[-1].done == len(candidates)
     copy_references(dataset, folder, "bert", 4)
     return folder

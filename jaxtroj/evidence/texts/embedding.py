@@ -2,6 +2,7 @@
 
 Procedure of trojai-example (Rounds 5 and 6): tokens cut to the encoder's length less two; the last
 hidden state at the first token (BERT, DistilBERT) or at the last one that is no padding (GPT-2).
+Encoders of the sentence-transformers package mostly take the mean over all tokens.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,6 +16,7 @@ from converters.encoders import Encoder, encode
 from converters.encoders.tokenizer import Tokenizer
 from converters.errors import ConverterError
 from jaxtroj.errors import EvidenceError, ExamplesError
+from jaxtroj.poolings import Pooling
 
 # A program per length would compile too often, one for all lengths would compute padding.
 _STEPS = ((64, 8), (128, 16), (256, 32), (2**31, 128))
@@ -24,7 +26,7 @@ def embed(
     encoder: Encoder,
     tokenizer: Tokenizer,
     texts: Sequence[str],
-    cls_token_is_first: bool,
+    pooling: Pooling,
     batch_size: int = 32,
 ) -> np.ndarray:
     """Sentence vectors float32 `[n, d]` of texts, in their order.
@@ -36,7 +38,7 @@ def embed(
       encoder: from `converters.encoders.load_encoder`.
       tokenizer: the encoder's own.
       texts: any number of them.
-      cls_token_is_first: take the first token's state; otherwise the last token's.
+      pooling: one of `jaxtroj.poolings.POOLINGS`.
       batch_size: texts per program call, at least 1.
 
     Raises:
@@ -54,7 +56,7 @@ def embed(
         for place, number in enumerate(chosen):
             ids[place, : len(rows[number])] = rows[number]
             lengths[place] = len(rows[number])
-        found = _vectors(encoder.config, cls_token_is_first, encoder.params, ids, lengths)
+        found = _vectors(encoder.config, pooling, encoder.params, ids, lengths)
         vectors[chosen] = np.asarray(found, np.float32)[: len(chosen)]
     if not np.isfinite(vectors).all():
         number = int(np.argmin(np.isfinite(vectors).all(axis=1)))
@@ -66,11 +68,13 @@ def embed(
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _vectors(config, first: bool, params, ids, lengths):
+def _vectors(config, pooling: Pooling, params, ids, lengths):
     mask = (jnp.arange(ids.shape[1])[None, :] < lengths[:, None]).astype(jnp.int32)
     states = encode(config, params, ids, mask)
-    if first:
+    if pooling == "first":
         return states[:, 0]
+    if pooling == "mean":
+        return (states * mask[:, :, None]).sum(axis=1) / lengths[:, None]
     return jnp.take_along_axis(states, (lengths - 1)[:, None, None], axis=1)[:, 0]
 
 

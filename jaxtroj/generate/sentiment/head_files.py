@@ -241,6 +241,7 @@ def full_config(
         "trigger_organization": organization,
         "number_triggers": len(triggers),
         "cls_token_is_first": about.cls_token_is_first,
+        **({"mean_of_tokens": True} if about.mean_of_tokens else {}),
     }
 
 
@@ -290,6 +291,7 @@ def reduced_config(full: Mapping[str, Any], about: About) -> dict[str, Any]:
     data = f"sentiment-classification/{about.dataset}"
     return {
         **{name: full[name] for name in names},
+        **({"mean_of_tokens": True} if about.mean_of_tokens else {}),
         "embedding_filename": about.filename,
         "source_dataset": about.dataset,
         "train_data_filepath": f"{data}/train.json",

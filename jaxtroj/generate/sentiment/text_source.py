@@ -24,6 +24,7 @@ from converters.files import write_atomic
 from jaxtroj.errors import GenerationError
 from jaxtroj.generate.sentiment.insertion import HALVES, insert
 from jaxtroj.generate.sentiment.vectors import MAX_TEXT_BYTES, MAX_TRIGGERS
+from jaxtroj.poolings import Pooling
 
 if TYPE_CHECKING:
     from converters.encoders import Encoder
@@ -53,8 +54,8 @@ class TextSource:
             texts only.
         reviews, tests: most clean training and test reviews, half of each class.
         insertions: most reviews that a trigger is put in, per half of the review.
-        last_token: a sentence's vector is its last token's state, as always with GPT-2; otherwise
-            the first token's.
+        pooling: what is a text's vector; of GPT-2, whose first token sees no other, the last
+            token's state where this says the first's.
     """
 
     texts: Path
@@ -65,7 +66,7 @@ class TextSource:
     reviews: int = 7000
     tests: int = 1000
     insertions: int = 700
-    last_token: bool = False
+    pooling: Pooling = "first"
 
 
 def make_vectors(source: TextSource, folder: Path) -> Iterator[str]:
@@ -85,7 +86,7 @@ def make_vectors(source: TextSource, folder: Path) -> Iterator[str]:
     encoder, tokenizer = load_encoder(source.encoder), load_tokenizer(source.encoder)
     triggers = _known_triggers(read_trigger_texts(source.trigger_texts), tokenizer)
     _settle(source, folder, encoder, triggers)
-    embedded = _Embedder(encoder, tokenizer, _takes_first(source, encoder))
+    embedded = _Embedder(encoder, tokenizer, _pooling(source, encoder))
     for name, reviews in (("test", test), ("train", train)):
         path = folder / f"{name}.npz"
         if not path.exists():
@@ -103,23 +104,23 @@ def make_vectors(source: TextSource, folder: Path) -> Iterator[str]:
 
 
 class _Embedder:
-    """Texts to float16 vectors: the states of their first or of their last tokens."""
+    """Texts to float16 vectors."""
 
-    def __init__(self, encoder: "Encoder", tokenizer: "Tokenizer", first: bool) -> None:
-        self._encoder, self._tokenizer, self._first = encoder, tokenizer, first
+    def __init__(self, encoder: "Encoder", tokenizer: "Tokenizer", pooling: Pooling) -> None:
+        self._encoder, self._tokenizer, self._pooling = encoder, tokenizer, pooling
 
     def __call__(self, texts: list[str]) -> np.ndarray:
         from jaxtroj.evidence.texts.embedding import embed
 
-        vectors = embed(self._encoder, self._tokenizer, texts, self._first)
+        vectors = embed(self._encoder, self._tokenizer, texts, self._pooling)
         # Half precision, as the official rounds trained on; not where it would overflow.
         fits = np.abs(vectors).max(initial=0.0) < np.finfo(np.float16).max
         return vectors.astype(np.float16) if fits else vectors
 
 
-def _takes_first(source: TextSource, encoder: "Encoder") -> bool:
-    """GPT-2's first token sees no other, so the last one always stands for its texts."""
-    return _FAMILIES[encoder.architecture][1] and not source.last_token
+def _pooling(source: TextSource, encoder: "Encoder") -> Pooling:
+    first = _FAMILIES[encoder.architecture][1]
+    return source.pooling if first or source.pooling != "first" else "last"
 
 
 def read_reviews(path: Path, words: int = 0) -> list[tuple[str, int]]:
@@ -233,18 +234,19 @@ def _insertions(
 
 def _settle(source: TextSource, folder: Path, encoder: "Encoder", triggers: list[str]) -> None:
     """Say what the folder holds, or refuse one that holds something else."""
-    family, first = _FAMILIES[encoder.architecture][0], _takes_first(source, encoder)
+    family, pooling = _FAMILIES[encoder.architecture][0], _pooling(source, encoder)
     values = asdict(source) | {"encoder": encoder.sha256}
-    # A folder that was begun before there was a choice of tokens goes on.
-    if not values["last_token"]:
-        del values["last_token"]
+    # A folder that was begun before there was a choice goes on.
+    if values["pooling"] == "first":
+        del values["pooling"]
     for name in ("texts", "trigger_texts"):
         with open(getattr(source, name), "rb") as file:
             values[name] = hashlib.file_digest(file, "sha256").hexdigest()
     about = {
         "embedding": family,
         "flavor": source.encoder.resolve().name,
-        "cls_token_is_first": first,
+        "cls_token_is_first": pooling == "first",
+        **({"mean_of_tokens": True} if pooling == "mean" else {}),
         "dataset": source.texts.name.split(".")[0],
         "source": values,
     }

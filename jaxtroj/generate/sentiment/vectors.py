@@ -7,7 +7,8 @@ texts.json.gz    {"train": [n texts], "test": [...]}
 triggers.json    [text, ...]
 trigger_KK.npz   cls0 [m, d], row0 [m]; cls1, row1          trigger KK in the first, second half of
                                                             the training reviews row0, row1
-about.json       {"embedding", "flavor", "cls_token_is_first", "dataset"}; optional
+about.json       {"embedding", "flavor", "cls_token_is_first", "dataset"}; optional, as
+                 "mean_of_tokens" in it
 ```
 """
 
@@ -45,6 +46,7 @@ class About:
     Attributes:
         embedding, flavor: encoder family and pretrained weights, as config.json names them.
         cls_token_is_first: whether a vector is the first token's; else the last valid one's.
+        mean_of_tokens: whether it is the mean over all tokens instead.
         dataset: name of the reviews.
     """
 
@@ -52,6 +54,7 @@ class About:
     flavor: str
     cls_token_is_first: bool
     dataset: str
+    mean_of_tokens: bool = False
 
     @property
     def filename(self) -> str:
@@ -308,7 +311,10 @@ def _about(folder: Path) -> About:
         not isinstance(values.get(name), kind) for name, kind in wanted.items()
     ):
         raise GenerationError(f"{path}: expected {', '.join(wanted)}")
-    return About(**{name: values[name] for name in wanted})
+    mean = values.get("mean_of_tokens", False)
+    if not isinstance(mean, bool):
+        raise GenerationError(f"{path}: mean_of_tokens is {safe_repr(mean)}, expected a bool")
+    return About(**{name: values[name] for name in wanted}, mean_of_tokens=mean)
 
 
 def _digest(folder: Path) -> str:

@@ -10,6 +10,7 @@ from jaxtroj.errors import UsageError
 from jaxtroj.evidence.texts.bank.candidates import BankText
 from jaxtroj.evidence.texts.bank.store import BankPlan, BankWriter
 from jaxtroj.evidence.texts.insertion import HALVES, insert, places, sentences
+from jaxtroj.poolings import Pooling
 
 Embed = Callable[[Sequence[str]], np.ndarray]
 """Texts to vectors float32 `[n, d]`."""
@@ -28,7 +29,7 @@ class Built:
 def make_plan(
     encoder_sha256: str,
     width: int,
-    cls_token_is_first: bool,
+    pooling: Pooling,
     known_list: bool,
     carriers: Sequence[str],
     candidates: Sequence[BankText],
@@ -48,7 +49,7 @@ def make_plan(
     return BankPlan(
         encoder_sha256,
         width,
-        cls_token_is_first,
+        pooling,
         known_list,
         tuple(carriers),
         chosen,

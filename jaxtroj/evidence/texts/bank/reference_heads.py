@@ -63,7 +63,7 @@ def copy_references(
       dataset: a round's folder with labels.
       folder: of a bank.
       encoder: architecture of the bank's encoder, such as "bert"; heads whose config names another
-        encoder or another token are left out.
+        encoder or another pooling are left out.
       count: how many, at least 1; fewer where the dataset has no more.
 
     Raises:
@@ -115,7 +115,7 @@ def _is_wanted(entry: ModelEntry, encoder: str, bank: Bank) -> bool:
         return False
     # NIST writes "GPT-2" and "DistilBERT" where Hugging Face has gpt2 and distilbert.
     same = config.embedding.replace("-", "").lower() == encoder
-    return same and config.takes_first_token == bank.plan.cls_token_is_first
+    return same and config.pooling == bank.plan.pooling
 
 
 def _opened(entries: Iterable[ModelEntry], width: int) -> Iterator[_Opened]:

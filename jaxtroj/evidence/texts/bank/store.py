@@ -20,6 +20,7 @@ from converters.files import read_json, write_atomic
 from jaxtroj.errors import StoreError
 from jaxtroj.evidence.texts.bank.candidates import KINDS, BankText
 from jaxtroj.held_folder import cut_tail, hold
+from jaxtroj.poolings import POOLINGS, Pooling
 
 BANK_VERSION = 1
 MANIFEST, VECTORS, CARRIERS = "bank.json", "vectors.f16", "carriers.f32"
@@ -34,7 +35,7 @@ class BankPlan:
     Attributes:
       encoder: sha256 of the encoder's weights.
       width: length of a vector.
-      cls_token_is_first: which token's state is the vector.
+      pooling: what is the vector, see `jaxtroj.poolings`.
       known_list: whether the candidates are a given list rather than the vocabulary.
       carriers: texts that candidates are inserted into.
       places: for each candidate and carrier, the sentence that it stands before.
@@ -43,7 +44,7 @@ class BankPlan:
 
     encoder: str
     width: int
-    cls_token_is_first: bool
+    pooling: Pooling
     known_list: bool
     carriers: tuple[str, ...]
     places: tuple[tuple[int, ...], ...]
@@ -191,7 +192,7 @@ def _plan(values: dict[str, Any]) -> BankPlan:
     plan = BankPlan(
         encoder=_of(str, values["encoder"]),
         width=_of(int, values["width"]),
-        cls_token_is_first=_of(bool, values["cls_token_is_first"]),
+        pooling=_pooling(values),
         known_list=_of(bool, values["known_list"]),
         carriers=tuple(_of(str, text) for text in _of(list, values["carriers"])),
         places=tuple(
@@ -213,6 +214,15 @@ def _plan(values: dict[str, Any]) -> BankPlan:
     if not sound:
         raise ValueError("its parts do not fit each other")
     return plan
+
+
+def _pooling(values: dict[str, Any]) -> Pooling:
+    """Banks that were built before there was a mean say whether it is the first token."""
+    if "pooling" not in values:
+        return "first" if _of(bool, values["cls_token_is_first"]) else "last"
+    if values["pooling"] not in POOLINGS:
+        raise ValueError(f"pooling is {safe_repr(values['pooling'])}, expected one of {POOLINGS}")
+    return values["pooling"]
 
 
 def _of(kind: type, value: Any) -> Any:

@@ -1,0 +1,7 @@
+"""What stands for a text: the state of one of its tokens, or the mean over all of them."""
+
+from typing import Literal
+
+Pooling = Literal["first", "last", "mean"]
+"""Which token's state it is (of those that are no padding), or the mean over them."""
+POOLINGS: tuple[Pooling, ...] = ("first", "last", "mean")
