@@ -7,6 +7,7 @@ are captured as graphs.
 import hashlib
 import mmap
 import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from converters.artifact import Artifact, artifact_of
 from converters.containers import sniff
 from converters.containers.claims import refuse_second_container
 from converters.containers.exported_file import is_exported, read_exported
-from converters.containers.onnx_wire import is_onnx
+from converters.containers.onnx_wire import external_files, is_onnx
 from converters.errors import (
     ConversionError,
     ConverterError,
@@ -46,7 +47,7 @@ class OpenedModel:
 
     Attributes:
       model: ready for scanning.
-      sha256: hexadecimal digest of the file; external tensors of ONNX files are not in it.
+      sha256: hexadecimal digest of the file; see `ModelFile`.
       format: "onnx", "exported program" or what `converters.Artifact` names.
       findings: what a reader should know: what was guessed, removed or left out.
       folder_form: how its folder wants pictures, of one that says so.
@@ -66,9 +67,10 @@ class ModelFile:
     Attributes:
       path: where it is.
       format: "onnx", "exported program", "hub folder" or what `converters.Artifact` names.
-      sha256: hexadecimal digest of the file; of a folder, of its weights.
+      sha256: hexadecimal digest of the file; of a folder, of its weights; of an ONNX file with
+        external tensors, of the digests of all its files.
       content: an `Artifact`, a `torch.export.ExportedProgram`, a `HubFolder`, or for ONNX the
-        file's stamp, since such files are parsed where they lie.
+        stamps of its files, since such files are parsed where they lie.
     """
 
     path: Path
@@ -196,30 +198,53 @@ def _from_onnx(file: ModelFile, form: InputForm, usual: tuple[int, int] | None) 
     from converters.graph.onnx import load_onnx
 
     model = load_onnx(file.path, form, usual)
-    if _stamp(file.path) != file.content:
+    if _stamps(file.path) != file.content:
         raise CorruptFileError(f"{file.path} changed while it was read")
     return model
 
 
-def _stamp(path: Path) -> tuple[int, ...]:
-    """What changes when a file is written or replaced."""
-    info = os.stat(path)
-    return info.st_ino, info.st_size, info.st_mtime_ns
+def _stamps(path: Path) -> tuple[tuple[int, ...], ...]:
+    """What changes when an ONNX file, or one that holds its tensors, is written or replaced."""
+    found = [os.stat(one) for one in (path, *_external(path))]
+    return tuple((info.st_ino, info.st_size, info.st_mtime_ns) for info in found)
+
+
+def _external(path: Path) -> list[Path]:
+    """Files of an ONNX file's tensors, as far as there are any; what is not is refused later."""
+    return [one for one in external_files(path) if stat.S_ISREG(_mode(one))]
+
+
+def _mode(path: Path) -> int:
+    try:
+        return os.lstat(path).st_mode
+    except (OSError, ValueError):
+        return 0
+
+
+def _onnx_digest(path: Path, own: str) -> str:
+    """A file's own digest, or where its tensors lie outside that of all digests, in order."""
+    others = []
+    for outside in _external(path):
+        with open(outside, "rb") as file:
+            others.append(hashlib.file_digest(file, "sha256").digest())
+    joined = bytes.fromhex(own) + b"".join(others)
+    return hashlib.sha256(joined).hexdigest() if others else own
 
 
 def _onnx_file(path: Path) -> ModelFile:
     try:
-        stamp = _stamp(path)
+        stamps = _stamps(path)
         with open(path, "rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
                 refuse_second_container(content, "ONNX file")
+        digest = _onnx_digest(path, digest)
     except OSError as error:
         raise LoadError(f"cannot read {path}: {error.strerror}; check the path") from error
     except CorruptFileError as error:
         error.args, error.digest = (f"{path}: {error}",), digest
         raise
-    return ModelFile(path, ONNX, digest, stamp)
+    return ModelFile(path, ONNX, digest, stamps)
 
 
 def _from_exported(file: ModelFile, form: InputForm, usual: tuple[int, int] | None) -> "Model":

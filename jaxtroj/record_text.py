@@ -12,6 +12,7 @@ from PIL import Image
 
 from converters.files import write_atomic
 from converters.findings import doubts
+from jaxtroj.accepted import NONE, Accepted
 from jaxtroj.calibration.kinds import found_text
 from jaxtroj.record import EVIDENCE_ONLY, Record
 
@@ -44,13 +45,15 @@ _JSON_FIELDS = (
 )
 
 
-def json_line(record: Record) -> str:
-    """One record for other programs: a line of strict JSON."""
+def json_line(record: Record, accepted: Accepted = NONE) -> str:
+    """One record for other programs: a line of strict JSON; `accepted` is null or an object."""
     values = {name: getattr(record, name) for name in _JSON_FIELDS}
+    acceptance = accepted.of(record)
+    values["accepted"] = None if acceptance is None else acceptance.as_json()
     return json.dumps(values, allow_nan=False)
 
 
-def text_line(record: Record) -> str:
+def text_line(record: Record, accepted: Accepted = NONE) -> str:
     """One record for people.
 
     >>> text_line(Record("id-1", "", 0.5, False, None, (), "failed", "empty file"))
@@ -66,7 +69,10 @@ def text_line(record: Record) -> str:
     >>> text_line(Record("id-4", "", 0.1, False, None, (), "ok", "", searched=("a",), found=known))
     'id-4  clean     probability 0.100  searched for a; such searches find patch 94 %, warp 55 %'
     """
-    parts = [record.model, f"{word_of(record):8}", f"probability {record.probability:.3f}"]
+    word = word_of(record, accepted)
+    parts = [record.model, f"{word:8}", f"probability {record.probability:.3f}"]
+    if acceptance := accepted.of(record):
+        parts.append(str(acceptance))
     if record.target_class is not None:
         parts.append(f"target class {record.target_class}")
     if record.source_classes:
@@ -123,25 +129,31 @@ def _short(text: str) -> str:
     return text if len(text) <= _WORDS_SHOWN else f"{text[: _WORDS_SHOWN - 3]}..."
 
 
-def summary(records: Iterable[Record]) -> str:
+def summary(records: Iterable[Record], accepted: Accepted = NONE) -> str:
     """Counts in one line.
 
     >>> summary([Record("id-1", "", 0.5, False, None, (), "failed", "empty file")])
     '1 model: 0 poisoned, 0 clean, 1 failed, 0 skipped'
     """
-    counts = Counter(word_of(record) for record in records)
+    counts = Counter(word_of(record, accepted) for record in records)
     total = counts.total()
-    kinds = ["poisoned", "clean", "failed", "skipped"] + ["gathered"] * ("gathered" in counts)
+    kinds = ["poisoned", "clean", "failed", "skipped"]
+    kinds += [word for word in ("gathered", "accepted") if word in counts]
     words = ", ".join(f"{counts[word]} {word}" for word in kinds)
     return f"{total} model{'' if total == 1 else 's'}: {words}"
 
 
-def word_of(record: Record) -> str:
-    """The answer in one word; `gathered` where there is evidence and no verdict."""
+def word_of(record: Record, accepted: Accepted = NONE) -> str:
+    """The answer in one word; `gathered` where there is evidence and no verdict.
+
+    A model that is called poisoned is `accepted` where one of `accepted` is for it.
+    """
     if record.status != "ok":
         return record.status
     if record.reason.startswith(EVIDENCE_ONLY):
         return "gathered"
+    if accepted.of(record) is not None:
+        return "accepted"
     return "poisoned" if record.poisoned else "clean"
 
 

@@ -3,6 +3,7 @@
 RUN/records.jsonl     one record a line, append-only
 RUN/settings.json     what the answers depend on; a resumed scan must have the same
 RUN/environment.json  versions and machine of every session that wrote here
+RUN/accepted.toml     models that the last session's --accept was for
 RUN/log.txt           what the engine did, and what its worker processes said
 RUN/triggers/ID.png   pictures of recovered triggers
 RUN/lock              held while a scan writes; freed by the system when the process ends
@@ -34,6 +35,8 @@ from jaxtroj.record import Record, parse_record
 
 SETTINGS = "settings.json"
 """What the answers of a run folder depend on."""
+ACCEPTED = "accepted.toml"
+"""The copy of the file that a scan was given by --accept."""
 SYNC_SECONDS = 1.0
 """How long a record may wait until it is forced to the disk."""
 
@@ -155,6 +158,20 @@ class RunStore:
             self._note(record, offset, size)
             end = offset + size
         return end
+
+    def keep_accepted(self, source: bytes) -> None:
+        """Keep a copy of this session's accepted models, so that reports agree with its status.
+
+        Without any an earlier session's copy is removed. Raises StoreError.
+        """
+        copy = self.folder / ACCEPTED
+        try:
+            if source:
+                write_atomic(copy, source)
+            else:
+                copy.unlink(missing_ok=True)
+        except OSError as error:
+            raise StoreError(f"cannot write {copy}: {error.strerror or error}") from error
 
     def log(self, line: str) -> None:
         """Add a line to the log of the run, with the time of day.

@@ -11,11 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jaxtroj.cli import nist, options
+from jaxtroj.cli import accepting, nist, options
 from jaxtroj.cli.main import COMMANDS, EXIT_NOTHING
 from jaxtroj.errors import UsageError
 
 if TYPE_CHECKING:
+    from jaxtroj.accepted import Accepted
     from jaxtroj.record import Record
     from jaxtroj.rounds import ModelEntry
 
@@ -49,6 +50,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         "DIR",
         f"folder for pictures of recovered triggers (default: {DEFAULT_OUT})",
     )
+    accepting.add_accept(parser)
     options.add_network(parser)
     options.add_limits(parser)
     options.add_settings(parser, words=True)
@@ -84,17 +86,23 @@ def run(args: argparse.Namespace) -> int:
     paths = list(args.models)
     if args.model_filepath is not None:
         paths.append(args.model_filepath)
-    records = detect(args, paths, args.json, args.out)
+    accepted = accepting.accepted_from(args.accept)
+    records = detect(args, paths, args.json, args.out, accepted)
     if not records:
         options.message("the example models are not part of this installation; name a model")
         return EXIT_NOTHING
     if len(records) > 1:
-        options.message(summary(records))
-    return options.exit_status(records)
+        options.message(summary(records, accepted))
+    accepting.complain(accepted, records)
+    return options.exit_status(records, accepted)
 
 
 def detect(
-    args: argparse.Namespace, paths: Sequence[Path], as_json: bool, out: Path | None
+    args: argparse.Namespace,
+    paths: Sequence[Path],
+    as_json: bool,
+    out: Path | None,
+    accepted: "Accepted | None" = None,
 ) -> "list[Record]":
     """The records of the models; prints each as it is done, and fills NIST's result file.
 
@@ -103,7 +111,9 @@ def detect(
         paths: model files or folders; none stands for the package's example models.
         as_json: print JSON objects instead of lines of text.
         out: folder for pictures; None takes the scratch folder, if there is one.
+        accepted: models that are shown as accepted.
     """
+    from jaxtroj.accepted import NONE
     from jaxtroj.cli.progress import Progress
     from jaxtroj.engine.jobs import START_STEP, Watch
     from jaxtroj.engine.run import answer
@@ -126,7 +136,8 @@ def detect(
         for record in answers:
             if args.result_filepath is not None:
                 _write_result(args.result_filepath, record.probability)
-            progress.result(json_line(record) if as_json else text_line(record))
+            line = json_line if as_json else text_line
+            progress.result(line(record, accepted or NONE))
             records.append(record)
     return records
 

@@ -17,6 +17,7 @@ from jaxtroj.populations import BY_NAME, shipped
 
 if TYPE_CHECKING:
     from converters.user_code import NetworkCode
+    from jaxtroj.accepted import Accepted
     from jaxtroj.engine.guard import Guard
     from jaxtroj.poolings import Pooling
     from jaxtroj.record import Record
@@ -391,9 +392,13 @@ def keep_compiled() -> None:
     runtime.prepare()
 
 
-def exit_status(records: "Iterable[Record]") -> int:
+def exit_status(records: "Iterable[Record]", accepted: "Accepted") -> int:
     """The exit status that tells of these records; a failure outranks a poisoned model."""
-    statuses = {record.status if not record.poisoned else "poisoned" for record in records}
+
+    def status(record: "Record") -> str:
+        return "poisoned" if record.poisoned and not accepted.of(record) else record.status
+
+    statuses = set(map(status, records))
     if "failed" in statuses:
         return EXIT_FAILED
     if "poisoned" in statuses:

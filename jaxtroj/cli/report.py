@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jaxtroj.cli import options
+from jaxtroj.cli import accepting, options
 from jaxtroj.cli.main import COMMANDS, EXIT_CLEAN
 from jaxtroj.errors import UsageError
 
@@ -61,18 +61,22 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         help="result of `jaxtroj backgrounds evaluate` or `challenge`, as a table in the HTML"
         " report beside the published rows; may be repeated",
     )
+    accepting.add_accept(parser, " (default: the copy that `scan --accept` left in RUN)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="default: 0")
 
 
 def run(args: argparse.Namespace) -> int:
     """Write the report; returns the exit status."""
     from jaxtroj.reporting.content import read_content
+    from jaxtroj.store import ACCEPTED
 
     if args.truth is None and (args.by or args.predicted_only):
         raise UsageError("--by and --predicted-only need --truth, the labels of the models")
     if args.backgrounds and args.format != "html":
         raise UsageError("--backgrounds needs --format html; see: jaxtroj backgrounds leaderboard")
-    content = read_content(args.run, args.truth, args.by, args.predicted_only, args.seed)
+    kept = args.run / ACCEPTED
+    accepted = accepting.accepted_from(args.accept or (kept if kept.exists() else None))
+    content = read_content(args.run, args.truth, args.by, args.predicted_only, args.seed, accepted)
     _complain(content, args)
     _write(_page(content, args) if args.format == "html" else _render(content, args.format), args)
     if args.plots is not None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from converters.files import what_is
-from jaxtroj.cli import options
+from jaxtroj.cli import accepting, options
 from jaxtroj.cli.interrupt import Interrupts
 from jaxtroj.cli.main import COMMANDS, EXIT_NOTHING
 from jaxtroj.cli.streams import OutputError
@@ -59,6 +59,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         " never uses them)",
     )
     parser.add_argument("--json", action="store_true", help="one JSON object per model on stdout")
+    accepting.add_accept(parser, "; RUN keeps a copy for `report`")
     options.add_settings(parser)
 
 
@@ -102,11 +103,13 @@ def _add_engine(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Scan the folder, print one line for each model; returns the exit status."""
+    from jaxtroj.engine.progress import Tally
     from jaxtroj.record_text import summary
-    from jaxtroj.store import RunStore
+    from jaxtroj.store import RunStore, iter_records
 
     options.keep_compiled()
     settings = options.settings_from(args)
+    accepted = accepting.accepted_from(args.accept)
     entries = _entries(args)
     if not entries:
         return EXIT_NOTHING
@@ -114,15 +117,17 @@ def run(args: argparse.Namespace) -> int:
     with RunStore(args.out, settings.as_json(), restart=args.restart, session=session) as store:
         if len(store):
             options.message(f"{args.out} has {len(store)} records; going on from there")
-        tally = _scan(entries, settings, store, args)
-    options.message(f"{summary(tally.kinds())}; records in {args.out}")
+        store.keep_accepted(accepted.source)
+        tally = _scan(entries, settings, store, Tally(len(entries), accepted=accepted), args)
+    options.message(f"{summary(tally.kinds(), accepted)}; records in {args.out}")
+    accepting.complain(accepted, iter_records(args.out))
     if tally.done < len(entries):
         options.message(
             f"the budget is spent: {len(entries) - tally.done} models are left for the same command"
         )
     if args.truth:
         _score(tally)
-    return options.exit_status(tally.kinds())
+    return options.exit_status(tally.kinds(), accepted)
 
 
 def _entries(args: argparse.Namespace) -> "list[ModelEntry]":
@@ -167,13 +172,15 @@ def _engine(args: argparse.Namespace, settings: "Settings", store: "RunStore") -
 
 
 def _scan(
-    entries: "list[ModelEntry]", settings: "Settings", store: "RunStore", args: argparse.Namespace
+    entries: "list[ModelEntry]",
+    settings: "Settings",
+    store: "RunStore",
+    tally: "Tally",
+    args: argparse.Namespace,
 ) -> "Tally":
     from jaxtroj.cli.progress import Progress
-    from jaxtroj.engine.progress import Tally
     from jaxtroj.engine.run import run_scan
 
-    tally = Tally(len(entries))
     engine = _engine(args, settings, store)
     store.log(f"scan of {len(entries)} models begins")
     with Progress() as progress, Interrupts() as interrupts:
@@ -220,7 +227,8 @@ class _Display:
         self.interrupts.check()
         record = outcome.record
         try:
-            self.progress.result(json_line(record) if self.as_json else text_line(record))
+            line = json_line if self.as_json else text_line
+            self.progress.result(line(record, self.tally.accepted))
         except OutputError as error:  # the records are what the scan is for
             self.progress.line(
                 f"stdout takes no more results ({error.strerror}); the scan goes on, and its run"

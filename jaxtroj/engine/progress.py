@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import repeat
 
+from jaxtroj.accepted import NONE, Accepted
 from jaxtroj.record import EVIDENCE_ONLY, Record
 from jaxtroj.scoring import Scores, contributions, score
 
@@ -17,22 +18,29 @@ class Tally:
         total: models of the scan.
         done: those with a record.
         fresh: those of them that this session scanned.
+        accepted: poisoned models that count as accepted.
     """
 
     total: int
     done: int = 0
     fresh: int = 0
+    accepted: Accepted = NONE
     _loss: float = 0.0
     _probabilities: array = field(default_factory=lambda: array("d"))
     _truths: array = field(default_factory=lambda: array("b"))
-    _kinds: dict[tuple[str, bool, bool], tuple[Record, int]] = field(default_factory=dict)
+    _kinds: dict[tuple[str, bool, bool, bool], tuple[Record, int]] = field(default_factory=dict)
 
     def add(self, record: Record, fresh: bool, poisoned: bool | None = None) -> None:
         """Count a record; `poisoned` is the truth, if it is known and wanted."""
         self.done += 1
         self.fresh += fresh
         gathered = record.reason.startswith(EVIDENCE_ONLY)
-        kind = (record.status, record.poisoned, gathered)
+        kind = (
+            record.status,
+            record.poisoned,
+            gathered,
+            self.accepted.of(record) is not None,
+        )
         bare = replace(record, evidence={}, seconds={}, reason=EVIDENCE_ONLY if gathered else "")
         self._kinds[kind] = (bare, self._kinds.get(kind, (bare, 0))[1] + 1)
         if poisoned is not None and record.status != "skipped":

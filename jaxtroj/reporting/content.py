@@ -9,6 +9,7 @@ from typing import Any
 
 from converters.errors import LoadError, safe_repr
 from converters.files import read_json
+from jaxtroj.accepted import NONE, Accepted
 from jaxtroj.errors import StoreError
 from jaxtroj.evidence.stages import TABLES
 from jaxtroj.leaderboard.cases import (
@@ -29,6 +30,7 @@ from jaxtroj.leaderboard.curves import ExactRoc, roc_exact
 from jaxtroj.leaderboard.predictions import Predictions
 from jaxtroj.leaderboard.sweep import SweepPoint, sweep
 from jaxtroj.record import STATUSES, Record, printable
+from jaxtroj.record_text import word_of
 from jaxtroj.rounds import ModelEntry, iter_models
 from jaxtroj.scoring import NistRoc, ReliabilityBin, Scores, reliability, roc_nist
 from jaxtroj.store import read_records
@@ -83,7 +85,8 @@ class Content:
         scored: None without truth.
         dataset: its folder, where the truth is one; None otherwise.
         entries: its models by printable name; empty without it.
-        problems: sentences about what could not be read.
+        problems: sentences about what could not be read, and about entries of `accepted`.
+        accepted: poisoned models that are shown as accepted.
     """
 
     run: Path
@@ -94,6 +97,11 @@ class Content:
     dataset: Path | None = None
     entries: Mapping[str, ModelEntry] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
+    accepted: Accepted = NONE
+
+    def word(self, record: Record) -> str:
+        """The answer in one word, see `record_text.word_of`."""
+        return word_of(record, self.accepted)
 
     @property
     def name(self) -> str:
@@ -107,6 +115,7 @@ def read_content(
     by: Sequence[str] = (),
     predicted_only: bool = False,
     seed: int = 0,
+    accepted: Accepted = NONE,
 ) -> Content:
     """Reads a run folder, and scores it where there is truth.
 
@@ -116,6 +125,7 @@ def read_content(
         by: METADATA columns to score by, besides the architecture.
         predicted_only: leave labelled models without a record out instead of scoring them as 0.5.
         seed: of the sweep's subsets.
+        accepted: poisoned models that are shown as accepted.
     Raises:
         StoreError: no run folder, or a record with values that no scan writes.
         DatasetError, UsageError: as `leaderboard.cases.read_truth`, `match` and `groups`.
@@ -141,7 +151,8 @@ def read_content(
         scored=scored,
         dataset=dataset,
         entries=entries,
-        problems=tuple(filter(None, (first, second))),
+        problems=(*filter(None, (first, second)), *accepted.warnings(records)),
+        accepted=accepted,
     )
 
 

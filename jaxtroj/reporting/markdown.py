@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from jaxtroj.record import Record
-from jaxtroj.record_text import summary, word_of
+from jaxtroj.record_text import summary
 from jaxtroj.reporting.content import Content, architecture
 from jaxtroj.scoring import Scores
 
@@ -13,14 +13,21 @@ _SIGNS = re.compile(r"([\\`*_{}\[\]#!|~$@:])")
 
 def render(content: Content) -> str:
     """The whole report; models that are called clean are counted, not listed."""
-    lines = [f"# jaxtroj report: {escape(content.name)}", "", summary(content.records) + "."]
+    lines = [
+        f"# jaxtroj report: {escape(content.name)}",
+        "",
+        summary(content.records, content.accepted) + ".",
+    ]
     lines += [f"\n{escape(problem)}" for problem in content.problems]
     if content.scored is not None:
         lines += ["", "## Scores", "", *_scores(content.scored.scores.items())]
-    flagged = [r for r in content.records if word_of(r) in ("poisoned", "gathered")]
+    flagged = [r for r in content.records if content.word(r) in ("poisoned", "gathered")]
     flagged.sort(key=lambda record: -record.probability)
     if flagged:
         lines += ["", "## Models to look at", "", *_flagged(content, flagged)]
+    accepted = [r for r in content.records if content.word(r) == "accepted"]
+    if accepted:
+        lines += ["", "## Accepted models", "", *_accepted(content, accepted)]
     others = [r for r in content.records if r.status != "ok"]
     if others:
         lines += ["", "## Models without an answer", "", *_others(others)]
@@ -68,7 +75,7 @@ def _flagged(content: Content, records: Sequence[Record]) -> list[str]:
     rows = [
         (
             escape(record.model),
-            word_of(record),
+            content.word(record),
             f"{record.probability:.3f}",
             "" if record.target_class is None else str(record.target_class),
             escape(architecture(content, record)),
@@ -76,6 +83,23 @@ def _flagged(content: Content, records: Sequence[Record]) -> list[str]:
             escape(record.reason),
         )
         for record in records
+    ]
+    return _table(columns, rows)
+
+
+def _accepted(content: Content, records: Sequence[Record]) -> list[str]:
+    columns = ("model", "P(poisoned)", "owner", "until", "reason")
+    found = [(record, content.accepted.of(record)) for record in records]
+    rows = [
+        (
+            escape(record.model),
+            f"{record.probability:.3f}",
+            escape(entry.owner),
+            entry.expires.isoformat(),
+            escape(entry.reason),
+        )
+        for record, entry in found
+        if entry is not None
     ]
     return _table(columns, rows)
 

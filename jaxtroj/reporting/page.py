@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 from jaxtroj import __version__
 from jaxtroj.record import Record
-from jaxtroj.record_text import word_of
 from jaxtroj.reporting import charts
 from jaxtroj.reporting.content import Content, architecture, started
 from jaxtroj.reporting.fields import fields_of
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from jaxtroj.backgrounds.leaderboard import LeaderboardRow
 
 _TEMPLATES = Path(__file__).parent / "templates"
-WORDS = ("poisoned", "clean", "gathered", "failed", "skipped")
+WORDS = ("poisoned", "accepted", "clean", "gathered", "failed", "skipped")
 _DIGITS = 6  # significant ones, of numbers in the page
 
 
@@ -102,11 +101,12 @@ def _model(
     content: Content, record: Record, names: Sequence[str], steps: Sequence[str]
 ) -> dict[str, Any]:
     """One model for the script; lists are in the order of `names` and `steps`."""
-    scored = content.scored
+    scored, acceptance = content.scored, content.accepted.of(record)
     label = scored.labels.get(record.model) if scored else None
     return {
         "model": record.model,
-        "word": word_of(record),
+        "word": content.word(record),
+        "acceptance": None if acceptance is None else str(acceptance),
         "probability": _short(record.probability),
         "label": None if label is None else ("poisoned" if label else "clean"),
         "cost": _short(scored.parts.get(record.model)) if scored else None,
@@ -151,8 +151,9 @@ def _short(value: float | None) -> float | None:
 
 
 def _counts(content: Content) -> dict[str, int]:
-    found = Counter(map(word_of, content.records))
-    return {word: found[word] for word in WORDS if found[word] or word != "gathered"}
+    found = Counter(map(content.word, content.records))
+    rare = ("accepted", "gathered")
+    return {word: found[word] for word in WORDS if found[word] or word not in rare}
 
 
 def _median_seconds(records: Sequence[Record]) -> float | None:

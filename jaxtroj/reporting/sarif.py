@@ -141,6 +141,10 @@ def _invocation(content: Content) -> dict[str, Any]:
     return {
         "executionSuccessful": True,
         **({"startTimeUtc": time} if time else {}),
+        "toolExecutionNotifications": [
+            {"level": "warning", "message": {"text": _plain(problem)}}
+            for problem in content.problems
+        ],
         "properties": {"settings": dict(content.settings)},
     }
 
@@ -179,7 +183,8 @@ def _results(content: Content, place: int, record: Record) -> Iterator[dict[str,
     rule, name = rule_of(record), record.identity or record.model
     if rule is not None:
         yield {
-            **_result(rule, _message(record), locations, name),
+            **_result(rule, _message(content, record), locations, name),
+            **_suppressions(content, record),
             **({"rank": round(100 * record.probability, 2)} if rule is POISONED else {}),
             "properties": {
                 "probability": record.probability,
@@ -191,6 +196,15 @@ def _results(content: Content, place: int, record: Record) -> Iterator[dict[str,
     for number, finding in enumerate(record.findings):
         text = _plain(f"{record.model}: {finding}")
         yield _result(NOTICED, text, locations, f"{name}/{number}")
+
+
+def _suppressions(content: Content, record: Record) -> dict[str, Any]:
+    """What makes a code-scanning tool show a result as accepted instead of open."""
+    entry = content.accepted.of(record)
+    if entry is None:
+        return {}
+    said = {"kind": "external", "status": "accepted", "justification": _plain(str(entry))}
+    return {"suppressions": [said]}
 
 
 def _result(
@@ -219,9 +233,9 @@ def _locations(content: Content, place: int, record: Record) -> list[Any]:
     ]
 
 
-def _message(record: Record) -> str:
+def _message(content: Content, record: Record) -> str:
     """The record in words."""
-    text = text_line(record)
+    text = text_line(record, content.accepted)
     if record.status == "ok" and record.reason:
         text += f"  {record.reason}"
     return _plain(text)

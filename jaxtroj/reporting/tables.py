@@ -7,13 +7,14 @@ from typing import Any
 
 from jaxtroj.csv_text import csv_text
 from jaxtroj.record import Record
-from jaxtroj.record_text import json_line, word_of
+from jaxtroj.record_text import json_line
 from jaxtroj.reporting.content import Content, Scored, architecture
 from jaxtroj.reporting.fields import fields_of
 
 COLUMNS = (
     "model",
     "verdict",
+    "accepted",
     "probability",
     "label",
     "log_score",
@@ -46,7 +47,8 @@ def _row(content: Content, record: Record) -> tuple[Any, ...]:
     label, part = _truth(content.scored, record)
     return (
         record.model,
-        word_of(record),
+        content.word(record),
+        content.accepted.of(record),
         record.probability,
         label,
         part,
@@ -76,7 +78,7 @@ def _values(content: Content) -> dict[str, Any]:
     values: dict[str, Any] = {
         "run": content.name,
         "problems": list(content.problems),
-        "counts": dict(Counter(map(word_of, content.records))),
+        "counts": dict(Counter(map(content.word, content.records))),
         "settings": dict(content.settings),
         "sessions": list(content.sessions),
         "models": [_model(content, record) for record in content.records],
@@ -88,8 +90,8 @@ def _values(content: Content) -> dict[str, Any]:
 
 def _model(content: Content, record: Record) -> dict[str, Any]:
     label, part = _truth(content.scored, record)
-    return json.loads(json_line(record)) | {
-        "verdict": word_of(record),
+    return json.loads(json_line(record, content.accepted)) | {
+        "verdict": content.word(record),
         "label": label,
         "log_score": part,
         "identity": record.identity,

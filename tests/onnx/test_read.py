@@ -1,5 +1,6 @@
 """Reading ONNX files that lie: refused with one clear error, before anything large exists."""
 
+import hashlib
 import os
 import resource
 import time
@@ -14,6 +15,7 @@ from converters.errors import ConverterError, CorruptFileError, LoadError, TooLa
 from converters.graph.onnx import OnnxLimits, read_onnx, to_torch
 from converters.graph.onnx.check import check_model
 from converters.graph.onnx.wire import check_cost
+from converters.opening import read_model
 
 
 def _external(tensor, **entries):
@@ -278,3 +280,17 @@ def test_mutated_files_end_with_an_error_of_ours_or_not_at_all(tmp_path, make, d
     except ConverterError:
         return
     assert module.input_shapes == ((1, 3, 8, 8),)
+
+
+def test_the_digest_covers_the_tensors_that_lie_outside(saved, tmp_path):
+    def change(model):
+        tensor = next(t for t in model.graph.initializer if t.name == "fc.weight")
+        (tmp_path / "w.bin").write_bytes(tensor.raw_data)
+        _external(tensor, location="w.bin", length=len(tensor.raw_data))
+
+    path = saved(change)
+    before = read_model(path).sha256
+    (tmp_path / "w.bin").write_bytes((tmp_path / "w.bin").read_bytes()[::-1])
+    assert read_model(path).sha256 != before
+    alone = saved(name="alone.onnx")
+    assert read_model(alone).sha256 == hashlib.sha256(alone.read_bytes()).hexdigest()

@@ -3,7 +3,7 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const models = data.models;
   const CHUNK = 100;
-  const GLYPHS = { poisoned: "▲", clean: "●", failed: "✕", skipped: "–", gathered: "◇" };
+  const GLYPHS = { poisoned: "▲", clean: "●", failed: "✕", skipped: "–", gathered: "◇", accepted: "◆" };
   const UNIT_LABELS = { "1": "larger in poisoned models", "-1": "smaller in poisoned models", "0": "either way" };
   const STAGE = 1, DIRECTION = 2, LABEL = 3, UNIT = 4, MEANING = 5; // places in a field
   const COLUMNS = [
@@ -43,7 +43,7 @@
   function haystack(model) {
     if (model.hay === undefined) {
       const parts = [model.model, model.word, model.architecture, model.reason, model.sha256];
-      parts.push(model.text ? model.text.words : "", ...Object.values(model.cells));
+      parts.push(model.text ? model.text.words : "", model.acceptance || "", ...Object.values(model.cells));
       model.hay = parts.join("\n").toLowerCase();
     }
     return model.hay;
@@ -151,8 +151,9 @@
   function reasons(model) {
     const title = model.word === "failed" ? "Why it failed" : model.word === "skipped" ? "Why it was skipped" : "Reasons";
     const sentences = model.reason.split("; ").filter(Boolean);
-    if (!sentences.length) return part(title, make("p", { class: "note" }, "none given"));
-    return part(title, make("ul", {}, ...sentences.map((text) => make("li", {}, text))));
+    const accepted = model.acceptance ? [make("p", { class: "problem" }, model.acceptance)] : [];
+    if (!sentences.length) return part(title, ...accepted, make("p", { class: "note" }, "none given"));
+    return part(title, ...accepted, make("ul", {}, ...sentences.map((text) => make("li", {}, text))));
   }
 
   function findings(model) {
