@@ -20,7 +20,7 @@ PYTHON = os.path.join(VENV, "bin", "python")
 STAMP = os.path.join(VENV, "jaxtroj-installed.json")
 LOCK = os.path.join(PROJECT, "build", "install.lock")
 STARTED = os.path.join(PROJECT, "build", "install.started")
-TEST_TOOLS = ("beartype", "cv2", "hypothesis", "pyright", "pytest", "ray", "ruff")
+TEST_TOOLS = ("beartype", "cv2", "cyclonedx", "hypothesis", "pyright", "pytest", "ray", "ruff")
 
 
 def python(extras=()):

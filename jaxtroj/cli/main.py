@@ -34,7 +34,7 @@ COMMANDS = {
     "scan": "every model of a dataset folder, into a run folder that can be resumed",
     "calibrate": "fit evidence to probability on a run with known truth",
     "evaluate": "log score, ROC AUC and more of a run with known truth",
-    "report": "a run as one HTML page, or as SARIF, Markdown, CSV, JSON; plots for papers",
+    "report": "a run as one HTML page, SARIF, CycloneDX, in-toto, CSV, JSON; plots for papers",
     "compare": "two detectors on the same models, with a paired bootstrap interval",
     "infer": "one model through TrojAI's container interface",
     "configure": "fit learned parameters for `infer` on a folder of labelled models",

@@ -16,7 +16,7 @@ from jaxtroj.errors import UsageError
 if TYPE_CHECKING:
     from jaxtroj.reporting.content import Content
 
-FORMATS = ("html", "json", "csv", "sarif", "markdown")
+FORMATS = ("html", "json", "csv", "sarif", "markdown", "cyclonedx", "intoto")
 STDOUT = "-"
 
 
@@ -92,6 +92,11 @@ def _complain(content: "Content", args: argparse.Namespace) -> None:
 
     for problem in content.problems:
         options.message(problem)
+    if args.format == "intoto":
+        from jaxtroj.reporting.intoto import unnamed
+
+        if count := unnamed(content):
+            options.message(f"{count} models have no digest, so there is no statement about them")
     if content.scored is not None:
         complain((), content.scored.matched, args.predicted_only, str(args.run))
 
@@ -114,6 +119,10 @@ def _render(content: "Content", form: str) -> str:
         from jaxtroj.reporting.sarif import render
     elif form == "markdown":
         from jaxtroj.reporting.markdown import render
+    elif form == "cyclonedx":
+        from jaxtroj.reporting.cyclonedx import render
+    elif form == "intoto":
+        from jaxtroj.reporting.intoto import render
     elif form == "csv":
         from jaxtroj.reporting.tables import render_csv as render
     else:

@@ -71,7 +71,9 @@ def test_a_scan_with_an_accepted_model_passes_until_its_file_changes(tmp_path, c
     assert json.loads(capsys.readouterr().out)["accepted"]["owner"] == "Ann"
 
 
-@pytest.mark.parametrize("form", ["json", "csv", "sarif", "markdown", "html"])
+@pytest.mark.parametrize(
+    "form", ["json", "csv", "sarif", "markdown", "html", "cyclonedx", "intoto"]
+)
 def test_every_report_shows_it_as_accepted(small, capsys, form):
     file = accept(small / "ours.toml", POISONED)
     words = ("report", small / "run", "--format", form, "--out", "-")
@@ -87,6 +89,12 @@ def test_every_report_shows_it_as_accepted(small, capsys, form):
     elif form == "sarif":
         (result,) = json.loads(text)["runs"][0]["results"]
         assert result["suppressions"][0]["status"] == "accepted"
+    elif form == "cyclonedx":
+        (found,) = json.loads(text)["vulnerabilities"]
+        assert found["analysis"]["response"] == ["will_not_fix"]
+    elif form == "intoto":
+        verdicts = [json.loads(line)["predicate"]["verdict"] for line in text.splitlines()]
+        assert verdicts == ["accepted", "clean"]
     elif form == "markdown":
         assert "## Accepted models" in text and "## Models to look at" not in text
     else:

@@ -38,7 +38,7 @@ def test_the_page_goes_beside_the_records(small, capsys):
     assert capsys.readouterr().out == (small / "run" / "report.html").read_text()
 
 
-@pytest.mark.parametrize("form", ["json", "csv", "sarif", "markdown"])
+@pytest.mark.parametrize("form", ["json", "csv", "sarif", "markdown", "cyclonedx"])
 def test_other_formats_go_to_stdout_or_a_file(small, capsys, form):
     assert run("report", small / "run", "--format", form) == 0
     shown = capsys.readouterr().out
