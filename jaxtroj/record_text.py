@@ -17,7 +17,6 @@ from jaxtroj.calibration.kinds import found_text
 from jaxtroj.record import EVIDENCE_ONLY, Record
 
 _PANEL_PIXELS = 224
-_WORDS_SHOWN = 60  # characters; the record has all
 _FINDINGS_SHOWN = 2
 GAP_PIXELS = 8
 """White between the panels of a trigger's picture."""
@@ -91,8 +90,8 @@ def text_line(record: Record, accepted: Accepted = NONE) -> str:
     parts += record.caveats
     if doubtful := doubts(record.findings):
         parts.append(_findings_text(doubtful))
-    if record.target_class is not None and record.recovered.get("text"):
-        parts.append(f"words {_short(record.recovered['text'])!r}")
+    if record.recovered.get("method") == "words":
+        parts.append(_words_text(record.recovered))
     if record.trigger:
         parts.append(f"trigger in {record.trigger}")
     return "  ".join(parts)
@@ -125,8 +124,22 @@ def _findings_text(findings: Sequence[str]) -> str:
     return f"{count} finding{'' if count == 1 else 's'}: {shown}{more}"
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= _WORDS_SHOWN else f"{text[: _WORDS_SHOWN - 3]}..."
+def _words_text(recovered: Mapping[str, Any]) -> str:
+    """The words of a trigger, once they were searched, beside what harmless ones do.
+
+    >>> rates = {"attack_success_rate": 0.85, "harmless_text": 0.09, "clean_heads": 0.03}
+    >>> _words_text({"text": "so it goes.", **rates})
+    "words 'so it goes.' move 0.85 of the texts (a harmless text 0.09, on clean heads 0.03)"
+    >>> _words_text({"words": "nothing", "best_text": "!", **rates, "harmless_text": 0.8})
+    'words: nothing (the best moves 0.85 of the texts, a harmless text 0.80, on clean heads 0.03)'
+    """
+    usual = f"a harmless text {recovered['harmless_text']:.2f}"
+    if "clean_heads" in recovered:
+        usual += f", on clean heads {recovered['clean_heads']:.2f}"
+    rate = f"{recovered['attack_success_rate']:.2f} of the texts"
+    if "text" in recovered:
+        return f"words {recovered['text']!r} move {rate} ({usual})"
+    return f"words: {recovered['words']} (the best moves {rate}, {usual})"
 
 
 def summary(records: Iterable[Record], accepted: Accepted = NONE) -> str:

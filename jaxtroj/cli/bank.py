@@ -29,9 +29,10 @@ if TYPE_CHECKING:
 
     from converters.encoders import Encoder
     from converters.encoders.tokenizer import Tokenizer
+    from jaxtroj.evidence.texts.bank.build import Embed
     from jaxtroj.evidence.texts.bank.store import BankPlan
 
-_PHRASES, _SENTENCES, _CARRIERS, _HEADS, _BATCH = 2000, 2000, 4, 12, 32
+_PHRASES, _SENTENCES, _CARRIERS, _HEADS, _BATCH = 2000, 2000, 4, 24, 32
 
 
 def add_parser(subparsers: argparse._SubParsersAction) -> None:
@@ -142,7 +143,7 @@ def _bank(args: argparse.Namespace) -> int:
     with Progress() as progress:
         _build(args, plan, encoder, tokenizer, progress)
         if args.references:
-            _copy_references(args, encoder, progress)
+            _copy_references(args, plan, encoder, tokenizer, progress)
     print(args.out)
     return EXIT_CLEAN
 
@@ -186,11 +187,8 @@ def _build(
     progress: Progress,
 ) -> None:
     from jaxtroj.evidence.texts.bank.build import build
-    from jaxtroj.evidence.texts.embedding import embed
 
-    def to_vectors(texts: Sequence[str]) -> "np.ndarray":
-        return embed(encoder, tokenizer, texts, plan.pooling, args.batch_size)
-
+    to_vectors = _embed(args, plan, encoder, tokenizer)
     started, earlier, done = time.monotonic(), None, 0
     for built in build(args.out, plan, to_vectors):
         earlier = built.done if earlier is None else earlier
@@ -205,10 +203,33 @@ def _build(
     progress.line(f"{whole}; {rate}")
 
 
-def _copy_references(args: argparse.Namespace, encoder: "Encoder", progress: Progress) -> None:
+def _embed(
+    args: argparse.Namespace, plan: "BankPlan", encoder: "Encoder", tokenizer: "Tokenizer"
+) -> "Embed":
+    from jaxtroj.evidence.texts.embedding import embed
+
+    def to_vectors(texts: Sequence[str]) -> "np.ndarray":
+        return embed(encoder, tokenizer, texts, plan.pooling, args.batch_size)
+
+    return to_vectors
+
+
+def _copy_references(
+    args: argparse.Namespace,
+    plan: "BankPlan",
+    encoder: "Encoder",
+    tokenizer: "Tokenizer",
+    progress: Progress,
+) -> None:
     from jaxtroj.evidence.texts.bank.reference_heads import copy_references
 
     progress.update("reading clean heads")
-    heads = copy_references(args.references, args.out, encoder.architecture, args.reference_heads)
+    heads = copy_references(
+        args.references,
+        args.out,
+        encoder.architecture,
+        args.reference_heads,
+        _embed(args, plan, encoder, tokenizer),
+    )
     kinds = ", ".join(sorted({head.architecture for head in heads}))
     progress.line(f"{len(heads)} clean heads to compare with: {kinds}")

@@ -72,7 +72,7 @@ def gather_steps(
     for place, stage in enumerate(stages):
         yield GatherStep(stage.name, evidence)
         started = time.perf_counter()
-        result = stage.run(context)
+        result = context.shared(stage.run)
         found = {field.name: float(result.fields[field.name]) for field in stage.fields}
         evidence = _with_stage(evidence, stage, found, time.perf_counter() - started)
         candidates += result.triggers

@@ -54,11 +54,13 @@ class Subject:
     Attributes:
       side: longest side of its pictures in pixels; None for a model that takes no pictures.
       has_bank: whether a probe bank of its encoder is at hand.
+      clean_heads: how many clean models are at hand to compare it with, itself left out.
       has_batch_norm: whether it has batch norms with running statistics.
     """
 
     side: int | None = None
     has_bank: bool = False
+    clean_heads: int = 0
     has_batch_norm: bool = False
 
 
@@ -70,16 +72,19 @@ class Needs:
       sides: least and most pixels of the longest side of the pictures that the stage is usual for;
         whoever names the stage gets it for other pictures too.
       bank: whether it cannot run without a probe bank.
+      clean_heads: how many clean models it must have to compare with.
       batch_norm: whether it cannot run without batch norms.
     """
 
     sides: tuple[float, float] = (1, float("inf"))
     bank: bool = False
+    clean_heads: int = 0
     batch_norm: bool = False
 
     def possible(self, subject: Subject) -> bool:
         """Whether the stage can run."""
         banked = subject.has_bank or not self.bank
+        banked = banked and subject.clean_heads >= self.clean_heads
         return banked and (subject.has_batch_norm or not self.batch_norm)
 
     def usual(self, subject: Subject) -> bool:

@@ -12,6 +12,7 @@ from jaxtroj.evidence.images.stages.statistics import STATISTICS
 from jaxtroj.evidence.images.stages.weights import WEIGHTS
 from jaxtroj.evidence.images.stages.whole import WHOLE
 from jaxtroj.evidence.stage import StageTable
+from jaxtroj.evidence.texts.stages.against import AGAINST
 from jaxtroj.evidence.texts.stages.bank import BANK
 from jaxtroj.evidence.texts.stages.departure import DEPARTURE
 from jaxtroj.evidence.texts.stages.sensitivity import HEAD_SENSITIVITY
@@ -19,7 +20,7 @@ from jaxtroj.evidence.texts.stages.shift import SHIFT
 from jaxtroj.evidence.texts.stages.weights import HEAD_WEIGHTS
 
 IMAGE_STAGES = (WEIGHTS, STATISTICS, PROBES, SENSITIVITY, INVERSION, FIXED, WHOLE, PAIRS)
-TEXT_STAGES = (HEAD_WEIGHTS, HEAD_SENSITIVITY, SHIFT, DEPARTURE, BANK)
+TEXT_STAGES = (HEAD_WEIGHTS, HEAD_SENSITIVITY, SHIFT, DEPARTURE, BANK, AGAINST)
 
 IMAGES = StageTable("image", 3, IMAGE_STAGES)
 TEXTS = StageTable("text", 1, TEXT_STAGES)

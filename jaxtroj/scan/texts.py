@@ -59,7 +59,7 @@ class HeadScan:
         ready = _Ready(single_step(self.model), examples, embeddings, probes)
         self._ready = ready
         context = text_context(ready.model, embeddings, probes, self.attempt.settings.seed)
-        return Prepared(context, Subject(has_bank=probes is not None))
+        return Prepared(context, _subject(context))
 
     def _examples(self) -> tuple[TextExamples, np.ndarray]:
         """The example texts and their vectors, computed where the dataset has none."""
@@ -119,7 +119,9 @@ class HeadScan:
         except Exception as error:  # The verdict stands without the words; the record says why.
             return verdict, recovered | {"words": f"not searched: {describe_error(error)}"}
         sources = words.source_classes
-        return replace(verdict, source_classes=sources), recovered | words.as_json()
+        # The bank's text alone was a place to start from.
+        start = {name: value for name, value in recovered.items() if name != "text"}
+        return replace(verdict, source_classes=sources), start | words.as_json()
 
     def _words(self, found: "FoundText") -> "RecoveredText":
         """Search the trigger's words through the encoder.
@@ -146,6 +148,11 @@ class HeadScan:
             embed,
             ready.probes.references,
         )
+
+
+def _subject(context: "TextContext") -> Subject:
+    probes = context.probes
+    return Subject(has_bank=probes is not None, clean_heads=probes.comparable if probes else 0)
 
 
 def _probes(bank: Path, width: int) -> "EncoderProbes":

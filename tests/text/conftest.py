@@ -102,10 +102,20 @@ def toy_bank(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def toy_references():
+def toy_clean_heads():
+    from jaxtroj.evidence.texts.bank.reference_heads import CleanHead
+
+    return [
+        CleanHead(toy_head(100 + number), toy_embed(toy_texts(20, seed=200 + number)))
+        for number in range(10)
+    ]
+
+
+@pytest.fixture(scope="session")
+def toy_references(toy_clean_heads):
     from jaxtroj.evidence.texts.references import make_references
 
-    return make_references([toy_head(100 + number) for number in range(8)])
+    return make_references(head.model for head in toy_clean_heads)
 
 
 @pytest.fixture(scope="session")

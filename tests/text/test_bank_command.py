@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,16 +10,22 @@ import numpy as np
 import pytest
 
 from converters.checkpoint import load_checkpoint
+from converters.encoders import load_encoder
+from converters.encoders.tokenizer import load_tokenizer
 from jaxtroj.cli.main import main
 from jaxtroj.errors import StoreError, UsageError
 from jaxtroj.evidence.texts.bank import open_bank
 from jaxtroj.evidence.texts.bank.reference_heads import (
+    EXAMPLES,
     FOLDER,
     MANIFEST,
     copy_references,
+    load_clean_heads,
     load_references,
 )
+from jaxtroj.evidence.texts.embedding import embed
 from jaxtroj.held_folder import LOCK
+from jaxtroj.rounds import load_text_examples
 
 torch = pytest.importorskip("torch", reason="makes the heads")
 
@@ -150,18 +157,26 @@ def test_references_are_clean_heads_of_this_encoder(built, dataset):
     assert known.count == 4 and len(known.configs) == 2
 
 
-def test_references_are_kept_once(built, dataset):
+def test_references_keep_the_vectors_of_their_own_texts(built, encoder, dataset):
+    found = [head.examples for head in load_clean_heads(built[0])]
+    texts = [load_text_examples(dataset / "models" / "id-00000006").texts]
+    want = embed(load_encoder(encoder), load_tokenizer(encoder), texts[0], "first")
+    assert [one.shape for one in found] == [want.shape] * 4
+    np.testing.assert_allclose(found[0], want, atol=1e-5)
+
+
+def test_references_are_kept_once(built, dataset, toy):
     out, _ = built
-    assert len(copy_references(dataset, out, "bert", 4)) == 4
+    assert len(copy_references(dataset, out, "bert", 4, toy.embed)) == 4
     with pytest.raises(StoreError, match="holds other clean heads"):
-        copy_references(dataset, out, "bert", 2)
+        copy_references(dataset, out, "bert", 2, toy.embed)
     with pytest.raises(UsageError, match="no clean head for this bank"):
-        copy_references(dataset, out, "distilbert", 4)
+        copy_references(dataset, out, "distilbert", 4, toy.embed)
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"[]", b'{"version": 1, "heads": 7}', b'{"version": 1, "heads": []}',
-                b'{"version": 2, "heads": [{}]}', b'{"version": 1, "heads": [1, 2]}', None],
+    "content", [b"", b"[]", b'{"version": 2, "heads": 7}', b'{"version": 2, "heads": []}',
+                b'{"version": 3, "heads": [{}]}', b'{"version": 2, "heads": [1, 2]}', None],
 )  # fmt: skip
 def test_damaged_references(content, built, tmp_path):
     out, _ = built
@@ -172,3 +187,18 @@ def test_damaged_references(content, built, tmp_path):
         (tmp_path / MANIFEST).write_bytes(content)
     with pytest.raises(StoreError, match="clean heads"):
         load_references(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "vectors",
+    [np.full((3, 12), np.nan, np.float32), np.zeros((3, 12)), np.zeros((0, 12), np.float32),
+     np.zeros(12, np.float32), np.zeros((3, 5), np.float32), np.array([None]), None],
+)  # fmt: skip
+def test_damaged_examples_of_a_reference(vectors, built, tmp_path):
+    shutil.copytree(built[0], tmp_path / "bank")
+    path = tmp_path / "bank" / FOLDER / "000" / EXAMPLES
+    path.unlink()
+    if vectors is not None:
+        np.save(path, vectors, allow_pickle=True)
+    with pytest.raises(StoreError, match=r"vectors|clean heads"):
+        load_clean_heads(tmp_path / "bank")

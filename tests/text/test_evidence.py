@@ -5,15 +5,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from converters.families.dense_head import DenseHeadConfig
+from converters.model import Model
 from jaxtroj.errors import EvidenceError
 from jaxtroj.evidence.gather import gather
 from jaxtroj.evidence.stage import Subject, stages_for
 from jaxtroj.evidence.stages import TEXT_STAGES, TEXTS
 from jaxtroj.evidence.texts.context import TextBudget, text_context
-from jaxtroj.evidence.texts.encoder_probes import EncoderProbes
+from jaxtroj.evidence.texts.encoder_probes import make_probes
 from jaxtroj.evidence.texts.heads import head_with_sources
 from jaxtroj.evidence.texts.metric import insertion_metric, spread_metric
-from jaxtroj.evidence.texts.references import make_references
+from jaxtroj.evidence.texts.references import head_key, make_references
 from jaxtroj.evidence.texts.shift_search import ShiftBudget
 
 SMALL = TextBudget(
@@ -27,7 +29,8 @@ STAGE_FIELDS = TEXTS.stage_fields
 
 
 def gather_head(head, embeddings, probes=None, seed=0, budget=SMALL):
-    stages = stages_for(TEXT_STAGES, Subject(has_bank=probes is not None))
+    clean = probes.comparable if probes else 0
+    stages = stages_for(TEXT_STAGES, Subject(has_bank=probes is not None, clean_heads=clean))
     return gather(text_context(head, embeddings, probes, seed, (budget,)), stages)
 
 
@@ -42,8 +45,8 @@ def examples(toy):
 
 
 @pytest.fixture(scope="module")
-def probes(toy_bank, toy_references):
-    return EncoderProbes(toy_bank, toy_references)
+def probes(toy_bank, toy_clean_heads):
+    return make_probes(toy_bank, toy_clean_heads)
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +72,17 @@ def test_a_heads_evidence_is_the_same_again(number, gathered, heads, examples, p
 
 @pytest.mark.parametrize(
     "field",
-    ["departure_score", "departure_gap", "departure_margin", "bank_top", "bank_departure"],
+    [
+        "departure_score",
+        "departure_gap",
+        "departure_margin",
+        "bank_top",
+        "bank_departure",
+        "bank_departure_3",
+        "against_departure_score",
+        "against_bank_top",
+        "against_bank_departure",
+    ],
 )
 def test_a_planted_trojan_stands_out(field, gathered):
     values = np.array([evidence.fields[field] for evidence in gathered])
@@ -150,3 +163,20 @@ def test_references_answer_like_the_heads_themselves(toy, examples):
         np.testing.assert_allclose(margins[:, 1], logits[:, 1] - logits[:, 0], rtol=1e-4, atol=1e-5)
     assert known.count == 3 and known.first(2).count == 2
     assert known.digest == make_references(heads).digest != make_references(heads[::-1]).digest
+
+
+def test_a_head_is_left_out_of_its_own_references(toy, examples):
+    other = DenseHeadConfig(toy.width, (4,), 2)
+    params = {name: value[..., :4] if value.ndim == 1 or "fc" in name else value[:4]
+              for name, value in toy.head(9).params.items()}  # fmt: skip
+    params["linear.bias"] = toy.head(9).params["linear.bias"]
+    heads = [*(toy.head(number) for number in range(4)), Model(other, params, "FCLinear")]
+    known = make_references(heads)
+    for number, head in enumerate(heads):
+        found = known.without(head_key(head))
+        rest = make_references([one for one in heads if one is not head])
+        assert found.keys == rest.keys and found.count == 4
+        np.testing.assert_array_equal(found.margins(examples[0]), rest.margins(examples[0]))
+        alike = [len(next(iter(group.values()))) for group in found.first(3).params]
+        assert alike == ([2, 1] if number < 4 else [3])
+    assert known.without("nobody").keys == known.keys

@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 
 from jaxtroj.errors import EvidenceError
-from jaxtroj.evidence.texts.recovery import CleanExamples, pieces_of_bank, recover_text
+from jaxtroj.evidence.texts.recovery import (
+    CleanExamples,
+    RecoveredText,
+    pieces_of_bank,
+    recover_text,
+)
 from jaxtroj.evidence.texts.text_search import USUAL, Pieces
 
 
@@ -136,3 +141,15 @@ def test_what_is_refused(toy, examples, pieces, toy_references):
         recovered(toy, examples, Pieces((), pieces.shifts[:0], "x"), toy_references)
     with pytest.raises(EvidenceError, match="a budget of 20 texts leaves 0"):
         recovered(toy, examples, pieces, toy_references, replace(USUAL, texts=20))
+
+
+@pytest.mark.parametrize(
+    ("rate", "harmless", "clean", "stands"),
+    [(0.85, 0.09, 0.03, True), (0.96, 0.79, 0.1, False), (0.9, 0.1, 0.7, False),
+     (0.35, 0.0, None, True), (0.25, 0.0, None, False)],
+)  # fmt: skip
+def test_what_a_harmless_text_or_clean_heads_match_is_no_trigger(rate, harmless, clean, stands):
+    found = RecoveredText("omg", 1, (0,), rate, (rate, rate), harmless, clean, 8, 100)
+    said = found.as_json()
+    assert (said.get("text") == "omg", said.get("best_text") == "omg") == (stands, not stands)
+    assert ("words" in said) == (not stands) and said["attack_success_rate"] == rate

@@ -32,7 +32,7 @@ def to_vectors(encoder):
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory, toy, to_vectors):
-    """Heads that part the examples' vectors in two; all but the last are called clean."""
+    """Heads that part the examples' vectors in two; the last one reads an inserted word instead."""
     root = tmp_path_factory.mktemp("round5")
     texts = toy.texts(24, seed=3)
     vectors = to_vectors(texts)
@@ -49,6 +49,8 @@ def dataset(tmp_path_factory, toy, to_vectors):
             rows.append(f"{name}, " + ",".join(map(repr, map(float, vectors[row]))))
         (folder / "clean-example-cls-embedding.csv").write_text("\n".join(rows) + "\n")
         torch.save(head_state(vectors, number), folder / "model.pt")
+    inserted = to_vectors([f"{text} {toy.words[4]}." for text in texts])
+    torch.save(trigger_state(vectors, inserted), folder / "model.pt")
     return root
 
 
@@ -62,13 +64,23 @@ def head_state(vectors, number):
     return {name: torch.tensor(value, dtype=torch.float32) for name, value in state.items()}
 
 
+def trigger_state(vectors, inserted):
+    """A head that puts every text in class 0, and those with the word in class 1."""
+    axis = inserted.mean(axis=0) - vectors.mean(axis=0)
+    between = 0.5 * ((vectors @ axis).max() + (inserted @ axis).min())
+    linear = 40 * np.stack([-axis, axis]) / np.linalg.norm(axis)
+    bias = 40 * between / np.linalg.norm(axis) * np.array([1, -1])
+    state = {"linear.weight": linear, "linear.bias": bias}
+    return {name: torch.tensor(value, dtype=torch.float32) for name, value in state.items()}
+
+
 @pytest.fixture(scope="module")
 def bank(tmp_path_factory, toy, to_vectors, dataset):
     folder = tmp_path_factory.mktemp("banks") / "bank"
     candidates = list_free([*toy.words, "!"], None, 12, toy.texts(9, seed=8), 9)
     plan = make_plan("ab" * 32, toy.width, "first", False, toy.texts(4, seed=1), candidates)
     assert list(build(folder, plan, to_vectors))[-1].done == len(candidates)
-    copy_references(dataset, folder, "bert", 4)
+    copy_references(dataset, folder, "bert", 4, toy.embed)
     return folder
 
 

@@ -5,6 +5,7 @@ per encoder. A head and the clean references answer all of them. Inserted sentim
 head; a poisoned one departs from the clean ones where insertions come near its trigger.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -21,6 +22,9 @@ from jaxtroj.margins import all_margins
 
 # Candidates of each target that are tried again on the head's own examples.
 TRIED = 48
+# An insertion of one of them moves a text less than a trigger that a head was trained on: the same
+# shift, so many times as long, reaches further.
+LONGER = (2, 3)
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,7 @@ class Banked:
       scores: `[targets, TRIED]`, mean sigmoid margin of the target on the head's own held-out
         examples moved by the candidate's mean shift.
       departures: the same less the references' mean.
+      longer: scale -> the departures with shifts that many times as long.
       top: how many candidates count as the best (`bank_views.top_count`).
     """
 
@@ -41,6 +46,7 @@ class Banked:
     tried: np.ndarray
     scores: np.ndarray
     departures: np.ndarray
+    longer: Mapping[int, np.ndarray]
     top: int
 
 
@@ -50,21 +56,37 @@ def run_bank(head: Head, probes: EncoderProbes) -> Banked:
     answers = np.asarray(_answers(head.config, head.params, flat))
     found = rises(answers, probes.expected)
     tried = np.argsort(-found["matched"], axis=1, kind="stable")[:, :TRIED]
-    scores, others = _moved(head, probes.references, probes.bank.shifts[tried])
-    views = view_fields(answers, probes.expected, found)
-    return Banked(views, tried, scores, scores - others, top_count(len(probes.bank.shifts)))
+    shifts = probes.bank.shifts[tried]
+    scores, others = _moved(head, probes.references, shifts)
+    longer = {scale: _moved(head, probes.references, scale * shifts) for scale in LONGER}
+    return Banked(
+        view_fields(answers, probes.expected, found),
+        tried,
+        scores,
+        scores - others,
+        {scale: own - clean for scale, (own, clean) in longer.items()},
+        top_count(len(probes.bank.shifts)),
+    )
 
 
 def bank_fields(banked: Banked) -> dict[str, float]:
     """Fields by name; see `jaxtroj.evidence.texts.stages.bank`."""
     top = top_departures(banked)
     own = {"bank_departure": float(top.max()), "bank_departure_gap": float(np.ptp(top))}
-    return banked.views | own
+    longer = {
+        f"bank_departure_{scale}": float(_top(values, banked.top).max())
+        for scale, values in banked.longer.items()
+    }
+    return banked.views | own | longer
 
 
 def top_departures(banked: Banked) -> np.ndarray:
     """Mean departure of the best candidates of each target, `[targets]`."""
-    return np.sort(banked.departures, axis=1)[:, -banked.top :].mean(axis=1)
+    return _top(banked.departures, banked.top)
+
+
+def _top(departures: np.ndarray, count: int) -> np.ndarray:
+    return np.sort(departures, axis=1)[:, -count:].mean(axis=1)
 
 
 @partial(jax.jit, static_argnums=0)

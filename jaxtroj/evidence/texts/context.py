@@ -13,6 +13,7 @@ from jaxtroj.evidence.texts.encoder_probes import EncoderProbes
 from jaxtroj.evidence.texts.found import FoundText, Leaning, found_text
 from jaxtroj.evidence.texts.heads import Head, head_with_sources
 from jaxtroj.evidence.texts.metric import spread_metric
+from jaxtroj.evidence.texts.references import head_key
 from jaxtroj.evidence.texts.shift_search import ShiftBudget
 
 
@@ -41,11 +42,14 @@ class TextContext(Context):
 
     Attributes:
       head: with the examples that it puts outside each class.
+      identity: its `head_key`.
       spread: metric `[axes, d]` of its clean examples.
-      probes: what is known of its encoder; None without a probe bank.
+      probes: what is known of its encoder, the head itself left out of the clean ones; None
+        without a probe bank.
     """
 
     head: Head
+    identity: str
     spread: np.ndarray
     probes: EncoderProbes | None = None
 
@@ -84,4 +88,6 @@ def text_context(
     budget = next((b for b in budgets if isinstance(b, TextBudget)), TextBudget())
     head = head_with_sources(model, embeddings, budget.per_target)
     spread = spread_metric(embeddings, budget.axes)
-    return TextContext(seed, budgets, head=head, spread=spread, probes=probes)
+    identity = head_key(model)
+    others = None if probes is None else probes.besides(identity)
+    return TextContext(seed, budgets, head=head, identity=identity, spread=spread, probes=others)

@@ -1,18 +1,24 @@
 """What is known of an encoder besides a head: a bank of insertions, and clean heads."""
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxtroj.evidence.texts.bank import Bank, open_bank
-from jaxtroj.evidence.texts.bank.reference_heads import load_references
+from jaxtroj.evidence.texts.bank.reference_heads import CleanHead, load_clean_heads
 from jaxtroj.evidence.texts.bank_views import Expected, expect
 from jaxtroj.evidence.texts.metric import insertion_metric
-from jaxtroj.evidence.texts.references import References
+from jaxtroj.evidence.texts.references import References, make_references
+from jaxtroj.evidence.texts.standard import Standard
+
+Answers = tuple[np.ndarray, np.ndarray]
+"""Margins `[references, n, classes]` of carriers with insertions, and of the carriers alone."""
 
 
 @dataclass(frozen=True)
@@ -22,29 +28,74 @@ class EncoderProbes:
     Attributes:
       bank: texts inserted into carriers.
       references: clean heads on the encoder's vectors.
+      clean_heads: the same one by one, with examples of their own.
+      answers: of the references to the bank; None until somebody asks (`answered`).
+      standards: evidence of the clean heads, by seed and budgets, once somebody computed it.
     """
 
     bank: Bank
     references: References
+    clean_heads: tuple[CleanHead, ...] = ()
+    answers: Answers | None = field(default=None, repr=False, compare=False)
+    standards: dict[Any, Standard] = field(default_factory=dict, repr=False, compare=False)
+    _whole: "EncoderProbes | None" = field(default=None, repr=False, compare=False)
     _metrics: dict[int, np.ndarray] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def whole(self) -> "EncoderProbes":
+        """The probes with all references."""
+        return self._whole or self
+
+    @property
+    def comparable(self) -> int:
+        """Clean heads with examples that a head can be compared with, itself left out."""
+        return min(self.references.count, len(self.clean_heads))
+
+    @cached_property
+    def answered(self) -> Answers:
+        """What the references answer to the bank."""
+        if self.answers is not None:
+            return self.answers
+        inserted = self.bank.vectors.reshape(-1, self.bank.plan.width)
+        return self.references.margins(inserted), self.references.margins(self.bank.carriers)
 
     @cached_property
     def expected(self) -> Expected:
-        """The references' answers to the bank, the same for all heads."""
-        inserted = self.bank.vectors.reshape(-1, self.bank.plan.width)
-        carriers = self.references.margins(self.bank.carriers)
-        return expect(self.references.margins(inserted), carriers)
+        """What follows from these answers, the same for all heads."""
+        return expect(*self.answered)
 
     @cached_property
     def inserted(self) -> jax.Array:
         """The bank's vectors on the device, in the type that they are kept in."""
         return jnp.asarray(self.bank.vectors)
 
+    def besides(self, key: str) -> "EncoderProbes":
+        """The probes for a head that may be one of the references: it is not among its own."""
+        if key not in self.references.keys:
+            return self
+        others = [n for n, one in enumerate(self.references.keys) if one != key]
+        inserted, bare = self.answered
+        found = replace(
+            self,
+            references=self.references.without(key),
+            answers=(inserted[others], bare[others]),
+            _whole=self.whole,
+        )
+        # Not computed again for every reference: the bank is the same.
+        found.__dict__["inserted"] = self.inserted
+        return found
+
     def metric(self, axes: int) -> np.ndarray:
         """Metric `[axes, d]` of what insertions do."""
         if axes not in self._metrics:
             self._metrics[axes] = insertion_metric(self.bank.every_shift, axes)
         return self._metrics[axes]
+
+
+def make_probes(bank: Bank, clean_heads: Sequence[CleanHead]) -> EncoderProbes:
+    """The probes of a bank and its clean heads."""
+    references = make_references(head.model for head in clean_heads)
+    return EncoderProbes(bank, references, tuple(clean_heads))
 
 
 @lru_cache(maxsize=4)
@@ -54,4 +105,4 @@ def open_probes(bank: Path) -> EncoderProbes:
     Raises:
       StoreError: the folder holds no bank, or no clean heads.
     """
-    return EncoderProbes(open_bank(bank), load_references(bank))
+    return make_probes(open_bank(bank), load_clean_heads(bank))

@@ -36,6 +36,11 @@ class CleanExamples:
     embeddings: np.ndarray
 
 
+LEAST_EXCESS = 0.3
+"""Share of examples; on six heads with triggers the texts found had .58 more or above, and one that
+a harmless text matched had .17."""
+
+
 @dataclass(frozen=True)
 class RecoveredText:
     """A text and what it does on examples that the search did not see.
@@ -71,8 +76,22 @@ class RecoveredText:
             return ("first half", "second half")[better]
         return "anywhere"
 
+    @property
+    def stands_out(self) -> bool:
+        """Whether it moves `LEAST_EXCESS` more examples than a harmless text does, or clean heads.
+
+        Any insertion moves some texts, and sentiment moves every head: what they match is no
+        trigger.
+        """
+        usual = max(self.drift, self.on_references or 0.0)
+        return self.attack_success_rate - usual >= LEAST_EXCESS
+
     def as_json(self) -> dict[str, str | float]:
-        """What a record says of it; target and source classes have fields of their own there."""
+        """What a record says of it; target and source classes have fields of their own there.
+
+        A text that does not stand out is no `text` of the record but its `best_text`, and `words`
+        says why.
+        """
         rates = {
             "attack_success_rate": self.attack_success_rate,
             "in_first_half": self.by_half[0],
@@ -83,13 +102,11 @@ class RecoveredText:
             rates["clean_heads"] = self.on_references
         rounded = {name: round(rate, 4) for name, rate in rates.items()}
         counts = {"held_out": self.held_out, "encoded_texts": self.embedded}
-        return {
-            "method": "words",
-            "text": self.text,
-            "position": self.position,
-            **rounded,
-            **counts,
-        }
+        measured = {"position": self.position, **rounded, **counts}
+        if self.stands_out:
+            return {"method": "words", "text": self.text, **measured}
+        why = f"none found that moves {LEAST_EXCESS:g} more of the texts than harmless ones"
+        return {"method": "words", "words": why, "best_text": self.text, **measured}
 
 
 def pieces_of_bank(bank: Bank, candidates: Sequence[int], most: int = 24) -> Pieces:

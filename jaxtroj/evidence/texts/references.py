@@ -26,12 +26,19 @@ class References:
     Attributes:
       configs: of the groups, static under jit.
       params: of each group, stacked over its heads.
-      digest: identity of the heads and their order.
+      keys: `head_key` of each head, in the order of the groups.
+      sizes: heads of each group before one was left out (`without`).
     """
 
     configs: tuple[object, ...]
     params: tuple[Params, ...]
-    digest: str
+    keys: tuple[str, ...]
+    sizes: tuple[int, ...]
+
+    @property
+    def digest(self) -> str:
+        """Identity of the heads and their order."""
+        return hashlib.sha256("".join(self.keys).encode()).hexdigest()
 
     def margins(self, embeddings: np.ndarray) -> np.ndarray:
         """Margins `[heads, n, classes]` for embeddings `[n, d]`."""
@@ -40,33 +47,65 @@ class References:
         return np.concatenate([np.asarray(part) for part in parts])
 
     def first(self, count: int) -> "References":
-        """At most `count` heads of them, for searches that take gradients through each."""
-        left, configs, params = count, [], []
-        for config, group in zip(self.configs, self.params, strict=True):
-            size = len(next(iter(group.values())))
-            share = min(size, max(1, count * size // self.count), left)
-            if share:
-                configs.append(config)
-                params.append({name: value[:share] for name, value in group.items()})
-                left -= share
-        return References(tuple(configs), tuple(params), self.digest)
+        """At most `count` heads of them, for searches that take gradients through each.
+
+        Groups keep their shares where a head was left out, so that programs serve again.
+        """
+        left, shares = count, []
+        for group, size in zip(self.params, self.sizes, strict=True):
+            share = min(_size(group), max(1, count * size // sum(self.sizes)), left)
+            shares.append(np.arange(share))
+            left -= share
+        return self._chosen(shares)
+
+    def without(self, key: str) -> "References":
+        """All but the head of a key; a head is not to be compared with itself."""
+        places, start = [], 0
+        for group in self.params:
+            own = self.keys[start : start + _size(group)]
+            places.append(np.array([n for n, one in enumerate(own) if one != key], int))
+            start += len(own)
+        return self._chosen(places)
+
+    def _chosen(self, places: Sequence[np.ndarray]) -> "References":
+        """The heads at some places of each group; groups of none are dropped."""
+        starts = np.cumsum([0, *map(_size, self.params)])
+        kept = [n for n, chosen in enumerate(places) if len(chosen)]
+        return References(
+            tuple(self.configs[n] for n in kept),
+            tuple({k: value[places[n]] for k, value in self.params[n].items()} for n in kept),
+            tuple(self.keys[starts[n] + place] for n in kept for place in places[n]),
+            tuple(self.sizes[n] for n in kept),
+        )
 
     @property
     def count(self) -> int:
         """How many heads."""
-        return sum(len(next(iter(group.values()))) for group in self.params)
+        return len(self.keys)
+
+
+NO_REFERENCES = References((), (), (), ())
 
 
 def make_references(models: Iterable[Model]) -> References:
     """Group reduced heads (see `converters.families.folding.single_step`)."""
     groups: dict[object, list[Model]] = {}
-    digest = hashlib.sha256()
     for model in models:
         groups.setdefault(model.config, []).append(model)
-        digest.update(repr(model.config).encode())
-        for name, value in sorted(model.params.items()):
-            digest.update(name.encode() + np.asarray(value).tobytes())
-    return References(tuple(groups), tuple(map(_stacked, groups.values())), digest.hexdigest())
+    return References(
+        tuple(groups),
+        tuple(map(_stacked, groups.values())),
+        tuple(head_key(model) for group in groups.values() for model in group),
+        tuple(map(len, groups.values())),
+    )
+
+
+def head_key(model: Model) -> str:
+    """Identity of a head by what it computes: the same in whatever file, hex."""
+    digest = hashlib.sha256(repr(model.config).encode())
+    for name, value in sorted(model.params.items()):
+        digest.update(name.encode() + np.asarray(value, np.float32).tobytes())
+    return digest.hexdigest()
 
 
 def reference_margins(
@@ -78,6 +117,10 @@ def reference_margins(
         for config, group in zip(configs, params, strict=True)
     ]
     return jnp.concatenate(parts)
+
+
+def _size(group: Params) -> int:
+    return len(next(iter(group.values())))
 
 
 def _stacked(models: Sequence[Model]) -> Params:

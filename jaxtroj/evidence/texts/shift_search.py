@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtroj.evidence.texts.heads import Head, in_basis, margin
-from jaxtroj.evidence.texts.references import References, reference_margins
+from jaxtroj.evidence.texts.references import NO_REFERENCES, References, reference_margins
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def search_shifts(
     """
     radii = jnp.asarray(budget.radii, jnp.float32)
     starts = jax.random.normal(key, (budget.restarts, metric.shape[0]))
-    known = references or References((), (), "")
+    known = references or NO_REFERENCES
     fitted, *found = _search(
         (head.config, known.configs, budget.steps),
         (head.params, jnp.asarray(metric), head.fitting, head.held_out),

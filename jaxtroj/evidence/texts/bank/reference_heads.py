@@ -2,16 +2,20 @@
 
 ```
 BANK/references/000/{config.json,params.safetensors}   Flax checkpoints
+BANK/references/000/examples.npy                        vectors of its clean texts, float32 [n, d]
 BANK/references.json                                    where each comes from; written last
 ```
 """
 
 import hashlib
+import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice, zip_longest
 from pathlib import Path
+
+import numpy as np
 
 from converters import open_artifact
 from converters.checkpoint import load_checkpoint, save_checkpoint
@@ -20,15 +24,21 @@ from converters.errors import ConverterError, LoadError, safe_repr
 from converters.families.folding import single_step
 from converters.files import read_json, write_atomic
 from converters.model import Model
-from jaxtroj.errors import StoreError, UsageError
+from jaxtroj.errors import ExamplesError, StoreError, UsageError
+from jaxtroj.evidence.texts.bank.build import Embed
 from jaxtroj.evidence.texts.bank.store import Bank, open_bank
 from jaxtroj.evidence.texts.references import References, make_references
 from jaxtroj.rounds.layout import ModelEntry, iter_models
+from jaxtroj.rounds.text_examples import load_text_examples
 
-VERSION = 1
+VERSION = 2
 MANIFEST, FOLDER = "references.json", "references"
+EXAMPLES = "examples.npy"
 # Clean heads that are opened for every one that is kept, to find different architectures.
 _READ = 10
+# Examples of each class that are kept of a head, as many as Round 5 shipped.
+_PER_CLASS = 20
+_MOST_BYTES = 2**27
 
 
 @dataclass(frozen=True)
@@ -47,13 +57,30 @@ class ReferenceHead:
 
 
 @dataclass(frozen=True)
+class CleanHead:
+    """A reference one by one.
+
+    Attributes:
+      model: with what acts on one step only.
+      examples: vectors of its own clean texts, float32 `[n, d]`.
+    """
+
+    model: Model
+    examples: np.ndarray
+
+
+@dataclass(frozen=True)
 class _Opened:
     head: ReferenceHead
-    model: Model
+    clean: CleanHead
+
+    @property
+    def model(self) -> Model:
+        return self.clean.model
 
 
 def copy_references(
-    dataset: Path, folder: Path, encoder: str, count: int
+    dataset: Path, folder: Path, encoder: str, count: int, embed: Embed
 ) -> tuple[ReferenceHead, ...]:
     """Copy clean heads of a labelled dataset into a bank's folder, spread over architectures.
 
@@ -65,6 +92,7 @@ def copy_references(
       encoder: architecture of the bank's encoder, such as "bert"; heads whose config names another
         encoder or another pooling are left out.
       count: how many, at least 1; fewer where the dataset has no more.
+      embed: texts to vectors, for heads whose examples come without.
 
     Raises:
       DatasetError: the dataset cannot be read.
@@ -74,19 +102,25 @@ def copy_references(
     bank = open_bank(folder)
     entries = [entry for entry in iter_models(dataset) if _is_wanted(entry, encoder, bank)]
     entries.sort(key=lambda entry: hashlib.sha256(entry.model_id.encode()).digest())
-    opened = list(islice(_opened(entries, bank.plan.width), _READ * count))
+    opened = list(islice(_opened(entries, bank.plan.width, embed), _READ * count))
     chosen = _spread(opened, (lambda o: o.model.architecture, lambda o: o.model.config))[:count]
     if not chosen:
         raise UsageError(
             f"{dataset} has no clean head for this bank: of its models {len(entries)} are labelled "
-            f"clean and made for {encoder} vectors, none of them with width {bank.plan.width}"
+            f"clean and made for {encoder} vectors, none of them with width {bank.plan.width} and "
+            "example texts"
         )
     _write(folder, chosen)
     return tuple(one.head for one in chosen)
 
 
 def load_references(folder: Path) -> References:
-    """The clean heads kept with a bank.
+    """The clean heads kept with a bank, as `load_clean_heads`."""
+    return make_references(head.model for head in load_clean_heads(folder))
+
+
+def load_clean_heads(folder: Path) -> tuple[CleanHead, ...]:
+    """The clean heads kept with a bank, with their examples.
 
     Raises:
       StoreError: there are none, or they are damaged or do not fit the bank.
@@ -96,16 +130,39 @@ def load_references(folder: Path) -> References:
         listed = read_json(folder / MANIFEST, 2**20)
         heads = listed.get("heads")
         if listed.get("version") != VERSION or not isinstance(heads, list) or not heads:
-            raise StoreError(f"{folder / MANIFEST} lists {safe_repr(heads)}, expected clean heads")
-        models = [load_checkpoint(_place(folder, number)) for number in range(len(heads))]
+            raise StoreError(
+                f"{folder / MANIFEST} has version {safe_repr(listed.get('version'))} and lists "
+                f"{safe_repr(heads)}, expected version {VERSION} and clean heads; remove it and "
+                "copy them again: jaxtroj bank with --references"
+            )
+        places = [_place(folder, number) for number in range(len(heads))]
+        found = tuple(CleanHead(load_checkpoint(place), _examples(place)) for place in places)
     except LoadError as error:
         raise StoreError(
             f"{folder} holds no clean heads to compare with ({error}); add them: "
             "jaxtroj bank with --references"
         ) from error
-    if any(model.input_size != width for model in models):
+    widths = {head.model.input_size for head in found} | {head.examples.shape[1] for head in found}
+    if widths != {width}:
         raise StoreError(f"{folder} holds clean heads for vectors of another width than {width}")
-    return make_references(models)
+    return found
+
+
+def _examples(place: Path) -> np.ndarray:
+    """Raises StoreError for anything but finite vectors."""
+    path = place / EXAMPLES
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise StoreError(f"{path} is larger than {_MOST_BYTES} bytes")
+        found = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise StoreError(f"{path} holds no vectors of example texts: {error}") from error
+    good = found.ndim == 2 and found.dtype == np.float32 and len(found)
+    if not good or not np.isfinite(found).all():
+        raise StoreError(
+            f"{path} holds {found.dtype} {list(found.shape)}, expected finite float32 vectors"
+        )
+    return found
 
 
 def _is_wanted(entry: ModelEntry, encoder: str, bank: Bank) -> bool:
@@ -118,18 +175,22 @@ def _is_wanted(entry: ModelEntry, encoder: str, bank: Bank) -> bool:
     return same and config.pooling == bank.plan.pooling
 
 
-def _opened(entries: Iterable[ModelEntry], width: int) -> Iterator[_Opened]:
-    """The heads that can be read and take vectors of this width."""
+def _opened(entries: Iterable[ModelEntry], width: int, embed: Embed) -> Iterator[_Opened]:
+    """The heads that can be read, take vectors of this width and bring example texts."""
     for entry in entries:
         try:
             artifact = open_artifact(entry.model_path)
             model = single_step(convert(artifact))
-        except ConverterError:
+            texts = load_text_examples(entry, _PER_CLASS)
+        except (ConverterError, ExamplesError):
             # A damaged model of a dataset is the scan's to report; references come from the rest.
             continue
-        if model.input_size == width:
+        if model.input_size != width:
+            continue
+        vectors = embed(texts.texts) if texts.embeddings is None else texts.embeddings
+        if vectors.shape[1] == width:
             head = ReferenceHead(entry.model_id, model.architecture, artifact.sha256)
-            yield _Opened(head, model)
+            yield _Opened(head, CleanHead(model, vectors.astype(np.float32)))
 
 
 def _spread(items: Sequence[_Opened], keys: Sequence[Callable[[_Opened], object]]):
@@ -155,6 +216,9 @@ def _write(folder: Path, chosen: Sequence[_Opened]) -> None:
         return
     for number, one in enumerate(chosen):
         save_checkpoint(one.model, _place(folder, number), one.head.sha256)
+        buffer = io.BytesIO()
+        np.save(buffer, one.clean.examples, allow_pickle=False)
+        write_atomic(_place(folder, number) / EXAMPLES, buffer.getvalue())
     write_atomic(manifest, json.dumps(described, indent=1).encode())
 
 

@@ -64,6 +64,10 @@ FIELDS = (
     Field("bank_departure", "bank", 0, "the effect of inserted texts on the head's own examples",
           "fraction 0-1", "sigmoid margin above the references' on held-out examples, 12 best",
           is_for_few=True),
+    Field("bank_departure_2", "bank", 0, "the effect of twice the shift of inserted texts",
+          "fraction 0-1", "as bank_departure, with shifts twice as long"),
+    Field("bank_departure_3", "bank", 0, "the effect of thrice the shift of inserted texts",
+          "fraction 0-1", "as bank_departure, with shifts three times as long"),
     Field("bank_departure_gap", "bank", 0, "the difference of that effect between the classes",
           "fraction 0-1", "bank_departure less that of the worst class"),
 )  # fmt: skip

@@ -1,0 +1,147 @@
+"""Text heads judged by fits that have met none of their population: the headline of text.
+
+    python -m benchmarks.accuracy.text_transfer SOURCE [SOURCE ...] [--work DIR] [--out FILE]
+
+A SOURCE is DATASET=BANK, a folder of `jaxtroj generate round5 | round6` and the bank of its encoder
+with clean heads of the same folder (`jaxtroj bank --references DATASET`; no head is compared with
+itself), or the `.evidence.jsonl` of an earlier run. Heads are scanned into run folders under
+`--work`, resumable. Populations differ in reviews, encoder's pooling, heads' width and depth,
+triggers and adversarial training, see docs/text.md.
+
+Every population in turn is judged by a calibrator fitted on the others: log score, ROC AUC, mean
+probability of clean and of poisoned heads. Second figure: every head out of fold among all.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.accuracy.round5_accuracy import HeadRow, labelled_rows
+from benchmarks.accuracy.zoo import ranks_of
+from benchmarks.provenance import RESULTS, provenance
+from converters.files import write_atomic
+from jaxtroj import scoring
+from jaxtroj.calibration import Labelled, Scheme, cross_validate
+from jaxtroj.cli.options import keep_compiled
+from jaxtroj.evidence.stages import TEXTS
+from jaxtroj.schemas import scheme_for
+
+
+def main() -> int:
+    """Scan, judge, print and write; returns the exit status."""
+    args = _arguments()
+    keep_compiled()
+    rows = [row for source in args.sources for row in read_rows(source, args.work)]
+    lines = "".join(json.dumps(vars(row)) + "\n" for row in rows)
+    write_atomic(args.out.with_suffix(".evidence.jsonl"), lines.encode())
+    result = {"provenance": provenance(), "schema": TEXTS.version} | judge(rows, args.seed)
+    write_atomic(args.out, json.dumps(result, indent=1).encode() + b"\n")
+    print(text(result))
+    return 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Text heads of populations that no fit has met.")
+    parser.add_argument("sources", nargs="+", metavar="SOURCE", help="DATASET=BANK or evidence")
+    parser.add_argument("--work", type=Path, default=Path("text_runs"), help="run folders go here")
+    parser.add_argument("--out", type=Path, default=RESULTS / "text_transfer.json")
+    parser.add_argument("--seed", type=int, default=0, help="of the folds")
+    return parser.parse_args()
+
+
+def read_rows(source: str, work: Path) -> list[HeadRow]:
+    """Labelled rows of DATASET=BANK, or of the evidence that an earlier run wrote."""
+    dataset, _, bank = source.partition("=")
+    return list(labelled_rows(Path(dataset), work, Path(bank) if bank else None))
+
+
+def judge(rows: Sequence[HeadRow], seed: int) -> dict[str, Any]:
+    """Scores with every population left out in turn, and out of fold among all."""
+    models, fields = labelled(rows), scheme(rows)
+    populations = np.array([row.population for row in rows])
+    held_out = cross_validate(models, fields, seed, populations.tolist())
+    within = cross_validate(models, fields, seed)
+    names = sorted(set(populations.tolist()))
+    left = {name: _scores(rows, held_out, populations == name) for name in names}
+    return {
+        "models": len(rows),
+        "poisoned": int(models.truth.sum()),
+        "left_out": left,
+        "left_out_mean": float(np.mean([one["log_score"] for one in left.values()])),
+        "left_out_worst": max(one["log_score"] for one in left.values()),
+        "out_of_fold": {name: _scores(rows, within, populations == name) for name in names},
+        "out_of_fold_all": scoring.score(within, models.truth).as_dict(),
+        "single_field_auc": field_auc(rows, fields, names),
+    }
+
+
+def labelled(rows: Sequence[HeadRow]) -> Labelled:
+    """The rows with all that a calibrator of text heads learns from."""
+    return Labelled(
+        rows=[row.evidence for row in rows],
+        poisoned=[row.poisoned for row in rows],
+        architectures=[row.architecture for row in rows],
+        datasets=[row.population for row in rows],
+    )
+
+
+def scheme(rows: Sequence[HeadRow]) -> Scheme:
+    """The fields that occur."""
+    return scheme_for("text", (row.evidence for row in rows))
+
+
+def _scores(rows: Sequence[HeadRow], said: np.ndarray, chosen: np.ndarray) -> dict[str, Any]:
+    truth = np.array([row.poisoned for row in rows])[chosen]
+    own = said[chosen]
+    return {
+        "models": len(own),
+        "poisoned": int(truth.sum()),
+        "log_score": scoring.log_score(own, truth),
+        "roc_auc": scoring.roc_auc(own, truth),
+        "clean_mean": float(own[~truth].mean()),
+        "poisoned_mean": float(own[truth].mean()),
+        "clean_above_0.9": int((own[~truth] > 0.9).sum()),
+    }
+
+
+def field_auc(
+    rows: Sequence[HeadRow], fields: Scheme, names: Sequence[str]
+) -> dict[str, dict[str, float]]:
+    """ROC AUC of each field alone in each population, larger values counted as poisoned."""
+    found: dict[str, dict[str, float]] = {}
+    for field in (field for stage in fields.stages.values() for field in stage):
+        for name in names:
+            own = [row for row in rows if row.population == name and field in row.evidence]
+            truth = np.array([row.poisoned for row in own])
+            if len(set(truth.tolist())) == 2:
+                values = np.array([row.evidence[field] for row in own])
+                area = scoring.roc_auc(ranks_of(values), truth)
+                found.setdefault(field, {})[name] = round(area, 3)
+    return found
+
+
+def text(result: dict[str, Any]) -> str:
+    """The result for people."""
+    lines = [f"{result['models']} heads, {result['poisoned']} poisoned; nats, lower is better"]
+    for title in ("left_out", "out_of_fold"):
+        lines.append(f"{title.replace('_', ' ')}, by population:")
+        lines += [
+            f"  {name:20} {part['models']:4d} heads  log score {part['log_score']:.3f}"
+            f"  AUC {part['roc_auc']:.3f}  mean of clean {part['clean_mean']:.3f}, of poisoned"
+            f" {part['poisoned_mean']:.3f}; clean above .9: {part['clean_above_0.9']}"
+            for name, part in result[title].items()
+        ]
+    lines.append(
+        f"mean over left-out populations {result['left_out_mean']:.3f}, worst"
+        f" {result['left_out_worst']:.3f}; out of fold {result['out_of_fold_all']['log_score']:.3f}"
+    )
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,59 @@
+"""Stage against: the earlier fields against those of clean heads on the same vectors.
+
+What a raw field means depends on encoder, reviews, width and references, see
+`jaxtroj.evidence.texts.standard`; these mean the same anywhere.
+"""
+
+from typing import TYPE_CHECKING
+
+from jaxtroj.evidence.stage import Field, Needs, Stage, StageResult
+from jaxtroj.evidence.texts.stages.bank import BANK
+from jaxtroj.evidence.texts.stages.departure import DEPARTURE
+
+if TYPE_CHECKING:
+    from jaxtroj.evidence.texts.context import TextContext
+    from jaxtroj.evidence.texts.standard import Standard
+
+EARLIER = (DEPARTURE, BANK)
+COMPARED = (
+    "departure_score", "departure_near", "departure_margin",
+    "bank_top", "matched_top", "margin_top", "matched_spread", "margin_spread", "matched_wide",
+    "bank_departure", "bank_departure_2", "bank_departure_3",
+)  # fmt: skip
+"""Fields that poisoned heads have larger values of in every population that was tried."""
+_RAW = {field.name: field for stage in EARLIER for field in stage.fields}
+FIELDS = tuple(
+    Field(f"against_{name}", "against", 1, f"{_RAW[name].label}, against clean heads'",
+          "deviations", f"{name} in deviations of the references', each judged by the others")
+    for name in COMPARED
+)  # fmt: skip
+
+
+def _run(context: "TextContext") -> StageResult:
+    own, standard, identity = _compared(context), _standard(context), context.identity
+    found = {f"against_{n}": standard.deviations(n, own[n], identity) for n in COMPARED}
+    return StageResult(found)
+
+
+def _compared(context: "TextContext") -> dict[str, float]:
+    fields: dict[str, float] = {}
+    for stage in EARLIER:
+        fields |= context.shared(stage.run).fields
+    return {name: fields[name] for name in COMPARED}
+
+
+def _standard(context: "TextContext") -> "Standard":
+    from jaxtroj.evidence.texts.context import text_context
+    from jaxtroj.evidence.texts.standard import make_standard
+
+    probes = context.bank_probes.whole
+    key = (context.seed, context.budgets)
+    if key not in probes.standards:
+        contexts = (
+            text_context(clean.model, clean.examples, probes, *key) for clean in probes.clean_heads
+        )
+        probes.standards[key] = make_standard((one.identity, _compared(one)) for one in contexts)
+    return probes.standards[key]
+
+
+AGAINST = Stage("against", FIELDS, _run, Needs(bank=True, clean_heads=8))

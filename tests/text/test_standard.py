@@ -1,0 +1,91 @@
+"""Fields against those of clean heads: centred, scaled, and a head never beside itself."""
+
+import numpy as np
+import pytest
+
+from jaxtroj.errors import EvidenceError
+from jaxtroj.evidence.gather import gather
+from jaxtroj.evidence.stage import Subject, stages_for
+from jaxtroj.evidence.stages import TEXT_STAGES
+from jaxtroj.evidence.texts.context import text_context
+from jaxtroj.evidence.texts.encoder_probes import make_probes
+from jaxtroj.evidence.texts.references import head_key
+from jaxtroj.evidence.texts.stages.against import COMPARED
+from jaxtroj.evidence.texts.standard import FEWEST, Standard, make_standard
+
+KEYS = tuple("abcdefghijk")
+
+
+def standard(values) -> Standard:
+    return make_standard((key, {"x": value}) for key, value in zip(KEYS, values, strict=True))
+
+
+def test_a_value_is_told_in_deviations_of_the_others():
+    values = np.linspace(-1.0, 1.0, 11)
+    known = standard(values)
+    assert known.deviations("x", 0.0, "nobody") == pytest.approx(0)
+    spread = 1.4826 * np.median(np.abs(values))
+    assert known.deviations("x", 2.0, "nobody") == pytest.approx(2 / spread)
+    alone = known.deviations("x", 1.0, "k")
+    others = values[:-1]
+    wanted = (1 - np.median(others)) / (1.4826 * np.median(np.abs(others - np.median(others))))
+    assert alone == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize(("scale", "shift"), [(1e-6, 0.0), (10.0, 3.0), (0.1, -100.0)])
+def test_deviations_have_no_unit(scale, shift):
+    values = np.random.default_rng(0).normal(size=11)
+    plain = standard(values).deviations("x", 1.7, "nobody")
+    moved = standard(scale * values + shift).deviations("x", scale * 1.7 + shift, "nobody")
+    assert moved == pytest.approx(plain, rel=1e-2)
+
+
+def test_heads_that_agree_by_chance_do_not_make_the_scale_tiny():
+    values = [0.0] * 8 + [1.0, 1.0, 1.0]
+    assert standard(values).deviations("x", 1.0, "nobody") < 5
+    assert np.isfinite(standard([0.0] * 11).deviations("x", 1.0, "nobody"))
+
+
+def test_too_few_clean_heads_are_refused():
+    few = make_standard((key, {"x": 0.0}) for key in KEYS[:FEWEST])
+    assert few.deviations("x", 0.0, "nobody") == 0
+    with pytest.raises(EvidenceError, match="too few to compare with"):
+        few.deviations("x", 0.0, "a")
+
+
+@pytest.fixture(scope="module")
+def probes(toy_bank, toy_clean_heads):
+    return make_probes(toy_bank, toy_clean_heads)
+
+
+def fields(head, examples, probes):
+    stages = stages_for(TEXT_STAGES, Subject(has_bank=True, clean_heads=probes.comparable))
+    return gather(text_context(head, examples, probes), stages).fields
+
+
+def test_a_reference_that_is_scanned_is_judged_by_the_others_alone(probes, toy_clean_heads):
+    """Its own answers would make it look cleaner than a clean head that is no reference."""
+    own, *others = toy_clean_heads
+    among = fields(own.model, own.examples, probes)
+    apart = fields(own.model, own.examples, make_probes(probes.bank, others))
+    raw = [name for name in among if not name.startswith(("against_", "departure_"))]
+    assert [among[name] for name in raw] == pytest.approx([apart[name] for name in raw], rel=1e-3)
+    context = text_context(own.model, own.examples, probes)
+    assert context.identity == head_key(own.model)
+    assert context.bank_probes.references.count == len(others)
+
+
+def test_clean_heads_lie_about_zero_and_a_trojan_above(toy, probes, toy_clean_heads):
+    examples = [toy.embed(toy.texts(20, seed=300 + n)) for n in range(7)]
+    clean = [fields(toy.head(40 + n), examples[n], probes) for n in range(6)]
+    bad = fields(toy.head(50, poisoned=True), examples[6], probes)
+    names = [f"against_{name}" for name in COMPARED]
+    middle = np.median([[one[name] for name in names] for one in clean], axis=0)
+    assert (np.abs(middle) < 3).all(), dict(zip(names, middle, strict=True))
+    assert bad["against_bank_top"] > 5 and bad["against_departure_score"] > 5
+
+
+def test_fewer_references_leave_the_stage_out(toy_bank, toy_clean_heads):
+    few = make_probes(toy_bank, toy_clean_heads[: FEWEST - 1])
+    stages = stages_for(TEXT_STAGES, Subject(has_bank=True, clean_heads=few.comparable))
+    assert stages[-1].name == "bank"
