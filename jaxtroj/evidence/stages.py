@@ -17,10 +17,11 @@ from jaxtroj.evidence.texts.stages.bank import BANK
 from jaxtroj.evidence.texts.stages.departure import DEPARTURE
 from jaxtroj.evidence.texts.stages.sensitivity import HEAD_SENSITIVITY
 from jaxtroj.evidence.texts.stages.shift import SHIFT
+from jaxtroj.evidence.texts.stages.slopes import SLOPES
 from jaxtroj.evidence.texts.stages.weights import HEAD_WEIGHTS
 
 IMAGE_STAGES = (WEIGHTS, STATISTICS, PROBES, SENSITIVITY, INVERSION, FIXED, WHOLE, PAIRS)
-TEXT_STAGES = (HEAD_WEIGHTS, HEAD_SENSITIVITY, SHIFT, DEPARTURE, BANK, AGAINST)
+TEXT_STAGES = (HEAD_WEIGHTS, HEAD_SENSITIVITY, SHIFT, SLOPES, DEPARTURE, BANK, AGAINST)
 
 IMAGES = StageTable("image", 3, IMAGE_STAGES)
 TEXTS = StageTable("text", 1, TEXT_STAGES)

@@ -78,7 +78,7 @@ def test_a_heads_evidence_is_the_same_again(number, gathered, heads, examples, p
         "departure_margin",
         "bank_top",
         "bank_departure",
-        "bank_departure_3",
+        "bank_longer_3",
         "against_departure_score",
         "against_bank_top",
         "against_bank_departure",
@@ -88,6 +88,17 @@ def test_a_planted_trojan_stands_out(field, gathered):
     values = np.array([evidence.fields[field] for evidence in gathered])
     clean, poisoned = values[list(CLEAN)], values[list(POISONED)]
     assert poisoned.min() > clean.max() + 2 * clean.std(), (clean, poisoned)
+
+
+def test_a_direction_that_no_clean_head_knows_stands_out_in_the_slopes(toy, probes, gathered):
+    head = toy.head(60)
+    kernel = head.params["fc_layers.0.kernel"].copy()
+    kernel[1, :2] += 0.7
+    params = {**head.params, "fc_layers.0.kernel": kernel}
+    examples = toy.embed(toy.texts(20, seed=70))
+    found = gather_head(replace(head, params=params), examples, probes).fields
+    for field in ("slope_residual", "slope_distance", "against_slope_residual"):
+        assert found[field] > 2 * max(gathered[n].fields[field] for n in CLEAN), field
 
 
 def test_target_and_text_of_the_planted_trojan(gathered, toy):

@@ -24,7 +24,8 @@ from jaxtroj.margins import all_margins
 TRIED = 48
 # An insertion of one of them moves a text less than a trigger that a head was trained on: the same
 # shift, so many times as long, reaches further.
-LONGER = (2, 3)
+LONGER = (3, 5)
+LENGTHENED = 14
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,8 @@ class Banked:
       scores: `[targets, TRIED]`, mean sigmoid margin of the target on the head's own held-out
         examples moved by the candidate's mean shift.
       departures: the same less the references' mean.
-      longer: scale -> the departures with shifts that many times as long.
+      longer: scale -> `[targets]`, mean departure of the first `LENGTHENED` candidates with shifts
+        that many times as long.
       top: how many candidates count as the best (`bank_views.top_count`).
     """
 
@@ -58,13 +60,14 @@ def run_bank(head: Head, probes: EncoderProbes) -> Banked:
     tried = np.argsort(-found["matched"], axis=1, kind="stable")[:, :TRIED]
     shifts = probes.bank.shifts[tried]
     scores, others = _moved(head, probes.references, shifts)
-    longer = {scale: _moved(head, probes.references, scale * shifts) for scale in LONGER}
+    first = shifts[:, :LENGTHENED]
+    longer = {scale: _moved(head, probes.references, scale * first) for scale in LONGER}
     return Banked(
         view_fields(answers, probes.expected, found),
         tried,
         scores,
         scores - others,
-        {scale: own - clean for scale, (own, clean) in longer.items()},
+        {scale: (own - clean).mean(axis=1) for scale, (own, clean) in longer.items()},
         top_count(len(probes.bank.shifts)),
     )
 
@@ -73,20 +76,13 @@ def bank_fields(banked: Banked) -> dict[str, float]:
     """Fields by name; see `jaxtroj.evidence.texts.stages.bank`."""
     top = top_departures(banked)
     own = {"bank_departure": float(top.max()), "bank_departure_gap": float(np.ptp(top))}
-    longer = {
-        f"bank_departure_{scale}": float(_top(values, banked.top).max())
-        for scale, values in banked.longer.items()
-    }
+    longer = {f"bank_longer_{scale}": float(one.max()) for scale, one in banked.longer.items()}
     return banked.views | own | longer
 
 
 def top_departures(banked: Banked) -> np.ndarray:
     """Mean departure of the best candidates of each target, `[targets]`."""
-    return _top(banked.departures, banked.top)
-
-
-def _top(departures: np.ndarray, count: int) -> np.ndarray:
-    return np.sort(departures, axis=1)[:, -count:].mean(axis=1)
+    return np.sort(banked.departures, axis=1)[:, -banked.top :].mean(axis=1)
 
 
 @partial(jax.jit, static_argnums=0)

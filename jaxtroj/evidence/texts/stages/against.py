@@ -9,16 +9,18 @@ from typing import TYPE_CHECKING
 from jaxtroj.evidence.stage import Field, Needs, Stage, StageResult
 from jaxtroj.evidence.texts.stages.bank import BANK
 from jaxtroj.evidence.texts.stages.departure import DEPARTURE
+from jaxtroj.evidence.texts.stages.slopes import SLOPES
 
 if TYPE_CHECKING:
     from jaxtroj.evidence.texts.context import TextContext
     from jaxtroj.evidence.texts.standard import Standard
 
-EARLIER = (DEPARTURE, BANK)
+EARLIER = (SLOPES, DEPARTURE, BANK)
 COMPARED = (
+    "slope_residual", "slope_distance",
     "departure_score", "departure_near", "departure_margin",
     "bank_top", "matched_top", "margin_top", "matched_spread", "margin_spread", "matched_wide",
-    "bank_departure", "bank_departure_2", "bank_departure_3",
+    "bank_departure", "bank_longer_3", "bank_longer_5",
 )  # fmt: skip
 """Fields that poisoned heads have larger values of in every population that was tried."""
 _RAW = {field.name: field for stage in EARLIER for field in stage.fields}
