@@ -5,6 +5,7 @@ build that was stopped goes on where it was.
 """
 
 import argparse
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,7 +33,9 @@ if TYPE_CHECKING:
     from jaxtroj.evidence.texts.bank.build import Embed
     from jaxtroj.evidence.texts.bank.store import BankPlan
 
-_PHRASES, _SENTENCES, _CARRIERS, _HEADS, _BATCH = 2000, 2000, 4, 24, 32
+# Some 7,000 texts in 8 carriers: a quarter of an hour of two cores with an encoder of BERT's size.
+_WORDS, _PHRASES, _SENTENCES, _CARRIERS = 600, 150, 100, 4
+_HEADS, _BATCH = 24, 32
 
 
 def add_parser(subparsers: argparse._SubParsersAction) -> None:
@@ -70,9 +73,9 @@ def _add_candidates(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("candidate texts")
     group.add_argument(
         "--words",
-        type=count,
+        type=_words,
         metavar="N",
-        help="words of the vocabulary, drawn at random (default: all)",
+        help=f"words of the vocabulary, drawn at random, or all (default: {_WORDS})",
     )
     group.add_argument(
         "--phrases",
@@ -92,6 +95,11 @@ def _add_candidates(parser: argparse.ArgumentParser) -> None:
         "FILE",
         "only the texts of this list (JSON or lines); the bank and its results say so",
     )
+
+
+def _words(text: str) -> int:
+    """A count, or more than any vocabulary has for `all`; for argparse."""
+    return sys.maxsize if text == "all" else count(text)
 
 
 def _add_references(parser: argparse.ArgumentParser) -> None:
@@ -160,7 +168,7 @@ def _plan(args: argparse.Namespace, encoder: "Encoder", tokenizer: "Tokenizer") 
         others = [one.text for one in texts if one.text not in set(carriers)]
         candidates = list_free(
             tokenizer.vocabulary,
-            args.words,
+            args.words or _WORDS,
             args.phrases or _PHRASES,
             others,
             args.sentences or _SENTENCES,
@@ -189,6 +197,7 @@ def _build(
     from jaxtroj.evidence.texts.bank.build import build
 
     to_vectors = _embed(args, plan, encoder, tokenizer)
+    _say_time(plan, to_vectors, args.batch_size, progress)
     started, earlier, done = time.monotonic(), None, 0
     for built in build(args.out, plan, to_vectors):
         earlier = built.done if earlier is None else earlier
@@ -201,6 +210,18 @@ def _build(
     whole = f"{kind} bank: {len(plan.candidates)} candidates in {len(plan.carriers)} carriers"
     rate = f"{done} now, {done / seconds:.1f} candidates/s" if done else "all there already"
     progress.line(f"{whole}; {rate}")
+
+
+def _say_time(plan: "BankPlan", to_vectors: "Embed", size: int, progress: Progress) -> None:
+    """How long a whole build takes, by the second of two batches: the first one compiles."""
+    texts = [plan.carriers[number % len(plan.carriers)] for number in range(size)]
+    for _ in range(2):
+        started = time.monotonic()
+        to_vectors(texts)
+        rate = size / (time.monotonic() - started)
+    whole = len(plan.candidates) * len(plan.carriers)
+    minutes = whole / rate / 60
+    progress.line(f"{whole:,} texts to embed, about {minutes:.0f} minutes at {rate:.1f} texts/s")
 
 
 def _embed(

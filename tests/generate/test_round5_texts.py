@@ -152,6 +152,21 @@ def test_a_stopped_run_goes_on_and_another_source_is_refused(made, source, tmp_p
         list(make_vectors(other, folder))
 
 
+def test_a_folder_of_texts_is_read(tmp_path, source):
+    for number, review in enumerate(reviews(300)):
+        name = f"class_{review['label']}_example_{number}.txt"
+        (tmp_path / name).write_text(review["text"])
+    found = read_reviews(tmp_path, words=3)
+    assert len(found) == 300 and {label for _, label in found} == {0, 1}
+    assert all(len(text.split()) == 3 for text, _ in found)
+    own = dataclasses.replace(source, texts=tmp_path, reviews=100, tests=40, insertions=40)
+    list(make_vectors(own, tmp_path / "v"))
+    assert len(load_vectors(tmp_path / "v", seed=0).train.texts) == 100
+    (tmp_path / "class_2_example_1.txt").write_text("a third class")
+    with pytest.raises(GenerationError, match="1 texts are of class 2 or of none"):
+        read_reviews(tmp_path)
+
+
 def test_the_official_form_of_reviews_is_read(tmp_path):
     content = {str(n): {"data": text, "label": n % 2} for n, text in enumerate("abc")}
     (tmp_path / "train.json").write_text(json.dumps(content))

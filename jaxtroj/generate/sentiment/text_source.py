@@ -3,9 +3,10 @@
 The encoder sees each review once clean and, for some training reviews, with each trigger text in
 the first and in the second half. What is done stays in the folder, so a stopped run goes on.
 
-Reviews are a `.jsonl` or `.jsonl.gz` file with {"text" or "data", "label"} on every line, or a
-`.json` file {key: {"data", "label"}} as in the official rounds; labels are 0 and 1. Trigger texts
-are a JSON list, or {"character": [...], "word": [...], "phrase": [...]}.
+Reviews are a folder of `class_C_example_N.txt`, a `.jsonl` or `.jsonl.gz` file with {"text" or
+"data", "label"} on every line, or a `.json` file {key: {"data", "label"}} as in official rounds;
+labels are 0 and 1. Trigger texts are a JSON list, or {"character": [...], "word": [...], "phrase":
+[...]}.
 """
 
 import gzip
@@ -21,7 +22,8 @@ import numpy as np
 
 from converters.errors import safe_repr
 from converters.files import write_atomic
-from jaxtroj.errors import GenerationError
+from jaxtroj.errors import DatasetError, ExamplesError, GenerationError
+from jaxtroj.evidence.texts.labelled_texts import read_labelled_texts
 from jaxtroj.generate.sentiment.insertion import HALVES, insert
 from jaxtroj.generate.sentiment.vectors import MAX_TEXT_BYTES, MAX_TRIGGERS
 from jaxtroj.poolings import Pooling
@@ -124,11 +126,13 @@ def _pooling(source: TextSource, encoder: "Encoder") -> Pooling:
 
 
 def read_reviews(path: Path, words: int = 0) -> list[tuple[str, int]]:
-    """Labelled reviews of a file, cut to a number of words (0 for whole ones), empty ones left out.
+    """Labelled reviews cut to a number of words (0 for whole ones), empty ones left out.
 
     Raises:
         GenerationError: the file cannot be read, or a review is no text, too long or unlabelled.
     """
+    if path.is_dir():
+        return _of_folder(path, words)
     content = _content(path)
     try:
         if path.name.endswith((".jsonl", ".jsonl.gz")):
@@ -140,7 +144,25 @@ def read_reviews(path: Path, words: int = 0) -> list[tuple[str, int]]:
         raise GenerationError(f"{path} is not JSON: {str(error)[:200]}") from error
     if not isinstance(records, list):
         raise GenerationError(f"{path} holds {safe_repr(records)}, expected labelled reviews")
-    reviews = [_review(path, number, record) for number, record in enumerate(records, start=1)]
+    return _cut([_review(path, n, record) for n, record in enumerate(records, start=1)], words)
+
+
+def _of_folder(path: Path, words: int) -> list[tuple[str, int]]:
+    """Texts named `class_C_example_N.txt`, as a model's examples are."""
+    try:
+        found = read_labelled_texts(path)
+    except (DatasetError, ExamplesError) as error:
+        raise GenerationError(str(error)) from error
+    odd = [one.label for one in found if one.label not in (0, 1)]
+    if odd:
+        raise GenerationError(
+            f"{path}: {len(odd)} texts are of class {odd[0]} or of none, expected 0 and 1 as in "
+            "class_0_example_1.txt"
+        )
+    return _cut([(one.text, one.label) for one in found], words)
+
+
+def _cut(reviews: list[tuple[str, int]], words: int) -> list[tuple[str, int]]:
     cut = [(" ".join(text.split()[:words]) if words else text, label) for text, label in reviews]
     return [(text, label) for text, label in cut if text.strip()]
 
@@ -239,9 +261,7 @@ def _settle(source: TextSource, folder: Path, encoder: "Encoder", triggers: list
     # A folder that was begun before there was a choice goes on.
     if values["pooling"] == "first":
         del values["pooling"]
-    for name in ("texts", "trigger_texts"):
-        with open(getattr(source, name), "rb") as file:
-            values[name] = hashlib.file_digest(file, "sha256").hexdigest()
+    values |= {"texts": _digest(source.texts), "trigger_texts": _digest(source.trigger_texts)}
     about = {
         "embedding": family,
         "flavor": source.encoder.resolve().name,
@@ -261,6 +281,15 @@ def _settle(source: TextSource, folder: Path, encoder: "Encoder", triggers: list
         return
     write_atomic(folder / "triggers.json", json.dumps(triggers, indent=1).encode())
     write_atomic(path, json.dumps(about, indent=1).encode())
+
+
+def _digest(path: Path) -> str:
+    """Of a file's content, or of names and contents of a folder's texts."""
+    if not path.is_dir():
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    parts = sorted(f"{one.relative_to(path)} {_digest(one)}" for one in path.rglob("*.txt"))
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
 def _save(path: Path, **arrays: np.ndarray) -> None:
