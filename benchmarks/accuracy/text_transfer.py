@@ -16,20 +16,24 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks.accuracy.round0_accuracy import origin
 from benchmarks.accuracy.round5_accuracy import HeadRow, labelled_rows
 from benchmarks.accuracy.zoo import ranks_of
 from benchmarks.provenance import RESULTS, provenance
 from converters.files import write_atomic
 from jaxtroj import scoring
-from jaxtroj.calibration import Labelled, Scheme, cross_validate
+from jaxtroj.calibration import Calibrator, Labelled, Scheme, cross_validate
 from jaxtroj.cli.options import keep_compiled
 from jaxtroj.evidence.stages import TEXTS
 from jaxtroj.schemas import scheme_for
+
+STAGE = "against"
 
 
 def main() -> int:
@@ -42,6 +46,9 @@ def main() -> int:
     result = {"provenance": provenance(), "schema": TEXTS.version} | judge(rows, args.seed)
     write_atomic(args.out, json.dumps(result, indent=1).encode() + b"\n")
     print(text(result))
+    if args.calibrator is not None:
+        where = origin(args.seed, args.population)
+        Calibrator.fit(labelled(rows), scheme(rows), where).save(args.calibrator)
     return 0
 
 
@@ -51,6 +58,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--work", type=Path, default=Path("text_runs"), help="run folders go here")
     parser.add_argument("--out", type=Path, default=RESULTS / "text_transfer.json")
     parser.add_argument("--seed", type=int, default=0, help="of the folds")
+    parser.add_argument("--calibrator", type=Path, help="also fit on all heads and write here")
+    parser.add_argument("--population", default="", help="what the heads are, in words")
     return parser.parse_args()
 
 
@@ -64,7 +73,8 @@ def judge(rows: Sequence[HeadRow], seed: int) -> dict[str, Any]:
     """Scores with every population left out in turn, and out of fold among all."""
     models, fields = labelled(rows), scheme(rows)
     populations = np.array([row.population for row in rows])
-    held_out = cross_validate(models, fields, seed, populations.tolist())
+    is_alone = len(set(populations.tolist())) == 1
+    held_out = cross_validate(models, fields, seed, None if is_alone else populations.tolist())
     within = cross_validate(models, fields, seed)
     names = sorted(set(populations.tolist()))
     left = {name: _scores(rows, held_out, populations == name) for name in names}
@@ -91,8 +101,9 @@ def labelled(rows: Sequence[HeadRow]) -> Labelled:
 
 
 def scheme(rows: Sequence[HeadRow]) -> Scheme:
-    """The fields that occur."""
-    return scheme_for("text", (row.evidence for row in rows))
+    """The fields against clean heads, pooled: raw ones mean something in their population alone."""
+    found = scheme_for("text", (row.evidence for row in rows))
+    return replace(found, stages={STAGE: found.stages[STAGE]}, is_pooled=True)
 
 
 def _scores(rows: Sequence[HeadRow], said: np.ndarray, chosen: np.ndarray) -> dict[str, Any]:

@@ -112,6 +112,7 @@ class Stage:
       needs: which models it is for.
       kinds: kinds of trigger that it searches for; none for what only looks for signs of any.
       budget: makes the default of what it may spend, a frozen dataclass, for the documents.
+      earlier: stages whose results it starts from; whoever gets it gets them too.
     """
 
     name: str
@@ -120,6 +121,7 @@ class Stage:
     needs: Needs = Needs()
     kinds: tuple[str, ...] = ()
     budget: Callable[[], Any] | None = field(default=None)
+    earlier: tuple["Stage", ...] = ()
 
     def __post_init__(self) -> None:
         strangers = [f.name for f in self.fields if f.stage != self.name]
@@ -213,24 +215,26 @@ def stages_for(
       subject: what is known of it.
       named: stages that somebody asks for; None leaves it to what the stages need.
       fitted: what the model's calibrator was fitted on. Where nobody names stages and the
-        calibrator knows some, it is those: other evidence would change no probability.
+        calibrator knows some that the model can get, it is those: other evidence would change no
+        probability.
 
     Raises:
       EvidenceError: none is left.
     """
-    known = [s for s in stages if s.name in fitted.stages] if named is None else []
-    if not fitted.needs_all:
-        known = [s for s in known if s.needs.usual(subject)]
     if named is not None:
         chosen = [s for s in stages if s.name in named and s.needs.possible(subject)]
-    elif known:
-        chosen = [s for s in known if s.needs.possible(subject)]
     else:
-        chosen = [s for s in stages if s.needs.usual(subject)]
+        known = [s for s in stages if s.name in fitted.stages]
+        fits = Needs.possible if fitted.needs_all else Needs.usual
+        chosen = [s for s in known if fits(s.needs, subject)]
+        if not known or (not chosen and not fitted.needs_all):
+            chosen = [s for s in stages if s.needs.usual(subject)]
+    wanted = {stage.name for one in chosen for stage in (one, *one.earlier)}
+    chosen = [s for s in stages if s.name in wanted]
     if not chosen:
-        wanted = ", ".join(named or fitted.stages or (s.name for s in stages))
+        asked = ", ".join(named or fitted.stages or (s.name for s in stages))
         raise EvidenceError(
-            f"no evidence stage is left of {wanted} for this model; name others with --stages, or"
+            f"no evidence stage is left of {asked} for this model; name others with --stages, or"
             " give text models a probe bank (see jaxtroj bank)"
         )
     return tuple(chosen)

@@ -10,6 +10,7 @@ each_table = pytest.mark.parametrize("table", TABLES.values(), ids=lambda table:
 FIELDS = [field for table in TABLES.values() for field in table.fields]
 LARGE = ("weights", "probes", "sensitivity", "inversion")
 SMALL = ("weights", "fixed", "whole", "pairs")
+BANKED = Subject(has_bank=True, clean_heads=24)
 
 
 def names(stages) -> tuple[str, ...]:
@@ -56,12 +57,22 @@ def test_a_stage_declares_fields_of_its_own():
         (IMAGE_STAGES, Subject(224), None, ("strange",), LARGE),
         (IMAGE_STAGES, Subject(16), ("probes", "fixed"), LARGE, ("probes", "fixed")),
         (TEXT_STAGES, Subject(), None, TEXTS.names, TEXTS.names[:3]),
-        (TEXT_STAGES, Subject(has_bank=True), None, TEXTS.names, TEXTS.names),
+        (TEXT_STAGES, BANKED, None, TEXTS.names, TEXTS.names),
+        (TEXT_STAGES, Subject(has_bank=True), None, TEXTS.names, TEXTS.names[:-1]),
+        (TEXT_STAGES, BANKED, ("against",), (), TEXTS.names[3:]),
         (TEXT_STAGES, Subject(), ("shift", "bank"), (), ("shift",)),
     ],
 )
 def test_stages_follow_what_they_need(stages, subject, named, fitted, expected):
     assert names(stages_for(stages, subject, named, Fitted(fitted))) == expected
+
+
+@pytest.mark.parametrize(
+    ("subject", "expected"), [(BANKED, TEXTS.names[3:]), (Subject(), TEXTS.names[:3])]
+)
+def test_a_head_without_clean_ones_to_compare_with_is_answered_too(subject, expected):
+    fitted = Fitted(("against",), needs_all=False)
+    assert names(stages_for(TEXT_STAGES, subject, None, fitted)) == expected
 
 
 def test_a_calibrator_that_takes_what_there_is_gets_the_usual_stages():

@@ -80,8 +80,8 @@ def test_a_heads_evidence_is_the_same_again(number, gathered, heads, examples, p
         "bank_departure",
         "bank_longer_3",
         "against_departure_score",
-        "against_bank_top",
-        "against_bank_departure",
+        "against_matched_top",
+        "against_half_longer_5",
     ],
 )
 def test_a_planted_trojan_stands_out(field, gathered):

@@ -5,7 +5,7 @@ per encoder. A head and the clean references answer all of them. Inserted sentim
 head; a poisoned one departs from the clean ones where insertions come near its trigger.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -17,6 +17,7 @@ from converters.model import Params, apply
 from jaxtroj.evidence.texts.bank_views import rises, top_count, view_fields
 from jaxtroj.evidence.texts.encoder_probes import EncoderProbes
 from jaxtroj.evidence.texts.heads import Head, in_basis, sums
+from jaxtroj.evidence.texts.insertion import HALVES
 from jaxtroj.evidence.texts.references import References
 from jaxtroj.margins import all_margins
 
@@ -39,8 +40,7 @@ class Banked:
       scores: `[targets, TRIED]`, mean sigmoid margin of the target on the head's own held-out
         examples moved by the candidate's mean shift.
       departures: the same less the references' mean.
-      longer: scale -> `[targets]`, mean departure of the first `LENGTHENED` candidates with shifts
-        that many times as long.
+      longer: fields of longer shifts.
       top: how many candidates count as the best (`bank_views.top_count`).
     """
 
@@ -48,7 +48,7 @@ class Banked:
     tried: np.ndarray
     scores: np.ndarray
     departures: np.ndarray
-    longer: Mapping[int, np.ndarray]
+    longer: Mapping[str, float]
     top: int
 
 
@@ -60,14 +60,17 @@ def run_bank(head: Head, probes: EncoderProbes) -> Banked:
     tried = np.argsort(-found["matched"], axis=1, kind="stable")[:, :TRIED]
     shifts = probes.bank.shifts[tried]
     scores, others = _moved(head, probes.references, shifts)
-    first = shifts[:, :LENGTHENED]
-    longer = {scale: _moved(head, probes.references, scale * first) for scale in LONGER}
+    ways = [("bank_longer", shifts[:, :LENGTHENED])]
+    for half in range(HALVES):
+        best = np.argsort(-found[f"half {half}"], axis=1, kind="stable")[:, :LENGTHENED]
+        ways.append(("half_longer", probes.bank.half_shifts[half][best]))
+    longer = _longer(head, probes.references, ways)
     return Banked(
         view_fields(answers, probes.expected, found),
         tried,
         scores,
         scores - others,
-        {scale: (own - clean).mean(axis=1) for scale, (own, clean) in longer.items()},
+        longer,
         top_count(len(probes.bank.shifts)),
     )
 
@@ -76,13 +79,25 @@ def bank_fields(banked: Banked) -> dict[str, float]:
     """Fields by name; see `jaxtroj.evidence.texts.stages.bank`."""
     top = top_departures(banked)
     own = {"bank_departure": float(top.max()), "bank_departure_gap": float(np.ptp(top))}
-    longer = {f"bank_longer_{scale}": float(one.max()) for scale, one in banked.longer.items()}
-    return banked.views | own | longer
+    return banked.views | own | dict(banked.longer)
 
 
 def top_departures(banked: Banked) -> np.ndarray:
     """Mean departure of the best candidates of each target, `[targets]`."""
     return np.sort(banked.departures, axis=1)[:, -banked.top :].mean(axis=1)
+
+
+def _longer(
+    head: Head, references: References, ways: Sequence[tuple[str, np.ndarray]]
+) -> dict[str, float]:
+    """Mean departure, best class and way, with shifts `LONGER` times as long as given."""
+    found: dict[str, float] = {}
+    for name, shifts in ways:
+        for scale in LONGER:
+            own, clean = _moved(head, references, scale * shifts)
+            best = float((own - clean).mean(axis=1).max())
+            found[f"{name}_{scale}"] = max(best, found.get(f"{name}_{scale}", -1.0))
+    return found
 
 
 @partial(jax.jit, static_argnums=0)

@@ -9,6 +9,7 @@ out:
 | raw | sigmoid of the margins | the references' mean, over their deviation |
 | matched | sigmoid of the margins mapped by a straight line onto the references' mean | likewise |
 | margin | the mapped margins themselves | likewise |
+| half 0, 1 | as matched, candidates inserted in one half of the carriers only | likewise |
 | span | sigmoid of the margins | sigmoid of their projection on what the references span |
 
 A rise counts towards a target class on carriers that the references put outside it.
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from jaxtroj.evidence.texts.insertion import HALVES
 from jaxtroj.numerics import sigmoid
 
 # Candidates that a target is scored by: a trigger has several neighbours in a bank of thousands and
@@ -84,7 +86,11 @@ def rises(margins: np.ndarray, expected: Expected) -> dict[str, np.ndarray]:
         for name, floor in _FLOORS.items()
     }
     found["span"] = sigmoid(answers) - sigmoid(_projected(answers, expected.span))
-    return {name: _by_candidate(values, expected.outside) for name, values in found.items()}
+    by_candidate = {name: _by_candidate(v, expected.outside) for name, v in found.items()}
+    # Last, so that the views keep their order: the matched one over carriers of one half alone.
+    for half in range(HALVES):
+        by_candidate[f"half {half}"] = _in_half(found["matched"], expected.outside, half)
+    return by_candidate
 
 
 def view_fields(
@@ -109,6 +115,7 @@ def view_fields(
         "matched_spread_least": matched.spread.min(),
         "matched_wide": matched.wide.max(),
         "matched_bottom": matched.bottom.min(),
+        "half_top": max(_Summary(found[f"half {half}"]).top.max() for half in range(HALVES)),
         "margin_top": margin.top.max(),
         "margin_spread": margin.spread.max(),
         "margin_spread_least": margin.spread.min(),
@@ -168,6 +175,12 @@ def _span(answers: np.ndarray) -> np.ndarray:
 def _projected(answers: np.ndarray, span: np.ndarray) -> np.ndarray:
     coordinates = np.einsum("cn,cna->ca", answers, span)
     return np.einsum("cna,ca->cn", span, coordinates)
+
+
+def _in_half(values: np.ndarray, outside: np.ndarray, half: int) -> np.ndarray:
+    """The same over the carriers whose candidates stand in one half (`build.make_plan`)."""
+    own = outside & (np.arange(outside.shape[1]) % HALVES == half)
+    return _by_candidate(values, own)
 
 
 def _by_candidate(values: np.ndarray, outside: np.ndarray) -> np.ndarray:

@@ -19,6 +19,7 @@ from converters.errors import LoadError, safe_repr
 from converters.files import read_json, write_atomic
 from jaxtroj.errors import StoreError
 from jaxtroj.evidence.texts.bank.candidates import KINDS, BankText
+from jaxtroj.evidence.texts.insertion import HALVES
 from jaxtroj.held_folder import cut_tail, hold
 from jaxtroj.poolings import POOLINGS, Pooling
 
@@ -79,6 +80,20 @@ class Bank:
     def shifts(self) -> np.ndarray:
         """Mean shift of each candidate, float32 `[candidates, d]`."""
         return np.asarray(self.vectors, np.float32).mean(axis=1) - self.carriers.mean(axis=0)
+
+    @cached_property
+    def half_shifts(self) -> tuple[np.ndarray, ...]:
+        """The same over the carriers whose candidates stand in one half, for each half of a text.
+
+        Of a single carrier, which has one half only, the same for both.
+        """
+        return tuple(self._shifts_in(half) for half in range(HALVES))
+
+    def _shifts_in(self, half: int) -> np.ndarray:
+        if len(self.carriers) < HALVES:
+            return self.shifts
+        inserted = np.asarray(self.vectors[:, half::HALVES], np.float32).mean(axis=1)
+        return inserted - self.carriers[half::HALVES].mean(axis=0)
 
     @cached_property
     def every_shift(self) -> np.ndarray:

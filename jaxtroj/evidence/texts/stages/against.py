@@ -10,6 +10,7 @@ from jaxtroj.evidence.stage import Field, Needs, Stage, StageResult
 from jaxtroj.evidence.texts.stages.bank import BANK
 from jaxtroj.evidence.texts.stages.departure import DEPARTURE
 from jaxtroj.evidence.texts.stages.slopes import SLOPES
+from jaxtroj.evidence.texts.standard import FEWEST
 
 if TYPE_CHECKING:
     from jaxtroj.evidence.texts.context import TextContext
@@ -17,12 +18,11 @@ if TYPE_CHECKING:
 
 EARLIER = (SLOPES, DEPARTURE, BANK)
 COMPARED = (
-    "slope_residual", "slope_distance",
-    "departure_score", "departure_near", "departure_margin",
-    "bank_top", "matched_top", "margin_top", "matched_spread", "margin_spread", "matched_wide",
-    "bank_departure", "bank_longer_3", "bank_longer_5",
+    "slope_residual", "slope_distance", "departure_score",
+    "matched_top", "matched_spread", "margin_spread", "bank_longer_3", "bank_longer_5",
+    "half_top", "half_longer_3", "half_longer_5",
 )  # fmt: skip
-"""Fields that poisoned heads have larger values of in every population that was tried."""
+"""Fields that poisoned heads had larger values of in each of the first three populations."""
 _RAW = {field.name: field for stage in EARLIER for field in stage.fields}
 FIELDS = tuple(
     Field(f"against_{name}", "against", 1, f"{_RAW[name].label}, against clean heads'",
@@ -58,4 +58,4 @@ def _standard(context: "TextContext") -> "Standard":
     return probes.standards[key]
 
 
-AGAINST = Stage("against", FIELDS, _run, Needs(bank=True, clean_heads=8))
+AGAINST = Stage("against", FIELDS, _run, Needs(bank=True, clean_heads=FEWEST), earlier=EARLIER)
