@@ -165,6 +165,17 @@ def test_references_keep_the_vectors_of_their_own_texts(built, encoder, dataset)
     np.testing.assert_allclose(found[0], want, atol=1e-5)
 
 
+def test_references_of_an_older_bank_take_its_carriers_for_examples(built, tmp_path):
+    shutil.copytree(built[0], tmp_path / "bank")
+    for path in (tmp_path / "bank").rglob(EXAMPLES):
+        path.unlink()
+    listed = json.loads((tmp_path / "bank" / MANIFEST).read_bytes())
+    (tmp_path / "bank" / MANIFEST).write_text(json.dumps(listed | {"version": 1}))
+    found, carriers = load_clean_heads(tmp_path / "bank"), open_bank(built[0]).carriers
+    assert len(found) == 4
+    np.testing.assert_array_equal(found[0].examples, carriers)
+
+
 def test_references_are_kept_once(built, dataset, toy):
     out, _ = built
     assert len(copy_references(dataset, out, "bert", 4, toy.embed)) == 4

@@ -125,18 +125,25 @@ def load_clean_heads(folder: Path) -> tuple[CleanHead, ...]:
     Raises:
       StoreError: there are none, or they are damaged or do not fit the bank.
     """
-    width = open_bank(folder).plan.width
+    bank = open_bank(folder)
+    width = bank.plan.width
     try:
         listed = read_json(folder / MANIFEST, 2**20)
         heads = listed.get("heads")
-        if listed.get("version") != VERSION or not isinstance(heads, list) or not heads:
+        version = listed.get("version")
+        if version not in (1, VERSION) or not isinstance(heads, list) or not heads:
             raise StoreError(
-                f"{folder / MANIFEST} has version {safe_repr(listed.get('version'))} and lists "
+                f"{folder / MANIFEST} has version {safe_repr(version)} and lists "
                 f"{safe_repr(heads)}, expected version {VERSION} and clean heads; remove it and "
                 "copy them again: jaxtroj bank with --references"
             )
         places = [_place(folder, number) for number in range(len(heads))]
-        found = tuple(CleanHead(load_checkpoint(place), _examples(place)) for place in places)
+        # Version 1 kept no examples; the bank's carriers are clean texts too, if fewer.
+        examples = bank.carriers if version == 1 else None
+        found = tuple(
+            CleanHead(load_checkpoint(one), _examples(one) if examples is None else examples)
+            for one in places
+        )
     except LoadError as error:
         raise StoreError(
             f"{folder} holds no clean heads to compare with ({error}); add them: "
