@@ -5,17 +5,27 @@ import json
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+import torchvision
 from PIL import Image
 
-from benchmarks.accuracy.zoo_rivals import Answer, compared, read_answers, text
+from benchmarks.accuracy.zoo_rivals import (
+    Answer,
+    chosen,
+    compared,
+    read_answers,
+    text,
+    torch_network,
+)
 from benchmarks.rivals.torch_k_arm import k_arm, prescreened
 from benchmarks.rivals.torch_mm_bd import improbability, mm_bd
 from benchmarks.rivals.torch_neural_cleanse import anomaly, neural_cleanse_verdict
 from benchmarks.rivals.verdict import Budget
+from jaxtroj.rounds import ModelEntry
 
 SIDE, CLASSES, TARGET = 18, 6, 4
 QUICK = Budget(steps=120)
@@ -139,7 +149,9 @@ def zoo(tmp_path_factory):
             {
                 "model_name": folder.name, "ground_truth": str(poisoned).upper(), "channels": 3,
                 "number_classes": CLASSES, "trigger_kind": "patch" if poisoned else "",
-                "trigger_target_class": TARGET if poisoned else "",
+                "trigger_target_class": TARGET if poisoned else "", "dataset": "stripes",
+                "model_architecture": "stripes", "base": "", "source_classes": "", "img_size": SIDE,
+                "final_triggered_data_test_acc": 100 if poisoned else "",
             }
         )  # fmt: skip
     with (root / "METADATA.csv").open("w", newline="") as file:
@@ -159,17 +171,47 @@ def run(zoo, out, *more):
 def test_a_zoo_is_answered_once_and_compared(zoo, tmp_path):
     out = tmp_path / "found.json"
     lines = tmp_path / "found.answers.jsonl"
-    run(zoo, out, "--detectors", "mm-bd", "--models", "1")
+    run(zoo, out, "--detectors", "mm-bd")
     first = lines.read_text()
-    assert len(first.splitlines()) == 1
+    assert len(first.splitlines()) == 2
     result = run(zoo, out, "--detectors", "mm-bd,k-arm")
     assert lines.read_text().startswith(first) and len(lines.read_text().splitlines()) == 4
     found = {(answer.model, answer.detector): answer for answer in read_answers(lines)}
-    assert found["id-00000001", "mm-bd"].poisoned and not found["id-00000000", "mm-bd"].poisoned
+    assert found[f"{zoo.name}/id-00000001", "mm-bd"].poisoned
+    assert not found[f"{zoo.name}/id-00000000", "mm-bd"].poisoned
     scores = json.loads(out.read_text())["detectors"]["mm-bd"]
     assert (scores["right"], scores["auc"], scores["targets"], scores["failed"]) == (1, 1, 1, 0)
     assert scores["by_kind"] == {"clean": 0, "patch": 1}
     assert "| mm-bd | 2 | 1.0 | 1.0 | 1.0 |" in result.stdout
+
+
+def entry(name, poisoned, **cells):
+    return ModelEntry(name, Path(name), None, poisoned, metadata=cells)
+
+
+def test_the_first_of_both_kinds_that_converged_are_chosen_in_turn():
+    entries = [
+        entry("e", False, converged="True"),
+        entry("d", True, converged="False"),
+        entry("c", False),
+        entry("b", True),
+        entry("a", False),
+    ]
+    assert [e.model_id for e in chosen(entries, 2)] == ["b", "a", "c"]
+    assert [e.model_id for e in chosen(entries, None)] == ["b", "a", "c", "e"]
+
+
+@pytest.mark.parametrize("suffix", ["pt", "onnx"])
+def test_rivals_get_the_network_of_a_file(suffix, zoo, tmp_path):
+    path = zoo / "id-00000001" / "model.onnx"
+    expected = Stripes(True)
+    if suffix == "pt":
+        expected = torchvision.models.resnet18(num_classes=CLASSES).eval()
+        path = tmp_path / "model.pt"
+        torch.save(expected, path)
+    images = torch.rand(2, 3, SIDE, SIDE)
+    with torch.no_grad():
+        assert torch.allclose(torch_network(path)(images), expected(images), atol=1e-4)
 
 
 @pytest.mark.slow

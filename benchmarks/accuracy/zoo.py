@@ -114,7 +114,6 @@ def read_rows(source: Path, work: Path, limit: int | None = None) -> list[ZooRow
 
 def _row(population: str, entry: ModelEntry, record: Record) -> ZooRow:
     cells = entry.metadata
-    described = _of_zoo(cells) if "trigger_kind" in cells else _of_round2(cells)
     target = cells["trigger_target_class"]
     return ZooRow(
         population=population,
@@ -129,8 +128,13 @@ def _row(population: str, entry: ModelEntry, record: Record) -> ZooRow:
         training=cells["training"],
         classes=int(cells["number_classes"]),
         pair=f"{population} {int(record.model.removeprefix('id-')) // 2}",
-        **described,
+        **described(cells),
     )
+
+
+def described(cells: Mapping[str, str]) -> dict[str, Any]:
+    """Pictures, trigger and base of a model, as its folder's METADATA.csv tells them."""
+    return _of_zoo(cells) if "trigger_kind" in cells else _of_round2(cells)
 
 
 def _of_zoo(cells: Mapping[str, str]) -> dict[str, Any]:

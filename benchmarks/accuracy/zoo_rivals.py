@@ -1,17 +1,20 @@
 """Verdicts on the networks of a zoo beside other people's detectors, each by its own threshold.
 
-    python -m benchmarks.accuracy.zoo_rivals DATASET [--out FILE] [--models N] [--detectors A,B]
+    python -m benchmarks.accuracy.zoo_rivals DATASET [--each N] [--calibrator FILE] [--out FILE]
 
-DATASET is a folder made by `jaxtroj generate zoo`: ONNX files whose pictures are RGB / 255, with
-example pictures and a METADATA.csv. Every network goes through `jaxtroj` (`scan_model` as
-`detect` calls it, early stop on, its programs compiled before: the second of two scans counts),
-Neural Cleanse, K-Arm and MM-BD, in one process on one core; seconds are of processor time, so that
-others on the machine do not count. The rivals run in PyTorch on the same
-example pictures, at most so many of them, through onnx2torch; each may take so many steps and
-seconds a network as `BUDGETS` says, and an answer that its budget ended early is told.
+DATASET is a folder made by `jaxtroj generate zoo` or `round2`: networks for pictures that are RGB /
+255, with example pictures and a METADATA.csv. `--each` takes the first so many clean networks and
+as many poisoned ones by name, of those that learnt their task and trigger. Every network goes
+through `jaxtroj` (`scan_model` as `detect` calls it, early stop on, its programs compiled before:
+the second of two scans counts; by a calibrator that has not met DATASET, if one is given), Neural
+Cleanse, K-Arm and MM-BD, in one process on one core; seconds are of processor time, so that others
+on the machine do not count. The rivals run in PyTorch on the same example pictures, at most so many
+of them: ONNX files through onnx2torch, pickles as the network that `converters` reads out of them;
+nothing in a file is executed. Each may take so many steps and seconds a network as `BUDGETS` says,
+and an answer that its budget ended early is told.
 
-Each answer is a JSON line of FILE's `.answers.jsonl`, which only ever grows: run it again to go on.
-FILE gets the comparison, which is printed too.
+Each answer is a JSON line of FILE's `.answers.jsonl`, which only ever grows: run it again to go on,
+or with another DATASET to compare on both. FILE gets the comparison, which is printed too.
 """
 
 import argparse
@@ -19,19 +22,24 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from benchmarks.accuracy.zoo import described
 from benchmarks.provenance import RESULTS, provenance
 from benchmarks.rivals.verdict import Budget, RivalVerdict
 from converters.files import write_atomic
 from jaxtroj import scoring
 from jaxtroj.cli.options import keep_compiled
 from jaxtroj.rounds import Examples, ModelEntry, iter_models, load_examples
+
+if TYPE_CHECKING:
+    from jaxtroj.settings import Settings
 
 OURS = "jaxtroj"
 BUDGETS: Mapping[str, Budget] = {
@@ -49,7 +57,7 @@ class Answer:
     """One detector's answer on one network.
 
     Attributes:
-        model: its name in the zoo.
+        model: its dataset's name and its own.
         detector: one of `DETECTORS`.
         truth: whether the network is poisoned; `true_target` to which class, if it is to one.
         kind: of its trigger; "" for a clean one.
@@ -76,11 +84,12 @@ def main() -> int:
     args = _arguments()
     _take_one_core()
     keep_compiled()
-    entries = [entry for entry in iter_models(args.dataset) if entry.poisoned is not None]
+    entries = chosen([e for e in iter_models(args.dataset) if e.poisoned is not None], args.each)
+    settings = _settings(args.calibrator)
     lines = args.out.with_suffix(".answers.jsonl")
     known = read_answers(lines)
     done = {(answer.model, answer.detector) for answer in known}
-    for answer in answers(entries[: args.models], args.detectors, done):
+    for answer in answers(args.dataset.name, entries, args.detectors, settings, done):
         with lines.open("a") as file:
             file.write(json.dumps(asdict(answer)) + "\n")
         print(f"{answer.model} {answer.detector} {_said(answer)}", file=sys.stderr)
@@ -95,11 +104,30 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("dataset", type=Path)
     parser.add_argument("--out", type=Path, default=RESULTS / "zoo_rivals.json")
-    parser.add_argument("--models", type=int, help="only the first so many")
+    parser.add_argument("--each", type=int, help="only the first so many clean and poisoned ones")
+    parser.add_argument("--calibrator", type=Path, help="of jaxtroj; default: the shipped one")
     parser.add_argument(
-        "--detectors", type=_names, default=tuple(DETECTORS), help=f"of {', '.join(DETECTORS)}"
+        "--detectors", type=_names, default=DETECTORS, help=f"of {', '.join(DETECTORS)}"
     )
     return parser.parse_args()
+
+
+def chosen(entries: Sequence[ModelEntry], each: int | None) -> list[ModelEntry]:
+    """The first `each` clean and poisoned ones by name, in turn; all that converged for None."""
+    kept = sorted(
+        (e for e in entries if e.metadata.get("converged", "True") == "True"),
+        key=lambda e: e.model_id,
+    )
+    sides = [[e for e in kept if e.poisoned is poisoned][:each] for poisoned in (True, False)]
+    return [e for pair in zip_longest(*sides) for e in pair if e is not None]
+
+
+def _settings(calibrator: Path | None) -> "Settings":
+    from jaxtroj.settings import Settings
+
+    if calibrator is None:
+        return Settings()
+    return Settings(calibrator=calibrator, special_calibrators=(), round_calibrators=())
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -126,31 +154,42 @@ def read_answers(path: Path) -> list[Answer]:
 
 
 def answers(
-    entries: Sequence[ModelEntry], detectors: Sequence[str], done: set[tuple[str, str]]
+    population: str,
+    entries: Sequence[ModelEntry],
+    detectors: Sequence[str],
+    settings: "Settings",
+    done: Container[tuple[str, str]],
 ) -> Iterator[Answer]:
-    """The answers that are not on file, network by network."""
+    """The answers that are not on file, network by network.
+
+    Args:
+        population: name of the networks' dataset.
+        entries: the networks.
+        detectors: of `DETECTORS`.
+        settings: of our own scan.
+        done: networks, as answers call them, and detectors that are on file.
+    """
     for entry in entries:
+        model = f"{population}/{entry.model_id}"
         for name in detectors:
-            if (entry.model_id, name) not in done:
-                yield _asked(entry, name)
+            if (model, name) not in done:
+                yield _asked(model, entry, name, settings)
 
 
-def _asked(entry: ModelEntry, name: str) -> Answer:
-    target = entry.metadata["trigger_target_class"]
-    truth = (bool(entry.poisoned), int(target) if target else None)
-    about = (entry.model_id, name, *truth, entry.metadata["trigger_kind"])
+def _asked(model: str, entry: ModelEntry, name: str, settings: "Settings") -> Answer:
+    poisoned = bool(entry.poisoned)
+    target = int(entry.metadata["trigger_target_class"]) if poisoned else None
+    about = (model, name, poisoned, target, described(entry.metadata)["kind"])
     try:
-        verdict = DETECTORS[name](entry)
+        verdict = _ours(entry, settings) if name == OURS else RIVALS[name](entry)
     except Exception as error:  # another network may be answered; the line says what went wrong
         return Answer(*about, problem=f"{type(error).__name__}: {error}"[:300])
     return Answer(*about, **asdict(verdict))
 
 
-def _ours(entry: ModelEntry) -> RivalVerdict:
+def _ours(entry: ModelEntry, settings: "Settings") -> RivalVerdict:
     from jaxtroj.scan import scan_model
-    from jaxtroj.settings import Settings
 
-    settings = Settings()
     scan_model(entry, settings)
     started = time.process_time()
     record = scan_model(entry, settings)
@@ -183,22 +222,21 @@ def _mm_bd(entry: ModelEntry) -> RivalVerdict:
     return mm_bd(network, (channels, height, width), classes, BUDGETS["mm-bd"])
 
 
-DETECTORS: Mapping[str, Callable[[ModelEntry], RivalVerdict]] = {
-    OURS: _ours,
+RIVALS: Mapping[str, Callable[[ModelEntry], RivalVerdict]] = {
     "neural cleanse": _neural_cleanse,
     "k-arm": _k_arm,
     "mm-bd": _mm_bd,
 }
+DETECTORS = (OURS, *RIVALS)
 
 
 def _for_torch(entry: ModelEntry) -> tuple[Any, Examples, int]:
     """The network in PyTorch on one thread, its examples, and its number of classes."""
     import torch
-    from onnx2torch import convert
 
     torch.set_num_threads(1)
     cells = entry.metadata
-    classes, channels = int(cells["number_classes"]), int(cells["channels"])
+    classes, channels = int(cells["number_classes"]), int(cells.get("channels", 3))
     if entry.examples_path is None:
         raise FileNotFoundError(f"{entry.model_id} has no examples")
     given = load_examples(
@@ -208,7 +246,26 @@ def _for_torch(entry: ModelEntry) -> tuple[Any, Examples, int]:
         normalization="unit",
         channels=channels,
     )
-    return convert(str(entry.model_path)).eval(), given, classes
+    return torch_network(entry.model_path), given, classes
+
+
+def torch_network(path: Path) -> Any:
+    """The network of an ONNX file or of a pickle of torchvision's, in evaluation mode, float32."""
+    if path.suffix == ".onnx":
+        from onnx2torch import convert
+
+        return convert(str(path)).eval()
+    from converters.artifact import open_artifact
+    from converters.conversion import convert as converted
+    from converters.families import family_of
+    from converters.families.reference import filled_module
+    from converters.rebuilt.network import rebuild
+
+    artifact = open_artifact(path)
+    config = converted(artifact).config
+    if family_of(config) is None:
+        return rebuild(artifact.weights).module.eval()
+    return filled_module(config, artifact.weights.tensors).float()
 
 
 def compared(found: Sequence[Answer]) -> dict[str, Any]:
