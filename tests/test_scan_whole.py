@@ -117,6 +117,39 @@ def test_calibrated_detection(dataset, tmp_path, capsys):
     assert even["reason"] and even["poisoned"] == (even["probability"] > 0.5)
 
 
+def leaning_calibrator(folder: Path) -> Path:
+    """A pooled calibrator of made-up evidence: only poisoned networks have a class that leads."""
+    from jaxtroj.calibration import Calibrator, Labelled, Scheme
+
+    random = np.random.default_rng(0)
+    truth = [bool(number % 2) for number in range(40)]
+    rows = [{"head_lead": 0.3 * bad + 0.01 * abs(random.normal())} for bad in truth]
+    names = ["resnet18"] * len(rows)
+    scheme = Scheme(
+        {"weights": ("head_lead",)},
+        {"head_lead": 1},
+        searches={"head_lead": "head lead"},
+        is_pooled=True,
+    )
+    path = folder / "leaning.json"
+    Calibrator.fit(Labelled(rows, truth, names), scheme).save(path)
+    return path
+
+
+def test_a_poisoned_verdict_names_the_class_of_a_loud_sign(tmp_path, capsys):
+    home = tmp_path / "id-00000000"
+    write_model(home, 3)
+    tensors = narrow_resnet(3)
+    tensors["fc.weight"] = np.eye(CLASSES, 8, dtype=np.float32) * [[1], [-1], [1]]
+    tensors["fc.weight"][1] += 1
+    save_file(tensors, home / "model.pt")
+    options = ("--stages", "weights", "--json", "--calibrator", leaning_calibrator(tmp_path))
+    assert run("detect", home, *options) == 1
+    (record,) = found(capsys)
+    assert record["poisoned"] and record["evidence"]["head_lead_class"] == 1
+    assert record["target_class"] == 1 and record["source_classes"] == []
+
+
 def test_a_calibrator_of_other_evidence_is_a_failed_record(dataset, tmp_path, capsys):
     path = calibrator_for(tmp_path)
     content = path.read_text().replace("head_mean_outlier", "head_other_outlier")

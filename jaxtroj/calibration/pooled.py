@@ -20,7 +20,7 @@ large pictures get different ones, and networks without batch norm have no batch
 the least share of such a set that is absent.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -137,6 +137,13 @@ class PooledStage:
         made = [place for place in best.values() if np.isfinite(scores[place])]
         return (_quiet(tails[made[0]], float(values[0, made[0]]), len(made)),) if made else ()
 
+    def supports(self, values: np.ndarray) -> Mapping[str, float]:
+        """Search -> how far it lies beyond clean models, decades that count, of one row."""
+        tails = self.model.tails[: values.shape[1]]
+        scores = field_scores(tails, values, self.model.cap)
+        found = search_scores(scores, [tail.search for tail in tails], self.model.way)
+        return {name: float(own[0]) for name, own in found.items()}
+
     def _all_columns(self, values: np.ndarray) -> np.ndarray:
         """The values with those of later stages missing."""
         later = len(self.model.tails) - values.shape[1]
@@ -156,20 +163,29 @@ def pooled(tails: Sequence[Tail], values: np.ndarray, way: str, cap: float) -> n
 
 def pool_scores(scores: np.ndarray, searches: Sequence[str], way: str, cap: float) -> np.ndarray:
     """The same from scores [n, fields] and each field's search."""
-    names = dict.fromkeys(searches)
-    found = np.zeros((len(scores), max(2, len(names))))
-    for place, name in enumerate(names):
+    by_search = search_scores(scores, searches, way)
+    found = np.zeros((len(scores), max(2, len(by_search))))
+    found[:, : len(by_search)] = np.stack(list(by_search.values()), axis=1)
+    if SUPPORT in by_search:
+        place = list(by_search).index(SUPPORT)
+        others = np.delete(found, place, axis=1).max(axis=1)
+        found[:, place] = np.minimum(found[:, place], others)
+    ordered = -np.sort(-found, axis=1)
+    return (
+        np.stack([ordered[:, 0], ordered[:, 1], found.sum(axis=1) / len(by_search)], axis=1) / cap
+    )
+
+
+def search_scores(scores: np.ndarray, searches: Sequence[str], way: str) -> dict[str, np.ndarray]:
+    """Search -> its scores [n] in 0 to the cap, from those of fields [n, fields]; 0 if not made."""
+    found = {}
+    for name in dict.fromkeys(searches):
         own = scores[:, [search == name for search in searches]]
         present = np.isfinite(own)
         known = np.where(present, own, 0.0)
         joined = known.max(axis=1) if way == "largest" else known.sum(axis=1)
-        found[:, place] = joined / (1 if way == "largest" else np.maximum(1, present.sum(axis=1)))
-    if SUPPORT in names:
-        place = list(names).index(SUPPORT)
-        others = np.delete(found, place, axis=1).max(axis=1)
-        found[:, place] = np.minimum(found[:, place], others)
-    ordered = -np.sort(-found, axis=1)
-    return np.stack([ordered[:, 0], ordered[:, 1], found.sum(axis=1) / len(names)], axis=1) / cap
+        found[name] = joined / (1 if way == "largest" else np.maximum(1, present.sum(axis=1)))
+    return found
 
 
 def made_searches(tails: Sequence[Tail], values: np.ndarray) -> np.ndarray:

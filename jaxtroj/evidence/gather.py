@@ -23,6 +23,7 @@ class Evidence:
     Attributes:
       fields: by name, in the order of the stages.
       triggers: recovered ones, the strongest first.
+      for_classes: what the stages found for more classes than those; see `StageResult`.
       seconds: wall time by stage, of what was prepared before, and of "triggers" after.
       stages: those that ran.
       searched: kinds of trigger that they searched for.
@@ -30,6 +31,7 @@ class Evidence:
 
     fields: Mapping[str, float] = field(default_factory=dict)
     triggers: tuple[Any, ...] = ()
+    for_classes: tuple[Any, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
     stages: tuple[str, ...] = ()
     searched: tuple[str, ...] = ()
@@ -75,6 +77,7 @@ def gather_steps(
         result = context.shared(stage.run)
         found = {field.name: float(result.fields[field.name]) for field in stage.fields}
         evidence = _with_stage(evidence, stage, found, time.perf_counter() - started)
+        evidence = replace(evidence, for_classes=(*evidence.for_classes, *result.for_classes))
         candidates += result.triggers
         can_stop = evidence.searched and stop(stage.name, evidence.fields)
         if can_stop or place + 1 == len(stages):

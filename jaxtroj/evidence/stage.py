@@ -32,6 +32,7 @@ class Field:
       is_judged: False for a number that is gathered and shown, and never judged by.
       search: what it is a result of, where a stage makes several searches: a general calibrator
         pools the fields of one (`calibration.pooled`); "" for its stage's only one.
+      is_class: whether it is the class that the other fields of its search are about, -1 for none.
       is_for_few: whether calibrators of few models judge by it (`calibration.linear.Few`).
     """
 
@@ -45,6 +46,7 @@ class Field:
     is_judged: bool = True
     is_for_few: bool = False
     search: str = ""
+    is_class: bool = False
 
 
 @dataclass(frozen=True)
@@ -95,10 +97,17 @@ class Needs:
 
 @dataclass(frozen=True)
 class StageResult:
-    """What a stage found: its fields by name, and candidate triggers for the context to rank."""
+    """What a stage found.
+
+    Attributes:
+      fields: by name.
+      triggers: candidates for the context to rank.
+      for_classes: triggers for more classes than the best, of which those for one may be asked.
+    """
 
     fields: Mapping[str, float]
     triggers: tuple[Any, ...] = ()
+    for_classes: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -175,6 +184,11 @@ class StageTable:
     def searches(self) -> Mapping[str, str]:
         """Field -> the search that it is a result of, where that is not its stage."""
         return {field.name: field.search for field in self.fields if field.search}
+
+    @cached_property
+    def class_fields(self) -> Mapping[str, str]:
+        """Search -> the field that holds its class, of signs that name one and no trigger."""
+        return {field.search: field.name for field in self.fields if field.is_class}
 
     @cached_property
     def labels(self) -> Mapping[str, str]:

@@ -12,13 +12,14 @@ from jaxtroj.errors import ExamplesError
 from jaxtroj.evidence.gather import Evidence
 from jaxtroj.evidence.stage import Stage, Subject
 from jaxtroj.evidence.stages import IMAGE_STAGES
-from jaxtroj.record import printable
+from jaxtroj.record import finite, printable
 from jaxtroj.record_text import write_trigger
 from jaxtroj.rounds import Examples
 from jaxtroj.rounds.examples import Pictures, load_pictures
 from jaxtroj.rounds.image_config import middle_of
 from jaxtroj.scan.attempt import Attempt
 from jaxtroj.scan.kinds import Prepared
+from jaxtroj.scan.naming import signed_class, working_trigger
 from jaxtroj.scan.records import Judgement
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class ImageScan:
     trigger_path: Path | None
     stages: tuple[Stage, ...] = IMAGE_STAGES
     _form: "FormChoice | None" = None
+    _shown: "RecoveredTrigger | None" = None
 
     def prepare(self) -> Prepared:
         from converters.batch_norms import has_batch_norms
@@ -119,21 +121,40 @@ class ImageScan:
         stored = compare_stored(folder, context.network, context.examples)
         return (*stored, *map(str, found))
 
-    def target(self, evidence: Evidence) -> tuple[int | None, tuple[int, ...]]:
-        if not evidence.triggers:
+    def target(
+        self, evidence: Evidence, context: "ImageContext"
+    ) -> tuple[int | None, tuple[int, ...]]:
+        """Of the trigger shown, unless a sign names a class that no trigger was found for."""
+        from jaxtroj.evidence.images.context import anchored
+
+        signed = self._signed_class(evidence)
+        self._shown = next(iter(evidence.triggers), None)
+        if signed is not None and self._shown is not None:
+            examples = context.shared(anchored)
+            own = working_trigger(signed, evidence.triggers, evidence.for_classes, examples)
+            self._shown = own or self._shown
+        shown = self._shown
+        if signed is not None and (shown is None or shown.target_class != signed):
+            return signed, ()
+        if shown is None:
             return None, ()
-        best: RecoveredTrigger = evidence.triggers[0]
-        return int(best.target_class), tuple(int(c) for c in best.source_classes)
+        return int(shown.target_class), tuple(int(c) for c in shown.source_classes)
+
+    def _signed_class(self, evidence: Evidence) -> int | None:
+        calibrator, fields = self.attempt.calibrator, finite(evidence.fields)
+        return None if calibrator is None else signed_class(fields, calibrator.supports(fields))
 
     def judgement(self, evidence: Evidence, verdict: Verdict, context: "ImageContext") -> Judgement:
-        trigger: RecoveredTrigger | None = next(iter(evidence.triggers), None)
-        examples = context.examples
+        trigger, examples = self._shown, context.examples
         if trigger is None:
             return Judgement(verdict, remarks=examples.problems)
-        picture, problem = None, ""
+        remark, picture, problem = "", None, ""
+        if verdict.poisoned and verdict.target_class != trigger.target_class:
+            remark = f"the trigger found serves class {trigger.target_class}; signs name the target"
         if verdict.poisoned or self.attempt.settings.calibrator is None:
             picture, problem = self._picture(trigger, examples)
-        return Judgement(verdict, trigger.as_json(), picture, (*examples.problems, problem))
+        remarks = (*examples.problems, remark, problem)
+        return Judgement(verdict, trigger.as_json(), picture, remarks)
 
     def _picture(self, trigger: "RecoveredTrigger", examples: Examples) -> tuple[str | None, str]:
         """Write the trigger's picture: its path, or None and why it could not be written."""

@@ -36,8 +36,8 @@ class KindOfScan(Protocol):
         """Doubts about the model's input, the gravest first."""
         ...
 
-    def target(self, evidence: Evidence) -> tuple[int | None, tuple[int, ...]]:
-        """Target and source classes of the strongest trigger; None and () without one."""
+    def target(self, evidence: Evidence, context: Any) -> tuple[int | None, tuple[int, ...]]:
+        """Target and source classes, where a trigger or a sign names any; else None and ()."""
         ...
 
     def judgement(self, evidence: Evidence, verdict: Verdict, context: Any) -> Judgement:

@@ -78,5 +78,5 @@ def _answer(attempt: Attempt, scan: KindOfScan) -> Record:
             attempt.on_step(attempt.name, progress.following)
     attempt.flags = scan.flags(prepared.context)
     check_finite(attempt)
-    verdict = judge(attempt, calibrator, *scan.target(attempt.evidence))
+    verdict = judge(attempt, calibrator, *scan.target(attempt.evidence, prepared.context))
     return answered_record(attempt, scan.judgement(attempt.evidence, verdict, prepared.context))

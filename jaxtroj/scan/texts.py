@@ -91,7 +91,10 @@ class HeadScan:
         labels = np.asarray(ready.examples.labels)
         return tuple(map(str, diagnose_head(ready.model, ready.embeddings, labels)))
 
-    def target(self, evidence: Evidence) -> tuple[int | None, tuple[int, ...]]:
+    def target(
+        self, evidence: Evidence, context: "TextContext"
+    ) -> tuple[int | None, tuple[int, ...]]:
+        """Of the strongest trigger."""
         found: FoundText | None = next(iter(evidence.triggers), None)
         return (None, ()) if found is None else (found.target_class, found.source_classes)
 

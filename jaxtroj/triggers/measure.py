@@ -224,7 +224,26 @@ def best_of(measured: Measured, examples: AnchoredExamples) -> RecoveredTrigger:
       measured: on held-out examples.
       examples: all of them; the first that is not of the target class is the one it is shown on.
     """
-    place, found = int(measured.scores.argmax()), measured.found
+    return _recovered(measured, int(measured.scores.argmax()), examples)
+
+
+def best_for(
+    target: int, measured: Sequence[Measured], examples: AnchoredExamples
+) -> tuple[RecoveredTrigger, ...]:
+    """The candidate of each search for one class that flips most, the strongest first.
+
+    Args:
+      target: the class.
+      measured: of each search what it found, for this and other classes.
+      examples: see `best_of`.
+    """
+    own = [(each, np.flatnonzero(each.targets == target)) for each in measured]
+    best = [(each, int(p[each.scores[p].argmax()])) for each, p in own if p.size]
+    return strongest_first([_recovered(each, place, examples) for each, place in best])
+
+
+def _recovered(measured: Measured, place: int, examples: AnchoredExamples) -> RecoveredTrigger:
+    found = measured.found
     target = int(found.targets[place])
     shown = np.flatnonzero(np.asarray(examples.sources) != target)
     offset = np.asarray(examples.offsets()[int(shown[0]) if shown.size else 0])

@@ -36,7 +36,7 @@ def _run(context: "ImageContext") -> StageResult:
     windows, blends, scale = search_fixed(network, examples, budget)
     located = locate(network, examples, windows, budget)
     triggers = (partial(best_of, located), partial(best_of, blends))
-    return StageResult(fixed_fields(windows, blends, scale), triggers)
+    return StageResult(fixed_fields(windows, blends, scale), triggers, (windows, blends))
 
 
 def _budget() -> "FixedBudget":

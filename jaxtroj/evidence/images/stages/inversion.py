@@ -46,6 +46,7 @@ def _run(context: "ImageContext") -> StageResult:
     return StageResult(
         inversion_fields(found, examples.classes),
         (context.shared(bank_trigger), *(partial(best_of, measured) for measured in found)),
+        found,
     )
 
 

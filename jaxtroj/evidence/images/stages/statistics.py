@@ -51,7 +51,7 @@ FIELDS = (
           meaning="norm_lift over the deviation of the other classes' rises"),
     _lift("norm_lift_class", direction=0, unit="class",
           label="the class that the statistics of clean examples raise most",
-          meaning="class of norm_lift", is_judged=False),
+          meaning="class of norm_lift", is_judged=False, is_class=True),
 )  # fmt: skip
 
 

@@ -23,7 +23,8 @@ FIELDS = (
           "cosine of a class's row with a vector of ones, less the others': largest less second;"
           " 0 without a last layer; a small lead never speaks for clean", search="head lead"),
     Field("head_lead_class", "weights", 0, "the class whose last-layer row leans furthest",
-          "class", "class of the largest such gap; -1 without a last layer", is_judged=False),
+          "class", "class of the largest such gap; -1 without a last layer", is_judged=False,
+          search="head lead", is_class=True),
 )  # fmt: skip
 
 

@@ -56,8 +56,9 @@ def _run(context: "ImageContext") -> StageResult:
     examples, order = context.shared(anchored), context.examples.channel_order
     budget = context.budget(WholeBudget)
     whole = search_whole(context.network, examples, context.key, order, budget)
-    triggers = [partial(best_of, kind) for family in whole.found.values() for kind in family]
-    return StageResult(whole_fields(whole), tuple(triggers))
+    kinds = tuple(kind for family in whole.found.values() for kind in family)
+    triggers = tuple(partial(best_of, kind) for kind in kinds)
+    return StageResult(whole_fields(whole), triggers, kinds)
 
 
 def _budget() -> "WholeBudget":
