@@ -13,6 +13,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import BaggingClassifier
 from sklearn.model_selection import GridSearchCV
 from sklearn.svm import SVC
@@ -20,7 +21,7 @@ from sklearn.svm import SVC
 from converters.model import Model, apply
 
 PER_CLASS, COPIES = 10, 5
-GRID = {"gamma": [0.001, 0.01, 0.1], "C": [1, 10]}
+GRID = {"estimator__gamma": [0.001, 0.01, 0.1], "estimator__C": [1, 10]}
 
 
 def features(model: Model, examples: np.ndarray, labels: np.ndarray, seed: int = 0) -> np.ndarray:
@@ -55,7 +56,9 @@ def _slopes(config, params, x, labels):
 
 def classifier(seed: int = 0) -> BaggingClassifier:
     """Six machines, each on five sixths of the heads."""
-    one = GridSearchCV(SVC(kernel="rbf", probability=True, random_state=seed), GRID)
+    # What SVC(probability=True), which the original used, did inside.
+    sure = CalibratedClassifierCV(SVC(kernel="rbf"), ensemble=False)
+    one = GridSearchCV(sure, GRID)
     return BaggingClassifier(
         one, n_estimators=6, max_samples=0.8333, bootstrap=False, random_state=seed
     )
