@@ -13,7 +13,7 @@ from typing import Any
 
 from jaxtroj.errors import StoreError
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 """Raised whenever a record gains, loses or redefines a field, or `identity` changes."""
 
 STATUSES = ("ok", "failed", "skipped")
@@ -55,8 +55,9 @@ class Record:
     """Path of the picture of the recovered trigger."""
     recovered: Mapping[str, Any] = field(default_factory=dict)
     """What was recovered of the trigger: `method`, `score`, and `text` for a text model; for one of
-    images `kind`, and of kinds with a mask `mask_l1`, `row` and `column` in pixels; empty if
-    nothing was. For a text model called poisoned also what the text does on held-out examples
+    images `kind`, and of kinds with a mask `mask_l1`, `row` and `column` in pixels; of one that is
+    shown `flips`, what it does to each class (`jaxtroj.triggers.flips`); empty if nothing was. For
+    a text model called poisoned also what the text does on held-out examples
     (`jaxtroj.evidence.texts.recovery`), or in `words` why nobody knows."""
     kind: str = "image"
     """What the network takes: `image`, or `text` for heads on sentence embeddings; of a model that

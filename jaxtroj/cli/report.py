@@ -14,6 +14,7 @@ from jaxtroj.cli.main import COMMANDS, EXIT_CLEAN
 from jaxtroj.errors import UsageError
 
 if TYPE_CHECKING:
+    from jaxtroj.accepted import Accepted
     from jaxtroj.reporting.content import Content
 
 FORMATS = ("html", "json", "csv", "sarif", "markdown", "cyclonedx", "intoto")
@@ -61,6 +62,12 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         help="result of `jaxtroj backgrounds evaluate` or `challenge`, as a table in the HTML"
         " report beside the published rows; may be repeated",
     )
+    options.add_path(
+        parser,
+        "--beside",
+        "RUN2",
+        "another run of the same models, laid beside this one: verdicts and probabilities",
+    )
     accepting.add_accept(parser, " (default: the copy that `scan --accept` left in RUN)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="default: 0")
 
@@ -68,14 +75,14 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write the report; returns the exit status."""
     from jaxtroj.reporting.content import read_content
-    from jaxtroj.store import ACCEPTED
 
     if args.truth is None and (args.by or args.predicted_only):
         raise UsageError("--by and --predicted-only need --truth, the labels of the models")
+    if args.beside is not None and args.format != "html":
+        raise UsageError("--beside needs --format html; for scores see: jaxtroj compare")
     if args.backgrounds and args.format != "html":
         raise UsageError("--backgrounds needs --format html; see: jaxtroj backgrounds leaderboard")
-    kept = args.run / ACCEPTED
-    accepted = accepting.accepted_from(args.accept or (kept if kept.exists() else None))
+    accepted = _accepted(args.run, args.accept)
     content = read_content(args.run, args.truth, args.by, args.predicted_only, args.seed, accepted)
     _complain(content, args)
     _write(_page(content, args) if args.format == "html" else _render(content, args.format), args)
@@ -85,6 +92,14 @@ def run(args: argparse.Namespace) -> int:
         names = write_plots(args.plots, content)
         options.message(f"{', '.join(names)} are in {args.plots} as SVG and PNG")
     return EXIT_CLEAN
+
+
+def _accepted(run: Path, given: Path | None) -> "Accepted":
+    """The acceptances of `given`, else of the copy in the run folder."""
+    from jaxtroj.store import ACCEPTED
+
+    kept = run / ACCEPTED
+    return accepting.accepted_from(given or (kept if kept.exists() else None))
 
 
 def _complain(content: "Content", args: argparse.Namespace) -> None:
@@ -104,13 +119,18 @@ def _complain(content: "Content", args: argparse.Namespace) -> None:
 def _page(content: "Content", args: argparse.Namespace) -> str:
     from jaxtroj.reporting.page import render
 
+    beside = None
+    if args.beside is not None:
+        from jaxtroj.reporting.beside import read_beside
+
+        beside = read_beside(args.beside, content, _accepted(args.beside, args.accept))
     if not args.backgrounds:
-        return render(content)
+        return render(content, beside=beside)
     from jaxtroj.backgrounds.leaderboard import PUBLISHED, rows
     from jaxtroj.backgrounds.results import read_results
 
     results = [result for path in args.backgrounds for result in read_results(path)]
-    return render(content, [*PUBLISHED, *rows(results)])
+    return render(content, [*PUBLISHED, *rows(results)], beside)
 
 
 def _render(content: "Content", form: str) -> str:

@@ -95,6 +95,8 @@ def _about_model(content: Content, record: Record) -> Iterator[tuple[str, Any]]:
     for kind in record.searched:
         yield "searched", kind
     for name, value in sorted(record.recovered.items()):
+        if name == "flips":  # a matrix is no property
+            continue
         yield f"trigger:{name}", value if isinstance(value, str) else json.dumps(value)
     for finding in record.findings:
         yield "finding", finding

@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Any
 from jaxtroj import __version__
 from jaxtroj.record import Record
 from jaxtroj.reporting import charts
+from jaxtroj.reporting.beside import Beside
 from jaxtroj.reporting.content import Content, architecture, started
 from jaxtroj.reporting.fields import fields_of
+from jaxtroj.reporting.flips import read_flips
 from jaxtroj.reporting.pictures import PANELS, Picture, embed
 from jaxtroj.reporting.texts import PlacedText, place
 
@@ -31,12 +33,17 @@ WORDS = ("poisoned", "accepted", "clean", "gathered", "failed", "skipped")
 _DIGITS = 6  # significant ones, of numbers in the page
 
 
-def render(content: Content, backgrounds: "Sequence[LeaderboardRow]" = ()) -> str:
+def render(
+    content: Content,
+    backgrounds: "Sequence[LeaderboardRow]" = (),
+    beside: Beside | None = None,
+) -> str:
     """The whole page. Equal content gives equal text.
 
     Args:
         content: of the run.
         backgrounds: rows of the Backgrounds Challenge to show beside it; none, no section.
+        beside: another run of the same models, to compare with.
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
@@ -57,13 +64,14 @@ def render(content: Content, backgrounds: "Sequence[LeaderboardRow]" = ()) -> st
         script=Markup(script),
         style_digest=_digest(style),
         script_digest=_digest(script),
-        data=Markup(_for_html(page_data(content))),
+        data=Markup(_for_html(page_data(content, beside))),
         counts=_counts(content),
         seconds=_median_seconds(content.records),
         started=started(content),
         charts=charts.charts(content),
         width=charts.WIDTH,
         height=charts.HEIGHT,
+        beside=beside,
         **_backgrounds(backgrounds),
     )
 
@@ -76,7 +84,7 @@ def _backgrounds(rows: "Sequence[LeaderboardRow]") -> dict[str, Any]:
     return {"backgrounds": tables(rows), "remarks": notes(rows)}
 
 
-def page_data(content: Content) -> dict[str, Any]:
+def page_data(content: Content, beside: Beside | None = None) -> dict[str, Any]:
     """What the script needs to build the table of models and their details."""
     fields = fields_of(content.records)
     pictures = embed(content.run, content.records)
@@ -89,9 +97,11 @@ def page_data(content: Content) -> dict[str, Any]:
         "panels": PANELS,
         "words": WORDS,
         "hasTruth": scored is not None,
+        "beside": None if beside is None else beside.name,
         "models": [
             _model(content, record, [f.name for f in fields.get(record.kind, ())], steps)
             | _trigger(record, pictures.get(record.model), texts.get(record.model))
+            | ({} if beside is None else _beside(beside, record))
             for record in content.records
         ],
     }
@@ -117,6 +127,9 @@ def _model(
         "seconds": _short(sum(record.seconds.values())) if record.seconds else None,
         "steps": [_short(record.seconds.get(step)) for step in steps],
         "kind": record.kind,
+        "trigger": _kind_of_trigger(record),
+        "searched": len(record.searched) or None,
+        "coverage": _coverage(record),
         "evidence": [_short(record.evidence.get(name)) for name in names],
         "reason": record.reason,
         "findings": list(record.findings),
@@ -125,10 +138,39 @@ def _model(
     }
 
 
+def _kind_of_trigger(record: Record) -> str:
+    """Kind of the trigger that the verdict shows; "" where none is."""
+    if not record.poisoned:
+        return ""
+    kind = record.recovered.get("kind")
+    return str(kind) if kind else "words" if record.recovered.get("text") else ""
+
+
+def _coverage(record: Record) -> list[list[Any]]:
+    """Kinds of trigger that were searched for or counted: name, searched, share found or None."""
+    names = dict.fromkeys((*record.searched, *record.found))
+    return [[name, name in record.searched, _short(record.found.get(name))] for name in names]
+
+
+def _beside(beside: Beside, record: Record) -> dict[str, Any]:
+    """The same model in the other run: verdict, difference of probabilities, another file."""
+    other = beside.records.get(record.model)
+    if other is None:
+        return {"besideWord": "", "difference": None, "besideFile": False}
+    return {
+        "besideWord": beside.word(other),
+        "difference": _short(record.probability - other.probability),
+        "besideFile": other.sha256 != record.sha256,
+    }
+
+
 def _trigger(record: Record, picture: Picture | None, text: PlacedText | None) -> dict[str, Any]:
     """What was recovered of the trigger, as far as there is anything."""
     found: dict[str, Any] = {}
-    facts = {name: value for name, value in record.recovered.items() if name != "text"}
+    hidden = ("text", "flips")
+    facts = {name: value for name, value in record.recovered.items() if name not in hidden}
+    if flips := read_flips(record.recovered.get("flips")):
+        found["flips"] = flips
     if facts:
         found["recovered"] = {
             str(name): _short(value) if isinstance(value, float) else str(value)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -148,13 +148,20 @@ class ImageScan:
         trigger, examples = self._shown, context.examples
         if trigger is None:
             return Judgement(verdict, remarks=examples.problems)
-        remark, picture, problem = "", None, ""
+        remark, picture, problem, recovered = "", None, "", dict[str, Any](trigger.as_json())
         if verdict.poisoned and verdict.target_class != trigger.target_class:
             remark = f"the trigger found serves class {trigger.target_class}; signs name the target"
         if verdict.poisoned or self.attempt.settings.calibrator is None:
             picture, problem = self._picture(trigger, examples)
+            recovered["flips"] = self._flips(trigger, context)
         remarks = (*examples.problems, remark, problem)
-        return Judgement(verdict, trigger.as_json(), picture, remarks)
+        return Judgement(verdict, recovered, picture, remarks)
+
+    def _flips(self, trigger: "RecoveredTrigger", context: "ImageContext") -> dict[str, list]:
+        from jaxtroj.evidence.images.context import anchored
+        from jaxtroj.triggers.flips import flips_of
+
+        return flips_of(context.network, context.shared(anchored), trigger).as_json()
 
     def _picture(self, trigger: "RecoveredTrigger", examples: Examples) -> tuple[str | None, str]:
         """Write the trigger's picture: its path, or None and why it could not be written."""

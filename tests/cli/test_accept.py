@@ -68,7 +68,9 @@ def test_a_scan_with_an_accepted_model_passes_until_its_file_changes(tmp_path, c
     assert run("report", tmp_path / "run", "--format", "json") == 0
     assert json.loads(capsys.readouterr().out)["counts"] == {"poisoned": 1}
     assert run("detect", EXAMPLES / "poisoned", "--json", "--accept", file) == 0
-    assert json.loads(capsys.readouterr().out)["accepted"]["owner"] == "Ann"
+    found = json.loads(capsys.readouterr().out)
+    assert found["accepted"]["owner"] == "Ann"
+    assert found["recovered"]["flips"]["targets"] == [3], "its trigger sends all to class 3"
 
 
 @pytest.mark.parametrize(

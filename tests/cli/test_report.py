@@ -105,6 +105,19 @@ def test_results_of_backgrounds_stand_in_the_page_beside_the_published_rows(smal
     assert "ResNet-50 (IN-9L)" not in capsys.readouterr().out
 
 
+def test_another_run_lies_beside(small, capsys):
+    with RunStore(small / "other", {}) as store:
+        store.append(Record("id-0", "", 0.2, False, None, (), "ok", "because"))
+        store.append(Record("id-7", "", 0.2, False, None, (), "ok", "because"))
+    assert run("report", small / "run", "--beside", small / "other", "--out", "-") == 0
+    page = capsys.readouterr().out
+    assert "1 models are in both runs, 1 of them with another verdict" in page and "id-7" in page
+    assert run("report", small / "run", "--beside", small / "none") == 4
+    assert "is not a run folder" in capsys.readouterr().err
+    assert run("report", small / "run", "--beside", small / "other", "--format", "csv") == 4
+    assert "--beside needs --format html" in capsys.readouterr().err
+
+
 def test_backgrounds_in_another_format_are_refused(small, capsys):
     words = ("--backgrounds", small / "r.json", "--format", "csv")
     assert run("report", small / "run", *words) == 4

@@ -46,6 +46,7 @@ def records(store: RunStore, count: int, random: np.random.Generator, trouble: s
             panels = trigger.picture(random.random((16, 16, 3)), np.zeros(2, int))
             write_trigger(path, panels)
             trigger, recovered = str(path) + trouble, {"method": "patch" + trouble, "score": 0.9}
+            recovered |= {"kind": "mask" + trouble, "flips": flips(trouble)}
         probability = 0.6 + 0.39 * random.random() if poisoned else 0.4 * random.random()
         made.append(
             Record(
@@ -64,11 +65,19 @@ def records(store: RunStore, count: int, random: np.random.Generator, trouble: s
                 + trouble,
                 trigger=trigger,
                 recovered=recovered,
+                searched=("mask" + trouble, "warp"),
+                found={"mask": 0.9, "pixels" + trouble: 0.25},
                 findings=(f"the layout was assumed{trouble}",) if number % 6 == 2 else (),
                 identity=f"{number:032x}",
             )
         )
     return made
+
+
+def flips(trouble: str) -> dict:
+    """Classes 0 and 2 go to class 1; other than a scan writes it where there is trouble."""
+    percent = [[10, 90, 0], [0, 100, 0], [0, 75, trouble or 25]]
+    return {"sources": [0, 1, 2], "targets": [0, 1, 2], "percent": percent}
 
 
 def make_run(folder: Path, count: int = 24, trouble: str = "") -> tuple[Path, Path]:

@@ -1,10 +1,13 @@
 """The page in a real browser: sorting, filtering, keys, narrow screens, hostile records."""
 
+import json
 import os
 import shutil
 
 import pytest
 
+from jaxtroj.accepted import NONE
+from jaxtroj.reporting.beside import read_beside
 from jaxtroj.reporting.content import read_content
 from jaxtroj.reporting.page import render
 from tests.reporting.browser import Browser, executable
@@ -118,16 +121,67 @@ def test_details_show_evidence_triggers_and_time(opened):
     assert opened.run(mark) == "wholly unforgettable"
 
 
+def test_a_row_shows_the_kind_of_trigger_and_opens_to_the_matrix_of_flips(opened):
+    """By the keyboard alone."""
+    opened.press("/")
+    opened.type("id-00000001")
+    row = opened.run("[...document.querySelectorAll('#rows tr td')].map(c => c.innerText)")
+    assert "mask" in row and "2" in row  # the kind, and how many kinds were searched
+    opened.run(FIRST + ".focus()")
+    opened.press("Enter")
+    rows = "[...document.querySelectorAll('.heat tbody tr')]"
+    table = rows + ".map(r => r.innerText.trim().split(/\\s+/))"
+    assert opened.run(table) == [["0", "10", "90"], ["1", "100"], ["2", "75", "25"]]
+    share = ".map(r => r.children[2].style.getPropertyValue('--share'))"
+    assert opened.run(rows + share) == ["0.9", "1", "0.75"]
+    for _ in range(10):
+        opened.press("Tab")
+        if opened.run("document.activeElement.ariaLabel") == "Where triggered pictures go":
+            break
+    assert opened.run("document.activeElement.className") == "scroll"
+    text = opened.run("document.querySelector('tr.details').innerText")
+    assert "found in the calibrator's population" in text and "90 %" in text
+    assert opened.complaints() == []
+
+
+def test_another_run_lies_beside(browser, make, tmp_path):
+    (run, _), (other, _) = make(tmp_path / "a"), make(tmp_path / "b", 18)
+    path = other / "records.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    lines[1] |= {"poisoned": False, "probability": 0.2, "sha256": "ef" * 32}
+    lines[0] |= {"model": "elsewhere"}
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    content = read_content(run)
+    beside = read_beside(other, content, NONE)
+    (run / "report.html").write_text(render(content, beside=beside))
+    browser.resize(1200)
+    browser.open(run / "report.html")
+    said = browser.run("document.querySelector('section[aria-labelledby=beside-title]').innerText")
+    assert "17 models are in both runs, 1 of them with another verdict, 1 with another file" in said
+    assert "7 are in this run only" in said and "elsewhere" in said
+    choose(browser, "beside", "changed")
+    assert browser.run(NAMES) == ["id-00000001"]
+    row = browser.run("document.querySelector('#rows tr').innerText")
+    assert "clean" in row and "≠" in row and "+0." in row
+    choose(browser, "beside", "alone")
+    assert len(browser.run(NAMES)) == 7
+    assert browser.complaints() == []
+
+
+@pytest.mark.parametrize("width", [360, 400])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_narrow_screens_do_not_scroll_sideways(browser, hostile, scheme):
+def test_narrow_screens_do_not_scroll_sideways(browser, hostile, make, tmp_path, scheme, width):
     browser.prefer(scheme)
-    browser.resize(400)
-    browser.open(written(*hostile))
+    browser.resize(width)
+    page = written(*hostile)
+    content = read_content(hostile[0])
+    page.write_text(render(content, beside=read_beside(make(tmp_path / "b")[0], content, NONE)))
+    browser.open(page)
     browser.run(
         "[...document.querySelectorAll('#rows button')].slice(0, 8).forEach(b => b.click())"
     )
     browser.run("document.querySelectorAll('details').forEach(d => { d.open = true; })")
-    assert browser.run("document.documentElement.scrollWidth") == 400
+    assert browser.run("document.documentElement.scrollWidth") == width
     browser.prefer("light")
 
 

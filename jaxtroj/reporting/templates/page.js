@@ -13,9 +13,13 @@
     { key: "label", title: "Label", wide: true, truth: true },
     { key: "cost", title: "Cost (nats)", wide: true, truth: true, number: true },
     { key: "target", title: "Target class", wide: true, number: true },
+    { key: "besideWord", title: "Beside", wide: true, beside: true },
+    { key: "difference", title: "Difference", wide: true, beside: true, number: true },
+    { key: "trigger", title: "Trigger", wide: true },
+    { key: "searched", title: "Kinds searched", wide: true, number: true },
     { key: "architecture", title: "Architecture", wide: true },
     { key: "seconds", title: "Seconds", wide: true, number: true },
-  ].filter((column) => data.hasTruth || !column.truth);
+  ].filter((column) => (data.hasTruth || !column.truth) && (data.beside !== null || !column.beside));
   const byId = (id) => document.getElementById(id);
   const view = { key: "probability", down: true, limit: CHUNK, found: [] };
   const collator = new Intl.Collator("en", { numeric: true });
@@ -40,10 +44,16 @@
   const isWrong = (model) =>
     model.label !== null && model.label !== (model.probability >= 0.5 ? "poisoned" : "clean");
 
+  const besides = {
+    changed: (model) => model.besideWord !== "" && model.besideWord !== model.word,
+    file: (model) => model.besideFile,
+    alone: (model) => model.besideWord === "",
+  };
+
   function haystack(model) {
     if (model.hay === undefined) {
       const parts = [model.model, model.word, model.architecture, model.reason, model.sha256];
-      parts.push(model.text ? model.text.words : "", model.acceptance || "", ...Object.values(model.cells));
+      parts.push(model.trigger, model.text ? model.text.words : "", model.acceptance || "", ...Object.values(model.cells));
       model.hay = parts.join("\n").toLowerCase();
     }
     return model.hay;
@@ -52,9 +62,10 @@
   function filtered() {
     const words = byId("query").value.toLowerCase().split(/\s+/).filter(Boolean);
     const verdict = byId("verdict").value, architecture = byId("architecture").value;
-    const label = byId("label").value;
+    const label = byId("label").value, beside = byId("beside").value;
     return models.filter((model) =>
       (!verdict || model.word === verdict) &&
+      (!beside || besides[beside](model)) &&
       (!architecture || model.architecture === architecture) &&
       (!label || (label === "wrong" ? isWrong(model) : model.label === label)) &&
       words.every((word) => haystack(model).includes(word)));
@@ -124,6 +135,8 @@
   function cell(model, column) {
     const value = model[column.key];
     if (column.key === "word") return [badge(value)];
+    if (column.key === "besideWord") return value ? [badge(value), ...(value === model.word ? [] : [" ≠"])] : ["–"];
+    if (column.key === "difference" && value !== null) return [(value > 0 ? "+" : value < 0 ? "−" : "") + Math.abs(value).toFixed(3)];
     if (column.key === "probability") return [meter(model), value.toFixed(3)];
     if (column.key === "label" && isWrong(model)) return [make("span", { class: "verdict wrong" }, value + " ≠")];
     return [value === null || value === "" ? "–" : column.number ? round(value) : value];
@@ -140,7 +153,8 @@
   // ---- one model -------------------------------------------------------------------------
 
   function details(model) {
-    const first = make("div", {}, reasons(model), trigger(model), findings(model), timing(model), facts(model));
+    const first = make("div", {}, reasons(model), trigger(model), flips(model), coverage(model),
+      findings(model), timing(model), facts(model));
     const panel = make("div", { class: "panel" }, first, evidence(model));
     const place = make("td", { colspan: COLUMNS.length }, panel);
     return make("tr", { class: "details", id: "details-" + model.place }, place);
@@ -168,6 +182,37 @@
     if (model.recovered) found.push(pairs(Object.entries(model.recovered).map(([name, value]) =>
       [name.replaceAll("_", " "), typeof value === "number" ? round(value) : value])));
     return found.length ? part("Recovered trigger", ...found) : null;
+  }
+
+  /** What the trigger makes of each class: shares of its pictures by the class they go to. */
+  function flips(model) {
+    if (!model.flips) return null;
+    const { sources, targets, percent } = model.flips;
+    const corner = make("th", { scope: "col" }, make("small", {}, "from \\ to"));
+    const head = targets.map((c) => make("th", { scope: "col", class: c === model.target ? "target" : null }, String(c)));
+    const rows = sources.map((source, i) => make("tr", {}, make("th", { scope: "row" }, String(source)),
+      ...targets.map((target, j) => heat(source, target, percent[i][j]))));
+    const table = make("table", { class: "heat" }, make("thead", {}, make("tr", {}, corner, ...head)), make("tbody", {}, ...rows));
+    const title = "Where triggered pictures go";
+    const box = make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": title }, table);
+    return part(title, make("p", { class: "note" },
+      "Percent of the examples of a class (row) that the network puts into each class (column) with the trigger on them; a framed cell is the class itself."), box);
+  }
+
+  function heat(source, target, percent) {
+    const name = [source === target ? "same" : "", percent >= 75 ? "full" : ""].filter(Boolean).join(" ");
+    const cell = make("td", { class: name || null }, percent ? String(percent) : "");
+    cell.style.setProperty("--share", percent / 100);
+    return cell;
+  }
+
+  function coverage(model) {
+    if (!model.coverage.length) return null;
+    const rows = model.coverage.map(([kind, searched, share]) => make("tr", {},
+      make("th", { scope: "row" }, kind), make("td", {}, searched ? "searched" : "by signs only"),
+      make("td", { class: "number" }, share === null ? "–" : `${Math.round(share * 100)} %`)));
+    const head = ["kind of trigger", "", "found in the calibrator's population"].map((text) => make("th", { scope: "col" }, text));
+    return part("Coverage", make("table", {}, make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...rows)));
   }
 
   function words(text) {
@@ -256,6 +301,8 @@
   function facts(model) {
     const list = [
       ["label", model.label], ["cost (nats)", model.cost === null ? null : round(model.cost)],
+      [`verdict in ${data.beside}`, model.besideWord || null],
+      ["difference to it", model.besideWord ? round(model.difference) : null],
       ["target class", model.target], ["source classes", model.sources.join(", ")],
       ["architecture", model.architecture], ...Object.entries(model.cells),
       ["sha256 of the file", model.sha256], ["identity of the answer", model.identity],
@@ -295,12 +342,13 @@
     for (const word of data.words.filter((w) => counts.has(w))) byId("verdict").append(option(word, `${word} (${counts.get(word)})`));
     const architectures = [...new Set(models.map((m) => m.architecture).filter(Boolean))].sort(collator.compare);
     byId("architecture").append(...architectures.map((name) => option(name, name)));
+    if (data.beside === null) document.querySelector("label.beside").style.display = "none";
     document.querySelector("label.truth").hidden = !data.hasTruth;
     if (!data.hasTruth) document.querySelector("label.truth").style.display = "none";
   }
 
   function reset() {
-    for (const id of ["query", "verdict", "label", "architecture"]) byId(id).value = "";
+    for (const id of ["query", "verdict", "label", "beside", "architecture"]) byId(id).value = "";
     open.clear();
     sortBy("probability", true);
   }
@@ -331,7 +379,7 @@
   }
 
   fillControls();
-  for (const id of ["query", "verdict", "label", "architecture"]) byId(id).addEventListener("input", update);
+  for (const id of ["query", "verdict", "label", "beside", "architecture"]) byId(id).addEventListener("input", update);
   byId("sort").addEventListener("input", () => {
     const [key, way] = byId("sort").value.split(" ");
     sortBy(key, way === "down");
