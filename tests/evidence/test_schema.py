@@ -11,6 +11,7 @@ FIELDS = [field for table in TABLES.values() for field in table.fields]
 LARGE = ("weights", "probes", "sensitivity", "inversion")
 SMALL = ("weights", "fixed", "whole", "pairs")
 BANKED = Subject(has_bank=True, clean_heads=24)
+COMPARED = ("sensitivity", "slopes", "departure", "bank", "against")
 
 
 def names(stages) -> tuple[str, ...]:
@@ -59,7 +60,7 @@ def test_a_stage_declares_fields_of_its_own():
         (TEXT_STAGES, Subject(), None, TEXTS.names, TEXTS.names[:3]),
         (TEXT_STAGES, BANKED, None, TEXTS.names, TEXTS.names),
         (TEXT_STAGES, Subject(has_bank=True), None, TEXTS.names, TEXTS.names[:-1]),
-        (TEXT_STAGES, BANKED, ("against",), (), TEXTS.names[3:]),
+        (TEXT_STAGES, BANKED, ("against",), (), COMPARED),
         (TEXT_STAGES, Subject(), ("shift", "bank"), (), ("shift",)),
     ],
 )
@@ -68,7 +69,7 @@ def test_stages_follow_what_they_need(stages, subject, named, fitted, expected):
 
 
 @pytest.mark.parametrize(
-    ("subject", "expected"), [(BANKED, TEXTS.names[3:]), (Subject(), TEXTS.names[:3])]
+    ("subject", "expected"), [(BANKED, COMPARED), (Subject(), TEXTS.names[:3])]
 )
 def test_a_head_without_clean_ones_to_compare_with_is_answered_too(subject, expected):
     fitted = Fitted(("against",), needs_all=False)

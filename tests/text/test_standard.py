@@ -16,17 +16,22 @@ from jaxtroj.evidence.texts.standard import FEWEST, Standard, make_standard
 KEYS = tuple("abcdefghijk")
 
 
-def standard(values) -> Standard:
-    return make_standard((key, {"x": value}) for key, value in zip(KEYS, values, strict=True))
+def standard(values, steep=None) -> Standard:
+    rows = zip(KEYS, values, np.zeros(11) if steep is None else steep, strict=True)
+    return make_standard(((key, {"x": x, "steep": s}) for key, x, s in rows), "steep")
+
+
+def told(known: Standard, value: float, key: str = "nobody", steep: float = 0.0) -> float:
+    return known.deviations({"x": value, "steep": steep}, key)["x"]
 
 
 def test_a_value_is_told_in_deviations_of_the_others():
     values = np.linspace(-1.0, 1.0, 11)
     known = standard(values)
-    assert known.deviations("x", 0.0, "nobody") == pytest.approx(0)
+    assert told(known, 0.0) == pytest.approx(0)
     spread = 1.4826 * np.median(np.abs(values))
-    assert known.deviations("x", 2.0, "nobody") == pytest.approx(2 / spread)
-    alone = known.deviations("x", 1.0, "k")
+    assert told(known, 2.0) == pytest.approx(2 / spread)
+    alone = told(known, 1.0, "k")
     others = values[:-1]
     wanted = (1 - np.median(others)) / (1.4826 * np.median(np.abs(others - np.median(others))))
     assert alone == pytest.approx(wanted)
@@ -35,22 +40,31 @@ def test_a_value_is_told_in_deviations_of_the_others():
 @pytest.mark.parametrize(("scale", "shift"), [(1e-6, 0.0), (10.0, 3.0), (0.1, -100.0)])
 def test_deviations_have_no_unit(scale, shift):
     values = np.random.default_rng(0).normal(size=11)
-    plain = standard(values).deviations("x", 1.7, "nobody")
-    moved = standard(scale * values + shift).deviations("x", scale * 1.7 + shift, "nobody")
+    plain = told(standard(values), 1.7)
+    moved = told(standard(scale * values + shift), scale * 1.7 + shift)
     assert moved == pytest.approx(plain, rel=1e-2)
+
+
+def test_what_steepness_explains_is_taken_off():
+    draw = np.random.default_rng(3)
+    steep, noise = np.linspace(-2, 2, 11), 0.1 * draw.normal(size=11)
+    known = standard(3 * steep + noise, steep)
+    assert abs(told(known, 6.0, steep=2.0)) < told(known, 6.0, steep=0.0) / 2
+    flat = standard(noise, steep)
+    assert told(flat, 0.5, steep=2.0) == pytest.approx(told(flat, 0.5), rel=0.4)
 
 
 def test_heads_that_agree_by_chance_do_not_make_the_scale_tiny():
     values = [0.0] * 8 + [1.0, 1.0, 1.0]
-    assert standard(values).deviations("x", 1.0, "nobody") < 5
-    assert np.isfinite(standard([0.0] * 11).deviations("x", 1.0, "nobody"))
+    assert told(standard(values), 1.0) < 5
+    assert np.isfinite(told(standard([0.0] * 11), 1.0))
 
 
 def test_too_few_clean_heads_are_refused():
-    few = make_standard((key, {"x": 0.0}) for key in KEYS[:FEWEST])
-    assert few.deviations("x", 0.0, "nobody") == 0
+    few = make_standard(((key, {"x": 0.0, "steep": 0.0}) for key in KEYS[:FEWEST]), "steep")
+    assert told(few, 0.0) == 0
     with pytest.raises(EvidenceError, match="too few to compare with"):
-        few.deviations("x", 0.0, "a")
+        told(few, 0.0, "a")
 
 
 @pytest.fixture(scope="module")

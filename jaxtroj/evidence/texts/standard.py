@@ -5,9 +5,12 @@ the heads' width and the number of references, so a raw value from one populatio
 another. Here every reference is judged as if it were a scanned head, by all the other references,
 and a scanned head's value is expressed in deviations from theirs:
 
-    z = (x - median) / max(1.4826 MAD, deviation / 2)
+    z = (r - median) / max(1.4826 MAD, deviation / 2)        r = x - slope * steepness
 
-Half of the plain deviation bounds the scale from below: two dozen heads agree by chance sometimes.
+A steep head (much training, little dropout) departs further from others with or without a trojan:
+what the references' steepness explains of a field is taken off first, by a line with a small ridge.
+Poisoned heads are no steeper than clean ones, so it says nothing of the label itself. Half of the
+plain deviation bounds the scale from below: two dozen heads agree by chance sometimes.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,6 +23,7 @@ from jaxtroj.errors import EvidenceError
 FEWEST = 8
 """References below which their spread says too little."""
 _MAD = 1.4826
+_RIDGE = 3.0  # heads without any slope that are added to the fit of the line
 
 
 @dataclass(frozen=True)
@@ -29,32 +33,51 @@ class Standard:
     Attributes:
       keys: `head_key` of each.
       values: field -> one value for each, float64 `[heads]`.
+      steepness: name of the field that tells how steep a head is.
     """
 
     keys: tuple[str, ...]
     values: Mapping[str, np.ndarray]
+    steepness: str
 
-    def deviations(self, field: str, value: float, key: str) -> float:
-        """A head's value in deviations of the clean heads, itself left out.
+    def deviations(self, fields: Mapping[str, float], key: str) -> dict[str, float]:
+        """A head's values in deviations of the clean heads, itself left out.
+
+        Args:
+          fields: of the head, by name: those to tell, and its steepness.
+          key: its `head_key`.
 
         Raises:
           EvidenceError: there are fewer than `FEWEST` others.
         """
-        others = [one != key for one in self.keys]
-        known = self.values[field][others]
-        if len(known) < FEWEST:
+        others = np.array([one != key for one in self.keys], bool)
+        if others.sum() < FEWEST:
             raise EvidenceError(
-                f"{len(known)} clean heads are too few to compare with, expected {FEWEST} or more;"
-                " see jaxtroj bank, --references"
+                f"{others.sum()} clean heads are too few to compare with, expected {FEWEST} or"
+                " more; see jaxtroj bank, --references"
             )
-        centre = np.median(known)
-        spread = max(_MAD * float(np.median(np.abs(known - centre))), float(known.std()) / 2)
-        return float((value - centre) / max(spread, 1e-9))
+        steep = self.values[self.steepness][others]
+        scale = max(float(steep.std()), 1e-9)
+        known, own = (steep - steep.mean()) / scale, (fields[self.steepness] - steep.mean()) / scale
+        return {
+            name: _deviation(value, self.values[name][others], own, known)
+            for name, value in fields.items()
+            if name != self.steepness
+        }
 
 
-def make_standard(found: Iterable[tuple[str, Mapping[str, float]]]) -> Standard:
-    """What clean heads show, from the key and the same fields of each."""
+def _deviation(value: float, values: np.ndarray, steepness: float, steep: np.ndarray) -> float:
+    """In deviations of `[n]`, each less what its steepness (standardised, `[n]`) explains."""
+    slope = float(steep @ (values - values.mean())) / (float(steep @ steep) + _RIDGE)
+    left = values - slope * steep
+    centre = np.median(left)
+    spread = max(_MAD * float(np.median(np.abs(left - centre))), float(left.std()) / 2, 1e-9)
+    return float((value - slope * steepness - centre) / spread)
+
+
+def make_standard(found: Iterable[tuple[str, Mapping[str, float]]], steepness: str) -> Standard:
+    """What clean heads show, from the key and the same fields of each; steepness is one."""
     listed = list(found)
     names = listed[0][1] if listed else ()
     values = {name: np.array([fields[name] for _, fields in listed]) for name in names}
-    return Standard(tuple(key for key, _ in listed), values)
+    return Standard(tuple(key for key, _ in listed), values, steepness)

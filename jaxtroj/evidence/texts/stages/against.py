@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from jaxtroj.evidence.stage import Field, Needs, Stage, StageResult
 from jaxtroj.evidence.texts.stages.bank import BANK
 from jaxtroj.evidence.texts.stages.departure import DEPARTURE
+from jaxtroj.evidence.texts.stages.sensitivity import HEAD_SENSITIVITY
 from jaxtroj.evidence.texts.stages.slopes import SLOPES
 from jaxtroj.evidence.texts.standard import FEWEST
 
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
     from jaxtroj.evidence.texts.context import TextContext
     from jaxtroj.evidence.texts.standard import Standard
 
-EARLIER = (SLOPES, DEPARTURE, BANK)
+EARLIER = (HEAD_SENSITIVITY, SLOPES, DEPARTURE, BANK)
+STEEPNESS = "jacobian_norm"
 COMPARED = (
     "slope_residual", "slope_distance", "departure_score",
     "matched_top", "matched_spread", "margin_spread", "bank_longer_3", "bank_longer_5",
@@ -26,22 +28,23 @@ COMPARED = (
 _RAW = {field.name: field for stage in EARLIER for field in stage.fields}
 FIELDS = tuple(
     Field(f"against_{name}", "against", 1, f"{_RAW[name].label}, against clean heads'",
-          "deviations", f"{name} in deviations of the references', each judged by the others")
+          "deviations",
+          f"{name} in deviations of the references', steepness taken off")
     for name in COMPARED
 )  # fmt: skip
 
 
 def _run(context: "TextContext") -> StageResult:
     own, standard, identity = _compared(context), _standard(context), context.identity
-    found = {f"against_{n}": standard.deviations(n, own[n], identity) for n in COMPARED}
-    return StageResult(found)
+    found = standard.deviations(own, identity)
+    return StageResult({f"against_{name}": value for name, value in found.items()})
 
 
 def _compared(context: "TextContext") -> dict[str, float]:
     fields: dict[str, float] = {}
     for stage in EARLIER:
         fields |= context.shared(stage.run).fields
-    return {name: fields[name] for name in COMPARED}
+    return {name: fields[name] for name in (*COMPARED, STEEPNESS)}
 
 
 def _standard(context: "TextContext") -> "Standard":
@@ -54,7 +57,9 @@ def _standard(context: "TextContext") -> "Standard":
         contexts = (
             text_context(clean.model, clean.examples, probes, *key) for clean in probes.clean_heads
         )
-        probes.standards[key] = make_standard((one.identity, _compared(one)) for one in contexts)
+        probes.standards[key] = make_standard(
+            ((one.identity, _compared(one)) for one in contexts), STEEPNESS
+        )
     return probes.standards[key]
 
 
