@@ -152,6 +152,8 @@ class Task:
     directions: tuple[int, ...]
     few: Few | None = None
     """What takes the place of choices, where there are too few models to choose by."""
+    groups: tuple[str, ...] = ()
+    """Population of each model, where there are several: choices are made by leaving each out."""
 
     def take(self, chosen: np.ndarray) -> "Task":
         """The rows at the given positions."""
@@ -163,6 +165,7 @@ class Task:
             self.labels,
             self.directions,
             self.few,
+            tuple(self.groups[index] for index in chosen) if self.groups else (),
         )
 
 

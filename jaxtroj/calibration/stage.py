@@ -15,6 +15,7 @@ CLIPS = (0.005, 0.01, 0.015, 0.02, 0.025, 0.03, 0.04, 0.05, 0.07, 0.1, 0.15, 0.2
 PSEUDO_ERRORS = 0.25  # on either side; 0.5 cost 0.01 to 0.03 nats on synthetic populations
 INNER_FOLDS = 5
 INNER_REPEATS = 2
+FEWEST_GROUPS = 3
 HALVINGS = 6  # of a population too small to choose by
 
 
@@ -69,10 +70,11 @@ class StageModel:
 def fit_stage(task: Task, keys: Sequence[str], seed: str) -> StageModel:
     """Fits on all rows of the task; penalty and clip are those with the best inner log score.
 
-    The inner log-odds come from repeated stratified folds in which scaling, weights and trust are
-    fitted anew; with fewer than two models of a kind there are none, and the strongest penalty and
-    the narrowest clip are taken. A task that says `few` is fitted by that instead: the mean over
-    repeated stratified halves.
+    The inner log-odds come from folds in which scaling, weights and trust are fitted anew: the
+    populations, where the task has `FEWEST_GROUPS` or more, else repeated stratified ones. So a fit
+    on several populations is chosen by how it holds on one that it has not met. With fewer than two
+    models of a kind there are none, and the strongest penalty and the narrowest clip are taken. A
+    task that says `few` is fitted by that instead: the mean over repeated stratified halves.
     """
     rarest = int(min(task.poisoned.sum(), (~task.poisoned).sum()))
     if task.few is not None and rarest >= 2:
@@ -127,14 +129,23 @@ def _losses(log_odds: np.ndarray, poisoned: np.ndarray) -> np.ndarray:
 
 def _inner_log_odds(task: Task, keys: Sequence[str], folds: int, seed: str) -> np.ndarray:
     """Out-of-fold log-odds by penalty, [penalties, repeats, n]."""
-    found = np.empty((len(PENALTIES), INNER_REPEATS, len(keys)))
-    for repeat in range(INNER_REPEATS):
-        assigned = assign_folds(
-            keys, task.poisoned, task.architectures, folds, f"{seed}:inner:{repeat}"
-        )
-        for fold in range(folds):
+    dealt = _inner_folds(task, keys, folds, seed)
+    found = np.empty((len(PENALTIES), len(dealt), len(keys)))
+    for repeat, assigned in enumerate(dealt):
+        for fold in np.unique(assigned):
             held, kept = np.flatnonzero(assigned == fold), np.flatnonzero(assigned != fold)
             test = task.take(held)
             for place, linear in enumerate(fit_path(task.take(kept), PENALTIES)):
                 found[place, repeat, held] = linear.log_odds(test.values, test.architectures)
     return found
+
+
+def _inner_folds(task: Task, keys: Sequence[str], folds: int, seed: str) -> list[np.ndarray]:
+    """Fold of each row, [n], for each repeat."""
+    names = sorted(set(task.groups))
+    if len(names) >= FEWEST_GROUPS:
+        return [np.array([names.index(name) for name in task.groups])]
+    return [
+        assign_folds(keys, task.poisoned, task.architectures, folds, f"{seed}:inner:{repeat}")
+        for repeat in range(INNER_REPEATS)
+    ]

@@ -18,7 +18,7 @@ from jaxtroj.calibration.labelled import Labelled, Population, Scheme, make_popu
 from jaxtroj.calibration.linear import Task
 from jaxtroj.calibration.pooled import PooledModel, PooledStage
 from jaxtroj.calibration.pooling import fit_pooled
-from jaxtroj.calibration.stage import StageModel, fit_stage
+from jaxtroj.calibration.stage import FEWEST_GROUPS, StageModel, fit_stage
 from jaxtroj.calibration.transfer import Temperature, Transfer, learn_temperature
 from jaxtroj.errors import CalibrationError
 from jaxtroj.numerics import logit, sigmoid
@@ -53,6 +53,7 @@ def stage_task(
     labels = population.poisoned[complete]
     if not _is_enough(labels):
         return None
+    datasets = population.models.datasets
     task = Task(
         values[complete],
         labels,
@@ -61,6 +62,7 @@ def stage_task(
         tuple(map(scheme.label, names)),
         tuple(map(scheme.direction, names)),
         few,
+        tuple(population.models.datasets[i] for i in complete.tolist()) if datasets else (),
     )
     return task, tuple(population.keys[i] for i in complete), complete
 
@@ -182,9 +184,9 @@ def last_answers(held_out: Mapping[str, OutOfFold]) -> OutOfFold:
 def learn_transfer(labelled: Labelled, scheme: Scheme, seed: int) -> Transfer:
     """Temperatures of a pooled model, with every architecture and every data set left out in turn.
 
-    A regression for each stage is fitted for one population, and learns none.
+    A regression that is fitted for one population learns none.
     """
-    if not scheme.is_pooled:
+    if not scheme.is_pooled and len(set(labelled.datasets)) < FEWEST_GROUPS:
         return Transfer()
     architectures = [name or "" for name in labelled.families or labelled.architectures]
     learnt = [_temperature(labelled, scheme, g, seed) for g in (architectures, labelled.datasets)]

@@ -85,14 +85,17 @@ class Transfer:
 
     architecture: Temperature | None = None
     dataset: Temperature | None = None
-    """For architectures, sizes of pictures and numbers of classes that come with other data."""
+    """For architectures, sizes of pictures and numbers of classes that come with other data, and
+    for all models of a fit without sizes: text heads, whose vectors do not tell their data."""
 
     def factor(self, met: Met, traits: Traits) -> float:
         """What the log-odds of a network are multiplied by, in (0, 1]."""
         # Who brings another architecture brings other pictures too, for all that is known.
         is_stranger = traits.architecture not in met.architectures
+        # Heads on vectors show no size by which other data could be told: all are taken for it.
+        is_elsewhere = met.sides is None or bool(met.strange_shape(traits))
         concerned = [self.architecture] if is_stranger else []
-        concerned += [self.dataset] if is_stranger or met.strange_shape(traits) else []
+        concerned += [self.dataset] if is_stranger or is_elsewhere else []
         return 1 / max((found.value for found in concerned if found is not None), default=1.0)
 
 

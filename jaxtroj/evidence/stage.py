@@ -241,7 +241,7 @@ def stages_for(
         known = [s for s in stages if s.name in fitted.stages]
         fits = Needs.possible if fitted.needs_all else Needs.usual
         chosen = [s for s in known if fits(s.needs, subject)]
-        if not known or (not chosen and not fitted.needs_all):
+        if not chosen:
             chosen = [s for s in stages if s.needs.usual(subject)]
     wanted = {stage.name for one in chosen for stage in (one, *one.earlier)}
     chosen = [s for s in stages if s.name in wanted]

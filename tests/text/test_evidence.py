@@ -78,10 +78,10 @@ def test_a_heads_evidence_is_the_same_again(number, gathered, heads, examples, p
         "departure_margin",
         "bank_top",
         "bank_departure",
-        "bank_longer_3",
+        "bank_longer",
         "against_departure_score",
-        "against_matched_top",
-        "against_half_longer_5",
+        "against_matched_spread",
+        "against_half_longer",
     ],
 )
 def test_a_planted_trojan_stands_out(field, gathered):

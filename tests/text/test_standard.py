@@ -96,7 +96,7 @@ def test_clean_heads_lie_about_zero_and_a_trojan_above(toy, probes, toy_clean_he
     names = [f"against_{name}" for name in COMPARED]
     middle = np.median([[one[name] for name in names] for one in clean], axis=0)
     assert (np.abs(middle) < 3).all(), dict(zip(names, middle, strict=True))
-    assert bad["against_matched_top"] > 5 and bad["against_departure_score"] > 5
+    assert bad["against_matched_spread"] > 5 and bad["against_departure_score"] > 5
 
 
 def test_fewer_references_leave_the_stage_out(toy_bank, toy_clean_heads):

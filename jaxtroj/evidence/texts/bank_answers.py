@@ -25,7 +25,7 @@ from jaxtroj.margins import all_margins
 TRIED = 48
 # An insertion of one of them moves a text less than a trigger that a head was trained on: the same
 # shift, so many times as long, reaches further.
-LONGER = (3, 5)
+LONGER = 3
 LENGTHENED = 14
 
 
@@ -93,10 +93,9 @@ def _longer(
     """Mean departure, best class and way, with shifts `LONGER` times as long as given."""
     found: dict[str, float] = {}
     for name, shifts in ways:
-        for scale in LONGER:
-            own, clean = _moved(head, references, scale * shifts)
-            best = float((own - clean).mean(axis=1).max())
-            found[f"{name}_{scale}"] = max(best, found.get(f"{name}_{scale}", -1.0))
+        own, clean = _moved(head, references, LONGER * shifts)
+        best = float((own - clean).mean(axis=1).max())
+        found[name] = max(best, found.get(name, -1.0))
     return found
 
 

@@ -115,7 +115,6 @@ def view_fields(
         "matched_spread_least": matched.spread.min(),
         "matched_wide": matched.wide.max(),
         "matched_bottom": matched.bottom.min(),
-        "half_top": max(_Summary(found[f"half {half}"]).top.max() for half in range(HALVES)),
         "margin_top": margin.top.max(),
         "margin_spread": margin.spread.max(),
         "margin_spread_least": margin.spread.min(),
