@@ -29,6 +29,7 @@ from benchmarks.provenance import RESULTS, provenance
 from converters.files import write_atomic
 from jaxtroj import scoring
 from jaxtroj.calibration import Calibrator, Labelled, Scheme, cross_validate
+from jaxtroj.calibration.transfer import Traits
 from jaxtroj.cli.options import keep_compiled
 from jaxtroj.evidence.stages import TEXTS
 from jaxtroj.schemas import scheme_for
@@ -73,10 +74,9 @@ def judge(rows: Sequence[HeadRow], seed: int) -> dict[str, Any]:
     """Scores with every population left out in turn, and out of fold among all."""
     models, fields = labelled(rows), scheme(rows)
     populations = np.array([row.population for row in rows])
-    is_alone = len(set(populations.tolist())) == 1
-    held_out = cross_validate(models, fields, seed, None if is_alone else populations.tolist())
     within = cross_validate(models, fields, seed)
     names = sorted(set(populations.tolist()))
+    held_out = within if len(names) == 1 else left_out(rows, seed)
     left = {name: _scores(rows, held_out, populations == name) for name in names}
     return {
         "models": len(rows),
@@ -90,6 +90,19 @@ def judge(rows: Sequence[HeadRow], seed: int) -> dict[str, Any]:
     }
 
 
+def left_out(rows: Sequence[HeadRow], seed: int) -> np.ndarray:
+    """What calibrators of all other populations say of each head, [n], as they answer in use."""
+    said = np.empty(len(rows))
+    for name in {row.population for row in rows}:
+        others = [row for row in rows if row.population != name]
+        calibrator = Calibrator.fit(labelled(others), scheme(others), origin(seed, ""))
+        for place, row in enumerate(rows):
+            if row.population == name:
+                traits = Traits(row.architecture or None)
+                said[place] = calibrator.probability(row.evidence, traits)
+    return said
+
+
 def labelled(rows: Sequence[HeadRow]) -> Labelled:
     """The rows with all that a calibrator of text heads learns from."""
     return Labelled(
@@ -101,9 +114,9 @@ def labelled(rows: Sequence[HeadRow]) -> Labelled:
 
 
 def scheme(rows: Sequence[HeadRow]) -> Scheme:
-    """The fields against clean heads, pooled: raw ones mean something in their population alone."""
+    """The fields against clean heads: raw ones mean something in their population alone."""
     found = scheme_for("text", (row.evidence for row in rows))
-    return replace(found, stages={STAGE: found.stages[STAGE]}, is_pooled=True)
+    return replace(found, stages={STAGE: found.stages[STAGE]})
 
 
 def _scores(rows: Sequence[HeadRow], said: np.ndarray, chosen: np.ndarray) -> dict[str, Any]:
