@@ -14,7 +14,7 @@ from functools import partial
 import jax
 from flax import nnx
 
-from converters.graph.batch_norms import NormStatistics, graph_by_batch, has_norm
+from converters.graph.batch_norms import NormStatistics, graph_by_batch, has_norm, statistics_of
 from converters.graph.module import GraphConfig
 from converters.model import Model, NetworkConfig, Params, abstract_module, module_of
 from converters.preparation import PreparedConfig
@@ -26,6 +26,19 @@ def has_batch_norms(model: Model) -> bool:
     if isinstance(network, GraphConfig):
         return has_norm(network.graph)
     return bool(_norms_of(abstract_module(network)))
+
+
+def norm_paths(model: Model) -> tuple[tuple[str, str], ...]:
+    """Flat paths of mean and variance of every batch norm, in the order of `by_batch`.
+
+    Empty where the network has none, or keeps them outside its parameters.
+    """
+    network = _network(model.config)
+    if isinstance(network, GraphConfig):
+        return statistics_of(network.graph)
+    parts = nnx.iter_modules(abstract_module(network))
+    paths = (".".join(map(str, path)) for path, part in parts if isinstance(part, nnx.BatchNorm))
+    return tuple((f"{path}.mean", f"{path}.var") for path in paths)
 
 
 def by_batch(model: Model, images) -> tuple[jax.Array, tuple[NormStatistics, ...]]:

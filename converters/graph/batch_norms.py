@@ -41,6 +41,20 @@ def has_norm(graph: Graph) -> bool:
     return any(_is_norm(node) for node in graph.nodes)
 
 
+def statistics_of(graph: Graph) -> tuple[tuple[str, str], ...]:
+    """Flat paths of mean and variance of each norm, in the order of `graph_by_batch`.
+
+    Empty where a norm's lie outside the parameters.
+    """
+    found = [tuple(arg.name for arg in node.args[3:5]) for node in graph.nodes if _is_norm(node)]
+    if not all(name.startswith(PARAM) for pair in found for name in pair):
+        return ()
+    return tuple(
+        (attribute_of(mean.removeprefix(PARAM)), attribute_of(var.removeprefix(PARAM)))
+        for mean, var in found
+    )
+
+
 def graph_by_batch(
     config: GraphConfig, params: Mapping[str, jax.Array], images: jax.Array
 ) -> tuple[jax.Array, tuple[NormStatistics, ...]]:

@@ -40,6 +40,7 @@ COMMANDS = {
     "configure": "fit learned parameters for `infer` on a folder of labelled models",
     "generate": "make a synthetic round: clean and poisoned models with examples",
     "bank": "vectors of inserted texts, once for an encoder, for scans of sentiment heads",
+    "repair": "unlearn the trigger of a poisoned image classifier, and measure what is left",
     "convert": "write a model as a Flax checkpoint, and check that it agrees",
     "backgrounds": "ImageNet-9 and the Backgrounds Challenge: evaluate, challenge, generate",
     "bench": "the project's own benchmarks, in a checkout",

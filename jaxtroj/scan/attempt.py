@@ -25,6 +25,7 @@ from jaxtroj.settings import Settings, base_rate, choice_of, digest_or_reason, l
 if TYPE_CHECKING:
     from converters.hub.processor import FolderForm
     from converters.model import Model
+    from jaxtroj.evidence.context import Context
 
 OnStep = Callable[[str, str], None]
 """Called with the model's name and the step that begins: read, convert, examples, form, a stage."""
@@ -50,6 +51,7 @@ class Attempt:
         picture_size: height and width of its examples in pixels, once they are read.
         evidence, flags: what was gathered, and doubts about it.
         panels: of the trigger that the record shows, see `Trigger.picture`, in RGB or grey.
+        context: what its stages were given, once they begin.
         seconds: wall time by step.
     """
 
@@ -68,6 +70,7 @@ class Attempt:
     evidence: Evidence = Evidence()
     flags: tuple[str, ...] = ()
     panels: tuple[np.ndarray, ...] = ()
+    context: "Context | None" = None
     seconds: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -147,7 +150,7 @@ def open_model(attempt: Attempt) -> "Model":
         attempt.sha256 = file.sha256
     with attempt.step("convert"):
         form, code = attempt.settings.input_form(), attempt.entry.code
-        opened = convert_file(file, form, _examples_size(attempt), code)
+        opened = convert_file(file, form, examples_size(attempt), code)
         attempt.folder_form = opened.folder_form
         return taken(attempt, opened.model)
 
@@ -166,7 +169,7 @@ def taken(attempt: Attempt, model: "Model") -> "Model":
     return model
 
 
-def _examples_size(attempt: Attempt) -> tuple[int, int] | None:
+def examples_size(attempt: Attempt) -> tuple[int, int] | None:
     """Height and width of the examples: what a file that leaves them open is scanned at."""
     if attempt.kind != "image" or attempt.entry.examples_path is None:
         return None

@@ -64,6 +64,7 @@ def scan_attempt(
 
 def _answer(attempt: Attempt, scan: KindOfScan) -> Record:
     prepared = scan.prepare()
+    attempt.context = prepared.context
     calibrator = attempt.calibrator
     fitted = (
         Fitted()

@@ -8,7 +8,7 @@ import torch
 from onnx import ModelProto
 
 from converters.errors import ConversionError, safe_repr
-from converters.graph.module import graph_model, precision_finding
+from converters.graph.module import attribute_of, graph_model, precision_finding
 from converters.graph.onnx.batch_use import BatchUse
 from converters.graph.onnx.batches import for_one_image
 from converters.graph.onnx.limits import OnnxLimits
@@ -22,6 +22,7 @@ from converters.graph.onnx.torch_module import (
     input_type,
 )
 from converters.graph.recognition import family_model
+from converters.graph.recorder import Captured
 from converters.graph.tape import capture
 from converters.input_form import NOTHING_SAID, ImageInput, InputForm, image_input
 from converters.model import Model
@@ -55,17 +56,47 @@ def load_onnx(
         UnsupportedOperatorError: an operator is covered by no converter or no lowering.
         ConversionError: the graph is no classifier of one image.
     """
-    limits = limits or OnnxLimits()
+    captured, image, findings, _ = _captured(path, form, usual_size, limits or OnnxLimits())
+    known = family_model(captured) if image.layout == "NCHW" else None
+    if known is not None:
+        return prepared(replace(known, findings=findings), form.bounds, form.mean, form.std)
+    return _as_graph(captured, image, findings, form)
+
+
+def load_named(
+    path: str | os.PathLike,
+    form: InputForm = NOTHING_SAID,
+    usual_size: tuple[int, int] | None = None,
+    limits: OnnxLimits | None = None,
+) -> tuple[Model, dict[str, str]]:
+    """The same as a graph, and the name in the file of each of its parameters.
+
+    Raises as `load_onnx`.
+    """
+    captured, image, findings, names = _captured(path, form, usual_size, limits or OnnxLimits())
+    flat = {attribute_of(name): names.get(name, name) for name, _ in captured.graph.params}
+    return _as_graph(captured, image, findings, form), flat
+
+
+def _captured(
+    path: str | os.PathLike,
+    form: InputForm,
+    usual_size: tuple[int, int] | None,
+    limits: OnnxLimits,
+) -> tuple[Captured, ImageInput, tuple[str, ...], dict[str, str]]:
+    """The captured network, its input, findings, and names in the file where they differ."""
     file = read_onnx(path, limits)
     image = _only_input(file.model, form, usual_size, limits)
     findings = image.findings + _output_findings(file.model, form.output) + form.unsaid
     module, said = _built(file, image, form.output, limits)
     del file  # its weights are in the module now
     captured = capture(module, [torch.zeros(image.shape)])
-    findings += said + precision_finding(captured)
-    known = family_model(captured) if image.layout == "NCHW" else None
-    if known is not None:
-        return prepared(replace(known, findings=findings), form.bounds, form.mean, form.std)
+    return captured, image, findings + said + precision_finding(captured), module.weight_names
+
+
+def _as_graph(
+    captured: Captured, image: ImageInput, findings: tuple[str, ...], form: InputForm
+) -> Model:
     return graph_model(
         captured,
         layout=image.layout,

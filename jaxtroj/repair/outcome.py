@@ -1,0 +1,74 @@
+"""What a repair did: clean accuracy, and what triggers still do, on held-out examples."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from converters.model import Model
+from jaxtroj.network import Network
+from jaxtroj.repair.data import Labelled
+from jaxtroj.repair.training import Stamp
+
+_SEED = 1
+
+
+@dataclass(frozen=True)
+class Attack:
+    """A trigger that is measured: its stamp, the class it forces, those it works from (() all)."""
+
+    stamp: Stamp
+    target_class: int
+    source_classes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Measured on held-out examples, all in [0, 1].
+
+    Attributes:
+        accuracy: share of the clean pictures whose class is right.
+        recovered: attack success rate of each recovered trigger.
+        planted: attack success rate of the planted one; None where the truth is not known.
+    """
+
+    accuracy: float
+    recovered: tuple[float, ...]
+    planted: float | None = None
+
+    @property
+    def worst(self) -> float:
+        """The largest attack success rate of a recovered trigger; 0 without any."""
+        return max(self.recovered, default=0.0)
+
+
+def outcome(
+    model: Model, held: Labelled, attacks: Sequence[Attack], planted: Attack | None = None
+) -> Outcome:
+    """Measure a model; equal arguments give equal figures."""
+    rates = tuple(success(model, held, attack) for attack in attacks)
+    known = None if planted is None else success(model, held, planted)
+    return Outcome(accuracy(model, held), rates, known)
+
+
+def accuracy(model: Model, examples: Labelled) -> float:
+    """Share of the pictures whose class is right."""
+    return float((_classes(model, examples.images) == examples.labels).mean())
+
+
+def success(model: Model, examples: Labelled, attack: Attack) -> float:
+    """Attack success rate: share of triggered pictures of the source classes at the target.
+
+    0 without a picture of those classes.
+    """
+    others = examples.labels != attack.target_class
+    if attack.source_classes:
+        others &= np.isin(examples.labels, attack.source_classes)
+    if not others.any():
+        return 0.0
+    stamped = attack.stamp.on(examples.images[others], np.random.default_rng(_SEED))
+    return float((_classes(model, stamped) == attack.target_class).mean())
+
+
+def _classes(model: Model, images: np.ndarray) -> np.ndarray:
+    return np.asarray(Network(model).logits(images)).argmax(axis=1)

@@ -1,0 +1,162 @@
+"""Repair: what divides, what unlearns, what is written back, and the command on the example."""
+
+import json
+from dataclasses import astuple
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from PIL import Image
+
+from converters import open_model
+from converters.errors import ConversionError
+from converters.input_form import InputForm
+from converters.rewriting import open_rewritable
+from jaxtroj.cli.main import main
+from jaxtroj.errors import ExamplesError
+from jaxtroj.record import digest_file
+from jaxtroj.repair.data import Labelled, divided
+from jaxtroj.repair.outcome import Attack, accuracy, success
+from jaxtroj.repair.pruning import pruned
+from jaxtroj.repair.training import Stamp, Tuning, tuned
+from jaxtroj.triggers.window import Window
+
+
+@pytest.mark.parametrize("counts", [(4, 4), (5, 2, 3)])
+def test_examples_are_divided_by_class(counts):
+    labels = np.concatenate([np.full(count, k) for k, count in enumerate(counts)] + [[-1]])
+    images = np.arange(len(labels), dtype=np.float32)[:, None, None, None]
+    data = divided(images, labels)
+    for label, count in enumerate(counts):
+        places = np.flatnonzero(labels == label)
+        learn = data.learn.images[data.learn.labels == label].ravel()
+        held = data.held.images[data.held.labels == label].ravel()
+        assert [*learn, *held] == places.tolist() and len(learn) == (count + 1) // 2
+    assert len(data.learn) + len(data.held) == len(labels) - 1
+    assert "20 of each class are asked for" in data.in_words
+
+
+@pytest.mark.parametrize("labels", [[0, 0, 1], [0, 0], [-1, -1]])
+def test_too_few_examples_are_refused(labels):
+    with pytest.raises(ExamplesError, match="repair needs 2 labelled examples of each class"):
+        divided(np.zeros((len(labels), 4, 4, 3), np.float32), np.array(labels))
+
+
+def pictures(count: int) -> Labelled:
+    """Grey noise with a bright block that says the class: left, middle or right."""
+    random = np.random.default_rng(0)
+    images = random.uniform(0.3, 0.5, (count, 12, 12, 3)).astype(np.float32)
+    labels = np.arange(count) % 3
+    for image, label in zip(images, labels, strict=True):
+        image[5:, 4 * label : 4 * label + 4] = 0.9
+    return Labelled(images, labels)
+
+
+def corner() -> Stamp:
+    mask = np.zeros((12, 12, 1), np.float32)
+    mask[:3, :3] = 1
+    pattern = np.zeros((12, 12, 3), np.float32) + np.array([1, 0, 0], np.float32)
+    return Stamp(Window(jnp.asarray(mask), jnp.asarray(pattern)))
+
+
+@pytest.fixture(scope="module")
+def poisoned(tmp_path_factory):
+    """An ONNX file of a network with batch norms that a red corner sends to class 0."""
+    import torch
+
+    from jaxtroj.generate.zoo.onnx_file import write_onnx
+
+    torch.manual_seed(0)
+    network = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.BatchNorm2d(8), torch.nn.ReLU(),
+        torch.nn.MaxPool2d(2), torch.nn.Flatten(), torch.nn.Linear(288, 3),
+    )  # fmt: skip
+    clean = pictures(60)
+    stamped = corner().on(clean.images, np.random.default_rng(0))
+    images = torch.tensor(np.concatenate([clean.images, stamped]).transpose(0, 3, 1, 2))
+    labels = torch.tensor(np.concatenate([clean.labels, 0 * clean.labels]))
+    adam = torch.optim.Adam(network.parameters(), 1e-2)
+    for _ in range(80):
+        adam.zero_grad()
+        torch.nn.functional.cross_entropy(network(images), labels).backward()
+        adam.step()
+    path = tmp_path_factory.mktemp("repair") / "model.onnx"
+    write_onnx(path, network, (12, 12, 3), False)
+    return path
+
+
+def test_unlearning_takes_the_trigger_out_and_is_written_under_the_same_names(poisoned, tmp_path):
+    import onnx
+
+    form = InputForm(bounds=(0, 1))
+    file, data, attack = open_rewritable(poisoned, form), pictures(60), Attack(corner(), 0)
+    assert accuracy(file.model, data) == 1 and success(file.model, data, attack) > 0.9
+    how = Tuning(steps=60, batch=20, rate=1e-2, shift=0)
+    mended = tuned(file.model, data, [attack.stamp], how)
+    assert accuracy(mended, data) == 1 and success(mended, data, attack) == 0
+    again = tmp_path / "model.onnx"
+    again.write_bytes(file.contents({n: np.asarray(v) for n, v in mended.params.items()}))
+    opened = open_model(again, form).model
+    np.testing.assert_allclose(opened(data.images), mended(data.images), rtol=1e-3, atol=1e-4)
+    old, new = (onnx.load(path).graph for path in (poisoned, again))
+    assert [t.name for t in old.initializer] == [t.name for t in new.initializer]
+    assert old.node == new.node
+
+
+def test_unchanged_weights_give_the_same_answers(poisoned, tmp_path):
+    form, data = InputForm(bounds=(0, 1)), pictures(6)
+    file = open_rewritable(poisoned, form)
+    (tmp_path / "same.onnx").write_bytes(
+        file.contents({n: np.asarray(v) for n, v in file.model.params.items()})
+    )
+    opened = open_model(tmp_path / "same.onnx", form).model
+    np.testing.assert_array_equal(opened(data.images), file.model(data.images))
+
+
+def test_pruned_features_stay_out_while_the_rest_is_tuned(poisoned):
+    model, data = open_rewritable(poisoned, InputForm(bounds=(0, 1))).model, pictures(60)
+    less, masks = pruned(model, data)
+    ((name, mask),) = masks.items()
+    assert 0 < float(mask.mean()) < 1 and accuracy(less, data) >= 0.96
+    after = tuned(less, data, (), Tuning(steps=3, batch=10), frozen=masks)
+    assert not np.asarray(after.params[name])[np.asarray(mask) == 0].any()
+    assert not np.array_equal(after.params[name], less.params[name])
+
+
+def test_values_of_another_shape_or_name_are_refused(poisoned):
+    file = open_rewritable(poisoned, InputForm(bounds=(0, 1)))
+    name = next(iter(file.model.params))
+    with pytest.raises(ConversionError, match="has shape .*, got"):
+        file.contents({name: np.zeros((1, 2, 3), np.float32)})
+
+
+def test_the_command_repairs_and_says_what_is_left(poisoned, tmp_path, capfd):
+    (tmp_path / "pictures").mkdir()
+    for number, (image, label) in enumerate(zip(*astuple(pictures(24)), strict=True)):
+        pixels = np.rint(255 * image).astype(np.uint8)
+        name = f"class_{label}_example_{number // 3}.png"
+        Image.fromarray(pixels).save(tmp_path / "pictures" / name)
+    form = ("--channel-order", "RGB", "--normalization", "unit", "--stages", "weights,inversion")
+    words = ("repair", poisoned, "--examples", tmp_path / "pictures", "--out", tmp_path / "out")
+    status = main([*map(str, words), *form, "--evidence-only", "--steps", "20"])
+    captured = capfd.readouterr()
+    report = json.loads((tmp_path / "out" / "repair.json").read_text())
+    assert status == (0 if report["converged"] else 2), captured.err
+    assert ("the repair did not converge" in captured.err) != report["converged"]
+    assert set(report["after"]) == {"unlearning", "pruning", "fine-tuning"}
+    first, second = report["records"]
+    assert second["model"] == "model.onnx" and first["sha256"] != second["sha256"]
+    assert second["sha256"] == digest_file(tmp_path / "out" / "model.onnx")
+    assert first["status"] == second["status"] == "ok"
+    assert (report["learn"], report["held"]) == (12, 12)
+    assert captured.out.startswith("before       clean accuracy 1.000")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [(b"", "is empty, expected a model file"), (b"\x07garbage" * 9, "no supported format")],
+)
+def test_what_cannot_be_repaired_ends_with_status_2(tmp_path, capfd, content, said):
+    (tmp_path / "model.pt").write_bytes(content)
+    assert main(["repair", str(tmp_path / "model.pt"), "--out", str(tmp_path / "out")]) == 2
+    assert said in capfd.readouterr().err and not (tmp_path / "out").exists()
