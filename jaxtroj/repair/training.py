@@ -20,6 +20,7 @@ from converters.batch_norms import by_batch, has_batch_norms, norm_paths
 from converters.model import Model, apply
 from jaxtroj.repair.data import Labelled
 from jaxtroj.triggers.measure import RecoveredTrigger
+from jaxtroj.triggers.trigger import Trigger
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Stamp:
         reach: pixels (rows, columns) that it moves by at most, at random in each picture.
     """
 
-    trigger: object
+    trigger: Trigger
     reach: tuple[int, int] = (0, 0)
 
     def on(self, images: np.ndarray, draw: np.random.Generator) -> np.ndarray:
