@@ -17,10 +17,10 @@ from converters.model import Model
 from converters.preparation import prepared
 from jaxtroj.anchors import in_turn
 from jaxtroj.input_forms import PixelForm
-from jaxtroj.network import Network
+from jaxtroj.network import Network, usual_count
 from jaxtroj.rounds.examples import Pictures, in_units
 
-# Every form is tried on so many examples at least, more where they fill a batch of the network, and
+# Every form is tried on so many examples at least, more where they are small, and
 # at most; the best ones on at most so many, of so many pixels together.
 _FEW_LEAST, _FEW_MOST, _MANY_MOST, _MANY_PIXELS = 10, 40, 200, 2**22
 # So many of the best forms go on to all examples, beside the first one.
@@ -127,7 +127,7 @@ def choose_form(
         return try_forms(network, pictures.pixels[chosen], labels[chosen], asked, has_front)
 
     order = known[in_turn(labels[known], len(known))]
-    each = network.batch(pictures.pixels) // len(forms)
+    each = usual_count(pictures.pixels) // len(forms)
     few = order[: min(max(each, _FEW_LEAST), _FEW_MOST)]
     enough = min(_MANY_PIXELS // pictures.pixels[0, ..., 0].size, _MANY_MOST)
     many = order[: max(enough, len(few))]

@@ -14,8 +14,9 @@ import jax.numpy as jnp
 from converters.model import Model, apply
 
 # Pixels in one batch: fills two cores at 64 px, and at 224 px keeps activations under 2 GB. The
-# least is whole turns of the five classes that rounds mostly have, so that little is padding.
-_CPU_PIXELS, _LEAST = 64 * 64 * 64, 10
+# least is whole turns of the five classes that rounds mostly have, so that little is padding; the
+# most as well: on a CPU a small picture takes the same time in a batch of any size from 32 on.
+_CPU_PIXELS, _LEAST, _CPU_MOST = 64 * 64 * 64, 10, 64
 _GPU_FACTOR = 16
 
 
@@ -32,6 +33,11 @@ def _gradients(config, params, images, weights, own):
     return pull(weights)[0], logits
 
 
+def usual_count(images) -> int:
+    """How many images of this size `[n, h, w, c]` are a fair amount of work, on every device."""
+    return max(_LEAST, _CPU_PIXELS // (images.shape[1] * images.shape[2]))
+
+
 @dataclass(frozen=True)
 class Network:
     """Batched logits and input gradients of one model."""
@@ -40,8 +46,9 @@ class Network:
 
     def batch(self, images) -> int:
         """Images in one call of a program, from their size and the device."""
-        pixels = _CPU_PIXELS * (1 if jax.default_backend() == "cpu" else _GPU_FACTOR)
-        return max(_LEAST, pixels // (images.shape[1] * images.shape[2]))
+        if jax.default_backend() == "cpu":
+            return min(_CPU_MOST, usual_count(images))
+        return max(_LEAST, _GPU_FACTOR * _CPU_PIXELS // (images.shape[1] * images.shape[2]))
 
     def logits(self, images) -> jax.Array:
         """`[n, classes]` of images `[n, h, w, c]`."""

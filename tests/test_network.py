@@ -11,7 +11,7 @@ from flax import nnx
 from converters.families.densenet import DenseNetConfig
 from converters.model import Model, apply, params_of
 from jaxtroj import network as network_module
-from jaxtroj.network import Network, margin_weights
+from jaxtroj.network import Network, margin_weights, usual_count
 
 CLASSES, BATCH = 4, 10
 CONFIG = DenseNetConfig(8, (((8, 4),), ((8, 4),)), (6,), CLASSES)
@@ -121,6 +121,13 @@ def test_pictures_need_not_be_square(height, width, network):
 def test_batch_never_falls_below_a_useful_size(side, least, network, monkeypatch):
     monkeypatch.undo()
     assert network.batch(np.zeros((1, side, side, 3), np.float32)) >= least
+
+
+def test_small_pictures_are_not_padded_to_hundreds(network, monkeypatch):
+    monkeypatch.undo()
+    small, large = (np.zeros((1, side, side, 3), np.float32) for side in (32, 64))
+    assert network.batch(small) == network.batch(large) == 64
+    assert usual_count(small) == 256, "how many examples are asked does not depend on batches"
 
 
 def test_margin_weights_are_the_margin_of_the_predicted_class():

@@ -31,7 +31,7 @@ from converters.batch_norms import by_batch
 from converters.model import Model
 from jaxtroj.anchors import in_turn
 from jaxtroj.margins import all_margins
-from jaxtroj.network import Network
+from jaxtroj.network import Network, usual_count
 from jaxtroj.rounds.examples import Examples
 
 _FLOOR = 1e-3  # of a layer's mean variance: no channel counts as steadier
@@ -72,7 +72,7 @@ def statistics_fields(
       examples: clean pictures.
       budget: how many of them.
     """
-    images, labels = _chosen(network, examples, budget)
+    images, labels = _chosen(examples, budget)
     known = np.asarray(network.logits(images))
     labels = np.where(labels >= 0, labels, known.argmax(axis=-1))
     half = max(1, len(images) // 2)
@@ -115,10 +115,8 @@ def _lift_fields(lifted: np.ndarray) -> dict[str, float]:
     }
 
 
-def _chosen(
-    network: Network, examples: Examples, budget: StatisticsBudget
-) -> tuple[np.ndarray, np.ndarray]:
-    count = min(budget.most, max(budget.least, network.batch(examples.images)))
+def _chosen(examples: Examples, budget: StatisticsBudget) -> tuple[np.ndarray, np.ndarray]:
+    count = min(budget.most, max(budget.least, usual_count(examples.images)))
     chosen = in_turn(examples.labels, count)
     return examples.images[chosen], examples.labels[chosen]
 
