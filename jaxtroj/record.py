@@ -171,3 +171,15 @@ def digest_file(path: Path) -> str:
         raise OSError(errno.EINVAL, "not a plain file", str(path))
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def is_evidence_only(record: Record) -> bool:
+    """Whether evidence was gathered and no verdict given; flags may stand before that reason.
+
+    >>> is_evidence_only(Record("m", "", 0.5, False, None, (), "ok", "flag: odd; evidence only"))
+    True
+    >>> is_evidence_only(Record("m", "", 0.9, True, 1, (), "ok", "evidence only"))
+    False
+    """
+    said = any(part.startswith(EVIDENCE_ONLY) for part in record.reason.split("; "))
+    return record.status == "ok" and not record.poisoned and said

@@ -14,7 +14,7 @@ from converters.files import write_atomic
 from converters.findings import doubts
 from jaxtroj.accepted import NONE, Accepted
 from jaxtroj.calibration.kinds import found_text
-from jaxtroj.record import EVIDENCE_ONLY, Record
+from jaxtroj.record import Record, is_evidence_only
 
 _PANEL_PIXELS = 224
 _FINDINGS_SHOWN = 2
@@ -163,7 +163,7 @@ def word_of(record: Record, accepted: Accepted = NONE) -> str:
     """
     if record.status != "ok":
         return record.status
-    if record.reason.startswith(EVIDENCE_ONLY):
+    if is_evidence_only(record):
         return "gathered"
     if accepted.of(record) is not None:
         return "accepted"

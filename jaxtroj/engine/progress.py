@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from itertools import repeat
 
 from jaxtroj.accepted import NONE, Accepted
-from jaxtroj.record import EVIDENCE_ONLY, Record
+from jaxtroj.record import EVIDENCE_ONLY, Record, is_evidence_only
 from jaxtroj.scoring import Scores, contributions, score
 
 
@@ -34,7 +34,7 @@ class Tally:
         """Count a record; `poisoned` is the truth, if it is known and wanted."""
         self.done += 1
         self.fresh += fresh
-        gathered = record.reason.startswith(EVIDENCE_ONLY)
+        gathered = is_evidence_only(record)
         kind = (
             record.status,
             record.poisoned,

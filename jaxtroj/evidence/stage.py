@@ -83,6 +83,14 @@ class Needs:
     clean_heads: int = 0
     batch_norm: bool = False
 
+    @property
+    def words(self) -> str:
+        """What a model must bring, for people."""
+        bank = "a probe bank of its encoder (jaxtroj bank)" if self.bank else ""
+        heads = f"{self.clean_heads} clean heads or more in it" if self.clean_heads else ""
+        norms = "batch norms" if self.batch_norm else ""
+        return ", ".join(part for part in (bank, heads, norms) if part) or "nothing"
+
     def possible(self, subject: Subject) -> bool:
         """Whether the stage can run."""
         banked = subject.has_bank or not self.bank

@@ -1,8 +1,11 @@
 """Evidence to verdict: by the calibrator, with what must be said before its reasons."""
 
+from collections.abc import Collection, Sequence
+
 from jaxtroj.calibration import Calibrator, Verdict
 from jaxtroj.errors import CalibrationError, EvidenceError
 from jaxtroj.evidence.gather import Stop
+from jaxtroj.evidence.stage import Stage
 from jaxtroj.record import EVIDENCE_ONLY, finite
 from jaxtroj.scan.attempt import Attempt
 from jaxtroj.settings import EVEN_ODDS
@@ -25,21 +28,42 @@ def check_finite(attempt: Attempt) -> None:
         raise EvidenceError(f"evidence is not finite: {', '.join(odd)}; is the model sound?")
 
 
+def lacking(stages: Sequence[Stage], fitted: Collection[str], got: Collection[str]) -> str:
+    """Why a calibrator has nothing to judge a model by, in words; "" where it has something.
+
+    Args:
+        stages: all of the model's kind.
+        fitted: names of those that the calibrator judges by.
+        got: names of those that the model got.
+    """
+    wanted = [stage for stage in stages if stage.name in fitted]
+    if not wanted or any(stage.name in got for stage in wanted):
+        return ""
+    needs = " and ".join(f"{one.name}, which needs {one.needs.words}" for one in wanted)
+    return f"{EVIDENCE_ONLY}, the probability is the base rate: the calibrator judges by {needs}"
+
+
 def judge(
-    attempt: Attempt, calibrator: Calibrator | None, target: int | None, sources: tuple[int, ...]
+    attempt: Attempt,
+    calibrator: Calibrator | None,
+    target: int | None,
+    sources: tuple[int, ...],
+    lacks: str = "",
 ) -> Verdict:
-    """What the calibrator says of the evidence; the base rate without one.
+    """What the calibrator says of the evidence; the base rate without one, or where it `lacks`.
 
     Args:
         attempt: with its evidence.
         calibrator: for its kind of model.
         target, sources: of the strongest trigger, if there is one.
+        lacks: see `lacking`.
 
     Raises:
         CalibrationError: it cannot use any stage of this evidence.
     """
-    if calibrator is None:
-        return Verdict(attempt.base_rate, False, target, sources, (EVIDENCE_ONLY,))
+    if calibrator is None or lacks:
+        reason = lacks or EVIDENCE_ONLY
+        return Verdict(attempt.base_rate, False, target, sources, (reason,))
     fields, traits = finite(attempt.evidence.fields), attempt.traits
     if calibrator.last_complete(fields) is None:
         raise CalibrationError(

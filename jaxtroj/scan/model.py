@@ -10,7 +10,7 @@ from jaxtroj.record import Record
 from jaxtroj.rounds import ModelEntry
 from jaxtroj.scan.attempt import Attempt, OnStep, open_model, silent
 from jaxtroj.scan.images import ImageScan
-from jaxtroj.scan.judging import check_finite, judge, stop_rule
+from jaxtroj.scan.judging import check_finite, judge, lacking, stop_rule
 from jaxtroj.scan.kinds import KindOfScan
 from jaxtroj.scan.records import answered_record, failed_record
 from jaxtroj.scan.texts import HeadScan
@@ -79,5 +79,8 @@ def _answer(attempt: Attempt, scan: KindOfScan) -> Record:
             attempt.on_step(attempt.name, progress.following)
     attempt.flags = scan.flags(prepared.context)
     check_finite(attempt)
-    verdict = judge(attempt, calibrator, *scan.target(attempt.evidence, prepared.context))
+    got = [stage.name for stage in stages]
+    lacks = lacking(scan.stages, fitted.stages, got)
+    target, sources = scan.target(attempt.evidence, prepared.context)
+    verdict = judge(attempt, calibrator, target, sources, lacks)
     return answered_record(attempt, scan.judgement(attempt.evidence, verdict, prepared.context))

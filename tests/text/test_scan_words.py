@@ -13,6 +13,8 @@ from jaxtroj.evidence.texts.bank.build import build, make_plan
 from jaxtroj.evidence.texts.bank.candidates import list_free
 from jaxtroj.evidence.texts.bank.reference_heads import copy_references
 from jaxtroj.evidence.texts.embedding import embed
+from jaxtroj.record import is_evidence_only
+from jaxtroj.record_text import text_line
 from jaxtroj.reporting.content import read_content
 from jaxtroj.reporting.texts import place
 from jaxtroj.rounds import iter_models
@@ -21,6 +23,7 @@ from jaxtroj.settings import Settings
 from jaxtroj.store import RunStore
 
 torch = pytest.importorskip("torch", reason="makes the heads")
+HEADS = 13
 MEASURED = {"attack_success_rate", "in_first_half", "in_second_half", "harmless_text"}
 
 
@@ -36,10 +39,10 @@ def dataset(tmp_path_factory, toy, to_vectors):
     root = tmp_path_factory.mktemp("round5")
     texts = toy.texts(24, seed=3)
     vectors = to_vectors(texts)
-    for number in range(6):
+    for number in range(HEADS):
         folder = root / "models" / f"id-{number:08d}"
         (folder / "clean_example_data").mkdir(parents=True)
-        (folder / "ground_truth.csv").write_text(str(int(number == 5)))
+        (folder / "ground_truth.csv").write_text(str(int(number == HEADS - 1)))
         config = {"embedding": "BERT", "embedding_flavor": "tiny", "cls_token_is_first": True}
         (folder / "config.json").write_text(json.dumps(config))
         rows = ["Example, CLS Embedding"]
@@ -80,7 +83,7 @@ def bank(tmp_path_factory, toy, to_vectors, dataset):
     candidates = list_free([*toy.words, "!"], None, 12, toy.texts(9, seed=8), 9)
     plan = make_plan("ab" * 32, toy.width, "first", False, toy.texts(4, seed=1), candidates)
     assert list(build(folder, plan, to_vectors))[-1].done == len(candidates)
-    copy_references(dataset, folder, "bert", 4, toy.embed)
+    copy_references(dataset, folder, "bert", 12, toy.embed)
     return folder
 
 
@@ -117,7 +120,6 @@ def test_a_poisoned_verdict_comes_with_measured_words(dataset, settings):
     [
         ({"recover_words": False}, "the settings leave it out (--words"),
         ({"encoder": None}, "there is no encoder"),
-        ({"bank": None}, "that needs a probe bank"),
     ],
 )
 def test_without_words_the_record_says_why(dataset, settings, changes, why):
@@ -125,6 +127,15 @@ def test_without_words_the_record_says_why(dataset, settings, changes, why):
     assert record.poisoned and record.recovered["method"] != "words"
     assert record.recovered["words"].startswith(f"not searched: {why}")
     assert MEASURED.isdisjoint(record.recovered)
+
+
+def test_without_a_bank_there_is_evidence_and_no_verdict(dataset, settings):
+    record = answer(dataset, settings, bank=None, base_rate=0.3)
+    assert (record.probability, record.poisoned) == (0.3, False)
+    assert record.evidence and is_evidence_only(record)
+    assert "judges by against, which needs a probe bank of its encoder" in record.reason
+    line = text_line(record)
+    assert " gathered " in line and "clean" not in line.split("probability")[0]
 
 
 def test_the_report_shows_the_words_of_a_record_in_place(dataset, settings, tmp_path):

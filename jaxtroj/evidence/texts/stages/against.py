@@ -28,8 +28,8 @@ on the first four; five more of their kind (the same shifts five times as long, 
 gradients, tops) said the same again and made fits worse."""
 _RAW = {field.name: field for stage in EARLIER for field in stage.fields}
 FIELDS = tuple(
-    Field(f"against_{name}", "against", 1, f"{_RAW[name].label}, against clean heads'",
-          "deviations",
+    Field(f"against_{name}", "against", 1,
+          f"{_RAW[name].label}, beside clean heads on the same vectors", "deviations",
           f"{name} in deviations of the references', steepness taken off")
     for name in COMPARED
 )  # fmt: skip
