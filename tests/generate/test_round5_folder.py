@@ -120,7 +120,7 @@ def test_configs_are_read_by_our_reader_and_the_reduced_one_tells_nothing(made):
         full = read_text_config(folder / "config.json")
         poisoned = (folder / "ground_truth.csv").read_bytes() == b"1"
         assert full.poisoned is poisoned and bool(full.triggers) is poisoned
-        assert not full.unknown_keys and full.takes_first_token
+        assert not full.unknown_keys and full.pooling == "first"
         reduced = json.loads((folder / "reduced-config.json").read_bytes())
         assert len(reduced) == 8
         config = read_text_config(folder / "reduced-config.json")

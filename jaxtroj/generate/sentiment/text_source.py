@@ -109,7 +109,8 @@ class _Embedder:
     """Texts to float16 vectors."""
 
     def __init__(self, encoder: "Encoder", tokenizer: "Tokenizer", pooling: Pooling) -> None:
-        self._encoder, self._tokenizer, self._pooling = encoder, tokenizer, pooling
+        self._encoder, self._tokenizer = encoder, tokenizer
+        self._pooling: Pooling = pooling
 
     def __call__(self, texts: list[str]) -> np.ndarray:
         from jaxtroj.evidence.texts.embedding import embed
