@@ -282,6 +282,14 @@ def _piccolo(result: Mapping[str, Any]) -> tuple[tuple[str, ...], Rows]:
     return head, (*scores, *seconds)
 
 
+def _transfer(result: Mapping[str, Any]) -> tuple[tuple[str, ...], Rows]:
+    head = ("population left out", "heads", "log score", "ROC AUC")
+    columns = ("models", "log_score", "roc_auc")
+    return head, [
+        (name, *(part[column] for column in columns)) for name, part in result["left_out"].items()
+    ]
+
+
 def _zoo_rivals(result: Mapping[str, Any]) -> tuple[tuple[str, ...], Rows]:
     head = ("detector", "networks", "verdicts right", "ROC AUC", "right targets", "seconds")
     columns = ("networks", "right", "auc", "targets", "seconds")
@@ -304,6 +312,7 @@ TABLES: dict[str, Callable[[Mapping[str, Any]], tuple[tuple[str, ...], Rows]]] =
     "attack_success": _success,
     "art_neural_cleanse": _rates,
     "piccolo": _piccolo,
+    "text_transfer": _transfer,
     "bank": _bank,
     "fuzz": _fuzz,
     "differential": _differential,

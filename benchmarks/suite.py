@@ -22,6 +22,7 @@ INPUTS = {
     "evidence": "the .evidence.jsonl that benchmarks/accuracy/round0_accuracy.py wrote",
     "round5": "folders that `jaxtroj generate round5` wrote, joined by commas",
     "heads": "folder that `jaxtroj generate round5 --vectors` wrote",
+    "heads_and_banks": "DATASET=BANK of sentiment heads, or stored evidence, joined by commas",
     "vectors": "the folder of sentence vectors that it took",
     "art": "python of an environment with tensorflow-cpu and adversarial-robustness-toolbox",
     "bank": "probe bank with references, from `jaxtroj bank`",
@@ -124,6 +125,10 @@ BENCHES = (
           "poisoned sentiment heads told from clean ones, beside PICCOLO's sweep",
           {"cpu-small": None, "cpu": "{heads} --vectors {vectors} --work {work}/piccolo",
            "gpu": None}, ("heads", "vectors")),
+    Bench("accuracy.text_transfer", "sentiment heads of populations that no fit has met",
+          _same("{heads_and_banks} --work {work}/text_transfer"), ("heads_and_banks",)),
+    Bench("accuracy.text_rivals", "the same by TrojanSleuth's statistics and a weight sketch",
+          {"cpu-small": None, "cpu": "{heads}", "gpu": None}, ("heads",)),
     Bench("speed.bank", "how fast a probe bank is built",
           {"cpu-small": "{encoder} {texts} --candidates 16 --batch-sizes 16",
            "cpu": "{encoder} {texts}", "gpu": "{encoder} {texts} --candidates 1024"},
@@ -140,7 +145,9 @@ BENCHES = (
     Bench("accuracy.zoo", "networks of every kind told apart by a fit that has not met their kind",
           _same("{zoo} --work {work}/zoo"), ("zoo",)),
     Bench("accuracy.zoo_rivals", "verdicts beside Neural Cleanse, K-Arm and MM-BD",
-          {"cpu-small": "{zoo} --models 8", "cpu": "{zoo} --models 64", "gpu": None}, ("zoo",)),
+          {"cpu-small": "{zoo} --each 4", "cpu": "{zoo} --each 16", "gpu": None}, ("zoo",)),
+    Bench("accuracy.repair", "poisoned networks mended: unlearning, fine-pruning, fine-tuning",
+          {"cpu-small": None, "cpu": "--zoo {zoo} --seed 21", "gpu": None}, ("zoo",)),
 )  # fmt: skip
 NAMES = tuple(bench.name for bench in BENCHES)
 
