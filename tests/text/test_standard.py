@@ -1,5 +1,8 @@
 """Fields against those of clean heads: centred, scaled, and a head never beside itself."""
 
+import json
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,10 +10,16 @@ from jaxtroj.errors import EvidenceError
 from jaxtroj.evidence.gather import gather
 from jaxtroj.evidence.stage import Subject, stages_for
 from jaxtroj.evidence.stages import TEXT_STAGES
+from jaxtroj.evidence.texts.bank.kept_standard import STANDARD, keep_standard, kept_standard
 from jaxtroj.evidence.texts.context import text_context
 from jaxtroj.evidence.texts.encoder_probes import make_probes
 from jaxtroj.evidence.texts.references import head_key
-from jaxtroj.evidence.texts.stages.against import COMPARED
+from jaxtroj.evidence.texts.stages.against import (
+    COMPARED,
+    STEEPNESS,
+    compute_standard,
+    identity_of,
+)
 from jaxtroj.evidence.texts.standard import FEWEST, Standard, make_standard
 
 KEYS = tuple("abcdefghijk")
@@ -103,3 +112,66 @@ def test_fewer_references_leave_the_stage_out(toy_bank, toy_clean_heads):
     few = make_probes(toy_bank, toy_clean_heads[: FEWEST - 1])
     stages = stages_for(TEXT_STAGES, Subject(has_bank=True, clean_heads=few.comparable))
     assert stages[-1].name == "bank"
+
+
+@pytest.fixture(scope="module")
+def computed(probes):
+    return compute_standard(probes)
+
+
+def kept_in(folder, probes, change=None):
+    """Probes of the same bank whose folder holds what clean heads show, changed by a function."""
+    found = replace(probes, folder=folder, standards={})
+    content = json.loads((folder / STANDARD).read_bytes())
+    if change is not None:
+        (folder / STANDARD).write_bytes(change(content))
+    return found
+
+
+def test_what_is_kept_with_a_bank_is_what_would_be_computed(
+    probes, computed, toy_clean_heads, tmp_path
+):
+    keep_standard(tmp_path, computed, identity_of(probes, 0))
+    own = toy_clean_heads[0]
+    plain = fields(own.model, own.examples, probes)
+    kept = kept_in(tmp_path, probes)
+    assert fields(own.model, own.examples, kept) == plain
+    known = kept.standards[0, ()]
+    assert known.keys == computed.keys and set(known.values) == set(computed.values)
+
+    def doubled(content):
+        column = content["values"]["slope_residual"]
+        content["values"]["slope_residual"] = [2 * value for value in column]
+        return json.dumps(content).encode()
+
+    taken = fields(own.model, own.examples, kept_in(tmp_path, probes, doubled))
+    assert taken["against_slope_residual"] != plain["against_slope_residual"], "it was not read"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda content: json.dumps(content | {"identity": "ab" * 32}).encode(),
+        lambda content: b"",
+        lambda content: b"[1]",
+        lambda content: json.dumps(content | {"keys": []}).encode(),
+        lambda content: json.dumps(content | {"keys": None}).encode(),
+        lambda content: json.dumps(content | {"values": {}}).encode(),
+        lambda content: json.dumps(content | {"values": [1]}).encode(),
+        lambda content: json.dumps(content | {"values": {STEEPNESS: ["a"]}}).encode(),
+        lambda content: json.dumps(content).replace("0.", "NaN, 0.", 1).encode(),
+        lambda content: json.dumps(content | {"values": {STEEPNESS: [1e999]}}).encode(),
+    ],
+)
+def test_damaged_or_foreign_values_are_not_taken(change, probes, computed, tmp_path):
+    identity = identity_of(probes, 0)
+    keep_standard(tmp_path, computed, identity)
+    assert kept_standard(tmp_path, identity, STEEPNESS) is not None
+    kept_in(tmp_path, probes, change)
+    assert kept_standard(tmp_path, identity, STEEPNESS) is None
+
+
+def test_another_seed_or_another_reference_has_another_identity(probes, toy_clean_heads):
+    fewer = make_probes(probes.bank, toy_clean_heads[1:])
+    found = {identity_of(probes, 0), identity_of(probes, 1), identity_of(fewer, 0)}
+    assert len(found) == 3

@@ -30,6 +30,7 @@ class EncoderProbes:
       references: clean heads on the encoder's vectors.
       clean_heads: the same one by one, with examples of their own.
       answers: of the references to the bank; None until somebody asks (`answered`).
+      folder: of the bank; None for one that is in memory only.
       standards: evidence of the clean heads, by seed and budgets, once somebody computed it.
     """
 
@@ -37,6 +38,7 @@ class EncoderProbes:
     references: References
     clean_heads: tuple[CleanHead, ...] = ()
     answers: Answers | None = field(default=None, repr=False, compare=False)
+    folder: Path | None = None
     standards: dict[Any, Standard] = field(default_factory=dict, repr=False, compare=False)
     _whole: "EncoderProbes | None" = field(default=None, repr=False, compare=False)
     _metrics: dict[int, np.ndarray] = field(default_factory=dict, repr=False, compare=False)
@@ -92,10 +94,12 @@ class EncoderProbes:
         return self._metrics[axes]
 
 
-def make_probes(bank: Bank, clean_heads: Sequence[CleanHead]) -> EncoderProbes:
-    """The probes of a bank and its clean heads."""
+def make_probes(
+    bank: Bank, clean_heads: Sequence[CleanHead], folder: Path | None = None
+) -> EncoderProbes:
+    """The probes of a bank and its clean heads; `folder` is the bank's, if it lies in one."""
     references = make_references(head.model for head in clean_heads)
-    return EncoderProbes(bank, references, tuple(clean_heads))
+    return EncoderProbes(bank, references, tuple(clean_heads), folder=folder)
 
 
 @lru_cache(maxsize=4)
@@ -105,4 +109,4 @@ def open_probes(bank: Path) -> EncoderProbes:
     Raises:
       StoreError: the folder holds no bank, or no clean heads.
     """
-    return make_probes(open_bank(bank), load_clean_heads(bank))
+    return make_probes(open_bank(bank), load_clean_heads(bank), bank)

@@ -15,10 +15,12 @@ from jaxtroj.evidence.texts.standard import FEWEST
 
 if TYPE_CHECKING:
     from jaxtroj.evidence.texts.context import TextContext
+    from jaxtroj.evidence.texts.encoder_probes import EncoderProbes
     from jaxtroj.evidence.texts.standard import Standard
 
 EARLIER = (HEAD_SENSITIVITY, SLOPES, DEPARTURE, BANK)
 STEEPNESS = "jacobian_norm"
+KEPT = 1  # raised when values of kept fields change their meaning
 COMPARED = (
     "slope_residual", "departure_score", "matched_spread", "margin_spread",
     "bank_longer", "half_longer",
@@ -49,19 +51,42 @@ def _compared(context: "TextContext") -> dict[str, float]:
 
 
 def _standard(context: "TextContext") -> "Standard":
+    """Of the context's probes, seed and budgets; computed once for a process, or kept already."""
+    probes, key = context.bank_probes.whole, (context.seed, context.budgets)
+    if key not in probes.standards:
+        kept = None if context.budgets else _kept(probes, context.seed)
+        probes.standards[key] = kept or compute_standard(probes, *key)
+    return probes.standards[key]
+
+
+def compute_standard(
+    probes: "EncoderProbes", seed: int = 0, budgets: tuple[object, ...] = ()
+) -> "Standard":
+    """Judge every clean head of the probes by all the others."""
     from jaxtroj.evidence.texts.context import text_context
     from jaxtroj.evidence.texts.standard import make_standard
 
-    probes = context.bank_probes.whole
-    key = (context.seed, context.budgets)
-    if key not in probes.standards:
-        contexts = (
-            text_context(clean.model, clean.examples, probes, *key) for clean in probes.clean_heads
-        )
-        probes.standards[key] = make_standard(
-            ((one.identity, _compared(one)) for one in contexts), STEEPNESS
-        )
-    return probes.standards[key]
+    contexts = (
+        text_context(clean.model, clean.examples, probes, seed, budgets)
+        for clean in probes.clean_heads
+    )
+    return make_standard(((one.identity, _compared(one)) for one in contexts), STEEPNESS)
+
+
+def identity_of(probes: "EncoderProbes", seed: int) -> str:
+    """What a kept standard of these probes must say it is."""
+    from jaxtroj.evidence.texts.bank.kept_standard import standard_identity
+
+    fields = (*COMPARED, STEEPNESS)
+    return standard_identity(probes.bank.plan.digest, probes.references.digest, KEPT, seed, fields)
+
+
+def _kept(probes: "EncoderProbes", seed: int) -> "Standard | None":
+    from jaxtroj.evidence.texts.bank.kept_standard import kept_standard
+
+    if probes.folder is None:
+        return None
+    return kept_standard(probes.folder, identity_of(probes, seed), STEEPNESS)
 
 
 AGAINST = Stage("against", FIELDS, _run, Needs(bank=True, clean_heads=FEWEST), earlier=EARLIER)
