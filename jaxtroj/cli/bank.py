@@ -148,10 +148,11 @@ def _bank(args: argparse.Namespace) -> int:
         raise UsageError("GPT-2's first token sees no other one; add --last-token")
     tokenizer = load_tokenizer(args.tokenizer or args.encoder)
     plan = _plan(args, encoder, tokenizer)
+    to_vectors = _embed(args, plan, encoder, tokenizer)
     with Progress() as progress:
-        _build(args, plan, encoder, tokenizer, progress)
+        _build(args, plan, to_vectors, progress)
         if args.references:
-            _copy_references(args, plan, encoder, tokenizer, progress)
+            _copy_references(args, encoder.architecture, to_vectors, progress)
     print(args.out)
     return EXIT_CLEAN
 
@@ -188,18 +189,14 @@ def _plan(args: argparse.Namespace, encoder: "Encoder", tokenizer: "Tokenizer") 
 
 
 def _build(
-    args: argparse.Namespace,
-    plan: "BankPlan",
-    encoder: "Encoder",
-    tokenizer: "Tokenizer",
-    progress: Progress,
+    args: argparse.Namespace, plan: "BankPlan", to_vectors: "Embed", progress: Progress
 ) -> None:
     from jaxtroj.evidence.texts.bank.build import build
 
-    to_vectors = _embed(args, plan, encoder, tokenizer)
-    _say_time(plan, to_vectors, args.batch_size, progress)
     started, earlier, done = time.monotonic(), None, 0
     for built in build(args.out, plan, to_vectors):
+        if earlier is None and built.done < built.candidates:
+            _say_time(plan, to_vectors, args.batch_size, progress)
         earlier = built.done if earlier is None else earlier
         done = built.done - earlier
         seconds = time.monotonic() - started
@@ -236,22 +233,13 @@ def _embed(
 
 
 def _copy_references(
-    args: argparse.Namespace,
-    plan: "BankPlan",
-    encoder: "Encoder",
-    tokenizer: "Tokenizer",
-    progress: Progress,
+    args: argparse.Namespace, architecture: str, to_vectors: "Embed", progress: Progress
 ) -> None:
     from jaxtroj.evidence.texts.bank.reference_heads import copy_references
 
     progress.update("reading clean heads")
-    heads = copy_references(
-        args.references,
-        args.out,
-        encoder.architecture,
-        args.reference_heads,
-        _embed(args, plan, encoder, tokenizer),
-    )
+    count = args.reference_heads
+    heads = copy_references(args.references, args.out, architecture, count, to_vectors)
     kinds = ", ".join(sorted({head.architecture for head in heads}))
     progress.line(f"{len(heads)} clean heads to compare with: {kinds}")
     progress.update("judging each clean head by the others")
