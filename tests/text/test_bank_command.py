@@ -21,9 +21,9 @@ from jaxtroj.evidence.texts.bank.reference_heads import (
     MANIFEST,
     copy_references,
     load_clean_heads,
-    load_references,
 )
 from jaxtroj.evidence.texts.embedding import embed
+from jaxtroj.evidence.texts.references import make_references
 from jaxtroj.held_folder import LOCK
 from jaxtroj.rounds import load_text_examples
 
@@ -153,7 +153,7 @@ def test_references_are_clean_heads_of_this_encoder(built, dataset):
         assert head["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
         weight = float(np.asarray(model.params["fc_layers.0.kernel"])[0, 0])
         assert weight == pytest.approx(0.1 * int(head["model"][3:]))
-    known = load_references(out)
+    known = make_references(head.model for head in load_clean_heads(out))
     assert known.count == 4 and len(known.configs) == 2
 
 
@@ -197,7 +197,7 @@ def test_damaged_references(content, built, tmp_path):
     if content is not None:
         (tmp_path / MANIFEST).write_bytes(content)
     with pytest.raises(StoreError, match="clean heads"):
-        load_references(tmp_path)
+        load_clean_heads(tmp_path)
 
 
 @pytest.mark.parametrize(

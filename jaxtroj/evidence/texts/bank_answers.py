@@ -107,8 +107,7 @@ def _answers(config, params: Params, x):
 
 def _moved(head: Head, references: References, shifts: np.ndarray):
     """Scores `[targets, TRIED]` of the head and of the references' mean."""
-    one = {name: value[None] for name, value in head.params.items()}
-    own = np.asarray(_scores(head.config, one, head.held_out, shifts))[0]
+    own = np.asarray(_scores(head.config, head.stacked, head.held_out, shifts))[0]
     known = zip(references.configs, references.params, strict=True)
     found = [np.asarray(_scores(config, group, head.held_out, shifts)) for config, group in known]
     return own, np.concatenate(found).mean(axis=0)

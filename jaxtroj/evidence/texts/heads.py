@@ -33,6 +33,11 @@ class Head:
     sources: jax.Array
 
     @property
+    def stacked(self) -> Params:
+        """The parameters with an axis of one head in front, as groups of references have it."""
+        return {name: value[None] for name, value in self.params.items()}
+
+    @property
     def fitting(self) -> jax.Array:
         """The first half of the sources, `[targets, n // 2, d]`."""
         return self.sources[:, : self.sources.shape[1] // 2]

@@ -28,7 +28,7 @@ _EPS = 1e-12
 
 def slope_fields(head: Head, references: References, metric: np.ndarray) -> dict[str, float]:
     """Fields by name; see `jaxtroj.evidence.texts.stages.slopes`."""
-    own = mean_slopes(head.config, _one(head), head.sources)[0] @ metric.T
+    own = mean_slopes(head.config, head.stacked, head.sources)[0] @ metric.T
     known = zip(references.configs, references.params, strict=True)
     found = [mean_slopes(config, group, head.sources) @ metric.T for config, group in known]
     others = np.concatenate(found)
@@ -52,10 +52,6 @@ def _mean_slopes(config, params, sources):
         return jax.vmap(jax.grad(rise))(sources, jnp.arange(len(sources))).sum(axis=1)
 
     return jax.lax.map(one, params)
-
-
-def _one(head: Head):
-    return {name: value[None] for name, value in head.params.items()}
 
 
 def _residual(own: np.ndarray, others: np.ndarray) -> float:

@@ -27,7 +27,6 @@ from converters.model import Model
 from jaxtroj.errors import ExamplesError, StoreError, UsageError
 from jaxtroj.evidence.texts.bank.build import Embed
 from jaxtroj.evidence.texts.bank.store import Bank, open_bank
-from jaxtroj.evidence.texts.references import References, make_references
 from jaxtroj.rounds.layout import ModelEntry, iter_models
 from jaxtroj.rounds.text_examples import load_text_examples
 
@@ -112,11 +111,6 @@ def copy_references(
         )
     _write(folder, chosen)
     return tuple(one.head for one in chosen)
-
-
-def load_references(folder: Path) -> References:
-    """The clean heads kept with a bank, as `load_clean_heads`."""
-    return make_references(head.model for head in load_clean_heads(folder))
 
 
 def load_clean_heads(folder: Path) -> tuple[CleanHead, ...]:
