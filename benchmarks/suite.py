@@ -35,6 +35,7 @@ INPUTS = {
     "cifar10": "all of CIFAR-10 as benchmarks/cifar10.py writes it",
     "small": "folder that `jaxtroj generate small` wrote",
     "zoo": "folder that `jaxtroj generate zoo` wrote",
+    "rounds": "folders that `jaxtroj generate round1` to `round4` wrote",
 }
 """Data that is not part of the project, by name; given as `--input NAME=PATH`."""
 
@@ -144,6 +145,8 @@ BENCHES = (
           _same("{small} --work {work}/small"), ("small",)),
     Bench("accuracy.zoo", "networks of every kind told apart by a fit that has not met their kind",
           _same("{zoo} --work {work}/zoo"), ("zoo",)),
+    Bench("accuracy.rounds", "Rounds 1 to 4 as NIST scores them, by fits that met them or did not",
+          _same("{rounds} --work {work}/rounds"), ("rounds",)),
     Bench("accuracy.zoo_rivals", "verdicts beside Neural Cleanse, K-Arm and MM-BD",
           {"cpu-small": "{zoo} --each 4", "cpu": "{zoo} --each 16", "gpu": None}, ("zoo",)),
     Bench("accuracy.repair", "poisoned networks mended: unlearning, fine-pruning, fine-tuning",

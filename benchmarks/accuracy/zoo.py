@@ -14,57 +14,23 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.accuracy.round0_accuracy import ImageRow, origin
+from benchmarks.accuracy.picture_rows import PictureRow, labelled, read_rows, scheme
+from benchmarks.accuracy.round0_accuracy import origin
 from benchmarks.provenance import RESULTS, provenance
 from converters.files import write_atomic
 from jaxtroj import scoring
-from jaxtroj.calibration import Calibrator, Labelled, Scheme, cross_validate, leave_out
+from jaxtroj.calibration import Calibrator, Scheme, cross_validate, leave_out
 from jaxtroj.cli.options import keep_compiled
 from jaxtroj.evidence.stages import IMAGES
-from jaxtroj.record import Record
-from jaxtroj.rounds import ModelEntry, iter_models
-from jaxtroj.scan import scan
-from jaxtroj.schemas import scheme_for
-from jaxtroj.settings import Settings
-from jaxtroj.store import RunStore
 
 LEFT_OUT = ("kind", "family", "dataset")
 """Columns of a row whose values are left out in turn."""
-_SOURCES = {0: "all", 1: "one", 2: "two"}
-
-
-@dataclass(frozen=True)
-class ZooRow(ImageRow):
-    """One labelled network of a zoo.
-
-    Attributes:
-        dataset: its pictures.
-        family: its architecture as METADATA names it; `architecture` is what the scan recognised.
-        kind: of trigger; "" for a clean one.
-        sources: "all", "one", "two" or "several" classes; "" for a clean one.
-        training: "scratch", "warm", "adversarial" ...
-        base: the network it started from; "" for none.
-        success: attack success rate of its trigger on test pictures, 0 to 1; None for a clean one.
-        side: of its pictures, pixels. classes: how many it tells apart.
-        pair: what it shares with its twin.
-    """
-
-    dataset: str
-    family: str
-    kind: str
-    sources: str
-    training: str
-    base: str
-    success: float | None
-    side: int
-    classes: int
-    pair: str
 
 
 def main() -> int:
@@ -94,104 +60,7 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def read_rows(source: Path, work: Path, limit: int | None = None) -> list[ZooRow]:
-    """Labelled rows of a zoo's folder, or of the evidence that an earlier run wrote."""
-    if source.is_file():
-        return [ZooRow(**json.loads(line)) for line in source.read_text().splitlines()][:limit]
-    entries = [entry for entry in iter_models(source) if entry.poisoned is not None][:limit]
-    known = {entry.model_id: entry for entry in entries}
-    settings = Settings(
-        calibrator=None, early_stop=False, channel_order="RGB", normalization="unit"
-    )
-    rows = []
-    with RunStore(work / source.name, settings.as_json()) as store:
-        for record in scan(entries, settings, store):
-            print(f"{source.name} {record.model} {record.status} {record.reason}", file=sys.stderr)
-            if record.status == "ok":
-                rows.append(_row(source.name, known[record.model], record))
-    return rows
-
-
-def _row(population: str, entry: ModelEntry, record: Record) -> ZooRow:
-    cells = entry.metadata
-    target = cells["trigger_target_class"]
-    return ZooRow(
-        population=population,
-        model=record.model,
-        architecture=record.architecture or "",
-        poisoned=bool(entry.poisoned),
-        target_class=int(target) if entry.poisoned else None,
-        found_target=record.target_class,
-        evidence=record.evidence,
-        seconds=record.seconds,
-        family=cells["model_architecture"],
-        training=cells["training"],
-        classes=int(cells["number_classes"]),
-        pair=f"{population} {int(record.model.removeprefix('id-')) // 2}",
-        **described(cells),
-    )
-
-
-def described(cells: Mapping[str, str]) -> dict[str, Any]:
-    """Pictures, trigger and base of a model, as its folder's METADATA.csv tells them."""
-    return _of_zoo(cells) if "trigger_kind" in cells else _of_round2(cells)
-
-
-def _of_zoo(cells: Mapping[str, str]) -> dict[str, Any]:
-    """What `generate zoo` says of a model."""
-    reached = cells["final_triggered_data_test_acc"]
-    base = f"{cells['dataset']} {cells['model_architecture']} {cells['base']}"
-    return {
-        "dataset": cells["dataset"],
-        "kind": cells["trigger_kind"].replace("_", " "),
-        "sources": _sources(cells["source_classes"]) if cells["trigger_kind"] else "",
-        "base": base if cells["base"] else "",
-        "success": float(reached) / 100 if reached else None,
-        "side": int(cells["img_size"]),
-    }
-
-
-def _of_round2(cells: Mapping[str, str]) -> dict[str, Any]:
-    """What `generate round2` says of a model; one from random weights has no base."""
-    count = cells["number_triggered_classes"]  # 0, 1, 2 or all
-    sources = "all" if count == "all" else {"0": "", "1": "one", "2": "two"}[count]
-    is_warm = cells["training"] == "warm"
-    reached = cells["final_triggered_data_test_acc"]
-    return {
-        "dataset": "round2",
-        "kind": {"polygon": "polygon", "instagram": "filter"}.get(cells["trigger_type"], ""),
-        "sources": sources,
-        "base": f"round2 {cells['model_architecture']} {cells['base']}" if is_warm else "",
-        "success": float(reached) / 100 if sources else None,
-        "side": int(cells["cnn_img_size_pixels"]),
-    }
-
-
-def _sources(cell: str) -> str:
-    return _SOURCES.get(len(cell.split()), "several")
-
-
-def labelled(rows: Sequence[ZooRow]) -> Labelled:
-    """The rows with all that a general calibrator learns from."""
-    return Labelled(
-        rows=[row.evidence for row in rows],
-        poisoned=[row.poisoned for row in rows],
-        architectures=[row.architecture for row in rows],
-        kinds=[row.kind for row in rows],
-        datasets=[row.dataset for row in rows],
-        families=[row.family for row in rows],
-        sides=[row.side for row in rows],
-        classes=[row.classes for row in rows],
-        pairs=[row.pair for row in rows],
-    )
-
-
-def scheme(rows: Sequence[ZooRow]) -> Scheme:
-    """The fields that occur, pooled over their searches."""
-    return replace(scheme_for("image", (row.evidence for row in rows)), is_pooled=True)
-
-
-def judge(rows: Sequence[ZooRow], seed: int) -> dict[str, Any]:
+def judge(rows: Sequence[PictureRow], seed: int) -> dict[str, Any]:
     """Scores with groups left out, out of fold, by kind, training and sources."""
     models, fields = labelled(rows), scheme(rows)
     left = {
@@ -218,7 +87,7 @@ def judge(rows: Sequence[ZooRow], seed: int) -> dict[str, Any]:
 
 
 def by(
-    rows: Sequence[ZooRow], probabilities: np.ndarray, value: Callable[[ZooRow], str]
+    rows: Sequence[PictureRow], probabilities: np.ndarray, value: Callable[[PictureRow], str]
 ) -> dict[str, Any]:
     """For each value: models, and of the poisoned ones how many were found, targets and success.
 
@@ -235,14 +104,14 @@ def by(
             "poisoned": int(bad.sum()),
             "above_half": int((probabilities[inside] > 0.5).sum()),
             "found": int((probabilities[inside][bad] > 0.5).sum()),
-            "right_target": sum(r.poisoned and r.found_target == r.target_class for r in own),
+            "right_target": sum(row.poisoned and row.has_right_target for row in own),
             "log_score": scoring.log_score(probabilities[inside], bad),
             "median_success": float(np.median(reached)) if reached else None,
         }
     return found
 
 
-def field_auc(rows: Sequence[ZooRow], fields: Scheme) -> dict[str, dict[str, float]]:
+def field_auc(rows: Sequence[PictureRow], fields: Scheme) -> dict[str, dict[str, float]]:
     """ROC AUC of each field alone for each kind against all clean models, by its direction."""
     found: dict[str, dict[str, float]] = {}
     for name in (name for names in fields.stages.values() for name in names):
@@ -264,7 +133,7 @@ def ranks_of(values: np.ndarray) -> np.ndarray:
     return (places + 0.5) / (places.max(initial=0) + 1)
 
 
-def fit(rows: Sequence[ZooRow], seed: int, population: str) -> Calibrator:
+def fit(rows: Sequence[PictureRow], seed: int, population: str) -> Calibrator:
     """The general calibrator of these models; `population` says in words what they are."""
     return Calibrator.fit(labelled(rows), scheme(rows), origin(seed, population))
 

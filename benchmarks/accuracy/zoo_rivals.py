@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks.accuracy.zoo import described
+from benchmarks.accuracy.picture_rows import described
 from benchmarks.provenance import RESULTS, provenance
 from benchmarks.rivals.verdict import Budget, RivalVerdict
 from converters.files import write_atomic

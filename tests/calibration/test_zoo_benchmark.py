@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.accuracy.zoo import ZooRow, _row, by, judge, read_rows, text
+from benchmarks.accuracy.picture_rows import PictureRow, read_rows, row_of
+from benchmarks.accuracy.zoo import by, judge, text
 from jaxtroj.record import Record
 from jaxtroj.rounds import ModelEntry
 
@@ -18,24 +19,24 @@ CELLS = {
 }  # fmt: skip
 
 
-def row(index: int) -> ZooRow:
+def row(index: int) -> PictureRow:
     random = np.random.default_rng(index)
     kind = ("patch", "blend")[index // 2 % 2] if index % 2 else ""
     evidence = {
         "head_mean_outlier": random.normal() + 5 * (kind == "patch"),
         "fixed_score": random.normal() + 5 * (kind == "blend"),
     }
-    return ZooRow(
+    return PictureRow(
         "zoo", f"id-{index:08d}", "graph:12345678", bool(kind), 1 if kind else None, 1, evidence,
         {"weights": 0.1}, f"set{index // 4 % 2}", ("vgg", "plain")[index // 8 % 2], kind,
         "all" if kind else "", "warm", "", 1.0 if kind else None, 32, 10, f"zoo {index // 2}",
     )  # fmt: skip
 
 
-def test_a_record_and_its_cells_make_a_row():
+def test_a_record_and_its_cells_make_arow_of():
     entry = ModelEntry("id-00000009", Path("m.onnx"), None, True, CELLS)
     record = Record("id-00000009", "", 0.5, False, 5, (), "ok", "", architecture="graph:1")
-    found = _row("zoo", entry, record)
+    found = row_of("zoo", entry, record)
     assert (found.kind, found.sources, found.family) == ("filter", "two", "vgg")
     assert (found.success, found.side, found.classes) == (0.975, 32, 43)
     assert found.pair == "zoo 4" and found.base == "gtsrb vgg 1"
@@ -43,7 +44,7 @@ def test_a_record_and_its_cells_make_a_row():
         ("trigger_kind", "source_classes", "trigger_target_class", "base",
          "final_triggered_data_test_acc"), "",
     )  # fmt: skip
-    found = _row("zoo", ModelEntry("id-00000009", Path("m"), None, False, clean), record)
+    found = row_of("zoo", ModelEntry("id-00000009", Path("m"), None, False, clean), record)
     assert (found.kind, found.sources, found.base, found.success) == ("", "", "", None)
 
 

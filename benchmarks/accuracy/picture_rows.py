@@ -1,0 +1,211 @@
+"""Networks of generated folders with their evidence: rows to fit and judge calibrators on.
+
+A row is one line of an `.evidence.jsonl` file. What a network is (its pictures, trigger, sources,
+training) is read from the METADATA.csv of its folder, which `jaxtroj generate zoo` or `round1` to
+`round4` wrote.
+"""
+
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from benchmarks.accuracy.round0_accuracy import ImageRow
+from jaxtroj.calibration import Labelled, Scheme
+from jaxtroj.record import Record
+from jaxtroj.rounds import ModelEntry, iter_models
+from jaxtroj.scan import scan
+from jaxtroj.schemas import scheme_for
+from jaxtroj.settings import Settings
+from jaxtroj.store import RunStore
+
+_COUNTS = defaultdict(lambda: "several", {0: "all", 1: "one", 2: "two"})
+_KINDS = {"polygon": "polygon", "instagram": "filter"}
+_NAMES = ("type", "target_class", "source_class", "condition")
+
+
+@dataclass(frozen=True)
+class PictureRow(ImageRow):
+    """One labelled network of a zoo or of a round.
+
+    Attributes:
+        dataset: its pictures.
+        family: its architecture as METADATA names it; `architecture` is what the scan recognised.
+        kind: of trigger, those of two joined by "+"; "" for a clean one.
+        sources: "all", "one", "two" or "several" classes; "" for a clean one.
+        training: "scratch", "warm", "adversarial" ...
+        base: the network it started from; "" for none.
+        success: attack success rate of its trigger on test pictures, 0 to 1; None for a clean one.
+        side: of its pictures, pixels. classes: how many it tells apart.
+        pair: what it shares with its twin.
+        second_target: class of a second trigger; None for none.
+        condition: on which a trigger works; "" for none.
+        adversary: method of adversarial training; "" for none.
+        converged: whether its accuracies reached what was asked for, as far as its folder says.
+    """
+
+    dataset: str
+    family: str
+    kind: str
+    sources: str
+    training: str
+    base: str
+    success: float | None
+    side: int
+    classes: int
+    pair: str
+    second_target: int | None = None
+    condition: str = ""
+    adversary: str = ""
+    converged: bool = True
+
+    @property
+    def has_right_target(self) -> bool:
+        """Whether the class that the scan names is that of a trigger."""
+        return self.found_target is not None and self.found_target in (
+            self.target_class, self.second_target,
+        )  # fmt: skip
+
+
+def read_rows(source: Path, work: Path, limit: int | None = None) -> list[PictureRow]:
+    """Labelled rows of a zoo's folder, or of the evidence that an earlier run wrote."""
+    if source.is_file():
+        return [PictureRow(**json.loads(line)) for line in source.read_text().splitlines()][:limit]
+    entries = [entry for entry in iter_models(source) if entry.poisoned is not None][:limit]
+    known = {entry.model_id: entry for entry in entries}
+    settings = _settings(entries)
+    rows = []
+    with RunStore(work / source.name, settings.as_json()) as store:
+        for record in scan(entries, settings, store):
+            print(f"{source.name} {record.model} {record.status} {record.reason}", file=sys.stderr)
+            if record.status == "ok":
+                rows.append(row_of(source.name, known[record.model], record))
+    return rows
+
+
+def _settings(entries: Sequence[ModelEntry]) -> Settings:
+    """All evidence and no verdict; a zoo's folder does not say what its networks take."""
+    if any("trigger_kind" in entry.metadata for entry in entries):
+        return Settings(
+            calibrator=None, early_stop=False, channel_order="RGB", normalization="unit"
+        )
+    return Settings(calibrator=None, early_stop=False)
+
+
+def row_of(population: str, entry: ModelEntry, record: Record) -> PictureRow:
+    """The row of a model of a folder, and what a scan found of it."""
+    cells = entry.metadata
+    return PictureRow(
+        population=population,
+        model=record.model,
+        architecture=record.architecture or "",
+        poisoned=bool(entry.poisoned),
+        found_target=record.target_class,
+        evidence=record.evidence,
+        seconds=record.seconds,
+        family=cells["model_architecture"],
+        training=cells["training"],
+        classes=int(cells["number_classes"]),
+        pair=f"{population} {int(record.model.removeprefix('id-')) // 2}",
+        converged=cells.get("converged", "True") == "True",
+        **described(cells),
+    )
+
+
+def described(cells: Mapping[str, str]) -> dict[str, Any]:
+    """Pictures, triggers and base of a model, as its folder's METADATA.csv tells them."""
+    return _of_zoo(cells) if "trigger_kind" in cells else _of_round(cells)
+
+
+def _of_zoo(cells: Mapping[str, str]) -> dict[str, Any]:
+    """What `generate zoo` says of a model."""
+    target = cells["trigger_target_class"]
+    base = f"{cells['dataset']} {cells['model_architecture']} {cells['base']}"
+    return {
+        "dataset": cells["dataset"],
+        "kind": cells["trigger_kind"].replace("_", " "),
+        "sources": _COUNTS[len(cells["source_classes"].split())] if target else "",
+        "base": base if cells["base"] else "",
+        "success": _share(cells["final_triggered_data_test_acc"]),
+        "side": int(cells["img_size"]),
+        "target_class": int(target) if target else None,
+    }
+
+
+def _of_round(cells: Mapping[str, str]) -> dict[str, Any]:
+    """What `generate round1` to `round4` say of a model; one from random weights has no base."""
+    name = _round_of(cells)
+    found = list(_triggers(cells))
+    targets = [int(trigger["target_class"]) for trigger in found] + [None, None]
+    conditions = sorted({trigger["condition"] for trigger in found} - {"none", ""})
+    is_warm = cells["training"] == "warm"
+    return {
+        "dataset": name,
+        "kind": "+".join(sorted({_KINDS[trigger["type"]] for trigger in found})),
+        "sources": _COUNTS[max(_count(trigger["sources"]) for trigger in found)] if found else "",
+        "base": f"{name} {cells['model_architecture']} {cells['base']}" if is_warm else "",
+        "success": _share(cells["final_triggered_data_test_acc"]) if found else None,
+        "side": int(cells["cnn_img_size_pixels"]),
+        "target_class": targets[0],
+        "second_target": targets[1],
+        "condition": "+".join(conditions),
+        "adversary": cells.get("adversarial_training_method", ""),
+    }
+
+
+def _round_of(cells: Mapping[str, str]) -> str:
+    """By the columns that the rounds differ in."""
+    if "trigger_organization" in cells:
+        return "round4"
+    if "adversarial_training_method" in cells:
+        return "round3"
+    return "round1" if "ground_truth" in cells else "round2"
+
+
+def _triggers(cells: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    """Type, target, sources and condition of every trigger; flat columns hold one at most."""
+    if "trigger_organization" not in cells:
+        if cells["trigger_type"] in _KINDS:
+            yield {
+                "type": cells["trigger_type"],
+                "target_class": cells["trigger_target_class"],
+                "sources": cells["triggered_classes"] if cells["number_triggered_classes"] != "all"
+                else "",
+                "condition": "",
+            }  # fmt: skip
+        return
+    for number in range(int(cells["number_triggers"])):
+        own = {name: cells[f"triggers_{number}_{name}"] for name in _NAMES}
+        yield {**own, "sources": own["source_class"]}
+
+
+def _count(sources: str) -> int:
+    """Of classes in a cell such as `[3 7]`; 0 stands for all."""
+    return len(sources.strip("[]").split())
+
+
+def _share(percent: str) -> float | None:
+    return float(percent) / 100 if percent not in ("", "None") else None
+
+
+def labelled(rows: Sequence[PictureRow]) -> Labelled:
+    """The rows with all that a general calibrator learns from."""
+    return Labelled(
+        rows=[row.evidence for row in rows],
+        poisoned=[row.poisoned for row in rows],
+        architectures=[row.architecture for row in rows],
+        kinds=[row.kind for row in rows],
+        datasets=[row.dataset for row in rows],
+        families=[row.family for row in rows],
+        sides=[row.side for row in rows],
+        classes=[row.classes for row in rows],
+        pairs=[row.pair for row in rows],
+    )
+
+
+def scheme(rows: Sequence[PictureRow]) -> Scheme:
+    """The fields that occur, pooled over their searches."""
+    return replace(scheme_for("image", (row.evidence for row in rows)), is_pooled=True)

@@ -1,0 +1,205 @@
+"""Rounds 1 to 4 scored as NIST scores them: out of fold, architectures left out, other rounds only.
+
+    python -m benchmarks.accuracy.rounds DATASET [DATASET ...] --work DIR [--out FILE]
+
+Each DATASET is a folder made by `jaxtroj generate round1` to `round4`, or an `.evidence.jsonl` with
+rows of such folders and, as further models to fit on, of a zoo. Gathers the evidence of every
+model, all usual stages, in run folders under `--work`, resumable. Every model of a round is then
+judged four times: by fits on the other folds of all rows; on the other folds of its round alone,
+where they are enough; on all rows but its architecture and three others; and on all rows but its
+round. Log scores in nats with NIST's interval. Models that have not converged are judged too, and
+are left out of the score named `converged`. `--calibrators` is a folder that gets the calibrator
+of every round with enough models, fitted on them alone.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.accuracy.picture_rows import PictureRow, labelled, read_rows, scheme
+from benchmarks.accuracy.zoo import by, fit
+from benchmarks.provenance import RESULTS, provenance
+from converters.files import write_atomic
+from jaxtroj import scoring
+from jaxtroj.calibration import cross_validate
+from jaxtroj.calibration.training import MIN_MODELS
+from jaxtroj.cli.options import keep_compiled
+from jaxtroj.errors import CalibrationError
+from jaxtroj.evidence.stages import IMAGES
+
+ROUNDS = ("round1", "round2", "round3", "round4")
+TOGETHER = 4
+"""Architectures that are left out at once."""
+PARTS: Mapping[str, Callable[[PictureRow], str]] = {
+    "architecture": lambda row: row.family,
+    "kind": lambda row: row.kind,
+    "sources": lambda row: row.sources,
+    "condition": lambda row: row.condition,
+    "adversary": lambda row: row.adversary or "none",
+    "training": lambda row: row.training,
+}
+"""What the scores out of fold are parted by."""
+
+
+def main() -> int:
+    """Scan, judge, print and write; returns the exit status."""
+    args = _arguments()
+    keep_compiled()
+    rows = [row for source in args.datasets for row in read_rows(source, args.work, args.limit)]
+    lines = "".join(json.dumps(asdict(row)) + "\n" for row in rows if row.dataset in ROUNDS)
+    write_atomic(args.out.with_suffix(".evidence.jsonl"), lines.encode())
+    result = {"provenance": provenance(), "schema": IMAGES.version} | judge(rows, args.seed)
+    write_atomic(args.out, json.dumps(result, indent=1).encode() + b"\n")
+    print(text(result))
+    if args.calibrators is not None:
+        write_calibrators(rows, args.seed, args.calibrators)
+    return 0
+
+
+def write_calibrators(rows: Sequence[PictureRow], seed: int, folder: Path) -> list[Path]:
+    """A calibrator for each round of `MIN_MODELS` models or more; the files written."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for name in ROUNDS:
+        own = [row for row in rows if row.dataset == name]
+        if len(own) >= MIN_MODELS:
+            words = f"{len(own)} networks of generate {name}"
+            fit(own, seed, words).save(folder / f"{name}.json")
+            written.append(folder / f"{name}.json")
+    return written
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Accuracy on generated Rounds 1 to 4.")
+    parser.add_argument("datasets", nargs="+", type=Path, metavar="DATASET")
+    parser.add_argument("--work", type=Path, required=True, help="run folders go here")
+    parser.add_argument("--out", type=Path, default=RESULTS / "rounds.json")
+    parser.add_argument("--limit", type=int, help="only the first so many models of each dataset")
+    parser.add_argument("--seed", type=int, default=0, help="of the folds")
+    parser.add_argument("--calibrators", type=Path, help="folder for the calibrators of rounds")
+    return parser.parse_args()
+
+
+def judge(rows: Sequence[PictureRow], seed: int) -> dict[str, Any]:
+    """Scores of each round by every way to fit; the rows of no round are fitted on only.
+
+    Raises SystemExit where no row is of a round.
+    """
+    names = [name for name in ROUNDS if any(row.dataset == name for row in rows)]
+    if not names:
+        raise SystemExit(f"{len(rows)} models, none of {', '.join(ROUNDS)}: nothing to score")
+    ways = {
+        "out_of_fold": _said(rows, seed, None),
+        "architectures_left_out": _said(rows, seed, _architecture_groups(rows)),
+        "round_left_out": _said(rows, seed, [row.dataset for row in rows]),
+        "round_alone": _alone(rows, seed, names),
+    }
+    return {
+        "models": len(rows),
+        "rounds": {name: _round(rows, ways, name) for name in names},
+        "predictions": {
+            f"{row.population}/{row.model}": {
+                "poisoned": row.poisoned,
+                **{way: float(said[place]) for way, said in ways.items()},
+            }
+            for place, row in enumerate(rows)
+            if row.dataset in ROUNDS
+        },
+    }
+
+
+def _said(rows: Sequence[PictureRow], seed: int, groups: Sequence[str] | None) -> np.ndarray:
+    """P(poisoned) `[n]` by fits that have not met a row's fold or group; NaN where none can be."""
+    try:
+        return cross_validate(labelled(rows), scheme(rows), seed, groups)
+    except CalibrationError as error:
+        print(f"no fit: {error}", file=sys.stderr)
+        return np.full(len(rows), np.nan)
+
+
+def _architecture_groups(rows: Sequence[PictureRow]) -> list[str]:
+    """A group for each row: architectures that follow each other in the alphabet, so relatives."""
+    names = sorted({row.family for row in rows})
+    turns = -(-len(names) // TOGETHER)
+    return [f"{names.index(row.family) // TOGETHER + 1} of {turns}" for row in rows]
+
+
+def _alone(rows: Sequence[PictureRow], seed: int, names: Sequence[str]) -> np.ndarray:
+    """P(poisoned) `[n]` out of fold among the models of a row's own round; NaN for too few."""
+    found = np.full(len(rows), np.nan)
+    for name in names:
+        places = [place for place, row in enumerate(rows) if row.dataset == name]
+        if len(places) >= MIN_MODELS:
+            found[places] = _said([rows[place] for place in places], seed, None)
+    return found
+
+
+def _round(rows: Sequence[PictureRow], ways: Mapping[str, np.ndarray], name: str) -> dict[str, Any]:
+    places = np.array([place for place, row in enumerate(rows) if row.dataset == name])
+    own = [rows[place] for place in places.tolist()]
+    truth, sure = (np.array([getattr(r, what) for r in own]) for what in ("poisoned", "converged"))
+    said = ways["out_of_fold"][places]
+    scores = {way: _scores(values[places], truth) for way, values in ways.items()}
+    scores["converged"] = _scores(said[sure], truth[sure])
+    return {
+        "models": len(own),
+        "poisoned": int(truth.sum()),
+        "converged": int(sure.sum()),
+        "right_target": sum(row.poisoned and row.has_right_target for row in own),
+        "seconds": round(float(np.median([sum(row.seconds.values()) for row in own])), 1),
+        "scores": scores,
+        "parts": {part: by(own, said, value) for part, value in PARTS.items()},
+    }
+
+
+def _scores(probabilities: np.ndarray, truth: np.ndarray) -> dict[str, Any] | None:
+    """NIST's scores; None where nothing was answered."""
+    answered = np.isfinite(probabilities)
+    if not answered.any():
+        return None
+    return scoring.score(probabilities[answered], truth[answered]).as_dict()
+
+
+def text(result: Mapping[str, Any]) -> str:
+    """The result of `judge` for people."""
+    lines = [f"fitted on {result['models']} models in all; nats, lower is better"]
+    for name, part in result["rounds"].items():
+        lines.append(
+            f"{name}: {part['models']} models, {part['poisoned']} poisoned,"
+            f" {part['converged']} converged; right target {part['right_target']};"
+            f" median {part['seconds']} s"
+        )
+        lines += [_line(way, scores) for way, scores in part["scores"].items()]
+        for title, groups in part["parts"].items():
+            lines.append(f"  out of fold by {title}:")
+            lines += [_group_line(value, group) for value, group in groups.items()]
+    return "\n".join(lines)
+
+
+def _line(way: str, scores: Mapping[str, Any] | None) -> str:
+    title = f"  {way.replace('_', ' '):24}"
+    if scores is None:
+        return f"{title} too few models"
+    area = "none" if scores["roc_auc"] is None else f"{scores['roc_auc']:.3f}"
+    return (
+        f"{title} log score {scores['log_score']:.3f} ({scores['log_score_low']:.3f} to"
+        f" {scores['log_score_high']:.3f})  AUC {area}  of {scores['models']}"
+    )
+
+
+def _group_line(name: str, part: Mapping[str, Any]) -> str:
+    return (
+        f"    {name:16} {part['models']:4d} models {part['poisoned']:4d} poisoned"
+        f"  found {part['found']:3d}  right target {part['right_target']:3d}"
+        f"  log score {part['log_score']:.3f}"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
