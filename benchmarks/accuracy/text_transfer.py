@@ -17,6 +17,7 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from jaxtroj.calibration import Calibrator, Labelled, Scheme, cross_validate
 from jaxtroj.calibration.transfer import Traits
 from jaxtroj.cli.options import keep_compiled
 from jaxtroj.evidence.stages import TEXTS
+from jaxtroj.evidence.texts.stages.against import EARLIER
 from jaxtroj.schemas import scheme_for
 
 STAGE = "against"
@@ -114,9 +116,10 @@ def labelled(rows: Sequence[HeadRow]) -> Labelled:
 
 
 def scheme(rows: Sequence[HeadRow]) -> Scheme:
-    """The fields against clean heads: raw ones mean something in their population alone."""
+    """One stage: the fields against clean heads, and the raw ones that these were made of."""
     found = scheme_for("text", (row.evidence for row in rows))
-    return replace(found, stages={STAGE: found.stages[STAGE]})
+    parts = [found.stages[name] for name in (*(stage.name for stage in EARLIER), STAGE)]
+    return replace(found, stages={STAGE: tuple(chain.from_iterable(parts))})
 
 
 def _scores(rows: Sequence[HeadRow], said: np.ndarray, chosen: np.ndarray) -> dict[str, Any]:

@@ -20,9 +20,10 @@ from jaxtroj.calibration.transfer import Transfer
 from jaxtroj.errors import CalibrationError
 
 FORMAT = "jaxtroj calibrator"
-SCHEMA_VERSION = 2
-READABLE = (1, SCHEMA_VERSION)
-"""Versions that are read; files of the first know of regressions alone."""
+SCHEMA_VERSION = 3
+READABLE = (1, 2, SCHEMA_VERSION)
+"""Versions that are read; files of the first know of regressions alone, and pooled models of the
+second have no sum over fields."""
 MAX_BYTES = 16 * 2**20
 SCALES = (1e-100, LARGEST_NUMBER)
 SPREADS = (1e-6, 1e3)
@@ -126,7 +127,7 @@ def _from_json(root: Node) -> Fitted:
     is_old = version == 1
     provenance = _provenance(root["provenance"])
     return Fitted(
-        stages=_judges(root, stages, is_old),
+        stages=_judges(root, stages, version),
         reports={name: _report(node) for name, node in stages},
         provenance=provenance,
         unfitted=tuple(node.text() for node in root["unfitted"].items()),
@@ -136,9 +137,10 @@ def _from_json(root: Node) -> Fitted:
     )
 
 
-def _judges(root: Node, stages: Sequence[tuple[str, Node]], is_old: bool) -> Mapping[str, Judge]:
-    if not is_old and not root["pooled"].is_null():
-        return pooled_files.read_pooled(root["pooled"], [name for name, _ in stages])
+def _judges(root: Node, stages: Sequence[tuple[str, Node]], version: int) -> Mapping[str, Judge]:
+    if version > 1 and not root["pooled"].is_null():
+        names = [name for name, _ in stages]
+        return pooled_files.read_pooled(root["pooled"], names, has_sum=version > 2)
     models = {name: _stage(node) for name, node in stages}
     _check_cumulative(models)
     return models

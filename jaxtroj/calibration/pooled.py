@@ -6,15 +6,22 @@ field is first scored against clean models alone (`tails`), then pooled:
 
     s_k = mean or largest score of the fields of search k, 0 where it was not made
     f   = (strongest s_k, second strongest s_k, sum of s_k), on the scale of the cap
-    log-odds = b + w f + m (share of the usual searches that is missing),     w, m >= 0
+    log-odds = b + w f + v z + m (share of the usual searches that is missing),     w, v, m >= 0
+
+`v z` is a sum over all fields, each on its tamed scale (`tails.Tail.steps`): where no search alone
+finds much, many fields that all lean to one side say something too. Pool and sum are regressions of
+their own, and b, w and v are half of theirs: the mean of the two log-odds. They err on different
+networks, so the mean is better than either (docs/measurements.md).
 
 Signs that other things than a trigger leave too (examples that are not drawn as the training
-pictures were) form the search `SUPPORT`, whose score is cut to that of the strongest other search:
-they can support what another search found, and never decide alone.
+pictures were) form the search `SUPPORT`, whose score is cut to that of the strongest other search,
+and whose part of the sum is cut to that of all others: they can support what another search found,
+and never decide alone.
 
 A trigger that no model of the fit had is seen as long as its own search sees it. All weights are at
 least 0 and every part rises with every score, so a larger field never lowers the probability, and a
-search that was not made counts at least as much as one that found nothing: with m > 0, more.
+search that was not made counts at least as much as one whose fields lie at the median of clean
+models: with m > 0, more.
 `share missing` is 0 for every set of searches that is usual among the models of the fit (small and
 large pictures get different ones, and networks without batch norm have no batch statistics), else
 the least share of such a set that is absent.
@@ -76,6 +83,7 @@ class PooledModel:
     def raw_log_odds(self, values: np.ndarray) -> np.ndarray:
         """Log-odds at the training base rate without the clip, [n]."""
         found = pooled(self.tails, values, self.way, self.cap) @ np.array(self.weights)
+        found = found + summed(self.tails, values)
         return self.intercept + found + self.missing * self.missing_share(values)
 
     def missing_share(self, values: np.ndarray) -> np.ndarray:
@@ -174,6 +182,17 @@ def pool_scores(scores: np.ndarray, searches: Sequence[str], way: str, cap: floa
     return (
         np.stack([ordered[:, 0], ordered[:, 1], found.sum(axis=1) / len(by_search)], axis=1) / cap
     )
+
+
+def summed(tails: Sequence[Tail], values: np.ndarray) -> np.ndarray:
+    """Sum over fields of weight times step, [n] log-odds, of values [n, fields].
+
+    That of `SUPPORT` is cut to that of all other searches, where this is above 0, else to 0.
+    """
+    parts = np.stack([t.weight * t.steps(values[:, i]) for i, t in enumerate(tails)], axis=1)
+    is_support = np.array([tail.search == SUPPORT for tail in tails])
+    others = parts[:, ~is_support].sum(axis=1)
+    return others + np.minimum(parts[:, is_support].sum(axis=1), np.maximum(others, 0.0))
 
 
 def search_scores(scores: np.ndarray, searches: Sequence[str], way: str) -> dict[str, np.ndarray]:

@@ -25,9 +25,12 @@ def pooled_of(stages: Mapping[str, Judge]) -> PooledModel | None:
     return judges[0].model if judges else None
 
 
-def read_pooled(node: Node, stages: Sequence[str]) -> Mapping[str, Judge]:
-    """The judges of the named stages. Raises CalibrationError."""
-    tails = tuple(_tail(item) for item in node["tails"].items())
+def read_pooled(node: Node, stages: Sequence[str], has_sum: bool) -> Mapping[str, Judge]:
+    """The judges of the named stages; `has_sum`: whether fields have weights of their own.
+
+    Raises CalibrationError.
+    """
+    tails = tuple(_tail(item, has_sum) for item in node["tails"].items())
     if len({tail.name for tail in tails}) != len(tails):
         raise CalibrationError(f"{node.place} names a field twice")
     runs = [stage for stage, _ in groupby(tail.stage for tail in tails)]
@@ -59,7 +62,7 @@ def read_pooled(node: Node, stages: Sequence[str]) -> Mapping[str, Judge]:
     return {stage: PooledStage(model, stage) for stage in stages}
 
 
-def _tail(node: Node) -> Tail:
+def _tail(node: Node, has_sum: bool) -> Tail:
     direction = node["direction"].count(-1, 1)
     if direction == 0:
         raise CalibrationError(f"{node.place}.direction is 0, expected -1 or 1")
@@ -76,6 +79,7 @@ def _tail(node: Node) -> Tail:
         length=node["length"].number(*LENGTHS),
         poisoned=node["poisoned"].number(),
         worth=node["worth"].number(0, 1),
+        weight=node["weight"].number(0, LARGEST_WEIGHT) if has_sum else 0.0,
     )
 
 

@@ -1,4 +1,4 @@
-"""Fits a pooled model: tails on clean models, then a small regression chosen out of fold."""
+"""Fits a pooled model: tails on clean models, then two regressions chosen out of fold."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -7,6 +7,7 @@ from itertools import groupby, product
 
 import numpy as np
 
+from jaxtroj.calibration import summing
 from jaxtroj.calibration.folds import assign_folds
 from jaxtroj.calibration.groups import assign_groups
 from jaxtroj.calibration.labelled import Population, Scheme, matrix
@@ -19,6 +20,7 @@ from jaxtroj.calibration.pooled import (
     pool_scores,
 )
 from jaxtroj.calibration.stage import choose_clip
+from jaxtroj.calibration.summing import fit_sum
 from jaxtroj.calibration.tails import Searched, Tail, fit_tail, power_of
 from jaxtroj.errors import CalibrationError
 from jaxtroj.numerics import softplus
@@ -88,22 +90,18 @@ def fit_pooled(population: Population, scheme: Scheme, seed: int) -> PooledModel
     """The pooled model of a population.
 
     Way, cap, floor, parts and penalty are those with the best log score where each kind of trigger
-    is left out in turn, where kinds are known, else on stratified folds; so is the clip. The
-    log-odds for missing searches are then chosen on copies of the models that stop after each
-    stage.
+    is left out in turn, where kinds are known, else on stratified folds; so are the penalty of the
+    sum over fields, and the clip. The log-odds for missing searches are then chosen on copies of
+    the models that stop after each stage.
 
     Raises CalibrationError where no field has a direction.
     """
     task = _task(population, scheme, seed)
-    inner = _inner_log_odds(task)
-    losses = softplus(np.where(task.poisoned, -inner, inner)).mean(axis=1)
-    best = int(np.argmin(losses))
-    low, high = choose_clip(inner[best][None], task.poisoned)
-    choice, everyone = CHOICES[best], np.arange(len(task.poisoned))
-    worths = worth(task.powers(everyone), choice.floor).tolist()
-    fitted = zip(task.tails(everyone), worths, strict=True)
-    tails = tuple(replace(tail, worth=value) for tail, value in fitted)
-    intercept, weights = _fit(task, tails, everyone, choice)
+    pools, sums = _inner_log_odds(task)
+    best, best_sum = _best(pools, task.poisoned), _best(sums, task.poisoned)
+    low, high = choose_clip((pools[best] + sums[best_sum])[None] / 2, task.poisoned)
+    choice = CHOICES[best]
+    tails, intercept, weights = _mean_of_both(task, choice, summing.PENALTIES[best_sum])
     model = PooledModel(
         tails=tails,
         usual=_usual(tails, task.values),
@@ -119,6 +117,28 @@ def fit_pooled(population: Population, scheme: Scheme, seed: int) -> PooledModel
         models=len(task.poisoned),
     )
     return _with_missing(model, task)
+
+
+def _best(log_odds: np.ndarray, poisoned: np.ndarray) -> int:
+    """Of log-odds [ways, n], the way with the best log score."""
+    return int(np.argmin(softplus(np.where(poisoned, -log_odds, log_odds)).mean(axis=1)))
+
+
+def _mean_of_both(
+    task: PooledTask, choice: Choice, penalty: float
+) -> tuple[tuple[Tail, ...], float, tuple[float, float, float]]:
+    """Pool and sum fitted on all rows: tails, intercept and weights of the mean of the two."""
+    everyone = np.arange(len(task.poisoned))
+    plain = task.tails(everyone)
+    added = fit_sum(plain, task.values, task.poisoned, penalty)
+    worths = worth(task.powers(everyone), choice.floor).tolist()
+    tails = tuple(
+        replace(tail, worth=value, weight=tail.weight / 2)
+        for tail, value in zip(added.tails, worths, strict=True)
+    )
+    intercept, weights = _fit(task, tails, everyone, choice)
+    first, second, third = (weight / 2 for weight in weights)
+    return tails, (intercept + added.intercept) / 2, (first, second, third)
 
 
 def worth(powers: np.ndarray, floor: float) -> np.ndarray:
@@ -154,15 +174,19 @@ def _task(population: Population, scheme: Scheme, seed: int) -> PooledTask:
     return PooledTask(known, values, poisoned, named, folds)
 
 
-def _inner_log_odds(task: PooledTask) -> np.ndarray:
-    """Out-of-fold log-odds by choice, [choices, n]."""
-    found = np.zeros((len(CHOICES), len(task.poisoned)))
+def _inner_log_odds(task: PooledTask) -> tuple[np.ndarray, np.ndarray]:
+    """Out-of-fold log-odds of the pool by choice, [choices, n], and of the sum, [penalties, n]."""
+    pools = np.zeros((len(CHOICES), len(task.poisoned)))
+    sums = np.zeros((len(summing.PENALTIES), len(task.poisoned)))
     for fold in np.unique(task.folds):
         held, kept = np.flatnonzero(task.folds == fold), np.flatnonzero(task.folds != fold)
-        tails = task.tails(kept)
+        tails, values = task.tails(kept), task.values
         for place, parts, test, fitted in _fits(task, tails, kept, held):
-            found[place, held] = fitted[0] + test[:, parts] @ fitted[1:]
-    return found
+            pools[place, held] = fitted[0] + test[:, parts] @ fitted[1:]
+        for place, penalty in enumerate(summing.PENALTIES):
+            added = fit_sum(tails, values[kept], task.poisoned[kept], penalty)
+            sums[place, held] = added.log_odds(values[held])
+    return pools, sums
 
 
 def _fits(

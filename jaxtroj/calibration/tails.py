@@ -30,6 +30,8 @@ QUANTILE = 0.75
 PSEUDO_MODELS = 4.0
 USUAL_LENGTH = 0.35
 """Of a normal field beyond that quantile, in z."""
+STEPS = (-1.0, 3.5)
+"""Least and largest z that count in a sum over fields."""
 LEAST_OF_A_KIND = 3
 LARGEST_STEP = 1e12  # scales from the centre; keeps asinh finite for any float
 DECADE = float(np.log(10.0))
@@ -59,6 +61,8 @@ class Tail:
     """Median of the poisoned models, for reasons."""
     worth: float = 1.0
     """What its decades count, 0 to 1."""
+    weight: float = 0.0
+    """Log-odds for each of its steps in the sum over fields, >= 0; see `pooled`."""
 
     def score(self, values: np.ndarray, cap: float) -> np.ndarray:
         """Decades that count of values in the field's own unit, in 0 to `worth * cap`."""
@@ -66,12 +70,20 @@ class Tail:
 
     def decades(self, values: np.ndarray, cap: float) -> np.ndarray:
         """Decades in [0, cap] of values in the field's own unit, any shape; NaN stays NaN."""
-        values = np.asarray(values, dtype=np.float64)
         if self.scale == 0:
-            return values * 0.0
-        steps = self.direction * (values - self.centre) / self.scale
-        z = np.arcsinh(np.clip(steps, -LARGEST_STEP, LARGEST_STEP))
-        return np.clip((z - self.start) / (self.length * DECADE), 0.0, cap)
+            return np.asarray(values, dtype=np.float64) * 0.0
+        return np.clip((self._tamed(values) - self.start) / (self.length * DECADE), 0.0, cap)
+
+    def steps(self, values: np.ndarray) -> np.ndarray:
+        """Values as z in `STEPS`, any shape; 0 where missing, as at the median of clean models."""
+        if self.scale == 0:
+            return np.zeros(np.shape(values))
+        return np.nan_to_num(np.clip(self._tamed(values), *STEPS))
+
+    def _tamed(self, values: np.ndarray) -> np.ndarray:
+        """z of values in the field's own unit; NaN stays NaN."""
+        distance = self.direction * (np.asarray(values, dtype=np.float64) - self.centre)
+        return np.arcsinh(np.clip(distance / self.scale, -LARGEST_STEP, LARGEST_STEP))
 
     def rarity(self, value: float) -> float:
         """Decades of rarity among clean models beyond which a value lies, without the cap."""

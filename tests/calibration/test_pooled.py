@@ -9,8 +9,9 @@ import pytest
 from jaxtroj import scoring
 from jaxtroj.calibration import Calibrator, Labelled, Origin, Scheme, leave_out
 from jaxtroj.calibration.labelled import make_population, matrix
-from jaxtroj.calibration.pooled import missing_share, pool_scores
+from jaxtroj.calibration.pooled import missing_share, pool_scores, summed
 from jaxtroj.calibration.pooling import fit_pooled
+from jaxtroj.calibration.summing import fit_sum
 from jaxtroj.calibration.tails import Searched, fit_tail, power_of
 from jaxtroj.calibration.transfer import (
     Met,
@@ -263,6 +264,65 @@ def test_a_file_brings_back_the_same_answers(general, fresh, tmp_path):
     assert said(again, fresh).tolist() == said(general, fresh).tolist()
 
 
+def test_a_file_of_before_has_no_sum_over_fields(general, fresh, tmp_path):
+    path = tmp_path / "general.json"
+    general.save(path)
+    document = json.loads(path.read_text())
+    for tail in document["pooled"]["tails"]:
+        del tail["weight"]
+    path.write_text(json.dumps(document | {"schema": 2}))
+    (model,) = {judge.model for judge in Calibrator.load(path).stages.values()}
+    assert {tail.weight for tail in model.tails} == {0.0}
+    path.write_text(json.dumps(document))
+    with pytest.raises(CalibrationError, match="lacks 'weight'"):
+        Calibrator.load(path)
+
+
+def a_tail(search, weight=1.0):
+    known = Searched(f"{search}_score", "", "stage", search, 1)
+    tail = fit_tail(known, np.arange(-4.0, 5.0), np.zeros(9, dtype=bool))
+    return replace(tail, weight=weight)
+
+
+def test_a_sum_counts_steps_from_the_clean_median_and_nothing_for_what_is_missing():
+    tails = [a_tail("a"), a_tail("b", 2.0)]
+    rows = np.array([[0.0, 0.0], [np.nan, np.nan], [1e300, 0.0], [-1e300, np.nan], [0.0, np.inf]])
+    assert summed(tails, rows).tolist() == pytest.approx([0.0, 0.0, 3.5, -1.0, 7.0])
+
+
+@pytest.mark.parametrize(
+    "sign, other, expected",
+    [(3.5, 3.5, 7.0), (3.5, 0.0, 0.0), (3.5, -1.0, -1.0), (-1.0, 3.5, 2.5), (-1.0, -1.0, -2.0)],
+)
+def test_signs_add_no_more_to_a_sum_than_all_others(sign, other, expected):
+    far = {3.5: 1e300, -1.0: -1e300, 0.0: 0.0}
+    row = np.array([[far[sign], far[other]]])
+    assert summed([a_tail(SUPPORT), a_tail("a")], row)[0] == pytest.approx(expected)
+
+
+def test_the_weights_of_a_sum_are_those_of_an_independent_solver():
+    from scipy.optimize import minimize
+
+    population = make_population(zoo())
+    values, poisoned = matrix(population.models.rows, NAMES), population.poisoned
+    tails = [
+        fit_tail(Searched(name, "", "s", name, DIRECTIONS[name]), column, poisoned)
+        for name, column in zip(NAMES, values.T, strict=True)
+    ]
+    found = fit_sum(tails, values, poisoned, 10.0)
+    steps = np.stack([tail.steps(values[:, i]) for i, tail in enumerate(tails)], axis=1)
+
+    def loss(solution):
+        eta = solution[0] + steps @ solution[1:]
+        return (np.logaddexp(0, eta) - poisoned * eta).sum() + 5 * (solution[1:] ** 2).sum()
+
+    bounds = [(None, None)] + [(0, None)] * len(tails)
+    own = minimize(loss, np.zeros(1 + len(tails)), bounds=bounds, method="L-BFGS-B", tol=1e-12).x
+    assert found.intercept == pytest.approx(own[0], abs=1e-4)
+    assert [tail.weight for tail in found.tails] == pytest.approx(own[1:].tolist(), abs=1e-4)
+    assert min(tail.weight for tail in found.tails) >= 0
+
+
 POOLED = ("pooled",)
 HOSTILE = [
     ((*POOLED, "weights"), [1.0, -1.0, 0.0]),
@@ -281,6 +341,7 @@ HOSTILE = [
     ((*POOLED, "tails", 0, "length"), 0),
     ((*POOLED, "tails", 0, "scale"), 5e-324),
     ((*POOLED, "tails", 0, "worth"), 1.5),
+    ((*POOLED, "tails", 0, "weight"), -0.1),
     ((*POOLED, "tails", 0, "name"), "window_size"),
     ((*POOLED, "tails", 0, "stage"), "signs"),
     ((*POOLED, "tails", 0, "start"), 1e9),
