@@ -41,6 +41,8 @@ WAYS = ("mean", "largest")
 """How the fields of one search are joined."""
 LEAST_SCORE = 0.05
 """Decades below which a field is no reason."""
+LEAST_PART = 0.05
+"""Log-odds of the sum below which a field is no reason."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +135,10 @@ class PooledStage:
     def reasons(
         self, values: np.ndarray, architecture: str | None, most: int = 3
     ) -> tuple[str, ...]:
-        """The fields that carried the pool, the strongest of each search; or that none did."""
+        """The fields that carried the pool, the strongest of each search, and then the sum.
+
+        Or that no search found anything, where the answer is clean.
+        """
         tails = self.model.tails[: values.shape[1]]
         scores = field_scores(tails, values, self.model.cap)[0]
         best: dict[str, int] = {}
@@ -141,7 +146,10 @@ class PooledStage:
             best.setdefault(tails[place].search, int(place))
         loud = [place for place in best.values() if scores[place] >= LEAST_SCORE]
         if self.log_odds(values, [architecture])[0] > logit(self.rate):
-            return tuple(_carried(tails[i], float(values[0, i])) for i in loud[:most])
+            leaning = [i for i in _leaning_most(tails, values) if i not in loud]
+            said = [_carried(tails[i], float(values[0, i])) for i in loud]
+            said += [_leaning(tails[i], float(values[0, i])) for i in leaning]
+            return tuple(said[:most])
         made = [place for place in best.values() if np.isfinite(scores[place])]
         return (_quiet(tails[made[0]], float(values[0, made[0]]), len(made)),) if made else ()
 
@@ -195,6 +203,16 @@ def summed(tails: Sequence[Tail], values: np.ndarray) -> np.ndarray:
     return others + np.minimum(parts[:, is_support].sum(axis=1), np.maximum(others, 0.0))
 
 
+def _leaning_most(tails: Sequence[Tail], values: np.ndarray) -> list[int]:
+    """Places of the fields that raise the sum, the strongest of each search, of one row."""
+    parts = [tail.weight * float(tail.steps(values[0, i])) for i, tail in enumerate(tails)]
+    best: dict[str, int] = {}
+    for place in np.argsort(-np.array(parts), kind="stable").tolist():
+        if parts[place] >= LEAST_PART and tails[place].search != SUPPORT:
+            best.setdefault(tails[place].search, place)
+    return list(best.values())
+
+
 def search_scores(scores: np.ndarray, searches: Sequence[str], way: str) -> dict[str, np.ndarray]:
     """Search -> its scores [n] in 0 to the cap, from those of fields [n, fields]; 0 if not made."""
     found = {}
@@ -236,6 +254,13 @@ def _carried(tail: Tail, value: float) -> str:
         f"{tail.label} speaks for poisoned: {value:.3g}, as in one of {round(10**decades):,} clean"
         f" models (median of clean models {tail.centre:.3g}, of poisoned models"
         f" {tail.poisoned:.3g})"
+    )
+
+
+def _leaning(tail: Tail, value: float) -> str:
+    return (
+        f"{tail.label} leans to poisoned: {value:.3g} (median of clean models {tail.centre:.3g}, of"
+        f" poisoned models {tail.poisoned:.3g})"
     )
 
 

@@ -9,7 +9,13 @@ import pytest
 from jaxtroj import scoring
 from jaxtroj.calibration import Calibrator, Labelled, Origin, Scheme, leave_out
 from jaxtroj.calibration.labelled import make_population, matrix
-from jaxtroj.calibration.pooled import missing_share, pool_scores, summed
+from jaxtroj.calibration.pooled import (
+    PooledModel,
+    PooledStage,
+    missing_share,
+    pool_scores,
+    summed,
+)
 from jaxtroj.calibration.pooling import fit_pooled
 from jaxtroj.calibration.summing import fit_sum
 from jaxtroj.calibration.tails import Searched, fit_tail, power_of
@@ -298,6 +304,16 @@ def test_signs_add_no_more_to_a_sum_than_all_others(sign, other, expected):
     far = {3.5: 1e300, -1.0: -1e300, 0.0: 0.0}
     row = np.array([[far[sign], far[other]]])
     assert summed([a_tail(SUPPORT), a_tail("a")], row)[0] == pytest.approx(expected)
+
+
+def test_where_no_search_is_loud_the_fields_that_lean_are_the_reasons():
+    tails = (replace(a_tail("a", 2.0), label="the size of a"), a_tail(SUPPORT, 9.0))
+    model = PooledModel(
+        tails, (("a",),), "mean", 4.0, (1.0, 0.0, 0.0), 0.0, 0.0, 0.5, 0.01, 0.99, 1.0, 10
+    )
+    row = np.array([[tails[0].centre + 0.3 * tails[0].scale] * 2])
+    (reason,) = PooledStage(model, "stage").reasons(row, None)
+    assert reason.startswith("the size of a leans to poisoned: 0.89 (median of clean models 0,")
 
 
 def test_the_weights_of_a_sum_are_those_of_an_independent_solver():
