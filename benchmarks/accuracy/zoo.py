@@ -4,10 +4,10 @@
 
 Each DATASET is a folder made by `jaxtroj generate zoo` or `round2`, or the `.evidence.jsonl` that
 an earlier run wrote. Gathers the evidence of every model, all usual stages, in run folders under
-`--work`, resumable. Then each kind of trigger, each architecture and each data set is left out in
-turn of the fit of a pooled calibrator, and judged by it; clean models are held out with their
-twins. Last, all models out of fold, by kind, training and sources. `--calibrator` writes the
-general calibrator.
+`--work`, resumable. Then each kind of trigger, each architecture, each data set and each folder as
+a whole is left out in turn of the fit of a pooled calibrator, and judged by it; clean models are
+held out with their twins. Last, all models out of fold, by kind, training and sources.
+`--calibrator` writes the general calibrator.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from jaxtroj.calibration import Calibrator, Scheme, cross_validate, leave_out
 from jaxtroj.cli.options import keep_compiled
 from jaxtroj.evidence.stages import IMAGES
 
-LEFT_OUT = ("kind", "family", "dataset")
+LEFT_OUT = ("kind", "family", "dataset", "population")
 """Columns of a row whose values are left out in turn."""
 
 

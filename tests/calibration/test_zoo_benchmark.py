@@ -55,7 +55,7 @@ def rows():
 
 def test_groups_are_left_out_and_counted(rows):
     result = judge(rows, 0)
-    assert set(result["left_out"]) == {"kind", "family", "dataset"}
+    assert set(result["left_out"]) == {"kind", "family", "dataset"}  # one population
     assert set(result["left_out"]["kind"]["groups"]) == {"blend", "patch"}
     assert result["by_kind"]["clean"]["models"] == 24 == result["by_sources"]["all"]["poisoned"]
     assert result["single_field_auc"]["fixed_score"]["blend"] > 0.95
