@@ -284,11 +284,21 @@ class Calibrator:
             strange = (f"{traits.name}, only {others or 'unnamed ones'}", *strange)
         if not strange:
             return ()
-        factor = 1.0 if self.met is None else self.transfer.factor(self.met, traits)
-        # A trigger in such a network may leave traces that the fit has never weighed.
-        advice = "take the probability as a guess"
-        advice = f"its evidence counts {factor:.0%}" if factor < 1 else advice
-        return (f"the calibrator has met no {'; no '.join(strange)}: {advice}",)
+        return (f"the calibrator has met no {'; no '.join(strange)}: {self._advice(traits)}",)
+
+    def _advice(self, traits: Traits) -> str:
+        """What the probability of a network that was not met is worth, in words."""
+        learnt = () if self.met is None else self.transfer.concerned(self.met, traits)
+        if self.met is None or not learnt:
+            # A trigger in such a network may leave traces that the fit has never weighed.
+            return "take the probability as a guess"
+        factor = self.transfer.factor(self.met, traits)
+        if factor < 1:
+            return f"its evidence counts {factor:.0%}"
+        score = max(one.log_score for one in learnt)
+        return (
+            f"such networks, left out of its fit, had a log score of {score:.2f} (a coin has 0.69)"
+        )
 
     def _left_out(self, stage: str, fields: Mapping[str, float | None]) -> list[str]:
         absent = self.missing(fields) if self.needs_all else ()

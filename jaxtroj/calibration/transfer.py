@@ -90,13 +90,17 @@ class Transfer:
 
     def factor(self, met: Met, traits: Traits) -> float:
         """What the log-odds of a network are multiplied by, in (0, 1]."""
+        return 1 / max((found.value for found in self.concerned(met, traits)), default=1.0)
+
+    def concerned(self, met: Met, traits: Traits) -> tuple[Temperature, ...]:
+        """The temperatures that were learnt for what a network is and the fit has not met."""
         # Who brings another architecture brings other pictures too, for all that is known.
         is_stranger = traits.architecture not in met.architectures
         # Heads on vectors show no size by which other data could be told: all are taken for it.
         is_elsewhere = met.sides is None or bool(met.strange_shape(traits))
-        concerned = [self.architecture] if is_stranger else []
-        concerned += [self.dataset] if is_stranger or is_elsewhere else []
-        return 1 / max((found.value for found in concerned if found is not None), default=1.0)
+        found = [self.architecture] if is_stranger else []
+        found += [self.dataset] if is_stranger or is_elsewhere else []
+        return tuple(one for one in found if one is not None)
 
 
 def learn_temperature(

@@ -46,7 +46,7 @@ def _set(document, path, value):
 FIRST = ("stages", 0)
 HOSTILE = [
     (("format",), "other"),
-    (("schema",), 3),
+    (("schema",), 4),
     (("schema",), True),
     (("stages",), []),
     (("stages",), {"a": 1}),
