@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.accuracy.picture_rows import PictureRow, labelled, read_rows, scheme
-from benchmarks.accuracy.zoo import by, fit
+from benchmarks.accuracy.zoo import by, fit, part_line
 from benchmarks.provenance import RESULTS, provenance
 from converters.files import write_atomic
 from jaxtroj import scoring
@@ -178,7 +178,7 @@ def text(result: Mapping[str, Any]) -> str:
         lines += [_line(way, scores) for way, scores in part["scores"].items()]
         for title, groups in part["parts"].items():
             lines.append(f"  out of fold by {title}:")
-            lines += [_group_line(value, group) for value, group in groups.items()]
+            lines += [f"  {part_line(value, group)}" for value, group in groups.items()]
     return "\n".join(lines)
 
 
@@ -190,14 +190,6 @@ def _line(way: str, scores: Mapping[str, Any] | None) -> str:
     return (
         f"{title} log score {scores['log_score']:.3f} ({scores['log_score_low']:.3f} to"
         f" {scores['log_score_high']:.3f})  AUC {area}  of {scores['models']}"
-    )
-
-
-def _group_line(name: str, part: Mapping[str, Any]) -> str:
-    return (
-        f"    {name:16} {part['models']:4d} models {part['poisoned']:4d} poisoned"
-        f"  found {part['found']:3d}  right target {part['right_target']:3d}"
-        f"  log score {part['log_score']:.3f}"
     )
 
 

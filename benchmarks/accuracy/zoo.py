@@ -155,7 +155,7 @@ def text(result: Mapping[str, Any]) -> str:
     )
     for title in ("by_kind", "by_training", "by_sources"):
         lines.append(f"out of fold, {title.replace('_', ' ')}:")
-        lines += [_part_line(name, part) for name, part in result[title].items()]
+        lines += [part_line(name, part) for name, part in result[title].items()]
     return "\n".join(lines)
 
 
@@ -171,7 +171,8 @@ def _group_line(name: str, part: Mapping[str, Any]) -> str:
     )
 
 
-def _part_line(name: str, part: Mapping[str, Any]) -> str:
+def part_line(name: str, part: Mapping[str, Any]) -> str:
+    """One group of `by`, for people."""
     return (
         f"  {name:16} {part['models']:4d} models {part['poisoned']:4d} poisoned"
         f"  found {part['found']:3d}  right target {part['right_target']:3d}"
