@@ -88,6 +88,9 @@ class Record:
         return json.dumps(asdict(self), allow_nan=False, ensure_ascii=True)
 
 
+_NAMES = frozenset(field.name for field in fields(Record))
+
+
 def parse_record(line: str | bytes) -> Record:
     """Read back `Record.to_json`.
 
@@ -98,7 +101,6 @@ def parse_record(line: str | bytes) -> Record:
         values: Any = json.loads(line)
     except ValueError as error:
         raise StoreError(f"not a JSON record: {error}") from error
-    names = {f.name for f in fields(Record)}
     if not isinstance(values, dict) or "schema" not in values:
         raise StoreError(f"not a record: its fields differ from those of schema {SCHEMA_VERSION}")
     if values["schema"] != SCHEMA_VERSION:
@@ -106,8 +108,8 @@ def parse_record(line: str | bytes) -> Record:
             f"record of schema {values['schema']}, expected {SCHEMA_VERSION}: it was written by"
             " another version of jaxtroj"
         )
-    if set(values) != names:
-        odd = sorted(names ^ set(values))
+    if values.keys() != _NAMES:
+        odd = sorted(_NAMES ^ values.keys())
         raise StoreError(f"not a record of schema {SCHEMA_VERSION}: fields differ ({odd})")
     lists = {
         name: tuple(values[name]) for name in ("source_classes", "searched", "caveats", "findings")

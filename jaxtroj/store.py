@@ -22,6 +22,7 @@ import re
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import metadata
@@ -40,6 +41,8 @@ ACCEPTED = "accepted.toml"
 SYNC_SECONDS = 1.0
 """How long a record may wait until it is forced to the disk."""
 
+_MODEL = re.compile(rb'\{"model": ("(?:[ -!#-\[\]-~]|\\["\\/bfnrt]|\\u[0-9a-f]{4})*"), "sha256": ')
+"""How `Record.to_json` begins."""
 _DIGEST_LETTERS = 24
 _DIGEST_END = re.compile(rf"-[0-9a-f]{{{_DIGEST_LETTERS}}}$")
 _PACKAGES = ("jaxtroj", "jax", "jaxlib", "flax", "optax", "numpy", "pillow")
@@ -224,28 +227,42 @@ def read_records(folder: Path) -> list[Record]:
     Raises:
         StoreError: there is no `records.jsonl`, it is empty, or a finished line is damaged.
     """
-    return list(iter_records(folder))
+    with _reading(folder) as path:
+        latest = {record.model: record for _, _, record in _parsed(path)}
+        _refuse_none(latest, path)
+    return list(latest.values())
 
 
 def iter_records(folder: Path) -> Iterator[Record]:
     """`read_records`, one at a time: memory does not grow with the size of the records.
 
     Raises:
-        StoreError: as `read_records`, at the first step.
+        StoreError: as `read_records`, at the step that reaches the line; a damaged line of a model
+            that has a later record is not looked at.
     """
-    path = Path(folder) / "records.jsonl"
-    try:
-        places = {record.model: (offset, size) for offset, size, record in _parsed(path)}
-        if not places:
-            raise StoreError(f"{path} holds no finished record yet")
+    with _reading(folder) as path:
+        places = {model: place for model, *place in _named(path)}
+        _refuse_none(places, path)
         with open(path, "rb") as file:
-            for offset, size in places.values():
-                yield parse_record(os.pread(file.fileno(), size, offset))
+            for offset, size, number in places.values():
+                yield _record(path, number, os.pread(file.fileno(), size, offset))
+
+
+@contextmanager
+def _reading(folder: Path) -> Iterator[Path]:
+    """The file of records, with what the system says against it as a StoreError."""
+    try:
+        yield Path(folder) / "records.jsonl"
     except OSError as error:
         raise StoreError(
             f"{folder} is not a run folder: {error.strerror or error}; expected the folder that"
             " `jaxtroj scan --out` wrote"
         ) from error
+
+
+def _refuse_none(found: Mapping[str, object], path: Path) -> None:
+    if not found:
+        raise StoreError(f"{path} holds no finished record yet")
 
 
 def picture_file(folder: Path, model: str) -> Path:
@@ -301,19 +318,36 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _parsed(path: Path) -> Iterator[tuple[int, int, Record]]:
-    """Offset, length and content of every finished line; the torn one at the end is left out."""
+def _lines(path: Path) -> Iterator[tuple[int, int, bytes]]:
+    """Number, offset and text of every finished line; the torn one at the end is left out."""
     offset = 0
     with open(path, "rb") as file:
         for number, line in enumerate(file, start=1):
             if not line.endswith(b"\n"):
                 return
-            try:
-                record = parse_record(line)
-            except StoreError as error:
-                raise StoreError(
-                    f"{path}, line {number}: {error}. Remove that line to scan its model again,"
-                    " or all records of an older version with --restart"
-                ) from error
-            yield offset, len(line), record
+            yield number, offset, line
             offset += len(line)
+
+
+def _parsed(path: Path) -> Iterator[tuple[int, int, Record]]:
+    """Offset, length and content of every finished line."""
+    for number, offset, line in _lines(path):
+        yield offset, len(line), _record(path, number, line)
+
+
+def _named(path: Path) -> Iterator[tuple[str, int, int, int]]:
+    """Model, offset, length and number of every finished line; most are not parsed for that."""
+    for number, offset, line in _lines(path):
+        start = _MODEL.match(line)
+        model = json.loads(start[1]) if start else _record(path, number, line).model
+        yield model, offset, len(line), number
+
+
+def _record(path: Path, number: int, line: bytes) -> Record:
+    try:
+        return parse_record(line)
+    except StoreError as error:
+        raise StoreError(
+            f"{path}, line {number}: {error}. Remove that line to scan its model again,"
+            " or all records of an older version with --restart"
+        ) from error

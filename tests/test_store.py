@@ -199,6 +199,17 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["thesis.tex"]
 
 
+@pytest.mark.parametrize("damage", [(b'"ok"', b'"ok'), (b'{"model"', b'["model"')])
+def test_a_damaged_line_is_named_by_its_number(tmp_path, damage):
+    fill(tmp_path, "a", "b", "c")
+    path = tmp_path / "records.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(lines[0] + lines[1].replace(*damage) + lines[2])
+    for read in (read_records, lambda folder: list(iter_records(folder))):
+        with pytest.raises(StoreError, match=r"records.jsonl, line 2: not a JSON record"):
+            read(tmp_path)
+
+
 def test_run_folder_that_is_a_file(tmp_path):
     (tmp_path / "run").write_text("")
     with pytest.raises(StoreError, match="cannot use"):
@@ -222,8 +233,9 @@ def test_environment_lists_every_session(tmp_path):
 
 @pytest.mark.parametrize("model", ["a\nb", 'q"', "\u2028", printable("\udcff"), "x" * 5000])
 def test_any_model_name_survives(tmp_path, model):
-    fill(tmp_path, model, "after")
+    fill(tmp_path, model, "after", model)
     assert [r.model for r in read_records(tmp_path)] == [model, "after"]
+    assert list(iter_records(tmp_path)) == read_records(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["../../etc/passwd", "a\nb", "\udcff", "", ".", "x" * 300, "é"])
