@@ -22,6 +22,7 @@ from jaxtroj.reporting.beside import Beside
 from jaxtroj.reporting.content import Content, architecture, started
 from jaxtroj.reporting.fields import fields_of
 from jaxtroj.reporting.flips import read_flips
+from jaxtroj.reporting.large import BRIEF, MOST_WHOLE, brief, spread, whole
 from jaxtroj.reporting.pictures import PANELS, Picture, embed
 from jaxtroj.reporting.texts import PlacedText, place
 
@@ -37,6 +38,7 @@ def render(
     content: Content,
     backgrounds: "Sequence[LeaderboardRow]" = (),
     beside: Beside | None = None,
+    most: int = MOST_WHOLE,
 ) -> str:
     """The whole page. Equal content gives equal text.
 
@@ -44,6 +46,7 @@ def render(
         content: of the run.
         backgrounds: rows of the Backgrounds Challenge to show beside it; none, no section.
         beside: another run of the same models, to compare with.
+        most: models that the page holds everything of, see `large`.
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
@@ -64,7 +67,7 @@ def render(
         script=Markup(script),
         style_digest=_digest(style),
         script_digest=_digest(script),
-        data=Markup(_for_html(page_data(content, beside))),
+        data=Markup(_for_html(page_data(content, beside, most))),
         counts=_counts(content),
         seconds=_median_seconds(content.records),
         started=started(content),
@@ -84,13 +87,24 @@ def _backgrounds(rows: "Sequence[LeaderboardRow]") -> dict[str, Any]:
     return {"backgrounds": tables(rows), "remarks": notes(rows)}
 
 
-def page_data(content: Content, beside: Beside | None = None) -> dict[str, Any]:
-    """What the script needs to build the table of models and their details."""
-    fields = fields_of(content.records)
-    pictures = embed(content.run, content.records)
-    texts = place(content.records, content.entries)
+def page_data(
+    content: Content, beside: Beside | None = None, most: int = MOST_WHOLE
+) -> dict[str, Any]:
+    """What the script needs to build the table of models and their details; see `render`."""
+    fields, shown = fields_of(content.records), whole(content, most)
+    full = [record for record in content.records if record.model in shown]
+    pictures, texts = embed(content.run, full), place(full, content.entries)
     steps = list(dict.fromkeys(step for record in content.records for step in record.seconds))
-    scored = content.scored
+    scored, is_large = content.scored, len(full) < len(content.records)
+
+    def model(record: Record) -> dict[str, Any] | list[Any]:
+        names = [field.name for field in fields.get(record.kind, ())]
+        told = _model(content, record, names, steps)
+        told |= {} if beside is None else _beside(beside, record)
+        if record.model not in shown:
+            return brief(told)
+        return told | _trigger(record, pictures.get(record.model), texts.get(record.model))
+
     return {
         "fields": {kind: [astuple(field) for field in found] for kind, found in fields.items()},
         "steps": steps,
@@ -98,12 +112,9 @@ def page_data(content: Content, beside: Beside | None = None) -> dict[str, Any]:
         "words": WORDS,
         "hasTruth": scored is not None,
         "beside": None if beside is None else beside.name,
-        "models": [
-            _model(content, record, [f.name for f in fields.get(record.kind, ())], steps)
-            | _trigger(record, pictures.get(record.model), texts.get(record.model))
-            | ({} if beside is None else _beside(beside, record))
-            for record in content.records
-        ],
+        "brief": BRIEF,
+        "spread": spread(content.records, fields) if is_large else None,
+        "models": [model(record) for record in content.records],
     }
 
 

@@ -217,3 +217,23 @@ def test_two_thousand_models_open_quickly(browser, tmp_path, make, monkeypatch):
     names = browser.run(NAMES)
     assert len(set(names)) == 200
     assert browser.run("document.activeElement.textContent") == names[100]
+
+
+def test_a_large_run_opens_and_says_what_the_page_does_not_hold(browser, run_and_truth):
+    run, truth = run_and_truth
+    path = run / "large.html"
+    path.write_text(render(read_content(run, truth), most=6))
+    browser.open(path)
+    assert len(browser.run(NAMES)) == 24
+    count = "document.getElementById('count').textContent"
+    assert browser.run(count) == "24 models, 6 of all with reasons and evidence"
+    opened = "document.querySelector('tr.details').innerText"
+    choose(browser, "verdict", "clean")
+    browser.run(FIRST + ".click()")
+    assert "This run has 24 models. The page holds reasons and evidence of 6" in browser.run(opened)
+    assert "Evidence" not in browser.run(opened).split("\n")
+    browser.run("document.getElementById('reset').click()")
+    choose(browser, "verdict", "poisoned")
+    browser.run(FIRST + ".click()")
+    assert "above " in browser.run(opened) and "a patch was found" in browser.run(opened)
+    assert browser.complaints() == []

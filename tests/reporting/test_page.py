@@ -41,6 +41,30 @@ def data_of(text: str) -> dict:
     return json.loads(block, parse_constant=pytest.fail)
 
 
+def test_a_large_run_has_a_line_of_every_model_and_everything_of_some(run_and_truth):
+    run, truth = run_and_truth
+    content = read_content(run, truth)
+    all_whole, some = page_data(content), page_data(content, most=6)
+    assert all_whole["spread"] is None and len(some["models"]) == 24
+    full = [model for model in some["models"] if isinstance(model, dict)]
+    poisoned = sorted((r.probability for r in content.records if r.poisoned), reverse=True)
+    assert [m["word"] for m in full] == ["poisoned"] * 6
+    assert sorted((m["probability"] for m in full), reverse=True) == pytest.approx(poisoned[:6])
+    brief = [m for m in some["models"] if isinstance(m, list)]
+    by_name = {model["model"]: model for model in all_whole["models"]}
+    for told in (dict(zip(some["brief"], values, strict=True)) for values in brief):
+        assert told == {name: by_name[told["model"]].get(name) for name in some["brief"]}
+    assert len(json.dumps(brief)) < 200 * len(brief)
+    kinds = {kind: len(fields) for kind, fields in some["fields"].items()}
+    assert {kind: len(found) for kind, found in some["spread"].items()} == kinds
+    values = [r.evidence[some["fields"]["image"][0][0]] for r in content.records
+              if r.kind == "image" and r.evidence]  # fmt: skip
+    told = some["spread"]["image"][0]
+    assert (told[0], told[50], told[100]) == pytest.approx(
+        (min(values), np.median(values), max(values)), rel=1e-5
+    )
+
+
 def test_everything_of_a_run_is_in_the_page(run_and_truth):
     run, truth = run_and_truth
     text = render(read_content(run, truth, ["kind"]))

@@ -1,7 +1,12 @@
 "use strict";
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
-  const models = data.models;
+  // Of a large run most models are lists of what the table shows, in the order of data.brief.
+  const NOTHING = { reason: "", sha256: "", identity: "", acceptance: null, cells: {}, sources: [],
+    steps: [], evidence: [], findings: [], coverage: [], isBrief: true };
+  const models = data.models.map((model) => !Array.isArray(model) ? model
+    : Object.assign({}, NOTHING, Object.fromEntries(data.brief.map((name, i) => [name, model[i]]))));
+  const whole = models.filter((model) => !model.isBrief).length;
   const CHUNK = 100;
   const GLYPHS = { poisoned: "▲", clean: "●", failed: "✕", skipped: "–", gathered: "◇", accepted: "◆" };
   const UNIT_LABELS = { "1": "larger in poisoned models", "-1": "smaller in poisoned models", "0": "either way" };
@@ -117,7 +122,7 @@
     byId("more").hidden = left === 0;
     byId("more").textContent = `Show ${Math.min(CHUNK, left)} more of ${left}`;
     const some = view.found.length === models.length ? "" : ` of ${models.length}`;
-    byId("count").textContent = `${view.found.length}${some} models` + (left ? `, the first ${view.limit} shown` : "");
+    byId("count").textContent = `${view.found.length}${some} models` + (whole < models.length ? `, ${whole} of all with reasons and evidence` : "") + (left ? `, the first ${view.limit} shown` : "");
   }
 
   function row(model) {
@@ -153,12 +158,16 @@
   // ---- one model -------------------------------------------------------------------------
 
   function details(model) {
-    const first = make("div", {}, reasons(model), trigger(model), flips(model), coverage(model),
-      findings(model), timing(model), facts(model));
-    const panel = make("div", { class: "panel" }, first, evidence(model));
+    const first = model.isBrief ? make("div", {}, absent(), facts(model))
+      : make("div", {}, reasons(model), trigger(model), flips(model), coverage(model),
+        findings(model), timing(model), facts(model));
+    const panel = make("div", { class: "panel" }, first, model.isBrief ? null : evidence(model));
     const place = make("td", { colspan: COLUMNS.length }, panel);
     return make("tr", { class: "details", id: "details-" + model.place }, place);
   }
+
+  const absent = () => part("Not in this page", make("p", { class: "note" },
+    `This run has ${models.length} models. The page holds reasons and evidence of ${whole}, poisoned and failed ones first; those of the others stand in records.jsonl of the run.`));
 
   const part = (title, ...children) => make("section", {}, make("h3", {}, title), ...children);
 
@@ -236,11 +245,12 @@
 
   const sorted = new Map();
 
-  /** Finite values of one field over all models of a kind, in order; made when first needed. */
+  /** Finite values of one field over all models of a kind, or their quantiles, in order; made when first needed. */
   function values(kind, place) {
     const key = kind + place;
     if (!sorted.has(key)) {
-      const all = models.filter((m) => m.kind === kind).map((m) => m.evidence[place]);
+      const all = data.spread ? data.spread[kind][place]
+        : models.filter((m) => m.kind === kind).map((m) => m.evidence[place]);
       sorted.set(key, Float64Array.from(all.filter((v) => v !== null && v !== undefined)).sort());
     }
     return sorted.get(key);
