@@ -36,6 +36,7 @@ INPUTS = {
     "small": "folder that `jaxtroj generate small` wrote",
     "zoo": "folder that `jaxtroj generate zoo` wrote",
     "rounds": "folders that `jaxtroj generate round1` to `round4` wrote",
+    "zoo_pictures": "folder of the .npz files that it was generated from (zoo_pictures.py)",
 }
 """Data that is not part of the project, by name; given as `--input NAME=PATH`."""
 
@@ -88,7 +89,8 @@ BENCHES = (
           {"cpu-small": "--sizes 48 64 --classes 5 10 --models 3", "cpu": "",
            "gpu": "--architecture resnet50 --sizes 64 128 224 --models 8"}),
     Bench("speed.scaling", "what the scan engine itself costs",
-          {"cpu-small": "--models 500 --ray-models 0 --bad-models 0", "cpu": "", "gpu": ""}),
+          {"cpu-small": "--models 500 --ray-models 0 --bad-models 0 --ray-bad-models 0 "
+                        "--read-models 500", "cpu": "", "gpu": ""}),
     Bench("speed.workers", "how a scan gains by more workers",
           {"cpu-small": "{round0} --work {work}/workers --models 4",
            "cpu": "{round0} --work {work}/workers", "gpu": None}, ("round0",)),
@@ -150,7 +152,8 @@ BENCHES = (
     Bench("accuracy.zoo_rivals", "verdicts beside Neural Cleanse, K-Arm and MM-BD",
           {"cpu-small": "{zoo} --each 4", "cpu": "{zoo} --each 16", "gpu": None}, ("zoo",)),
     Bench("accuracy.repair", "poisoned networks mended: unlearning, fine-pruning, fine-tuning",
-          {"cpu-small": None, "cpu": "--zoo {zoo} --seed 21", "gpu": None}, ("zoo",)),
+          {"cpu-small": None, "gpu": None,
+           "cpu": "--zoo {zoo} --pictures {zoo_pictures} --seed 21"}, ("zoo", "zoo_pictures")),
 )  # fmt: skip
 NAMES = tuple(bench.name for bench in BENCHES)
 

@@ -15,7 +15,8 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +31,12 @@ from jaxtroj.engine.progress import Tally
 from jaxtroj.engine.run import run_scan
 from jaxtroj.record import Record
 from jaxtroj.record_text import summary
+from jaxtroj.reporting.content import read_content
+from jaxtroj.reporting.page import render
 from jaxtroj.rounds import ModelEntry, iter_models
 from jaxtroj.scan import identify
 from jaxtroj.settings import Settings
-from jaxtroj.store import RunStore, iter_records
+from jaxtroj.store import RunStore, iter_records, read_records
 
 NULL = "benchmarks.speed.scaling:null_detector"
 SETTINGS = Settings(calibrator=None, text_calibrator=None, early_stop=False, base_rate=0.5)
@@ -82,6 +85,11 @@ def main() -> int:
     parser.add_argument("--models", type=int, default=10_000)
     parser.add_argument("--ray-models", type=int, default=1_000, help="0 for none")
     parser.add_argument("--bad-models", type=int, default=1_000, help="of which 5 %% are bad")
+    parser.add_argument(
+        "--ray-bad-models", type=int, default=20_000,
+        help="of which 1 %% crash and 1 %% hang, and one of two nodes is killed; 0 for none",
+    )  # fmt: skip
+    parser.add_argument("--read-models", type=int, default=100_000, help="0 for none")
     parser.add_argument("--out", type=Path, default=RESULTS / "scaling.json")
     args = parser.parse_args()
     home = Path(tempfile.mkdtemp(prefix="scaling-"))
@@ -91,6 +99,10 @@ def main() -> int:
         result["local"] = measure_local(home / "local", args.models)
         result["bad"] = measure_bad(home / "bad", args.bad_models) if args.bad_models else {}
         result["ray"] = measure_ray(home / "ray", args.ray_models) if args.ray_models else {}
+        count = args.ray_bad_models
+        result["ray_bad"] = measure_ray_bad(home / "ray_bad", count) if count else {}
+        count = args.read_models
+        result["read"] = measure_reading(home / "read", count) if count else {}
     finally:
         shutil.rmtree(home)
     write_atomic(args.out, json.dumps(result, indent=1).encode() + b"\n")
@@ -98,12 +110,14 @@ def main() -> int:
     return 0
 
 
-def make_models(folder: Path, count: int, bad_share: int = 0) -> list[ModelEntry]:
-    """Tiny model files; with `bad_share` every so many orders something bad."""
+def make_models(
+    folder: Path, count: int, bad_share: int = 0, orders: Sequence[bytes] = _BAD_ORDERS
+) -> list[ModelEntry]:
+    """Tiny model files; with `bad_share` every so many orders something bad, out of `orders`."""
     folder.mkdir(parents=True)
     for number in range(count):
         is_bad = bad_share and number % bad_share == bad_share // 2
-        order = _BAD_ORDERS[number // bad_share % len(_BAD_ORDERS)] if is_bad else b"model"
+        order = orders[number // bad_share % len(orders)] if is_bad else b"model"
         (folder / f"{number:06d}.pt").write_bytes(order + b" %06d" % number)
     return list(iter_models(folder))
 
@@ -165,15 +179,41 @@ def measure_bad(folder: Path, count: int) -> dict[str, Any]:
 
 def measure_ray(folder: Path, count: int) -> dict[str, Any]:
     """The same on a Ray cluster of two nodes on this machine."""
+    entries = make_models(folder / "models", count)
+    with _two_nodes() as (version, _):
+        found = _timed_scan(folder / "run", entries, _on_ray(Guard(60.0)))
+    assert found["records"] == count
+    return {"models": count, "nodes": 2, "workers": 2, "version": version} | found
+
+
+def measure_ray_bad(folder: Path, count: int) -> dict[str, Any]:
+    """On Ray with 1 % of the models crashing, 1 % stuck, and a node that dies half way."""
+    entries = make_models(folder / "models", count, bad_share=50, orders=(b"crash", b"stuck"))
+    with _two_nodes() as (version, kill):
+        found = _timed_scan(folder / "run", entries, _on_ray(Guard(1.0)), kill)
+    names = [record.model for record in iter_records(folder / "run")]
+    failed = sum(record.status == "failed" for record in iter_records(folder / "run"))
+    assert len(names) == len(set(names)) == found["records"] == count, (len(names), found)
+    bad = sum(number % 50 == 25 for number in range(count))
+    assert failed == bad, (failed, bad)
+    return {"models": count, "failed_records": failed, "nodes": "2, then 1"} | found
+
+
+def _on_ray(guard: Guard) -> Callable[[RunStore], Engine]:
+    from jaxtroj.engine.ray_cluster import RayEngine
+
+    return lambda store: RayEngine(Setup(SETTINGS, None, NULL), guard, 2)
+
+
+@contextmanager
+def _two_nodes() -> Iterator[tuple[str, Callable[[], None]]]:
+    """A Ray cluster of two nodes on this machine: its version, and what kills the second node."""
     import ray
     from ray.cluster_utils import Cluster
 
-    from jaxtroj.engine.ray_cluster import RayEngine
-
-    entries = make_models(folder / "models", count)
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
-    cluster.add_node(num_cpus=1)
+    second = cluster.add_node(num_cpus=1)
     path = os.pathsep.join(filter(None, sys.path))
     ray.init(
         address=cluster.address,
@@ -181,23 +221,46 @@ def measure_ray(folder: Path, count: int) -> dict[str, Any]:
         logging_level=logging.ERROR,
         runtime_env={"env_vars": {"PYTHONPATH": path}},
     )
-
-    def engine(store: RunStore) -> Engine:
-        return RayEngine(Setup(SETTINGS, None, NULL), Guard(60.0), 2)
-
     try:
-        found = _timed_scan(folder / "run", entries, engine)
+        yield ray.__version__, lambda: cluster.remove_node(second, allow_graceful=False)
     finally:
         ray.shutdown()
         cluster.shutdown()
-    assert found["records"] == count
-    return {"models": count, "nodes": 2, "workers": 2, "version": ray.__version__} | found
+
+
+def measure_reading(folder: Path, count: int) -> dict[str, Any]:
+    """Reading the records of a large run, and its page: seconds, memory and size."""
+    with RunStore(folder, {}) as store:
+        for number in range(count):
+            digest = hashlib.sha256(b"%d" % number).digest()
+            store.append(null_record(f"id-{number:08d}", digest, digest.hex()[:32]))
+    started = time.perf_counter()
+    assert sum(1 for _ in iter_records(folder)) == count
+    one_by_one, started = time.perf_counter() - started, time.perf_counter()
+    assert len(read_records(folder)) == count
+    at_once, started = time.perf_counter() - started, time.perf_counter()
+    page = render(read_content(folder))
+    return {
+        "models": count,
+        "records_mib": round((folder / "records.jsonl").stat().st_size / 2**20, 1),
+        "iter_records_seconds": round(one_by_one, 2),
+        "read_records_seconds": round(at_once, 2),
+        "page_seconds": round(time.perf_counter() - started, 2),
+        "page_mib": round(len(page.encode()) / 2**20, 1),
+        "memory_mib": round(_resident() / 2**20, 1),
+    }
 
 
 def _timed_scan(
-    run: Path, entries: Sequence[ModelEntry], engine_of: Callable[[RunStore], Engine]
+    run: Path,
+    entries: Sequence[ModelEntry],
+    engine_of: Callable[[RunStore], Engine],
+    half_way: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
-    """Milliseconds per model from the first tenth on, and memory then and at the end."""
+    """Milliseconds per model from the first tenth on, and memory then and at the end.
+
+    `half_way` is called once half of the models have a record.
+    """
     tally, mark, first = Tally(len(entries)), len(entries) // 10, 0.0
     begun = memory = last = 0.0
     with RunStore(run, SETTINGS.as_json()) as store:
@@ -206,6 +269,8 @@ def _timed_scan(
             tally.add(outcome.record, outcome.fresh)
             last = time.perf_counter()
             first = first or last - started
+            if tally.done == len(entries) // 2:
+                half_way()
             if tally.done == mark:
                 begun, memory = last, _resident()
         records = len(store)
