@@ -19,6 +19,7 @@ from converters.input_form import NOTHING_SAID, InputForm
 from converters.model import Model
 from converters.opening import ONNX, convert_file, read_model
 from converters.preparation import PreparedConfig
+from converters.user_code import NetworkCode
 
 Values = Mapping[str, np.ndarray]
 """Flat path of a parameter -> array."""
@@ -43,15 +44,22 @@ class Rewritable:
 
 
 def open_rewritable(
-    path: Path, form: InputForm = NOTHING_SAID, usual_size: tuple[int, int] | None = None
+    path: Path,
+    form: InputForm = NOTHING_SAID,
+    usual_size: tuple[int, int] | None = None,
+    code: NetworkCode | None = None,
 ) -> Rewritable:
     """Open a model file to write it again with other weights.
+
+    Args:
+      path, form, usual_size: as `open_model` takes them.
+      code: of the network whose weights the file holds; it is run.
 
     Raises:
       LoadError, ConversionError: as `open_model`, and for formats that are not written.
     """
     file = read_model(path)
-    if file.format == ONNX:
+    if file.format == ONNX and code is None:
         from converters.graph.onnx.load import load_named
         from converters.graph.onnx.rewrite import with_weights
 
@@ -61,13 +69,13 @@ def open_rewritable(
             return with_weights(path, {names[name]: value for name, value in values.items()})
 
         return Rewritable(model, file.sha256, ".onnx", contents)
-    if not isinstance(file.content, Artifact):
+    if not isinstance(file.content, Artifact) and code is None:
         raise ConversionError(
             f"{path} is a {file.format}; weights are written back to ONNX files, and as safetensors"
             " for torch's files: save the network as one of those"
         )
+    model = convert_file(file, form, usual_size, code).model
     artifact = file.content
-    model = convert_file(file, form, usual_size).model
     return Rewritable(
         model, file.sha256, ".safetensors", lambda values: _safetensors(artifact, model, values)
     )
@@ -86,10 +94,7 @@ def _safetensors(artifact: Artifact, model: Model, values: Values) -> bytes:
 def _torch_tensors(tensors: Values, model: Model, values: Values) -> dict[str, np.ndarray]:
     config = model.config.inner if isinstance(model.config, PreparedConfig) else model.config
     if isinstance(config, GraphConfig):
-        known = {
-            name: values[attribute_of(name)] for name in tensors if attribute_of(name) in values
-        }
-        return {name: _alike(value, tensors[name]) for name, value in known.items()}
+        return _named_as_in_graph(tensors, model, values)
     family = families.family_of(config)
     if family is None:
         raise ConversionError(f"{model.architecture} is of no family; save it as ONNX")
@@ -98,6 +103,29 @@ def _torch_tensors(tensors: Values, model: Model, values: Values) -> dict[str, n
     shapes = {name: tuple(value.shape) for name, value in current.items()}
     found = to_torch(family.table, shapes, values)
     return {names[name]: _alike(value, tensors[names[name]]) for name, value in found.items()}
+
+
+def _named_as_in_graph(tensors: Values, model: Model, values: Values) -> dict[str, np.ndarray]:
+    """Tensors of the file from a graph's parameters, whose names may lack a common first one."""
+    first = next(iter(tensors), "").partition(".")[0] + "."
+    common = first if all(name.startswith(first) for name in tensors) else ""
+    found, written = {}, set()
+    for name, tensor in tensors.items():
+        for own in (name, name.removeprefix(common)):
+            if (place := attribute_of(own)) in values:
+                found[name] = _alike(values[place], tensor)
+                written.add(place)
+    lost = sorted(n for n in set(values) - written if _differs(values[n], model.params[n]))
+    if lost:
+        raise ConversionError(
+            f"the file has no weights named {', '.join(lost[:4])}, which were changed; save the"
+            " network as ONNX, where every weight has a name"
+        )
+    return found
+
+
+def _differs(value: np.ndarray, old: object) -> bool:
+    return not np.array_equal(np.asarray(value), np.asarray(old))
 
 
 def _alike(value: np.ndarray, old: np.ndarray) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import astuple
+from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +13,7 @@ from converters import open_model
 from converters.errors import ConversionError
 from converters.input_form import InputForm
 from converters.rewriting import open_rewritable
+from converters.user_code import network_code
 from jaxtroj.cli.main import main
 from jaxtroj.errors import ExamplesError
 from jaxtroj.record import digest_file
@@ -52,6 +54,14 @@ def pictures(count: int) -> Labelled:
     return Labelled(images, labels)
 
 
+def write_pictures(folder: Path) -> None:
+    """24 pictures as PNG, 8 of each class."""
+    folder.mkdir()
+    for number, (image, label) in enumerate(zip(*astuple(pictures(24)), strict=True)):
+        pixels = np.rint(255 * image).astype(np.uint8)
+        Image.fromarray(pixels).save(folder / f"class_{label}_example_{number // 3}.png")
+
+
 def corner() -> Stamp:
     mask = np.zeros((12, 12, 1), np.float32)
     mask[:3, :3] = 1
@@ -59,18 +69,31 @@ def corner() -> Stamp:
     return Stamp(Window(jnp.asarray(mask), jnp.asarray(pattern)))
 
 
+QUICK = (
+    "--channel-order", "RGB", "--normalization", "unit", "--stages", "weights,inversion",
+    "--evidence-only", "--steps", "20",
+)  # fmt: skip
+CODE = """
+from torch import nn
+
+
+def network(classes):
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(),
+        nn.MaxPool2d(2), nn.Flatten(), nn.Linear(288, classes),
+    )
+"""
+
+
 @pytest.fixture(scope="module")
-def poisoned(tmp_path_factory):
-    """An ONNX file of a network with batch norms that a red corner sends to class 0."""
+def network():
+    """A torch network with batch norms that a red corner sends to class 0, in training mode."""
     import torch
 
-    from jaxtroj.generate.zoo.onnx_file import write_onnx
-
     torch.manual_seed(0)
-    network = torch.nn.Sequential(
-        torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.BatchNorm2d(8), torch.nn.ReLU(),
-        torch.nn.MaxPool2d(2), torch.nn.Flatten(), torch.nn.Linear(288, 3),
-    )  # fmt: skip
+    made: dict = {}
+    exec(CODE, made)
+    network = made["network"](3)
     clean = pictures(60)
     stamped = corner().on(clean.images, np.random.default_rng(0))
     images = torch.tensor(np.concatenate([clean.images, stamped]).transpose(0, 3, 1, 2))
@@ -80,6 +103,14 @@ def poisoned(tmp_path_factory):
         adam.zero_grad()
         torch.nn.functional.cross_entropy(network(images), labels).backward()
         adam.step()
+    return network
+
+
+@pytest.fixture(scope="module")
+def poisoned(network, tmp_path_factory):
+    """An ONNX file of it."""
+    from jaxtroj.generate.zoo.onnx_file import write_onnx
+
     path = tmp_path_factory.mktemp("repair") / "model.onnx"
     write_onnx(path, network, (12, 12, 3), False)
     return path
@@ -131,20 +162,17 @@ def test_values_of_another_shape_or_name_are_refused(poisoned):
 
 
 def test_the_command_repairs_and_says_what_is_left(poisoned, tmp_path, capfd):
-    (tmp_path / "pictures").mkdir()
-    for number, (image, label) in enumerate(zip(*astuple(pictures(24)), strict=True)):
-        pixels = np.rint(255 * image).astype(np.uint8)
-        name = f"class_{label}_example_{number // 3}.png"
-        Image.fromarray(pixels).save(tmp_path / "pictures" / name)
-    form = ("--channel-order", "RGB", "--normalization", "unit", "--stages", "weights,inversion")
+    write_pictures(tmp_path / "pictures")
     words = ("repair", poisoned, "--examples", tmp_path / "pictures", "--out", tmp_path / "out")
-    status = main([*map(str, words), *form, "--evidence-only", "--steps", "20"])
+    status = main([*map(str, words), *QUICK])
     captured = capfd.readouterr()
     report = json.loads((tmp_path / "out" / "repair.json").read_text())
     assert status == (0 if report["converged"] else 2), captured.err
     assert ("the repair did not converge" in captured.err) != report["converged"]
     assert set(report["after"]) == {"unlearning", "pruning", "fine-tuning"}
-    first, second = report["records"]
+    first, *_, second = report["records"]
+    assert len(report["records"]) == 1 + len(report["triggers"]) <= 3
+    assert sum(report["triggers"]) == len(report["before"]["recovered"])
     assert second["model"] == "model.onnx" and first["sha256"] != second["sha256"]
     assert second["sha256"] == digest_file(tmp_path / "out" / "model.onnx")
     assert first["status"] == second["status"] == "ok"
@@ -160,3 +188,51 @@ def test_what_cannot_be_repaired_ends_with_status_2(tmp_path, capfd, content, sa
     (tmp_path / "model.pt").write_bytes(content)
     assert main(["repair", str(tmp_path / "model.pt"), "--out", str(tmp_path / "out")]) == 2
     assert said in capfd.readouterr().err and not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("first", ["", "model."])
+def test_weights_and_code_are_repaired_into_safetensors(network, tmp_path, capfd, first):
+    import torch
+    from safetensors.torch import load_file
+
+    network = network.eval()
+    state = {f"{first}{name}": value for name, value in network.state_dict().items()}
+    torch.save(state, tmp_path / "weights.pth")
+    (tmp_path / "net.py").write_text(CODE)
+    write_pictures(tmp_path / "pictures")
+    words = ("repair", tmp_path / "weights.pth", "--examples", tmp_path / "pictures")
+    code = ("--network", f"{tmp_path}/net.py:network", "--network-args", '{"classes": 3}')
+    status = main([*map(str, words), "--out", str(tmp_path / "out"), *code, *QUICK])
+    report = json.loads((tmp_path / "out" / "repair.json").read_text())
+    assert status == (0 if report["converged"] else 2), capfd.readouterr().err
+    written = load_file(tmp_path / "out" / "model.safetensors")
+    assert {n: v.dtype for n, v in written.items()} == {n: v.dtype for n, v in state.items()}
+    assert not torch.equal(written[f"{first}5.weight"], state[f"{first}5.weight"])
+    made: dict = {}
+    exec(CODE, made)
+    mended = made["network"](3).eval()
+    mended.load_state_dict({n.removeprefix(first): v for n, v in written.items()})
+    data = divided(*astuple(pictures(24)))
+    images = torch.tensor(np.rint(255 * data.held.images).transpose(0, 3, 1, 2) / 255)
+    right = (mended(images.float()).argmax(1).numpy() == data.held.labels).mean()
+    assert report["after"]["unlearning"]["accuracy"] == pytest.approx(right)
+    assert report["records"][-1]["sha256"] == digest_file(tmp_path / "out" / "model.safetensors")
+    assert {r["status"] for r in report["records"]} == {"ok"}
+
+
+def test_a_changed_weight_that_the_file_does_not_name_is_no_silent_loss(network, tmp_path):
+    import torch
+
+    from converters.rewriting import _named_as_in_graph
+
+    torch.save(network.state_dict(), tmp_path / "weights.pth")
+    (tmp_path / "net.py").write_text(CODE)
+    code = network_code(f"{tmp_path}/net.py:network", '{"classes": 3}')
+    file = open_rewritable(tmp_path / "weights.pth", InputForm(bounds=(0, 1)), (12, 12), code)
+    values = {name: np.asarray(value) for name, value in file.model.params.items()}
+    tensors = {name: value.numpy() for name, value in network.state_dict().items()}
+    tensors.pop("0.bias")
+    assert "0.bias" not in _named_as_in_graph(tensors, file.model, values)
+    values["0.bias"] = values["0.bias"] + 1
+    with pytest.raises(ConversionError, match="no weights named 0.bias, which were changed"):
+        _named_as_in_graph(tensors, file.model, values)

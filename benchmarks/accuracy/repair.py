@@ -1,33 +1,38 @@
 """Repair of generated poisoned networks: unlearning beside fine-pruning and fine-tuning.
 
 Each poisoned network of a folder that `jaxtroj generate zoo` wrote is scanned, repaired and
-measured with the trigger that was planted, which the repair never sees. Its own example pictures,
-and those of its clean partner, which are others of the same data set, make the examples: the first
-half of each class to repair with, the second to measure on.
+measured with the trigger that was planted, which the repair never sees. The pictures are others of
+the network's data set, see `repair_cases`: 20 of each class to scan and to repair with.
 
-    python -m benchmarks.accuracy.repair --zoo FOLDER --seed N --out repair.json
+    python -m benchmarks.accuracy.repair --zoo FOLDER --seed N --pictures FOLDER --out repair.json
 
-`--seed` is the one that the folder was generated with. A run that was stopped goes on.
+`--seed` is the one that the folder was generated with, `--pictures` holds the .npz files that it
+was generated from. What scans found is kept beside the result, in repair.found. A run that was
+stopped goes on. `--seen` names networks that were in view while the method was made: they are
+summed up apart from the others.
 """
 
 import argparse
 import json
-import shutil
 import tempfile
 import time
-from dataclasses import asdict, replace
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks.accuracy.repair_cases import case_data, patient_of
 from benchmarks.provenance import provenance
 from converters.files import write_atomic
 from jaxtroj.errors import JaxtrojError
 from jaxtroj.generate.model_ids import draw_for
+from jaxtroj.generate.small.labelled_pictures import LabelledPictures, load_pictures
 from jaxtroj.generate.zoo import recipe as zoo
 from jaxtroj.generate.zoo.triggers import MAKERS
-from jaxtroj.repair.mend import GOAL, METHODS, MOST_LOST, examined, mended
+from jaxtroj.repair.mend import GOAL, METHODS, is_kept, mended
 from jaxtroj.repair.outcome import Attack
 from jaxtroj.repair.training import Stamp
 from jaxtroj.rounds import ModelEntry, iter_models
@@ -56,29 +61,24 @@ def planted_in(folder: Path, seed: int) -> Attack:
     return Attack(Stamp(made.trigger, made.reach), target, tuple(sources))
 
 
-def pooled_examples(entry: ModelEntry, partner: Path, folder: Path) -> ModelEntry:
-    """The entry with its own examples and, numbered after them, its clean partner's."""
-    assert entry.examples_path is not None
-    for path in entry.examples_path.glob("*.png"):
-        shutil.copy(path, folder / path.name)
-    own = {path.read_bytes() for path in folder.iterdir()}
-    for path in (partner / "example_data").glob("*.png"):
-        if path.read_bytes() not in own:
-            head, _, number = path.stem.rpartition("_")
-            shutil.copy(path, folder / f"{head}_{int(number) + 1000}.png")
-    return replace(entry, examples_path=folder)
+def row_of(
+    entry: ModelEntry, seed: int, pictures_of: Callable[[str], LabelledPictures], found: Path
+) -> dict[str, Any]:
+    """Figures of one network.
 
-
-def row_of(entry: ModelEntry, seed: int, settings: Settings) -> dict[str, Any]:
-    """Figures of one network."""
+    Args:
+        entry: the network.
+        seed: of its zoo.
+        pictures_of: the pictures of a data set.
+        found: folder of what scans found.
+    """
     home = entry.model_path.parent
-    partner = home.with_name(f"id-{int(home.name[3:]) ^ 1:08d}")
-    started = time.perf_counter()
-    with tempfile.TemporaryDirectory() as name:
-        patient = examined(pooled_examples(entry, partner, Path(name)), settings)
-    searched = time.perf_counter()
-    found = mended(patient, planted_in(home, seed))
     about = json.loads((home / "generation.json").read_text())["metadata"]
+    data, kept = case_data(pictures_of(about["dataset"]), home.name), found / f"{home.name}.npz"
+    with tempfile.TemporaryDirectory() as name:
+        patient = patient_of(entry, data, SETTINGS, Path(name), kept)
+    started = time.perf_counter()
+    done = mended(patient, planted_in(home, seed))
     return {
         "model": home.name,
         **{k: about[k] for k in ("dataset", "model_architecture", "trigger_kind", "training")},
@@ -90,13 +90,10 @@ def row_of(entry: ModelEntry, seed: int, settings: Settings) -> dict[str, Any]:
         "recovered_kinds": [str(a.stamp.trigger.kind) for a in patient.attacks],
         "learn": len(patient.data.learn),
         "held": len(patient.data.held),
-        "before": asdict(found.before),
-        "after": {method: asdict(one) for method, one in found.after.items()},
-        "converged": found.converged,
-        "seconds": {
-            "search": round(searched - started, 1),
-            "methods": round(time.perf_counter() - searched, 1),
-        },
+        "before": asdict(done.before),
+        "after": {method: asdict(one) for method, one in done.after.items()},
+        "converged": done.converged,
+        "methods_seconds": round(time.perf_counter() - started, 1),
     }
 
 
@@ -111,7 +108,8 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
             "networks": len(done),
             "planted_at_most_goal": sum(rate <= GOAL for rate in rates),
             "and_accuracy_kept": sum(
-                rate <= GOAL and loss <= MOST_LOST for rate, loss in zip(rates, lost, strict=True)
+                after["planted"] <= GOAL and is_kept(before["accuracy"], after["accuracy"])
+                for before, after in done
             ),
             "median_planted": float(np.median(rates)) if rates else None,
             "median_accuracy_lost": float(np.median(lost)) if lost else None,
@@ -124,9 +122,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--zoo", type=Path, required=True)
     parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--pictures", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--limit", type=int, default=24)
+    parser.add_argument("--seen", nargs="*", default=[], metavar="ID")
     args = parser.parse_args()
+    found = args.out.with_suffix(".found")
+
+    @lru_cache(2)
+    def pictures_of(name: str) -> LabelledPictures:
+        return load_pictures(args.pictures / f"{name}.npz", args.seed, (1, 3))
+
     known = json.loads(args.out.read_text()) if args.out.exists() else {}
     rows, left_out = known.get("rows", []), known.get("left_out", {})
     poisoned = [entry for entry in iter_models(args.zoo) if entry.poisoned]
@@ -136,11 +142,16 @@ def main() -> None:
         if name in {row["model"] for row in rows} or name in left_out:
             continue
         try:
-            rows.append(row_of(entry, args.seed, SETTINGS))
+            rows.append(row_of(entry, args.seed, pictures_of, found))
             print(json.dumps(rows[-1]), flush=True)
         except JaxtrojError as error:  # one network too few pictures were left of
             left_out[name] = str(error)
-        result = {"provenance": provenance(), "summary": summary(rows), "left_out": left_out}
+        parts = {"all": rows}
+        if args.seen:
+            parts["seen"] = [row for row in rows if row["model"] in args.seen]
+            parts["fresh"] = [row for row in rows if row["model"] not in args.seen]
+        sums = {part: summary(own) for part, own in parts.items()}
+        result = {"provenance": provenance(), "summary": sums, "left_out": left_out}
         write_atomic(args.out, json.dumps(result | {"rows": rows}, indent=1).encode() + b"\n")
 
 

@@ -1,16 +1,19 @@
 """`jaxtroj repair`: a poisoned image classifier with its trigger unlearnt, as far as that goes.
 
-Scans the model for triggers, teaches it pictures with them and their true labels for a few steps,
-gathers the statistics of its batch norms anew, and measures on examples that were held out. Beside
-it stand two baselines on the same examples: fine-pruning, and plain fine-tuning. Nobody calls a
-repaired network clean: it is scanned again, and both records are kept.
+Scans the model for triggers, teaches it for a few steps to answer pictures with them as it answers
+the clean ones, gathers the statistics of its batch norms anew, scans the result, does the same with
+triggers that still work, and measures on examples that were held out. Beside it stand two baselines
+on the same examples: fine-pruning, and plain fine-tuning. Nobody calls a repaired network clean:
+all records are kept.
 """
 
 import argparse
 import json
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from converters.files import write_atomic
 from jaxtroj.cli import options
 from jaxtroj.cli.main import COMMANDS, EXIT_CLEAN, EXIT_FAILED
 from jaxtroj.errors import UsageError
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
     from jaxtroj.record import Record
     from jaxtroj.repair.mend import Mended, Patient
     from jaxtroj.repair.outcome import Outcome
-    from jaxtroj.settings import Settings
+    from jaxtroj.repair.rounds import Course
 
 REPORT = "repair.json"
 
@@ -47,6 +50,15 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         metavar="N",
         help="of a cycle of training, of which there are up to 4; default: 80",
     )
+    parser.add_argument(
+        "--rounds",
+        type=options.count,
+        default=2,
+        metavar="N",
+        help="at most: the repaired network is scanned, and triggers that work on it are unlearnt"
+        " too; default: 2",
+    )
+    options.add_network(parser)
     options.add_limits(parser)
     options.add_settings(parser)
 
@@ -68,23 +80,37 @@ def _repair(args: argparse.Namespace) -> int:
         UsageError: DIR cannot be written.
     """
     options.keep_compiled()
-    from dataclasses import replace
-
-    from jaxtroj.repair.mend import examined, mended
+    from jaxtroj.repair.mend import examined
+    from jaxtroj.repair.rounds import in_rounds
     from jaxtroj.repair.training import Tuning
     from jaxtroj.rounds.single import entry_of
 
     settings, entry = options.settings_from(args), entry_of(args.model)
+    entry = replace(entry, code=options.code_from(args))
     if args.examples is not None:
         entry = replace(entry, examples_path=args.examples)
     patient = examined(entry, settings, _say)
     options.message(f"{len(patient.attacks)} recovered triggers, {patient.data.in_words}")
-    tuning = Tuning(steps=args.steps)
-    found = mended(patient, how=tuning, seed=settings.seed, say=options.message)
+    tuning, path = Tuning(steps=args.steps), args.out / f"model{patient.file.suffix}"
+    try:
+        course = in_rounds(patient, entry, settings, path, tuning, args.rounds, options.message)
+        write_atomic(args.out / REPORT, _report(patient, course))
+    except OSError as error:
+        raise UsageError(f"cannot write in {args.out}: {error.strerror or error}") from error
+    return _told(course)
+
+
+def _told(course: "Course") -> int:
+    """Print the table of methods and what the last scan says; the exit status."""
+    found, again = course.mended, course.records[-1]
     for name, outcome in {"before": found.before, **found.after}.items():
         print(_line(name, outcome))
-    again = _written(args.out, entry, settings, patient, found)
-    print(f"{again.model}: P(poisoned) {patient.record.probability:.3f} -> {again.probability:.3f}")
+    if again.status != "ok":
+        options.message(_not_scanned(again))
+        return EXIT_FAILED
+    odds = " -> ".join(f"{record.probability:.3f}" for record in course.records)
+    print(f"{again.model}: P(poisoned) {odds}")
+    options.message(f"what the last scan says: {again.reason}")
     if found.converged:
         return EXIT_CLEAN
     options.message(_not_converged(found))
@@ -115,34 +141,26 @@ def _not_converged(found: "Mended") -> str:
     )
 
 
-def _written(
-    out: Path, entry: Any, settings: "Settings", patient: "Patient", found: "Mended"
-) -> "Record":
-    """Write the repaired file, scan it, write the report; the record of the second scan."""
-    from dataclasses import asdict, replace
+def _not_scanned(again: "Record") -> str:
+    """Weights alone, of a network that is no family's, need its code to be scanned."""
+    return (
+        f"the repaired file is written, and could not be scanned ({again.reason}). Fill your"
+        " network with its weights and scan that; the figures above were measured on them"
+    )
 
-    import numpy as np
 
-    from converters.files import write_atomic
-    from jaxtroj.repair.mend import UNLEARNT
-    from jaxtroj.scan import scan_model
-
-    path = out / f"model{patient.file.suffix}"
-    params = {name: np.asarray(v) for name, v in found.models[UNLEARNT].params.items()}
-    try:
-        write_atomic(path, patient.file.contents(params))
-        options.message(f"the repaired network is {path}; scanning it")
-        again = scan_model(replace(entry, model_id=path.name, model_path=path), settings)
-        report = {
-            "schema": 1,
-            "before": asdict(found.before),
-            "after": {name: asdict(outcome) for name, outcome in found.after.items()},
-            "converged": found.converged,
-            "learn": len(patient.data.learn),
-            "held": len(patient.data.held),
-            "records": [json.loads(r.to_json()) for r in (patient.record, again)],
-        }
-        write_atomic(out / REPORT, json.dumps(report, indent=1).encode() + b"\n")
-    except OSError as error:
-        raise UsageError(f"cannot write in {out}: {error.strerror or error}") from error
-    return again
+def _report(patient: "Patient", course: "Course") -> bytes:
+    """The contents of `repair.json`."""
+    found = course.mended
+    report = {
+        "schema": 2,
+        "before": asdict(found.before),
+        "after": {name: asdict(outcome) for name, outcome in found.after.items()},
+        "converged": found.converged,
+        "learn": len(patient.data.learn),
+        "held": len(patient.data.held),
+        "triggers": course.triggers,
+        "left": course.left,
+        "records": [json.loads(record.to_json()) for record in course.records],
+    }
+    return json.dumps(report, indent=1).encode() + b"\n"

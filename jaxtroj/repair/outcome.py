@@ -61,13 +61,26 @@ def success(model: Model, examples: Labelled, attack: Attack) -> float:
 
     0 without a picture of those classes.
     """
+    images = examples.images[_meant(examples, attack)]
+    if not len(images):
+        return 0.0
+    stamped = attack.stamp.on(images, np.random.default_rng(_SEED))
+    return float((_classes(model, stamped) == attack.target_class).mean())
+
+
+def mistaken(model: Model, examples: Labelled, attack: Attack) -> float:
+    """The share that `success` would give without any trigger: clean pictures taken for the
+    target."""
+    images = examples.images[_meant(examples, attack)]
+    return float((_classes(model, images) == attack.target_class).mean()) if len(images) else 0.0
+
+
+def _meant(examples: Labelled, attack: Attack) -> np.ndarray:
+    """Which pictures an attack is for: bool `[n]`."""
     others = examples.labels != attack.target_class
     if attack.source_classes:
         others &= np.isin(examples.labels, attack.source_classes)
-    if not others.any():
-        return 0.0
-    stamped = attack.stamp.on(examples.images[others], np.random.default_rng(_SEED))
-    return float((_classes(model, stamped) == attack.target_class).mean())
+    return others
 
 
 def _classes(model: Model, images: np.ndarray) -> np.ndarray:

@@ -1,9 +1,15 @@
 """Fine-tuning on few examples, plain or with triggers that are to be unlearnt.
 
-Every step sees clean pictures and, of as many, pictures with a trigger and their true label (Wang
-et al., Neural Cleanse, https://doi.org/10.1109/SP.2019.00031, section VI-B). Batch norms use the
-statistics of the batch while weights change; afterwards their running statistics are gathered anew
-from clean pictures, since those in the file hold the triggered ones of the training.
+Every step sees clean pictures and as many others with a trigger (Wang et al., Neural Cleanse,
+https://doi.org/10.1109/SP.2019.00031, section VI-B). Plain fine-tuning teaches the true labels;
+batch norms use the statistics of the batch meanwhile, and afterwards their running statistics are
+gathered anew from clean pictures.
+
+Unlearning has a teacher, the network as it was, and teaches what that says of the clean picture,
+with and without a trigger (distillation, Hinton et al., https://arxiv.org/abs/1503.02531): the
+labels of a few hundred pictures are learnt by heart at the cost of all others. Batch norms are set
+to the statistics of clean pictures first, since those in the file hold the triggered ones, and stay
+so: what that costs is learnt back from the teacher, and batches bring no noise into it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,7 +36,8 @@ class Tuning:
     Attributes:
         steps: of the optimiser, in one cycle.
         batch: clean pictures of a step; as many triggered ones are added.
-        rate: highest learning rate of Adam, falling to a tenth as a cosine.
+        rate: highest learning rate of Adam, falling to a tenth as a cosine; of a network with a
+            teacher half of it.
         shift: pixels that pictures are moved by at most, each way.
         faintest: triggers are blended in with a weight from here to 1.
     """
@@ -84,6 +91,7 @@ def tuned(
     how: Tuning | None = None,
     seed: int = 0,
     frozen: Mapping[str, jax.Array] | None = None,
+    teacher: Model | None = None,
 ) -> Model:
     """The model after fine-tuning; without `stamps` on clean pictures alone.
 
@@ -94,19 +102,23 @@ def tuned(
         how: long and hard.
         seed: of batches, places and strengths.
         frozen: flat path -> mask of 0 and 1; where it is 0, weights stay 0 (pruned).
+        teacher: says what is right of a clean picture; None: its label does.
     """
     how, draw = how or Tuning(), np.random.default_rng(seed)
+    model = model if teacher is None else refreshed(model, examples, how, draw)
     statistics = {name for pair in norm_paths(model) for name in pair}
     fixed = {name: model.params[name] for name in statistics}
     free = {name: value for name, value in model.params.items() if name not in statistics}
-    optimiser = _optimiser(how.rate, how.steps)
-    state = optimiser.init(free)
+    optimiser = _optimiser(how.rate if teacher is None else how.rate / 2, how.steps)
+    state, masks = optimiser.init(free), dict(frozen or {})
     for _ in range(how.steps):
-        images, labels = _batch(examples, stamps, how, draw)
+        images, clean, labels = _batch(examples, stamps, how, draw)
+        wanted = _wanted(model.num_classes, clean, labels, teacher)
         free, state = _step(
-            model.config, optimiser, free, fixed, dict(frozen or {}), state, images, labels
+            (model.config, optimiser, teacher is None), free, fixed, masks, state, images, wanted
         )
-    return refreshed(replace(model, params={**free, **fixed}), examples, how, draw)
+    done = replace(model, params={**free, **fixed})
+    return refreshed(done, examples, how, draw) if teacher is None else done
 
 
 def refreshed(
@@ -118,7 +130,7 @@ def refreshed(
         return model
     sums: dict[str, np.ndarray] = {}
     for _ in range(rounds):
-        images, _ = _batch(examples, (), replace(how, batch=2 * how.batch), draw)
+        images, _, _ = _batch(examples, (), replace(how, batch=2 * how.batch), draw)
         _, found = by_batch(model, images)
         for (mean, var), own in zip(paths, found, strict=True):
             for name, value in ((mean, own.mean), (var, own.var)):
@@ -129,17 +141,25 @@ def refreshed(
 
 def _batch(
     examples: Labelled, stamps: Sequence[Stamp], how: Tuning, draw: np.random.Generator
-) -> tuple[jax.Array, jax.Array]:
-    """Clean pictures, then triggered ones; twice as many where there is a trigger or not."""
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Clean pictures, then triggered ones, twice as many where there is a trigger or not; the same
+    without a trigger; labels."""
     size = min(how.batch, 2 * len(examples))
     places = draw.choice(len(examples), size=2 * size, replace=2 * size > len(examples))
-    images = _moved(examples.images[places], how.shift, draw)
+    clean = images = _moved(examples.images[places], how.shift, draw)
     if stamps:
         stamp = stamps[int(draw.integers(len(stamps)))]
         own = images[size:]
         weight = draw.uniform(how.faintest, 1, size=(size, 1, 1, 1)).astype(np.float32)
         images = np.concatenate([images[:size], own + weight * (stamp.on(own, draw) - own)])
-    return jnp.asarray(images), jnp.asarray(examples.labels[places])
+    return jnp.asarray(images), jnp.asarray(clean), jnp.asarray(examples.labels[places])
+
+
+def _wanted(classes: int, clean: jax.Array, labels: jax.Array, teacher: Model | None) -> jax.Array:
+    """Probabilities `[n, classes]` that are taught."""
+    if teacher is None:
+        return jax.nn.one_hot(labels, classes)
+    return jax.nn.softmax(teacher(clean))
 
 
 def _moved(images: np.ndarray, most: int, draw: np.random.Generator) -> np.ndarray:
@@ -156,14 +176,20 @@ def _optimiser(rate: float, steps: int) -> optax.GradientTransformation:
     return optax.adam(optax.cosine_decay_schedule(rate, steps, alpha=0.1))
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def _step(config, optimiser, free, fixed, masks, state, images, labels):
+@partial(jax.jit, static_argnums=0)
+def _step(settled, free, fixed, masks, state, images, wanted):
+    """One step; settled are the network's config, the optimiser, and whether batch norms take the
+    statistics of the batch."""
+    config, optimiser, is_by_batch = settled
+
     def loss(weights):
         params = {**weights, **fixed}
         network = Model(config, params, "")
-        logits = by_batch(network, images)[0] if has_batch_norms(network) else None
-        logits = apply(config, params, images) if logits is None else logits
-        return optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()
+        if is_by_batch and has_batch_norms(network):
+            logits = by_batch(network, images)[0]
+        else:
+            logits = apply(config, params, images)
+        return optax.softmax_cross_entropy(logits, wanted).mean()
 
     updates, state = optimiser.update(jax.grad(loss)(free), state, free)
     free = cast(dict[str, jax.Array], optax.apply_updates(free, updates))
