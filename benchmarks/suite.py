@@ -91,6 +91,9 @@ BENCHES = (
     Bench("speed.scaling", "what the scan engine itself costs",
           {"cpu-small": "--models 500 --ray-models 0 --bad-models 0 --ray-bad-models 0 "
                         "--read-models 500", "cpu": "", "gpu": ""}),
+    Bench("speed.roofline", "what a verdict would cost at least on accelerators that are not here",
+          {"cpu-small": None, "cpu": "{model} --examples {examples}", "gpu": None},
+          ("model", "examples")),
     Bench("speed.workers", "how a scan gains by more workers",
           {"cpu-small": "{round0} --work {work}/workers --models 4",
            "cpu": "{round0} --work {work}/workers", "gpu": None}, ("round0",)),
