@@ -62,8 +62,8 @@ def test_a_verdict_is_the_sum_of_what_bounds_each_program():
     long, small = program(jnp.sin, (4,)), program(jnp.cos, (4,), calls=2)
     told = table([(small, Cost(1, 1, 2)), (long, Cost(19.5e12, 1, 1))], chip, "float32")
     assert told["seconds"] == pytest.approx(1 + 2 * 5e-6, abs=1e-5)
-    assert [row["bound"] for row in told["programs"]] == ["compute", "launch"]
-    assert told["programs"][0]["milliseconds"] == pytest.approx(1000)
+    assert [row["bound"] for row in told["longest"]] == ["compute", "launch"]
+    assert told["longest"][0]["milliseconds"] == pytest.approx(1000)
 
 
 def lowered(*words) -> list[dict]:

@@ -190,7 +190,7 @@ def measure_ray_bad(folder: Path, count: int) -> dict[str, Any]:
     """On Ray with 1 % of the models crashing, 1 % stuck, and a node that dies half way."""
     entries = make_models(folder / "models", count, bad_share=50, orders=(b"crash", b"stuck"))
     with _two_nodes() as (version, kill):
-        found = _timed_scan(folder / "run", entries, _on_ray(Guard(1.0)), kill)
+        found = _timed_scan(folder / "run", entries, _on_ray(Guard(5.0)), kill)
     names = [record.model for record in iter_records(folder / "run")]
     failed = sum(record.status == "failed" for record in iter_records(folder / "run"))
     assert len(names) == len(set(names)) == found["records"] == count, (len(names), found)

@@ -1,15 +1,14 @@
 """Fine-tuning on few examples, plain or with triggers that are to be unlearnt.
 
 Every step sees clean pictures and as many others with a trigger (Wang et al., Neural Cleanse,
-https://doi.org/10.1109/SP.2019.00031, section VI-B). Plain fine-tuning teaches the true labels;
-batch norms use the statistics of the batch meanwhile, and afterwards their running statistics are
-gathered anew from clean pictures.
+https://doi.org/10.1109/SP.2019.00031, section VI-B). Batch norms use the statistics of the batch
+while weights change; afterwards their running statistics are gathered anew from clean pictures,
+since those in the file hold the triggered ones of the training.
 
-Unlearning has a teacher, the network as it was, and teaches what that says of the clean picture,
-with and without a trigger (distillation, Hinton et al., https://arxiv.org/abs/1503.02531): the
-labels of a few hundred pictures are learnt by heart at the cost of all others. Batch norms are set
-to the statistics of clean pictures first, since those in the file hold the triggered ones, and stay
-so: what that costs is learnt back from the teacher, and batches bring no noise into it.
+Plain fine-tuning teaches the true labels. Unlearning has a teacher, the network as it was, and
+teaches what that says of the clean picture, with and without a trigger (distillation, Hinton et
+al., https://arxiv.org/abs/1503.02531): the labels of a few hundred pictures are learnt by heart at
+the cost of all others.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,8 +35,7 @@ class Tuning:
     Attributes:
         steps: of the optimiser, in one cycle.
         batch: clean pictures of a step; as many triggered ones are added.
-        rate: highest learning rate of Adam, falling to a tenth as a cosine; of a network with a
-            teacher half of it.
+        rate: highest learning rate of Adam, falling to a tenth as a cosine.
         shift: pixels that pictures are moved by at most, each way.
         faintest: triggers are blended in with a weight from here to 1.
     """
@@ -105,20 +103,16 @@ def tuned(
         teacher: says what is right of a clean picture; None: its label does.
     """
     how, draw = how or Tuning(), np.random.default_rng(seed)
-    model = model if teacher is None else refreshed(model, examples, how, draw)
     statistics = {name for pair in norm_paths(model) for name in pair}
     fixed = {name: model.params[name] for name in statistics}
     free = {name: value for name, value in model.params.items() if name not in statistics}
-    optimiser = _optimiser(how.rate if teacher is None else how.rate / 2, how.steps)
+    optimiser = _optimiser(how.rate, how.steps)
     state, masks = optimiser.init(free), dict(frozen or {})
     for _ in range(how.steps):
         images, clean, labels = _batch(examples, stamps, how, draw)
         wanted = _wanted(model.num_classes, clean, labels, teacher)
-        free, state = _step(
-            (model.config, optimiser, teacher is None), free, fixed, masks, state, images, wanted
-        )
-    done = replace(model, params={**free, **fixed})
-    return refreshed(done, examples, how, draw) if teacher is None else done
+        free, state = _step(model.config, optimiser, free, fixed, masks, state, images, wanted)
+    return refreshed(replace(model, params={**free, **fixed}), examples, how, draw)
 
 
 def refreshed(
@@ -176,19 +170,13 @@ def _optimiser(rate: float, steps: int) -> optax.GradientTransformation:
     return optax.adam(optax.cosine_decay_schedule(rate, steps, alpha=0.1))
 
 
-@partial(jax.jit, static_argnums=0)
-def _step(settled, free, fixed, masks, state, images, wanted):
-    """One step; settled are the network's config, the optimiser, and whether batch norms take the
-    statistics of the batch."""
-    config, optimiser, is_by_batch = settled
-
+@partial(jax.jit, static_argnums=(0, 1))
+def _step(config, optimiser, free, fixed, masks, state, images, wanted):
     def loss(weights):
         params = {**weights, **fixed}
         network = Model(config, params, "")
-        if is_by_batch and has_batch_norms(network):
-            logits = by_batch(network, images)[0]
-        else:
-            logits = apply(config, params, images)
+        logits = by_batch(network, images)[0] if has_batch_norms(network) else None
+        logits = apply(config, params, images) if logits is None else logits
         return optax.softmax_cross_entropy(logits, wanted).mean()
 
     updates, state = optimiser.update(jax.grad(loss)(free), state, free)
