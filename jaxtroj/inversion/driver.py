@@ -15,6 +15,7 @@ import numpy as np
 
 from converters.model import apply
 from jaxtroj.anchors import AnchoredExamples
+from jaxtroj.inversion.spread import dealt, devices_for, everywhere, on_each
 from jaxtroj.network import Network
 from jaxtroj.triggers.measure import Candidates
 from jaxtroj.triggers.trigger import Trigger
@@ -162,6 +163,12 @@ def _step(method: Method, config, params, states, tasks, examples):
     return jax.vmap(arm)(states, tasks)
 
 
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def _spread_step(method: Method, config, devices: int, params, states, tasks, examples):
+    """`_step` of a chunk on each device."""
+    return on_each(partial(_step, method, config), devices)(params, states, tasks, examples)
+
+
 def invert(
     method: Method,
     network: Network,
@@ -192,23 +199,39 @@ def invert(
 def _advance(
     method, network: Network, examples: AnchoredExamples, arms: Arms, steps: int, chunk: int
 ) -> Arms:
-    model, shown = network.model, (examples.images, examples.offsets(), examples.sources)
     rows, parts = _rows(examples, arms.targets), []
-    for start in range(0, len(arms), chunk):
-        # The last chunk repeats its first arm to keep the shape; the copies are cut off again.
-        index = np.arange(start, start + chunk)
+    devices = devices_for(-(-len(arms) // chunk))
+    width = chunk * devices
+    for start in range(0, len(arms), width):
+        # The last chunks repeat their first arm to keep the shape; the copies are cut off again.
+        index = np.arange(start, start + width)
         index = np.where(index < len(arms), index, start)
         part = arms.take(index)
         moves = jnp.asarray(part.anchored, jnp.int32)
         tasks = (jnp.asarray(part.targets), moves, jnp.asarray(rows[index]))
-        states = part.states
-        # The loop is the host's, whose calls run ahead of the device: inside a compiled loop XLA's
-        # convolutions are five times slower on CPU.
-        for _ in range(steps):
-            states = _step(method, model.config, model.params, states, tasks, shown)
-        kept = min(chunk, len(arms) - start)
+        states = _stepped(method, network, examples, (part.states, tasks), steps, devices)
+        kept = min(width, len(arms) - start)
         parts.append(Arms(states, *part.labels()).take(np.arange(kept)))
     return _joined(parts)
+
+
+def _stepped(method, network: Network, examples: AnchoredExamples, arms, steps: int, devices: int):
+    """States of a chunk on each device after some steps.
+
+    The loop is the host's, whose calls run ahead of the device: inside a compiled loop XLA's
+    convolutions are five times slower on CPU.
+    """
+    model, shown = network.model, (examples.images, examples.offsets(), examples.sources)
+    params, (states, tasks) = model.params, arms
+    if devices == 1:
+        for _ in range(steps):
+            states = _step(method, model.config, params, states, tasks, shown)
+        return states
+    params, shown = everywhere((params, shown), devices)
+    states, tasks = dealt((states, tasks), devices)
+    for _ in range(steps):
+        states = _spread_step(method, model.config, devices, params, states, tasks, shown)
+    return jax.device_get(states)  # bound to no device, so that it mixes with other arms
 
 
 def _chunk(network: Network, examples: AnchoredExamples, rungs: tuple[Rung, ...]) -> int:
