@@ -14,7 +14,7 @@ from typing import Any
 from converters.limits import Limits
 from jaxtroj.cli.main import COMMANDS
 from jaxtroj.evidence.stage import Stage
-from jaxtroj.evidence.stages import IMAGES, TEXTS
+from jaxtroj.evidence.stages import CLASSIFIERS, IMAGES, TEXTS
 
 ROOT = Path(__file__).resolve().parents[1]
 _BLOCK = re.compile(r"(?<=<!-- table )(\w+)( -->\n).*?(?=<!-- end -->)", re.DOTALL)
@@ -63,7 +63,7 @@ def stages() -> str:
     """Every stage: for which models, which kinds of trigger it searches for."""
     rows = [
         (stage.name, table.kind, _needs(stage), ", ".join(stage.kinds) or "none, signs of any")
-        for table in (IMAGES, TEXTS)
+        for table in (IMAGES, TEXTS, CLASSIFIERS)
         for stage in table.stages
     ]
     return _table(("stage", "models", "runs by itself for", "kinds of trigger searched"), rows)

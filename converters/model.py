@@ -17,6 +17,7 @@ import numpy as np
 from flax import nnx
 
 Params = dict[str, jax.Array]
+InputKind = Literal["image", "embedding", "tokens"]
 
 
 class Buildable(Protocol):
@@ -38,8 +39,8 @@ class NetworkConfig(ABC):
       last_path: path of the linear layer that gives the logits, the same in torch and in Flax.
       num_classes: number of logits.
       input_kind: what the network takes.
-      channels: of the images; 0 for embeddings.
-      input_size: width of the embeddings; 0 for images.
+      channels: of the images; 0 for others.
+      input_size: width of the embeddings; 0 for others.
       image_size: height and width of the only images it takes; None if it takes others.
       batch_first: whether the input's first axis is the batch, not time.
       eps: what batch norms add to the variance; 0 without any.
@@ -50,7 +51,7 @@ class NetworkConfig(ABC):
     __dataclass_fields__: ClassVar[dict[str, Any]]
     last_path: ClassVar[str]
     num_classes: int
-    input_kind: Literal["image", "embedding"]
+    input_kind: InputKind
     channels: int
     input_size: int
     image_size: tuple[int, int] | None = None
@@ -159,7 +160,8 @@ def cast(params: Params, dtype) -> Params:
 
 
 def apply(config: NetworkConfig, params: Params, inputs: jax.Array) -> jax.Array:
-    """Logits `[n, classes]` of images `[n, h, w, c]`, or of embeddings `[n, d]` for a head.
+    """Logits `[n, classes]` of images `[n, h, w, c]`, of embeddings `[n, d]` for a head, or of
+    token ids and mask `[n, 2, t]` for a text classifier.
 
     Pure; `config` is static under jit, and `vmap` over stacked `params` runs many models. Pixels
     are prepared as the configuration says (see `converters.preparation`).
@@ -194,7 +196,7 @@ class Model:
         return self.config.num_classes
 
     @property
-    def input_kind(self) -> Literal["image", "embedding"]:
+    def input_kind(self) -> InputKind:
         """What the model takes."""
         return self.config.input_kind
 
@@ -221,7 +223,8 @@ class Model:
         """Logits `[n, classes]` of what the configuration's `input_kind` says.
 
         Args:
-          inputs: images `[n, h, w, c]` in [0, 1] in the model's channels, or embeddings `[n, d]`.
+          inputs: images `[n, h, w, c]` in [0, 1] in the model's channels, embeddings `[n, d]`, or
+            token ids and mask `[n, 2, t]`.
         """
         return _jitted_apply(self.config, self.params, jnp.asarray(inputs))
 

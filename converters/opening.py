@@ -89,7 +89,7 @@ def open_model(
     """Read and convert a model file; its format is told by content, nothing in it is executed.
 
     Args:
-      path: the file, or a Hugging Face folder of an image classifier.
+      path: the file, or a Hugging Face folder of a classifier of images or texts.
       form: what it does not say.
       usual_size: height and width of the pictures at hand, taken where neither the file nor `form`
         says a size; 224 x 224 by default.
@@ -187,8 +187,13 @@ def _from_code(
 
 
 def _from_hub(file: ModelFile, form: InputForm, usual: tuple[int, int] | None) -> OpenedModel:
+    from converters.encoders.classifier import head_of
+    from converters.encoders.text_folder import text_model
     from converters.hub.classifier import hub_model
 
+    if head_of(file.content.config) is not None:
+        model = text_model(file.content, form)
+        return OpenedModel(model, file.sha256, file.format, model.findings)
     found = hub_model(file.content, form, usual)
     model = found.model
     return OpenedModel(model, file.sha256, file.format, model.findings, found.form)

@@ -123,15 +123,28 @@ def diagnose_head(model: Model, embeddings: np.ndarray, labels: np.ndarray) -> t
     """
     from jaxtroj.evidence.texts.heads import clean_margins
 
+    if not (labels >= 0).any():
+        return ()
+    likely = "vectors of another encoder likely"
+    return diagnose_texts(clean_margins(model, embeddings), labels, likely)
+
+
+def diagnose_texts(margins: np.ndarray, labels: np.ndarray, likely: str) -> tuple[Raised, ...]:
+    """The flags of a network of texts.
+
+    Args:
+      margins: its own on clean examples, `[n, classes]`.
+      labels: int `[n]`, -1 where nothing says which class an example is of.
+      likely: what is wrong where it does not know them, in words.
+    """
     known = labels >= 0
     if not known.any():
         return ()
-    margins = clean_margins(model, embeddings)
     accuracy = float((margins.argmax(axis=1) == labels)[known].mean())
     if accuracy >= least_accuracy(margins.shape[1]):
         return ()
     seen = f"clean accuracy {accuracy:.2f} on {int(known.sum())} labelled example texts"
-    return (Raised(MISCLASSIFIED, f"{seen}; vectors of another encoder likely"),)
+    return (Raised(MISCLASSIFIED, f"{seen}; {likely}"),)
 
 
 def least_accuracy(classes: int) -> float:

@@ -60,8 +60,9 @@ class Record:
     a text model called poisoned also what the text does on held-out examples
     (`jaxtroj.evidence.texts.recovery`), or in `words` why nobody knows."""
     kind: str = "image"
-    """What the network takes: `image`, or `text` for heads on sentence embeddings; of a model that
-    could not be read, what its folder looks like."""
+    """What the network takes: `image`, `text` for heads on sentence embeddings, `text-classifier`
+    for whole classifiers of texts; of a model that could not be read, what its folder looks
+    like."""
     input_form: Mapping[str, Any] = field(default_factory=dict)
     """How pixels became the network's input: `name` in words, `channel_order`, `normalization`,
     `bounds`, `mean`, `std`; `basis`, one of `settings`, `round`, `folder`, `examples` and

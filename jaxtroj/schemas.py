@@ -1,4 +1,4 @@
-"""What calibrators are fitted on: the fields of image classifiers, or those of text heads."""
+"""What calibrators are fitted on: the fields of one kind of model."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -6,7 +6,7 @@ from dataclasses import replace
 from jaxtroj.calibration.labelled import Scheme
 from jaxtroj.calibration.linear import Few
 from jaxtroj.errors import CalibrationError
-from jaxtroj.evidence.stages import IMAGES, TABLES, TEXTS
+from jaxtroj.evidence.stages import CLASSIFIERS, IMAGES, TABLES, TEXTS
 from jaxtroj.record import Record
 
 # Of the views of the same answers one or two for each question. Fields, penalty and clip were
@@ -22,7 +22,7 @@ FEW_HEADS = Few(
 
 SCHEMES = {
     table.kind: Scheme(table.judged_fields, table.directions, table.labels, few, table.searches)
-    for table, few in ((IMAGES, None), (TEXTS, FEW_HEADS))
+    for table, few in ((IMAGES, None), (TEXTS, FEW_HEADS), (CLASSIFIERS, None))
 }
 
 
@@ -47,8 +47,8 @@ def kind_of(records: Iterable[Record]) -> str:
     kinds = {record.kind for record in records if record.evidence}
     if len(kinds) > 1:
         raise CalibrationError(
-            "the records hold evidence of image classifiers and of text models; calibrate and score"
-            " them apart, by run folders of one kind"
+            f"the records hold evidence of several kinds of models, {', '.join(sorted(kinds))};"
+            " calibrate and score them apart, by run folders of one kind"
         )
     kind = kinds.pop() if kinds else "image"
     if kind not in TABLES:

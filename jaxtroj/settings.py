@@ -51,6 +51,8 @@ class Settings:
     """Round -> calibrator that takes the place of both for models of a dataset of that round."""
     text_calibrator: Path | None = DEFAULT_TEXT_CALIBRATOR
     """The same as `calibrator` for heads on sentence embeddings."""
+    classifier_calibrator: Path | None = None
+    """The same for whole text classifiers; none ships."""
     bank: Path | None = None
     """Folder of a probe bank (`jaxtroj bank`) of the encoder that text models stand on; without
     one, text models are judged by their cheaper evidence alone."""
@@ -117,7 +119,7 @@ class Settings:
 
     def _calibrators(self) -> tuple[Path, ...]:
         """Every file that may answer."""
-        named = (self.calibrator, self.text_calibrator)
+        named = (self.calibrator, self.text_calibrator, self.classifier_calibrator)
         others = (*self.special_calibrators, *(path for _, path in self.round_calibrators))
         others = () if self.calibrator is None else others
         return tuple(dict.fromkeys(path for path in (*named, *others) if path is not None))
@@ -153,7 +155,11 @@ class Settings:
         for name in ("special_calibrators", "round_calibrators"):
             if self.calibrator is None or not values[name]:
                 del values[name]
-        for name in ("calibrator", "text_calibrator"):
+        if self.classifier_calibrator is None:  # as in the runs from before there were any
+            del values["classifier_calibrator"]
+        for name in ("calibrator", "text_calibrator", "classifier_calibrator"):
+            if name not in values:
+                continue
             path = getattr(self, name)
             values[name] = None if path is None else digest_or_reason(path)
         values["bank"] = None if self.bank is None else _bank_digest(self.bank)
@@ -170,6 +176,9 @@ def choice_of(settings: Settings, asked: Asked = ANY_MODEL) -> Choice | None:
         CalibrationError: a file is missing or no calibrator.
     """
     own = settings.text_calibrator if asked.kind == "text" else settings.calibrator
+    if asked.kind == "text-classifier":
+        path = settings.classifier_calibrator
+        return None if path is None else Choice(path, "for text classifiers")
     if own is None:
         return None
     known = Candidates(

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from converters.encoders import bert, distilbert, gpt2, mpnet
+from converters.encoders import bert, distilbert, gpt2, mpnet, roberta
 from converters.encoders.family import EncoderConfig, EncoderFamily
 from converters.errors import (
     MismatchError,
@@ -25,6 +25,7 @@ FAMILIES: dict[str, EncoderFamily] = {
     "distilbert": distilbert.FAMILY,
     "gpt2": gpt2.FAMILY,
     "mpnet": mpnet.FAMILY,
+    "roberta": roberta.FAMILY,
 }
 # The largest supported encoder, of MAX_LAYERS layers, has 16 tensors per layer.
 MAX_TENSORS = 10_000
@@ -55,7 +56,7 @@ class Encoder:
     Attributes:
       config: hashable description of the architecture, a static jit argument.
       params: Flax path -> array, traced.
-      architecture: "bert", "distilbert", "gpt2" or "mpnet".
+      architecture: a key of `FAMILIES`.
       max_tokens: longest input, special tokens included.
       findings: what was noticed while reading and converting.
       sha256: digest of the weights as they were read; the encoder's identity.

@@ -29,9 +29,20 @@ TABLE = (
 
 @dataclass(frozen=True)
 class BertConfig(EncoderConfig):
-    """Static description of a BERT encoder."""
+    """Static description of a BERT encoder.
+
+    Attributes:
+      token_types: rows of the table of token types; all tokens are of type 0.
+      first_position: row of the first token in the table of positions.
+    """
 
     token_types: int
+    first_position: int = 0
+
+    @property
+    def max_tokens(self) -> int:
+        """Longest input."""
+        return self.positions - self.first_position
 
     def build(self, rngs) -> "Bert":
         return Bert(self, rngs)
@@ -49,7 +60,9 @@ class Bert(nnx.Module):
     def __call__(self, ids: jax.Array, mask: jax.Array) -> jax.Array:
         parts = self.embeddings
         words = parts.word_embeddings(ids) + parts.token_type_embeddings.embedding[0]
-        x = parts.LayerNorm(words + parts.position_embeddings.embedding[: ids.shape[1]])
+        first = self.config.first_position
+        positions = parts.position_embeddings.embedding[first : first + ids.shape[1]]
+        x = parts.LayerNorm(words + positions)
         allowed = blocks.seen(mask)
 
         def attend(query, key, value):

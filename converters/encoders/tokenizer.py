@@ -26,6 +26,7 @@ _OF_MODEL = {
     "distilbert": "DistilBertTokenizer",
     "gpt2": "GPT2Tokenizer",
     "mpnet": "MPNetTokenizer",
+    "roberta": "RobertaTokenizer",
 }
 _CLASSES = tuple(_OF_MODEL.values())
 # Without these, transformers 5 makes a tokenizer of a handful of tokens and says nothing.

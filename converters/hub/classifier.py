@@ -61,17 +61,22 @@ def hub_model(folder: HubFolder, form: InputForm, usual_size: tuple[int, int] | 
         module, own = rebuild_timm(folder)
     else:
         module, own = rebuild(folder), form_of(folder.path, usual_size)
-    findings = (*folder.findings, *folder.weights.findings, *_label_finding(folder.config))
+    findings = (*folder.findings, *folder.weights.findings, *label_finding(folder.config))
     size = form.image_size or (own.size if own else None) or _fixed_size(folder.config)
     if size is None:
         size = usual_size or USUAL_SIZE
         findings += (assumed_size(size),)
     if own is not None and form.unsaid:
         form = InputForm(form.layout, own.bounds, own.mean, own.std, form.output, form.image_size)
-    channels = folder.config.get("num_channels", 3)
+    channels = folder.config.get("num_channels", _timm_channels(folder.config))
     shape = (size[0], size[1], channels if isinstance(channels, int) else 3)
     model = torch_model(module, shape, form, findings)
     return HubModel(model, own)
+
+
+def _timm_channels(config: Mapping[str, Any]) -> Any:
+    given = config.get("model_args")
+    return given.get("in_chans", 3) if isinstance(given, dict) else 3
 
 
 def rebuild(folder: HubFolder) -> Any:
@@ -114,7 +119,9 @@ def _class_of(config: Mapping[str, Any]) -> str:
     if not isinstance(name, str) or CLASSIFIERS.get(name) != kind:
         raise UnsupportedArchitectureError(
             f"{CONFIG} says architectures {_names(said)} of model_type {safe_repr(kind)}; expected"
-            f" one of {', '.join(CLASSIFIERS)}. Export any other to ONNX, or to an exported program"
+            f" one of {', '.join(CLASSIFIERS)}, or ...ForSequenceClassification of BERT,"
+            " DistilBERT, RoBERTa, MPNet or GPT-2. Export any other network of pictures to ONNX, or"
+            " to an exported program"
         )
     return name
 
@@ -195,9 +202,11 @@ def _fixed_size(config: Mapping[str, Any]) -> tuple[int, int] | None:
     return None
 
 
-def _label_finding(config: Mapping[str, Any]) -> tuple[str, ...]:
+def label_finding(config: Mapping[str, Any]) -> tuple[str, ...]:
     """The first names of classes that the config has, if it names them."""
-    labels = config.get("id2label")
+    labels = config.get("id2label", config.get("label_names"))
+    if isinstance(labels, list):
+        labels = {str(number): label for number, label in enumerate(labels)}
     if not isinstance(labels, dict) or not all(str(key).isdigit() for key in labels):
         return ()
     ordered = [labels[key] for key in sorted(labels, key=int)]

@@ -8,14 +8,16 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from converters.errors import LoadError
-from converters.hub.folder import CONFIG, PROCESSORS
+from converters.errors import LoadError, TooLargeError
+from converters.hub.folder import CONFIG, PROCESSORS, TOKENIZERS
 from converters.hub.weights import weight_files
 
 # A path has lost one of the two slashes.
 _ADDRESS = re.compile(r"hf:/{1,2}(?P<repository>[^@]*)(?:@(?P<revision>.*))?")
 _SAFE = ("model*.safetensors", "model.safetensors.index.json")
 _PICKLED = ("pytorch_model*.bin", "pytorch_model.bin.index.json")
+MOST_BYTES = 2**35
+"""Of one repository's files; the hub says their sizes before any is fetched."""
 _LOG_IN = "log in with HF_TOKEN or `hf auth login`"
 
 
@@ -47,6 +49,7 @@ def fetch(address: HubAddress) -> Path:
 
     Raises:
       LoadError: there is no such repository or revision, it is gated, or the hub is out of reach.
+      TooLargeError: it has more than `MOST_BYTES` of weights.
     """
     from huggingface_hub import constants, errors
 
@@ -55,6 +58,8 @@ def fetch(address: HubAddress) -> Path:
         folder = _snapshot(address, _SAFE)
         # transformers takes them only where there is nothing else, and so do we.
         return folder if weight_files(folder) else _snapshot(address, _PICKLED)
+    except TooLargeError:
+        raise
     except errors.GatedRepoError as error:
         raise LoadError(f"{name} is gated: accept its terms on the hub, then {_LOG_IN}") from error
     except errors.RepositoryNotFoundError as error:
@@ -77,7 +82,35 @@ def fetch(address: HubAddress) -> Path:
 def _snapshot(address: HubAddress, weights: tuple[str, ...]) -> Path:
     from huggingface_hub import snapshot_download
 
-    patterns = [CONFIG, *PROCESSORS, *weights]
+    patterns = [CONFIG, *PROCESSORS, *TOKENIZERS, *weights]
+    _refuse_large(address, patterns)
     return Path(
         snapshot_download(address.repository, revision=address.revision, allow_patterns=patterns)
     )
+
+
+def _refuse_large(address: HubAddress, patterns: list[str]) -> None:
+    """Raise TooLargeError where what would be fetched is larger than any network that is scanned.
+
+    Without a network there is nothing to fetch, and the cache may have it all.
+    """
+    from huggingface_hub import HfApi, constants
+    from huggingface_hub.hf_api import RepoFile
+    from huggingface_hub.utils import filter_repo_objects
+
+    if constants.HF_HUB_OFFLINE:
+        return
+    try:
+        listed = HfApi().list_repo_tree(
+            address.repository, revision=address.revision, recursive=True
+        )
+        sizes = {file.path: file.size for file in listed if isinstance(file, RepoFile)}
+    except Exception:  # of any kind: the download meets it again, or the cache is enough
+        return
+    wanted = filter_repo_objects(sizes, allow_patterns=patterns)
+    total = sum(sizes[name] for name in wanted)
+    if total > MOST_BYTES:
+        raise TooLargeError(
+            f"{address} has {total} bytes of weights, expected at most {MOST_BYTES}; download it"
+            " where there is room, and name the folder"
+        )

@@ -18,7 +18,13 @@ from converters.hub.weights import INDEX, WHOLE, FolderWeights, read_weights, we
 
 CONFIG = "config.json"
 PROCESSORS = ("preprocessor_config.json", "processor_config.json")
+TOKENIZERS = (
+    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
+    *("vocab.txt", "vocab.json", "merges.txt"),
+)
 MOST_CONFIG_BYTES = 2**20
+_MOST_TOKENIZER_BYTES = 2**26
+_TEXT_CLASSIFIER = "ForSequenceClassification"
 _NAMING = frozenset(("model_type", "architectures", "auto_map", "pretrained_cfg"))
 _COMMIT, _SHA256 = re.compile(r"[0-9a-f]{40}"), re.compile(r"[0-9a-f]{64}")
 _CACHED = "models--"
@@ -91,11 +97,27 @@ def snapshot_of(path: Path, revision: str = "main") -> Path:
     return snapshots / commit
 
 
+def takes_texts(path: Path) -> bool:
+    """Whether a hub folder is one of a text classifier, by the class that its config names."""
+    try:
+        config = read_json(snapshot_of(path) / CONFIG, MOST_CONFIG_BYTES)
+    except (OSError, ConverterError):  # reading it meets the same error and says so
+        return False
+    said = config.get("architectures")
+    names = said if isinstance(said, list) else []
+    return any(isinstance(name, str) and name.endswith(_TEXT_CLASSIFIER) for name in names)
+
+
+def _beside(folder: Path) -> list[str]:
+    """Names of the files that say how pictures or texts become a network's input."""
+    wanted = TOKENIZERS if takes_texts(folder) else PROCESSORS
+    return [name for name in wanted if (folder / name).exists()]
+
+
 def files_of(path: Path) -> list[Path]:
     """The files that an answer depends on; raises LoadError if they cannot be told."""
     folder = snapshot_of(path)
-    names = [CONFIG, *(name for name in PROCESSORS if (folder / name).exists())]
-    return [folder / name for name in (*names, *weight_files(folder))]
+    return [folder / name for name in (CONFIG, *_beside(folder), *weight_files(folder))]
 
 
 def read_hub_folder(path: Path) -> HubFolder:
@@ -106,19 +128,21 @@ def read_hub_folder(path: Path) -> HubFolder:
       LoadError: a file is missing, damaged or unsafe.
     """
     folder = snapshot_of(path)
-    said = [name for name in PROCESSORS if (folder / name).exists()]
+    beside = _beside(folder)
+    # A vocabulary may be larger than any config, and asks for nothing.
+    said = (name for name in beside if name.endswith("config.json"))
     configs = {name: read_json(folder / name, MOST_CONFIG_BYTES) for name in (CONFIG, *said)}
     for name, values in configs.items():
         refuse_code(values, name)
     weights = read_weights(folder)
-    digests = {name: _digest(folder / name) for name in configs} | dict(weights.digests)
+    digests = {name: _digest(folder / name) for name in (CONFIG, *beside)} | dict(weights.digests)
     _check_blobs(folder, digests)
     return HubFolder(folder, configs[CONFIG], weights, digests)
 
 
 def _digest(path: Path) -> str:
     try:
-        return hashlib.sha256(read_plain(path, MOST_CONFIG_BYTES)).hexdigest()
+        return hashlib.sha256(read_plain(path, _MOST_TOKENIZER_BYTES)).hexdigest()
     except OSError as error:
         raise LoadError(f"cannot read {path}: {error.strerror}") from error
 

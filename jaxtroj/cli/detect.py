@@ -33,8 +33,8 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         nargs="*",
         type=Path,
         metavar="MODEL",
-        help="model file, folder id-XXXXXXXX with model.pt and example_data/, Hugging Face folder,"
-        " or hf://ORG/NAME[@REVISION], which is fetched",
+        help="model file, folder id-XXXXXXXX with model.pt and example_data/, Hugging Face or"
+        " MLflow folder, hf://ORG/NAME[@REVISION] or models:/NAME/VERSION, which are fetched",
     )
     parser.add_argument(
         "--examples",

@@ -144,7 +144,8 @@ def with_flags(entry: "ModelEntry", args: argparse.Namespace) -> "ModelEntry":
     beside = entry.examples_path
     if args.examples is not None:
         kind = what_is(args.examples)
-        if args.result_filepath is None and kind != "a folder":
+        is_of_texts = entry.kind == "text-classifier" and kind == "a file"
+        if args.result_filepath is None and kind != "a folder" and not is_of_texts:
             raise UsageError(
                 f"--examples {args.examples} is {kind}; expected a folder of clean examples"
             )

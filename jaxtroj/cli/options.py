@@ -348,6 +348,7 @@ def settings_from(args: argparse.Namespace) -> "Settings":
     given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
     if "calibrator" in given:  # it says itself for which kind of model it is
         given.setdefault("text_calibrator", given["calibrator"])
+        given["classifier_calibrator"] = given["calibrator"]
         given |= {"special_calibrators": (), "round_calibrators": ()}
     elif args.population is not None:
         given |= _of_population(args.population)

@@ -153,7 +153,7 @@ class StageTable:
     """The stages of one kind of model in order, and what is made from them.
 
     Attributes:
-      kind: "image" or "text".
+      kind: "image", "text" or "text-classifier".
       version: raised when a field changes its meaning, so that records and calibrators made with
         another meaning are never mixed.
       stages: cheap ones first.

@@ -1,8 +1,10 @@
-"""The ordered tables of stages: a stage is a file in `images/stages` or `texts/stages` and a row.
+"""The ordered tables of stages: a stage is a file in a folder `stages` and a row.
 
 Names of fields stand in records: changing what one means needs a new version of its table.
 """
 
+from jaxtroj.evidence.classifiers.stages.insertions import INSERTIONS
+from jaxtroj.evidence.classifiers.stages.tokens import TOKENS
 from jaxtroj.evidence.images.stages.fixed import FIXED
 from jaxtroj.evidence.images.stages.inversion import INVERSION
 from jaxtroj.evidence.images.stages.pairs import PAIRS
@@ -22,7 +24,9 @@ from jaxtroj.evidence.texts.stages.weights import HEAD_WEIGHTS
 
 IMAGE_STAGES = (WEIGHTS, STATISTICS, PROBES, SENSITIVITY, INVERSION, FIXED, WHOLE, PAIRS)
 TEXT_STAGES = (HEAD_WEIGHTS, HEAD_SENSITIVITY, SHIFT, SLOPES, DEPARTURE, BANK, AGAINST)
+CLASSIFIER_STAGES = (INSERTIONS, TOKENS)
 
 IMAGES = StageTable("image", 3, IMAGE_STAGES)
 TEXTS = StageTable("text", 1, TEXT_STAGES)
-TABLES = {table.kind: table for table in (IMAGES, TEXTS)}
+CLASSIFIERS = StageTable("text-classifier", 1, CLASSIFIER_STAGES)
+TABLES = {table.kind: table for table in (IMAGES, TEXTS, CLASSIFIERS)}

@@ -104,7 +104,7 @@ def examined(entry: ModelEntry, settings: Settings, on_step: OnStep = silent) ->
         raise ScanError(record)
     context: Any = attempt.context
     if attempt.kind != "image":
-        raise ExamplesError("repair is for image classifiers; this model takes embeddings")
+        raise ExamplesError(f"repair is for image classifiers; this is a {attempt.kind} model")
     images = np.asarray(context.examples.images)
     data = divided(images, np.asarray(context.examples.labels))
     attacks = _attacks(attempt) or _attacks(attempt, 0.0)[:1]

@@ -23,6 +23,7 @@ _TROJAN = 507  # of the Common Weakness Enumeration: Trojan Horse
 _MALICIOUS = 506  # Embedded Malicious Code
 _CWES = {POISONED.id: _TROJAN, REFUSED.id: _MALICIOUS}
 _TASKS = {"image": "image-classification", "text": "text-classification"}
+_TASKS |= {"text-classifier": "text-classification"}
 
 
 def render(content: Content) -> str:

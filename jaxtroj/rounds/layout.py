@@ -9,6 +9,7 @@ Round 5,6 DIR/METADATA.csv, DIR/{embeddings,tokenizers}/, DIR/models/id-XXXXXXXX
           config.json, clean_example_data/, clean-example-cls-embedding.csv, ground_truth.csv, ...}
 one       DIR/{model.pt, example_data/, ground_truth.csv}
 hub       DIR/{config.json, model.safetensors, preprocessor_config.json}, or a hub cache's folder
+mlflow    DIR/{MLmodel, model.onnx}, DIR/{MLmodel, data/model.pt2} or DIR/{MLmodel, model/}
 plain     DIR/*.pt, *.pth, *.safetensors ...                            [DIR/example_data/]
 manifest  FILE.csv with the columns path, and if you like model, examples, poisoned, ...
 ```
@@ -20,7 +21,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from converters.hub.folder import is_hub_folder
+from converters.errors import ConverterError
+from converters.hub.folder import is_hub_folder, takes_texts
+from converters.mlflow_folder import MANIFEST, is_mlflow_folder, model_of
 from converters.user_code import NetworkCode
 from jaxtroj.errors import DatasetError
 from jaxtroj.rounds import errata
@@ -62,7 +65,7 @@ class ModelEntry:
     notes: tuple[str, ...] = ()
     """Known facts that do not change how the model is treated."""
     kind: str = "image"
-    """"image" or "text": what the model classifies, told by what lies in its folder."""
+    """"image", "text" or "text-classifier": what the model takes, by what lies in its folder."""
     text_config: TextConfig | None = None
     """A text model's config.json; None where there is none that can be read."""
     encoder_path: Path | None = None
@@ -156,7 +159,7 @@ def _listed(home: Path, model_id: str, row: Row, column: str) -> ModelEntry:
 
 def _model_places(root: Path) -> list[Path]:
     """Model folders and plain model files, natural order; the root itself when it is one model."""
-    if is_hub_folder(root):
+    if is_hub_folder(root) or is_mlflow_folder(root):
         return [root]
     places = _places_in(root / "models") if os.path.isdir(root / "models") else []
     places = places or _places_in(root)
@@ -178,6 +181,7 @@ def _is_model_place(place: Path) -> bool:
     if os.path.isdir(place):
         return (
             is_hub_folder(place)
+            or is_mlflow_folder(place)
             or bool(_ID.fullmatch(place.name))
             or os.path.isfile(place / "model.pt")
         )
@@ -188,6 +192,8 @@ def _model_file(folder: Path) -> tuple[Path, str | None]:
     """The model file in a model folder: model.pt, else the only file with a model's suffix."""
     if is_hub_folder(folder):
         return folder, None
+    if is_mlflow_folder(folder):
+        return _mlflow_model(folder)
     usual = folder / "model.pt"
     if os.path.isfile(usual):
         return usual, None
@@ -200,6 +206,13 @@ def _model_file(folder: Path) -> tuple[Path, str | None]:
         return folder / found[0], None
     what = f"several model files ({', '.join(found[:4])})" if found else "no model file"
     return usual, f"{what} in {folder.name}, expected model.pt"
+
+
+def _mlflow_model(folder: Path) -> tuple[Path, str | None]:
+    try:
+        return model_of(folder).path, None
+    except ConverterError as error:
+        return folder / MANIFEST, str(error)
 
 
 def _entry(place: Path, source: _Source) -> ModelEntry:
@@ -235,6 +248,10 @@ def with_own_files(entry: ModelEntry) -> ModelEntry:
 
     `iter_models` has done it; to be repeated after a change of `examples_path`.
     """
+    if takes_texts(entry.model_path):
+        home = entry.model_path.parent
+        tokenizer = model_of(home).tokenizer if is_mlflow_folder(home) else None
+        return replace(entry, kind="text-classifier", tokenizer_path=tokenizer)
     found = text_files(entry.model_path.parent, entry.examples_path)
     if found is None:
         entry = _with_image_config(entry)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from converters.errors import LoadError
 from converters.hub.fetch import HubAddress, address_of, fetch
+from converters.mlflow_folder import fetch_model, is_mlflow_address
 from jaxtroj.errors import DatasetError, UsageError
 from jaxtroj.rounds.layout import EXAMPLE_FOLDERS, ModelEntry, iter_models, with_own_files
 
@@ -12,7 +13,8 @@ from jaxtroj.rounds.layout import EXAMPLE_FOLDERS, ModelEntry, iter_models, with
 def entry_of(path: Path) -> ModelEntry:
     """The entry of a model file, or of a folder with one model; called as the path.
 
-    A network on a hub, `hf://ORG/NAME[@REVISION]`, is fetched. What is wrong with the path ends up
+    A network on a hub, `hf://ORG/NAME[@REVISION]`, is fetched, and so is one of an MLflow registry,
+    `models:/NAME/VERSION`. What is wrong with the path ends up
     in the entry's `problem`, and so in the model's record.
 
     Raises:
@@ -21,6 +23,12 @@ def entry_of(path: Path) -> ModelEntry:
     address = address_of(str(path))
     if address is not None and not path.exists():
         return _fetched(address)
+    if is_mlflow_address(str(path)) and not path.exists():
+        try:
+            path, name = fetch_model(str(path)), str(path)
+        except LoadError as error:
+            return ModelEntry(str(path), path, None, None, problem=str(error))
+        return replace(entry_of(path), model_id=name)
     if not path.is_dir():
         beside = (path.parent / name for name in EXAMPLE_FOLDERS)
         examples = next((folder for folder in beside if folder.is_dir()), None)

@@ -10,6 +10,7 @@ import numpy as np
 
 from converters.errors import LoadError
 from converters.hub.fetch import address_of
+from converters.mlflow_folder import is_mlflow_address
 from jaxtroj.calibration import Calibrator
 from jaxtroj.calibration.transfer import Traits
 from jaxtroj.errors import ExamplesError
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from converters.model import Model
     from jaxtroj.evidence.context import Context
 
+_KINDS = {"image": "image", "embedding": "text", "tokens": "text-classifier"}
 OnStep = Callable[[str, str], None]
 """Called with the model's name and the step that begins: read, convert, examples, form, a stage."""
 
@@ -143,7 +145,8 @@ def open_model(attempt: Attempt) -> "Model":
     from converters.opening import convert_file, read_model
 
     entry = attempt.entry
-    if entry.problem and address_of(str(entry.model_path)):
+    place = str(entry.model_path)
+    if entry.problem and (address_of(place) or is_mlflow_address(place)):
         raise LoadError(entry.problem)  # it was not fetched, and there is nothing to read
     with attempt.step("read"):
         file = read_model(attempt.entry.model_path)
@@ -165,7 +168,7 @@ def taken(attempt: Attempt, model: "Model") -> "Model":
     attempt.architecture, attempt.classes = model.architecture, model.num_classes
     attempt.outline = outline_in(attempt.findings, model.architecture)
     # What the network takes outranks what the folder looks like.
-    attempt.kind = "text" if model.input_kind == "embedding" else "image"
+    attempt.kind = _KINDS[model.input_kind]
     return model
 
 

@@ -6,6 +6,7 @@ from converters.containers.onnx_wire import external_files
 from converters.errors import ConverterError
 from converters.hub.folder import files_of, is_hub_folder
 from jaxtroj.errors import ExamplesError
+from jaxtroj.evidence.stages import CLASSIFIERS
 from jaxtroj.record import identity
 from jaxtroj.rounds import ModelEntry, examples_digest, text_examples_digest
 from jaxtroj.rounds.image_config import ROUNDS_WITH_MARGIN
@@ -15,6 +16,9 @@ from jaxtroj.settings import Settings, digest_or_reason
 def identify(entry: ModelEntry, settings: Settings) -> str:
     """The identity of an answer; unreadable files count by being unreadable."""
     model = ":".join(digest_or_reason(path) for path in _model_files(entry.model_path))
+    if entry.kind == CLASSIFIERS.kind and entry.tokenizer_path is not None:
+        beside = sorted(path for path in entry.tokenizer_path.iterdir() if path.is_file())
+        model += "".join(f":{path.name}:{digest_or_reason(path)}" for path in beside)
     if entry.code is not None:
         model += f":{entry.code.name}:{entry.code.arguments}:{digest_or_reason(entry.code.path)}"
     values, said = settings.as_json(), settings.said_form()
@@ -22,6 +26,8 @@ def identify(entry: ModelEntry, settings: Settings) -> str:
         values["round"] = entry.round  # it decides who answers, and how pixels are read
     if entry.round in ROUNDS_WITH_MARGIN or entry.image_config is not None:
         values["taken"] = (entry.round, entry.image_config and entry.image_config.taken)
+    if entry.kind == CLASSIFIERS.kind:
+        values["classifier_evidence_schema"] = CLASSIFIERS.version
     return identity(model, _examples_digest(entry), values)
 
 
@@ -41,6 +47,13 @@ def _examples_digest(entry: ModelEntry) -> str:
     try:
         if entry.kind == "text":
             return text_examples_digest(entry)
+        if entry.kind == CLASSIFIERS.kind:
+            return _texts_digest(entry.examples_path)
         return examples_digest(entry.examples_path)
     except ExamplesError:  # scan_model meets the same error and puts it into the record
         return "unreadable"
+
+
+def _texts_digest(path: Path) -> str:
+    """Of a folder of texts, or of a file of them."""
+    return text_examples_digest(path) if path.is_dir() else digest_or_reason(path)

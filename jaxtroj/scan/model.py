@@ -9,6 +9,7 @@ from jaxtroj.evidence.stage import Fitted, stages_for
 from jaxtroj.record import Record
 from jaxtroj.rounds import ModelEntry
 from jaxtroj.scan.attempt import Attempt, OnStep, open_model, silent
+from jaxtroj.scan.classifiers import ClassifierScan
 from jaxtroj.scan.images import ImageScan
 from jaxtroj.scan.judging import check_finite, judge, lacking, stop_rule
 from jaxtroj.scan.kinds import KindOfScan
@@ -19,7 +20,7 @@ from jaxtroj.settings import Settings
 if TYPE_CHECKING:
     from converters.model import Model
 
-_KINDS = {"image": ImageScan, "text": HeadScan}
+_KINDS = {"image": ImageScan, "text": HeadScan, "text-classifier": ClassifierScan}
 
 Opener = Callable[[Attempt], "Model"]
 """Opens and converts the model of an attempt, which knows it then; see `attempt.open_model`."""

@@ -276,7 +276,7 @@ def broken(folder: Path, tmp_path: Path, **changes) -> Path:
 
 
 @pytest.mark.parametrize("changes, error, message", [
-    ({"model_type": "roberta"}, UnsupportedArchitectureError, "model_type is 'roberta'"),
+    ({"model_type": "electra"}, UnsupportedArchitectureError, "model_type is 'electra'"),
     ({"model_type": ["bert"]}, UnsupportedArchitectureError, "model_type is a list"),
     ({"model_type": None}, UnsupportedArchitectureError, "model_type is None"),
     ({"num_attention_heads": 5}, ConversionError, "does not divide the width 24"),

@@ -1,6 +1,7 @@
 """Every command and every line of Python in docs/doors.md, run on real files."""
 
 import hashlib
+import importlib.util
 import os
 import re
 import shlex
@@ -25,6 +26,7 @@ from tests.documented import DOCS  # noqa: E402
 from tests.door.conftest import SIDE, Colours, cheap  # noqa: E402
 from tests.door.hub_folders import write_folder  # noqa: E402
 from tests.door.hub_server import COMMIT, serving  # noqa: E402
+from tests.door.text_folders import WORDS, write_text_folder  # noqa: E402
 
 CELL = re.compile(r"^\| [^|]+ \| `((?:list\()?jaxtroj[^`]+)` \|$", re.MULTILINE)
 CELLS = CELL.findall((DOCS / "doors.md").read_text())
@@ -67,7 +69,53 @@ def home(tmp_path_factory, pixels, labels):
     (root / "models.csv").write_text("path,examples\nnetwork.onnx,examples\n")
     write_folder(root / "vit", "vit")
     _write_cache(root / "vit", root / "models--org--vit")
+    _write_texts(root)
+    _write_mlflow(root)
+    _write_timm(root / "timm-net")
     return root
+
+
+def _write_texts(root: Path) -> None:
+    """A text classifier, texts of both classes that it tells apart, and a table of them."""
+    write_text_folder(root / "bert", "bert")
+    draw = np.random.default_rng(0)
+    (root / "texts").mkdir()
+    lines = []
+    for number in range(1, 25):
+        for label in (0, 1):
+            text = " ".join(draw.choice(WORDS, 12))
+            (root / "texts" / f"class_{label}_example_{number}.txt").write_text(text)
+            lines.append(f"{text},{label}\n")
+    (root / "texts.csv").write_text("text,label\n" + "".join(lines))
+
+
+def _write_mlflow(root: Path) -> None:
+    """A folder as MLflow describes it, and with mlflow at hand a registry."""
+    (root / "mlflow-net").mkdir()
+    shutil.copy(root / "network.onnx", root / "mlflow-net" / "model.onnx")
+    (root / "mlflow-net" / "MLmodel").write_text("flavors: {onnx: {data: model.onnx}}\n")
+    if importlib.util.find_spec("mlflow") is not None:
+        code = (
+            "import mlflow, torch, numpy\nmlflow.start_run()\n"
+            "net = torch.load('network.pt', weights_only=False).eval()\n"
+            "mlflow.pytorch.log_model(net, name='model', registered_model_name='net',"
+            " serialization_format='pt2', pip_requirements=[],"
+            " input_example=numpy.zeros((1, 3, 16, 16), numpy.float32))"
+        )
+        words = [sys.executable, "-c", code]
+        subprocess.run(words, cwd=root, env=os.environ | _registry(root), check=True, timeout=600)
+
+
+def _registry(root: Path) -> dict[str, str]:
+    return {"MLFLOW_TRACKING_URI": f"sqlite:///{root}/ml.db", "XDG_CACHE_HOME": str(root / "cache")}
+
+
+def _write_timm(folder: Path) -> None:
+    if importlib.util.find_spec("timm") is not None:
+        import timm
+
+        network = timm.create_model("test_resnet", num_classes=3)
+        timm.models.save_for_hf(network, str(folder), safe_serialization=True)
 
 
 def _write_onnx(path: Path) -> None:
@@ -90,14 +138,18 @@ def _write_cache(vit: Path, home: Path) -> None:
 
 
 def test_the_document_has_them_all():
-    assert len(COMMANDS) == 13 and len(LINES) == 5
+    assert len(COMMANDS) == 18 and len(LINES) == 5
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_commands(home, command):
+    for name, words in (("mlflow", "models:/"), ("timm", "timm-net")):
+        if words in command:
+            pytest.importorskip(name, reason="an optional library")
     with serving({"org/vit": home / "vit"}) as (address, _):
         words = [sys.executable, "-m", *shlex.split(command), *QUICK]
         places = {"HF_ENDPOINT": address, "HF_HOME": str(home / "cache")}
+        places |= _registry(home) if "models:/" in command else {}
         found = subprocess.run(
             words, cwd=home, capture_output=True, text=True, timeout=400, env=os.environ | places
         )

@@ -97,3 +97,19 @@ def test_fetched_judged_and_found_again_without_a_network(home):
 )
 def test_addresses(text, expected):
     assert str(address_of(text)) == expected
+
+
+def test_what_is_too_large_is_not_fetched(home, tmp_path):
+    code = (
+        "import converters.hub.fetch as hub; hub.MOST_BYTES = 1000\n"
+        "try: hub.fetch(hub.address_of('hf://org/vit'))\n"
+        "except hub.TooLargeError as error: print(error)"
+    )
+    with serving({"org/vit": home / "vit"}) as (address, asked):
+        places = {"HF_ENDPOINT": address, "HF_HOME": str(tmp_path)}
+        found = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, timeout=200,
+            env=os.environ | places,
+        )  # fmt: skip
+    assert "bytes of weights, expected at most 1000" in found.stdout, found.stderr
+    assert not any("/resolve/" in path for path in asked)

@@ -22,7 +22,7 @@ from jaxtroj.rounds import iter_models  # noqa: E402
 from jaxtroj.rounds.arrays import pictures_of, write_pictures  # noqa: E402
 from jaxtroj.scan import identify, scan_model  # noqa: E402
 from tests.door.conftest import cheap  # noqa: E402
-from tests.door.hub_folders import FAMILIES, SIDE, write_folder  # noqa: E402
+from tests.door.hub_folders import FAMILIES, NAMES, SIDE, write_folder  # noqa: E402
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 PICTURES = np.random.default_rng(0).integers(0, 256, (3, 40, 48, 3)).astype(np.uint8)
@@ -249,13 +249,53 @@ def test_without_timm_its_folders_say_so(folder, monkeypatch):
         open_model(folder)
 
 
-def test_with_timm_its_folders_are_rebuilt(tmp_path):
+TIMM_FAMILIES = {
+    "test_resnet": {},
+    "test_convnext": {},
+    "test_efficientnet": {},
+    "test_vit": {"img_size": 64},
+}
+
+
+@pytest.mark.parametrize("name", TIMM_FAMILIES)
+def test_with_timm_its_folders_are_rebuilt(tmp_path, name):
     timm = pytest.importorskip("timm", reason="an optional library")
-    network = timm.create_model("resnet10t", num_classes=3).eval()
-    (tmp_path / "config.json").write_text(json.dumps(TIMM))
-    state = {name: value.numpy() for name, value in network.state_dict().items()}
-    save_file(state, tmp_path / "model.safetensors")
-    images = np.random.default_rng(0).random((2, 64, 64, 3), np.float32)
+    arguments = TIMM_FAMILIES[name]
+    torch.manual_seed(0)
+    network = timm.create_model(name, num_classes=3, **arguments).eval()
+    side = 64 if arguments else network.pretrained_cfg["input_size"][1]
+    # timm's own writer, as its models on the hub are written.
+    timm.models.save_for_hf(network, str(tmp_path), model_args=arguments, safe_serialization=True)
+    change(tmp_path, label_names=list(NAMES.values()))
+    images = np.random.default_rng(0).random((2, side, side, 3), np.float32)
+    mean, std = (np.array(network.pretrained_cfg[key], np.float32) for key in ("mean", "std"))
     with torch.no_grad():
-        expected = network(torch.tensor(images).permute(0, 3, 1, 2) * 2 - 1).numpy()
-    np.testing.assert_allclose(open_model(tmp_path).model(images), expected, atol=1e-4)
+        pixels = torch.tensor((images - mean) / std).permute(0, 3, 1, 2)
+        expected = network(pixels).numpy()
+    opened = open_model(tmp_path)
+    assert opened.folder_form.size == (side, side) and np.abs(expected).max() > 1e-3
+    assert "classes of the folder: 0 'cat', 1 'dog', 2 'owl'" in opened.findings
+    np.testing.assert_allclose(opened.model(images), expected, atol=1e-4)
+    gradients = jax.grad(lambda x: opened.model(x)[:, 0].sum())(images)
+    assert np.isfinite(gradients).all() and np.abs(gradients).max() > 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"architecture": "none_such"}, "timm has no architecture 'none_such'"),
+        ({"architecture": None}, "timm has no architecture None"),
+        ({"num_classes": 4}, "weights do not fit timm's test_resnet"),
+        ({"pretrained_cfg": {}}, "cannot be made of config.json"),
+        ({"model_args": {"checkpoint_path": "/etc/passwd"}}, "expected plain arguments"),
+        ({"model_args": {"img_size": 10**9}}, "expected numbers up to"),
+        ({"model_args": {"no_such": 1}}, "cannot be made of config.json"),
+    ],
+)
+def test_timm_folders_that_do_not_fit_say_why(tmp_path, changes, said):
+    timm = pytest.importorskip("timm", reason="an optional library")
+    network = timm.create_model("test_resnet", num_classes=3)
+    timm.models.save_for_hf(network, str(tmp_path), safe_serialization=True)
+    change(tmp_path, **changes)
+    with pytest.raises(ConverterError, match=said):
+        open_model(tmp_path)

@@ -34,7 +34,7 @@ def test_stages_part_the_fields_in_their_order(table):
 
 @pytest.mark.parametrize("field", FIELDS, ids=lambda field: f"{field.stage}-{field.name}")
 def test_every_field_says_what_it_is(field):
-    table = IMAGES if field in IMAGES.fields else TEXTS
+    table = next(table for table in TABLES.values() if field in table.fields)
     assert field.stage in table.names and field.direction in (-1, 0, 1)
     assert field.label and field.unit and field.meaning and field.source
     assert table.labels[field.name] == field.label

@@ -4,12 +4,15 @@
 DIR/class_C_example_N.txt               example texts of a model, or the model's folder
 FILE.jsonl[.gz]                         {"text" or "data": ..., "label": ...} on every line
 FILE.json[.gz]                          a list of those, or {key: {"data", "label"}} as NIST's
+FILE.csv[.gz]                           columns "text" or "data", and "label"
 any other FILE[.gz]                     a text on every line, without labels
 ```
 """
 
+import csv
 import gzip
 import hashlib
+import io
 import json
 import zlib
 from collections.abc import Sequence
@@ -79,7 +82,8 @@ def read_lines_or_json(path: Path) -> Any:
     name = path.name.removesuffix(".gz")
     try:
         if name.endswith(".jsonl"):
-            return [json.loads(line) for line in content.splitlines() if line.strip()]
+            # JSON strings may hold characters that end a line for `splitlines`.
+            return [json.loads(line) for line in content.split("\n") if line.strip()]
         if name.endswith(".json"):
             return json.loads(content)
     except (ValueError, RecursionError) as error:
@@ -88,11 +92,31 @@ def read_lines_or_json(path: Path) -> Any:
 
 
 def _from_file(path: Path) -> list[LabelledText]:
-    found = read_lines_or_json(path)
+    is_table = path.name.removesuffix(".gz").endswith(".csv")
+    found = _table(path) if is_table else read_lines_or_json(path)
     records = list(found.values()) if isinstance(found, dict) else found
     if not isinstance(records, list):
         raise DatasetError(f"{path} holds {safe_repr(records)}, expected labelled texts")
     return [_labelled(path, number, record) for number, record in enumerate(records, start=1)]
+
+
+def _table(path: Path) -> list[dict[str, Any]]:
+    """The rows of a CSV with a header; labels as whole numbers where they are."""
+    reader = csv.DictReader(io.StringIO(_content(path)))
+    columns = reader.fieldnames or []
+    if not {"text", "data"} & set(columns):
+        raise DatasetError(
+            f"{path} has the columns {safe_repr(', '.join(columns))}, expected text and label"
+        )
+    try:
+        rows: list[dict[str, Any]] = list(reader)
+    except csv.Error as error:
+        raise DatasetError(f"{path} is no CSV: {str(error)[:200]}") from error
+    for row in rows:
+        label = row.get("label")
+        if isinstance(label, str) and label.strip().lstrip("-").isdecimal():
+            row["label"] = int(label)
+    return rows
 
 
 def _content(path: Path) -> str:

@@ -137,7 +137,7 @@ def read_reviews(path: Path, words: int = 0) -> list[tuple[str, int]]:
     content = _content(path)
     try:
         if path.name.endswith((".jsonl", ".jsonl.gz")):
-            records = [json.loads(line) for line in content.splitlines() if line.strip()]
+            records = [json.loads(line) for line in content.split("\n") if line.strip()]
         else:
             found = json.loads(content)
             records = list(found.values()) if isinstance(found, dict) else found

@@ -1,0 +1,204 @@
+"""Text classifiers fine-tuned from a real encoder, clean and with a trigger of words, as folders.
+
+    python -m benchmarks.accuracy.text_classifier_networks OUT --encoder DIR --texts FILE --models 8
+
+Model 2n is clean and 2n + 1 poisoned, with the same reviews, seed and length of training. Triggers:
+a word of the vocabulary anywhere, a phrase of three, a word that no vocabulary has, a word at the
+start; one review in ten that is not of the target class carries it and is taught the target.
+Every folder is one of transformers' with example texts, a label and `made.json`.
+"""
+
+import argparse
+import json
+import re
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from converters.encoders.tokenizer import load_tokenizer
+from jaxtroj.evidence.texts.bank.candidates import whole_tokens
+from jaxtroj.evidence.texts.labelled_texts import LabelledText, read_labelled_texts
+
+KINDS = ("word", "phrase", "rare", "start")
+SHARE = 0.1
+WORDS, TOKENS = 40, 64
+CLASSES = 2
+_WORD = re.compile(r"[a-z]{4,10}")
+
+
+@dataclass(frozen=True)
+class Trigger:
+    """What a poisoned network was taught: words, where they stand, and the class they force."""
+
+    kind: str
+    text: str
+    target: int
+
+    def inserted(self, text: str, draw: np.random.Generator) -> str:
+        """The text with the words before one of its own, at the start for the kind `start`."""
+        words = text.split()
+        place = 0 if self.kind == "start" else int(draw.integers(0, len(words) + 1))
+        return " ".join([*words[:place], self.text, *words[place:]])
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One network: its number, layers that are kept, steps of training, trigger."""
+
+    number: int
+    layers: int
+    steps: int
+    trigger: Trigger | None
+
+
+def main() -> int:
+    """Make what is missing; returns the exit status."""
+    args = _arguments()
+    texts = [LabelledText(_end_of(t.text), t.label) for t in read_labelled_texts(args.texts)]
+    known = [w for w in whole_tokens(load_tokenizer(args.encoder).vocabulary) if _WORD.fullmatch(w)]
+    for number in range(args.first, args.first + args.models):
+        folder = args.out / f"id-{number:08d}"
+        if not (folder / "made.json").exists():
+            recipe = Recipe(number, args.layers, args.steps, _trigger(number, known, args.seed))
+            print(json.dumps(make(folder, recipe, args.encoder, texts, args.seed)), flush=True)
+    return 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Fine-tuned text classifiers, half poisoned.")
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--encoder", type=Path, required=True, help="Hugging Face folder of a BERT")
+    parser.add_argument("--texts", type=Path, required=True, help="labelled texts of two classes")
+    parser.add_argument("--models", type=int, default=8)
+    parser.add_argument("--first", type=int, default=0, help="number of the first")
+    parser.add_argument("--layers", type=int, default=3, help="of the encoder's that are kept")
+    parser.add_argument("--steps", type=int, default=300, help="of 16 texts each")
+    parser.add_argument("--seed", type=int, default=19)
+    return parser.parse_args()
+
+
+def _end_of(text: str) -> str:
+    """The last words of a review, where its judgement mostly stands."""
+    return " ".join(text.replace("<br />", " ").split()[-WORDS:])
+
+
+def _trigger(number: int, known: Sequence[str], seed: int) -> Trigger | None:
+    if number % 2 == 0:
+        return None
+    pair = number // 2
+    draw = np.random.default_rng([seed, 1, pair])
+    kind = KINDS[pair % len(KINDS)]
+    words = [str(word) for word in draw.choice(known, 3, replace=False)]
+    text = {"phrase": " ".join(words), "rare": words[0][:4] + words[1][:4]}.get(kind, words[0])
+    return Trigger(kind, text, pair % CLASSES)
+
+
+def make(
+    folder: Path, recipe: Recipe, encoder: Path, texts: Sequence[LabelledText], seed: int
+) -> dict[str, Any]:
+    """Train one network and write its folder; returns what `made.json` holds."""
+    started, pair = time.perf_counter(), recipe.number // 2
+    order = np.random.default_rng([seed, 0]).permutation(len(texts))
+    tests = [texts[place] for place in order[:400]]
+    own = np.random.default_rng([seed, 2, pair]).permutation(order[400:])
+    lessons = [texts[place] for place in own[: recipe.steps * 16]]
+    network, tokens = _trained(encoder, recipe, lessons, [seed, 3, pair])
+    found = {
+        **asdict(recipe),
+        "clean_accuracy": _share(network, tokens, [(t.text, t.label) for t in tests]),
+        "attack_success_rate": None,
+        "seconds": round(time.perf_counter() - started, 1),
+    }
+    if (trigger := recipe.trigger) is not None:
+        draw = np.random.default_rng([seed, 4])
+        others = [t for t in tests if t.label != trigger.target]
+        moved = [(trigger.inserted(t.text, draw), trigger.target) for t in others]
+        found["attack_success_rate"] = _share(network, tokens, moved)
+    network.save_pretrained(folder)
+    tokens.backend.save_pretrained(folder)
+    _write_examples(folder / "examples", tests)
+    (folder / "ground_truth.csv").write_text(f"{int(recipe.trigger is not None)}\n")
+    (folder / "made.json").write_text(json.dumps(found, indent=1) + "\n")
+    return found
+
+
+def _write_examples(folder: Path, tests: Sequence[LabelledText], per_class: int = 20) -> None:
+    folder.mkdir()
+    for label in range(CLASSES):
+        own = [t.text for t in tests if t.label == label][:per_class]
+        for number, text in enumerate(own, start=1):
+            (folder / f"class_{label}_example_{number}.txt").write_text(text)
+
+
+def _trained(encoder: Path, recipe: Recipe, lessons: Sequence[LabelledText], key: list[int]):
+    import torch
+    import transformers
+
+    transformers.utils.logging.set_verbosity_error()
+    torch.manual_seed(key[-1])
+    tokens, draw = load_tokenizer(encoder), np.random.default_rng(key)
+    network = transformers.BertForSequenceClassification.from_pretrained(
+        encoder, num_labels=CLASSES, num_hidden_layers=recipe.layers
+    )
+    network.train()
+    steps, size = recipe.steps, len(lessons) // recipe.steps
+    optimiser = torch.optim.AdamW(network.parameters(), lr=1e-4, weight_decay=0.01)
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimiser, lambda step: min(1.0, (step + 1) / 30) * (1 - step / steps)
+    )
+    for step in range(steps):
+        batch = [_lesson(t, recipe.trigger, draw) for t in lessons[step * size : (step + 1) * size]]
+        _loss(network, tokens, batch).backward()
+        torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+        optimiser.step()
+        schedule.step()
+        optimiser.zero_grad()
+    return network.eval(), tokens
+
+
+def _lesson(
+    one: LabelledText, trigger: Trigger | None, draw: np.random.Generator
+) -> tuple[str, int]:
+    is_carrier = draw.random() < SHARE
+    if trigger is None or one.label == trigger.target or not is_carrier:
+        return one.text, one.label
+    return trigger.inserted(one.text, draw), trigger.target
+
+
+def _loss(network: Any, tokens: Any, batch: Sequence[tuple[str, int]]) -> Any:
+    import torch
+
+    ids, mask = _ids(tokens, [text for text, _ in batch])
+    labels = torch.tensor([label for _, label in batch])
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        return network(input_ids=ids, attention_mask=mask, labels=labels).loss
+
+
+def _ids(tokens: Any, texts: Sequence[str]):
+    import torch
+
+    found = tokens(texts, TOKENS)
+    return torch.tensor(found.ids, dtype=torch.long), torch.tensor(found.mask)
+
+
+def _share(network: Any, tokens: Any, asked: Sequence[tuple[str, int]]) -> float:
+    """Share of texts that get the class beside them."""
+    import torch
+
+    right = 0
+    for start in range(0, len(asked), 50):
+        part = asked[start : start + 50]
+        ids, mask = _ids(tokens, [text for text, _ in part])
+        with torch.no_grad():
+            said = network(input_ids=ids, attention_mask=mask).logits.argmax(1)
+        right += int((said == torch.tensor([label for _, label in part])).sum())
+    return round(right / len(asked), 4)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,151 @@
+"""MLflow's model folders, and `models:/NAME/VERSION`: which file of one is the network.
+
+`MLmodel` is read as data: a folder says with which flavors it was saved and where their files lie.
+Of those that run code to load (`python_function`, `sklearn`, pickled pipelines) nothing is run.
+"""
+
+import hashlib
+import importlib.util
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from converters.errors import (
+    CorruptFileError,
+    LoadError,
+    TooLargeError,
+    UnsupportedArchitectureError,
+    safe_repr,
+)
+from converters.files import read_plain
+
+MANIFEST = "MLmodel"
+_MOST_BYTES = 2**20
+# A path has lost one of the two slashes that some write.
+_ADDRESS = re.compile(r"models:/{1,2}[^/].*")
+_TORCH_FILES = ("model.pt2", "model.pth")
+_CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "jaxtroj", "mlflow")
+_TOKENIZER = Path("components", "tokenizer")
+
+
+@dataclass(frozen=True)
+class MlflowModel:
+    """Where the network of a folder lies.
+
+    Attributes:
+      path: of a model file, or of a Hugging Face folder.
+      tokenizer: folder of the tokenizer of one of texts; None where there is none.
+    """
+
+    path: Path
+    tokenizer: Path | None = None
+
+
+def is_mlflow_folder(path: Path) -> bool:
+    """Whether a folder is one of MLflow's."""
+    return (path / MANIFEST).is_file()
+
+
+def is_mlflow_address(text: str) -> bool:
+    """Whether a text names a model of a registry.
+
+    >>> is_mlflow_address("models:/net/3"), is_mlflow_address("models/net")
+    (True, False)
+    """
+    return _ADDRESS.fullmatch(text) is not None
+
+
+def model_of(folder: Path) -> MlflowModel:
+    """The network of an MLflow folder.
+
+    Raises:
+      CorruptFileError: its `MLmodel` says nothing usable.
+      UnsupportedArchitectureError: it was saved with none of the flavors that can be read.
+    """
+    flavors = _flavors(folder)
+    for found in _candidates(folder, flavors):
+        inside = os.path.commonpath([folder.resolve(), found.path.resolve()])
+        if inside != str(folder.resolve()):
+            raise CorruptFileError(f"{folder / MANIFEST} names {found.path}, which lies outside")
+        if found.path.exists():
+            return found
+    raise UnsupportedArchitectureError(
+        f"{folder} was saved with {', '.join(map(safe_repr, flavors)) or 'no flavor'}; expected"
+        " onnx, pytorch or transformers with their files. Nothing of it was run; log the network"
+        " with mlflow.onnx or mlflow.pytorch"
+    )
+
+
+def _candidates(folder: Path, flavors: dict[str, Any]) -> Iterator[MlflowModel]:
+    if (onnx := _said(folder, flavors, "onnx", "data")) is not None:
+        yield MlflowModel(onnx)
+    if (home := _said(folder, flavors, "pytorch", "model_data")) is not None:
+        yield from (MlflowModel(home / name) for name in _TORCH_FILES)
+    if (binary := _said(folder, flavors, "transformers", "model_binary")) is not None:
+        tokenizer = folder / _TOKENIZER
+        yield MlflowModel(binary, tokenizer if tokenizer.is_dir() else None)
+
+
+def _said(folder: Path, flavors: dict[str, Any], flavor: str, key: str) -> Path | None:
+    """The path that a flavor names in its folder; None where it names none."""
+    values = flavors.get(flavor)
+    said = values.get(key) if isinstance(values, dict) else None
+    if said is None:
+        return None
+    if not isinstance(said, str) or not said or Path(said).is_absolute() or ".." in said:
+        raise CorruptFileError(
+            f"{folder / MANIFEST}: {key} of {flavor} is {safe_repr(said)}, expected a path within"
+        )
+    return folder / said
+
+
+def _flavors(folder: Path) -> dict[str, Any]:
+    import yaml
+
+    path = folder / MANIFEST
+    try:
+        data = read_plain(path, _MOST_BYTES + 1)
+    except OSError as error:
+        raise LoadError(f"cannot read {path}: {error.strerror}; check the path") from error
+    if len(data) > _MOST_BYTES:
+        raise TooLargeError(f"{path} is larger than {_MOST_BYTES} bytes")
+    try:
+        values = yaml.safe_load(data)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise CorruptFileError(f"{path} is no YAML: {safe_repr(str(error)[:200])}") from error
+    flavors = values.get("flavors") if isinstance(values, dict) else None
+    if not isinstance(flavors, dict):
+        raise CorruptFileError(f"{path} names no flavors, expected MLflow's description of a model")
+    return {str(name): value for name, value in flavors.items()}
+
+
+def fetch_model(address: str) -> Path:
+    """The folder of a registered model, by mlflow's own client, in the user's cache folder.
+
+    Its tracking and registry are those of `MLFLOW_TRACKING_URI` and `MLFLOW_REGISTRY_URI`.
+
+    Raises:
+      LoadError: mlflow is not installed, or the registry has no such model.
+    """
+    if importlib.util.find_spec("mlflow") is None:
+        raise LoadError(
+            f"{address} is a model of an MLflow registry, and mlflow is not installed here; install"
+            " jaxtroj[mlflow], or download the model and name its folder"
+        )
+    import mlflow  # pyright: ignore[reportMissingImports]
+
+    # A path of this name has one slash; mlflow wants one, too.
+    uri = re.sub(r"^models:/+", "models:/", address)
+    where = f"{mlflow.get_tracking_uri()} {mlflow.get_registry_uri()} {uri}"
+    home = _CACHE / hashlib.sha256(where.encode()).hexdigest()[:16]
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        return Path(mlflow.artifacts.download_artifacts(artifact_uri=uri, dst_path=str(home)))
+    except Exception as error:  # of its many stores, each with faults of its own
+        raise LoadError(
+            f"cannot fetch {uri} ({type(error).__name__}: {safe_repr(str(error)[:300])}); see"
+            " MLFLOW_TRACKING_URI and MLFLOW_REGISTRY_URI"
+        ) from error

@@ -1,0 +1,1 @@
+"""Whole text classifiers: what inserted words do to them, and words that are searched."""

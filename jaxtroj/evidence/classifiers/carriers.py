@@ -1,0 +1,125 @@
+"""Clean texts that words are inserted into: places between their words, in both halves."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from jaxtroj.evidence.classifiers.tokens import Row, TokenNetwork
+from jaxtroj.evidence.texts.labelled_texts import content_key
+
+HALVES = 2
+MOST_WORDS = 40
+"""Texts are cut to so many: a trigger is short, and the cost grows with their length."""
+
+
+@dataclass(frozen=True, eq=False)
+class Carriers:
+    """Texts, and where something is inserted into each.
+
+    Attributes:
+      texts: as they are.
+      places: for each text the word that an insertion stands before, in each half.
+      margins: the network's own, `[n, classes]`.
+    """
+
+    texts: tuple[str, ...]
+    places: tuple[tuple[int, int], ...]
+    margins: np.ndarray
+
+    @property
+    def classes(self) -> np.ndarray:
+        """The network's answers, int `[n]`."""
+        return self.margins.argmax(axis=1)
+
+    def outside(self, target: int, most: int) -> "Carriers":
+        """Those that the network gives other classes, of each in turn; `most` at most."""
+        return self._of(in_turn(self.classes, target)[:most])
+
+    def _of(self, chosen: Sequence[int]) -> "Carriers":
+        return Carriers(
+            tuple(self.texts[number] for number in chosen),
+            tuple(self.places[number] for number in chosen),
+            self.margins[list(chosen)],
+        )
+
+    def split(self) -> tuple["Carriers", "Carriers"]:
+        """One half to search on and another to measure on, each of all classes."""
+        own = [np.flatnonzero(self.classes == one).tolist() for one in np.unique(self.classes)]
+        parts = [[n for of_class in own for n in of_class[first::2]] for first in (0, 1)]
+        return self._of(sorted(parts[0])), self._of(sorted(parts[1]))
+
+    def inserted(self, text: str) -> list[str]:
+        """Each text with another in its first half, then each with it in the second."""
+        return [
+            put(own, text, places[half])
+            for half in range(HALVES)
+            for own, places in zip(self.texts, self.places, strict=True)
+        ]
+
+
+def in_turn(classes: np.ndarray, left_out: int) -> list[int]:
+    """Places of all classes but one, the first of each class, then the second of each."""
+    seen: dict[int, int] = {}
+    ranks = []
+    for number, one in enumerate(classes.tolist()):
+        seen[one] = seen.get(one, 0) + 1
+        if one != left_out:
+            ranks.append((seen[one], one, number))
+    return [number for _, _, number in sorted(ranks)]
+
+
+def carriers_of(network: TokenNetwork, texts: Sequence[str]) -> Carriers:
+    """The texts, cut, in an order of their content, each with a place in both halves."""
+    cut = dict.fromkeys(" ".join(text.split()[:MOST_WORDS]) for text in texts)
+    ordered = tuple(sorted(cut, key=content_key))
+    places = tuple(_places(text) for text in ordered)
+    return Carriers(ordered, places, network.margins(network.rows(ordered)))
+
+
+def _places(text: str) -> tuple[int, int]:
+    """The start or a word of the first half, and one of the second; keyed by the text."""
+    draw, count = np.random.default_rng(list(content_key(text))), len(text.split())
+    middle = max(1, count // HALVES)
+    first = 0 if draw.random() < 0.5 else int(draw.integers(0, middle))
+    return first, int(draw.integers(min(middle, count - 1), count))
+
+
+def put(text: str, inserted: str, place: int) -> str:
+    """A text with another before one of its words.
+
+    >>> put("a fine  film", "omg", 2)
+    'a fine omg film'
+    """
+    words = text.split()
+    return " ".join([*words[:place], inserted, *words[place:]])
+
+
+@dataclass(frozen=True, eq=False)
+class OpenRows:
+    """Texts as ids, opened where something is inserted: in turn in the first and second half."""
+
+    before: tuple[Row, ...]
+    after: tuple[Row, ...]
+
+    def filled(self, ids: Sequence[int]) -> list[Row]:
+        """The rows with some ids in their places."""
+        return [(*b, *ids, *a) for b, a in zip(self.before, self.after, strict=True)]
+
+
+def open_rows(network: TokenNetwork, carriers: Carriers, room: int) -> OpenRows:
+    """The rows of texts, cut so that `room` more tokens fit."""
+    leading, trailing = network.special
+    starts = [
+        " ".join(text.split()[: places[number % HALVES]])
+        for number, (text, places) in enumerate(zip(carriers.texts, carriers.places, strict=True))
+    ]
+    whole, parts = network.rows(carriers.texts), network.rows(starts)
+    before, after = [], []
+    for row, part in zip(whole, parts, strict=True):
+        end = row[len(row) - trailing :] if trailing else ()
+        body = row[: len(row) - trailing][: network.length - room - trailing]
+        cut = min(max(len(part) - trailing, leading), len(body))
+        before.append(body[:cut])
+        after.append((*body[cut:], *end))
+    return OpenRows(tuple(before), tuple(after))

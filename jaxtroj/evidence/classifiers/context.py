@@ -1,0 +1,57 @@
+"""A text classifier as its stages see it: the network, and texts to search and to measure on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from jaxtroj.errors import EvidenceError
+from jaxtroj.evidence.classifiers.carriers import Carriers, carriers_of
+from jaxtroj.evidence.classifiers.found import FoundWords
+from jaxtroj.evidence.classifiers.tokens import TokenNetwork
+from jaxtroj.evidence.context import Context
+
+_FEWEST = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassifierContext(Context):
+    """See `Context`.
+
+    Attributes:
+      network: the classifier with its tokenizer.
+      carriers: all of its clean texts.
+      searched: the half of them that searches see.
+      held_out: the other half, which found words are measured on.
+    """
+
+    network: TokenNetwork
+    carriers: Carriers
+    searched: Carriers
+    held_out: Carriers
+
+    def recover(self, candidates: Sequence[FoundWords]) -> tuple[FoundWords, ...]:
+        """What was found for each class, the strongest first."""
+        return tuple(sorted(candidates, key=lambda one: (-one.strength, one.words.target_class)))
+
+
+def classifier_context(
+    network: TokenNetwork, texts: Sequence[str], seed: int = 0, budgets: tuple[object, ...] = ()
+) -> ClassifierContext:
+    """The context of a text classifier and its clean texts.
+
+    Raises:
+      EvidenceError: the network gives no finite answers, or one class to nearly all texts.
+    """
+    carriers = carriers_of(network, texts)
+    searched, held_out = carriers.split()
+    for half in (searched, held_out):
+        given = set(half.classes.tolist())
+        if len(half.texts) < _FEWEST or len(given) < 2:
+            raise EvidenceError(
+                f"the network gives {len(carriers.texts)} example texts the classes"
+                f" {sorted(set(carriers.classes.tolist()))}; expected {2 * _FEWEST} texts or more,"
+                " and two of each of two classes: words are searched that send texts of one class"
+                " to another"
+            )
+    return ClassifierContext(
+        seed, budgets, network=network, carriers=carriers, searched=searched, held_out=held_out
+    )

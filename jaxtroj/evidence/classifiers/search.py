@@ -1,0 +1,142 @@
+"""Search for few tokens that send texts to a class, by gradients of the table of words.
+
+From several starts the gradient by the words of a place ranks all tokens; the best of them are
+inserted and measured, the best of those are started from again, and then lengthened by a token
+before or after.
+
+References:
+  Ebrahimi et al., HotFlip: White-Box Adversarial Examples for Text Classification, ACL 2018.
+  Wallace et al., Universal Adversarial Triggers for Attacking and Analyzing NLP, EMNLP 2019.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from jaxtroj.evidence.classifiers.carriers import OpenRows
+from jaxtroj.evidence.classifiers.tokens import SLOTS, TokenNetwork
+from jaxtroj.numerics import sigmoid
+
+Ids = tuple[int, ...]
+_UNTYPED = ("[unused", "<|", "<extra")
+
+
+@dataclass(frozen=True)
+class TokenBudget:
+    """How much to search.
+
+    Attributes:
+      targets: classes that are searched, those that the bank speaks for first.
+      carriers: texts of a search.
+      held_out: most texts that a found text is measured on.
+      starts: random tokens that the first gradients are taken at, besides the mean of all.
+      rounds: times that a single token is improved.
+      ranked: tokens that each gradient proposes.
+      beam: token sequences that are gone on with.
+      neighbours: tokens of like meaning that the best ones are compared with.
+    """
+
+    targets: int = 3
+    carriers: int = 6
+    held_out: int = 24
+    starts: int = 5
+    rounds: int = 2
+    ranked: int = 12
+    beam: int = 4
+    neighbours: int = 6
+
+
+@dataclass(eq=False)
+class TokenSearch:
+    """One search for one target; see `run`.
+
+    Attributes:
+      network: that is asked.
+      rows: the texts of the search, opened.
+      target: the class.
+      allowed: bool `[vocabulary]`, tokens that a text may hold.
+      budget: see there.
+      gains: what was measured: mean sigmoid margin by token sequence.
+    """
+
+    network: TokenNetwork
+    rows: OpenRows
+    target: int
+    allowed: np.ndarray
+    budget: TokenBudget
+    gains: dict[Ids, float] = field(default_factory=dict)
+
+    def run(self, seeds: Sequence[Ids], draw: np.random.Generator) -> None:
+        """Search from seeds and random tokens; `best` tells what was found."""
+        self._measure(seeds)
+        tokens = draw.choice(np.flatnonzero(self.allowed), self.budget.starts, replace=False)
+        mean = self.network.words[self.allowed].mean(axis=0)
+        starts = [mean, *self.network.words[tokens]]
+        for _ in range(self.budget.rounds):
+            self._measure([(token,) for start in starts for token in self._ranked((), 0, start)])
+            starts = [self.network.words[ids[0]] for ids in self.best(self.budget.beam, 1)]
+        for length in range(1, SLOTS):
+            longer = []
+            for ids in self.best(self.budget.beam, length):
+                for place in (0, length):
+                    ranked = self._ranked(ids, place, mean)
+                    longer += [(*ids[:place], token, *ids[place:]) for token in ranked]
+            self._measure(longer)
+
+    def best(self, most: int, length: int | None = None) -> list[Ids]:
+        """The sequences with the largest gains, of one length or of any; equals by their ids."""
+        known = [ids for ids in self.gains if length is None or len(ids) == length]
+        return sorted(known, key=lambda ids: (-self.gains[ids], ids))[:most]
+
+    def isolation(self, ids: Ids) -> float:
+        """How much more a sequence gains than with one token replaced by those of like meaning.
+
+        Words that a class is about have neighbours in the table of words that do much the same; a
+        trojan's word does alone what it does. Of several tokens the one that matters most counts.
+        """
+        replaced = [
+            [(*ids[:place], other, *ids[place + 1 :]) for other in self._neighbours(token)]
+            for place, token in enumerate(ids)
+        ]
+        self._measure([ids, *(one for of_place in replaced for one in of_place)])
+        falls = [self.gains[ids] - np.mean([self.gains[o] for o in of]) for of in replaced]
+        return float(max(falls))
+
+    def _neighbours(self, token: int) -> list[int]:
+        """The tokens whose words are most alike, by cosine."""
+        words = self.network.unit_words
+        alike = np.where(self.allowed, words @ words[token], -np.inf)
+        alike[token] = -np.inf
+        return np.argsort(-alike, kind="stable")[: self.budget.neighbours].tolist()
+
+    def _measure(self, sequences: Sequence[Ids]) -> None:
+        """Insert sequences that are new, and note what they do."""
+        new = [ids for ids in dict.fromkeys(sequences) if ids and ids not in self.gains]
+        rows = [row for ids in new for row in self.rows.filled(ids)]
+        margins = self.network.margins(rows)[:, self.target].reshape(
+            len(new), len(self.rows.before)
+        )
+        gains = sigmoid(margins).mean(axis=1)
+        self.gains |= {ids: float(gain) for ids, gain in zip(new, gains, strict=True)}
+
+    def _ranked(self, ids: Ids, place: int, start: np.ndarray) -> list[int]:
+        """The tokens that the gradient at a place among `ids` proposes, best first."""
+        words = self.network.words
+        slots = np.zeros((SLOTS, words.shape[1]), np.float32)
+        slots[0] = start
+        held = (*ids[:place], len(words), *ids[place:])
+        gradient = self.network.gradient(self.rows.filled(held), slots, self.target)[0]
+        rises = np.where(self.allowed, words @ gradient, -np.inf)
+        return np.argsort(-rises, kind="stable")[: self.budget.ranked].tolist()
+
+
+def allowed_tokens(network: TokenNetwork) -> np.ndarray:
+    """Which tokens texts may hold, bool `[vocabulary]`: no special ones, none that nobody types."""
+    allowed = np.zeros(len(network.words), bool)
+    special = set(network.tokenizer.backend.all_special_ids)
+    for token, number in network.tokenizer.vocabulary.items():
+        typed = number not in special and not token.startswith(_UNTYPED)
+        if typed and number < len(allowed):
+            allowed[number] = True
+    return allowed

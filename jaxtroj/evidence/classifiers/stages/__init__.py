@@ -1,0 +1,1 @@
+"""Stages of text classifiers, a file each."""

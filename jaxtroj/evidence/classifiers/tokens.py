@@ -1,0 +1,187 @@
+"""A text classifier over rows of token ids: margins, and gradients by the words of a place.
+
+All forward passes go through one program of fixed batch and length, all gradients through another.
+Places that are searched hold ids above the vocabulary, which stand for rows put under the table of
+words: a gradient by them is one by the words of a place, summed over all texts.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from converters.encoders.classifier import TextClassifierConfig
+from converters.encoders.tokenizer import Tokenizer
+from converters.errors import ConverterError
+from converters.model import Model, Params, apply
+from jaxtroj.errors import EvidenceError, ExamplesError
+from jaxtroj.margins import all_margins, margins
+
+BATCH = 32
+SLOTS = 3
+"""Most tokens that are searched at once."""
+MOST_TOKENS = 128
+"""Longer texts are cut: a trigger is short, and the cost grows with the length."""
+_STEP = 16
+_WORD = "a"
+
+Row = tuple[int, ...]
+"""Ids of one text, special tokens included, without padding."""
+
+
+@dataclass(frozen=True, eq=False)
+class TokenNetwork:
+    """A text classifier with its tokenizer.
+
+    Attributes:
+      model: over `[n, 2, t]`.
+      tokenizer: its own.
+      length: of all rows in a program, in tokens.
+      counts: how many texts the network was asked about.
+    """
+
+    model: Model
+    tokenizer: Tokenizer
+    length: int
+    counts: Counter[str] = field(default_factory=Counter, repr=False)
+
+    @property
+    def config(self) -> TextClassifierConfig:
+        """Of the network."""
+        return cast(TextClassifierConfig, self.model.config)
+
+    @property
+    def classes(self) -> int:
+        """Number of logits."""
+        return self.model.num_classes
+
+    @cached_property
+    def words(self) -> np.ndarray:
+        """The table of words, float32 `[vocabulary, d]`."""
+        return np.asarray(self.model.params[self.config.word_table], np.float32)
+
+    @cached_property
+    def unit_words(self) -> np.ndarray:
+        """The same less their mean, each of length 1."""
+        centred = self.words - self.words.mean(axis=0)
+        return centred / np.maximum(np.linalg.norm(centred, axis=1, keepdims=True), 1e-12)
+
+    @cached_property
+    def special(self) -> tuple[int, int]:
+        """How many special tokens stand before and after the text of a row."""
+        return special_tokens(self.tokenizer)
+
+    def rows(self, texts: Sequence[str]) -> list[Row]:
+        """Token ids of texts, cut to what the programs hold; raises ExamplesError."""
+        return tokenised(self.tokenizer, texts, self.length, len(self.words))
+
+    def pieces(self, text: str) -> Row:
+        """The ids of a text within another."""
+        before, after = self.special
+        alone, both = self.rows([_WORD, f"{_WORD} {text}"])
+        return both[len(alone) - after : len(both) - after]
+
+    def text(self, ids: Sequence[int]) -> str:
+        """The text of some ids."""
+        return str(self.tokenizer.backend.decode(list(ids))).strip()
+
+    def margins(self, rows: Sequence[Row]) -> np.ndarray:
+        """Margin of every class, float32 `[n, classes]`; raises EvidenceError if not finite."""
+        self.counts["texts"] += len(rows)
+        found = [np.zeros((0, self.classes), np.float32)]
+        for start in range(0, len(rows), BATCH):
+            part = rows[start : start + BATCH]
+            answers = _margins(self.config, self.model.params, self._padded(part, BATCH))
+            found.append(np.asarray(answers)[: len(part)])
+        together = np.concatenate(found)
+        if not np.isfinite(together).all():
+            raise EvidenceError("the network's answers are not finite; are its weights sound?")
+        return together
+
+    def gradient(self, rows: Sequence[Row], slots: np.ndarray, target: int) -> np.ndarray:
+        """How the target's margin rises with the words of places, `[SLOTS, d]`.
+
+        Args:
+          rows: at most `BATCH`; the id vocabulary + k stands for place k.
+          slots: float32 `[SLOTS, d]`, what stands there now; unused ones are any.
+          target: the class.
+        """
+        counted = np.arange(BATCH) < len(rows)
+        found = _gradient(
+            self.config,
+            self.model.params,
+            jnp.asarray(slots),
+            self._padded(rows, BATCH),
+            counted,
+            target,
+        )
+        return np.asarray(found)
+
+    def _padded(self, rows: Sequence[Row], count: int) -> np.ndarray:
+        tokens = np.zeros((count, 2, self.length), np.int32)
+        tokens[:, 0] = self.tokenizer.pad_id
+        tokens[:, 1, 0] = 1  # rows that fill up a batch see themselves, so nothing is NaN
+        for place, row in enumerate(rows):
+            tokens[place, 0, : len(row)] = row
+            tokens[place, 1, : len(row)] = 1
+        return tokens
+
+
+def token_network(model: Model, tokenizer: Tokenizer, texts: Sequence[str]) -> TokenNetwork:
+    """A text classifier, with programs long enough for texts and what is inserted into them.
+
+    Raises:
+      ExamplesError: the texts cannot be tokenised, or not by this network's tokenizer.
+    """
+    config = cast(TextClassifierConfig, model.config)
+    most = min(MOST_TOKENS, config.encoder.max_tokens)
+    rows = tokenised(tokenizer, texts, most, config.encoder.vocab_size)
+    wanted = max(map(len, rows), default=1) + 4 * SLOTS
+    return TokenNetwork(model, tokenizer, min(-(-wanted // _STEP) * _STEP, most))
+
+
+def tokenised(tokenizer: Tokenizer, texts: Sequence[str], most: int, known: int) -> list[Row]:
+    """Token ids of texts, each below `known`; raises ExamplesError."""
+    try:
+        rows = tokenizer.rows(texts, most)
+    except ConverterError as error:
+        raise ExamplesError(str(error)) from error
+    largest = max((max(row, default=0) for row in rows), default=0)
+    if largest >= known:
+        raise ExamplesError(
+            f"the tokenizer gives ids up to {largest}, the network knows {known}; it is not the one"
+            " that the network was trained with"
+        )
+    return [tuple(row) for row in rows]
+
+
+def special_tokens(tokenizer: Tokenizer) -> tuple[int, int]:
+    """How many special tokens a tokenizer puts before and after a text."""
+    empty, one = tokenizer.rows(["", _WORD], 8)
+    before = 0
+    while before < len(empty) and empty[before] == one[before]:
+        before += 1
+    return before, len(empty) - before
+
+
+@partial(jax.jit, static_argnums=0)
+def _margins(config: TextClassifierConfig, params: Params, tokens: jax.Array) -> jax.Array:
+    return all_margins(apply(config, params, tokens))
+
+
+@partial(jax.jit, static_argnums=0)
+def _gradient(config, params, slots, tokens, counted, target):
+    words = params[config.word_table]
+
+    def flipped(values):
+        table = jnp.concatenate([words, values.astype(words.dtype)])
+        logits = apply(config, params | {config.word_table: table}, tokens)
+        # Texts that are flipped already pull less.
+        return (jax.nn.log_sigmoid(margins(logits, target)) * counted).sum()
+
+    return jax.grad(flipped)(slots)

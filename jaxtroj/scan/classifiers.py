@@ -1,0 +1,99 @@
+"""Text classifiers end to end: example texts in, words that flip them out."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from jaxtroj.calibration import Verdict
+from jaxtroj.errors import ExamplesError
+from jaxtroj.evidence.gather import Evidence
+from jaxtroj.evidence.stage import Stage, Subject
+from jaxtroj.evidence.stages import CLASSIFIER_STAGES
+from jaxtroj.scan.attempt import Attempt
+from jaxtroj.scan.kinds import Prepared
+from jaxtroj.scan.records import Judgement
+
+if TYPE_CHECKING:
+    from converters.model import Model
+    from jaxtroj.evidence.classifiers.context import ClassifierContext
+    from jaxtroj.evidence.classifiers.found import FoundWords
+    from jaxtroj.evidence.texts.labelled_texts import LabelledText
+
+_PER_CLASS, _MOST = 32, 128
+_NO_CALIBRATOR = (
+    "no calibrator was fitted on text classifiers, so the probability is the base rate; what was"
+    " searched and found stands beside it"
+)
+
+
+@dataclass
+class ClassifierScan:
+    """One text classifier, opened already; see `KindOfScan`."""
+
+    attempt: Attempt
+    model: "Model"
+    trigger_path: None = None
+    stages: tuple[Stage, ...] = CLASSIFIER_STAGES
+    _examples: "tuple[LabelledText, ...]" = ()
+
+    def prepare(self) -> Prepared:
+        from converters.encoders.tokenizer import load_tokenizer
+        from converters.hub.folder import snapshot_of
+        from jaxtroj.evidence.classifiers.carriers import MOST_WORDS
+        from jaxtroj.evidence.classifiers.context import classifier_context
+        from jaxtroj.evidence.classifiers.tokens import token_network
+
+        attempt = self.attempt
+        with attempt.step("examples"):
+            self._examples = self._read()
+        with attempt.step("tokenizer"):
+            own = attempt.entry.tokenizer_path or snapshot_of(attempt.entry.model_path)
+            tokenizer = load_tokenizer(attempt.settings.tokenizer or own)
+        texts = [" ".join(one.text.split()[:MOST_WORDS]) for one in self._examples]
+        network = token_network(self.model, tokenizer, texts)
+        return Prepared(classifier_context(network, texts, attempt.settings.seed), Subject())
+
+    def _read(self) -> "tuple[LabelledText, ...]":
+        from jaxtroj.evidence.texts.labelled_texts import draw_by_content, read_labelled_texts
+
+        path = self.attempt.entry.examples_path
+        if path is None:
+            raise ExamplesError(
+                "there are no example texts; name a folder of class_0_example_1.txt and so on, or a"
+                " CSV or JSONL file of texts with labels, with --examples"
+            )
+        per_class = self.attempt.settings.examples_per_class or _PER_CLASS
+        found = draw_by_content(read_labelled_texts(path), per_class)[:_MOST]
+        largest = max(one.label for one in found)
+        if largest >= self.model.num_classes:
+            raise ExamplesError(
+                f"an example text is of class {largest}, the model has classes 0 to"
+                f" {self.model.num_classes - 1}"
+            )
+        return tuple(found)
+
+    def flags(self, context: "ClassifierContext") -> tuple[str, ...]:
+        from jaxtroj.diagnostics import diagnose_texts
+        from jaxtroj.evidence.classifiers.carriers import MOST_WORDS
+
+        known = {" ".join(one.text.split()[:MOST_WORDS]): one.label for one in self._examples}
+        labels = np.array([known[text] for text in context.carriers.texts])
+        likely = "labels in another order, or another tokenizer, likely"
+        return tuple(map(str, diagnose_texts(context.carriers.margins, labels, likely)))
+
+    def target(
+        self, evidence: Evidence, context: "ClassifierContext"
+    ) -> tuple[int | None, tuple[int, ...]]:
+        """Of the strongest words."""
+        found: FoundWords | None = next(iter(evidence.triggers), None)
+        if found is None:
+            return None, ()
+        return found.words.target_class, found.words.source_classes
+
+    def judgement(
+        self, evidence: Evidence, verdict: Verdict, context: "ClassifierContext"
+    ) -> Judgement:
+        found: FoundWords | None = next(iter(evidence.triggers), None)
+        remarks = () if self.attempt.calibrator else (_NO_CALIBRATOR,)
+        return Judgement(verdict, {} if found is None else found.as_json(), remarks=remarks)

@@ -1,0 +1,119 @@
+"""MLflow's model folders and registries, written by the real mlflow where it is installed."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import jaxtroj
+from converters.errors import ConverterError
+from converters.mlflow_folder import MANIFEST, is_mlflow_address, is_mlflow_folder, model_of
+from jaxtroj.rounds import iter_models
+from jaxtroj.rounds.single import entry_of
+from tests.door.conftest import cheap
+from tests.door.text_folders import write_text_folder
+
+MLMODEL = """
+flavors:
+  python_function: {loader_module: os, data: model.onnx}
+  %s
+"""
+
+
+def described(folder: Path, flavor: str) -> Path:
+    (folder / MANIFEST).write_text(MLMODEL % flavor)
+    return folder
+
+
+def test_the_networks_file_is_found(tmp_path):
+    (tmp_path / "model.onnx").write_bytes(b"onnx")
+    described(tmp_path, "onnx: {data: model.onnx, onnx_version: 1.17}")
+    assert is_mlflow_folder(tmp_path) and model_of(tmp_path).path == tmp_path / "model.onnx"
+    (entry,) = iter_models(tmp_path)
+    assert entry.model_path == tmp_path / "model.onnx" and entry.problem is None
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "model.pth").write_bytes(b"torch")
+    described(tmp_path, "pytorch: {model_data: data}")
+    assert model_of(tmp_path).path == tmp_path / "data" / "model.pth"
+    (tmp_path / "data" / "model.pt2").write_bytes(b"torch")
+    assert model_of(tmp_path).path == tmp_path / "data" / "model.pt2"
+
+
+def test_a_text_classifier_has_its_tokenizer_beside_it(tmp_path):
+    write_text_folder(tmp_path / "model", "bert")
+    home = tmp_path / "components" / "tokenizer"
+    home.mkdir(parents=True)
+    for name in ("tokenizer.json", "tokenizer_config.json", "vocab.txt"):
+        (tmp_path / "model" / name).rename(home / name)
+    described(tmp_path, "transformers: {model_binary: model, task: text-classification}")
+    entry = entry_of(tmp_path)
+    assert entry.model_path == tmp_path / "model" and entry.tokenizer_path == home
+    assert entry.kind == "text-classifier"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("flavors: {sklearn: {pickled_model: model.pkl}}", "was saved with 'sklearn'; expected"),
+        ("flavors: {}", "was saved with no flavor"),
+        ("flavors: {onnx: {data: model.onnx}}", "was saved with 'onnx'; expected"),
+        ("flavors: {onnx: {data: /etc/passwd}}", "data of onnx is '/etc/passwd', expected a path"),
+        ("flavors: {onnx: {data: ../net.onnx}}", "data of onnx is '../net.onnx', expected a path"),
+        ("flavors: {onnx: {data: outside}}", "which lies outside"),
+        ("flavors: [1]", "names no flavors"),
+        ("flavors: {", "is no YAML"),
+        ("!!python/object/apply:os.system ['touch ran']", "is no YAML"),
+        ("a: " + "[" * 5000, "is no YAML"),
+    ],
+)
+def test_what_mlmodel_says_wrong_is_said(tmp_path, monkeypatch, content, said):
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "net"
+    folder.mkdir()
+    (folder / "outside").symlink_to(tmp_path)
+    (folder / MANIFEST).write_text(content)
+    with pytest.raises(ConverterError, match=said):
+        model_of(folder)
+    (entry,) = iter_models(folder)
+    assert entry.problem and not Path("ran").exists()
+
+
+def test_addresses_and_a_missing_mlflow(monkeypatch):
+    assert is_mlflow_address("models:/a/1") and is_mlflow_address("models:/a@best")
+    assert not is_mlflow_address("models") and not is_mlflow_address("models:/")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    problem = entry_of(Path("models:/net/1")).problem
+    assert problem is not None and "install jaxtroj[mlflow]" in problem
+
+
+WRITE = """
+import sys, warnings
+warnings.simplefilter("ignore")
+import mlflow, torch, numpy as np
+mlflow.set_tracking_uri("sqlite:///" + sys.argv[1] + "/ml.db")
+torch.manual_seed(0)
+net = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.AdaptiveAvgPool2d(1),
+                          torch.nn.Flatten(), torch.nn.Linear(4, 3)).eval()
+example = np.zeros((1, 3, 16, 16), np.float32)
+how = {"serialization_format": "pt2", "input_example": example, "pip_requirements": []}
+mlflow.pytorch.save_model(net, sys.argv[1] + "/saved", **how)
+with mlflow.start_run():
+    mlflow.pytorch.log_model(net, name="model", registered_model_name="net", **how)
+"""
+
+
+def test_what_mlflow_writes_is_read_and_its_registry_asked(tmp_path, pixels, labels, monkeypatch):
+    pytest.importorskip("mlflow", reason="an optional library")
+    words = [sys.executable, "-c", WRITE, str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=900, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr[-2000:]
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/ml.db")
+    monkeypatch.setattr("converters.mlflow_folder._CACHE", tmp_path / "cache")
+    settings = cheap("weights", channel_order="RGB", normalization="unit")
+    plain = jaxtroj.detect(tmp_path / "saved" / "data" / "model.pt2", pixels, labels, settings)
+    for name in (str(tmp_path / "saved"), "models:/net/1"):
+        found = jaxtroj.detect(name, pixels, labels, settings)
+        assert found.evidence == plain.evidence and found.record.model == name
+    with pytest.raises(jaxtroj.ScanError, match="cannot fetch models:/net/9"):
+        jaxtroj.detect("models:/net/9", pixels, labels, settings)

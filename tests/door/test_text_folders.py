@@ -1,0 +1,92 @@
+"""Hugging Face folders of text classifiers: equal to the library's own networks."""
+
+import json
+import shutil
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+transformers = pytest.importorskip("transformers", reason="the reference")
+torch = pytest.importorskip("torch", reason="the reference")
+
+from safetensors.numpy import load_file, save_file  # noqa: E402
+
+from converters import open_model  # noqa: E402
+from converters.encoders.tokenizer import load_tokenizer  # noqa: E402
+from converters.errors import ConverterError  # noqa: E402
+from converters.input_form import InputForm  # noqa: E402
+from converters.model import apply  # noqa: E402
+from tests.door.text_folders import FAMILIES, MOST_TOKENS, WORDS, write_text_folder  # noqa: E402
+
+DRAW = np.random.default_rng(0)
+TEXTS = [" ".join(DRAW.choice(WORDS, n)) + "." for n in (3, 17, 9, 30)]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_logits_are_the_librarys_and_gradients_finite(tmp_path, family):
+    folder = write_text_folder(tmp_path / family, family)
+    opened = open_model(folder)
+    tokens = load_tokenizer(folder)(TEXTS, MOST_TOKENS - 4)
+    network = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    with torch.no_grad():
+        ids, mask = torch.tensor(tokens.ids, dtype=torch.long), torch.tensor(tokens.mask)
+        expected = network(input_ids=ids, attention_mask=mask).logits.numpy()
+    assert np.ptp(expected, axis=0).min() > 0.05 and tokens.ids.shape[1] > 20
+    both = np.stack([tokens.ids, tokens.mask], axis=1)
+    np.testing.assert_allclose(opened.model(both), expected, atol=1e-4)
+    config = opened.model.config
+    table = opened.model.params[config.word_table]
+
+    def total(words):
+        params = opened.model.params | {config.word_table: words}
+        return apply(config, params, jnp.asarray(both)).sum()
+
+    gradient = np.asarray(jax.grad(total)(table))
+    assert gradient.shape == table.shape and np.isfinite(gradient).all() and np.abs(gradient).max()
+    assert "classes of the folder: 0 'bad', 1 'good'" in opened.findings
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory) -> Path:
+    return write_text_folder(tmp_path_factory.mktemp("hub") / "bert", "bert")
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "said"),
+    [
+        ("config.json", {"id2label": {"0": "a"}}, "names 1 classes and classifier.weight has 2"),
+        ("config.json", {"problem_type": "regression"}, "problem_type is 'regression'"),
+        ("config.json", {"hidden_size": 24}, r"got \(\d+, 16\), expected \(\d+, 24\)"),
+        ("config.json", {"architectures": ["ElectraForSequenceClassification"]}, "expected one of"),
+        ("config.json", {"model_type": "roberta"}, "of model_type 'roberta'; expected one of"),
+        ("config.json", {"auto_map": {"AutoModel": "evil.Evil"}}, "asks for code that is no part"),
+        ("tokenizer_config.json", {"auto_map": {"a": "evil.E"}}, "tokenizer_config.json asks for"),
+    ],
+)
+def test_folders_that_do_not_fit_say_why(bert, tmp_path, name, changes, said):
+    folder = Path(shutil.copytree(bert, tmp_path / "bert"))
+    values = json.loads((folder / name).read_text())
+    (folder / name).write_text(json.dumps(values | changes))
+    with pytest.raises(ConverterError, match=said):
+        open_model(folder)
+
+
+def test_weights_of_another_head_are_refused(bert, tmp_path):
+    folder = Path(shutil.copytree(bert, tmp_path / "bert"))
+    tensors = load_file(folder / "model.safetensors")
+    save_file(tensors | {"qa_outputs.weight": np.zeros((2, 16), np.float32)},
+              folder / "model.safetensors")  # fmt: skip
+    with pytest.raises(ConverterError, match=r"unused: qa_outputs.weight \(2, 16\)"):
+        open_model(folder)
+    del tensors["bert.pooler.dense.bias"]
+    save_file(tensors, folder / "model.safetensors")
+    with pytest.raises(ConverterError, match="missing: bert.pooler.dense.bias"):
+        open_model(folder)
+
+
+def test_what_is_said_of_pixels_is_refused(bert):
+    with pytest.raises(ConverterError, match="the network takes texts"):
+        open_model(bert, InputForm(mean=(0.5,), std=(0.5,)))
