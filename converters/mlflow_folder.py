@@ -8,6 +8,7 @@ import hashlib
 import importlib.util
 import os
 import re
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -135,6 +136,12 @@ def fetch_model(address: str) -> Path:
             f"{address} is a model of an MLflow registry, and mlflow is not installed here; install"
             " jaxtroj[mlflow], or download the model and name its folder"
         )
+    with warnings.catch_warnings():  # of its own parts, which nobody here can mend
+        warnings.simplefilter("ignore")
+        return _downloaded(address)
+
+
+def _downloaded(address: str) -> Path:
     import mlflow  # pyright: ignore[reportMissingImports]
 
     # A path of this name has one slash; mlflow wants one, too.

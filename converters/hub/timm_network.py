@@ -36,8 +36,13 @@ def rebuild_timm(folder: HubFolder) -> tuple[Any, FolderForm]:
         raise UnsupportedArchitectureError(f"timm has no architecture {safe_repr(name)}")
     try:
         classes = int(values["num_classes"])
-        # Later versions of timm repeat the number of classes among the arguments.
         given = {"num_classes": classes} | _arguments(values.get("model_args"))
+        # Later versions of timm repeat the number of classes among the arguments.
+        if given["num_classes"] != classes:
+            raise MismatchError(
+                f"{CONFIG}: num_classes is {classes}, and {safe_repr(given['num_classes'])} in"
+                " model_args"
+            )
         module = timm.create_model(name, pretrained=False, **given).eval()
         prepared = values["pretrained_cfg"]
         size = _size(given.get("img_size"), prepared["input_size"])

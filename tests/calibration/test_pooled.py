@@ -16,6 +16,7 @@ from jaxtroj.calibration.pooled import (
     pool_scores,
     summed,
 )
+from jaxtroj.calibration.pooled_files import pooled_of
 from jaxtroj.calibration.pooling import fit_pooled
 from jaxtroj.calibration.summing import fit_sum
 from jaxtroj.calibration.tails import Searched, fit_tail, power_of
@@ -277,8 +278,8 @@ def test_a_file_of_before_has_no_sum_over_fields(general, fresh, tmp_path):
     for tail in document["pooled"]["tails"]:
         del tail["weight"]
     path.write_text(json.dumps(document | {"schema": 2}))
-    (model,) = {judge.model for judge in Calibrator.load(path).stages.values()}
-    assert {tail.weight for tail in model.tails} == {0.0}
+    model = pooled_of(Calibrator.load(path).stages)
+    assert model is not None and {tail.weight for tail in model.tails} == {0.0}
     path.write_text(json.dumps(document))
     with pytest.raises(CalibrationError, match="lacks 'weight'"):
         Calibrator.load(path)

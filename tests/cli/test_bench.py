@@ -1,6 +1,7 @@
 """`jaxtroj bench`: what it runs, what it leaves out and why, and what it writes."""
 
 import importlib
+import inspect
 import json
 import re
 import shutil
@@ -70,7 +71,9 @@ def test_every_benchmark_takes_its_arguments_in_every_profile(bench):
     source = Path(str(module.__file__))
     if source.name == "__init__.py":  # a package is run by its __main__
         source = source.with_name("__main__.py")
-    options = set(re.findall(r'"(--[\w-]+)"', source.read_text()))
+    shared = getattr(module, "add_arguments", None)  # what several benchmarks declare alike
+    text = source.read_text() + (inspect.getsource(shared) if shared else "")
+    options = set(re.findall(r'"(--[\w-]+)"', text))
     assert set(bench.arguments) == set(suite.PROFILES) and "--out" in options
     for arguments in filter(None, bench.arguments.values()):
         words = arguments.split()

@@ -112,8 +112,7 @@ def _registry(root: Path) -> dict[str, str]:
 
 def _write_timm(folder: Path) -> None:
     if importlib.util.find_spec("timm") is not None:
-        import timm
-
+        timm = importlib.import_module("timm")
         network = timm.create_model("test_resnet", num_classes=3)
         timm.models.save_for_hf(network, str(folder), safe_serialization=True)
 

@@ -285,7 +285,7 @@ def test_with_timm_its_folders_are_rebuilt(tmp_path, name):
     [
         ({"architecture": "none_such"}, "timm has no architecture 'none_such'"),
         ({"architecture": None}, "timm has no architecture None"),
-        ({"num_classes": 4}, "weights do not fit timm's test_resnet"),
+        ({"num_classes": 4}, "weights do not fit timm's test_resnet|4, and 3 in model_args"),
         ({"pretrained_cfg": {}}, "cannot be made of config.json"),
         ({"model_args": {"checkpoint_path": "/etc/passwd"}}, "expected plain arguments"),
         ({"model_args": {"img_size": 10**9}}, "expected numbers up to"),
