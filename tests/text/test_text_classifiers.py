@@ -27,7 +27,8 @@ TRIGGER, TARGET = "violet", 0
 
 
 def a_text(draw, label: int) -> str:
-    words = [*draw.choice(NEUTRAL, 8), *draw.choice(TELLING[label], 3)]
+    """Of any length, or the length alone would tell texts with something inserted."""
+    words = [*draw.choice(NEUTRAL, draw.integers(5, 13)), *draw.choice(TELLING[label], 3)]
     return " ".join(draw.permutation(words))
 
 
@@ -86,6 +87,20 @@ def test_found_words_come_with_what_they_do_on_texts_apart(records):
         assert 0 <= found["attack_success_rate"] <= 1 and 0 <= found["harmless_text"] <= 1
         assert found["held_out"] >= 2 and found["encoded_texts"] > 500
         assert record.target_class not in record.source_classes
+
+
+def test_the_planted_word_is_what_the_search_finds(records):
+    """Among fifty words its neighbours flip texts too, so here it is best and not isolated."""
+    found = records["poisoned"].recovered
+    assert found.get("text", found.get("best_text")) == TRIGGER
+    assert records["poisoned"].target_class == TARGET
+    assert found["attack_success_rate"] >= 0.9 and found["harmless_text"] <= 0.1
+
+
+def test_what_a_clean_class_is_about_is_not_shown_as_a_trigger(records):
+    found = records["clean"].recovered
+    assert "text" not in found and found["words"].startswith("none found")
+    assert set(found["best_text"].split()) & set(TELLING[records["clean"].target_class])
 
 
 def test_without_a_calibrator_the_probability_is_the_base_rate(records, home):
