@@ -21,7 +21,9 @@ FEW_HEADS = Few(
 
 
 SCHEMES = {
-    table.kind: Scheme(table.judged_fields, table.directions, table.labels, few, table.searches)
+    table.kind: Scheme(
+        table.judged_fields, table.directions, table.labels, few, table.searches, sides=table.sides
+    )
     for table, few in ((IMAGES, None), (TEXTS, FEW_HEADS), (CLASSIFIERS, None))
 }
 

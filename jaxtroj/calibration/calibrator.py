@@ -171,7 +171,7 @@ class Calibrator:
             return False
         if stage == list(self.stages)[-1]:
             return True
-        model, values = self.stages[stage], matrix([fields], self.stages[stage].names)
+        model, values = self._judge(stage, traits), matrix([fields], self.stages[stage].names)
         if not model.is_familiar(values):
             return False
         at_clip = int(model.at_clip(values, [traits.architecture])[0])
@@ -203,7 +203,7 @@ class Calibrator:
         if stage is None:
             absent = ", ".join(self.missing(fields)[:3])
             return (f"no evidence the calibrator can use (missing: {absent} ...); base rate",)
-        model = self.stages[stage]
+        model = self._judge(stage, traits)
         values = matrix([fields], model.names)
         return (
             *self.caveats(traits),
@@ -252,6 +252,11 @@ class Calibrator:
     def _is_complete(self, stage: str, fields: Mapping[str, float | None]) -> bool:
         return self.stages[stage].usable(matrix([fields], self.stages[stage].names))
 
+    def _judge(self, stage: str, traits: Traits) -> Judge:
+        """Of a stage, for a network's size of pictures."""
+        judge = self.stages[stage]
+        return judge.for_side(traits.side) if isinstance(judge, PooledStage) else judge
+
     def _log_odds(
         self,
         stage: str,
@@ -265,7 +270,7 @@ class Calibrator:
             )
         if not self._is_complete(stage, fields):
             raise CalibrationError(f"stage {stage!r} lacks fields; use probability() instead")
-        model, values = self.stages[stage], matrix([fields], self.stages[stage].names)
+        model, values = self._judge(stage, traits), matrix([fields], self.stages[stage].names)
         prior = float(logit(model.rate))
         found = float(model.log_odds(values, [traits.architecture])[0])
         factor = 1.0 if self.met is None else self.transfer.factor(self.met, traits)

@@ -88,6 +88,9 @@ class Scheme:
     """Field -> the search that it is a result of; others belong to that of their stage."""
     is_pooled: bool = False
     """Whether to fit a pooled model (`pooled`) instead of one regression for each stage."""
+    sides: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Stage -> least and most pixels of the longest side of pictures that it is made for by itself;
+    others are made for all."""
 
     def __post_init__(self) -> None:
         names = [name for fields in self.stages.values() for name in fields]

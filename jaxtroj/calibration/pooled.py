@@ -24,11 +24,12 @@ search that was not made counts at least as much as one whose fields lie at the 
 models: with m > 0, more.
 `share missing` is 0 for every set of searches that is usual among the models of the fit (small and
 large pictures get different ones, and networks without batch norm have no batch statistics), else
-the least share of such a set that is absent.
+the least share of such a set that is absent. What pictures of a model's size do not get is not
+missed: some searches are too dear for large pictures, which the models of the fit may not have had.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -71,6 +72,19 @@ class PooledModel:
     penalty: float
     models: int
     """Labelled models it was fitted on."""
+    sides: tuple[tuple[str, int, int], ...] = ()
+    """Searches that are made for pictures of some sizes only: name, least and most pixels of the
+    longest side."""
+
+    def for_side(self, side: int | None) -> "PooledModel":
+        """The same where searches that pictures of this side do not get are not missed."""
+        if side is None or not self.sides:
+            return self
+        got = {name for name, least, most in self.sides if least <= side <= most}
+        without = {name for name, _, _ in self.sides} - got
+        full = [names for names in self.usual if got <= set(names)]
+        kept = [tuple(name for name in names if name not in without) for names in full]
+        return replace(self, usual=tuple(dict.fromkeys(kept)) or self.usual)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -111,6 +125,10 @@ class PooledStage:
     def rate(self) -> float:
         """Share of poisoned models in training."""
         return self.model.rate
+
+    def for_side(self, side: int | None) -> "PooledStage":
+        """The same for pictures of this longest side, pixels; None for nobody knows."""
+        return replace(self, model=self.model.for_side(side))
 
     def usable(self, values: np.ndarray) -> bool:
         """Whether any of the stage's own fields is there, in values [1, names]."""

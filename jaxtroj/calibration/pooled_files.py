@@ -26,7 +26,7 @@ def pooled_of(stages: Mapping[str, Judge]) -> PooledModel | None:
 
 
 def read_pooled(node: Node, stages: Sequence[str], has_sum: bool) -> Mapping[str, Judge]:
-    """The judges of the named stages; `has_sum`: whether fields have weights of their own.
+    """The judges of the named stages; `has_sum`: whether fields have weights, searches sides.
 
     Raises CalibrationError.
     """
@@ -58,8 +58,17 @@ def read_pooled(node: Node, stages: Sequence[str], has_sum: bool) -> Mapping[str
         high=node["high"].inside(0.5, 1),
         penalty=node["penalty"].number(0),
         models=node["models"].count(1),
+        sides=tuple(_searched_sides(part) for part in node["sides"].items()) if has_sum else (),
     )
     return {stage: PooledStage(model, stage) for stage in stages}
+
+
+def _searched_sides(node: Node) -> tuple[str, int, int]:
+    items = node.items()
+    if len(items) != 3:
+        raise CalibrationError(f"{node.place} must be a search, its least and its largest side")
+    least = items[1].count(1)
+    return items[0].text(), least, items[2].count(least)
 
 
 def _tail(node: Node, has_sum: bool) -> Tail:

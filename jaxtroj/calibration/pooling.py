@@ -115,8 +115,20 @@ def fit_pooled(population: Population, scheme: Scheme, seed: int) -> PooledModel
         high=high,
         penalty=choice.penalty,
         models=len(task.poisoned),
+        sides=_sides(tails, scheme),
     )
     return _with_missing(model, task)
+
+
+def _sides(tails: Sequence[Tail], scheme: Scheme) -> tuple[tuple[str, int, int], ...]:
+    """Searches whose stages are all made for pictures of some sizes only."""
+    found = []
+    for search in dict.fromkeys(tail.search for tail in tails):
+        stages = {tail.stage for tail in tails if tail.search == search}
+        if stages <= set(scheme.sides):
+            bounds = [scheme.sides[stage] for stage in stages]
+            found.append((search, min(b[0] for b in bounds), max(b[1] for b in bounds)))
+    return tuple(found)
 
 
 def _best(log_odds: np.ndarray, poisoned: np.ndarray) -> int:

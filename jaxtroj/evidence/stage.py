@@ -66,6 +66,11 @@ class Subject:
     has_batch_norm: bool = False
 
 
+ANY_SIDE = (1, float("inf"))
+LARGEST_SIDE = 2**31 - 1
+"""Stands for no limit where numbers are whole."""
+
+
 @dataclass(frozen=True)
 class Needs:
     """What a stage needs of a model, besides clean examples.
@@ -78,7 +83,7 @@ class Needs:
       batch_norm: whether it cannot run without batch norms.
     """
 
-    sides: tuple[float, float] = (1, float("inf"))
+    sides: tuple[float, float] = ANY_SIDE
     bank: bool = False
     clean_heads: int = 0
     batch_norm: bool = False
@@ -202,6 +207,15 @@ class StageTable:
     def labels(self) -> Mapping[str, str]:
         """Field -> in words."""
         return {field.name: field.label for field in self.fields}
+
+    @cached_property
+    def sides(self) -> Mapping[str, tuple[int, int]]:
+        """Stage -> least and most pixels of a picture's side, of those not made for all."""
+        return {
+            stage.name: (int(stage.needs.sides[0]), int(min(stage.needs.sides[1], LARGEST_SIDE)))
+            for stage in self.stages
+            if stage.needs.sides != ANY_SIDE
+        }
 
     def holds(self, names: Sequence[str]) -> bool:
         """Whether `names` are some of the stages, at least one, in their order."""

@@ -275,6 +275,7 @@ def test_a_file_of_before_has_no_sum_over_fields(general, fresh, tmp_path):
     path = tmp_path / "general.json"
     general.save(path)
     document = json.loads(path.read_text())
+    del document["pooled"]["sides"]
     for tail in document["pooled"]["tails"]:
         del tail["weight"]
     path.write_text(json.dumps(document | {"schema": 2}))
@@ -317,6 +318,28 @@ def test_where_no_search_is_loud_the_fields_that_lean_are_the_reasons():
     assert reason.startswith("the size of a leans to poisoned: 0.89 (median of clean models 0,")
 
 
+def test_a_search_that_large_pictures_do_not_get_is_not_missed():
+    tails = tuple(a_tail(name, 0.0) for name in ("small", "large", "all", "norms"))
+    usual = (("small", "all"), ("large", "all"), ("large", "all", "norms"))
+    sides = (("small", 1, 32), ("large", 33, 64))
+    model = PooledModel(
+        tails, usual, "mean", 4.0, (1.0, 0.0, 0.0), 2.0, 0.0, 0.5, 0.01, 0.99, 1.0, 10, sides
+    )
+    assert model.for_side(None) is model
+    assert model.for_side(28).usual == (("small", "all"),)
+    assert model.for_side(48).usual == (("large", "all"), ("large", "all", "norms"))
+    assert model.for_side(224).usual == (("all",), ("all", "norms"))
+    quiet = np.array([[np.nan, np.nan, 0.0, np.nan]])
+    shares = [model.for_side(side).missing_share(quiet)[0] for side in (None, 28, 48, 224)]
+    assert shares == [0.5, 0.5, 0.5, 0.0]
+
+
+def test_the_sides_of_searches_come_from_their_stages(general, fresh):
+    scheme = replace(SCHEME, sides={"window": (1, 64), "blend": (1, 64)})
+    model = fit_pooled(make_population(zoo()), scheme, 0)
+    assert model.sides == (("window", 1, 64),)
+
+
 def test_the_weights_of_a_sum_are_those_of_an_independent_solver():
     from scipy.optimize import minimize
 
@@ -354,6 +377,8 @@ HOSTILE = [
     ((*POOLED, "usual"), [["unheard"]]),
     ((*POOLED, "usual"), [[]]),
     ((*POOLED, "tails"), []),
+    ((*POOLED, "sides"), [["window", 64, 1]]),
+    ((*POOLED, "sides"), [["window", 64]]),
     ((*POOLED, "tails", 0, "direction"), 0),
     ((*POOLED, "tails", 0, "length"), 0),
     ((*POOLED, "tails", 0, "scale"), 5e-324),
