@@ -83,11 +83,12 @@ def write_atomic(path: Path, data: bytes) -> None:
         raise
 
 
-def read_json(path: Path, most: int) -> dict[str, Any]:
-    """A JSON object of at most `most` bytes.
+def read_at_most(path: Path, most: int) -> bytes:
+    """A regular file's bytes.
 
     Raises:
-      LoadError: missing, no regular file, larger, or no JSON object.
+      LoadError: missing, or no regular file.
+      TooLargeError: of more than `most` bytes.
     """
     try:
         data = read_plain(path, most + 1)
@@ -95,8 +96,17 @@ def read_json(path: Path, most: int) -> dict[str, Any]:
         raise LoadError(f"cannot read {path}: {error.strerror}; check the path") from error
     if len(data) > most:
         raise TooLargeError(f"{path} is larger than {most} bytes")
+    return data
+
+
+def read_json(path: Path, most: int) -> dict[str, Any]:
+    """A JSON object of at most `most` bytes.
+
+    Raises:
+      LoadError: missing, no regular file, larger, or no JSON object.
+    """
     try:
-        value = json.loads(data)
+        value = json.loads(read_at_most(path, most))
     except (ValueError, RecursionError) as error:
         raise CorruptFileError(f"{path} is not JSON: {str(error)[:200]}") from error
     if not isinstance(value, dict):

@@ -17,11 +17,10 @@ from typing import Any
 from converters.errors import (
     CorruptFileError,
     LoadError,
-    TooLargeError,
     UnsupportedArchitectureError,
     safe_repr,
 )
-from converters.files import read_plain
+from converters.files import read_at_most
 
 MANIFEST = "MLmodel"
 _MOST_BYTES = 2**20
@@ -107,12 +106,7 @@ def _flavors(folder: Path) -> dict[str, Any]:
     import yaml
 
     path = folder / MANIFEST
-    try:
-        data = read_plain(path, _MOST_BYTES + 1)
-    except OSError as error:
-        raise LoadError(f"cannot read {path}: {error.strerror}; check the path") from error
-    if len(data) > _MOST_BYTES:
-        raise TooLargeError(f"{path} is larger than {_MOST_BYTES} bytes")
+    data = read_at_most(path, _MOST_BYTES)
     try:
         values = yaml.safe_load(data)
     except (yaml.YAMLError, ValueError, RecursionError) as error:

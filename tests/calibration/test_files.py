@@ -173,16 +173,13 @@ def test_nothing_but_numbers_near_the_cap(tmp_path, monkeypatch):
 FIRST_SCHEMA = [
     ("small", "graph:9db2829c", "clean", 0.2234738201913915, 0.027027027027027032),
     ("small", "graph:9db2829c", "poisoned", 0.9577179754303909, 0.6401386420380263),
-    ("round5", "LstmLinear", "clean", 0.04525111832744277, 0.004292777839976398),
-    ("round5", "LstmLinear", "poisoned", 0.9950000000000001, 0.9567307692307692),
 ]
 
 
 @pytest.mark.parametrize(("name", "architecture", "whose", "known", "strange"), FIRST_SCHEMA)
 def test_files_of_the_first_schema_answer_as_before(name, architecture, whose, known, strange):
     path = BY_NAME[name].path
-    if json.loads(path.read_text())["schema"] != 1:
-        pytest.skip("fitted anew since")
+    assert json.loads(path.read_text())["schema"] == 1
     calibrator = Calibrator.load(path)
     fields = list(regressions(calibrator).values())[-1].linear.fields
     row = {f.name: (getattr(f, whose) + 0.5 * f.centre) / 1.5 for f in fields}
