@@ -52,7 +52,8 @@ def save_checkpoint(model: Model, folder: str | Path, source_sha256: str | None 
       The folder.
 
     Raises:
-      ConversionError: the parameters are not float32.
+      ConversionError: the parameters are not float32, or the configuration is of no family and no
+        graph, or too large to be read back.
       OSError: it cannot be written.
     """
     from safetensors.numpy import save
@@ -73,10 +74,16 @@ def save_checkpoint(model: Model, folder: str | Path, source_sha256: str | None 
         "source_sha256": source_sha256,
         "findings": list(model.findings),
     }
+    text = json.dumps(described, indent=1).encode() + b"\n"
+    if len(text) > _MAX_CONFIG_BYTES:
+        raise ConversionError(
+            f"the graph takes {len(text)} bytes in {CONFIG}, a checkpoint holds at most"
+            f" {_MAX_CONFIG_BYTES}; scan the original file"
+        )
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     write_atomic(folder / PARAMS, data)
-    write_atomic(folder / CONFIG, json.dumps(described, indent=1).encode() + b"\n")
+    write_atomic(folder / CONFIG, text)
     return folder
 
 
@@ -89,8 +96,13 @@ def _described(config) -> dict:
     family = families.family_of(config)
     if family is not None:
         return {"family": family.name, "config": dataclasses.asdict(config)}
+    from converters.graph.module import GraphConfig
     from converters.graph.stored import plain_of
 
+    if not isinstance(config, GraphConfig):
+        raise ConversionError(
+            f"a checkpoint holds a network of a family or a graph, got a {type(config).__name__}"
+        )
     return {"family": _GRAPH, "config": plain_of(config)}
 
 

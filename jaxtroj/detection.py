@@ -1,7 +1,8 @@
 """The Python API: `detect` for one network, `scan_folder` for many.
 
-A path is opened in a guarded worker process, as the commands do it. A network in memory is code of
-the caller's own, and is searched in the caller's process.
+A path is opened in a guarded worker process, as the commands do it. A torch module is captured in
+the caller's process, and a converted model is there already; both are searched in the worker. A JAX
+function is searched in the caller's process, see `in_memory`.
 """
 
 import os
@@ -9,30 +10,37 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
+from jaxtroj.engine.between_steps import between_steps
 from jaxtroj.engine.guard import Guard
 from jaxtroj.engine.jobs import Setup
+from jaxtroj.engine.local import usual_limits
 from jaxtroj.engine.run import answer, answers
 from jaxtroj.errors import UsageError
-from jaxtroj.in_memory import entry_of_memory, opener_of
+from jaxtroj.in_memory import EXAMPLES, Shape, entry_of_memory, open_put, opener_of, put
 from jaxtroj.record import Record
 from jaxtroj.rounds import ModelEntry, iter_models
 from jaxtroj.rounds.arrays import pictures_of, write_pictures
-from jaxtroj.rounds.examples import Pictures
 from jaxtroj.rounds.single import entry_of
 from jaxtroj.scan import identify
 from jaxtroj.scan.attempt import Attempt, OnStep, open_model, silent
 from jaxtroj.scan.folder import PictureOf
-from jaxtroj.scan.model import scan_attempt
+from jaxtroj.scan.model import Opener, scan_attempt
+from jaxtroj.scan.records import failed_record
 from jaxtroj.settings import Settings
 from jaxtroj.verdict import FoundTrigger, ScanError, Verdict
 
 _WITH_PANELS = "jaxtroj.detection:answer_with_panels"
+_FROM_MEMORY = "jaxtroj.detection:answer_from_memory"
 _PANELS = ".npz"
-_EXAMPLES, _TRIGGERS = "examples", "triggers"
+_TRIGGERS = "triggers"
+_STAYED = "the limits of time and memory were looked at between its steps only"
+
+Answered = tuple[Record, tuple[np.ndarray, ...]]
+"""A record and the panels of its trigger."""
 
 
 def detect(
@@ -55,8 +63,9 @@ def detect(
         labels: the class of each, whole numbers `[n]`, -1 where it is not known.
         settings: what changes the answer; the defaults by default.
         layout: "NHWC" or "NCHW", where the shape of the images does not tell.
-        limits: seconds and bytes for a path, which is opened in a process of its own; a network in
-            memory runs in the caller's process, without limits.
+        limits: seconds and bytes for the search, which a process of its own makes; None for those
+            of a scan. A JAX function is searched in the caller's process, and they are looked at
+            between its steps.
 
     Raises:
         ExamplesError: images or labels are not what they should be.
@@ -64,21 +73,22 @@ def detect(
         ScanError: the network could not be judged; `record` says why.
     """
     settings, is_path = settings or Settings(), isinstance(network, str | os.PathLike)
-    _check_arguments(is_path, images, labels, limits)
+    _check_arguments(is_path, images, labels)
     pictures = None
     if images is not None:
         pictures = pictures_of(images, labels, layout, settings.said_form())
     with TemporaryDirectory(prefix="jaxtroj-") as name:
         home = Path(name)
         if pictures is not None:
-            write_pictures(pictures, home / _EXAMPLES)
+            write_pictures(pictures, home / EXAMPLES)
         if pictures is None or is_path:
             entry = entry_of(Path(network))
             if pictures is not None:
-                entry = replace(entry, examples_path=home / _EXAMPLES)
+                entry = replace(entry, examples_path=home / EXAMPLES)
             record, panels = _guarded(entry, settings, limits, home / _TRIGGERS)
         else:
-            record, panels = _here(network, pictures, settings, home / _EXAMPLES)
+            shape = cast(Shape, pictures.pixels.shape[1:])
+            record, panels = _from_memory(network, shape, settings, limits, home)
     if pictures is not None:
         record = replace(record, findings=(*pictures.problems, *record.findings))
     if record.status != "ok":
@@ -116,29 +126,45 @@ def answer_with_panels(
 
     See `jaxtroj.engine.jobs.Detector`.
     """
-    key, attempt = identify(entry, settings), Attempt(entry, settings, on_step or silent)
-    record = scan_attempt(attempt, open_model)
+    record = _with_panels(Attempt(entry, settings, on_step or silent), open_model, picture_of)
+    return replace(record, identity=identify(entry, settings))
+
+
+def answer_from_memory(
+    entry: ModelEntry, settings: Settings, picture_of: PictureOf | None, on_step: OnStep | None
+) -> Record:
+    """In the worker: what `answer_with_panels` does, of a network that `in_memory.put` wrote.
+
+    Its record has no identity, as the network has no digest.
+    """
+    return _with_panels(Attempt(entry, settings, on_step or silent), open_put, picture_of)
+
+
+def _with_panels(attempt: Attempt, opener: Opener, picture_of: PictureOf | None) -> Record:
+    record = scan_attempt(attempt, opener)
     if attempt.panels and picture_of is not None:
         path = picture_of(record.model).with_suffix(_PANELS)
         path.parent.mkdir(parents=True, exist_ok=True)
         np.savez(path, *attempt.panels)
-    return replace(record, identity=key)
+    return record
 
 
-def _check_arguments(is_path: bool, images: Any, labels: Any, limits: Guard | None) -> None:
+def _check_arguments(is_path: bool, images: Any, labels: Any) -> None:
     if images is None and not is_path:
         raise UsageError("no images were given; expected clean examples beside the network")
     if (images is None) != (labels is None):
         raise UsageError("images and labels need each other; -1 is the label of an unknown class")
-    if limits is not None and not is_path:
-        raise UsageError("limits are for paths; a network in memory runs in this process")
 
 
 def _guarded(
-    entry: ModelEntry, settings: Settings, limits: Guard | None, folder: Path
-) -> tuple[Record, tuple[np.ndarray, ...]]:
-    """Record and panels of a model in a file, from a worker process."""
-    (record,) = answers(Setup(settings, folder, _WITH_PANELS), [entry], limits)
+    entry: ModelEntry,
+    settings: Settings,
+    limits: Guard | None,
+    folder: Path,
+    detector: str = _WITH_PANELS,
+) -> Answered:
+    """The answer of a worker process; its panels go through a folder."""
+    (record,) = answers(Setup(settings, folder, detector), [entry], limits)
     panels = []
     for file in folder.glob(f"*{_PANELS}"):
         with np.load(file, allow_pickle=False) as arrays:
@@ -146,11 +172,31 @@ def _guarded(
     return record, tuple(panels)
 
 
+def _from_memory(
+    network: Any, shape: Shape, settings: Settings, limits: Guard | None, home: Path
+) -> Answered:
+    """The answer for a network in memory, from a worker where it can be sent to one."""
+    entry = entry_of_memory(home)
+    attempt = Attempt(entry, settings)
+    try:
+        with attempt.step("capture"):
+            stays = put(network, shape, entry.model_path)
+    except UsageError:  # it is no network
+        raise
+    except Exception as error:  # the network is code of the caller's, which may raise anything
+        return failed_record(attempt, error), ()
+    if stays:
+        return _here(entry, opener_of(network, shape), settings, limits, stays)
+    record, panels = _guarded(entry, settings, limits, home / _TRIGGERS, _FROM_MEMORY)
+    seconds = {**attempt.seconds, **record.seconds}
+    return replace(record, identity="", seconds=seconds), panels
+
+
 def _here(
-    network: Any, pictures: Pictures, settings: Settings, folder: Path
-) -> tuple[Record, tuple[np.ndarray, ...]]:
-    """Record and panels of a network in memory, from this process."""
-    height, width, channels = pictures.pixels.shape[1:]
-    attempt = Attempt(entry_of_memory(folder), settings)
-    record = scan_attempt(attempt, opener_of(network, (height, width, channels)))
-    return record, attempt.panels
+    entry: ModelEntry, opener: Opener, settings: Settings, limits: Guard | None, stays: str
+) -> Answered:
+    """The answer from this process, for a network that cannot leave it."""
+    attempt = Attempt(entry, settings, between_steps(limits or usual_limits()))
+    record = scan_attempt(attempt, opener)
+    note = f"searched in the caller's process: {stays}; {_STAYED}"
+    return replace(record, findings=(*record.findings, note)), attempt.panels

@@ -1,4 +1,4 @@
-"""`torch_model`: a torch module in memory, captured for images of one shape."""
+"""Torch modules in memory: captured for images of one shape, and as models."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +9,7 @@ import torch
 from converters.errors import ConversionError
 from converters.graph.classifier import classifier
 from converters.graph.guard import SizeGuard, WorkLimits
+from converters.graph.recorder import Captured
 from converters.graph.tape import capture
 from converters.input_form import NOTHING_SAID, InputForm
 from converters.model import Model
@@ -22,17 +23,31 @@ def torch_model(
     form: InputForm = NOTHING_SAID,
     findings: tuple[str, ...] = (),
 ) -> Model:
-    """The model of a torch classifier; the module runs once, and is left as it was.
+    """The model of a torch classifier.
 
     Args:
-      module: takes images `[n, c, h, w]` and returns logits `[n, classes]`, or several tensors of
-        which the first holds them. Wrappers of `torch.compile` and `DataParallel` are removed.
-      image_shape: height, width and channels of the images.
+      module, image_shape: as `captured_module` takes them; it returns logits `[n, classes]`, or
+        several tensors of which the first holds them.
       form: what stands in front of it.
       findings: what was noticed before.
 
     Raises:
       ConversionError: it cannot be run on such images, or is no classifier of one image.
+      TooLargeError: one forward pass would take more than `WorkLimits` lets a network take.
+    """
+    return classifier(captured_module(module, image_shape), form, findings)
+
+
+def captured_module(module: torch.nn.Module, image_shape: tuple[int, int, int]) -> Captured:
+    """What a torch module does with an image; it runs once, and is left as it was.
+
+    Args:
+      module: takes images `[n, c, h, w]`. Wrappers of `torch.compile` and `DataParallel` are
+        removed.
+      image_shape: height, width and channels of the images.
+
+    Raises:
+      ConversionError: it cannot be run on such images.
       TooLargeError: one forward pass would take more than `WorkLimits` lets a network take.
     """
     height, width, channels = image_shape
@@ -43,8 +58,7 @@ def torch_model(
     image = torch.zeros((1, channels, height, width), dtype=floating)
     held = sum(t.numel() * t.element_size() for t in tensors)
     with _inference(module), SizeGuard(WorkLimits(), held):
-        captured = capture(module, [image])
-    return classifier(captured, form, findings)
+        return capture(module, [image])
 
 
 def _unwrapped(module: Any) -> torch.nn.Module:

@@ -1,7 +1,13 @@
 """`jaxtroj.detect` on networks in memory and on paths: the same answer through every door."""
 
 import io
+import os
+import signal
 import threading
+import time
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -11,8 +17,16 @@ import torch
 from PIL import Image
 
 import jaxtroj
-from converters import open_model
+from converters import InputForm, open_model
+from converters.function import function_model
+from converters.graph.captured_folder import load_captured, save_captured
+from converters.graph.torch_network import captured_module, torch_model
+from jaxtroj import Settings
 from jaxtroj.errors import DatasetError, ExamplesError, UsageError
+from jaxtroj.in_memory import entry_of_memory, opener_of
+from jaxtroj.rounds.arrays import pictures_of, write_pictures
+from jaxtroj.scan.attempt import Attempt
+from jaxtroj.scan.model import scan_attempt
 from tests.door.conftest import Colours, cheap
 
 QUICK = cheap("weights", "sensitivity")
@@ -111,7 +125,6 @@ def test_images_of_any_kind_give_one_answer(pixels, labels):
     [
         ("net", {"images": None, "labels": None}, UsageError, "no images were given"),
         ("net", {"labels": None}, UsageError, "images and labels need each other"),
-        ("net", {"limits": jaxtroj.Guard(1.0)}, UsageError, "limits are for paths"),
         (threading.Lock(), {}, UsageError, "the network is a lock, expected a path"),
         ((len, 3, 4), {}, UsageError, "the network is a tuple"),
         ("net", {"labels": [0, 1]}, ExamplesError, r"shape \(2,\), expected \(12,\)"),
@@ -137,9 +150,100 @@ def test_an_error_of_a_network_has_its_record(pixels, labels):
     assert (caught.value.record.status, caught.value.record.probability) == ("failed", 0.3)
 
 
-def test_a_path_has_limits(program, pixels, labels):
-    with pytest.raises(jaxtroj.ScanError, match="see --timeout"):
-        jaxtroj.detect(program, pixels, labels, QUICK, limits=jaxtroj.Guard(timeout=0.01))
+@pytest.mark.parametrize("door", ["path", "torch", "model", "function"])
+def test_every_door_has_limits(program, colours, pixels, labels, door):
+    network = {
+        "path": program,
+        "torch": colours,
+        "model": open_model(program).model,
+        "function": (colour_function, PARAMS),
+    }[door]
+    for limits, said in (
+        (jaxtroj.Guard(timeout=0.01), r"was stopped after 0.01 s, .* step \w+; see --timeout"),
+        (jaxtroj.Guard(memory=200 * 2**20), r"took \S+ GiB of memory, more than the 0.20"),
+    ):
+        with pytest.raises(jaxtroj.ScanError, match=said) as caught:
+            jaxtroj.detect(network, pixels, labels, QUICK, limits=limits)
+        assert caught.value.record.status == "failed"
+
+
+@pytest.mark.parametrize("door", ["torch", "model", "prepared"])
+def test_a_network_in_memory_answers_as_it_would_in_this_process(
+    program, colours, pixels, labels, door, tmp_path
+):
+    settings = cheap("weights", "sensitivity", "fixed")
+    mean = InputForm(mean=(0.4, 0.5, 0.6), std=(0.2, 0.2, 0.2))
+    network, here = {
+        "torch": (colours, torch_model(colours, (16, 16, 3))),
+        "model": (open_model(program).model,) * 2,
+        "prepared": (open_model(program, mean).model,) * 2,
+    }[door]
+    verdict = jaxtroj.detect(network, pixels, labels, settings)
+    write_pictures(pictures_of(pixels, labels), tmp_path / "examples")
+    attempt = Attempt(entry_of_memory(tmp_path), settings)
+    expected = scan_attempt(attempt, opener_of(here, (16, 16, 3)))
+    assert verdict.record.evidence == expected.evidence and len(expected.evidence) > 10
+    same = replace(
+        verdict.record, seconds=expected.seconds, recovered=expected.recovered, trigger=None
+    )
+    assert same == expected
+    assert verdict.trigger is not None
+    for found, wanted in zip(verdict.trigger.panels, attempt.panels, strict=True):
+        np.testing.assert_array_equal(found, wanted)
+    assert not any("caller's process" in finding for finding in verdict.record.findings)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_what_was_captured_arrives_as_it_was(colours, tmp_path, dtype):
+    captured = captured_module(colours.to(dtype), (16, 16, 3))
+    save_captured(captured, tmp_path)
+    arrived = load_captured(tmp_path)
+    assert arrived.graph == captured.graph and arrived.unused == captured.unused
+    assert list(arrived.params) == list(captured.params)
+    for name, value in captured.params.items():
+        assert arrived.params[name].dtype == value.dtype
+        assert arrived.params[name].tobytes() == value.tobytes()
+
+
+def test_a_function_says_that_it_stayed(pixels, labels):
+    network = (colour_function, PARAMS)
+    for given in (network, function_model(*network, (16, 16, 3))):
+        verdict = jaxtroj.detect(given, pixels, labels, cheap("weights"))
+        said = verdict.record.findings[-1]
+        assert said.startswith("searched in the caller's process: a JAX function cannot be sent")
+        assert said.endswith("looked at between its steps only")
+
+
+def test_a_model_that_no_checkpoint_holds_is_judged_here(program, pixels, labels):
+    model = open_model(program).model.astype(np.float16)
+    said = jaxtroj.detect(model, pixels, labels, cheap("weights")).record.findings[-1]
+    assert "a checkpoint holds float32 parameters, got float16" in said
+
+
+def test_ctrl_c_ends_the_search_and_its_process(colours, pixels, labels):
+    before, begun = children(), []
+
+    def interrupt():
+        while not begun:
+            time.sleep(0.05)
+            begun.extend(children() - before)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    with pytest.raises(KeyboardInterrupt):
+        jaxtroj.detect(colours, pixels, labels, Settings(calibrator=None, early_stop=False))
+    assert begun and children() <= before
+
+
+def children() -> set[str]:
+    """Processes that this one started and that still run."""
+    found = set()
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has gone since
+            state, parent = stat.read_text().rpartition(")")[2].split()[:2]
+            if int(parent) == os.getpid() and state != "Z":
+                found.add(stat.parent.name)
+    return found
 
 
 def test_folders_yield_records_as_they_come(tmp_path):
