@@ -1,12 +1,12 @@
 """Scanner for poisoned (backdoored, trojaned) neural networks.
 
 `detect(network, images, labels)` answers for one network: a model file, a torch module, a JAX
-function, a converted model; all but a function in a guarded process. `scan_folder(folder)` yields the records of a folder of files,
-`answer(entries, Settings())` yields the records of models that a guarded process opens, under
-limits of time and memory; `scan_model(entry, Settings())` answers for one in the caller's own
-process, without limits, and `open_model(path)` is `converters.open_model`, for every format that is
-scanned. Importing this package loads neither jax nor torch: each name is imported when it is first
-used.
+function, a converted model; all but a function in a guarded process. `scan_folder(folder)` yields
+the records of a folder of files, `answer(entries, Settings())` the records of models that a guarded
+process opens, under limits of time and memory; `scan_model(entry, Settings())` answers for one in
+the caller's own process, without limits, and `open_model(path)` is `converters.open_model`, for
+every format that is scanned. Importing this package loads neither jax nor torch: each name is
+imported when it is first used.
 """
 
 import importlib
