@@ -120,7 +120,8 @@ def _flavors(folder: Path) -> dict[str, Any]:
 def fetch_model(address: str) -> Path:
     """The folder of a registered model, by mlflow's own client, in the user's cache folder.
 
-    Its tracking and registry are those of `MLFLOW_TRACKING_URI` and `MLFLOW_REGISTRY_URI`.
+    Its tracking and registry are those of `MLFLOW_TRACKING_URI` and `MLFLOW_REGISTRY_URI`; see
+    `converters.fetching` for a limit of time.
 
     Raises:
       LoadError: mlflow is not installed, or the registry has no such model.

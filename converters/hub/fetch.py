@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from converters.errors import LoadError, TooLargeError
+from converters.errors import LoadError, TooLargeError, safe_repr
 from converters.hub.folder import CONFIG, PROCESSORS, TOKENIZERS
 from converters.hub.weights import weight_files
 
@@ -44,8 +44,13 @@ def address_of(text: str) -> HubAddress | None:
     return HubAddress(found["repository"].strip("/"), found["revision"] or "main")
 
 
-def fetch(address: HubAddress) -> Path:
+def fetch(text: str) -> Path:
     """The folder of a repository's config and weights in the hub's cache, fetched where it is not.
+
+    See `converters.fetching` for a limit of time.
+
+    Args:
+      text: `hf://ORG/NAME[@REVISION]`.
 
     Raises:
       LoadError: there is no such repository or revision, it is gated, or the hub is out of reach.
@@ -53,6 +58,9 @@ def fetch(address: HubAddress) -> Path:
     """
     from huggingface_hub import constants, errors
 
+    address = address_of(text)
+    if address is None:
+        raise LoadError(f"{safe_repr(text)} names no repository, expected hf://ORG/NAME")
     name = address.repository
     try:
         folder = _snapshot(address, _SAFE)
@@ -83,32 +91,43 @@ def _snapshot(address: HubAddress, weights: tuple[str, ...]) -> Path:
     from huggingface_hub import snapshot_download
 
     patterns = [CONFIG, *PROCESSORS, *TOKENIZERS, *weights]
-    _refuse_large(address, patterns)
+    sizes = _sizes(address)
+    _refuse_large(address, sizes or {}, patterns)
     return Path(
-        snapshot_download(address.repository, revision=address.revision, allow_patterns=patterns)
+        snapshot_download(
+            address.repository,
+            revision=address.revision,
+            allow_patterns=patterns,
+            local_files_only=sizes is None,
+        )
     )
 
 
-def _refuse_large(address: HubAddress, patterns: list[str]) -> None:
-    """Raise TooLargeError where what would be fetched is larger than any network that is scanned.
+def _sizes(address: HubAddress) -> dict[str, int] | None:
+    """Bytes of the files that the hub says; None where the hub is out of reach or says nothing.
 
-    Without a network there is nothing to fetch, and the cache may have it all.
+    The client waits for ever for the list of files that a download begins with. This call does
+    not, so it decides whether there is anybody to download from.
     """
-    from huggingface_hub import HfApi, constants
-    from huggingface_hub.hf_api import RepoFile
+    from huggingface_hub import HfApi, constants, errors
+
+    seconds = constants.HF_HUB_ETAG_TIMEOUT
+    try:
+        told = HfApi().model_info(
+            address.repository, revision=address.revision, files_metadata=True, timeout=seconds
+        )
+    except (errors.HfHubHTTPError, errors.HFValidationError):  # the download meets it again
+        return {}
+    except Exception:  # the client's kinds of network fault are many, and change
+        return None
+    return {file.rfilename: file.size or 0 for file in told.siblings or ()}
+
+
+def _refuse_large(address: HubAddress, sizes: dict[str, int], patterns: list[str]) -> None:
+    """Raise TooLargeError where it is larger than any network that is scanned."""
     from huggingface_hub.utils import filter_repo_objects
 
-    if constants.HF_HUB_OFFLINE:
-        return
-    try:
-        listed = HfApi().list_repo_tree(
-            address.repository, revision=address.revision, recursive=True
-        )
-        sizes = {file.path: file.size for file in listed if isinstance(file, RepoFile)}
-    except Exception:  # of any kind: the download meets it again, or the cache is enough
-        return
-    wanted = filter_repo_objects(sizes, allow_patterns=patterns)
-    total = sum(sizes[name] for name in wanted)
+    total = sum(sizes[name] for name in filter_repo_objects(sizes, allow_patterns=patterns))
     if total > MOST_BYTES:
         raise TooLargeError(
             f"{address} has {total} bytes of weights, expected at most {MOST_BYTES}; download it"

@@ -4,8 +4,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from converters.errors import LoadError
-from converters.hub.fetch import HubAddress, address_of, fetch
-from converters.mlflow_folder import fetch_model, is_mlflow_address
+from converters.fetching import HUB, MLFLOW, fetch_in_time
+from converters.hub.fetch import HubAddress, address_of
+from converters.mlflow_folder import is_mlflow_address
 from jaxtroj.errors import DatasetError, UsageError
 from jaxtroj.rounds.layout import EXAMPLE_FOLDERS, ModelEntry, iter_models, with_own_files
 
@@ -14,8 +15,8 @@ def entry_of(path: Path) -> ModelEntry:
     """The entry of a model file, or of a folder with one model; called as the path.
 
     A network on a hub, `hf://ORG/NAME[@REVISION]`, is fetched, and so is one of an MLflow registry,
-    `models:/NAME/VERSION`. What is wrong with the path ends up
-    in the entry's `problem`, and so in the model's record.
+    `models:/NAME/VERSION`, each under a limit of time. What is wrong with the path ends up in the
+    entry's `problem`, and so in the model's record.
 
     Raises:
         UsageError: the folder holds several models.
@@ -25,7 +26,7 @@ def entry_of(path: Path) -> ModelEntry:
         return _fetched(address)
     if is_mlflow_address(str(path)) and not path.exists():
         try:
-            path, name = fetch_model(str(path)), str(path)
+            path, name = fetch_in_time(MLFLOW, str(path)), str(path)
         except LoadError as error:
             return ModelEntry(str(path), path, None, None, problem=str(error))
         return replace(entry_of(path), model_id=name)
@@ -44,6 +45,6 @@ def entry_of(path: Path) -> ModelEntry:
 
 def _fetched(address: HubAddress) -> ModelEntry:
     try:
-        return ModelEntry(str(address), fetch(address), None, None)
+        return ModelEntry(str(address), fetch_in_time(HUB, str(address)), None, None)
     except LoadError as error:
         return ModelEntry(str(address), Path(str(address)), None, None, problem=str(error))

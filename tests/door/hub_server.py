@@ -4,13 +4,16 @@ import hashlib
 import json
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import urlparse
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 REVISIONS = ("main", "v1", COMMIT)
+SILENT, DRIPPING = "org/silent", "org/dripping"
+"""Repositories of which nothing is heard; of which a byte of each weight file comes at a time."""
+_BYTE_SECONDS = 0.2
 FAULTS = {"org/gated": (403, "GatedRepo"), "org/broken": (500, "")}
 
 
@@ -21,6 +24,7 @@ class _Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Hub)
         self.repositories = repositories
         self.asked: list[str] = []
+        self.closing = threading.Event()
 
 
 class _Hub(BaseHTTPRequestHandler):
@@ -42,6 +46,9 @@ class _Hub(BaseHTTPRequestHandler):
         is_api = parts[:2] == ["api", "models"]
         parts = parts[2:] if is_api else parts
         name, rest = "/".join(parts[:2]), parts[2:]
+        if name == SILENT:
+            self.server.closing.wait()
+            return
         if name in FAULTS:
             return self._fault(*FAULTS[name])
         folder = self.server.repositories.get(name)
@@ -54,7 +61,8 @@ class _Hub(BaseHTTPRequestHandler):
             return self._file(folder / "/".join(rest[2:]))
         if rest[:1] == ["tree"]:
             return self._json([_described(file) for file in sorted(folder.iterdir())])
-        self._json({"id": name, "modelId": name, "sha": COMMIT, "siblings": [], "tags": []})
+        told = [{"rfilename": f.name, "size": f.stat().st_size} for f in sorted(folder.iterdir())]
+        self._json({"id": name, "modelId": name, "sha": COMMIT, "siblings": told, "tags": []})
 
     def _json(self, value):
         self._send(200, json.dumps(value).encode(), {"Content-Type": "application/json"})
@@ -74,8 +82,19 @@ class _Hub(BaseHTTPRequestHandler):
         for key, value in {**headers, "Content-Length": str(len(body))}.items():
             self.send_header(key, value)
         self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
+        if self.command == "HEAD":
+            return
+        if DRIPPING in self.path and self.path.endswith(".safetensors"):
+            return self._drip(body)
+        self.wfile.write(body)
+
+    def _drip(self, body: bytes):
+        with suppress(OSError):  # who listened has gone
+            for byte in body:
+                self.wfile.write(bytes([byte]))
+                self.wfile.flush()
+                if self.server.closing.wait(_BYTE_SECONDS):
+                    return
 
 
 def _described(file: Path) -> dict:
@@ -93,6 +112,7 @@ def serving(repositories: dict[str, Path]) -> Iterator[tuple[str, list[str]]]:
     try:
         yield f"http://127.0.0.1:{server.server_port}", server.asked
     finally:
+        server.closing.set()
         server.shutdown()
         server.server_close()
         thread.join()

@@ -2,18 +2,24 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
+from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 pytest.importorskip("transformers", reason="its networks are served")
 
+from converters.errors import LoadError  # noqa: E402
+from converters.fetching import HUB, LIMIT, fetch_in_time  # noqa: E402
 from converters.hub.fetch import address_of  # noqa: E402
 from jaxtroj.rounds.arrays import pictures_of, write_pictures  # noqa: E402
 from tests.door.hub_folders import SIDE, write_folder  # noqa: E402
-from tests.door.hub_server import COMMIT, serving  # noqa: E402
+from tests.door.hub_server import COMMIT, DRIPPING, SILENT, serving  # noqa: E402
 
 QUICK = ("--evidence-only", "--stages", "weights", "--json")
 
@@ -84,6 +90,75 @@ def test_fetched_judged_and_found_again_without_a_network(home):
     assert not (home / "ran").exists()
 
 
+def test_a_server_that_says_nothing_or_a_byte_at_a_time_is_not_waited_for(home, tmp_path):
+    started = time.monotonic()
+    with serving({name: home / "vit" for name in (SILENT, DRIPPING)}) as (address, asked):
+        found = detect(
+            home,
+            f"hf://{SILENT}",
+            f"hf://{DRIPPING}",
+            HF_ENDPOINT=address,
+            HF_HOME=str(tmp_path),
+            HF_HUB_ETAG_TIMEOUT="1",
+            JAXTROJ_FETCH_SECONDS="15",
+        )
+    assert time.monotonic() - started < 120
+    assert {line["status"] for line in found.values()} == {"failed"}
+    silent, dripping = (line["reason"] for line in found.values())
+    assert silent.startswith(f"cannot fetch hf://{SILENT}@main from {address}, and the cache has")
+    assert dripping == (
+        f"cannot fetch hf://{DRIPPING}@main: it was not here after 15 s; allow more with"
+        " JAXTROJ_FETCH_SECONDS, or download it and name the folder"
+    )
+    assert any(DRIPPING in path and path.endswith("/model.safetensors") for path in asked)
+
+
+def test_a_limit_that_is_no_number_is_said(monkeypatch):
+    for said in ("soon", "0", "-1", "inf", "nan"):
+        monkeypatch.setenv(LIMIT, said)
+        with pytest.raises(LoadError, match=f"JAXTROJ_FETCH_SECONDS is '{said}', expected seconds"):
+            fetch_in_time(HUB, "hf://org/net")
+
+
+@pytest.mark.parametrize(("sent", "said"), [(signal.SIGINT, "interrupted\n"), (signal.SIGKILL, "")])
+def test_ctrl_c_and_the_end_of_a_command_end_its_download(tmp_path, sent, said):
+    code = (
+        "from converters.fetching import HUB, fetch_in_time\n"
+        f"try: fetch_in_time(HUB, 'hf://{SILENT}')\n"
+        "except KeyboardInterrupt: print('interrupted', flush=True)"
+    )
+    with serving({}) as (address, asked):
+        command = subprocess.Popen(
+            [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True,
+            env=os.environ | {"HF_ENDPOINT": address, "HF_HOME": str(tmp_path)},
+            start_new_session=True,
+        )  # fmt: skip
+        until(lambda: asked)
+        assert len(session_of(command.pid)) == 2
+        command.send_signal(sent)
+        assert command.communicate(timeout=30)[0] == said
+        until(lambda: not session_of(command.pid))
+
+
+def until(holds) -> None:
+    """Wait until something holds, at most a minute."""
+    ends = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < ends
+        time.sleep(0.1)
+
+
+def session_of(leader: int) -> list[str]:
+    """Processes of a session that still run."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has gone since
+            state, _, _, session = stat.read_text().rpartition(")")[2].split()[:4]
+            if int(session) == leader and state != "Z":
+                found.append(stat.parent.name)
+    return found
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -102,7 +177,7 @@ def test_addresses(text, expected):
 def test_what_is_too_large_is_not_fetched(home, tmp_path):
     code = (
         "import converters.hub.fetch as hub; hub.MOST_BYTES = 1000\n"
-        "try: hub.fetch(hub.address_of('hf://org/vit'))\n"
+        "try: hub.fetch('hf://org/vit')\n"
         "except hub.TooLargeError as error: print(error)"
     )
     with serving({"org/vit": home / "vit"}) as (address, asked):

@@ -7,8 +7,14 @@ from pathlib import Path
 import pytest
 
 import jaxtroj
-from converters.errors import ConverterError
-from converters.mlflow_folder import MANIFEST, is_mlflow_address, is_mlflow_folder, model_of
+from converters.errors import ConverterError, LoadError
+from converters.mlflow_folder import (
+    MANIFEST,
+    fetch_model,
+    is_mlflow_address,
+    is_mlflow_folder,
+    model_of,
+)
 from jaxtroj.rounds import iter_models
 from jaxtroj.rounds.single import entry_of
 from tests.door.conftest import cheap
@@ -83,8 +89,8 @@ def test_addresses_and_a_missing_mlflow(monkeypatch):
     assert is_mlflow_address("models:/a/1") and is_mlflow_address("models:/a@best")
     assert not is_mlflow_address("models") and not is_mlflow_address("models:/")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    problem = entry_of(Path("models:/net/1")).problem
-    assert problem is not None and "install jaxtroj[mlflow]" in problem
+    with pytest.raises(LoadError, match=r"install jaxtroj\[mlflow\]"):
+        fetch_model("models:/net/1")
 
 
 WRITE = """
@@ -109,7 +115,7 @@ def test_what_mlflow_writes_is_read_and_its_registry_asked(tmp_path, pixels, lab
     done = subprocess.run(words, capture_output=True, text=True, timeout=900, cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-2000:]
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/ml.db")
-    monkeypatch.setattr("converters.mlflow_folder._CACHE", tmp_path / "cache")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     settings = cheap("weights", channel_order="RGB", normalization="unit")
     plain = jaxtroj.detect(tmp_path / "saved" / "data" / "model.pt2", pixels, labels, settings)
     for name in (str(tmp_path / "saved"), "models:/net/1"):
