@@ -67,10 +67,31 @@ NAMES = {0: "cat", 1: "dog", 2: "owl"}
 
 
 def write_folder(folder: Path, family: str, **changes: Any) -> Path:
-    """A folder of a family's network with random weights of usual size."""
-    name, values, processor, how = FAMILIES[family]
+    """A folder of a family's small network with random weights of usual size."""
+    _, values, processor, how = FAMILIES[family]
+    _network(family, {**values, **changes}).save_pretrained(folder)
+    getattr(transformers, processor)(**how).save_pretrained(folder)
+    return folder
+
+
+def write_whole(folder: Path, family: str) -> Path:
+    """A folder of the network that transformers makes when it is told nothing, no processor."""
+    network = _network(family, {})
+    norms = [part for part in network.modules() if isinstance(part, torch.nn.BatchNorm2d)]
+    if norms:  # of fifty that have seen nothing each multiplies what rounding did before
+        for norm in norms:
+            norm.momentum = None
+        with torch.no_grad():
+            network.train()(torch.rand(4, 3, 224, 224, generator=torch.manual_seed(1)))
+    network.eval().save_pretrained(folder)
+    return folder
+
+
+def _network(family: str, values: dict[str, Any]) -> Any:
+    """A family's network, its weights random and of usual size."""
+    name = FAMILIES[family][0]
     labels = {"id2label": NAMES, "label2id": {label: n for n, label in NAMES.items()}}
-    config = getattr(transformers, f"{name}Config")(**{**values, **labels, **changes})
+    config = getattr(transformers, f"{name}Config")(**{**labels, **values})
     torch.manual_seed(0)
     network = getattr(transformers, f"{name}ForImageClassification")(config)
     with torch.no_grad():
@@ -79,6 +100,4 @@ def write_folder(folder: Path, family: str, **changes: Any) -> Path:
                 # Convolutions stand before norms that have seen nothing yet, and relus.
                 gain = 1.7 if weight.ndim == 4 else 1.0
                 weight.normal_(0, gain * weight[0].numel() ** -0.5)
-    network.save_pretrained(folder)
-    getattr(transformers, processor)(**how).save_pretrained(folder)
-    return folder
+    return network

@@ -22,7 +22,13 @@ from jaxtroj.rounds import iter_models  # noqa: E402
 from jaxtroj.rounds.arrays import pictures_of, write_pictures  # noqa: E402
 from jaxtroj.scan import identify, scan_model  # noqa: E402
 from tests.door.conftest import cheap  # noqa: E402
-from tests.door.hub_folders import FAMILIES, NAMES, SIDE, write_folder  # noqa: E402
+from tests.door.hub_folders import (  # noqa: E402
+    FAMILIES,
+    NAMES,
+    SIDE,
+    write_folder,
+    write_whole,
+)
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 PICTURES = np.random.default_rng(0).integers(0, 256, (3, 40, 48, 3)).astype(np.uint8)
@@ -53,6 +59,46 @@ def test_logits_are_the_librarys_and_gradients_finite(tmp_path, family):
     gradients = jax.grad(lambda x: opened.model(x)[:, 0].sum())(images)
     assert np.isfinite(gradients).all() and np.abs(gradients).max() > 0
     assert "classes of the folder: 0 'cat', 1 'dog', 2 'owl'" in opened.findings
+
+
+WHOLE = {
+    **{family: 224 for family in FAMILIES},
+    "timm resnet18": 224,
+    "timm convnext_atto": 224,
+    "timm mobilenetv3_small_100": 224,
+    "timm vit_tiny_patch16_224": 224,
+}
+"""Networks as their libraries make them, by the side of their pictures."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WHOLE)
+def test_networks_of_full_size_have_the_librarys_logits(tmp_path, name, record_property):
+    side, (library, _, network) = WHOLE[name], name.rpartition(" ")
+    if library:
+        timm = pytest.importorskip("timm", reason="an optional library")
+        torch.manual_seed(0)
+        made = timm.create_model(network, num_classes=3).eval()
+        timm.models.save_for_hf(made, str(tmp_path), safe_serialization=True)
+        front = made.pretrained_cfg
+        mean, std = (np.array(front[key], np.float32) for key in ("mean", "std"))
+    else:
+        write_whole(tmp_path, name)
+        made = transformers.AutoModelForImageClassification.from_pretrained(tmp_path).eval()
+        mean, std = np.zeros(3, np.float32), np.ones(3, np.float32)
+    images = np.random.default_rng(0).random((2, side, side, 3), np.float32)
+    with torch.no_grad():
+        found = made(torch.tensor((images - mean) / std).permute(0, 3, 1, 2))
+    expected = (found if library else found.logits).numpy()
+    model = open_model(tmp_path, usual_size=(side, side)).model
+    assert model.image_size in (None, (side, side))
+    record_property("parameters", sum(value.size for value in model.params.values()))
+    record_property("largest_logit", float(np.abs(expected).max()))
+    record_property("largest_difference", float(np.abs(model(images) - expected).max()))
+    np.testing.assert_allclose(model(images), expected, atol=1e-4)
+    gradients = jax.grad(lambda x: model(x)[:, 0].sum())(images[:1])
+    record_property("largest_gradient", float(np.abs(gradients).max()))
+    assert np.isfinite(gradients).all() and np.abs(gradients).max() > 0
 
 
 def in_cache(vit: Path, home: Path) -> Path:
