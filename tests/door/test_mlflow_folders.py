@@ -1,5 +1,6 @@
 """MLflow's model folders and registries, written by the real mlflow where it is installed."""
 
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -123,3 +124,16 @@ def test_what_mlflow_writes_is_read_and_its_registry_asked(tmp_path, pixels, lab
         assert found.evidence == plain.evidence and found.record.model == name
     with pytest.raises(jaxtroj.ScanError, match="cannot fetch models:/net/9"):
         jaxtroj.detect("models:/net/9", pixels, labels, settings)
+
+
+def test_a_registry_that_says_nothing_is_not_waited_for(monkeypatch):
+    pytest.importorskip("mlflow", reason="an optional library")
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+        monkeypatch.setenv("JAXTROJ_FETCH_SECONDS", "60")
+        problem = entry_of(Path("models:/net/1")).problem
+        connection, _ = listening.accept()
+        assert connection.recv(9).startswith(b"GET /")
+        connection.close()
+    assert problem is not None and "models:/net/1: it was not here after 60 s" in problem
