@@ -134,7 +134,7 @@ BENCHES = (
            "gpu": None}, ("heads", "vectors")),
     Bench("accuracy.text_transfer", "sentiment heads of populations that no fit has met",
           _same("{heads_and_banks} --work {work}/text_transfer"), ("heads_and_banks",)),
-    Bench("accuracy.text_rivals", "the same by TrojanSleuth's statistics and a weight sketch",
+    Bench("accuracy.text_rivals", "the same by TrojanSleuth, PICCOLO's sweep and a weight sketch",
           {"cpu-small": None, "cpu": "{heads}", "gpu": None}, ("heads",)),
     Bench("accuracy.text_classifiers", "words found in fine-tuned text classifiers",
           {"cpu-small": None, "cpu": "{classifiers}", "gpu": "{classifiers}"}, ("classifiers",)),

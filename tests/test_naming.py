@@ -1,40 +1,20 @@
-"""Which class a verdict names: that of a loud sign, and a trigger that works for it."""
+"""Which class a verdict names, and a trigger that works for it."""
+
+from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import jaxtroj
 from jaxtroj.anchors import AnchoredExamples
-from jaxtroj.scan.naming import signed_class, working_trigger
+from jaxtroj.scan.naming import AT_A_PLACE, named_class, working_trigger
 from jaxtroj.triggers.mask import FreeMask
 from jaxtroj.triggers.measure import Candidates, Measured, best_of
 
 SOURCES = np.array([0, 0, 1, 1, 2, 2])
-FIELDS = {"head_lead": 0.3, "head_lead_class": 2.0, "norm_lift": 0.2, "norm_lift_class": 1.0}
-
-
-@pytest.mark.parametrize(
-    "supports, named",
-    [
-        ({"head lead": 0.8, "lift": 0.5}, 2),
-        ({"head lead": 0.4, "lift": 0.5}, 1),
-        ({"head lead": 0.4, "lift": 0.0}, 2),
-        ({"head lead": 0.04, "lift": 0.0}, None),
-        ({"head lead": 0.4, "lift": 0.0, "fixed": 1.0, "whole": 0.2}, None),
-        ({"head lead": 0.4, "lift": 0.0, "fixed": 0.7}, 2),
-        ({"head lead": 0.4, "lift": 0.0, "support": 2.0}, 2),
-        ({"fixed": 1.0}, None),
-        ({}, None),
-    ],
-)
-def test_the_loudest_sign_names_its_class_unless_a_search_is_twice_as_loud(supports, named):
-    assert signed_class(FIELDS, supports) == named
-
-
-def test_a_sign_without_a_class_names_none():
-    fields = FIELDS | {"head_lead_class": -1.0}
-    assert signed_class(fields, {"head lead": 0.9, "lift": 0.0}) is None
-    assert signed_class({}, {"head lead": 0.9}) is None
+FIELDS = {"head_lead": 0.01, "head_lead_class": 2.0, "norm_lift": 0.2, "norm_lift_class": 1.0}
+NO_LAST_LAYER = FIELDS | {"head_lead_class": -1.0}
 
 
 def searched(method, targets, flipped) -> Measured:
@@ -63,3 +43,32 @@ def test_a_trigger_for_the_named_class_is_taken_from_any_search(examples):
     assert own.attack_success_rate == 1.0 and own.source_classes == (1, 2)
     assert working_trigger(2, best, (windows, blends), examples) is None, "it flips no example"
     assert working_trigger(1, best, (), examples) == best[0]
+
+
+@pytest.mark.parametrize(
+    "method, flipped, fields, named",
+    [
+        ("window search", 6, FIELDS, 0),
+        ("window search", 1, FIELDS, 2),
+        ("pair search", 6, FIELDS, 2),
+        ("colour map bank", 6, FIELDS, 2),
+        ("colour map bank", 6, NO_LAST_LAYER, 1),
+        ("colour map bank", 6, {}, 0),
+    ],
+)
+def test_a_pattern_at_a_place_names_its_class_else_the_last_layer(
+    method, flipped, fields, named, examples
+):
+    found = [best_of(searched(method, [0], [flipped]), examples)]
+    assert named_class(fields, found) == named
+
+
+def test_without_a_trigger_the_signs_name_a_class_or_nobody_does():
+    assert named_class(FIELDS, []) == 2
+    assert named_class({}, []) is None
+
+
+def test_methods_at_a_place_are_the_names_that_searches_give():
+    folder = Path(jaxtroj.__file__).parent
+    text = "".join(path.read_text() for path in folder.rglob("*.py") if path.name != "naming.py")
+    assert all(f'"{method}"' in text for method in AT_A_PLACE)

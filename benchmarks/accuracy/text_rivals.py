@@ -2,10 +2,10 @@
 
     python -m benchmarks.accuracy.text_rivals DATASET [DATASET ...] [--out FILE]
 
-TrojanSleuth's Jacobian statistics and a sketch of the weights, each with its own classifier: every
-population judged by a fit on all others, then out of fold (five folds) within itself. Both need
-labelled heads, and vectors of one width. Their probabilities are clipped to [.01, .99], which costs
-a log score less than their own do.
+TrojanSleuth's Jacobian statistics, PICCOLO's sweep and a sketch of the weights, each with its own
+classifier: every population judged by a fit on all others, then out of fold (five folds) within
+itself. All need labelled heads, and vectors of one width. Their probabilities are clipped to
+[.01, .99], which costs a log score less than their own do.
 """
 
 import argparse
@@ -19,20 +19,23 @@ import numpy as np
 from sklearn.model_selection import StratifiedKFold
 
 from benchmarks.provenance import RESULTS, provenance
-from benchmarks.rivals import trojan_sleuth, weight_sketch
+from benchmarks.rivals import piccolo_sweep, trojan_sleuth, weight_sketch
 from converters import open_artifact
 from converters.conversion import convert
 from converters.families.folding import single_step
 from converters.files import write_atomic
+from converters.model import Model
 from jaxtroj import scoring
 from jaxtroj.cli.options import keep_compiled
-from jaxtroj.rounds import iter_models, load_text_examples
+from jaxtroj.rounds import ModelEntry, iter_models, load_text_examples
 
 CLIP, FOLDS = 0.01, 5
 CLASSIFIERS: dict[str, Callable[[int], Any]] = {
     "trojan sleuth": trojan_sleuth.classifier,
+    "piccolo's sweep": piccolo_sweep.classifier,
     "weight sketch": weight_sketch.classifier,
 }
+_CLEAN_FROM = 30  # heads whose examples tell mean and spread of clean vectors
 
 
 def main() -> int:
@@ -57,20 +60,27 @@ def main() -> int:
 def read(folder: Path) -> dict[str, np.ndarray]:
     """Features of every rival by name, and `truth`."""
     found: dict[str, list[Any]] = {"truth": [], **{name: [] for name in CLASSIFIERS}}
-    for entry in iter_models(folder):
-        if entry.poisoned is None:
-            continue
-        model, texts = (
-            single_step(convert(open_artifact(entry.model_path))),
-            load_text_examples(entry),
-        )
-        assert texts.embeddings is not None, f"{entry.model_id} brings no vectors"
+    entries = [entry for entry in iter_models(folder) if entry.poisoned is not None]
+    clean = np.concatenate([_vectors(entry)[0] for entry in entries[:_CLEAN_FROM]])
+    for entry in entries:
+        model, (vectors, labels) = _single_step(entry), _vectors(entry)
         found["truth"].append(entry.poisoned)
         found["weight sketch"].append(weight_sketch.features(model))
-        labels = np.asarray(texts.labels)
-        found["trojan sleuth"].append(trojan_sleuth.features(model, texts.embeddings, labels))
+        found["piccolo's sweep"].append(piccolo_sweep.features(model, clean))
+        found["trojan sleuth"].append(trojan_sleuth.features(model, vectors, labels))
     print(f"{folder.name}: {len(found['truth'])} heads", file=sys.stderr)
     return {name: np.array(values) for name, values in found.items()}
+
+
+def _single_step(entry: ModelEntry) -> Model:
+    return single_step(convert(open_artifact(entry.model_path)))
+
+
+def _vectors(entry: ModelEntry) -> tuple[np.ndarray, np.ndarray]:
+    """Vectors of a head's clean examples `[n, d]`, and their labels."""
+    texts = load_text_examples(entry)
+    assert texts.embeddings is not None, f"{entry.model_id} brings no vectors"
+    return texts.embeddings, np.asarray(texts.labels)
 
 
 def judge(rival: str, heads: dict[str, dict[str, np.ndarray]]) -> dict[str, Any]:

@@ -211,14 +211,6 @@ class Calibrator:
             *self._left_out(stage, fields),
         )
 
-    def supports(self, fields: Mapping[str, float | None]) -> Mapping[str, float]:
-        """Search -> how loudly it speaks for poisoned, decades; nothing where none is pooled."""
-        stage = self.last_complete(fields)
-        model = None if stage is None else self.stages[stage]
-        if not isinstance(model, PooledStage):
-            return {}
-        return model.supports(matrix([fields], model.names))
-
     def verdict(
         self,
         fields: Mapping[str, float | None],

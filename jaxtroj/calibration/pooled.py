@@ -28,7 +28,7 @@ the least share of such a set that is absent. What pictures of a model's size do
 missed: some searches are too dear for large pictures, which the models of the fit may not have had.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -170,13 +170,6 @@ class PooledStage:
             return tuple(said[:most])
         made = [place for place in best.values() if np.isfinite(scores[place])]
         return (_quiet(tails[made[0]], float(values[0, made[0]]), len(made)),) if made else ()
-
-    def supports(self, values: np.ndarray) -> Mapping[str, float]:
-        """Search -> how far it lies beyond clean models, decades that count, of one row."""
-        tails = self.model.tails[: values.shape[1]]
-        scores = field_scores(tails, values, self.model.cap)
-        found = search_scores(scores, [tail.search for tail in tails], self.model.way)
-        return {name: float(own[0]) for name, own in found.items()}
 
     def _all_columns(self, values: np.ndarray) -> np.ndarray:
         """The values with those of later stages missing."""

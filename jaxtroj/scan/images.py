@@ -19,7 +19,7 @@ from jaxtroj.rounds.examples import Pictures, load_pictures
 from jaxtroj.rounds.image_config import middle_of
 from jaxtroj.scan.attempt import Attempt
 from jaxtroj.scan.kinds import Prepared
-from jaxtroj.scan.naming import signed_class, working_trigger
+from jaxtroj.scan.naming import named_class, working_trigger
 from jaxtroj.scan.records import Judgement
 
 if TYPE_CHECKING:
@@ -124,25 +124,18 @@ class ImageScan:
     def target(
         self, evidence: Evidence, context: "ImageContext"
     ) -> tuple[int | None, tuple[int, ...]]:
-        """Of the trigger shown, unless a sign names a class that no trigger was found for."""
+        """Of the class named, and of a trigger that works for it; see `naming`."""
         from jaxtroj.evidence.images.context import anchored
 
-        signed = self._signed_class(evidence)
+        named = named_class(finite(evidence.fields), evidence.triggers)
         self._shown = next(iter(evidence.triggers), None)
-        if signed is not None and self._shown is not None:
+        if self._shown is not None and named is not None:
             examples = context.shared(anchored)
-            own = working_trigger(signed, evidence.triggers, evidence.for_classes, examples)
+            own = working_trigger(named, evidence.triggers, evidence.for_classes, examples)
             self._shown = own or self._shown
-        shown = self._shown
-        if signed is not None and (shown is None or shown.target_class != signed):
-            return signed, ()
-        if shown is None:
-            return None, ()
-        return int(shown.target_class), tuple(int(c) for c in shown.source_classes)
-
-    def _signed_class(self, evidence: Evidence) -> int | None:
-        calibrator, fields = self.attempt.calibrator, finite(evidence.fields)
-        return None if calibrator is None else signed_class(fields, calibrator.supports(fields))
+        if self._shown is None or self._shown.target_class != named:
+            return named, ()
+        return named, tuple(int(c) for c in self._shown.source_classes)
 
     def judgement(self, evidence: Evidence, verdict: Verdict, context: "ImageContext") -> Judgement:
         trigger, examples = self._shown, context.examples

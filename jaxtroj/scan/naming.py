@@ -1,44 +1,40 @@
-"""The class that a verdict names: of the loudest sign that names one, else of the trigger shown.
+"""The class that a verdict names: of a trigger that lies at a place, else of the signs.
 
-Some signs name a class and no trigger: the last layer leans to one, the statistics of clean
-examples raise one. On networks whose trigger no search can make again they mostly name the target,
-where the strongest trigger found serves some other class that is easily reached. Of triggers that
-work from a single class they often name the source.
+Whole-picture triggers (colour maps, borders, filters) and those for one pair of classes can be
+found for some class of every network, poisoned or not, and the strongest one mostly serves another
+class than the target. The class that the last layer leans to is the target far more often, also
+where it leans by little; see docs/measurements.md. Where a pattern at one place works, both agree.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from jaxtroj.calibration.pooled import LEAST_SCORE
-from jaxtroj.evidence.stage import SUPPORT
 from jaxtroj.evidence.stages import IMAGES
 
 if TYPE_CHECKING:
     from jaxtroj.anchors import AnchoredExamples
     from jaxtroj.triggers.measure import Measured, RecoveredTrigger
 
-_LOUD = 0.5  # of the loudest search: a sign below that names nothing
+AT_A_PLACE = frozenset({"window search", "patch search", "neural cleanse", "blend search"})
+"""Methods that fit a pattern of free pixels for each class alike."""
 _WORKS = 0.5  # of the held-out examples that a trigger for the named class has to flip
 
 
-def signed_class(fields: Mapping[str, float], supports: Mapping[str, float]) -> int | None:
-    """The class of the loudest sign that names one; None where none is loud enough.
+def named_class(fields: Mapping[str, float], found: "Sequence[RecoveredTrigger]") -> int | None:
+    """The class named; None where neither a sign nor a trigger names one.
 
     Args:
         fields: evidence by name.
-        supports: search -> decades beyond clean models, see `Calibrator.supports`.
+        found: the best trigger of each search, the strongest first.
     """
-    signs = {
-        search: int(fields[name])
-        for search, name in IMAGES.class_fields.items()
-        if search in supports and fields.get(name, -1) >= 0
-    }
-    loudest = max(signs, key=supports.__getitem__, default=None)
-    if loudest is None:
-        return None
-    searches = [s for name, s in supports.items() if name not in signs and name != SUPPORT]
-    least = max(LEAST_SCORE, _LOUD * max(searches, default=0.0))
-    return signs[loudest] if supports[loudest] >= least else None
+    shown = found[0] if found else None
+    if shown is not None and shown.method in AT_A_PLACE and shown.attack_success_rate >= _WORKS:
+        return int(shown.target_class)
+    signs = (int(fields.get(name, -1)) for name in IMAGES.class_fields.values())
+    signed = next((sign for sign in signs if sign >= 0), None)
+    if signed is None and shown is not None:
+        return int(shown.target_class)
+    return signed
 
 
 def working_trigger(
