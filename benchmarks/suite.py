@@ -153,6 +153,8 @@ BENCHES = (
           _same("{small} --work {work}/small"), ("small",)),
     Bench("accuracy.zoo", "networks of every kind told apart by a fit that has not met their kind",
           _same("{zoo} --work {work}/zoo"), ("zoo",)),
+    Bench("accuracy.worth", "what each stage of evidence is worth, beside its seconds",
+          _same("{zoo} --work {work}/zoo"), ("zoo",)),
     Bench("accuracy.rounds", "Rounds 1 to 4 as NIST scores them, by fits that met them or did not",
           _same("{rounds} --work {work}/rounds"), ("rounds",)),
     Bench("accuracy.zoo_rivals", "verdicts beside Neural Cleanse, K-Arm and MM-BD",

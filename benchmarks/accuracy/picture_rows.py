@@ -22,6 +22,11 @@ from jaxtroj.schemas import scheme_for
 from jaxtroj.settings import Settings
 from jaxtroj.store import RunStore
 
+NOT_JUDGED = ("pairs",)
+"""Stages whose fields the general calibrator does not judge by, so that scans leave them out.
+
+On 195 networks log scores were the same without them, then on 40 fresh ones too, and a pair's
+trigger was the strongest mostly where it served the wrong class (docs/measurements.md)."""
 _COUNTS = defaultdict(lambda: "several", {0: "all", 1: "one", 2: "two"})
 _KINDS = {"polygon": "polygon", "instagram": "filter"}
 _NAMES = ("type", "target_class", "source_class", "condition")
@@ -207,5 +212,7 @@ def labelled(rows: Sequence[PictureRow]) -> Labelled:
 
 
 def scheme(rows: Sequence[PictureRow]) -> Scheme:
-    """The fields that occur, pooled over their searches."""
-    return replace(scheme_for("image", (row.evidence for row in rows)), is_pooled=True)
+    """The fields that occur, but for those of `NOT_JUDGED`, pooled over their searches."""
+    found = scheme_for("image", (row.evidence for row in rows))
+    stages = {name: fields for name, fields in found.stages.items() if name not in NOT_JUDGED}
+    return replace(found, stages=stages, is_pooled=True)
