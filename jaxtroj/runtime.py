@@ -54,9 +54,25 @@ def give_back(above: int = 2**31) -> None:
 
 
 def variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """The same settings for a child process, as variables to add to its environment."""
+    """The same settings for a child process, as variables to add to its environment.
+
+    A worker keeps what it compiles, whoever started it: else every call would compile anew.
+    """
     memory = {name: str(value % 2**64) for name, _, value in _MEMORY if name not in environment}
-    return memory | _flags(environment)
+    return memory | _flags(environment) | compiled_programs(environment)
+
+
+def compiled_programs(environment: Mapping[str, str]) -> dict[str, str]:
+    """Variables with which jax keeps compiled programs on disk; none that the environment has.
+
+    They go to the user's cache folder; one that cannot be written costs the time to compile again.
+    """
+    caches = environment.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    # A first scan runs hundreds of small programs: together they take as long as the network's.
+    wanted = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+    if os.path.isabs(caches):
+        wanted["JAX_COMPILATION_CACHE_DIR"] = os.path.join(caches, "jaxtroj", "compiled")
+    return {name: value for name, value in wanted.items() if name not in environment}
 
 
 class _Mallinfo2(ctypes.Structure):

@@ -7,6 +7,7 @@ import pytest
 
 from jaxtroj import runtime
 
+_COMPILED = {"JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"}
 _MEMORY = {"MALLOC_ARENA_MAX", "MALLOC_MMAP_MAX_", "MALLOC_TRIM_THRESHOLD_"}
 # A large block from a thread that is not the first, as jax takes it: page faults of the second.
 _BLOCKS = """
@@ -59,8 +60,17 @@ def test_what_is_free_is_given_back_when_asked():
 
 def test_a_child_keeps_what_the_user_set():
     given = {"MALLOC_ARENA_MAX": "4", "XLA_FLAGS": "--xla_cpu_experimental_ynn_fusion_type="}
+    given |= {name: "theirs" for name in _COMPILED}
     assert set(runtime.variables(given)) == _MEMORY - {"MALLOC_ARENA_MAX"}
     assert set(runtime.variables({})) >= _MEMORY
+
+
+def test_a_child_keeps_what_it_compiles_in_the_users_cache(tmp_path):
+    found = runtime.variables({"XDG_CACHE_HOME": str(tmp_path)})
+    assert found["JAX_COMPILATION_CACHE_DIR"] == str(tmp_path / "jaxtroj" / "compiled")
+    assert set(runtime.variables({"XDG_CACHE_HOME": "relative"})) >= _COMPILED - {
+        "JAX_COMPILATION_CACHE_DIR"
+    }
 
 
 @pytest.mark.parametrize(

@@ -379,17 +379,8 @@ def _of_population(name: str) -> dict[str, Any]:
 
 
 def keep_compiled() -> None:
-    """Let jax keep compiled programs, and memory, between calls; call before jax is imported.
-
-    Where the user's own JAX_COMPILATION_CACHE_DIR does not say, in the user's cache folder; a
-    folder that cannot be written costs only the time to compile again.
-    """
-    caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    if os.path.isabs(caches):
-        folder = os.path.join(caches, "jaxtroj", "compiled")
-        os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", folder)
-    # A first scan runs hundreds of small programs: together they take as long as the network's.
-    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+    """Let jax keep compiled programs, and memory, between calls; call before jax is imported."""
+    os.environ.update(runtime.compiled_programs(os.environ))
     runtime.prepare()
 
 
