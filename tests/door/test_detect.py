@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -220,6 +221,15 @@ def test_a_model_that_no_checkpoint_holds_is_judged_here(program, pixels, labels
     assert "a checkpoint holds float32 parameters, got float16" in said
 
 
+@pytest.fixture
+def heeded_interrupt() -> Iterator[None]:
+    """SIGINT raises KeyboardInterrupt: a shell's background jobs ignore it, and so would tests."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeded_interrupt")
 def test_ctrl_c_ends_the_search_and_its_process(colours, pixels, labels):
     before, begun = children(), []
 

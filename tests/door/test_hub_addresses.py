@@ -123,6 +123,8 @@ def test_a_limit_that_is_no_number_is_said(monkeypatch):
 @pytest.mark.parametrize(("sent", "said"), [(signal.SIGINT, "interrupted\n"), (signal.SIGKILL, "")])
 def test_ctrl_c_and_the_end_of_a_command_end_its_download(tmp_path, sent, said):
     code = (
+        # A shell's background jobs ignore SIGINT, and so would what they start.
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from converters.fetching import HUB, fetch_in_time\n"
         f"try: fetch_in_time(HUB, 'hf://{SILENT}')\n"
         "except KeyboardInterrupt: print('interrupted', flush=True)"
