@@ -8,7 +8,7 @@ import pytest
 
 import jaxtroj
 from jaxtroj.anchors import AnchoredExamples
-from jaxtroj.scan.naming import AT_A_PLACE, named_class, working_trigger
+from jaxtroj.scan.naming import FITTED_PATTERNS, named_class, working_trigger
 from jaxtroj.triggers.mask import FreeMask
 from jaxtroj.triggers.measure import Candidates, Measured, best_of
 
@@ -56,7 +56,7 @@ def test_a_trigger_for_the_named_class_is_taken_from_any_search(examples):
         ("colour map bank", 6, {}, 0),
     ],
 )
-def test_a_pattern_at_a_place_names_its_class_else_the_last_layer(
+def test_a_fitted_pattern_names_its_class_else_the_last_layer(
     method, flipped, fields, named, examples
 ):
     found = [best_of(searched(method, [0], [flipped]), examples)]
@@ -68,7 +68,7 @@ def test_without_a_trigger_the_signs_name_a_class_or_nobody_does():
     assert named_class({}, []) is None
 
 
-def test_methods_at_a_place_are_the_names_that_searches_give():
+def test_methods_of_fitted_patterns_are_the_names_that_searches_give():
     folder = Path(jaxtroj.__file__).parent
     text = "".join(path.read_text() for path in folder.rglob("*.py") if path.name != "naming.py")
-    assert all(f'"{method}"' in text for method in AT_A_PLACE)
+    assert all(f'"{method}"' in text for method in FITTED_PATTERNS)

@@ -32,7 +32,7 @@ from jaxtroj.rounds import ModelEntry, iter_models, load_text_examples
 CLIP, FOLDS = 0.01, 5
 CLASSIFIERS: dict[str, Callable[[int], Any]] = {
     "trojan sleuth": trojan_sleuth.classifier,
-    "piccolo's sweep": piccolo_sweep.classifier,
+    "piccolo's sweep": piccolo_sweep.Sweeps,
     "weight sketch": weight_sketch.classifier,
 }
 _CLEAN_FROM = 30  # heads whose examples tell mean and spread of clean vectors

@@ -1,9 +1,9 @@
-"""The class that a verdict names: of a trigger that lies at a place, else of the signs.
+"""The class that a verdict names: of a fitted pattern that works, else of the signs.
 
 Whole-picture triggers (colour maps, borders, filters) and those for one pair of classes can be
 found for some class of every network, poisoned or not, and the strongest one mostly serves another
 class than the target. The class that the last layer leans to is the target far more often, also
-where it leans by little; see docs/measurements.md. Where a pattern at one place works, both agree.
+where it leans by little; see docs/measurements.md. Where a fitted pattern works, both agree.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from jaxtroj.anchors import AnchoredExamples
     from jaxtroj.triggers.measure import Measured, RecoveredTrigger
 
-AT_A_PLACE = frozenset({"window search", "patch search", "neural cleanse", "blend search"})
-"""Methods that fit a pattern of free pixels for each class alike."""
+FITTED_PATTERNS = frozenset({"window search", "patch search", "neural cleanse", "blend search"})
+"""Methods that fit a pattern of free pixels, at one place or faint, for each class alike."""
 _WORKS = 0.5  # of the held-out examples that a trigger for the named class has to flip
 
 
@@ -28,7 +28,11 @@ def named_class(fields: Mapping[str, float], found: "Sequence[RecoveredTrigger]"
         found: the best trigger of each search, the strongest first.
     """
     shown = found[0] if found else None
-    if shown is not None and shown.method in AT_A_PLACE and shown.attack_success_rate >= _WORKS:
+    if (
+        shown is not None
+        and shown.method in FITTED_PATTERNS
+        and shown.attack_success_rate >= _WORKS
+    ):
         return int(shown.target_class)
     signs = (int(fields.get(name, -1)) for name in IMAGES.class_fields.values())
     signed = next((sign for sign in signs if sign >= 0), None)
