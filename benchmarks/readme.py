@@ -155,7 +155,11 @@ def _kernels(result: Mapping[str, Any]) -> tuple[tuple[str, ...], Rows]:
 
 def _scaling(result: Mapping[str, Any]) -> tuple[tuple[str, ...], Rows]:
     names = ("milliseconds_per_model", "memory_at_a_tenth_mib", "memory_at_the_end_mib")
-    runs = {"local": result["local"]["scan"], "ray": result["ray"]}
+    runs = {
+        "local": result.get("local", {}).get("scan"),
+        "ray": result.get("ray"),
+        "ray; crashes, hangs, a node killed": result.get("ray_bad"),
+    }
     rows = (
         (name, run["records"], *(run[key] for key in names)) for name, run in runs.items() if run
     )

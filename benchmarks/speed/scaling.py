@@ -41,6 +41,7 @@ from jaxtroj.store import RunStore, iter_records, read_records
 NULL = "benchmarks.speed.scaling:null_detector"
 SETTINGS = Settings(calibrator=None, text_calibrator=None, early_stop=False, base_rate=0.5)
 FIELDS = 100
+_STUCK_SECONDS = 3.0
 _BAD_ORDERS = (b"stuck", b"crash", b"raise", b"grow")
 
 
@@ -82,7 +83,7 @@ def _misbehave(content: bytes) -> None:
 def main() -> int:
     """Measure, print and write; returns the exit status."""
     parser = argparse.ArgumentParser(description="What the scan engine costs.")
-    parser.add_argument("--models", type=int, default=10_000)
+    parser.add_argument("--models", type=int, default=10_000, help="0 for none")
     parser.add_argument("--ray-models", type=int, default=1_000, help="0 for none")
     parser.add_argument("--bad-models", type=int, default=1_000, help="of which 5 %% are bad")
     parser.add_argument(
@@ -95,8 +96,9 @@ def main() -> int:
     home = Path(tempfile.mkdtemp(prefix="scaling-"))
     try:
         result: dict[str, Any] = {"provenance": provenance(), "evidence_fields": FIELDS}
-        result["store"] = measure_store(home / "store", args.models)
-        result["local"] = measure_local(home / "local", args.models)
+        if args.models:
+            result["store"] = measure_store(home / "store", args.models)
+            result["local"] = measure_local(home / "local", args.models)
         result["bad"] = measure_bad(home / "bad", args.bad_models) if args.bad_models else {}
         result["ray"] = measure_ray(home / "ray", args.ray_models) if args.ray_models else {}
         count = args.ray_bad_models
@@ -190,13 +192,14 @@ def measure_ray_bad(folder: Path, count: int) -> dict[str, Any]:
     """On Ray with 1 % of the models crashing, 1 % stuck, and a node that dies half way."""
     entries = make_models(folder / "models", count, bad_share=50, orders=(b"crash", b"stuck"))
     with _two_nodes() as (version, kill):
-        found = _timed_scan(folder / "run", entries, _on_ray(Guard(5.0)), kill)
+        found = _timed_scan(folder / "run", entries, _on_ray(Guard(_STUCK_SECONDS)), kill)
     names = [record.model for record in iter_records(folder / "run")]
     failed = sum(record.status == "failed" for record in iter_records(folder / "run"))
     assert len(names) == len(set(names)) == found["records"] == count, (len(names), found)
     bad = sum(number % 50 == 25 for number in range(count))
     assert failed == bad, (failed, bad)
-    return {"models": count, "failed_records": failed, "nodes": "2, then 1"} | found
+    told = {"models": count, "failed_records": failed, "stuck_after_seconds": _STUCK_SECONDS}
+    return told | {"nodes": "2, then 1", "version": version} | found
 
 
 def _on_ray(guard: Guard) -> Callable[[RunStore], Engine]:
