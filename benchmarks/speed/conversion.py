@@ -68,17 +68,24 @@ def write_files(folder: Path, name: str, size: int) -> tuple[Path, Path]:
     network = getattr(torchvision.models, name)(num_classes=_CLASSES, **options).eval()
     pickled, exported = folder / f"{name}.pt", folder / f"{name}.onnx"
     torch.save(network, pickled)
+    export(network, exported, _BATCH, size)
+    return pickled, exported
+
+
+def export(network: Any, path: Path, batch: int, size: int) -> None:
+    """Write a torch network over pictures as ONNX, the number of pictures open."""
+    import torch
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch announces its newer exporter
         torch.onnx.export(
             network,
-            (torch.zeros(_BATCH, 3, size, size),),
-            str(exported),
+            (torch.zeros(batch, 3, size, size),),
+            str(path),
             dynamo=False,
             input_names=["input"],
             dynamic_axes={"input": {0: "n"}},
         )
-    return pickled, exported
 
 
 def _in_fresh_process(path: Path, size: int) -> dict[str, Any]:

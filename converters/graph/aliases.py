@@ -5,6 +5,7 @@ memory changes too: each is given a new value, made of its old elements and thos
 """
 
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 import torch
@@ -21,16 +22,18 @@ class Aliases:
     def __init__(self, recorder: Recorder):
         self._recorder = recorder
         self._own: dict[int, str] = {}
-        self._storages: dict[int, dict[int, torch.Tensor]] = {}
+        self._protected: list[torch.Tensor] = []
+        self._storages: dict[int, WeakValueDictionary[int, torch.Tensor]] = {}
 
     def note(self, tensor: torch.Tensor) -> None:
-        """Remember a tensor; it is kept alive, so its memory is not reused."""
+        """Remember a tensor while it lives: memory that is used again has forgotten the old."""
         key = tensor.untyped_storage()._cdata
-        self._storages.setdefault(key, {})[id(tensor)] = tensor
+        self._storages.setdefault(key, WeakValueDictionary())[id(tensor)] = tensor
 
     def protect(self, tensor: torch.Tensor, name: str) -> None:
-        """Note a tensor of the module's own, which must not be written to."""
+        """Note a tensor of the module's own, which must not be written to, and keep it."""
         self.note(tensor)
+        self._protected.append(tensor)
         self._own[id(tensor)] = name
 
     def strided(self, tensor: torch.Tensor, view: torch.Tensor, source: str) -> None:
@@ -49,7 +52,7 @@ class Aliases:
         value = self._value(tensor)
         if tensor.shape != view.shape or (take != np.arange(take.size)).any():
             value = self._picked(value, tensor.numel(), take, view, depends, source)
-        self._recorder.bind(view, value.name, depends)
+        self._recorder.bind_result(view, value.name, depends)
 
     def before_write(self, written: torch.Tensor) -> list[tuple[torch.Tensor, Ref, np.ndarray]]:
         """Other tensors that a write changes: each with its old value and where it comes from.
@@ -98,7 +101,7 @@ class Aliases:
             )
             both = self._add("aten.cat.default", (flat, 0), (total,), other, inputs, source)
             value = self._picked(both, total, take, other, inputs, source)
-            self._recorder.bind(other, value.name, inputs)
+            self._recorder.bind_result(other, value.name, inputs)
 
     def _picked(self, value: Ref, count: int, take: np.ndarray, like, inputs, source: str) -> Ref:
         """Elements `take` of a value, flattened to `count`, in the shape of `like`."""
@@ -121,7 +124,10 @@ class Aliases:
 
     def _others(self, tensor: torch.Tensor) -> list[torch.Tensor]:
         found = self._storages.get(tensor.untyped_storage()._cdata, {})
-        return [other for other in found.values() if other is not tensor]
+        others = [other for other in found.values() if other is not tensor]
+        for other in others:
+            other._fix_weakref()  # pyright: ignore # as torch.utils.weak.TensorWeakRef does
+        return others
 
     def _refuse_weights(self, tensors: list[torch.Tensor]) -> None:
         names = [self._own[id(tensor)] for tensor in tensors if id(tensor) in self._own]

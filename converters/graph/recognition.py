@@ -44,8 +44,9 @@ def family_model(captured: Captured) -> Model | None:
         return None
     scalars = {name: float(v) for name, v in captured.params.items() if np.ndim(v) == 0}
     for family, config in _candidates(graph, outputs[1]):
-        reference = capture(_zero_module(family, config), [torch.zeros(shape)])
-        found = weights_of(reference.graph, graph, scalars)
+        # Of the reference the graph alone is kept: its weights take as much as the file's.
+        reference = capture(_zero_module(family, config), [torch.zeros(shape)]).graph
+        found = weights_of(reference, graph, scalars)
         if found is not None:
             tensors = {name: captured.params[other] for name, other in found.items()}
             return _model(family, config, tensors)

@@ -3,6 +3,7 @@
 torch is imported by the front ends; this file only handles the objects they bring.
 """
 
+import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -51,7 +52,9 @@ class Captured:
 class Recorder:
     """Collects a graph while a front end walks through a network.
 
-    A value is known by the identity of the object that stands for it, which is kept alive.
+    A value is known by the identity of the object that stands for it. Inputs, weights and constants
+    are kept alive; a result is forgotten as soon as the network itself drops it, so that the
+    results of a whole run do not lie in memory at once.
     """
 
     def __init__(self):
@@ -64,11 +67,24 @@ class Recorder:
         self._baked: dict[tuple[int, int], str] = {}
         self._baked_bytes = 0
         self._alive: list[Any] = []
+        self._seen: dict[int, weakref.ref] = {}
 
     def bind(self, value: Any, name: str, depends: frozenset[int] = frozenset()) -> None:
-        """From now on the object `value` is the graph's value `name`."""
+        """From now on the object `value`, which is kept alive, is the graph's value `name`."""
         self._alive.append(value)
         self._names[id(value)] = name
+        self._depends[name] = depends
+
+    def bind_result(self, value: Any, name: str, depends: frozenset[int] = frozenset()) -> None:
+        """The same for as long as anybody else holds `value`; its identity is free afterwards."""
+        key = id(value)
+
+        def forget(_: weakref.ref) -> None:
+            self._names.pop(key, None)
+            self._seen.pop(key, None)
+
+        self._seen[key] = weakref.ref(value, forget)
+        self._names[key] = name
         self._depends[name] = depends
 
     def add_input(self, value: Any, spec: TensorSpec) -> None:

@@ -257,7 +257,7 @@ class _Tape(TorchDispatchMode):
         names = self.recorder.add_node(name, positional, keywords, specs, depends, self.source)
         for result, value in zip(flat, names, strict=True):
             if isinstance(result, torch.Tensor):
-                self.recorder.bind(result, value, depends)
+                self.recorder.bind_result(result, value, depends)
         if written is not None and torch.Tag.inplace_view not in func.tags:
             self.aliases.after_write(written, before, depends, self.source)
         return results
@@ -288,7 +288,7 @@ class _Tape(TorchDispatchMode):
     def _bind_as(self, other: torch.Tensor, tensor: torch.Tensor) -> None:
         name = self.recorder.name_of(tensor)
         assert name is not None  # the caller saw that the tensor is the graph's
-        self.recorder.bind(other, name, self.recorder.depends(tensor))
+        self.recorder.bind_result(other, name, self.recorder.depends(tensor))
 
     def _note(self, results):
         for tensor in _tensors_in(results):

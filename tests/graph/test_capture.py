@@ -1,5 +1,6 @@
 import collections
 import functools
+import weakref
 from typing import Any
 
 import jax
@@ -67,6 +68,23 @@ def _writes_through_views(x):
     return y, flat, row
 
 
+def _writes_beside_a_dropped_base(x):
+    y = x.clone()
+    flat, row = y.view(-1), y[1]
+    del y
+    row.add_(1)
+    return flat
+
+
+def _writes_into_memory_used_again(x):
+    for _ in range(8):
+        y = x.clone()
+        y[0].mul_(3)
+        x = y + 1
+        del y
+    return x
+
+
 def _reads_before_and_after(x):
     y = x * 1
     before = y + 0
@@ -77,6 +95,8 @@ def _reads_before_and_after(x):
 WRITES = {
     "rows of zeros": _writes_rows,
     "views of one memory": _writes_through_views,
+    "views whose base is gone": _writes_beside_a_dropped_base,
+    "memory that is used again": _writes_into_memory_used_again,
     "values before and after": _reads_before_and_after,
     "a transposed view": lambda x: x.clone().t().fill_diagonal_(0.0).t(),
     "strides": lambda x: x.contiguous().as_strided((2, 2), (1, 3)),
@@ -94,6 +114,19 @@ def test_writes_become_values(name):
     assert len(got) == len(expected)
     for g, e in zip(got, expected, strict=True):
         np.testing.assert_array_equal(g, e.numpy())
+
+
+def test_results_are_not_held_longer_than_the_network_holds_them():
+    made = []
+
+    def deep(x):
+        for _ in range(20):
+            x = x.relu() + 1
+            made.append(weakref.ref(x))
+        assert [one() is None for one in made] == [True] * 19 + [False]
+        return x
+
+    assert len(_captured(deep, torch.ones(2, 3)).graph.nodes) == 40
 
 
 LEAKS = {

@@ -11,6 +11,8 @@ from onnx.reference import ReferenceEvaluator
 
 from converters.errors import ConversionError, TooLargeError, UnsupportedOperatorError
 from converters.graph.onnx import OnnxLimits, to_torch
+from converters.graph.onnx.batch_use import BatchUse
+from converters.graph.onnx.torch_module import build
 
 IMAGE = (1, 3, 8, 8)
 
@@ -172,6 +174,34 @@ def test_branches_by_shape_are_taken_and_by_pixels_refused(make):
     with pytest.raises(UnsupportedOperatorError, match="depends on the image") as caught:
         to_torch(_where_branch(make, by_value))
     assert caught.value.operator == "If-16" and "If node" in caught.value.node
+
+
+class _Spy(BatchUse):
+    """Keeps what it is told was built."""
+
+    def built(self, values):
+        self.values = dict(values)
+
+
+def test_what_comes_from_the_image_is_kept_until_its_last_use_and_no_longer(make):
+    def branch(name):  # reads `early`, which is of the graph around it
+        out = helper.make_tensor_value_info(name, TensorProto.FLOAT, None)
+        add = helper.make_node("Add", ["late", "early"], [name])
+        return helper.make_graph([add], name, [], [out])
+
+    nodes = [
+        helper.make_node("Neg", ["x"], ["early"]),
+        helper.make_node("Exp", ["x"], ["unread"]),
+        helper.make_node("Relu", ["x"], ["middle"]),
+        helper.make_node("Abs", ["middle"], ["late"]),
+        helper.make_node("If", ["true"], ["y"], then_branch=branch("t"), else_branch=branch("e")),
+    ]
+    model = make(nodes, {"x": [3]}, ["y"], {"true": np.array(True)})
+    _agrees(model, {"x": (3,)})
+    spy = _Spy(2)
+    build(model, {"x": torch.ones(3)}, use=spy, limits=OnnxLimits())
+    held = {name for name, value in spy.values.items() if value.data.device.type == "cpu"}
+    assert held == {"x", "true", "t"}
 
 
 UNSUPPORTED = {

@@ -16,7 +16,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from onnx import FunctionProto, GraphProto, NodeProto, OperatorSetIdProto, ValueInfoProto
+from onnx import (
+    FunctionProto,
+    GraphProto,
+    NodeProto,
+    OperatorSetIdProto,
+    ValueInfoProto,
+)
 
 from converters.errors import (
     ConversionError,
@@ -31,6 +37,7 @@ from converters.graph.onnx.attributes import check_types, domain_of
 from converters.graph.onnx.check import check_signature, check_tensor
 from converters.graph.onnx.functions import FunctionTable, body_of
 from converters.graph.onnx.limits import OnnxLimits
+from converters.graph.onnx.liveness import spent_after
 from converters.graph.onnx.operators import Call, Operation, call_of, find, schema_version
 from converters.graph.onnx.types import TORCH_TYPES, array_of, numpy_from, tensor_from
 
@@ -120,11 +127,22 @@ class Builder:
 
     def graph(self, graph: GraphProto, scope: Scope) -> list[Value | None]:
         """Build all nodes; the values of the graph's outputs."""
-        for node in graph.node:
+        for node, spent in zip(graph.node, spent_after(graph), strict=True):
             self.node(node, scope)
+            for name in spent:
+                self._release(name, scope)
         for info in (*graph.value_info, *graph.output):
             _check_described(info, scope.get(info.name))
         return [_lookup(output.name, scope) for output in graph.output]
+
+    def _release(self, name: str, scope: Scope) -> None:
+        """Keep of what comes from the inputs shape and type only, once no node reads it."""
+        value = scope.get(name)
+        if value is None or value.kind != DATA or not isinstance(value.data, torch.Tensor):
+            return
+        data = value.data
+        lean = replace(value, data=torch.empty(data.shape, dtype=data.dtype, device="meta"))
+        scope[name] = self.values[value.name] = lean
 
     def subgraph(
         self, graph: GraphProto, scope: Scope, inputs: Sequence[Value | None] = ()

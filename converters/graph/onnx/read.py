@@ -53,7 +53,8 @@ def read_onnx(path: str | os.PathLike, limits: OnnxLimits | None = None) -> Onnx
         raise CorruptFileError(f"{path.name} is no ONNX model: {safe_repr(str(error))}") from error
     del data
     _refuse_nested_external(model.graph)
-    return OnnxFile(model, _weights(model, path.parent, limits))
+    weights = _weights(model, path.parent, limits)
+    return OnnxFile(_without_room(model), weights)
 
 
 def _file_bytes(path: Path, limits: OnnxLimits) -> bytes:
@@ -113,6 +114,13 @@ def _weights(model: ModelProto, folder: Path, limits: OnnxLimits) -> dict[str, n
             weights[tensor.name] = array_of(tensor).copy()
             tensor.ClearField("raw_data")
     return weights
+
+
+def _without_room(model: ModelProto) -> ModelProto:
+    """The same message in memory of its own: one keeps the room of fields that were cleared."""
+    lean = ModelProto()
+    lean.ParseFromString(model.SerializeToString())
+    return lean
 
 
 def _external(tensor: TensorProto, folder: Path, room: int) -> np.ndarray:
