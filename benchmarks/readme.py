@@ -116,6 +116,14 @@ def _conversion(result: Mapping[str, Any]) -> tuple[tuple[str, ...], Rows]:
     return head, rows
 
 
+def _peak_memory(result: Mapping[str, Any]) -> tuple[tuple[str, ...], Rows]:
+    rows = (
+        (row["file"], row["weights_mib"], row["peak_over_weights"], row["kept_over_weights"])
+        for row in result["rows"]
+    )
+    return ("file", "MiB of weights", "peak over weights", "kept over weights"), rows
+
+
 def _gradients(result: Mapping[str, Any]) -> tuple[tuple[str, ...], Rows]:
     names = ("architecture", "image_size", "batch", "image_gradients_per_second",
              "pytorch_image_gradients_per_second", "ratio", "share_of_floor", "compile_seconds",
@@ -309,6 +317,7 @@ TABLES: dict[str, Callable[[Mapping[str, Any]], tuple[tuple[str, ...], Rows]]] =
     "growth": _growth,
     "kernels": _kernels,
     "detect_speed": _verdicts,
+    "peak_memory": _peak_memory,
     "scaling": _scaling,
     "workers": _workers,
     "onnx_backend": _suites,

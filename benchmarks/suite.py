@@ -77,7 +77,7 @@ BENCHES = (
     Bench("speed.floor", "what a matrix product and a copy reach on this machine", _same("")),
     Bench("speed.conversion", "seconds from a file to the first answer, beside other runtimes",
           {"cpu-small": "--architectures resnet50 --image-size 64", "cpu": "", "gpu": ""}),
-    Bench("speed.conversion_memory", "memory that converting takes, over that of the weights",
+    Bench("speed.peak_memory", "memory that converting takes, over that of the weights",
           {"cpu-small": "--files resnet50-state-dict", "cpu": "", "gpu": None}),
     Bench("speed.kernels", "what XLA's convolutions cost, and what ours do",
           {"cpu-small": "", "cpu": "", "gpu": None}),

@@ -1,6 +1,6 @@
 """How much memory converting a file takes at most, over the memory of its weights.
 
-    python -m benchmarks.speed.conversion_memory [--files KIND ...] [--out FILE]
+    python -m benchmarks.speed.peak_memory [--files KIND ...] [--out FILE]
 
 A ResNet50 as torchvision's whole-module pickle, as a state dict and as ONNX, an AlexNet as ONNX
 (no family's network, and two thirds of its weights are one tensor), and a BERT-base text classifier
@@ -53,7 +53,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--open", nargs=2, type=Path, metavar=("SMALL", "FILE"), help="measure FILE, here"
     )
-    parser.add_argument("--out", type=Path, default=RESULTS / "conversion_memory.json")
+    parser.add_argument("--out", type=Path, default=RESULTS / "peak_memory.json")
     return parser.parse_args()
 
 
@@ -133,7 +133,7 @@ FILES: dict[str, Callable[[Path], tuple[Path, Path]]] = {
 
 
 def _in_fresh_process(warm: Path, path: Path) -> dict[str, Any]:
-    command = [sys.executable, "-m", "benchmarks.speed.conversion_memory", "--open"]
+    command = [sys.executable, "-m", "benchmarks.speed.peak_memory", "--open"]
     done = subprocess.run([*command, str(warm), str(path)], capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f"opening {path.name} failed: {done.stderr.strip()[-400:]}")
