@@ -105,7 +105,9 @@ class LocalEngine:
         while True:
             yield from self._assign()
             if not any(seat.flights for seat in self._seats):
-                return
+                if not len(self._plan):
+                    return
+                continue  # a worker was found dead when it was given a job, which waits again
             ready = self._selector.select(TICK_SECONDS)
             self._charge(clock.lap())
             for key, _ in ready:

@@ -11,7 +11,7 @@ import pytest
 
 from jaxtroj.engine.devices import Slot
 from jaxtroj.engine.guard import Guard
-from jaxtroj.engine.jobs import Setup, Watch
+from jaxtroj.engine.jobs import ScanJob, Setup, Watch
 from jaxtroj.engine.local import LocalEngine
 from jaxtroj.engine.run import run_scan
 from jaxtroj.errors import EngineError
@@ -93,6 +93,22 @@ def test_several_workers_share_the_models_and_keep_their_groups(orders, engine, 
         found = scan(entries, open_store, engine(2), watch=Watch(log=lines.append))
     assert len({o.record.model for o in found}) == 12
     assert len([line for line in lines if "started on place" in line]) == 2
+
+
+def test_a_worker_that_is_found_dead_when_it_gets_a_job_costs_no_model(orders, engine):
+    first, second = orders("device 0", "device 0")
+    lines: list[str] = []
+    ours = engine()
+    try:
+        assert len(list(ours.run([ScanJob(first)], Watch(log=lines.append)))) == 1
+        pid = int(lines[0].split()[1])
+        os.kill(pid, signal.SIGKILL)
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)  # all its threads have gone
+        (answer,) = ours.run([ScanJob(second)], Watch(log=lines.append))
+    finally:
+        ours.close()
+    assert answer.record is not None and answer.record.status == "ok"
+    assert lines[1] == f"worker {pid} ended: it stopped listening"
 
 
 def test_the_budget_leaves_the_rest_for_the_next_session(orders, engine, store):
