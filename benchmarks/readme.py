@@ -124,6 +124,19 @@ def _peak_memory(result: Mapping[str, Any]) -> tuple[tuple[str, ...], Rows]:
     return ("file", "MiB of weights", "peak over weights", "kept over weights"), rows
 
 
+def _forward(result: Mapping[str, Any]) -> tuple[tuple[str, ...], Rows]:
+    rivals = ("pickle", "onnx", "pytorch", "onnxruntime")
+    head = ("network", "px", "batch", "ours (pickle), s", "ours (ONNX)", "PyTorch", "onnxruntime",
+            "pickle over PyTorch", "ONNX over PyTorch", "share of the floor")  # fmt: skip
+    rows = (
+        (row["architecture"], row["image_size"], row["batch"],
+         *(row["seconds"].get(name, "") for name in rivals),
+         *(row["of_pytorch"][name] for name in rivals[:2]), row["share_of_floor"])
+        for row in result["rows"]
+    )  # fmt: skip
+    return head, rows
+
+
 def _gradients(result: Mapping[str, Any]) -> tuple[tuple[str, ...], Rows]:
     names = ("architecture", "image_size", "batch", "image_gradients_per_second",
              "pytorch_image_gradients_per_second", "ratio", "share_of_floor", "compile_seconds",
@@ -313,6 +326,7 @@ def _zoo_rivals(result: Mapping[str, Any]) -> tuple[tuple[str, ...], Rows]:
 TABLES: dict[str, Callable[[Mapping[str, Any]], tuple[tuple[str, ...], Rows]]] = {
     "floor": _floor,
     "conversion": _conversion,
+    "forward": _forward,
     "gradients": _gradients,
     "growth": _growth,
     "kernels": _kernels,

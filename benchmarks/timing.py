@@ -7,6 +7,7 @@ from typing import Any
 
 REPEATS = 5
 SETTLING = 3  # untimed turns: rivals that share a process also share the holes in its memory
+PAUSE = 0.05  # seconds before a timed call: threads of the rival before go on spinning for a while
 
 
 def median_seconds(function: Callable[..., Any], *arguments: Any, repeats: int = REPEATS) -> float:
@@ -37,6 +38,7 @@ def interleaved_seconds(
             call()
     for _ in range(repeats):
         for name, call in calls.items():
+            time.sleep(PAUSE)
             started = time.perf_counter()
             call()
             times[name].append(time.perf_counter() - started)

@@ -51,6 +51,9 @@ def add_parser(rounds: argparse._SubParsersAction, name: str) -> None:
     group.add_argument("--architectures", metavar="A,B", help="default: all of the round")
     trainings = "warm, scratch; a name that comes twice gets two shares; default: warm,warm,scratch"
     group.add_argument("--trainings", metavar="A,B", help=trainings)
+    group.add_argument(
+        "--adversaries", metavar="A,B", help="PGD, FBF, in Rounds 3 and 4; default: both"
+    )
     shared.add_count(group, "--bases", 1, "base networks for an architecture")
     shared.add_count(group, "--tries", 2, "trainings before a model that falls short is kept")
     shared.add_given(group, _TRAINING)
@@ -64,7 +67,7 @@ def events(args: argparse.Namespace, progress: "Progress") -> "Iterator[Event]":
     from jaxtroj.generate.traffic_signs.later.settings import LaterSettings
     from jaxtroj.generate.traffic_signs.later.training import SignTraining
 
-    names = ("architectures", "trainings")
+    names = ("architectures", "trainings", "adversaries")
     chosen: dict[str, Any] = {
         name: shared.names_of(text) for name in names if (text := getattr(args, name))
     }

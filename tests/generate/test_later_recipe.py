@@ -109,6 +109,16 @@ def test_adversaries_are_the_official_ones():
     )
 
 
+def test_a_kind_of_adversarial_training_can_be_chosen():
+    chosen = Choices(("resnet18",), adversaries=("FBF",))
+    found = [sample_recipe(ROUND3, chosen, 0, model).adversary for model in range(12)]
+    assert {(a.method, a.iterations) for a in found if a is not None} == {("FBF", 1)}
+    with pytest.raises(GenerationError, match="adversaries must be some of PGD, FBF; got free"):
+        sample_recipe(ROUND3, replace(chosen, adversaries=("free",)), 0, 0)
+    with pytest.raises(GenerationError, match="round2 has no adversarial training"):
+        sample_recipe(ROUND2, chosen, 0, 0)
+
+
 @pytest.mark.parametrize("choices", [
     {"architectures": ("vgg",)}, {"architectures": ()}, {"architectures": ("resnet18",) * 2},
     {"architectures": ("resnet18",), "trainings": ("cold",)},

@@ -15,7 +15,12 @@ from jaxtroj.errors import GenerationError
 from jaxtroj.generate.model_ids import architecture_of, draw_for, in_turn, is_poisoned, model_id
 from jaxtroj.generate.torch_run import Adversary
 from jaxtroj.generate.traffic_signs.later.architectures import ARCHITECTURES
-from jaxtroj.generate.traffic_signs.later.design import ANY, ORGANISATIONS, RoundDesign
+from jaxtroj.generate.traffic_signs.later.design import (
+    ANY,
+    ORGANISATIONS,
+    AdversaryDesign,
+    RoundDesign,
+)
 
 TRAININGS = ("warm", "warm", "scratch")
 """Ways of training, in the shares in which they come."""
@@ -130,12 +135,21 @@ class SignRecipe:
 
 @dataclass(frozen=True)
 class Choices:
-    """What a user may restrict: architectures, ways of training, bases each, examples a class."""
+    """What a user may restrict.
+
+    Attributes:
+        architectures: by NIST's keys.
+        trainings: ways of training.
+        bases: networks of an architecture that warm models start from.
+        examples: pictures of a class; None for the round's numbers.
+        adversaries: kinds of adversarial training; None for all of the round's.
+    """
 
     architectures: tuple[str, ...]
     trainings: tuple[str, ...] = TRAININGS
     bases: int = 1
     examples: int | None = None
+    adversaries: tuple[str, ...] | None = None
 
 
 def sample_recipe(
@@ -146,7 +160,7 @@ def sample_recipe(
     Raises:
         GenerationError: an unknown architecture or way of training.
     """
-    _check(choices)
+    _check(design, choices)
     pair = model // 2
     level = in_turn(design.class_levels, seed, _LEVELS, pair)
     shared = draw_for(seed, _SHARED, pair)
@@ -166,7 +180,7 @@ def sample_recipe(
         base=int(draw_for(seed, _BASE, pair).integers(choices.bases)),
         organisation=triggers[0],
         triggers=triggers[1],
-        adversary=_adversary(design, seed, pair),
+        adversary=_adversary(design.adversary, choices.adversaries, seed, pair),
         sign_areas=areas,
         rain_probability=float(weather[0]),
         fog_probability=float(weather[1]),
@@ -239,11 +253,13 @@ def _two_of(draw: np.random.Generator, within: tuple[float, float]) -> tuple[flo
     return first / 100, second / 100
 
 
-def _adversary(design: RoundDesign, seed: int, pair: int) -> AdversaryRecipe | None:
-    known = design.adversary
+def _adversary(
+    known: AdversaryDesign | None, chosen: tuple[str, ...] | None, seed: int, pair: int
+) -> AdversaryRecipe | None:
     if known is None:
         return None
-    method, draw = in_turn(known.methods, seed, _METHOD, pair), draw_for(seed, _METHOD, pair, 1)
+    methods = known.methods if chosen is None else chosen
+    method, draw = in_turn(methods, seed, _METHOD, pair), draw_for(seed, _METHOD, pair, 1)
     reach, tenths, steps = (
         int(values[int(draw.integers(len(values)))])
         for values in (known.reaches, known.tenths, known.iterations)
@@ -251,11 +267,15 @@ def _adversary(design: RoundDesign, seed: int, pair: int) -> AdversaryRecipe | N
     return AdversaryRecipe(method, reach, tenths, steps if method == "PGD" else 1)
 
 
-def _check(choices: Choices) -> None:
+def _check(design: RoundDesign, choices: Choices) -> None:
     known = {
         "architectures": (choices.architectures, tuple(ARCHITECTURES)),
         "trainings": (choices.trainings, tuple(dict.fromkeys(TRAININGS))),
     }
+    if choices.adversaries is not None:
+        if design.adversary is None:
+            raise GenerationError(f"{design.name} has no adversarial training to choose from")
+        known["adversaries"] = (choices.adversaries, design.adversary.methods)
     for what, (names, possible) in known.items():
         if not names or not set(names) <= set(possible):
             raise GenerationError(

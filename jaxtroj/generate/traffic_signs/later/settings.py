@@ -33,6 +33,7 @@ class LaterSettings:
         most_tries: trainings of a model before one that has not converged is kept.
         trainings: ways of training, in the shares in which they come.
         bases: networks per architecture that warm models start from.
+        adversaries: kinds of adversarial training; None for all of the round's.
         training: how models are trained.
     """
 
@@ -48,6 +49,7 @@ class LaterSettings:
     most_tries: int = 2
     trainings: tuple[str, ...] = TRAININGS
     bases: int = 1
+    adversaries: tuple[str, ...] | None = None
     training: SignTraining = field(default_factory=SignTraining)
 
     def size_for(self, architecture: str) -> int:
@@ -59,7 +61,7 @@ class LaterSettings:
     def choices(self) -> Choices:
         """What recipes are drawn with."""
         names = self.design.architectures if self.architectures is None else self.architectures
-        return Choices(names, self.trainings, self.bases, self.examples_per_class)
+        return Choices(names, self.trainings, self.bases, self.examples_per_class, self.adversaries)
 
 
 def check_settings(settings: LaterSettings, shard: tuple[int, int] = (0, 1)) -> None:
@@ -88,5 +90,7 @@ def settings_identity(settings: LaterSettings) -> dict[str, Any]:
     """
     values = plain(replace(settings, foregrounds=None, backgrounds=None))
     del values["design"]
+    if settings.adversaries is None:
+        del values["adversaries"]  # as in folders made before there was the choice
     folders = ("foregrounds", "backgrounds")
     return values | {name: folder_identity(getattr(settings, name)) for name in folders}
