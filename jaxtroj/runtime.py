@@ -13,6 +13,7 @@ import ctypes
 import os
 from collections.abc import Mapping
 from importlib import metadata
+from pathlib import Path
 
 # Environment variable, number of mallopt(3), value: one arena, from which every block is taken, and
 # which is never trimmed (-1 turns to the largest size).
@@ -45,12 +46,32 @@ def give_back(above: int = 2**31) -> None:
 
     What one model needed the next may not; below that, to have it cleared again costs more.
     """
-    trim, count = _of_glibc("malloc_trim"), _of_glibc("mallinfo2")
-    if trim is None or count is None:
-        return
-    count.restype = _Mallinfo2
-    if count().fordblks > above:
+    trim = _of_glibc("malloc_trim")
+    if trim is not None and _free() > above:
         trim(0)
+
+
+def resident(pid: int) -> int:
+    """Bytes of memory that a process holds; 0 if it has gone."""
+    try:
+        pages = Path(f"/proc/{pid}/statm").read_bytes().split()[1]
+    except (OSError, IndexError):
+        return 0
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+def in_use() -> int:
+    """Bytes that this process holds and has not freed."""
+    return resident(os.getpid()) - _free()
+
+
+def _free() -> int:
+    """Bytes in free blocks of the C library; 0 where it is not glibc."""
+    count = _of_glibc("mallinfo2")
+    if count is None:
+        return 0
+    count.restype = _Mallinfo2
+    return count().fordblks
 
 
 def variables(environment: Mapping[str, str]) -> dict[str, str]:

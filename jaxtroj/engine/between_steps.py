@@ -3,7 +3,8 @@
 import os
 import time
 
-from jaxtroj.engine.guard import Guard, resident
+from jaxtroj import runtime
+from jaxtroj.engine.guard import Guard
 from jaxtroj.engine.jobs import START_STEP
 from jaxtroj.errors import LimitError
 from jaxtroj.scan.attempt import OnStep
@@ -26,7 +27,7 @@ def between_steps(limits: Guard) -> OnStep:
     def begin(model: str, step: str) -> None:
         where = f", after the step {steps[-1]}"
         seconds = time.monotonic() - started
-        reason = limits.too_much(resident(os.getpid())) or limits.too_long(seconds, where)
+        reason = limits.too_much(runtime.resident(os.getpid())) or limits.too_long(seconds, where)
         if reason is not None:
             raise LimitError(reason)
         steps.append(step)

@@ -141,7 +141,7 @@ class WorkerProcess:
 
     def resident(self) -> int:
         """Bytes of memory that it holds; 0 if it has gone."""
-        return resident(self.pid)
+        return runtime.resident(self.pid)
 
     def dump(self) -> None:
         """Have it write to its log where every thread is; works whatever it is stuck in."""
@@ -173,15 +173,6 @@ class Clock:
         """Seconds to charge for since the last lap."""
         last, self._last = self._last, time.monotonic()
         return min(self._last - last, _LONGEST_CHARGE)
-
-
-def resident(pid: int) -> int:
-    """Bytes of memory that a process holds; 0 if it has gone."""
-    try:
-        pages = Path(f"/proc/{pid}/statm").read_bytes().split()[1]
-    except (OSError, IndexError):
-        return 0
-    return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 def how_it_ended(status: int | None) -> str:

@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import IO, TextIO
 
+from jaxtroj import runtime
 from jaxtroj.engine.guard import (
     TICK_SECONDS,
     Clock,
     Guard,
     how_it_ended,
-    resident,
     start_python,
 )
 from jaxtroj.engine.worker import die_with_parent
@@ -89,7 +89,7 @@ def _exceeded(child: subprocess.Popen[bytes], limits: Guard) -> str | None:
             return None
         except subprocess.TimeoutExpired:
             seconds += clock.lap()
-        reason = limits.too_much(resident(child.pid)) or limits.too_long(seconds)
+        reason = limits.too_much(runtime.resident(child.pid)) or limits.too_long(seconds)
         if reason is not None:
             return reason
 

@@ -32,6 +32,7 @@ from typing import Any
 
 from jaxtroj import runtime
 from jaxtroj.engine.jobs import DETECTOR, START_STEP, Detector, ScanJob, Setup
+from jaxtroj.engine.programs import Programs
 from jaxtroj.record import printable
 from jaxtroj.scan import identify
 from jaxtroj.store import picture_file
@@ -75,6 +76,7 @@ class _Child:
         self._link = link
         self._sending = threading.Lock()
         self._device = threading.Lock()
+        self._programs = Programs()
         self._importing = threading.Lock()
         self._to_import: tuple[str, ...] = ()
         self._turn = threading.Condition()
@@ -129,6 +131,9 @@ class _Child:
             with self._turn:
                 self._now_serving += 1
                 self._turn.notify_all()
+            if self._programs.too_many():
+                with self._device:  # or a model that is being searched would compile again
+                    self._programs.drop()
 
     def _answer(self, ticket: int, job: ScanJob, gate: "_DeviceGate") -> None:
         settings = self._setup.settings
