@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import NoReturn
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 
 from converters import families
@@ -102,4 +102,5 @@ def _params(family: Family, config: NetworkConfig, tensors: Mapping[str, np.ndar
         raise MismatchError(f"the tensor shapes make no network: {error}") from error
     filled = assign(family.table, family.ignored, tensors, shapes)
     single = single_precision(filled, config.eps)
-    return {path: jnp.asarray(value) for path, value in single.items()}
+    # As it is: `jnp.asarray` compiles a program for every shape.
+    return {path: jax.device_put(value) for path, value in single.items()}

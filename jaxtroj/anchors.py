@@ -76,7 +76,7 @@ class AnchoredExamples:
 
     def offsets(self) -> jax.Array:
         """Whole pixels `[n, 2]` from the picture's centre to each anchor."""
-        centre = jnp.asarray(self.images.shape[1:3]) // 2
+        centre = np.asarray(self.images.shape[1:3]) // 2
         return (self.anchors - centre).astype(jnp.int32)
 
 

@@ -81,8 +81,8 @@ def _write_network(path: Path, number: int, seed: int) -> None:
     torch.manual_seed(seed)
     a, b, c, d = (1 + (number >> bit) % 2 for bit in range(4))
     network = torchvision.models.DenseNet(
-        growth_rate=4 + 2 * (number >> 4), block_config=(a, b, c, d), num_init_features=8, bn_size=2,
-        num_classes=_CLASSES,
+        growth_rate=4 + 2 * (number >> 4), block_config=(a, b, c, d), num_init_features=8,
+        bn_size=2, num_classes=_CLASSES,
     )  # fmt: skip
     torch.save(network.state_dict(), path)
 

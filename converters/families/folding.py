@@ -7,7 +7,7 @@ stands before a relu and a convolution (DenseNet) has nothing to fold into and s
 
 import dataclasses
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 
 from converters import families
@@ -36,7 +36,7 @@ def fold(model: Model) -> Model:
     params = {path: np.asarray(value) for path, value in model.params.items()}
     for conv, norm in pairs:
         _fold_pair(params, conv, norm, config.eps)
-    folded = {path: jnp.asarray(value) for path, value in params.items()}
+    folded = {path: jax.device_put(value) for path, value in params.items()}
     return dataclasses.replace(
         model, config=dataclasses.replace(config, folded=True), params=folded
     )

@@ -152,7 +152,7 @@ def graph_model(
     names = {attribute_of(name): name for name, _ in graph.params}
     if len(names) < len(graph.params):
         raise ConversionError("two weights have the same name once special names are escaped")
-    params = {a: jnp.asarray(_single(captured.params[name])) for a, name in names.items()}
+    params = {a: jax.device_put(_single(captured.params[name])) for a, name in names.items()}
     image = jax.ShapeDtypeStruct((1, *image_shape), jnp.float32)
     jax.eval_shape(partial(apply, config), params, image)
     chosen = Captured(graph, captured.params)

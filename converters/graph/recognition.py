@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 import torch
 
@@ -118,7 +118,7 @@ def _model(family: Family, config: Any, tensors: dict[str, Any]) -> Model:
     for name, value in single_precision(tensors, config.eps).items():
         found = target_of(family.table, name)
         path, layout = found or (name, "vector")  # the bias that a folded norm leaves
-        params[path] = jnp.asarray(value.transpose(LAYOUTS[layout]))
+        params[path] = jax.device_put(value.transpose(LAYOUTS[layout]))
     if {path: value.shape for path, value in params.items()} != param_shapes(config):
         raise AssertionError("a network that matches has other parameters than its module")
     return Model(config, params, family.architecture(config))

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtroj.anchors import AnchoredExamples
 from jaxtroj.network import Network
 from jaxtroj.triggers.measure import RecoveredTrigger
+from jaxtroj.triggers.trigger import applied
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ def flips_of(network: Network, examples: AnchoredExamples, found: RecoveredTrigg
       found: the trigger.
     """
     moves = np.asarray(examples.offsets()) * int(np.any(np.asarray(found.offset)))
-    shown = found.trigger.apply(examples.images, jnp.asarray(moves, jnp.int32))
+    shown = applied(found.trigger, examples.images, jnp.asarray(moves, jnp.int32))
     reached = np.asarray(network.logits(shown)).argmax(axis=1)
     origins = np.asarray(examples.sources)
     sources, rows = np.unique(origins, return_inverse=True)

@@ -6,6 +6,7 @@ Every kind that blends something in can be drawn as one, and is shown and descri
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Protocol
 
 import jax
@@ -96,9 +97,15 @@ def _permutation(size: int, offset: jax.Array, dtype) -> jax.Array:
     return (jnp.arange(size)[:, None] == goes_to[None, :]).astype(dtype)
 
 
+@partial(jax.jit, static_argnums=1)
+def _drawn(trigger: Drawn, shape: Shape, offset: jax.Array) -> FreeMask:
+    """As one program: drawn operation by operation a polygon takes some sixty."""
+    return trigger.drawn(shape, offset)
+
+
 def mask_panels(trigger: Drawn, clean: np.ndarray, offset: Offset) -> tuple[np.ndarray, ...]:
     """Clean picture, triggered picture, mask, masked pattern: the picture of what blends in."""
-    drawn = trigger.drawn((clean.shape[0], clean.shape[1]), offset)
+    drawn = _drawn(trigger, (clean.shape[0], clean.shape[1]), jnp.asarray(offset))
     mask, pattern = (np.asarray(part, np.float32) for part in (drawn.mask, drawn.pattern))
     shown = mask * pattern
     return clean, (1 - mask) * clean + shown, np.broadcast_to(mask, clean.shape), shown
@@ -106,7 +113,7 @@ def mask_panels(trigger: Drawn, clean: np.ndarray, offset: Offset) -> tuple[np.n
 
 def mask_facts(trigger: Drawn, shape: Shape, offset: Offset) -> dict[str, Any]:
     """Sum of the mask in pixels, and its centre of mass in pixels from the top left one."""
-    mask = np.asarray(trigger.drawn(shape, offset).mask)[..., 0]
+    mask = np.asarray(_drawn(trigger, shape, jnp.asarray(offset)).mask)[..., 0]
     weight = max(float(mask.sum()), 1e-12)
     row, column = (float((axis * mask).sum()) / weight for axis in np.indices(mask.shape))
     return {"mask_l1": float(mask.sum()), "row": round(row, 2), "column": round(column, 2)}

@@ -51,10 +51,15 @@ class Trigger(Protocol):
         ...
 
 
+@jax.jit
+def applied(trigger: Trigger, images: jax.Array, offsets: jax.Array) -> jax.Array:
+    """`Trigger.apply` as one program; operation by operation a kind takes tens of them."""
+    return trigger.apply(images, offsets)
+
+
 def triggered(trigger: Trigger, clean: np.ndarray, offset: Offset) -> np.ndarray:
     """One clean picture `[h, w, c]` with the trigger moved by `offset [2]`."""
-    images = trigger.apply(jnp.asarray(clean)[None], jnp.asarray(offset)[None])
-    return np.asarray(images[0])
+    return np.asarray(applied(trigger, jnp.asarray(clean)[None], jnp.asarray(offset)[None])[0])
 
 
 def difference_panels(

@@ -41,6 +41,13 @@ def _aligned(gradients: jax.Array, offsets: jax.Array) -> jax.Array:
     return jax.vmap(roll)(gradients, -offsets)
 
 
+@jax.jit
+def _moved(steps: jax.Array, offsets: jax.Array) -> jax.Array:
+    """Each of `steps [classes, h, w, c]` moved by each of `offsets [n, 2]`."""
+    each = jax.vmap(roll, in_axes=(None, 0))
+    return jax.vmap(each, in_axes=(0, None))(steps, offsets)
+
+
 def sensitivity_fields(
     network: Network, examples: AnchoredExamples, budget: SensitivityBudget
 ) -> dict[str, float]:
@@ -92,8 +99,7 @@ def _universal_scores(network: Network, examples: AnchoredExamples, steps: jax.A
     """Mean sigmoid of each class's margin `[classes]` with its perturbation at every anchor."""
 
     n, classes = len(examples.images), examples.classes
-    moves = jax.vmap(jax.vmap(roll, in_axes=(None, 0)), in_axes=(0, None))
-    images = jnp.clip(examples.images + moves(steps, examples.offsets()), 0.0, 1.0)
+    images = jnp.clip(examples.images + _moved(steps, examples.offsets()), 0.0, 1.0)
     logits = network.logits(images.reshape(-1, *images.shape[2:])).reshape(classes, n, classes)
     own = jnp.diagonal(jax.nn.sigmoid(all_margins(logits)), axis1=0, axis2=2)
     others = examples.sources[:, None] != jnp.arange(classes)
