@@ -137,6 +137,17 @@ def _forward(result: Mapping[str, Any]) -> tuple[tuple[str, ...], Rows]:
     return head, rows
 
 
+def _worker_memory(result: Mapping[str, Any]) -> tuple[tuple[str, ...], Rows]:
+    kinds = {"different": "of different architectures", "same": "of one architecture"}
+    names = ("resident_after_first_mib", "resident_after_last_mib", "most_grown_mib")
+    rows = (
+        (f"{run['models']} {kinds[kind]}", *(run[name] for name in names))
+        for kind, run in ((kind, result[kind]) for kind in kinds)
+        if run
+    )
+    return ("models", "MiB after the first", "MiB after the last", "most growth, MiB"), rows
+
+
 def _gradients(result: Mapping[str, Any]) -> tuple[tuple[str, ...], Rows]:
     names = ("architecture", "image_size", "batch", "image_gradients_per_second",
              "pytorch_image_gradients_per_second", "ratio", "share_of_floor", "compile_seconds",
@@ -332,6 +343,7 @@ TABLES: dict[str, Callable[[Mapping[str, Any]], tuple[tuple[str, ...], Rows]]] =
     "kernels": _kernels,
     "detect_speed": _verdicts,
     "peak_memory": _peak_memory,
+    "worker_memory": _worker_memory,
     "scaling": _scaling,
     "workers": _workers,
     "onnx_backend": _suites,

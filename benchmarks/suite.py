@@ -79,6 +79,8 @@ BENCHES = (
           {"cpu-small": "--architectures resnet50 --image-size 64", "cpu": "", "gpu": ""}),
     Bench("speed.peak_memory", "memory that converting takes, over that of the weights",
           {"cpu-small": "--files resnet50-state-dict", "cpu": "", "gpu": None}),
+    Bench("speed.worker_memory", "what a worker holds after many architectures",
+          {"cpu-small": "--architectures 3 --same 2", "cpu": "", "gpu": None}),
     Bench("speed.kernels", "what XLA's convolutions cost, and what ours do",
           {"cpu-small": "", "cpu": "", "gpu": None}),
     Bench("speed.forward", "forward passes through both doors, beside other runtimes",
