@@ -201,7 +201,9 @@ def _scaling(result: Mapping[str, Any]) -> tuple[tuple[str, ...], Rows]:
 def _workers(result: Mapping[str, Any]) -> tuple[tuple[str, ...], Rows]:
     rows = [(f"measured at 2, {result['models']} models", f"{result['efficiency_at_2']:.2f}"),
             *((f"simulated at {n}, {result['simulated_models']} models", f"{share:.2f}")
-              for n, share in result["simulated_efficiency"].items())]  # fmt: skip
+              for n, share in result["simulated_efficiency"].items()),
+            *((f"simulated at 64, {n} models", f"{share:.2f}")
+              for n, share in result.get("simulated_at_64_by_models", {}).items())]  # fmt: skip
     return (f"workers ({result['engine']})", "efficiency"), rows
 
 
