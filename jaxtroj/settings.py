@@ -40,6 +40,9 @@ class Settings:
     calibrator was fitted on, else those that fit the model by what they need."""
     early_stop: bool = True
     """Leave out later stages once they cannot change the verdict."""
+    enough: float | None = None
+    """Leave them out, too, at the first stage that searches for triggers and gives a probability of
+    at most this, or of at least 1 less this; in (0, 0.5). None for no such end."""
     seed: int = 0
     """Seed of all random choices; each is keyed by it, class and candidate number."""
     calibrator: Path | None = DEFAULT_CALIBRATOR
@@ -96,6 +99,11 @@ class Settings:
             for name, value in (("base_rate", self.base_rate), ("threshold", self.threshold))
             if value is not None and not 0 < value < 1
         ]
+        if self.enough is not None and not (0 < self.enough < EVEN_ODDS and self.early_stop):
+            problems.append(
+                f"enough must lie between 0 and {EVEN_ODDS}, and early_stop be on, got"
+                f" {self.enough} and {'on' if self.early_stop else 'off'}"
+            )
         if self.stages is not None and not any(t.holds(self.stages) for t in TABLES.values()):
             known = " or of ".join(f"{', '.join(t.names)} ({k} models)" for k, t in TABLES.items())
             problems.append(
@@ -148,6 +156,8 @@ class Settings:
         values["text_evidence_schema"] = TEXTS.version
         if self.recover_words:  # as in the runs from before there was a choice
             del values["recover_words"]
+        if self.enough is None:  # likewise
+            del values["enough"]
         values["special_calibrators"] = list(map(digest_or_reason, self.special_calibrators))
         values["round_calibrators"] = {
             name: digest_or_reason(path) for name, path in self.round_calibrators

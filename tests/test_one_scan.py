@@ -190,6 +190,30 @@ def test_signs_alone_end_no_scan_of_a_head(heads, monkeypatch):
     assert list(record.seconds)[-2] == "shift" and record.searched == ("shift",)
 
 
+def test_a_user_says_what_is_enough(capsys):
+    """The clean example needs every stage by the usual rule; near even odds the first is enough."""
+    first, usual = (
+        scan_model(next(iter_models(EXAMPLES)), Settings(enough=enough)) for enough in (0.499, None)
+    )
+    assert first.searched and set(first.searched) < set(usual.searched)
+    assert set(first.evidence) < set(usual.evidence) and first.status == usual.status == "ok"
+    # What the searches left out would have found is not claimed.
+    assert usual.found and not first.found
+    assert first.caveats[0].startswith("did not search for ") and "border" in first.caveats[0]
+    assert not any("did not search" in caveat for caveat in usual.caveats)
+    # A threshold of one's own keeps the usual rule out, not what is enough.
+    asked = Settings(enough=0.499, threshold=0.7)
+    assert scan_model(next(iter_models(EXAMPLES)), asked).searched == first.searched
+    for arguments in (("--enough", "0.5"), ("--enough", "0.2", "--no-early-stop")):
+        assert main(["detect", str(EXAMPLES / "clean"), *arguments]) == 4
+        assert "enough must lie between 0 and 0.5, and early_stop be on" in capsys.readouterr().err
+
+
+def test_settings_of_runs_from_before_there_was_an_enough_still_agree():
+    assert "enough" not in SETTINGS.as_json()
+    assert Settings(enough=0.2).as_json()["enough"] == 0.2
+
+
 def test_records_of_images_say_what_was_searched():
     entry = next(iter_models(EXAMPLES))
     record = scan_model(entry, replace(SETTINGS, stages=("weights",)))

@@ -178,6 +178,23 @@ class Calibrator:
         log_odds = self._log_odds(stage, fields, traits, base_rate)
         return self.reports[stage].stop.allows(log_odds, at_clip)
 
+    def is_sure(
+        self,
+        fields: Mapping[str, float | None],
+        stage: str,
+        enough: float,
+        traits: Traits = NOTHING_KNOWN,
+        base_rate: float = 0.5,
+    ) -> bool:
+        """Whether a stage gives a probability of at most `enough`, or of at least `1 - enough`.
+
+        False when the stage was not fitted or a field is missing.
+        """
+        if stage not in self.stages or not self._is_complete(stage, fields):
+            return False
+        probability = self.stage_probability(stage, fields, traits, base_rate)
+        return min(probability, 1 - probability) <= enough
+
     def last_complete(self, fields: Mapping[str, float | None]) -> str | None:
         """The last stage whose fields, and those of all stages before it, are all there."""
         complete = [stage for stage in self.stages if self._is_complete(stage, fields)]

@@ -216,6 +216,13 @@ def add_settings(parser: argparse.ArgumentParser, words: bool = False) -> None:
         "--stages", metavar="A,B", help="evidence stages to run (default: all, cheap ones first)"
     )
     add_flag(group, "--no-early-stop", "run every stage, also those that cannot change the verdict")
+    group.add_argument(
+        "--enough",
+        type=open_unit,
+        metavar="P",
+        help="end a model's search once its probability is at most P or at least 1 - P (default:"
+        " once nothing more can change the verdict)",
+    )
     _add_text_options(group, words)
     _add_picture_options(group)
     _add_input_form(parser)
@@ -344,7 +351,7 @@ def settings_from(args: argparse.Namespace) -> "Settings":
         raise UsageError(f"--bank {args.bank} is {kind}; expected a folder `jaxtroj bank` wrote")
     names = ("calibrator", "text_calibrator", "base_rate", "threshold", "seed")
     names += ("examples_per_class", "channel_order", "normalization", "layout", "bounds", "mean")
-    names += ("std", "output", "image_size", "bank", "encoder", "tokenizer")
+    names += ("std", "output", "image_size", "bank", "encoder", "tokenizer", "enough")
     given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
     if "calibrator" in given:  # it says itself for which kind of model it is
         given.setdefault("text_calibrator", given["calibrator"])

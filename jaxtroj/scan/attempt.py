@@ -52,6 +52,8 @@ class Attempt:
         folder_form: how the model's folder wants pictures; None where it does not say.
         picture_size: height and width of its examples in pixels, once they are read.
         evidence, flags: what was gathered, and doubts about it.
+        unsearched: kinds of trigger that nothing looked for, although such a model usually gets
+            the stage that does: somebody named others, or the search was ended.
         panels: of the trigger that the record shows, see `Trigger.picture`, in RGB or grey.
         context: what its stages were given, once they begin.
         seconds: wall time by step.
@@ -71,6 +73,7 @@ class Attempt:
     picture_size: tuple[int, int] | None = None
     evidence: Evidence = Evidence()
     flags: tuple[str, ...] = ()
+    unsearched: tuple[str, ...] = ()
     panels: tuple[np.ndarray, ...] = ()
     context: "Context | None" = None
     seconds: dict[str, float] = field(default_factory=dict)

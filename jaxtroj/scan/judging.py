@@ -1,6 +1,6 @@
 """Evidence to verdict: by the calibrator, with what must be said before its reasons."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from jaxtroj.calibration import Calibrator, Verdict
 from jaxtroj.errors import CalibrationError, EvidenceError
@@ -12,12 +12,19 @@ from jaxtroj.settings import EVEN_ODDS
 
 
 def stop_rule(attempt: Attempt, calibrator: Calibrator | None) -> Stop:
-    """Whether the stages after one could no longer change the side of the verdict."""
+    """Whether the stages after one could no longer change the verdict, or need not."""
     settings = attempt.settings
-    if calibrator is None or not settings.early_stop or settings.threshold != EVEN_ODDS:
+    if calibrator is None or not settings.early_stop:
         return lambda stage, fields: False
-    rate, traits = attempt.base_rate, attempt.traits
-    return lambda stage, fields: calibrator.can_stop(fields, stage, traits, rate)
+    rate, traits, enough = attempt.base_rate, attempt.traits, settings.enough
+
+    def stop(stage: str, fields: Mapping[str, float]) -> bool:
+        if enough is not None and calibrator.is_sure(fields, stage, enough, traits, rate):
+            return True
+        # What labelled models did is known of the side of even odds alone.
+        return settings.threshold == EVEN_ODDS and calibrator.can_stop(fields, stage, traits, rate)
+
+    return stop
 
 
 def check_finite(attempt: Attempt) -> None:

@@ -1,11 +1,11 @@
 """One model to one record: the same way, and one failure path, for every kind of model."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jaxtroj.evidence.gather import gather_steps
-from jaxtroj.evidence.stage import Fitted, stages_for
+from jaxtroj.evidence.gather import Evidence, gather_steps
+from jaxtroj.evidence.stage import Fitted, Stage, stages_for
 from jaxtroj.record import Record
 from jaxtroj.rounds import ModelEntry
 from jaxtroj.scan.attempt import Attempt, OnStep, open_model, silent
@@ -78,6 +78,8 @@ def _answer(attempt: Attempt, scan: KindOfScan) -> Record:
         attempt.gathered(progress.evidence)
         if progress.following:
             attempt.on_step(attempt.name, progress.following)
+    usual = stages_for(scan.stages, prepared.subject, None, fitted) if named else stages
+    attempt.unsearched = _unsearched(usual, attempt.evidence)
     attempt.flags = scan.flags(prepared.context)
     check_finite(attempt)
     got = [stage.name for stage in stages]
@@ -85,3 +87,10 @@ def _answer(attempt: Attempt, scan: KindOfScan) -> Record:
     target, sources = scan.target(attempt.evidence, prepared.context)
     verdict = judge(attempt, calibrator, target, sources, lacks)
     return answered_record(attempt, scan.judgement(attempt.evidence, verdict, prepared.context))
+
+
+def _unsearched(usual: Sequence[Stage], evidence: Evidence) -> tuple[str, ...]:
+    """Kinds of trigger that only stages look for which a model usually gets and did not get."""
+    left_out = (stage for stage in usual if stage.name not in evidence.stages)
+    kinds = dict.fromkeys(kind for stage in left_out for kind in stage.kinds)
+    return tuple(kind for kind in kinds if kind not in evidence.searched)

@@ -52,16 +52,26 @@ def answered_record(attempt: Attempt, judgement: Judgement) -> Record:
         recovered=judgement.recovered,
         calibrator=attempt.calibrator_in_words,
         found=_found(attempt),
-        caveats=tuple(map(one_line, verdict.caveats)),
+        caveats=tuple(map(one_line, (*_unsearched(attempt, verdict), *verdict.caveats))),
         **_known(attempt),
     )
 
 
 def _found(attempt: Attempt) -> Mapping[str, float]:
-    """Share of each kind of trigger that the calibrator's own population was found."""
+    """Share of each kind of trigger that the calibrator's own population was found.
+
+    By all searches that suit a model: nothing is known of what fewer find.
+    """
     calibrator = attempt.calibrator
-    found = {} if calibrator is None else calibrator.found
+    found = {} if calibrator is None or attempt.unsearched else calibrator.found
     return {kind: round(share, 4) for kind, share in found.items()}
+
+
+def _unsearched(attempt: Attempt, verdict: Verdict) -> tuple[str, ...]:
+    """What a clean answer does not cover, in words, where a search that is usual was left out."""
+    if verdict.poisoned or not attempt.unsearched:
+        return ()
+    return (f"did not search for {', '.join(attempt.unsearched)}",)
 
 
 def failed_record(attempt: Attempt, error: Exception) -> Record:

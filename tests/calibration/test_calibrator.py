@@ -281,6 +281,21 @@ def test_stops_early_only_where_the_labelled_models_allow_it():
     assert not calibrator.can_stop(poisoned_row, "probes", base_rate=0.001)
 
 
+def test_a_stage_is_sure_by_the_probability_that_it_gives(fitted):
+    rows, _, _ = population(60, 17)
+    near = [fitted.stage_probability("probes", row) for row in rows]
+    assert min(near) < 0.2 and max(near) > 0.8 and any(0.4 < p < 0.6 for p in near)
+    for enough in (0.05, 0.2, 0.4):
+        sure = [fitted.is_sure(row, "probes", enough) for row in rows]
+        assert sure == [p <= enough or p >= 1 - enough for p in near]
+    # Where nearly all models are clean, an answer that leaves it open is near enough to that.
+    place = int(np.argmin(np.abs(np.array(near) - 0.5)))
+    assert not fitted.is_sure(rows[place], "probes", 0.01)
+    assert fitted.is_sure(rows[place], "probes", 0.01, base_rate=0.001)
+    assert not fitted.is_sure({}, "probes", 0.4)
+    assert not fitted.is_sure(rows[0], "unheard", 0.4)
+
+
 def test_reasons_name_value_and_what_is_typical(fitted):
     labels = {"flip": "flip rate"}
     calibrator = fit(population(40, 18), Scheme(STAGES, DIRECTIONS, labels))
