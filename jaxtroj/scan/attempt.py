@@ -52,8 +52,9 @@ class Attempt:
         folder_form: how the model's folder wants pictures; None where it does not say.
         picture_size: height and width of its examples in pixels, once they are read.
         evidence, flags: what was gathered, and doubts about it.
-        unsearched: kinds of trigger that nothing looked for, although such a model usually gets
-            the stage that does: somebody named others, or the search was ended.
+        unsearched: kinds of trigger that nothing looked for, although a model of a size that its
+            calibrator has met usually gets the stage that does: its pictures are too large for
+            that, somebody named other stages, or the search was ended.
         panels: of the trigger that the record shows, see `Trigger.picture`, in RGB or grey.
         context: what its stages were given, once they begin.
         seconds: wall time by step.

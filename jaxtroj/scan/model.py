@@ -1,11 +1,13 @@
 """One model to one record: the same way, and one failure path, for every kind of model."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jaxtroj.calibration import Calibrator
 from jaxtroj.evidence.gather import Evidence, gather_steps
-from jaxtroj.evidence.stage import Fitted, Stage, stages_for
+from jaxtroj.evidence.stage import Fitted, Stage, Subject, stages_for
 from jaxtroj.record import Record
 from jaxtroj.rounds import ModelEntry
 from jaxtroj.scan.attempt import Attempt, OnStep, open_model, silent
@@ -78,8 +80,8 @@ def _answer(attempt: Attempt, scan: KindOfScan) -> Record:
         attempt.gathered(progress.evidence)
         if progress.following:
             attempt.on_step(attempt.name, progress.following)
-    usual = stages_for(scan.stages, prepared.subject, None, fitted) if named else stages
-    attempt.unsearched = _unsearched(usual, attempt.evidence)
+    met = _as_met(prepared.subject, calibrator)
+    attempt.unsearched = _unsearched(stages_for(scan.stages, met, None, fitted), attempt.evidence)
     attempt.flags = scan.flags(prepared.context)
     check_finite(attempt)
     got = [stage.name for stage in stages]
@@ -87,6 +89,14 @@ def _answer(attempt: Attempt, scan: KindOfScan) -> Record:
     target, sources = scan.target(attempt.evidence, prepared.context)
     verdict = judge(attempt, calibrator, target, sources, lacks)
     return answered_record(attempt, scan.judgement(attempt.evidence, verdict, prepared.context))
+
+
+def _as_met(subject: Subject, calibrator: Calibrator | None) -> Subject:
+    """The same with pictures of the nearest size that the calibrator has met."""
+    sides = None if calibrator is None or calibrator.met is None else calibrator.met.sides
+    if sides is None or subject.side is None:
+        return subject
+    return replace(subject, side=min(max(subject.side, sides[0]), sides[1]))
 
 
 def _unsearched(usual: Sequence[Stage], evidence: Evidence) -> tuple[str, ...]:

@@ -88,6 +88,15 @@ def test_a_trigger_is_arrays_a_picture_and_a_notebooks_output(program, pixels, l
     assert verdict.reasons and str(verdict).startswith(verdict.record.model)
 
 
+def test_kinds_that_large_pictures_are_not_searched_for_are_named(colours, pixels, labels):
+    """The general calibrator has met pictures of up to 64 pixels, with searches of whole ones."""
+    enlarged = np.kron(pixels, np.ones((1, 6, 6, 1), np.uint8))
+    record = jaxtroj.detect(colours, enlarged, labels, Settings(base_rate=0.0001)).record
+    assert record.status == "ok" and not record.poisoned and "patch" in record.searched
+    unsaid = "did not search for filter, colour map, sinusoid, smooth, warp, border"
+    assert not record.found and record.caveats[0] == unsaid
+
+
 def test_a_module_is_left_as_it_was(colours, pixels, labels):
     colours.train()
     colours.fc.eval()
