@@ -1,0 +1,109 @@
+"""Networks that the shipped calibrator has not met, judged by it: nothing is fitted here.
+
+    python -m benchmarks.accuracy.fresh SOURCE [SOURCE ...] --work WORK [--out FILE]
+
+Each SOURCE is a folder that `jaxtroj generate` made with seeds and sizes that no fit has met, or
+the `.evidence.jsonl` of an earlier run. Gathers the evidence of every network, all usual stages, in
+run folders under WORK, resumable, and writes it beside FILE. Log scores in nats, over all networks
+and without those that have not converged (their trigger or their task was not learnt).
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.accuracy.picture_rows import NOT_JUDGED, PictureRow, read_rows
+from benchmarks.provenance import RESULTS, provenance
+from converters.files import write_atomic
+from jaxtroj import scoring
+from jaxtroj.calibration import Calibrator
+from jaxtroj.calibration.transfer import Traits
+from jaxtroj.cli.options import keep_compiled
+from jaxtroj.evidence.stages import IMAGES
+from jaxtroj.record import digest_file
+from jaxtroj.settings import DEFAULT_CALIBRATOR
+
+
+def main() -> int:
+    """Scan, judge, print and write; returns the exit status."""
+    parser = argparse.ArgumentParser(description="Fresh networks by the shipped calibrator.")
+    parser.add_argument("sources", nargs="+", type=Path, metavar="SOURCE")
+    parser.add_argument("--work", type=Path, required=True, help="run folders go here")
+    parser.add_argument("--out", type=Path, default=RESULTS / "fresh.json")
+    args = parser.parse_args()
+    keep_compiled()
+    rows = [row for source in args.sources for row in read_rows(source, args.work)]
+    lines = "".join(json.dumps(asdict(row)) + "\n" for row in rows)
+    write_atomic(args.out.with_suffix(".evidence.jsonl"), lines.encode())
+    result = {
+        "provenance": provenance(),
+        "calibrator": digest_file(DEFAULT_CALIBRATOR),
+        "populations": judged(rows, Calibrator.load(DEFAULT_CALIBRATOR)),
+    }
+    write_atomic(args.out, json.dumps(result, indent=1).encode() + b"\n")
+    print(json.dumps(result["populations"], indent=1))
+    return 0
+
+
+def judged(rows: Sequence[PictureRow], calibrator: Calibrator) -> dict[str, Any]:
+    """Population -> scores, and what was said of each network."""
+    found = {}
+    for name in dict.fromkeys(row.population for row in rows):
+        own = [row for row in rows if row.population == name]
+        said = np.array([probability(row, calibrator) for row in own])
+        sure = np.array([row.converged for row in own])
+        truth = np.array([row.poisoned for row in own])
+        found[name] = {
+            "all": scores(said, truth),
+            "converged": scores(said[sure], truth[sure]),
+            "networks": [network(row, float(p)) for row, p in zip(own, said, strict=True)],
+        }
+    return found
+
+
+def probability(row: PictureRow, calibrator: Calibrator) -> float:
+    """P(poisoned) at even odds, by the stages that scans take for the calibrator."""
+    gone = {field for stage in NOT_JUDGED for field in IMAGES.stage_fields[stage]}
+    fields = {name: value for name, value in row.evidence.items() if name not in gone}
+    traits = Traits(row.architecture, side=row.side, classes=row.classes)
+    return calibrator.probability(fields, traits)
+
+
+def scores(said: np.ndarray, truth: np.ndarray) -> dict[str, Any]:
+    """Counts and scores; a ROC AUC only where there are networks of both kinds."""
+    above = said > 0.5
+    return {
+        "networks": len(said),
+        "poisoned": int(truth.sum()),
+        "found": int((above & truth).sum()),
+        "false_alarms": int((above & ~truth).sum()),
+        "log_score": round(float(scoring.log_score(said, truth)), 4) if len(said) else None,
+        "roc_auc": scoring.roc_auc(said, truth) if 0 < truth.sum() < len(truth) else None,
+    }
+
+
+def network(row: PictureRow, said: float) -> dict[str, Any]:
+    """One network and its probability."""
+    return {
+        "model": row.model,
+        "architecture": row.family,
+        "side": row.side,
+        "classes": row.classes,
+        "poisoned": row.poisoned,
+        "kind": row.kind,
+        "sources": row.sources,
+        "adversary": row.adversary,
+        "converged": row.converged,
+        "probability": round(said, 4),
+        "seconds": round(sum(row.seconds.values()), 1),
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())
