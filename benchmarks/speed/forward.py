@@ -9,7 +9,6 @@ installed, onnxruntime take turns on the same pictures, all with the memory sett
 The floor is the operations that XLA counts over what a matrix product reaches here.
 """
 
-import argparse
 import json
 import sys
 import tempfile
@@ -23,9 +22,10 @@ import jax.numpy as jnp
 import numpy as np
 import torch
 
-from benchmarks.provenance import RESULTS, provenance
+from benchmarks.provenance import provenance
 from benchmarks.speed.conversion import write_files
 from benchmarks.speed.floor import floor_seconds, measure_floor
+from benchmarks.speed.gradients import point_arguments
 from benchmarks.timing import interleaved_seconds
 from converters.families.folding import fold
 from converters.files import write_atomic
@@ -41,7 +41,7 @@ Call = Callable[[], np.ndarray]
 
 def main() -> int:
     """Measure, print and write; returns the exit status."""
-    args = _arguments()
+    args = point_arguments("Forward passes of ours and others.", ARCHITECTURES, "forward")
     floor, rows = measure_floor(), []
     with tempfile.TemporaryDirectory() as folder:
         for name in args.architectures:
@@ -54,15 +54,6 @@ def main() -> int:
     write_atomic(args.out, json.dumps(result, indent=1).encode() + b"\n")
     print(json.dumps(rows, indent=1))
     return 0
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Forward passes, ours and other runtimes'.")
-    parser.add_argument("--architectures", nargs="+", default=list(ARCHITECTURES))
-    parser.add_argument("--image-size", type=int, default=224)
-    parser.add_argument("--batches", type=int, nargs="+", default=[8, 32])
-    parser.add_argument("--out", type=Path, default=RESULTS / "forward.json")
-    return parser.parse_args()
 
 
 def measure(

@@ -13,6 +13,7 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,7 @@ _CLASSES = 5
 
 def main() -> int:
     """Measure, print and write; returns the exit status."""
-    args = _arguments()
+    args = point_arguments("Image-gradients a second.", ARCHITECTURES, "gradients")
     floor = measure_floor()
     rows = []
     for name in args.architectures:
@@ -53,12 +54,13 @@ def main() -> int:
     return 0
 
 
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Image-gradients a second, ours and PyTorch's.")
-    parser.add_argument("--architectures", nargs="+", default=list(ARCHITECTURES))
+def point_arguments(about: str, architectures: Sequence[str], name: str) -> argparse.Namespace:
+    """Networks, picture size and batches to measure at, and the result's file of that name."""
+    parser = argparse.ArgumentParser(description=about)
+    parser.add_argument("--architectures", nargs="+", default=list(architectures))
     parser.add_argument("--image-size", type=int, default=224)
     parser.add_argument("--batches", type=int, nargs="+", default=[8, 32])
-    parser.add_argument("--out", type=Path, default=RESULTS / "gradients.json")
+    parser.add_argument("--out", type=Path, default=RESULTS / f"{name}.json")
     return parser.parse_args()
 
 
