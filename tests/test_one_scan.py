@@ -200,6 +200,7 @@ def test_a_user_says_what_is_enough(capsys):
     # What the searches left out would have found is not claimed.
     assert usual.found and not first.found
     assert first.caveats[0].startswith("did not search for ") and "border" in first.caveats[0]
+    assert first.caveats[0] in first.reason, "what pages and tables show"
     assert not any("did not search" in caveat for caveat in usual.caveats)
     # A threshold of one's own keeps the usual rule out, not what is enough.
     asked = Settings(enough=0.499, threshold=0.7)

@@ -11,7 +11,6 @@ Quality: the largest difference from PyTorch's logits over their largest size.
 import argparse
 import json
 import resource
-import subprocess
 import sys
 import tempfile
 import time
@@ -22,11 +21,13 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.fresh_process import answer_of
 from benchmarks.provenance import RESULTS, provenance
 from benchmarks.timing import interleaved_seconds
 from converters.files import write_atomic
 
 ARCHITECTURES = ("resnet50", "densenet121", "inception_v3")
+_SELF = "benchmarks.speed.conversion"
 _CLASSES, _BATCH = 5, 8
 _MIB = 2**20
 
@@ -41,7 +42,12 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         for name in args.architectures:
             for path in write_files(Path(folder), name, args.image_size):
-                rows.append({"architecture": name, **_in_fresh_process(path, args.image_size)})
+                rows.append(
+                    {
+                        "architecture": name,
+                        **answer_of(_SELF, "--open", path, "--image-size", args.image_size),
+                    }
+                )
                 print(rows[-1], file=sys.stderr)
     result = {"provenance": provenance(), "batch": _BATCH, "rows": rows}
     write_atomic(args.out, json.dumps(result, indent=1).encode() + b"\n")
@@ -86,15 +92,6 @@ def export(network: Any, path: Path, batch: int, size: int) -> None:
             input_names=["input"],
             dynamic_axes={"input": {0: "n"}},
         )
-
-
-def _in_fresh_process(path: Path, size: int) -> dict[str, Any]:
-    command = [sys.executable, "-m", "benchmarks.speed.conversion", "--open", str(path)]
-    command += ["--image-size", str(size)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise SystemExit(f"opening {path.name} failed: {done.stderr.strip()[-400:]}")
-    return json.loads(done.stdout.splitlines()[-1])
 
 
 def open_here(path: Path, size: int) -> dict[str, Any]:

@@ -13,18 +13,19 @@ import argparse
 import ctypes
 import gc
 import json
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from benchmarks.fresh_process import answer_of
 from benchmarks.provenance import RESULTS, provenance
 from benchmarks.speed.conversion import export
 from converters.files import write_atomic
 from jaxtroj import runtime
 
+_SELF = "benchmarks.speed.peak_memory"
 _CLASSES, _SIZE = 5, 224
 _MIB = 2**20
 
@@ -39,7 +40,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         for kind in args.files:
             warm, path = FILES[kind](Path(folder))
-            rows.append({"file": kind, **_in_fresh_process(warm, path)})
+            rows.append({"file": kind, **answer_of(_SELF, "--open", warm, path)})
             print(rows[-1], file=sys.stderr)
     result = {"provenance": provenance(), "image_size": _SIZE, "rows": rows}
     write_atomic(args.out, json.dumps(result, indent=1).encode() + b"\n")
@@ -130,14 +131,6 @@ FILES: dict[str, Callable[[Path], tuple[Path, Path]]] = {
     "bert-base-safetensors": _bert,
 }
 """Kind -> what writes a small and a big file of it."""
-
-
-def _in_fresh_process(warm: Path, path: Path) -> dict[str, Any]:
-    command = [sys.executable, "-m", "benchmarks.speed.peak_memory", "--open"]
-    done = subprocess.run([*command, str(warm), str(path)], capture_output=True, text=True)
-    if done.returncode:
-        raise SystemExit(f"opening {path.name} failed: {done.stderr.strip()[-400:]}")
-    return json.loads(done.stdout.splitlines()[-1])
 
 
 def measure_here(warm: Path, path: Path) -> dict[str, Any]:

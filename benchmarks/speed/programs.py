@@ -164,10 +164,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Scan, lower, print; status 1 where a program has a fault."""
-    programs = record()
     parser = argparse.ArgumentParser(description="Whether accelerators could run every program.")
     add_arguments(parser)
-    scanned(programs, parser.parse_args(words))
+    args = parser.parse_args(words)
+    programs = record()
+    scanned(programs, args)
     is_faulty = False
     for program in programs:
         wrong = {p: list(faults(program, p)) for p in PLATFORMS}

@@ -134,11 +134,11 @@ def table(costs: Sequence[tuple[Program, Cost]], chip: Chip, number: str) -> dic
 
 def main(words: Sequence[str] | None = None) -> int:
     """Scan, analyse, print and write; returns the exit status."""
-    programs = record()
     parser = argparse.ArgumentParser(description="A lower bound for a verdict on an accelerator.")
     add_arguments(parser)
     parser.add_argument("--out", type=Path, default=RESULTS / "roofline.json")
     args = parser.parse_args(words)
+    programs = record()
     found = scanned(programs, args)
     costs = [(program, cost_of(program)) for program in list(programs)]
     result = {

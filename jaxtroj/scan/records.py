@@ -39,8 +39,9 @@ class Judgement:
 def answered_record(attempt: Attempt, judgement: Judgement) -> Record:
     """The record of a model whose evidence is complete."""
     verdict = judgement.verdict
+    limits = _limits_of_search(attempt, verdict)
     # Flags come first: they put in doubt what follows, and long reasons are cut.
-    parts = (*attempt.flags, *verdict.reasons, *judgement.remarks)
+    parts = (*attempt.flags, *limits, *verdict.reasons, *judgement.remarks)
     return Record(
         probability=float(verdict.probability),
         poisoned=bool(verdict.poisoned),
@@ -52,7 +53,7 @@ def answered_record(attempt: Attempt, judgement: Judgement) -> Record:
         recovered=judgement.recovered,
         calibrator=attempt.calibrator_in_words,
         found=_found(attempt),
-        caveats=tuple(map(one_line, (*_unsearched(attempt, verdict), *verdict.caveats))),
+        caveats=tuple(map(one_line, (*limits, *verdict.caveats))),
         **_known(attempt),
     )
 
@@ -67,7 +68,7 @@ def _found(attempt: Attempt) -> Mapping[str, float]:
     return {kind: round(share, 4) for kind, share in found.items()}
 
 
-def _unsearched(attempt: Attempt, verdict: Verdict) -> tuple[str, ...]:
+def _limits_of_search(attempt: Attempt, verdict: Verdict) -> tuple[str, ...]:
     """What a clean answer does not cover, in words, where a search that is usual was left out."""
     if verdict.poisoned or not attempt.unsearched:
         return ()

@@ -1,11 +1,11 @@
 """`jaxtroj bench`: what it runs, what it leaves out and why, and what it writes."""
 
+import argparse
 import importlib
-import inspect
 import json
 import re
 import shutil
-from pathlib import Path
+import sys
 
 import pytest
 
@@ -65,20 +65,32 @@ def test_paths_fill_their_places_whole(tmp_path):
     assert words == [str(tmp_path / "a b"), str(tmp_path / "c"), "--work", f"{work}/round0"]
 
 
+class Parsed(Exception):
+    """A benchmark has taken its arguments; it is not run further."""
+
+
 @pytest.mark.parametrize("bench", suite.BENCHES, ids=lambda bench: bench.name)
-def test_every_benchmark_takes_its_arguments_in_every_profile(bench):
+def test_every_benchmark_takes_its_arguments_in_every_profile(bench, tmp_path, monkeypatch):
+    parse = argparse.ArgumentParser.parse_args
+
+    def stop_after_parsing(parser, *words):
+        raise Parsed(parse(parser, *words))
+
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", stop_after_parsing)
     module = importlib.import_module(bench.module)
-    source = Path(str(module.__file__))
-    if source.name == "__init__.py":  # a package is run by its __main__
-        source = source.with_name("__main__.py")
-    shared = getattr(module, "add_arguments", None)  # what several benchmarks declare alike
-    text = source.read_text() + (inspect.getsource(shared) if shared else "")
-    options = set(re.findall(r'"(--[\w-]+)"', text))
-    assert set(bench.arguments) == set(suite.PROFILES) and "--out" in options
+    if hasattr(module, "__path__"):  # a package is run by its __main__
+        module = importlib.import_module(f"{bench.module}.__main__")
+    assert set(bench.arguments) == set(suite.PROFILES)
     for arguments in filter(None, bench.arguments.values()):
-        words = arguments.split()
-        assert {word for word in words if word.startswith("--")} <= options
         assert set(re.findall(r"{(\w+)}", arguments)) - {"work"} == set(bench.inputs)
+    paths = dict.fromkeys(bench.inputs, str(tmp_path))
+    for arguments in bench.arguments.values():
+        if arguments is not None:
+            words = suite._filled(arguments, paths, tmp_path)
+            monkeypatch.setattr(sys, "argv", ["bench", *words, "--out", str(tmp_path / "out.json")])
+            with pytest.raises(Parsed) as parsed:
+                module.main()
+            assert parsed.value.args[0].out == tmp_path / "out.json"
 
 
 def test_the_readme_is_written_from_the_results():
