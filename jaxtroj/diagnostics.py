@@ -75,7 +75,16 @@ OTHER_LOGITS = Flag(
     "find the file that belongs there: this is not the network that made these logits, or its"
     " pictures are not those",
 )
-FLAGS = (MISCLASSIFIED, PROBABILITIES, NO_GRADIENT, GUESSED, NO_LAST_LAYER, OTHER_LOGITS)
+OTHER_TEXTS = Flag(
+    "texts-differ",
+    "the example texts of a sentiment head are of another kind than those of the bank's clean"
+    " heads, so that it is not compared with them and its probability is the base rate",
+    "`--bank` with clean heads of such texts: `jaxtroj bank --references` takes them from a"
+    " labelled dataset",
+)
+FLAGS = (
+    MISCLASSIFIED, PROBABILITIES, NO_GRADIENT, GUESSED, NO_LAST_LAYER, OTHER_LOGITS, OTHER_TEXTS,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

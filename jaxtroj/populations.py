@@ -16,24 +16,32 @@ class Population:
         kind: "image" or "text".
         rounds: TrojAI rounds whose datasets it answers for (`rounds.which`).
         by_size: whether it answers for all pictures of the sides that its file notes.
+        apart: name of the file of the calibrator that answers in its place for heads whose clean
+            heads come from another dataset; "" for none.
     """
 
     name: str
     kind: str
     rounds: tuple[str, ...] = ()
     by_size: bool = False
+    apart: str = ""
 
     @property
     def path(self) -> Path:
         """Its calibrator's file."""
         return FOLDER / f"{self.name}.json"
 
+    @property
+    def apart_path(self) -> Path:
+        """The file of the one for heads that stand apart from their clean heads."""
+        return FOLDER / f"{self.apart or self.name}.json"
+
 
 POPULATIONS = (
     Population("round0", "image", ("round0", "round1")),
     Population("small", "image", by_size=True),
     Population("general", "image", ("round2", "round3", "round4")),
-    Population("round5", "text", ("round5", "round6")),
+    Population("round5", "text", ("round5", "round6"), apart="round5_apart"),
 )
 BY_NAME: Mapping[str, Population] = {one.name: one for one in POPULATIONS}
 
@@ -45,6 +53,14 @@ def shipped() -> tuple[Population, ...]:
 
 def _general_is_shipped() -> bool:
     return BY_NAME["general"].path.is_file()
+
+
+def apart_from(calibrator: Path) -> Path:
+    """The calibrator for heads whose clean heads come from another dataset, instead of one.
+
+    A calibrator that does not ship answers for those too.
+    """
+    return next((one.apart_path for one in shipped() if one.path == calibrator), calibrator)
 
 
 def default_calibrator() -> Path:
@@ -72,11 +88,13 @@ class Asked:
         kind: "image" or "text".
         size: height and width in pixels of its pictures, where they are known.
         round: of its dataset, where it was recognised.
+        is_apart: whether the clean heads that a head is compared with come from another dataset.
     """
 
     kind: str = "image"
     size: tuple[int, int] | None = None
     round: str | None = None
+    is_apart: bool = False
 
 
 @dataclass(frozen=True)
@@ -104,6 +122,9 @@ Rule = Callable[[Candidates, Asked, Covers], Choice | None]
 def _of_texts(known: Candidates, asked: Asked, covers: Covers) -> Choice | None:
     if asked.kind != "text" or known.text_calibrator is None:
         return None
+    apart = apart_from(known.text_calibrator)
+    if asked.is_apart and apart != known.text_calibrator:
+        return Choice(apart, "for heads whose clean heads come from another dataset")
     return Choice(known.text_calibrator, "for text models")
 
 

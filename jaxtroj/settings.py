@@ -127,10 +127,17 @@ class Settings:
 
     def _calibrators(self) -> tuple[Path, ...]:
         """Every file that may answer."""
-        named = (self.calibrator, self.text_calibrator, self.classifier_calibrator)
+        named = (self.calibrator, self.text_calibrator, self._apart_calibrator)
+        named += (self.classifier_calibrator,)
         others = (*self.special_calibrators, *(path for _, path in self.round_calibrators))
         others = () if self.calibrator is None else others
         return tuple(dict.fromkeys(path for path in (*named, *others) if path is not None))
+
+    @property
+    def _apart_calibrator(self) -> Path | None:
+        """What answers for heads whose clean heads come from another dataset."""
+        found = self.text_calibrator
+        return None if found is None else populations.apart_from(found)
 
     def input_form(self) -> InputForm:
         """What the model files do not say; raises ConversionError if no network has such a form."""
@@ -172,6 +179,9 @@ class Settings:
                 continue
             path = getattr(self, name)
             values[name] = None if path is None else digest_or_reason(path)
+        apart = self._apart_calibrator
+        if apart is not None and apart != self.text_calibrator:
+            values["apart_calibrator"] = digest_or_reason(apart)
         values["bank"] = None if self.bank is None else _bank_digest(self.bank)
         for name in ("encoder", "tokenizer"):
             path = getattr(self, name)

@@ -34,9 +34,12 @@ from jaxtroj.calibration.transfer import Traits
 from jaxtroj.cli.options import keep_compiled
 from jaxtroj.evidence.stages import TEXTS
 from jaxtroj.evidence.texts.stages.against import EARLIER
+from jaxtroj.evidence.texts.stages.directions import DIRECTIONS
 from jaxtroj.schemas import scheme_for
 
 STAGE = "against"
+BESIDE = " beside "
+"""Between the names of heads and of the dataset that their clean heads come from."""
 
 
 def main() -> int:
@@ -92,17 +95,35 @@ def judge(rows: Sequence[HeadRow], seed: int) -> dict[str, Any]:
     }
 
 
-def left_out(rows: Sequence[HeadRow], seed: int) -> np.ndarray:
-    """What calibrators of all other populations say of each head, [n], as they answer in use."""
-    said = np.empty(len(rows))
-    for name in {row.population for row in rows}:
-        others = [row for row in rows if row.population != name]
+def left_out(
+    rows: Sequence[HeadRow], seed: int, asked: Sequence[HeadRow] | None = None
+) -> np.ndarray:
+    """What calibrators of all other populations say of each head, [n], as they answer in use.
+
+    Args:
+        rows: fitted on, less those that share a population with the head that is judged.
+        seed: of the folds.
+        asked: the heads that are judged, where they are not those rows.
+    """
+    asked = rows if asked is None else asked
+    said = np.empty(len(asked))
+    for name in {row.population for row in asked}:
+        others = [row for row in rows if not parts_of(row.population) & parts_of(name)]
         calibrator = Calibrator.fit(labelled(others), scheme(others), origin(seed, ""))
-        for place, row in enumerate(rows):
+        for place, row in enumerate(asked):
             if row.population == name:
                 traits = Traits(row.architecture or None)
                 said[place] = calibrator.probability(row.evidence, traits)
     return said
+
+
+def parts_of(population: str) -> set[str]:
+    """The populations that rows of a name rest on, see `text_apart`.
+
+    >>> sorted(parts_of("imdb beside amazon")), parts_of("imdb")
+    (['amazon', 'imdb'], {'imdb'})
+    """
+    return set(population.split(BESIDE))
 
 
 def labelled(rows: Sequence[HeadRow]) -> Labelled:
@@ -116,15 +137,23 @@ def labelled(rows: Sequence[HeadRow]) -> Labelled:
 
 
 def scheme(rows: Sequence[HeadRow]) -> Scheme:
-    """One stage: the fields against clean heads, and the raw ones that these were made of."""
+    """One stage: the fields against clean heads, and the raw ones that these were made of.
+
+    But for the raw share of stage `directions`, which clean heads of one population have at .4 and
+    those of another, as the poisoned ones of a third, at .55.
+    """
     found = scheme_for("text", (row.evidence for row in rows))
-    parts = [found.stages[name] for name in (*(stage.name for stage in EARLIER), STAGE)]
+    names = (*(stage.name for stage in EARLIER if stage is not DIRECTIONS), STAGE)
+    parts = [found.stages[name] for name in names]
     return replace(found, stages={STAGE: tuple(chain.from_iterable(parts))})
 
 
 def _scores(rows: Sequence[HeadRow], said: np.ndarray, chosen: np.ndarray) -> dict[str, Any]:
-    truth = np.array([row.poisoned for row in rows])[chosen]
-    own = said[chosen]
+    return scores(np.array([row.poisoned for row in rows])[chosen], said[chosen])
+
+
+def scores(truth: np.ndarray, own: np.ndarray) -> dict[str, Any]:
+    """Scores of one population; labels and probabilities [n]."""
     return {
         "models": len(own),
         "poisoned": int(truth.sum()),

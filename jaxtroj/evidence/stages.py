@@ -17,13 +17,14 @@ from jaxtroj.evidence.stage import StageTable
 from jaxtroj.evidence.texts.stages.against import AGAINST
 from jaxtroj.evidence.texts.stages.bank import BANK
 from jaxtroj.evidence.texts.stages.departure import DEPARTURE
+from jaxtroj.evidence.texts.stages.directions import DIRECTIONS
 from jaxtroj.evidence.texts.stages.sensitivity import HEAD_SENSITIVITY
 from jaxtroj.evidence.texts.stages.shift import SHIFT
 from jaxtroj.evidence.texts.stages.slopes import SLOPES
 from jaxtroj.evidence.texts.stages.weights import HEAD_WEIGHTS
 
 IMAGE_STAGES = (WEIGHTS, STATISTICS, PROBES, SENSITIVITY, INVERSION, FIXED, WHOLE, PAIRS)
-TEXT_STAGES = (HEAD_WEIGHTS, HEAD_SENSITIVITY, SHIFT, SLOPES, DEPARTURE, BANK, AGAINST)
+TEXT_STAGES = (HEAD_WEIGHTS, HEAD_SENSITIVITY, SHIFT, SLOPES, DIRECTIONS, DEPARTURE, BANK, AGAINST)
 CLASSIFIER_STAGES = (INSERTIONS, TOKENS)
 
 IMAGES = StageTable("image", 3, IMAGE_STAGES)

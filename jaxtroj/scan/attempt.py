@@ -51,6 +51,7 @@ class Attempt:
         form: of the pixels, as `Record.input_form`.
         folder_form: how the model's folder wants pictures; None where it does not say.
         picture_size: height and width of its examples in pixels, once they are read.
+        is_apart: whether the clean heads that it is compared with come from another dataset.
         evidence, flags: what was gathered, and doubts about it.
         unsearched: kinds of trigger that nothing looked for, although a model of a size that its
             calibrator has met usually gets the stage that does: its pictures are too large for
@@ -72,6 +73,7 @@ class Attempt:
     form: dict[str, object] = field(default_factory=dict)
     folder_form: "FolderForm | None" = None
     picture_size: tuple[int, int] | None = None
+    is_apart: bool = False
     evidence: Evidence = Evidence()
     flags: tuple[str, ...] = ()
     unsearched: tuple[str, ...] = ()
@@ -95,7 +97,7 @@ class Attempt:
     @property
     def asked(self) -> Asked:
         """What the choice of a calibrator goes by."""
-        return Asked(self.kind, self.picture_size, self.entry.round)
+        return Asked(self.kind, self.picture_size, self.entry.round, self.is_apart)
 
     @property
     def calibrator_in_words(self) -> str:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from jaxtroj.errors import EvidenceError
 from jaxtroj.evidence.texts.bank.store import MANIFEST
+from jaxtroj.rounds import ModelEntry
 from jaxtroj.scan.attempt import Attempt
 
 if TYPE_CHECKING:
@@ -32,6 +33,22 @@ def bank_of(attempt: Attempt) -> Path | None:
         f"{home} is no bank and holds none called {' or '.join(names) or 'as the encoder'}; build"
         " it with: jaxtroj bank"
     )
+
+
+def are_together(entry: ModelEntry, bank: Path) -> bool:
+    """Whether a head lies in the dataset that the bank's clean heads come from.
+
+    Heads of one dataset were trained on parts of the same texts, and agree more than heads of any
+    two datasets: calibrators for the one case are no good for the other.
+    """
+    return _are_from(entry.model_path.parent.parent, entry.model_path.name, bank)
+
+
+@lru_cache(maxsize=64)
+def _are_from(dataset: Path, file_name: str, bank: Path) -> bool:
+    from jaxtroj.evidence.texts.bank.reference_heads import are_from
+
+    return are_from(dataset, file_name, bank)
 
 
 def embedding_of(attempt: Attempt) -> "Embed":

@@ -1,6 +1,7 @@
 """Sentiment heads: example texts and their vectors in, the words of triggers out."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +12,10 @@ from jaxtroj.errors import EvidenceError, ExamplesError
 from jaxtroj.evidence.gather import Evidence
 from jaxtroj.evidence.stage import Stage, Subject
 from jaxtroj.evidence.stages import TEXT_STAGES
+from jaxtroj.evidence.texts.kinship import LIMIT
 from jaxtroj.rounds import TextExamples, load_text_examples
 from jaxtroj.scan.attempt import Attempt
-from jaxtroj.scan.encoders import bank_of, embedding_of
+from jaxtroj.scan.encoders import are_together, bank_of, embedding_of
 from jaxtroj.scan.kinds import Prepared
 from jaxtroj.scan.records import Judgement, describe_error
 
@@ -37,6 +39,19 @@ class _Ready:
     examples: TextExamples
     embeddings: np.ndarray
     probes: "EncoderProbes | None"
+    is_apart: bool
+
+    @cached_property
+    def strangeness(self) -> float:
+        """Of the examples beside those of the bank's clean heads; 0 where nothing is compared."""
+        if self.probes is None or not self.is_apart:
+            return 0.0  # texts of one dataset may differ as they like
+        return self.probes.whole.known_texts.strangeness(self.embeddings)
+
+    @property
+    def are_foreign(self) -> bool:
+        """Whether the examples are no texts such as those."""
+        return self.strangeness > LIMIT
 
 
 @dataclass
@@ -56,10 +71,13 @@ class HeadScan:
         examples, embeddings = self._examples()
         bank = bank_of(self.attempt)
         probes = None if bank is None else _probes(bank, embeddings.shape[1])
-        ready = _Ready(single_step(self.model), examples, embeddings, probes)
-        self._ready = ready
+        is_apart = bank is not None and not are_together(self.attempt.entry, bank)
+        self.attempt.is_apart = is_apart
+        self._ready = ready = _Ready(
+            single_step(self.model), examples, embeddings, probes, is_apart
+        )
         context = text_context(ready.model, embeddings, probes, self.attempt.settings.seed)
-        return Prepared(context, _subject(context))
+        return Prepared(context, _subject(context, ready.are_foreign))
 
     def _examples(self) -> tuple[TextExamples, np.ndarray]:
         """The example texts and their vectors, computed where the dataset has none."""
@@ -85,11 +103,15 @@ class HeadScan:
         return self._ready
 
     def flags(self, context: "TextContext") -> tuple[str, ...]:
-        from jaxtroj.diagnostics import diagnose_head
+        from jaxtroj.diagnostics import OTHER_TEXTS, Raised, diagnose_head
 
         ready = self.ready
         labels = np.asarray(ready.examples.labels)
-        return tuple(map(str, diagnose_head(ready.model, ready.embeddings, labels)))
+        found = diagnose_head(ready.model, ready.embeddings, labels)
+        if ready.are_foreign:
+            seen = f"{ready.strangeness:.1f} times as far from those of the bank's clean heads as"
+            found = (Raised(OTHER_TEXTS, f"{seen} any of them from the others"), *found)
+        return tuple(map(str, found))
 
     def target(
         self, evidence: Evidence, context: "TextContext"
@@ -153,9 +175,10 @@ class HeadScan:
         )
 
 
-def _subject(context: "TextContext") -> Subject:
+def _subject(context: "TextContext", are_foreign: bool) -> Subject:
     probes = context.probes
-    return Subject(has_bank=probes is not None, clean_heads=probes.comparable if probes else 0)
+    heads = 0 if probes is None or are_foreign else probes.comparable
+    return Subject(has_bank=probes is not None, clean_heads=heads)
 
 
 def _probes(bank: Path, width: int) -> "EncoderProbes":

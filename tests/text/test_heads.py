@@ -60,4 +60,4 @@ def test_what_is_judged_by_is_what_is_gathered_less_what_is_only_shown():
     shown = {field.name for field in TEXTS.fields} - judged
     assert shown == {"clean_margin"} and tuple(TEXTS.judged_fields) == TEXTS.names
     assert set(FEW_HEADS.fields) < judged and all(TEXTS.judged_fields.values())
-    assert len(FEW_HEADS.fields) == 10
+    assert len(FEW_HEADS.fields) == 11

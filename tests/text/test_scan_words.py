@@ -1,6 +1,7 @@
 """Records of poisoned heads carry the trigger's words, or one sentence on why they do not."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -11,15 +12,15 @@ from converters.encoders.tokenizer import load_tokenizer
 from jaxtroj.cli.main import main
 from jaxtroj.evidence.texts.bank.build import build, make_plan
 from jaxtroj.evidence.texts.bank.candidates import list_free
-from jaxtroj.evidence.texts.bank.reference_heads import copy_references
+from jaxtroj.evidence.texts.bank.reference_heads import are_from, copy_references
 from jaxtroj.evidence.texts.embedding import embed
-from jaxtroj.record import is_evidence_only
+from jaxtroj.record import digest_file, is_evidence_only
 from jaxtroj.record_text import text_line
 from jaxtroj.reporting.content import read_content
 from jaxtroj.reporting.texts import place
 from jaxtroj.rounds import iter_models
 from jaxtroj.scan import scan, scan_model
-from jaxtroj.settings import Settings
+from jaxtroj.settings import DEFAULT_TEXT_CALIBRATOR, Settings
 from jaxtroj.store import RunStore
 
 torch = pytest.importorskip("torch", reason="makes the heads")
@@ -113,6 +114,51 @@ def test_a_poisoned_verdict_comes_with_measured_words(dataset, settings):
     assert record.target_class not in record.source_classes and record.source_classes
     assert record.seconds["words"] > 0
     assert json.loads(record.to_json())["recovered"] == found
+
+
+def test_a_head_from_elsewhere_is_judged_by_another_calibrator(dataset, settings, tmp_path):
+    """Clean heads of its own dataset share training texts with it; others agree less."""
+    home = list(iter_models(dataset))[-1]
+    shutil.copytree(home.model_path.parent, tmp_path / "models" / home.model_id)
+    (away,) = iter_models(tmp_path)
+    names = [scan_model(one, settings).calibrator for one in (home, away)]
+    assert names[0].startswith("round5.json") and names[0].endswith("for text models")
+    assert names[1].startswith("round5_apart.json") and "another dataset" in names[1]
+    shutil.copy(DEFAULT_TEXT_CALIBRATOR, tmp_path / "own.json")
+    own = replace(settings, text_calibrator=tmp_path / "own.json")
+    assert scan_model(away, own).calibrator.startswith("own.json"), "one that is named answers"
+
+
+def test_texts_of_another_kind_are_not_compared(dataset, settings, bank, toy, to_vectors, tmp_path):
+    """Beside clean heads of other texts a clean head looks poisoned: nothing is said of it."""
+    shutil.copytree(bank, tmp_path / "bank")
+    for number, one in enumerate(sorted((tmp_path / "bank" / "references").iterdir())):
+        np.save(one / "examples.npy", to_vectors(toy.texts(24, seed=100 + number)))
+    home = list(iter_models(dataset))[-1]
+    away = tmp_path / "models" / home.model_id
+    shutil.copytree(home.model_path.parent, away)
+    known = replace(settings, bank=tmp_path / "bank", base_rate=0.3)
+    (entry,) = iter_models(tmp_path)
+    assert "against_direction_residual" in scan_model(entry, known).evidence
+    table = away / "clean-example-cls-embedding.csv"
+    first, *rows = table.read_text().splitlines()
+    cells = [row.split(",") for row in rows]
+    moved = [",".join([name, *(str(float(x) + 1) for x in values)]) for name, *values in cells]
+    table.write_text("\n".join([first, *moved]) + "\n")
+    record = scan_model(entry, known)
+    assert (record.status, record.probability, record.poisoned) == ("ok", 0.3, False)
+    assert "texts-differ: " in record.reason and "against_direction_residual" not in record.evidence
+    assert is_evidence_only(record) and record.evidence["bank_top"]
+
+
+@pytest.mark.parametrize("name", ["../models/id-00000000", "", None, 7, "/", "id-00000000/"])
+def test_names_of_references_lead_nowhere(dataset, tmp_path, name):
+    model = dataset / "models" / "id-00000000" / "model.pt"
+    listed = [{"model": name, "sha256": digest_file(model)}, "odd", {}]
+    (tmp_path / "references.json").write_text(json.dumps({"heads": listed}))
+    assert not are_from(dataset / "models", "model.pt", tmp_path)
+    (tmp_path / "references.json").write_text("[")
+    assert not are_from(dataset / "models", "model.pt", tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,8 @@ import numpy as np
 from jaxtroj.evidence.texts.bank import Bank, open_bank
 from jaxtroj.evidence.texts.bank.reference_heads import CleanHead, load_clean_heads
 from jaxtroj.evidence.texts.bank_views import Expected, expect
+from jaxtroj.evidence.texts.directions import CleanDirections, clean_directions
+from jaxtroj.evidence.texts.kinship import KnownTexts
 from jaxtroj.evidence.texts.metric import insertion_metric
 from jaxtroj.evidence.texts.references import References, make_references
 from jaxtroj.evidence.texts.standard import Standard
@@ -60,6 +62,18 @@ class EncoderProbes:
             return self.answers
         inserted = self.bank.vectors.reshape(-1, self.bank.plan.width)
         return self.references.margins(inserted), self.references.margins(self.bank.carriers)
+
+    @cached_property
+    def clean_directions(self) -> CleanDirections:
+        """What the clean heads answer to."""
+        examples = [head.examples for head in self.clean_heads]
+        return clean_directions(self.references, examples)
+
+    @cached_property
+    def known_texts(self) -> KnownTexts:
+        """The example texts of the clean heads."""
+        known = self.clean_directions
+        return KnownTexts(tuple(head.examples for head in self.clean_heads), known.read)
 
     @cached_property
     def expected(self) -> Expected:

@@ -149,6 +149,33 @@ def load_clean_heads(folder: Path) -> tuple[CleanHead, ...]:
     return found
 
 
+def are_from(dataset: Path, file_name: str, folder: Path) -> bool:
+    """Whether the clean heads of a bank come from a dataset: one of them lies there unchanged.
+
+    Args:
+      dataset: folder of the models' folders.
+      file_name: of a model in its own folder, such as "model.pt".
+      folder: of a bank.
+    """
+    try:
+        heads = read_json(folder / MANIFEST, 2**20).get("heads")
+    except LoadError:
+        return False
+    listed = heads if isinstance(heads, list) else []
+    known = [(one.get("model"), one.get("sha256")) for one in listed if isinstance(one, dict)]
+    return any(_is_there(dataset, name, file_name, sha256) for name, sha256 in known)
+
+
+def _is_there(dataset: Path, name: object, file_name: str, sha256: object) -> bool:
+    if not isinstance(name, str) or Path(name).name != name:  # no way out of the dataset
+        return False
+    try:
+        with (dataset / name / file_name).open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest() == sha256
+    except OSError:
+        return False
+
+
 def _examples(place: Path) -> np.ndarray:
     """Raises StoreError for anything but finite vectors."""
     path = place / EXAMPLES

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from jaxtroj.evidence.stage import Field, Needs, Stage, StageResult
 from jaxtroj.evidence.texts.stages.bank import BANK
 from jaxtroj.evidence.texts.stages.departure import DEPARTURE
+from jaxtroj.evidence.texts.stages.directions import DIRECTIONS
 from jaxtroj.evidence.texts.stages.sensitivity import HEAD_SENSITIVITY
 from jaxtroj.evidence.texts.stages.slopes import SLOPES
 from jaxtroj.evidence.texts.standard import FEWEST
@@ -18,12 +19,12 @@ if TYPE_CHECKING:
     from jaxtroj.evidence.texts.encoder_probes import EncoderProbes
     from jaxtroj.evidence.texts.standard import Standard
 
-EARLIER = (HEAD_SENSITIVITY, SLOPES, DEPARTURE, BANK)
+EARLIER = (HEAD_SENSITIVITY, SLOPES, DIRECTIONS, DEPARTURE, BANK)
 STEEPNESS = "jacobian_norm"
 KEPT = 1  # raised when values of kept fields change their meaning
 COMPARED = (
     "slope_residual", "departure_score", "matched_spread", "margin_spread",
-    "bank_longer", "half_longer",
+    "bank_longer", "half_longer", "direction_residual",
 )  # fmt: skip
 """Poisoned heads had larger values of each in all of the eight populations that were tried. Chosen
 on the first four; five more of their kind (the same shifts five times as long, distances of
