@@ -72,15 +72,15 @@ def test_fields_kinds_triggers_and_seconds_add_up():
 def test_steps_are_told_before_they_begin_and_the_loop_stops_when_asked():
     asked = []
 
-    def stop(name, fields):
-        asked.append((name, dict(fields)))
+    def stop(name, fields, has_trigger):
+        asked.append((name, dict(fields), has_trigger))
         return True
 
     steps = list(gather_steps(CountingContext(), (PATCH, BLEND), stop))
     assert [step.following for step in steps] == ["first", TRIGGER, ""]
     assert steps[0].evidence.fields == {} and steps[1].evidence.triggers == ()
     assert steps[-1].evidence.searched == ("patch",)
-    assert asked == [("first", {"first_size": 3.0})]
+    assert asked == [("first", {"first_size": 3.0}, True)]
 
 
 def test_what_was_known_before_a_fault_stands():

@@ -7,7 +7,7 @@ holds clean heads of the population that is judged. APART holds the evidence of 
 scanned with a bank of another population, named "A beside B" (the same benchmark gathers it for
 DATASET=BANK), less those whose example texts are of another kind (flag `texts-differ`), which are
 not judged. Heads of one dataset share training texts and agree more than heads of two, so each way
-has a calibrator.
+has a calibrator; here what insertions do helps (.485 for .530 without stage `against`).
 
 Each population of APART is judged by a fit on all rows of both files that have neither A nor B in
 them ("both"), and by a fit on EVIDENCE alone, as if its clean heads were its own ("own"). From the
@@ -32,6 +32,7 @@ from converters.files import write_atomic
 from jaxtroj.calibration import Calibrator
 from jaxtroj.calibration.transfer import learn_temperature
 from jaxtroj.evidence.stages import TEXTS
+from jaxtroj.evidence.texts.stages.against import AGAINST
 from jaxtroj.numerics import logit, sigmoid
 
 
@@ -40,7 +41,7 @@ def main() -> int:
     args = _arguments()
     own, apart = (read_rows(str(path), args.work) for path in (args.evidence, args.apart))
     fits = {"both": [*own, *apart], "own": own}
-    said = {name: left_out(rows, args.seed, apart) for name, rows in fits.items()}
+    said = {name: left_out(rows, args.seed, apart, AGAINST) for name, rows in fits.items()}
     truth = np.array([row.poisoned for row in apart])
     names = [row.population for row in apart]
     learnt = learn_temperature(logit(said["both"]), truth, names)
@@ -54,7 +55,7 @@ def main() -> int:
             print(f"{name:23} {population:55} {json.dumps(part)}")
     if args.calibrator is not None:
         where = origin(args.seed, args.population)
-        fitted = Calibrator.fit(labelled(fits["both"]), scheme(own), where)
+        fitted = Calibrator.fit(labelled(fits["both"]), scheme(own, AGAINST), where)
         changed = replace(fitted.transfer, dataset=learnt)
         replace(fitted, transfer=changed).save(args.calibrator)
     return 0

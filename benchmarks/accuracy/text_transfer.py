@@ -32,13 +32,13 @@ from jaxtroj import scoring
 from jaxtroj.calibration import Calibrator, Labelled, Scheme, cross_validate
 from jaxtroj.calibration.transfer import Traits
 from jaxtroj.cli.options import keep_compiled
+from jaxtroj.evidence.stage import Stage
 from jaxtroj.evidence.stages import TEXTS
-from jaxtroj.evidence.texts.stages.against import EARLIER
+from jaxtroj.evidence.texts.stages.beside import BESIDE
 from jaxtroj.evidence.texts.stages.directions import DIRECTIONS
 from jaxtroj.schemas import scheme_for
 
-STAGE = "against"
-BESIDE = " beside "
+BETWEEN = " beside "
 """Between the names of heads and of the dataset that their clean heads come from."""
 
 
@@ -96,7 +96,10 @@ def judge(rows: Sequence[HeadRow], seed: int) -> dict[str, Any]:
 
 
 def left_out(
-    rows: Sequence[HeadRow], seed: int, asked: Sequence[HeadRow] | None = None
+    rows: Sequence[HeadRow],
+    seed: int,
+    asked: Sequence[HeadRow] | None = None,
+    last: Stage = BESIDE,
 ) -> np.ndarray:
     """What calibrators of all other populations say of each head, [n], as they answer in use.
 
@@ -104,12 +107,13 @@ def left_out(
         rows: fitted on, less those that share a population with the head that is judged.
         seed: of the folds.
         asked: the heads that are judged, where they are not those rows.
+        last: see `scheme`.
     """
     asked = rows if asked is None else asked
     said = np.empty(len(asked))
     for name in {row.population for row in asked}:
         others = [row for row in rows if not parts_of(row.population) & parts_of(name)]
-        calibrator = Calibrator.fit(labelled(others), scheme(others), origin(seed, ""))
+        calibrator = Calibrator.fit(labelled(others), scheme(others, last), origin(seed, ""))
         for place, row in enumerate(asked):
             if row.population == name:
                 traits = Traits(row.architecture or None)
@@ -123,7 +127,7 @@ def parts_of(population: str) -> set[str]:
     >>> sorted(parts_of("imdb beside amazon")), parts_of("imdb")
     (['amazon', 'imdb'], {'imdb'})
     """
-    return set(population.split(BESIDE))
+    return set(population.split(BETWEEN))
 
 
 def labelled(rows: Sequence[HeadRow]) -> Labelled:
@@ -136,16 +140,16 @@ def labelled(rows: Sequence[HeadRow]) -> Labelled:
     )
 
 
-def scheme(rows: Sequence[HeadRow]) -> Scheme:
-    """One stage: the fields against clean heads, and the raw ones that these were made of.
+def scheme(rows: Sequence[HeadRow], last: Stage = BESIDE) -> Scheme:
+    """One stage, `last`: its fields against clean heads, and the raw ones that it starts from.
 
     But for the raw share of stage `directions`, which clean heads of one population have at .4 and
     those of another, as the poisoned ones of a third, at .55.
     """
     found = scheme_for("text", (row.evidence for row in rows))
-    names = (*(stage.name for stage in EARLIER if stage is not DIRECTIONS), STAGE)
-    parts = [found.stages[name] for name in names]
-    return replace(found, stages={STAGE: tuple(chain.from_iterable(parts))})
+    earlier = {stage.name for stage in last.earlier if stage is not DIRECTIONS}
+    parts = [own for name, own in found.stages.items() if name in earlier | {last.name}]
+    return replace(found, stages={last.name: tuple(chain.from_iterable(parts))})
 
 
 def _scores(rows: Sequence[HeadRow], said: np.ndarray, chosen: np.ndarray) -> dict[str, Any]:

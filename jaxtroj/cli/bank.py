@@ -250,9 +250,9 @@ def _keep_standard(folder: Path) -> None:
     """So that a scan need not judge the clean heads again."""
     from jaxtroj.evidence.texts.bank.kept_standard import keep_standard
     from jaxtroj.evidence.texts.encoder_probes import open_probes
-    from jaxtroj.evidence.texts.stages.against import compute_standard, identity_of
+    from jaxtroj.evidence.texts.stages.against import COMPARISON, identity_of
     from jaxtroj.evidence.texts.standard import FEWEST
 
     probes = open_probes(folder)
     if probes.comparable >= FEWEST:
-        keep_standard(folder, compute_standard(probes), identity_of(probes, 0))
+        keep_standard(folder, COMPARISON.compute_standard(probes), identity_of(probes, 0))

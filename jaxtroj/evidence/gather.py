@@ -11,9 +11,9 @@ from jaxtroj.evidence.stage import Stage
 TRIGGER = "trigger"
 """The step after the last stage: candidates are ranked."""
 
-Stop = Callable[[str, Mapping[str, float]], bool]
-"""Asked with a stage's name and all fields so far once a kind of trigger was searched: signs alone
-show nobody a trigger. True ends the gathering."""
+Stop = Callable[[str, Mapping[str, float], bool], bool]
+"""Asked with a stage's name, all fields so far, and whether there is a trigger to show, once a kind
+of trigger was searched. True ends the gathering."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class GatherStep:
     evidence: Evidence
 
 
-def _never(stage: str, fields: Mapping[str, float]) -> bool:
+def _never(stage: str, fields: Mapping[str, float], has_trigger: bool) -> bool:
     return False
 
 
@@ -79,7 +79,7 @@ def gather_steps(
         evidence = _with_stage(evidence, stage, found, time.perf_counter() - started)
         evidence = replace(evidence, for_classes=(*evidence.for_classes, *result.for_classes))
         candidates += result.triggers
-        can_stop = evidence.searched and stop(stage.name, evidence.fields)
+        can_stop = evidence.searched and stop(stage.name, evidence.fields, bool(candidates))
         if can_stop or place + 1 == len(stages):
             break
     yield GatherStep(TRIGGER, evidence)

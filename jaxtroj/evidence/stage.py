@@ -135,6 +135,7 @@ class Stage:
       kinds: kinds of trigger that it searches for; none for what only looks for signs of any.
       budget: makes the default of what it may spend, a frozen dataclass, for the documents.
       earlier: stages whose results it starts from; whoever gets it gets them too.
+      shows: whether its searches, if it has any, yield triggers that people can see.
     """
 
     name: str
@@ -144,6 +145,12 @@ class Stage:
     kinds: tuple[str, ...] = ()
     budget: Callable[[], Any] | None = field(default=None)
     earlier: tuple["Stage", ...] = ()
+    shows: bool = True
+
+    @property
+    def has_triggers(self) -> bool:
+        """Whether it may find a trigger to show."""
+        return bool(self.kinds) and self.shows
 
     def __post_init__(self) -> None:
         strangers = [f.name for f in self.fields if f.stage != self.name]
@@ -252,7 +259,7 @@ def stages_for(
       named: stages that somebody asks for; None leaves it to what the stages need.
       fitted: what the model's calibrator was fitted on. Where nobody names stages and the
         calibrator knows some that the model can get, it is those: other evidence would change no
-        probability.
+        probability. Where those show nobody a trigger, later ones that do follow.
 
     Raises:
       EvidenceError: none is left.
@@ -267,6 +274,9 @@ def stages_for(
             chosen = [s for s in stages if s.needs.usual(subject)]
     wanted = {stage.name for one in chosen for stage in (one, *one.earlier)}
     chosen = [s for s in stages if s.name in wanted]
+    if named is None and chosen and not any(stage.has_triggers for stage in chosen):
+        later = stages[stages.index(chosen[-1]) + 1 :]
+        chosen += [s for s in later if s.has_triggers and s.needs.usual(subject)]
     if not chosen:
         asked = ", ".join(named or fitted.stages or (s.name for s in stages))
         raise EvidenceError(

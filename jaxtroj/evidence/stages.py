@@ -16,6 +16,7 @@ from jaxtroj.evidence.images.stages.whole import WHOLE
 from jaxtroj.evidence.stage import StageTable
 from jaxtroj.evidence.texts.stages.against import AGAINST
 from jaxtroj.evidence.texts.stages.bank import BANK
+from jaxtroj.evidence.texts.stages.beside import BESIDE
 from jaxtroj.evidence.texts.stages.departure import DEPARTURE
 from jaxtroj.evidence.texts.stages.directions import DIRECTIONS
 from jaxtroj.evidence.texts.stages.sensitivity import HEAD_SENSITIVITY
@@ -24,7 +25,9 @@ from jaxtroj.evidence.texts.stages.slopes import SLOPES
 from jaxtroj.evidence.texts.stages.weights import HEAD_WEIGHTS
 
 IMAGE_STAGES = (WEIGHTS, STATISTICS, PROBES, SENSITIVITY, INVERSION, FIXED, WHOLE, PAIRS)
-TEXT_STAGES = (HEAD_WEIGHTS, HEAD_SENSITIVITY, SHIFT, SLOPES, DIRECTIONS, DEPARTURE, BANK, AGAINST)
+TEXT_STAGES = (
+    HEAD_WEIGHTS, HEAD_SENSITIVITY, SHIFT, SLOPES, DIRECTIONS, BESIDE, DEPARTURE, BANK, AGAINST,
+)  # fmt: skip
 CLASSIFIER_STAGES = (INSERTIONS, TOKENS)
 
 IMAGES = StageTable("image", 3, IMAGE_STAGES)

@@ -15,10 +15,13 @@ def stop_rule(attempt: Attempt, calibrator: Calibrator | None) -> Stop:
     """Whether the stages after one could no longer change the verdict, or need not."""
     settings = attempt.settings
     if calibrator is None or not settings.early_stop:
-        return lambda stage, fields: False
+        return lambda stage, fields, has_trigger: False
     rate, traits, enough = attempt.base_rate, attempt.traits, settings.enough
 
-    def stop(stage: str, fields: Mapping[str, float]) -> bool:
+    def stop(stage: str, fields: Mapping[str, float], has_trigger: bool) -> bool:
+        probability = calibrator.probability(fields, traits, rate)
+        if probability > settings.threshold and not has_trigger:
+            return False  # who is told of a trojan is shown one
         if enough is not None and calibrator.is_sure(fields, stage, enough, traits, rate):
             return True
         # What labelled models did is known of the side of even odds alone.

@@ -141,7 +141,7 @@ def test_the_seed_matters(whole, make_model, make_pictures, quick):
 def test_stops_when_told_to(last, whole, make_model, make_pictures, quick):
     told = []
 
-    def stop(stage, fields):
+    def stop(stage, fields, has_trigger):
         told.append((stage, dict(fields)))
         return stage == last
 

@@ -11,8 +11,12 @@ FIELDS = [field for table in TABLES.values() for field in table.fields]
 LARGE = ("weights", "probes", "sensitivity", "inversion")
 SMALL = ("weights", "fixed", "whole", "pairs")
 BANKED = Subject(has_bank=True, clean_heads=24)
-COMPARED = ("sensitivity", "slopes", "directions", "departure", "bank", "against")
-WITHOUT_HEADS = tuple(name for name in TEXTS.names if name not in ("directions", "against"))
+COMPARED = tuple(name for name in TEXTS.names if name not in ("weights", "shift"))
+BESIDE = ("sensitivity", "slopes", "directions", "beside")
+SHOWING = ("departure", "bank")
+WITHOUT_HEADS = tuple(
+    name for name in TEXTS.names if name not in ("directions", "beside", "against")
+)
 
 
 def names(stages) -> tuple[str, ...]:
@@ -63,6 +67,9 @@ def test_a_stage_declares_fields_of_its_own():
         (TEXT_STAGES, Subject(has_bank=True), None, TEXTS.names, WITHOUT_HEADS),
         (TEXT_STAGES, BANKED, ("against",), (), COMPARED),
         (TEXT_STAGES, Subject(), ("shift", "bank"), (), ("shift",)),
+        (TEXT_STAGES, BANKED, ("beside",), (), BESIDE),
+        (TEXT_STAGES, BANKED, None, ("beside",), (*BESIDE, *SHOWING)),
+        (TEXT_STAGES, BANKED, None, ("weights", "shift"), ("weights", "shift")),
     ],
 )
 def test_stages_follow_what_they_need(stages, subject, named, fitted, expected):
@@ -70,10 +77,10 @@ def test_stages_follow_what_they_need(stages, subject, named, fitted, expected):
 
 
 @pytest.mark.parametrize(
-    ("subject", "expected"), [(BANKED, COMPARED), (Subject(), TEXTS.names[:3])]
+    ("subject", "expected"), [(BANKED, (*BESIDE, *SHOWING)), (Subject(), TEXTS.names[:3])]
 )
 def test_a_head_without_clean_ones_to_compare_with_is_answered_too(subject, expected):
-    fitted = Fitted(("against",), needs_all=False)
+    fitted = Fitted(("beside",), needs_all=False)
     assert names(stages_for(TEXT_STAGES, subject, None, fitted)) == expected
 
 

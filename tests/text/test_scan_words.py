@@ -179,7 +179,7 @@ def test_without_a_bank_there_is_evidence_and_no_verdict(dataset, settings):
     record = answer(dataset, settings, bank=None, base_rate=0.3)
     assert (record.probability, record.poisoned) == (0.3, False)
     assert record.evidence and is_evidence_only(record)
-    assert "judges by against, which needs a probe bank of its encoder" in record.reason
+    assert "judges by beside, which needs a probe bank of its encoder" in record.reason
     line = text_line(record)
     assert " gathered " in line and "clean" not in line.split("probability")[0]
 
@@ -218,5 +218,8 @@ def test_an_encoder_that_cannot_be_read_costs_the_words_only(dataset, settings, 
 
 def test_a_clean_verdict_searches_nothing(dataset, settings):
     record = answer(dataset, settings, base_rate=1e-4)
-    assert not record.poisoned and "words" not in record.seconds
+    assert not record.poisoned and not {"words", "bank", "departure"} & record.seconds.keys()
+    assert record.recovered == {} and record.searched == ("shift", "text")
+    # Whoever wants all evidence gets it: a clean head, too, is shown what moves it most.
+    record = answer(dataset, settings, base_rate=1e-4, early_stop=False)
     assert record.recovered["method"] == "bank" and "words" not in record.recovered

@@ -11,15 +11,12 @@ from jaxtroj.evidence.gather import gather
 from jaxtroj.evidence.stage import Subject, stages_for
 from jaxtroj.evidence.stages import TEXT_STAGES
 from jaxtroj.evidence.texts.bank.kept_standard import STANDARD, keep_standard, kept_standard
+from jaxtroj.evidence.texts.comparison import STEEPNESS
 from jaxtroj.evidence.texts.context import text_context
 from jaxtroj.evidence.texts.encoder_probes import make_probes
 from jaxtroj.evidence.texts.references import head_key
-from jaxtroj.evidence.texts.stages.against import (
-    COMPARED,
-    STEEPNESS,
-    compute_standard,
-    identity_of,
-)
+from jaxtroj.evidence.texts.stages import beside
+from jaxtroj.evidence.texts.stages.against import COMPARED, COMPARISON, identity_of
 from jaxtroj.evidence.texts.standard import FEWEST, Standard, make_standard
 
 KEYS = tuple("abcdefghijk")
@@ -105,7 +102,7 @@ def test_clean_heads_lie_about_zero_and_a_trojan_above(toy, probes, toy_clean_he
     examples = [toy.embed(toy.texts(20, seed=300 + n)) for n in range(7)]
     clean = [fields(toy.head(40 + n), examples[n], probes) for n in range(6)]
     bad = fields(toy.head(50, poisoned=True), examples[6], probes)
-    names = [f"against_{name}" for name in COMPARED]
+    names = [f"against_{name}" for name in (*COMPARED, *beside.COMPARISON.compared)]
     middle = np.median([[one[name] for name in names] for one in clean], axis=0)
     assert (np.abs(middle) < 3).all(), dict(zip(names, middle, strict=True))
     assert bad["against_matched_spread"] > 5 and bad["against_departure_score"] > 5
@@ -119,7 +116,7 @@ def test_fewer_references_leave_the_stage_out(toy_bank, toy_clean_heads):
 
 @pytest.fixture(scope="module")
 def computed(probes):
-    return compute_standard(probes)
+    return COMPARISON.compute_standard(probes)
 
 
 def kept_in(folder, probes, change=None):
@@ -139,16 +136,16 @@ def test_what_is_kept_with_a_bank_is_what_would_be_computed(
     plain = fields(own.model, own.examples, probes)
     kept = kept_in(tmp_path, probes)
     assert fields(own.model, own.examples, kept) == plain
-    known = kept.standards[0, ()]
+    known = kept.standards["against", 0, ()]
     assert known.keys == computed.keys and set(known.values) == set(computed.values)
 
     def doubled(content):
-        column = content["values"]["slope_residual"]
-        content["values"]["slope_residual"] = [2 * value for value in column]
+        column = content["values"]["matched_spread"]
+        content["values"]["matched_spread"] = [2 * value for value in column]
         return json.dumps(content).encode()
 
     taken = fields(own.model, own.examples, kept_in(tmp_path, probes, doubled))
-    assert taken["against_slope_residual"] != plain["against_slope_residual"], "it was not read"
+    assert taken["against_matched_spread"] != plain["against_matched_spread"], "it was not read"
 
 
 @pytest.mark.parametrize(

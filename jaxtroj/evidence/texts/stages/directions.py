@@ -21,4 +21,11 @@ def _run(context: "TextContext") -> StageResult:
     return StageResult({"direction_residual": known.residual(context.head, context.identity)})
 
 
-DIRECTIONS = Stage("directions", FIELDS, _run, Needs(bank=True, clean_heads=FEWEST))
+DIRECTIONS = Stage(
+    "directions",
+    FIELDS,
+    _run,
+    Needs(bank=True, clean_heads=FEWEST),
+    ("shift", "text"),  # of any kind: it looks at all coordinates, and tells no text
+    shows=False,
+)
