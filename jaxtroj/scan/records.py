@@ -9,7 +9,7 @@ from converters.errors import ConverterError
 from jaxtroj.calibration import Verdict
 from jaxtroj.errors import JaxtrojError
 from jaxtroj.populations import Asked
-from jaxtroj.record import Record, finite, printable
+from jaxtroj.record import EVIDENCE_ONLY, Record, finite, printable
 from jaxtroj.rounds import ModelEntry
 from jaxtroj.scan.attempt import Attempt
 from jaxtroj.settings import Settings, base_rate
@@ -70,7 +70,8 @@ def _found(attempt: Attempt) -> Mapping[str, float]:
 
 def _limits_of_search(attempt: Attempt, verdict: Verdict) -> tuple[str, ...]:
     """What a clean answer does not cover, in words, where a search that is usual was left out."""
-    if verdict.poisoned or not attempt.unsearched:
+    is_answer = not any(reason.startswith(EVIDENCE_ONLY) for reason in verdict.reasons)
+    if verdict.poisoned or not is_answer or not attempt.unsearched:
         return ()
     return (f"did not search for {', '.join(attempt.unsearched)}",)
 

@@ -1,6 +1,7 @@
 """Records of poisoned heads carry the trigger's words, or one sentence on why they do not."""
 
 import json
+import os
 import shutil
 from dataclasses import replace
 
@@ -151,7 +152,18 @@ def test_texts_of_another_kind_are_not_compared(dataset, settings, bank, toy, to
     assert is_evidence_only(record) and record.evidence["bank_top"]
 
 
-@pytest.mark.parametrize("name", ["../models/id-00000000", "", None, 7, "/", "id-00000000/"])
+def test_a_pipe_in_place_of_a_reference_is_not_waited_for(tmp_path):
+    (tmp_path / "models" / "id-00000000").mkdir(parents=True)
+    os.mkfifo(tmp_path / "models" / "id-00000000" / "model.pt")
+    listed = [{"model": "id-00000000", "sha256": "ab" * 32}]
+    (tmp_path / "references.json").write_text(json.dumps({"heads": listed}))
+    assert not are_from(tmp_path / "models", "model.pt", tmp_path)
+
+
+ODD_NAMES = ["../models/id-00000000", "", None, 7, "/", "id-00000000/", "id\0"]
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
 def test_names_of_references_lead_nowhere(dataset, tmp_path, name):
     model = dataset / "models" / "id-00000000" / "model.pt"
     listed = [{"model": name, "sha256": digest_file(model)}, "odd", {}]

@@ -27,6 +27,7 @@ from converters.model import Model
 from jaxtroj.errors import ExamplesError, StoreError, UsageError
 from jaxtroj.evidence.texts.bank.build import Embed
 from jaxtroj.evidence.texts.bank.store import Bank, open_bank
+from jaxtroj.record import digest_file
 from jaxtroj.rounds.layout import ModelEntry, iter_models
 from jaxtroj.rounds.text_examples import load_text_examples
 
@@ -170,9 +171,8 @@ def _is_there(dataset: Path, name: object, file_name: str, sha256: object) -> bo
     if not isinstance(name, str) or Path(name).name != name:  # no way out of the dataset
         return False
     try:
-        with (dataset / name / file_name).open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest() == sha256
-    except OSError:
+        return digest_file(dataset / name / file_name) == sha256
+    except (OSError, ValueError):  # a name may hold a zero byte
         return False
 
 
