@@ -13,6 +13,7 @@ from jaxtroj.evidence.gather import Evidence
 from jaxtroj.evidence.stage import Stage, Subject
 from jaxtroj.evidence.stages import TEXT_STAGES
 from jaxtroj.evidence.texts.kinship import LIMIT
+from jaxtroj.record import EVIDENCE_ONLY
 from jaxtroj.rounds import TextExamples, load_text_examples
 from jaxtroj.scan.attempt import Attempt
 from jaxtroj.scan.encoders import are_together, bank_of, embedding_of
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 # Example texts by which an encoder is compared with the shipped vectors, and how alike they must
 # be: the official ones are of half precision (.9999), another encoder's are near 0.
 _COMPARED, _LEAST_COSINE = 2, 0.98
+APART = "the bank's clean heads come from another dataset, those of its own would tell more"
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,9 @@ class HeadScan:
         return (None, ()) if found is None else (found.target_class, found.source_classes)
 
     def judgement(self, evidence: Evidence, verdict: Verdict, context: "TextContext") -> Judgement:
+        if self.attempt.is_apart and EVIDENCE_ONLY not in " ".join(verdict.reasons):
+            caveats, reasons = (APART, *verdict.caveats), (APART, *verdict.reasons)
+            verdict = replace(verdict, caveats=caveats, reasons=reasons)
         found: FoundText | None = next(iter(evidence.triggers), None)
         recovered = {} if found is None else _described(found)
         if verdict.poisoned and found is not None:

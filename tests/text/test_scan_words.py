@@ -122,9 +122,11 @@ def test_a_head_from_elsewhere_is_judged_by_another_calibrator(dataset, settings
     home = list(iter_models(dataset))[-1]
     shutil.copytree(home.model_path.parent, tmp_path / "models" / home.model_id)
     (away,) = iter_models(tmp_path)
-    names = [scan_model(one, settings).calibrator for one in (home, away)]
-    assert names[0].startswith("round5.json") and names[0].endswith("for text models")
-    assert names[1].startswith("round5_apart.json") and "another dataset" in names[1]
+    near, far = (scan_model(one, settings) for one in (home, away))
+    assert near.calibrator.startswith("round5.json") and near.calibrator.endswith("text models")
+    assert far.calibrator.startswith("round5_apart.json") and "another dataset" in far.calibrator
+    assert far.caveats[0].startswith("the bank's clean heads come from another dataset")
+    assert far.caveats[0] in far.reason and far.caveats[0] not in (*near.caveats, near.reason)
     shutil.copy(DEFAULT_TEXT_CALIBRATOR, tmp_path / "own.json")
     own = replace(settings, text_calibrator=tmp_path / "own.json")
     assert scan_model(away, own).calibrator.startswith("own.json"), "one that is named answers"
@@ -149,7 +151,7 @@ def test_texts_of_another_kind_are_not_compared(dataset, settings, bank, toy, to
     record = scan_model(entry, known)
     assert (record.status, record.probability, record.poisoned) == ("ok", 0.3, False)
     assert "texts-differ: " in record.reason and "against_direction_residual" not in record.evidence
-    assert is_evidence_only(record) and record.evidence["bank_top"]
+    assert is_evidence_only(record) and record.evidence["bank_top"] and not record.caveats
 
 
 def test_a_pipe_in_place_of_a_reference_is_not_waited_for(tmp_path):
