@@ -26,7 +26,14 @@ import numpy as np
 
 from benchmarks.accuracy.round0_accuracy import origin
 from benchmarks.accuracy.round5_accuracy import HeadRow
-from benchmarks.accuracy.text_transfer import labelled, left_out, read_rows, scheme, scores
+from benchmarks.accuracy.text_transfer import (
+    fit_arguments,
+    labelled,
+    left_out,
+    read_rows,
+    scheme,
+    scores,
+)
 from benchmarks.provenance import RESULTS, provenance
 from converters.files import write_atomic
 from jaxtroj.calibration import Calibrator
@@ -66,20 +73,13 @@ def _arguments() -> argparse.Namespace:
     own, apart = (RESULTS / f"text_{name}.evidence.jsonl" for name in ("transfer", "apart"))
     parser.add_argument("evidence", type=Path, nargs="?", default=own, help="of text_transfer")
     parser.add_argument("apart", type=Path, nargs="?", default=apart, help="of A beside B")
-    parser.add_argument("--work", type=Path, default=Path("text_runs"), help="for run folders")
-    parser.add_argument("--out", type=Path, default=RESULTS / "text_apart.json")
-    parser.add_argument("--seed", type=int, default=0, help="of the folds")
-    parser.add_argument("--calibrator", type=Path, help="also fit on all heads and write here")
-    parser.add_argument("--population", default="", help="what the heads are, in words")
-    return parser.parse_args()
+    return fit_arguments(parser, "text_apart")
 
 
 def by_population(apart: Sequence[HeadRow], said: np.ndarray) -> dict[str, Any]:
     """Scores of each population, and of all."""
-    names, truth = (
-        np.array([row.population for row in apart]),
-        np.array([r.poisoned for r in apart]),
-    )
+    names = np.array([row.population for row in apart])
+    truth = np.array([row.poisoned for row in apart])
     parts = {name: scores(truth[names == name], said[names == name]) for name in np.unique(names)}
     return {**parts, "all": scores(truth, said)}
 

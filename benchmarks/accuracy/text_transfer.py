@@ -61,8 +61,13 @@ def main() -> int:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Text heads of populations that no fit has met.")
     parser.add_argument("sources", nargs="+", metavar="SOURCE", help="DATASET=BANK or evidence")
+    return fit_arguments(parser, "text_transfer")
+
+
+def fit_arguments(parser: argparse.ArgumentParser, name: str) -> argparse.Namespace:
+    """What benchmarks that may fit a calibrator of heads are asked, after their own arguments."""
     parser.add_argument("--work", type=Path, default=Path("text_runs"), help="run folders go here")
-    parser.add_argument("--out", type=Path, default=RESULTS / "text_transfer.json")
+    parser.add_argument("--out", type=Path, default=RESULTS / f"{name}.json")
     parser.add_argument("--seed", type=int, default=0, help="of the folds")
     parser.add_argument("--calibrator", type=Path, help="also fit on all heads and write here")
     parser.add_argument("--population", default="", help="what the heads are, in words")

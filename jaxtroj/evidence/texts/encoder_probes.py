@@ -31,7 +31,6 @@ class EncoderProbes:
       bank: texts inserted into carriers.
       references: clean heads on the encoder's vectors.
       clean_heads: the same one by one, with examples of their own.
-      answers: of the references to the bank; None until somebody asks (`answered`).
       folder: of the bank; None for one that is in memory only.
       standards: evidence of the clean heads, by seed and budgets, once somebody computed it.
     """
@@ -39,7 +38,6 @@ class EncoderProbes:
     bank: Bank
     references: References
     clean_heads: tuple[CleanHead, ...] = ()
-    answers: Answers | None = field(default=None, repr=False, compare=False)
     folder: Path | None = None
     standards: dict[Any, Standard] = field(default_factory=dict, repr=False, compare=False)
     _whole: "EncoderProbes | None" = field(default=None, repr=False, compare=False)
@@ -58,8 +56,11 @@ class EncoderProbes:
     @cached_property
     def answered(self) -> Answers:
         """What the references answer to the bank."""
-        if self.answers is not None:
-            return self.answers
+        if self._whole is not None:
+            own = set(self.references.keys)
+            kept = [n for n, key in enumerate(self._whole.references.keys) if key in own]
+            inserted, bare = self._whole.answered
+            return inserted[kept], bare[kept]
         inserted = self.bank.vectors.reshape(-1, self.bank.plan.width)
         return self.references.margins(inserted), self.references.margins(self.bank.carriers)
 
@@ -83,23 +84,17 @@ class EncoderProbes:
     @cached_property
     def inserted(self) -> jax.Array:
         """The bank's vectors on the device, in the type that they are kept in."""
+        if self._whole is not None:
+            return self._whole.inserted
         return jnp.asarray(self.bank.vectors)
 
     def besides(self, key: str) -> "EncoderProbes":
         """The probes for a head that may be one of the references: it is not among its own."""
         if key not in self.references.keys:
             return self
-        others = [n for n, one in enumerate(self.references.keys) if one != key]
-        inserted, bare = self.answered
-        found = replace(
-            self,
-            references=self.references.without(key),
-            answers=(inserted[others], bare[others]),
-            _whole=self.whole,
-        )
-        # Not computed again for every reference: the bank is the same.
-        found.__dict__["inserted"] = self.inserted
-        return found
+        # What the bank's insertions do is asked of the whole, and only by stages that need it.
+        others = self.references.without(key)
+        return replace(self, references=others, _whole=self.whole)
 
     def metric(self, axes: int) -> np.ndarray:
         """Metric `[axes, d]` of what insertions do."""
