@@ -143,7 +143,7 @@ BENCHES = (
           _same("{heads_and_banks} --work {work}/text_transfer"), ("heads_and_banks",)),
     Bench("accuracy.text_apart", "sentiment heads beside clean heads of another dataset",
           _same("--work {work}/text_apart")),
-    Bench("accuracy.text_fresh", "sentiment heads that the shipped calibrator has not met",
+    Bench("accuracy.text_fresh", "sentiment heads beside those that the shipped calibrator has met",
           _same("--work {work}/text_fresh")),
     Bench("accuracy.text_rivals", "the same by TrojanSleuth, PICCOLO's sweep and a weight sketch",
           {"cpu-small": None, "cpu": "{heads}", "gpu": None}, ("heads",)),

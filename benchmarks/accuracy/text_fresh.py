@@ -3,8 +3,9 @@
     python -m benchmarks.accuracy.text_fresh [SOURCE ...] [--work DIR] [--out FILE]
 
 A SOURCE is DATASET=BANK or the `.evidence.jsonl` of an earlier run, as `text_transfer` takes them;
-by default the stored heads that no fit has met. Log score, ROC AUC and mean probabilities of each
-population, all its heads beside clean heads of their own dataset.
+by default stored heads: a population that no fit and no choice has met, and two that the names tell
+more of. Log score, ROC AUC and mean probabilities of each population, all its heads beside clean
+heads of their own dataset.
 """
 
 import argparse
