@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 # Example texts by which an encoder is compared with the shipped vectors, and how alike they must
 # be: the official ones are of half precision (.9999), another encoder's are near 0.
 _COMPARED, _LEAST_COSINE = 2, 0.98
+FOREIGN = "not judged: the example texts are of another kind than those of the bank's clean heads"
 APART = "the bank's clean heads come from another dataset, those of its own would tell more"
 
 
@@ -123,7 +124,9 @@ class HeadScan:
         return (None, ()) if found is None else (found.target_class, found.source_classes)
 
     def judgement(self, evidence: Evidence, verdict: Verdict, context: "TextContext") -> Judgement:
-        if self.attempt.is_apart and EVIDENCE_ONLY not in " ".join(verdict.reasons):
+        if self.ready.are_foreign:  # the flag stands in the reason, this on the plain line
+            verdict = replace(verdict, caveats=(FOREIGN, *verdict.caveats))
+        elif self.attempt.is_apart and EVIDENCE_ONLY not in " ".join(verdict.reasons):
             caveats, reasons = (APART, *verdict.caveats), (APART, *verdict.reasons)
             verdict = replace(verdict, caveats=caveats, reasons=reasons)
         found: FoundText | None = next(iter(evidence.triggers), None)

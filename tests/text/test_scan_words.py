@@ -151,7 +151,9 @@ def test_texts_of_another_kind_are_not_compared(dataset, settings, bank, toy, to
     record = scan_model(entry, known)
     assert (record.status, record.probability, record.poisoned) == ("ok", 0.3, False)
     assert "texts-differ: " in record.reason and "against_direction_residual" not in record.evidence
-    assert is_evidence_only(record) and record.evidence["bank_top"] and not record.caveats
+    assert is_evidence_only(record) and record.evidence["bank_top"]
+    assert [one[:11] for one in record.caveats] == ["not judged:"]
+    assert record.caveats[0] in text_line(record)
 
 
 def test_a_pipe_in_place_of_a_reference_is_not_waited_for(tmp_path):
