@@ -1,20 +1,31 @@
-"""A network whose batch norms use the statistics of the batch, and what those were.
+"""What batch norms remember of training, and what they see of pictures at hand.
 
 In inference a batch norm uses the mean and variance that it gathered in training. Given those of
 the pictures at hand instead, it says how the pictures differ from the ones that the network was
-trained on, and the network says what it makes of them when the difference is taken away.
+trained on, and the network says what it makes of them when the difference is taken away
+(`by_batch`). Or the network stays as it is, and every norm says how what it sees of each picture
+lies to what it saw in training (`moments`).
 
 Norms that were folded into convolutions, by an exporter or by `converters.families.folding`, left
 no statistics behind.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import jax
 from flax import nnx
 
-from converters.graph.batch_norms import NormStatistics, graph_by_batch, has_norm, statistics_of
+from converters.graph.batch_norms import (
+    NormMoments,
+    NormStatistics,
+    graph_by_batch,
+    graph_moments,
+    has_norm,
+    moments_of,
+    statistics_of,
+)
 from converters.graph.module import GraphConfig
 from converters.model import Model, NetworkConfig, Params, abstract_module, module_of
 from converters.preparation import PreparedConfig
@@ -74,6 +85,49 @@ def _module_by_batch(network: NetworkConfig, params: Mapping[str, jax.Array], in
         for norm, before in zip(norms, running, strict=True)
     ]
     return logits, tuple(found)
+
+
+def moments(
+    config: NetworkConfig, params: Params, images: jax.Array
+) -> tuple[jax.Array, tuple[NormMoments, ...]]:
+    """Logits `[n, classes]` as in inference, and of each image what every batch norm sees.
+
+    In the order of `norm_paths`, but for families, whose norms come in the order of their calls.
+    Differentiable, and part of a larger program: nothing is compiled here.
+
+    Args:
+      config, params: of a model over images, with `has_batch_norms`.
+      images: `[n, h, w, c]` in [0, 1].
+    """
+    network, inputs = _network(config), config.prepare(images)
+    if isinstance(network, GraphConfig):
+        return graph_moments(network, params, inputs)
+    module, found = module_of(network, params), []
+    for path, norm in list(nnx.iter_modules(module)):
+        if isinstance(norm, nnx.BatchNorm):
+            _replace(module, path, _Watched(norm, found.append))
+    return module(inputs), tuple(found)  # pyright: ignore[reportCallIssue]
+
+
+class _Watched(nnx.Module):
+    """A batch norm that tells what it sees of each image."""
+
+    def __init__(self, norm: nnx.BatchNorm, tell: Callable[[NormMoments], None]):
+        self.norm, self.tell = norm, tell
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        self.tell(moments_of(x, self.norm.mean[...], self.norm.var[...], x.ndim - 2))
+        return self.norm(x)
+
+
+def _replace(module: nnx.Module, path: Sequence[str | int], part: nnx.Module) -> None:
+    holder: Any = module
+    for name in path[:-1]:
+        holder = holder[name] if isinstance(name, int) else getattr(holder, name)
+    if isinstance(path[-1], int):
+        holder[path[-1]] = part
+    else:
+        setattr(holder, path[-1], part)
 
 
 def _network(config: NetworkConfig) -> NetworkConfig:

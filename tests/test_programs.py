@@ -90,11 +90,12 @@ def test_every_program_of_a_graph_lowers_for_accelerators(tmp_path):
         Image.fromarray(pixels).save(path)
     found = lowered(
         tmp_path / "net.pth", "--network", f"{tmp_path / 'net.py'}:network", "--examples",
-        tmp_path / "pictures", "--stages", "weights,statistics,probes,sensitivity,inversion",
+        tmp_path / "pictures", "--stages", "weights,statistics,memory,probes,sensitivity,inversion",
     )  # fmt: skip
     names = {row["name"] for row in found}
     assert {"jaxtroj.network._logits", "jaxtroj.network._gradients"} < names
     assert {"converters.batch_norms._by_batch", "jaxtroj.inversion.driver._step"} < names
+    assert {"jaxtroj.norm_memory._pulled", "jaxtroj.inversion.memory_search._stepped"} < names
     assert [row for row in found if any(row[platform] for platform in PLATFORMS)] == []
 
 

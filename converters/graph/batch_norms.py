@@ -1,4 +1,4 @@
-"""Batch norms of a graph, given the statistics of the batch instead of the running ones.
+"""Batch norms of a graph: given the statistics of the batch, or asked what they see of each image.
 
 A graph knows one image and a batch is an axis of `vmap`, so means over the batch are taken along
 that axis by its name.
@@ -15,6 +15,7 @@ from converters.graph.layout import logical, physical
 from converters.graph.module import GraphConfig, attribute_of, run_one
 
 _AXIS = "batch"
+_STILL = 1e-3  # of a layer's mean variance
 # (x, weight, bias, mean, variance, ...); where the sixth argument is a bool, it says "training".
 _NORMS = frozenset(
     {
@@ -25,6 +26,17 @@ _NORMS = frozenset(
         "aten._native_batch_norm_legit_no_training.default",
     }
 )
+
+
+class NormMoments(NamedTuple):
+    """Of each image what one norm sees, in its running deviations from its running means.
+
+    Mean and mean square over the pixels, `[n, channels]`: over all images that the network was
+    trained on they are about 0 and 1.
+    """
+
+    mean: jax.Array
+    square: jax.Array
 
 
 class NormStatistics(NamedTuple):
@@ -74,6 +86,39 @@ def graph_by_batch(
         return run_one(config, own, image, replaced), tuple(found)
 
     return jax.vmap(one, axis_name=_AXIS, out_axes=(0, None))(images)
+
+
+def graph_moments(
+    config: GraphConfig, params: Mapping[str, jax.Array], images: jax.Array
+) -> tuple[jax.Array, tuple[NormMoments, ...]]:
+    """Logits `[n, classes]` of prepared images `[n, h, w, c]`, and the moments of each norm."""
+    own = {name: params[attribute_of(name)] for name, _ in config.graph.params}
+
+    def one(image: jax.Array):
+        found: list[NormMoments] = []
+
+        def watched(node: Node, args: tuple[Any, ...]) -> tuple[Any, ...]:
+            if _is_norm(node):
+                x, mean, var = args[0], args[3], args[4]
+                values = physical(x) if x.ndim > 2 else logical(x)
+                each = moments_of(values, jnp.asarray(mean), jnp.asarray(var), values.ndim - 1)
+                found.append(each)
+            return args
+
+        return run_one(config, own, image, watched), tuple(found)
+
+    return jax.vmap(one)(images)
+
+
+def moments_of(values: jax.Array, mean: jax.Array, var: jax.Array, pixels: int) -> NormMoments:
+    """Moments over the last `pixels` axes before the channels, values `[..., channels]`.
+
+    A channel that never varied in training counts as one that varied a little.
+    """
+    least = _STILL * var.mean() + jnp.finfo(jnp.float32).tiny
+    apart = (values - mean) / jnp.sqrt(jnp.maximum(var, least))
+    axes = tuple(range(-1 - pixels, -1))
+    return NormMoments(apart.mean(axes), jnp.square(apart).mean(axes))
 
 
 def _is_norm(node: Node) -> bool:

@@ -7,6 +7,7 @@ from jaxtroj.evidence.classifiers.stages.insertions import INSERTIONS
 from jaxtroj.evidence.classifiers.stages.tokens import TOKENS
 from jaxtroj.evidence.images.stages.fixed import FIXED
 from jaxtroj.evidence.images.stages.inversion import INVERSION
+from jaxtroj.evidence.images.stages.memory import MEMORY
 from jaxtroj.evidence.images.stages.pairs import PAIRS
 from jaxtroj.evidence.images.stages.probes import PROBES
 from jaxtroj.evidence.images.stages.sensitivity import SENSITIVITY
@@ -24,7 +25,7 @@ from jaxtroj.evidence.texts.stages.shift import SHIFT
 from jaxtroj.evidence.texts.stages.slopes import SLOPES
 from jaxtroj.evidence.texts.stages.weights import HEAD_WEIGHTS
 
-IMAGE_STAGES = (WEIGHTS, STATISTICS, PROBES, SENSITIVITY, INVERSION, FIXED, WHOLE, PAIRS)
+IMAGE_STAGES = (WEIGHTS, STATISTICS, MEMORY, PROBES, SENSITIVITY, INVERSION, FIXED, WHOLE, PAIRS)
 TEXT_STAGES = (
     HEAD_WEIGHTS, HEAD_SENSITIVITY, SHIFT, SLOPES, DIRECTIONS, BESIDE, DEPARTURE, BANK, AGAINST,
 )  # fmt: skip

@@ -1,12 +1,13 @@
 """Batch norms by the batch's statistics: as torch has them in training, in families and graphs."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import torch
 import torchvision
 from flax import nnx
 
-from converters.batch_norms import by_batch, has_batch_norms
+from converters.batch_norms import by_batch, has_batch_norms, moments
 from converters.families.densenet import DenseNetConfig
 from converters.families.folding import fold
 from converters.graph.module import graph_model
@@ -117,3 +118,44 @@ def test_a_norm_whose_statistics_pixels_decide_is_left_as_it_is():
     assert not has_batch_norms(model)
     logits, found = by_batch(model, pictures()[:, :4, :4])
     assert found == () and np.isfinite(logits).all()
+
+
+def seen_by(module: torch.nn.Module, images: np.ndarray):
+    """Torch's logits in inference, and what its norms see of each image, in running deviations."""
+    found = []
+
+    def watch(part, inputs):
+        x = inputs[0].numpy()
+        shape = (1, -1) + (1,) * (x.ndim - 2)
+        mean, var = (v.numpy().reshape(shape) for v in (part.running_mean, part.running_var))
+        apart, axes = (x - mean) / np.sqrt(var), tuple(range(2, x.ndim))
+        found.append((apart.mean(axes), (apart**2).mean(axes)))
+
+    hooks = [
+        part.register_forward_pre_hook(watch)
+        for part in module.modules()
+        if isinstance(part, NORMS)
+    ]
+    with torch.no_grad():
+        logits = module(torch.from_numpy(images.transpose(0, 3, 1, 2).copy())).numpy()
+    for hook in hooks:
+        hook.remove()
+    return logits, found
+
+
+def test_what_norms_see_of_each_picture_is_what_torchs_norms_see():
+    torch.manual_seed(0)
+    for module in (taught(Head()), taught(torchvision.models.resnet18(num_classes=5))):
+        captured = capture(module, [torch.zeros(1, 3, SIZE, SIZE)])
+        expected, seen = seen_by(module, pictures())
+        for model in (graph_model(captured), family_model(captured)):
+            if model is None:
+                continue
+            logits, found = jax.jit(moments, static_argnums=0)(
+                model.config, model.params, pictures()
+            )
+            np.testing.assert_allclose(logits, expected, rtol=2e-3, atol=2e-3)
+            assert len(found) == len(seen)
+            for own, (mean, square) in zip(found, seen, strict=True):
+                np.testing.assert_allclose(own.mean, mean, rtol=2e-3, atol=2e-3)
+                np.testing.assert_allclose(own.square, square, rtol=2e-3, atol=2e-3)

@@ -5,11 +5,8 @@ from dataclasses import replace
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import nnx
 
-from converters.batch_norms import by_batch
-from converters.families.densenet import DenseNetConfig
-from converters.model import Model, params_of
+from converters.model import Model
 from jaxtroj import network
 from jaxtroj.errors import EvidenceError
 from jaxtroj.evidence.gather import gather
@@ -20,7 +17,7 @@ from jaxtroj.evidence.stage import Subject, stages_for
 from jaxtroj.evidence.stages import IMAGE_STAGES, IMAGES
 from jaxtroj.rounds.examples import Examples
 
-SIDE = 24
+from .norm_models import SIDE, pictures, taught, untaught
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -28,29 +25,6 @@ def small_batches():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(network, "_CPU_PIXELS", 32 * SIDE * SIDE)
         yield
-
-
-def untaught(classes: int = 3, channels: int = 3) -> Model:
-    config = DenseNetConfig(8, (((8, 4),), ((8, 4),)), (6,), classes, channels)
-    params = params_of(config.build(nnx.Rngs(0)))
-    return Model(config, {k: jnp.asarray(v) for k, v in params.items()}, "densenet")
-
-
-def pictures(count: int, classes: int = 3, channels: int = 3, seed: int = 0) -> Examples:
-    images = np.random.default_rng(seed).random((count, SIDE, SIDE, channels), np.float32)
-    labels = (np.arange(count) % classes).astype(np.int32)
-    return Examples(images, labels, tuple(map(str, labels)), "RGB")
-
-
-def taught(model: Model, images: np.ndarray) -> Model:
-    """Running statistics that are those of some pictures, as training leaves them."""
-    _, found = by_batch(model, images)
-    # Norms come in the order of their paths.
-    norms = sorted(path.removesuffix(".mean") for path in model.params if path.endswith(".mean"))
-    params = dict(model.params)
-    for norm, own in zip(norms, found, strict=True):
-        params[f"{norm}.mean"], params[f"{norm}.var"] = own.mean, own.var
-    return replace(model, params=params)
 
 
 def fields_of(model: Model, examples: Examples) -> dict[str, float]:

@@ -1,0 +1,68 @@
+"""Stage memory: triggers found in what batch norms remember of the training pictures."""
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from jaxtroj.evidence.stage import SUPPORT, Field, Needs, Stage, StageResult
+
+if TYPE_CHECKING:
+    from jaxtroj.evidence.images.context import ImageContext
+    from jaxtroj.evidence.images.memory import MemoryBudget
+
+_COSINE = "cosine -1 to 1"
+# Networks that were taught moved, cut or recoloured pictures remember those as they do triggers.
+_match = partial(Field, stage="memory", direction=1, unit=_COSINE, search=SUPPORT)
+_sent = partial(Field, stage="memory", search="memory")
+FIELDS = (
+    _match("memory_match",
+           label="how well a trigger explains what the training pictures had and the examples lack",
+           meaning="cosine, on examples it was not fitted to, of what the trigger changes in the"
+           " moments of the batch norms with what these remember and the examples lack; largest of"
+           " the five below"),
+    _match("memory_placed", label="how well a mask at one place explains it",
+           meaning="the same of a fitted mask and pattern at one place"),
+    _match("memory_moving", label="how well a mask that moves about explains it",
+           meaning="the same of a fitted mask and pattern that lie elsewhere in each picture"),
+    _match("memory_faint", label="how well a faint pattern explains it",
+           meaning="the same of a fitted smooth pattern that is added"),
+    _match("memory_colours", label="how well a colour map explains it",
+           meaning="the same of a fitted colour map"),
+    _match("memory_filter", label="how well a known colour filter explains it",
+           meaning="the same of the best of the five known filters"),
+    Field("memory_share", "memory", 0, "the share of the training pictures that it explains",
+          "fraction", "least squares, of the trigger of memory_match", search=SUPPORT),
+    _sent("memory_lead", direction=1, unit="fraction 0-1",
+          label="the lead of one class under the trigger that explains most",
+          meaning="share of examples of other classes that the trigger of memory_match sends to one"
+          " class, less that of the second"),
+    _sent("memory_pair", direction=1, unit="fraction 0-1",
+          label="how far that trigger carries one class to another",
+          meaning="share of the examples of one class that it sends to another; best pair of"
+          " classes"),
+    _sent("memory_class", direction=0, unit="class",
+          label="the class that this trigger sends most examples to",
+          meaning="class of memory_lead", is_judged=False, is_class=True),
+)  # fmt: skip
+
+
+def _run(context: "ImageContext") -> StageResult:
+    import jax
+
+    from jaxtroj.evidence.images.memory import MemoryBudget, search_memory
+    from jaxtroj.evidence.images.memory_fields import memory_fields, recovered
+
+    key, budget = jax.random.fold_in(context.key, 5), context.budget(MemoryBudget)
+    half, found = search_memory(context.opened, context.network, context.examples, key, budget)
+    return StageResult(
+        memory_fields(half, found), (partial(recovered, context.network, half, found),)
+    )
+
+
+def _budget() -> "MemoryBudget":
+    from jaxtroj.evidence.images.memory import MemoryBudget
+
+    return MemoryBudget()
+
+
+KINDS = ("mask", "smooth", "colour map", "filter")
+MEMORY = Stage("memory", FIELDS, _run, Needs(sides=(1, 64), batch_norm=True), KINDS, _budget)

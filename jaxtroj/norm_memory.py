@@ -1,0 +1,173 @@
+"""What batch norms remember of the training pictures, and which change of pictures explains it.
+
+A batch norm keeps mean and variance, channel by channel, of everything that the network was trained
+on. With `u` the moments of what the norms see of a picture, in running deviations (`[dims]`: means
+and mean squares of all channels of all norms), training has mean `u` of 0 and 1. Where a share `f`
+of the training pictures carried a trigger `T`,
+
+    remainder = (0, 1) - mean u(x) = f (mean u(T(x)) - mean u(x)) + what the examples lack by chance
+
+over clean examples `x`: the remainder points where the trigger moves `u`, whatever class it serves
+and whichever it works from. So a change of pictures is compared with the remainder by their cosine,
+in a space where directions in which clean pictures differ from one another count less, and those of
+harmless changes (light, contrast, blur, noise, shifts, how sure the network is) count nothing.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from converters.batch_norms import moments
+from converters.model import Model
+
+_RIDGE = 0.3  # of the mean variance of clean pictures' axes: the least of any direction
+_STILL = 1e-2  # running deviations: no number counts as steadier
+_FAR, _FARTHEST = 3.0, 10.0  # deviations of clean pictures that remainder and change count up to
+_LARGE = 1e6  # what a moment counts up to: networks whose numbers run over still get an answer
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Memory:
+    """The remainder of some examples, and how changes are compared with it; `dims` moments."""
+
+    centre: jax.Array
+    """Mean moments of the clean examples, `[dims]`."""
+    scale: jax.Array
+    """Deviations of the moments over the clean examples, `[dims]`."""
+    weight: jax.Array
+    """Of each number, `[dims]`: all norms count alike."""
+    axes: jax.Array
+    """Directions in which clean examples differ, orthonormal, `[axes, dims]`."""
+    shrink: jax.Array
+    """What is added to the factor `floor` along them, `[axes]`, at most 0."""
+    floor: jax.Array
+    harmless: jax.Array
+    """Directions that count nothing, orthonormal, `[k, dims]`."""
+    asked: jax.Array
+    """The remainder in that space, `[dims]`."""
+
+    def about(self, centre: np.ndarray) -> "Memory":
+        """The same for changes of examples whose mean moments are `centre [dims]`."""
+        return Memory(**(vars(self) | {"centre": jnp.asarray(centre)}))
+
+    def change(self, changed: jax.Array) -> jax.Array:
+        """A change in that space, `[dims]`, from mean moments of changed examples `[dims]`."""
+        apart = jnp.clip((changed - self.centre) / self.scale, -_FARTHEST, _FARTHEST)
+        return self.without(apart * self.weight)
+
+    def without(self, vector: jax.Array) -> jax.Array:
+        """A weighted vector `[dims]` with what clean and harmless pictures do taken down."""
+        flat = self.floor * vector + (self.shrink * (self.axes @ vector)) @ self.axes
+        return flat - (self.harmless @ flat) @ self.harmless
+
+    def match(self, changed: jax.Array) -> jax.Array:
+        """Cosine of a change with the remainder, from mean moments of changed examples."""
+        found = self.change(changed)
+        # A change of nothing but what is harmless has no direction left.
+        size = jnp.linalg.norm(found) + _STILL * self.floor
+        return found @ self.asked / (size * jnp.linalg.norm(self.asked) + 1e-9)
+
+    def share(self, changed: jax.Array) -> jax.Array:
+        """Share of the training pictures that the change explains best, by least squares."""
+        found = self.change(changed)
+        return found @ self.asked / (found @ found + 1e-9)
+
+
+def memory_of(rows: np.ndarray, sizes: Sequence[int], harmless: Sequence[np.ndarray]) -> Memory:
+    """The remainder of clean examples.
+
+    Args:
+      rows: moments `[n, dims]` of each example.
+      sizes: channels of each norm, in the order of `rows`.
+      harmless: mean changes of moments, each `[dims]`, of harmless changes of the examples.
+    """
+    rows = rows.astype(np.float64)
+    centre, scale = rows.mean(axis=0), np.maximum(rows.std(axis=0), _STILL)
+    weight = np.concatenate([np.full(2 * size, size**-0.5) for size in sizes])
+    usual = np.concatenate([np.repeat([0.0, 1.0], size) for size in sizes])
+    axes, spread = _axes((rows - centre) / scale * weight)
+    least = max(_RIDGE * spread.sum() / len(rows), _STILL)
+    bare = Memory(
+        centre, scale, weight, axes, (spread + least) ** -0.5 - least**-0.5, least**-0.5,
+        np.zeros((0, len(centre))), centre,
+    )  # fmt: skip
+    apart = [np.clip(one / scale, -_FARTHEST, _FARTHEST) * weight for one in harmless]
+    flat = [np.asarray(bare.without(one)) for one in apart]
+    remainder = np.clip((usual - centre) / scale, -_FAR, _FAR) * weight
+    known = Memory(**(vars(bare) | {"harmless": _orthonormal(flat, len(centre))}))
+    full = vars(known) | {"asked": known.without(remainder)}
+    return Memory(**{name: jnp.asarray(value, jnp.float32) for name, value in full.items()})
+
+
+def _axes(apart: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Principal axes `[k, dims]` of centred rows `[n, dims]`, and the variances along them."""
+    values, vectors = np.linalg.eigh(apart @ apart.T)
+    kept = values > max(1e-9 * values.max(initial=0.0), 1e-12)
+    values, vectors = values[kept], vectors[:, kept]
+    return (vectors.T @ apart) / np.sqrt(values)[:, None], values / len(apart)
+
+
+def _orthonormal(vectors: Sequence[np.ndarray], dims: int) -> np.ndarray:
+    if not vectors:
+        return np.zeros((0, dims))
+    stacked = np.stack(vectors)
+    stacked = stacked / np.maximum(np.linalg.norm(stacked, axis=1, keepdims=True), 1e-12)
+    return _axes(stacked)[0]
+
+
+@dataclass(frozen=True)
+class Norms:
+    """A model whose norms are asked what they see, in batches of one size."""
+
+    model: Model
+    batch: int
+
+    def seen(self, images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Logits `[n, classes]` and moments `[n, dims]` of images `[n, h, w, c]`."""
+        parts = [self._part(images[i : i + self.batch]) for i in range(0, len(images), self.batch)]
+        logits, rows = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return logits, rows
+
+    def sizes(self, images: np.ndarray) -> tuple[int, ...]:
+        """Channels of each norm, in the order of the moments."""
+        one = jax.ShapeDtypeStruct((1, *images.shape[1:]), jnp.float32)
+        found = jax.eval_shape(partial(moments, self.model.config), self.model.params, one)[1]
+        return tuple(norm.mean.shape[-1] for norm in found)
+
+    def _part(self, images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        padded = np.pad(images, [(0, self.batch - len(images)), *[(0, 0)] * 3])
+        found = _seen(self.model.config, self.model.params, padded)
+        logits, rows = (np.asarray(part)[: len(images)] for part in found)
+        return np.nan_to_num(logits), rows
+
+    def pulled(self, memory: Memory, stamped: jax.Array) -> tuple[np.ndarray, jax.Array]:
+        """Matches `[a]` of changed pictures `[a, n, h, w, c]`, and their gradients."""
+        matches, gradients = _pulled(self.model.config, self.model.params, memory, stamped)
+        return np.asarray(matches), gradients
+
+
+def _rows(config, params, images):
+    logits, norms = moments(config, params, images)
+    each = [part for norm in norms for part in (norm.mean, norm.square)]
+    rows = jnp.concatenate(each, axis=-1)
+    return logits, jnp.clip(jnp.nan_to_num(rows), -_LARGE, _LARGE)
+
+
+_seen = jax.jit(_rows, static_argnums=0)
+
+
+@partial(jax.jit, static_argnums=0)
+def _pulled(config, params, memory: Memory, stamped: jax.Array):
+    def total(images):
+        rows = _rows(config, params, images.reshape(-1, *images.shape[2:]))[1]
+        means = rows.reshape(*images.shape[:2], -1).mean(axis=1)
+        matches = jax.vmap(memory.match)(means)
+        return matches.sum(), matches
+
+    gradients, matches = jax.grad(total, has_aux=True)(stamped)
+    return matches, jnp.nan_to_num(gradients)

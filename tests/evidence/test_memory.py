@@ -1,0 +1,188 @@
+"""Memory stage: a trigger that the training pictures carried is found in the norms' memory."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxtroj import network
+from jaxtroj.errors import EvidenceError
+from jaxtroj.evidence.gather import gather
+from jaxtroj.evidence.images.context import image_context
+from jaxtroj.evidence.images.memory import Half, Remembered
+from jaxtroj.evidence.images.memory_fields import memory_fields, sent_by
+from jaxtroj.evidence.images.stages.memory import MEMORY
+from jaxtroj.evidence.stage import Subject, stages_for
+from jaxtroj.evidence.stages import IMAGE_STAGES, IMAGES
+from jaxtroj.norm_memory import memory_of
+from jaxtroj.rounds.examples import Examples
+from jaxtroj.triggers.colour_map import ColourMap
+
+from .norm_models import SIDE, pictures, taught, untaught
+
+SIZES = (12, 20)
+DIMS = 2 * sum(SIZES)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_batches():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(network, "_CPU_PIXELS", 32 * SIDE * SIDE)
+        yield
+
+
+def usual_rows(count: int, seed: int = 0) -> np.ndarray:
+    """Moments of clean pictures as training leaves them: means 0, mean squares 1."""
+    usual = np.concatenate([np.repeat([0.0, 1.0], size) for size in SIZES])
+    return usual + 0.2 * np.random.default_rng(seed).normal(size=(count, DIMS))
+
+
+def test_what_a_share_of_the_training_pictures_carried_is_the_remainder():
+    draw = np.random.default_rng(1)
+    shift = draw.normal(size=DIMS)
+    share = 0.2
+    # The examples lack what a fifth of the training pictures had.
+    rows = usual_rows(400) - share * shift
+    memory = memory_of(rows, SIZES, [])
+    clean = rows.mean(axis=0)
+    assert float(memory.match(clean + shift)) > 0.9
+    assert float(memory.share(clean + shift)) == pytest.approx(share, abs=0.03)
+    assert float(memory.match(clean - shift)) < -0.9
+    others = [abs(float(memory.match(clean + draw.normal(size=DIMS)))) for _ in range(20)]
+    assert np.mean(others) < 0.25
+
+
+def test_harmless_changes_and_clean_differences_count_less():
+    draw = np.random.default_rng(2)
+    shift, dimmed = draw.normal(size=(2, DIMS))
+    rows = usual_rows(400) - 0.2 * shift - 0.5 * dimmed
+    clean = rows.mean(axis=0)
+    naive, told = memory_of(rows, SIZES, []), memory_of(rows, SIZES, [dimmed])
+    assert float(naive.match(clean + dimmed)) > 0.7
+    assert abs(float(told.match(clean + dimmed))) < 0.02
+    assert float(told.match(clean + shift)) > 0.6
+    # Pictures that differ along one direction say little along it.
+    varied = usual_rows(400) + 3.0 * draw.normal(size=(400, 1)) * dimmed
+    found = memory_of(varied, SIZES, [])
+
+    def kept(direction: np.ndarray) -> float:
+        scaled = jnp.asarray(direction, jnp.float32) / found.scale * found.weight
+        return float(jnp.linalg.norm(found.without(scaled)) / jnp.linalg.norm(scaled))
+
+    assert kept(dimmed) < kept(draw.normal(size=DIMS)) / 3
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_hardly_any_examples(count):
+    memory = memory_of(usual_rows(count), SIZES, [np.zeros(DIMS)])
+    assert np.isfinite(float(memory.match(np.ones(DIMS, np.float32))))
+
+
+def sepia() -> ColourMap:
+    matrix = np.array([[0.2, 0.5, 0.1, 0.3], [0.2, 0.4, 0.1, 0.1], [0.1, 0.3, 0.1, 0.0]])
+    return ColourMap(jnp.asarray(matrix, jnp.float32), jnp.asarray(0.0))
+
+
+def remembers(share: float) -> tuple:
+    """A network whose norms met noise, a share of it through a colour map."""
+    model, count = untaught(), 120
+    images = pictures(count, seed=1).images
+    if share:
+        with_it = pictures(int(count * share / (1 - share)), seed=2).images
+        still = np.zeros((len(with_it), 2), np.int32)
+        images = np.concatenate([images, np.asarray(sepia().apply(with_it, still))])
+    return taught(model, images), pictures(64, seed=3)
+
+
+def fields_of(model, examples: Examples) -> dict[str, float]:
+    evidence = gather(image_context(model, examples), (MEMORY,))
+    assert tuple(evidence.fields) == IMAGES.stage_fields["memory"]
+    assert np.isfinite(list(evidence.fields.values())).all()
+    assert len(evidence.triggers) == 1
+    return dict(evidence.fields)
+
+
+def test_a_colour_map_in_the_training_pictures_is_found():
+    clean, carried = (fields_of(*remembers(share)) for share in (0.0, 0.3))
+    assert carried["memory_colours"] > 0.6
+    assert carried["memory_match"] > clean["memory_match"] + 0.2
+    assert carried["memory_match"] == max(
+        carried[f"memory_{name}"] for name in ("placed", "moving", "faint", "colours", "filter")
+    )
+
+
+def test_the_same_again_and_another_seed_is_another_start():
+    model, examples = remembers(0.3)
+    assert fields_of(model, examples) == fields_of(model, examples)
+    other = gather(image_context(model, examples, seed=1), (MEMORY,)).fields
+    assert dict(other) != fields_of(model, examples)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7])
+def test_a_handful_of_examples(count):
+    fields_of(untaught(), pictures(count))
+
+
+def test_odd_networks_and_pictures():
+    fields_of(untaught(2, 1), pictures(5, 2, 1))
+    unnamed = replace(pictures(4), labels=np.full(4, -1, np.int32))
+    fields_of(untaught(), unnamed)
+    flat = replace(pictures(4), images=np.zeros((4, SIDE, SIDE, 3), np.float32))
+    fields_of(untaught(), flat)
+    model = untaught()
+    dead = {k: jnp.zeros_like(v) for k, v in model.params.items()}
+    fields_of(replace(model, params=dead), pictures(4))
+    huge = {k: v * 1e15 if k.endswith("kernel") else v for k, v in model.params.items()}
+    with pytest.raises(EvidenceError, match="not finite"):
+        fields_of(replace(model, params=huge), pictures(4))
+
+
+def half_of(before: np.ndarray) -> Half:
+    memory = memory_of(usual_rows(4), SIZES, [])
+    images, offsets = np.zeros((len(before), 2, 2, 3)), np.zeros((len(before), 2), int)
+    return Half(images, np.eye(3)[before], usual_rows(len(before)), offsets, memory)
+
+
+def found_of(match: float, after: np.ndarray, name: str = "colours") -> Remembered:
+    return Remembered(name, sepia(), False, match, 0.1, np.eye(3)[after])
+
+
+def test_where_the_best_trigger_sends_pictures():
+    before = np.array([0, 0, 1, 1, 2, 2])
+    half = half_of(before)
+    one_source = found_of(0.8, np.array([2, 2, 1, 1, 2, 2]))
+    fields = memory_fields(half, (found_of(0.1, before, "placed"), one_source))
+    assert fields["memory_match"] == 0.8 and fields["memory_class"] == 2.0
+    # Two of the four pictures of other classes go to class 2, all of class 0.
+    assert fields["memory_lead"] == pytest.approx(0.5) and fields["memory_pair"] == 1.0
+    assert sent_by(half, one_source)[0, 2] == 1.0
+    nothing = memory_fields(half, (found_of(0.2, before),))
+    assert nothing["memory_lead"] == nothing["memory_pair"] == 0.0
+
+
+def test_the_stage_asks_for_norms_and_pictures_that_are_not_too_large():
+    known = Subject(64, has_batch_norm=True)
+    assert MEMORY in stages_for(IMAGE_STAGES, known)
+    assert MEMORY not in stages_for(IMAGE_STAGES, Subject(64))
+    assert MEMORY not in stages_for(IMAGE_STAGES, Subject(224, has_batch_norm=True))
+    assert MEMORY in stages_for(IMAGE_STAGES, Subject(224, has_batch_norm=True), ("memory",))
+
+
+def test_the_gradient_is_that_of_the_match():
+    from jaxtroj.norm_memory import Norms
+
+    model, examples = remembers(0.3)
+    norms, images = Norms(model, 8), examples.images[:8]
+    rows = norms.seen(images)[1]
+    memory = memory_of(rows, norms.sizes(images), [])
+    step = 1e-2 * np.random.default_rng(4).normal(size=images.shape).astype(np.float32)
+    matches, gradients = norms.pulled(memory, jnp.asarray((images + 20 * step)[None]))
+    near = [
+        float(memory.match(norms.seen(images + (20 + side) * step)[1].mean(axis=0)))
+        for side in (-0.5, 0.5)
+    ]
+    assert matches[0] == pytest.approx(np.mean(near), abs=0.02)
+    assert float((gradients[0] * step).sum()) == pytest.approx(near[1] - near[0], rel=0.1, abs=1e-4)
+    assert jax.tree.leaves(memory)[0].dtype == jnp.float32
