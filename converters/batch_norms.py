@@ -120,7 +120,7 @@ class _Watched(nnx.Module):
         return self.norm(x)
 
 
-def _replace(module: nnx.Module, path: Sequence[str | int], part: nnx.Module) -> None:
+def _replace(module: nnx.Module, path: Sequence[Any], part: nnx.Module) -> None:
     holder: Any = module
     for name in path[:-1]:
         holder = holder[name] if isinstance(name, int) else getattr(holder, name)

@@ -14,7 +14,7 @@ harmless changes (light, contrast, blur, noise, shifts, how sure the network is)
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import jax
@@ -53,7 +53,7 @@ class Memory:
 
     def about(self, centre: np.ndarray) -> "Memory":
         """The same for changes of examples whose mean moments are `centre [dims]`."""
-        return Memory(**(vars(self) | {"centre": jnp.asarray(centre)}))
+        return replace(self, centre=jnp.asarray(centre))
 
     def change(self, changed: jax.Array) -> jax.Array:
         """A change in that space, `[dims]`, from mean moments of changed examples `[dims]`."""
@@ -92,16 +92,15 @@ def memory_of(rows: np.ndarray, sizes: Sequence[int], harmless: Sequence[np.ndar
     usual = np.concatenate([np.repeat([0.0, 1.0], size) for size in sizes])
     axes, spread = _axes((rows - centre) / scale * weight)
     least = max(_RIDGE * spread.sum() / len(rows), _STILL)
-    bare = Memory(
-        centre, scale, weight, axes, (spread + least) ** -0.5 - least**-0.5, least**-0.5,
-        np.zeros((0, len(centre))), centre,
-    )  # fmt: skip
+    shrink, floor = (spread + least) ** -0.5 - least**-0.5, least**-0.5
+    nothing = np.zeros((0, len(centre)))
+    parts = (centre, scale, weight, axes, shrink, floor, nothing, centre)
+    bare = Memory(*(jnp.asarray(part, jnp.float32) for part in parts))
     apart = [np.clip(one / scale, -_FARTHEST, _FARTHEST) * weight for one in harmless]
-    flat = [np.asarray(bare.without(one)) for one in apart]
+    flat = [np.asarray(bare.without(jnp.asarray(one, jnp.float32))) for one in apart]
+    known = replace(bare, harmless=_orthonormal(flat, len(centre)))
     remainder = np.clip((usual - centre) / scale, -_FAR, _FAR) * weight
-    known = Memory(**(vars(bare) | {"harmless": _orthonormal(flat, len(centre))}))
-    full = vars(known) | {"asked": known.without(remainder)}
-    return Memory(**{name: jnp.asarray(value, jnp.float32) for name, value in full.items()})
+    return replace(known, asked=known.without(jnp.asarray(remainder, jnp.float32)))
 
 
 def _axes(apart: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -112,12 +111,12 @@ def _axes(apart: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return (vectors.T @ apart) / np.sqrt(values)[:, None], values / len(apart)
 
 
-def _orthonormal(vectors: Sequence[np.ndarray], dims: int) -> np.ndarray:
+def _orthonormal(vectors: Sequence[np.ndarray], dims: int) -> jax.Array:
     if not vectors:
-        return np.zeros((0, dims))
+        return jnp.zeros((0, dims))
     stacked = np.stack(vectors)
     stacked = stacked / np.maximum(np.linalg.norm(stacked, axis=1, keepdims=True), 1e-12)
-    return _axes(stacked)[0]
+    return jnp.asarray(_axes(stacked)[0], jnp.float32)
 
 
 @dataclass(frozen=True)

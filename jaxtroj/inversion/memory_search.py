@@ -176,7 +176,8 @@ def stamped_by(families: tuple[Family, ...], values: Values, images, offsets) ->
 @partial(jax.jit, static_argnums=0)
 def _stepped(families: tuple[Family, ...], values: Values, images, offsets, gradients, state):
     pull = jax.vjp(lambda every: stamped_by(families, every, images, offsets), values)[1]
-    steps, state = _adam.update(pull(gradients)[0], state)
+    found, state = _adam.update(pull(gradients)[0], state)
+    steps: list[jax.Array] = jax.tree.leaves(found)
     moved = [
         own + family.rate * step for family, own, step in zip(families, values, steps, strict=True)
     ]

@@ -1,5 +1,6 @@
 """Networks with batch norms that remember pictures of one's choice, and such pictures."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import jax.numpy as jnp
@@ -35,3 +36,20 @@ def taught(model: Model, images: np.ndarray) -> Model:
     for norm, own in zip(norms, found, strict=True):
         params[f"{norm}.mean"], params[f"{norm}.var"] = own.mean, own.var
     return replace(model, params=params)
+
+
+def odd_ones() -> Iterator[tuple[Model, Examples]]:
+    """Two classes and one channel, examples without labels, flat ones, a network of zeros."""
+    yield untaught(2, 1), pictures(5, 2, 1)
+    yield untaught(), replace(pictures(4), labels=np.full(4, -1, np.int32))
+    yield untaught(), replace(pictures(4), images=np.zeros((4, SIDE, SIDE, 3), np.float32))
+    model = untaught()
+    dead = {k: jnp.zeros_like(v) for k, v in model.params.items()}
+    yield replace(model, params=dead), pictures(4)
+
+
+def overflowing() -> Model:
+    """A network whose numbers run over."""
+    model = untaught()
+    huge = {k: v * 1e15 if k.endswith("kernel") else v for k, v in model.params.items()}
+    return replace(model, params=huge)

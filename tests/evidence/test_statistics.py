@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -17,7 +16,7 @@ from jaxtroj.evidence.stage import Subject, stages_for
 from jaxtroj.evidence.stages import IMAGE_STAGES, IMAGES
 from jaxtroj.rounds.examples import Examples
 
-from .norm_models import SIDE, pictures, taught, untaught
+from .norm_models import SIDE, odd_ones, overflowing, pictures, taught, untaught
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -87,16 +86,9 @@ def test_a_handful_of_examples(count):
 
 
 def test_odd_networks_and_pictures():
-    fields_of(untaught(2, 1), pictures(5, 2, 1))
-    unnamed = replace(pictures(4), labels=np.full(4, -1, np.int32))
-    fields_of(untaught(), unnamed)
-    flat = replace(pictures(4), images=np.zeros((4, SIDE, SIDE, 3), np.float32))
-    fields_of(untaught(), flat)
-    model = untaught()
-    dead = {k: jnp.zeros_like(v) for k, v in model.params.items()}
-    fields_of(replace(model, params=dead), pictures(4))
-    huge = {k: v * 1e15 if k.endswith("kernel") else v for k, v in model.params.items()}
-    fields_of(replace(model, params=huge), pictures(4))
+    for model, examples in odd_ones():
+        fields_of(model, examples)
+    fields_of(overflowing(), pictures(4))
 
 
 def test_the_stage_is_absent_without_norms():
