@@ -54,7 +54,7 @@ class Network:
         """`[n, classes]` of images `[n, h, w, c]`."""
         size = self.batch(images)
         parts = [
-            _logits(self.model.config, self.model.params, _padded(images[i : i + size], size))
+            _logits(self.model.config, self.model.params, padded(images[i : i + size], size))
             for i in range(0, len(images), size)
         ]
         return jnp.concatenate(parts)[: len(images)]
@@ -79,8 +79,8 @@ class Network:
             _gradients(
                 self.model.config,
                 self.model.params,
-                _padded(images[i : i + size], size),
-                _padded(weights[i : i + size], size),
+                padded(images[i : i + size], size),
+                padded(weights[i : i + size], size),
                 own,
             )
             for i in range(0, len(images), size)
@@ -91,7 +91,8 @@ class Network:
         return gradients, logits
 
 
-def _padded(rows, size: int) -> jax.Array:
+def padded(rows, size: int) -> jax.Array:
+    """Rows `[n, ...]` with zeros after them, `[size, ...]`."""
     rows = jnp.asarray(rows)
     return jnp.pad(rows, [(0, size - len(rows)), *[(0, 0)] * (rows.ndim - 1)])
 

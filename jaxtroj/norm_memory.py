@@ -23,6 +23,7 @@ import numpy as np
 
 from converters.batch_norms import moments
 from converters.model import Model
+from jaxtroj.network import padded
 
 _RIDGE = 0.3  # of the mean variance of clean pictures' axes: the least of any direction
 _STILL = 1e-2  # running deviations: no number counts as steadier
@@ -139,8 +140,7 @@ class Norms:
         return tuple(norm.mean.shape[-1] for norm in found)
 
     def _part(self, images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        padded = np.pad(images, [(0, self.batch - len(images)), *[(0, 0)] * 3])
-        found = _seen(self.model.config, self.model.params, padded)
+        found = _seen(self.model.config, self.model.params, padded(images, self.batch))
         logits, rows = (np.asarray(part)[: len(images)] for part in found)
         return np.nan_to_num(logits), rows
 

@@ -12,6 +12,7 @@ from jaxtroj.evidence.images.context import image_context
 from jaxtroj.evidence.images.memory import Half, Remembered
 from jaxtroj.evidence.images.memory_fields import memory_fields, sent_by
 from jaxtroj.evidence.images.stages.memory import MEMORY
+from jaxtroj.evidence.images.statistics import halves, some_of
 from jaxtroj.evidence.stage import Subject, stages_for
 from jaxtroj.evidence.stages import IMAGE_STAGES, IMAGES
 from jaxtroj.norm_memory import memory_of
@@ -179,3 +180,10 @@ def test_the_gradient_is_that_of_the_match():
     assert matches[0] == pytest.approx(np.mean(near), abs=0.02)
     assert near[1] - near[0] == pytest.approx(float((steep * step).sum()), rel=0.1)
     assert jax.tree.leaves(memory)[0].dtype == jnp.float32
+
+
+@pytest.mark.parametrize("classes", [2, 3, 4])
+def test_both_halves_go_through_all_classes(classes):
+    _, labels = some_of(pictures(24, classes), 24, 24)
+    assert [set(part.tolist()) for part in halves(labels)] == [set(range(classes))] * 2
+    assert [part.tolist() for part in halves(np.arange(1))] == [[0], [0]]

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from converters.model import Model
-from jaxtroj.anchors import in_turn
+from jaxtroj.evidence.images.statistics import halves, some_of
 from jaxtroj.inversion.memory_search import (
     Colours,
     Faint,
@@ -22,7 +22,7 @@ from jaxtroj.inversion.memory_search import (
     climb,
     offsets_for,
 )
-from jaxtroj.network import Network, usual_count
+from jaxtroj.network import Network
 from jaxtroj.norm_memory import Memory, Norms, memory_of
 from jaxtroj.rounds.examples import Examples
 from jaxtroj.triggers.colour_map import random_colour_maps
@@ -86,13 +86,12 @@ def search_memory(
       key: of all random choices.
       budget: what may be spent.
     """
-    count = min(budget.most, max(budget.least, usual_count(examples.images)))
-    chosen = in_turn(examples.labels, count)
-    images = np.asarray(examples.images[chosen], np.float32)
+    images = np.asarray(some_of(examples, budget.least, budget.most)[0], np.float32)
     norms = Norms(opened, network.batch(images))
     keys = jax.random.split(key, 4)
-    parts = (images[::2], images[1::2] if len(images) > 1 else images)
-    first, second = (_half(norms, part, own) for part, own in zip(parts, keys, strict=False))
+    first, second = (
+        _half(norms, part, own) for part, own in zip(halves(images), keys, strict=False)
+    )
     candidates = _candidates(norms, first, keys[2], examples.channel_order, budget)
     return second, tuple(_measured(norms, second, *one) for one in candidates)
 
@@ -137,22 +136,20 @@ def _candidates(norms, half: Half, key, order: str, budget: MemoryBudget):
     keys = jax.random.split(key, len(families) + 1)
     values = [f.start(own, shape) for f, own in zip(families, keys, strict=False)]
     maps = random_colour_maps(keys[-1], budget.maps, shape[2])
-    values[-1] = Colours().values(_best(norms, memory, images, maps)[1])
+    values[-1] = Colours().values(_best(norms, memory, images, maps))
     fitted = climb(norms, memory, images, offsets, families, tuple(values), budget.steps)
     found = [(f.name, f.trigger(own), f.moves) for f, own in zip(families, fitted, strict=True)]
-    return [*found, ("filter", _best(norms, memory, images, known_filters(order))[1], False)]
+    return [*found, ("filter", _best(norms, memory, images, known_filters(order)), False)]
 
 
 def _best(norms: Norms, memory: Memory, images: np.ndarray, triggers: Trigger):
-    """Match of the best of some triggers that lie everywhere, and that trigger."""
+    """The best of some triggers that lie everywhere."""
     count = len(jax.tree.leaves(triggers)[0])
     singles = [jax.tree.map(lambda x, i=i: x[i], triggers) for i in range(count)]
     still = np.zeros((len(images), 2), np.int32)
     shown = np.concatenate([np.asarray(applied(one, images, still)) for one in singles])
     rows = norms.seen(shown)[1].reshape(count, len(images), -1).mean(axis=1)
-    matches = [float(memory.match(row)) for row in rows]
-    best = int(np.argmax(matches))
-    return matches[best], singles[best]
+    return singles[int(np.argmax([float(memory.match(row)) for row in rows]))]
 
 
 def _measured(norms: Norms, half: Half, name: str, trigger: Trigger, moves: bool) -> Remembered:

@@ -72,13 +72,12 @@ def statistics_fields(
       examples: clean pictures.
       budget: how many of them.
     """
-    images, labels = _chosen(examples, budget)
+    images, labels = some_of(examples, budget.least, budget.most)
     known = np.asarray(network.logits(images))
     labels = np.where(labels >= 0, labels, known.argmax(axis=-1))
-    half = max(1, len(images) // 2)
-    found = [by_batch(opened, part) for part in (images[:half], images[-half:])]
+    found = [by_batch(opened, part) for part in halves(images)]
     logits = np.concatenate([np.asarray(part) for part, _ in found])
-    rows = np.r_[:half, len(images) - half : len(images)]
+    rows = np.concatenate(halves(np.arange(len(images))))
     layers = [_layer(pair) for pair in zip(*(norms for _, norms in found), strict=True)]
     return {
         **_layer_fields(layers),
@@ -115,10 +114,20 @@ def _lift_fields(lifted: np.ndarray) -> dict[str, float]:
     }
 
 
-def _chosen(examples: Examples, budget: StatisticsBudget) -> tuple[np.ndarray, np.ndarray]:
-    count = min(budget.most, max(budget.least, usual_count(examples.images)))
+def some_of(examples: Examples, least: int, most: int) -> tuple[np.ndarray, np.ndarray]:
+    """Pictures and labels that go through the classes in turn, `least` to `most` by their size."""
+    count = min(most, max(least, usual_count(examples.images)))
     chosen = in_turn(examples.labels, count)
     return examples.images[chosen], examples.labels[chosen]
+
+
+def halves(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Two batches of rows that go through the classes in turn, so that both do; one row is both.
+
+    Every second row would not do: of an even number of classes it meets every second one.
+    """
+    half = max(1, len(rows) // 2)
+    return rows[:half], rows[-half:]
 
 
 def _layer(pair: Sequence) -> Layer:
