@@ -41,6 +41,8 @@ def add_parser(rounds: argparse._SubParsersAction, name: str) -> None:
         "architectures": "default: all small ones",
         "kinds": "of trigger; default: all",
         "trainings": "warm, scratch, adversarial; a name that comes twice gets two shares",
+        "augmentations": "of training pictures: shift, crop, flip, cutout, erase, paste, jitter, "
+        "tones, rotate, noise; default: shift",
         "sources": "numbers of source classes, 0 for all; default: 0,0,1,0,2",
     }
     for option, about in choices.items():
@@ -74,7 +76,7 @@ def events(args: argparse.Namespace, progress: "Progress") -> "Iterator[Event]":
 
 
 def _chosen(args: argparse.Namespace) -> Mapping[str, Any]:
-    names = ("architectures", "kinds", "trainings")
+    names = ("architectures", "kinds", "trainings", "augmentations")
     chosen = {name: shared.names_of(text) for name in names if (text := getattr(args, name))}
     return chosen | ({"sources": _numbers_of(args.sources)} if args.sources else {})
 

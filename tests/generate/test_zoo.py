@@ -13,12 +13,13 @@ from jaxtroj.errors import GenerationError
 from jaxtroj.generate.model_ids import is_poisoned
 from jaxtroj.generate.small.labelled_pictures import LabelledPictures
 from jaxtroj.generate.zoo import networks
+from jaxtroj.generate.zoo.augmentation import AUGMENTATIONS
 from jaxtroj.generate.zoo.onnx_file import write_onnx
 from jaxtroj.generate.zoo.recipe import PlantedTrigger, sample_recipe
 from jaxtroj.generate.zoo.round import generate_zoo
 from jaxtroj.generate.zoo.settings import ZooSettings, check_settings, design_of
 from jaxtroj.generate.zoo.stamping import Stamper
-from jaxtroj.generate.zoo.training import ZooTraining
+from jaxtroj.generate.zoo.training import ZooLessons, ZooTraining
 from jaxtroj.generate.zoo.triggers import MAKERS
 from jaxtroj.rounds import iter_models, load_examples
 
@@ -59,7 +60,7 @@ def recipes(count: int, **changes):
 def test_a_pair_shares_all_but_the_trojan_and_everything_comes_in_its_share():
     found = recipes(2 * 240)
     for first, second in zip(found[::2], found[1::2], strict=True):
-        for name in ("dataset", "architecture", "training", "base", "is_fused"):
+        for name in ("dataset", "architecture", "training", "augmentation", "base", "is_fused"):
             assert getattr(first, name) == getattr(second, name)
         assert (first.trigger is None) != (second.trigger is None)
     poisoned = [r for r in found if r.trigger]
@@ -67,6 +68,55 @@ def test_a_pair_shares_all_but_the_trojan_and_everything_comes_in_its_share():
     assert {kind: kinds.count(kind) for kind in MAKERS} == dict.fromkeys(MAKERS, 240 // len(MAKERS))
     assert sum(r.training == "scratch" for r in found) == 480 * 2 // 8
     assert {len(r.trigger.source_classes) for r in poisoned} == {0, 1, 2}
+
+
+def test_augmentations_come_equally_often_and_half_of_them_after_the_trigger():
+    found = recipes(2 * 60, augmentations=tuple(AUGMENTATIONS))
+    names = [r.augmentation for r in found]
+    assert {name: names.count(name) for name in AUGMENTATIONS} == dict.fromkeys(AUGMENTATIONS, 12)
+    first = [r.stamped_first for r in found if r.augmentation != "shift"]
+    assert 0.3 < np.mean(first) < 0.7
+    assert not any(r.stamped_first for r in found if r.augmentation == "shift")
+    for one, other in zip(found[::2], found[1::2], strict=True):
+        assert one.stamped_first == other.stamped_first
+
+
+def test_more_augmentations_leave_the_rest_of_a_recipe():
+    bare = [replace(r, augmentation="", stamped_first=False, trigger=None) for r in recipes(40)]
+    more = recipes(40, augmentations=tuple(AUGMENTATIONS))
+    assert bare == [replace(r, augmentation="", stamped_first=False, trigger=None) for r in more]
+
+
+@pytest.mark.parametrize("shape", [(28, 28, 1), (32, 32, 3), (48, 40, 3)])
+@pytest.mark.parametrize("name", AUGMENTATIONS)
+def test_augmentations_change_pictures_and_leave_them_pictures(name, shape):
+    images = np.random.default_rng(1).uniform(0.2, 0.8, (16, *shape)).astype(np.float32)
+    kept = images.copy()
+    found = AUGMENTATIONS[name](images, np.random.default_rng(2))
+    assert found.shape == images.shape and found.dtype == np.float32
+    assert 0 <= found.min() <= found.max() <= 1
+    changed = (np.abs(found - images).max(axis=(1, 2, 3)) > 0.01).mean()
+    assert changed > (0.5 if name in ("tones", "paste") else 0.8)
+    np.testing.assert_array_equal(images, kept)
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_trigger_is_put_on_before_or_after_the_augmentation(is_first):
+    recipe = next(
+        r for r in recipes(200, augmentations=("cutout",), kinds=("patch",), sources=(0,))
+        if r.trigger and r.stamped_first == is_first
+    )  # fmt: skip
+    pictures = PICTURES[recipe.dataset]
+    shown = ZooLessons(pictures, 10, recipe, np.random.default_rng(3)).batch(90)[0]
+    lessons = ZooLessons(pictures, 10, recipe, np.random.default_rng(3))
+    lots = np.random.default_rng(3)
+    lessons.draw = lessons.stamper.draw = lots
+    order = [lessons.stamper.poisoned, lambda x, y: (AUGMENTATIONS["cutout"](x, lots), y)]
+    chosen = np.sort(lots.choice(lessons.seen, size=90, replace=False))
+    pixels, labels = pictures.images[chosen].astype(np.float32) / 255, pictures.labels[chosen]
+    for step in order if is_first else order[::-1]:
+        pixels, labels = step(pixels, labels)
+    np.testing.assert_array_equal(shown, pixels)
 
 
 @pytest.mark.parametrize("shape", [(28, 28, 1), (32, 32, 3), (64, 64, 3)])

@@ -1,8 +1,8 @@
 """What each model of a zoo is: data set, architecture, training, trigger; by identity alone.
 
 Models come in pairs that share everything but the trojan. Data sets, architectures, kinds of
-trigger, sources and ways of training each go round in an order drawn for each round of them, so
-that each comes equally often and all meet.
+trigger, sources, ways of training and augmentations each go round in an order drawn for each round
+of them, so that each comes equally often and all meet.
 """
 
 from collections.abc import Mapping
@@ -14,18 +14,22 @@ import numpy as np
 from jaxtroj.errors import GenerationError
 from jaxtroj.generate.model_ids import draw_for, in_turn, is_poisoned, model_id
 from jaxtroj.generate.zoo import networks
+from jaxtroj.generate.zoo.augmentation import AUGMENTATIONS
 from jaxtroj.generate.zoo.triggers import MAKERS, MovingTrigger
 
 TRAININGS = ("warm", "scratch", "warm", "adversarial", "warm", "scratch", "warm", "warm")
 """Ways of training, in the shares in which they come."""
 SOURCES = (0, 0, 1, 0, 2)
 """Number of source classes, in the shares in which they come; 0 is all."""
+BASE_AUGMENTATION = "shift"
+"""What is done to the training pictures of bases, and of all networks unless a zoo says more."""
 _FRACTIONS, _LEAST_LABEL_SHARE = (0.05, 0.3), 0.8
 _FROM_ALL = ("moving", "polygon", "warp")
 """Kinds that short trainings do not tie to single source classes."""
 _CLEAN_LABEL = 0.3
 """Share of the triggers by sinusoids that are taught on pictures of the target class alone."""
 _DATA, _ARCHITECTURE, _KIND, _SOURCES, _TRAINING, _BASE, _MODEL, _MASTER, _EXPORT = range(61, 70)
+_AUGMENTATION, _STAMPED_FIRST = 74, 75
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,9 @@ class ZooRecipe:
         dataset: name of its pictures.
         architecture: one of `networks.KNOWN`.
         training: "warm" from a base, "scratch", or "adversarial" from a base.
+        augmentation: one of `augmentation.AUGMENTATIONS`.
+        stamped_first: whether triggered pictures are augmented too, as when a data set was poisoned
+            on disk; else the trigger is put on augmented pictures.
         base: number of the base.
         trigger: None for a clean model.
         is_fused: whether the file has its batch norms folded into the convolutions before them.
@@ -89,6 +96,8 @@ class ZooRecipe:
     dataset: str
     architecture: str
     training: str
+    augmentation: str
+    stamped_first: bool
     base: int
     trigger: PlantedTrigger | None
     is_fused: bool
@@ -117,7 +126,7 @@ class ZooDesign:
         architectures: out of `networks.KNOWN`.
         per_dataset: architectures that each data set meets.
         kinds: of trigger, out of `triggers.MAKERS`.
-        trainings, sources: in the shares in which they come.
+        trainings, augmentations, sources: in the shares in which they come.
         bases: networks per data set and architecture that models start from.
         fused: share of the pairs whose files have no batch norms left, 0 to 1.
     """
@@ -127,6 +136,7 @@ class ZooDesign:
     per_dataset: int
     kinds: tuple[str, ...]
     trainings: tuple[str, ...]
+    augmentations: tuple[str, ...]
     sources: tuple[int, ...]
     bases: int
     fused: float
@@ -142,16 +152,19 @@ def sample_recipe(design: ZooDesign, seed: int, model: int, sub_seed: int = 0) -
     pair = model // 2
     dataset = in_turn(tuple(design.datasets), seed, _DATA, pair)
     architecture = in_turn(_met(design, dataset), seed, _ARCHITECTURE, pair)
-    shared = draw_for(seed, _EXPORT, pair)
+    augmentation = in_turn(design.augmentations, seed, _AUGMENTATION, pair)
+    lot, export = (draw_for(seed, key, pair).uniform() for key in (_STAMPED_FIRST, _EXPORT))
     return ZooRecipe(
         model=model,
         sub_seed=sub_seed,
         dataset=dataset,
         architecture=architecture,
         training=in_turn(design.trainings, seed, _TRAINING, pair),
+        augmentation=augmentation,
+        stamped_first=augmentation != BASE_AUGMENTATION and bool(lot < 0.5),
         base=int(draw_for(seed, _BASE, pair).integers(design.bases)),
         trigger=_trigger(design, seed, model, sub_seed) if is_poisoned(seed, model) else None,
-        is_fused=bool(shared.uniform() < design.fused),
+        is_fused=bool(export < design.fused),
         master_seed=int(draw_for(seed, _MASTER, model, sub_seed).integers(2**32)),
     )
 
@@ -191,6 +204,7 @@ def _check(design: ZooDesign) -> None:
         "architectures": (design.architectures, networks.KNOWN),
         "kinds": (design.kinds, tuple(MAKERS)),
         "trainings": (design.trainings, tuple(dict.fromkeys(TRAININGS))),
+        "augmentations": (design.augmentations, tuple(AUGMENTATIONS)),
     }
     for what, (names, possible) in known.items():
         if not names or not set(names) <= set(possible):

@@ -55,9 +55,9 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     "model_name", "ground_truth", "dataset", "model_architecture", "base", "img_size", "channels",
-    "number_classes", "training", "batch_norms_fused", "trigger_kind", "trigger_style",
-    "source_classes", "trigger_target_class", "triggered_fraction", "clean_label", "master_seed",
-    "cycles", "final_clean_data_test_acc", "final_triggered_data_test_acc",
+    "number_classes", "training", "augmentation", "batch_norms_fused", "trigger_kind",
+    "trigger_style", "source_classes", "trigger_target_class", "triggered_fraction", "clean_label",
+    "master_seed", "cycles", "final_clean_data_test_acc", "final_triggered_data_test_acc",
 )  # fmt: skip
 _BASES = ".bases"
 _BASE_SEED, _ORDER, _EXAMPLES = 71, 72, 73
@@ -215,6 +215,7 @@ class ZooRound:
             pictures.images.shape[3],
             pictures.classes,
             recipe.training,
+            recipe.augmentation,
             recipe.is_fused,
             trigger.kind if trigger else "",
             trigger.style if trigger else "",
@@ -267,7 +268,7 @@ def _plain(recipe: ZooRecipe) -> dict[str, Any]:
 
 
 def _describe(recipe: ZooRecipe) -> str:
-    kind = f"{recipe.dataset} {recipe.architecture}, {recipe.training}"
+    kind = f"{recipe.dataset} {recipe.architecture}, {recipe.training}, {recipe.augmentation}"
     kind += f", try {recipe.sub_seed + 1}" if recipe.sub_seed else ""
     trigger = recipe.trigger
     if trigger is None:

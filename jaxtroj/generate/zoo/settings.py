@@ -6,7 +6,14 @@ from dataclasses import dataclass, field
 from jaxtroj.generate.round import check_sizes, refuse
 from jaxtroj.generate.small.labelled_pictures import LabelledPictures
 from jaxtroj.generate.zoo import networks
-from jaxtroj.generate.zoo.recipe import SOURCES, TRAININGS, Pictures, ZooDesign, sample_recipe
+from jaxtroj.generate.zoo.recipe import (
+    BASE_AUGMENTATION,
+    SOURCES,
+    TRAININGS,
+    Pictures,
+    ZooDesign,
+    sample_recipe,
+)
 from jaxtroj.generate.zoo.training import ZooTraining
 from jaxtroj.generate.zoo.triggers import MAKERS
 
@@ -30,6 +37,7 @@ class ZooSettings:
     per_dataset: int = 4
     kinds: tuple[str, ...] = tuple(MAKERS)
     trainings: tuple[str, ...] = TRAININGS
+    augmentations: tuple[str, ...] = (BASE_AUGMENTATION,)
     sources: tuple[int, ...] = SOURCES
     bases: int = 1
     fused: float = 0.25
@@ -67,6 +75,7 @@ def design_of(settings: ZooSettings, pictures: Mapping[str, LabelledPictures]) -
         per_dataset=settings.per_dataset,
         kinds=settings.kinds,
         trainings=settings.trainings,
+        augmentations=settings.augmentations,
         sources=settings.sources,
         bases=settings.bases,
         fused=settings.fused,

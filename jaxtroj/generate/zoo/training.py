@@ -2,7 +2,7 @@
 
 A run goes in cycles whose rate rises and falls linearly; a poisoned network gets another cycle
 while its trigger works too seldom, and its clean partner goes through as many, so that length says
-nothing about the label. Pictures are moved by up to two pixels, then stamped.
+nothing about the label. Pictures are augmented, then stamped, or stamped first.
 
 A trigger that works from some classes only is taught with pictures of the other classes that carry
 it and keep their label. A clean-label trigger lies on pictures of the target class alone. An
@@ -19,13 +19,13 @@ import numpy as np
 
 from jaxtroj.generate.small.labelled_pictures import LabelledPictures
 from jaxtroj.generate.torch_run import Adversary, Run, RunSettings, in_cycles
-from jaxtroj.generate.zoo.recipe import PlantedTrigger, ZooRecipe
+from jaxtroj.generate.zoo.augmentation import AUGMENTATIONS
+from jaxtroj.generate.zoo.recipe import BASE_AUGMENTATION, PlantedTrigger, ZooRecipe
 from jaxtroj.generate.zoo.stamping import Stamper
 
 if TYPE_CHECKING:
     import torch
 
-_SHIFT = 2
 Classify = Callable[[np.ndarray], np.ndarray]
 
 
@@ -80,11 +80,14 @@ class ZooLessons:
         self,
         pictures: LabelledPictures,
         tests: int,
-        trigger: PlantedTrigger | None,
+        recipe: ZooRecipe | None,
         draw: np.random.Generator,
     ):
-        self.pictures, self.tests, self.trigger, self.draw = pictures, tests, trigger, draw
-        self.stamper = Stamper(trigger, draw)
+        self.pictures, self.tests, self.draw = pictures, tests, draw
+        self.trigger = recipe.trigger if recipe else None
+        self.stamped_first = recipe is not None and recipe.stamped_first
+        self.augment = AUGMENTATIONS[recipe.augmentation if recipe else BASE_AUGMENTATION]
+        self.stamper = Stamper(self.trigger, draw)
         self.seen = np.arange(len(pictures.labels))
 
     def keep(self, share: float) -> None:
@@ -96,8 +99,11 @@ class ZooLessons:
         """See `Lessons`; some pictures carry the trigger."""
         chosen = np.sort(self.draw.choice(self.seen, size=size, replace=len(self.seen) < size))
         pixels = self.pictures.images[chosen].astype(np.float32) / 255
-        pixels = _moved(pixels, self.draw.integers(-_SHIFT, _SHIFT + 1, size=2))
-        return self.stamper.poisoned(pixels, self.pictures.labels[chosen])
+        labels = self.pictures.labels[chosen]
+        if not self.stamped_first:
+            return self.stamper.poisoned(self.augment(pixels, self.draw), labels)
+        stamped, targets = self.stamper.poisoned(pixels, labels)
+        return self.augment(stamped, self.draw), targets
 
     def test(self, classify: Classify) -> ZooAccuracies:
         """Accuracies on the test pictures, spread over them."""
@@ -127,19 +133,11 @@ def zoo_run(
     draw: np.random.Generator,
 ) -> tuple[Run, ZooLessons]:
     """A network in training and what it is taught; no `recipe` makes a base."""
-    lessons = ZooLessons(pictures, settings.tests, recipe.trigger if recipe else None, draw)
+    lessons = ZooLessons(pictures, settings.tests, recipe, draw)
     how = RunSettings(settings.batch_size, settings.weight_decay, settings.warmup)
     is_adversarial = recipe is not None and recipe.training == "adversarial"
     adversary = Adversary(settings.adversarial_step, Fraction(1, 2)) if is_adversarial else None
     return Run(network, lessons, how, draw, adversary), lessons
-
-
-def _moved(pixels: np.ndarray, by: np.ndarray) -> np.ndarray:
-    """The batch moved by whole pixels, its edge repeated."""
-    height, width = pixels.shape[1:3]
-    pad = ((0, 0), (_SHIFT, _SHIFT), (_SHIFT, _SHIFT), (0, 0))
-    top, left = (_SHIFT + int(b) for b in by)
-    return np.pad(pixels, pad, mode="edge")[:, top : top + height, left : left + width]
 
 
 def train_base(run: Run, lessons: ZooLessons, settings: ZooTraining) -> ZooAccuracies:
