@@ -49,6 +49,7 @@ class PictureRow(ImageRow):
         second_target: class of a second trigger; None for none.
         condition: on which a trigger works; "" for none.
         adversary: method of adversarial training; "" for none.
+        augmentation: what was done to its training pictures; "" where nobody says.
         converged: whether its accuracies reached what was asked for, as far as its folder says.
     """
 
@@ -65,6 +66,7 @@ class PictureRow(ImageRow):
     second_target: int | None = None
     condition: str = ""
     adversary: str = ""
+    augmentation: str = ""
     converged: bool = True
 
     @property
@@ -137,6 +139,7 @@ def _of_zoo(cells: Mapping[str, str]) -> dict[str, Any]:
         "success": _share(cells["final_triggered_data_test_acc"]),
         "side": int(cells["img_size"]),
         "target_class": int(target) if target else None,
+        "augmentation": cells.get("augmentation", "shift"),
     }
 
 

@@ -106,6 +106,7 @@ class RecoveredTrigger:
       shape: of the pictures it was measured on.
       offset: int `[2]`, from there to the object of the first example that is not of the target
         class; zero for one that stays where it is.
+      moves: whether it lies at the object of each example.
     """
 
     target_class: int
@@ -116,6 +117,7 @@ class RecoveredTrigger:
     trigger: Trigger
     shape: Shape
     offset: Offset
+    moves: bool = False
 
     def picture(self, clean: np.ndarray) -> tuple[np.ndarray, ...]:
         """Panels `[h, w, c]` for people, of one clean picture."""
@@ -256,6 +258,7 @@ def _recovered(measured: Measured, place: int, examples: AnchoredExamples) -> Re
         trigger=jax.tree.map(lambda x: x[place], found.triggers),
         shape=_shape(examples),
         offset=offset * int(found.anchored[place]),
+        moves=bool(found.anchored[place]),
     )
 
 

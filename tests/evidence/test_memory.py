@@ -9,8 +9,8 @@ from jaxtroj import network
 from jaxtroj.errors import EvidenceError
 from jaxtroj.evidence.gather import gather
 from jaxtroj.evidence.images.context import image_context
-from jaxtroj.evidence.images.memory import Half, Remembered
-from jaxtroj.evidence.images.memory_fields import memory_fields, sent_by
+from jaxtroj.evidence.images.memory import Remembered
+from jaxtroj.evidence.images.memory_fields import memory_fields, sent_by, strongest
 from jaxtroj.evidence.images.stages.memory import MEMORY
 from jaxtroj.evidence.images.statistics import halves, some_of
 from jaxtroj.evidence.stage import Subject, stages_for
@@ -132,27 +132,26 @@ def test_odd_networks_and_pictures():
         fields_of(overflowing(), pictures(4))
 
 
-def half_of(before: np.ndarray) -> Half:
-    memory = memory_of(usual_rows(4), SIZES, [])
-    images, offsets = np.zeros((len(before), 2, 2, 3)), np.zeros((len(before), 2), int)
-    return Half(images, np.eye(3)[before], usual_rows(len(before)), offsets, memory)
-
-
 def found_of(match: float, after: np.ndarray, name: str = "colours") -> Remembered:
-    return Remembered(name, sepia(), False, match, 0.1, np.eye(3)[after])
+    of_class = np.array([match, 0.1, 0.1])
+    return Remembered(name, sepia(), False, match, 0.1, of_class, np.eye(3)[after])
 
 
-def test_where_the_best_trigger_sends_pictures():
-    before = np.array([0, 0, 1, 1, 2, 2])
-    half = half_of(before)
-    one_source = found_of(0.8, np.array([2, 2, 1, 1, 2, 2]))
-    fields = memory_fields(half, (found_of(0.1, before, "placed"), one_source))
-    assert fields["memory_match"] == 0.8 and fields["memory_class"] == 2.0
-    # Two of the four pictures of other classes go to class 2, all of class 0.
-    assert fields["memory_lead"] == pytest.approx(0.5) and fields["memory_pair"] == 1.0
-    assert sent_by(half, one_source)[0, 2] == 1.0
-    nothing = memory_fields(half, (found_of(0.2, before),))
-    assert nothing["memory_lead"] == nothing["memory_pair"] == 0.0
+def test_a_trigger_counts_as_it_explains_and_as_it_sends_pictures_to_one_class():
+    before = np.array([0, 0, 0, 1, 1, 1, 2, 2, 2])
+    clean = np.eye(3)[before]
+    one_source = found_of(0.8, np.array([2, 2, 2, 1, 1, 1, 2, 2, 2]))
+    still = found_of(0.9, before, "placed")
+    fields = memory_fields(clean, (still, one_source))
+    assert fields["memory_match"] == 0.9 and fields["memory_class"] == 2.0
+    # Half of the pictures of other classes go to class 2, all three of class 0.
+    assert fields["memory_worth"] == pytest.approx(0.8 * 0.5)
+    assert fields["memory_pair"] == pytest.approx(0.8 * 3 / 5)
+    assert strongest(clean, (still, one_source)) is one_source
+    assert sent_by(clean, one_source)[0][0, 2] == 3
+    for nothing in (still, found_of(-0.5, np.array([2, 2, 2, 1, 1, 1, 2, 2, 2]))):
+        fields = memory_fields(clean, (nothing,))
+        assert fields["memory_worth"] == fields["memory_pair"] == 0.0
 
 
 def test_the_stage_asks_for_norms_and_pictures_that_are_not_too_large():

@@ -2,10 +2,12 @@
 
 The clean examples are parted into two halves. On the first, triggers of several families are fitted
 to the remainder (`norm_memory`, `inversion.memory_search`); on the second they are compared with
-the remainder of those examples, so chance does not count. Then the pictures with the best trigger
-are classified: a trigger sends those of its source classes to its target.
+the remainder of those examples, so chance does not count. Then the pictures with each are
+classified: a trigger sends those of its source classes to its target, and what else norms remember,
+such as augmented training pictures, sends them nowhere.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import jax
@@ -13,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from converters.model import Model
+from jaxtroj.evidence.images.remainder import Seen, seen
 from jaxtroj.evidence.images.statistics import halves, some_of
 from jaxtroj.inversion.memory_search import (
     Colours,
@@ -23,7 +26,7 @@ from jaxtroj.inversion.memory_search import (
     offsets_for,
 )
 from jaxtroj.network import Network
-from jaxtroj.norm_memory import Memory, Norms, memory_of
+from jaxtroj.norm_memory import Memory, Norms
 from jaxtroj.rounds.examples import Examples
 from jaxtroj.triggers.colour_map import random_colour_maps
 from jaxtroj.triggers.filter import known_filters
@@ -43,7 +46,7 @@ class MemoryBudget:
       points: of a faint pattern's grid, along a side.
     """
 
-    least: int = 32
+    least: int = 128
     most: int = 160
     fit: int = 16
     steps: int = 15
@@ -53,31 +56,38 @@ class MemoryBudget:
 
 @dataclass(frozen=True)
 class Remembered:
-    """One trigger on the second half: cosine, share of training pictures, logits `[n, classes]`."""
+    """One trigger on the examples.
+
+    Attributes:
+      name: of its family; trigger, moves: see `inversion.memory_search`.
+      match: cosine of what it changes with the remainder, on the second half.
+      share: of the training pictures that it explains, on the second half.
+      of_class: `[classes]`, match on the pictures of one class; 0 without any.
+      logits: `[n, classes]` of both halves: nothing is fitted to classes, so all examples may say
+        where it sends them.
+    """
 
     name: str
     trigger: Trigger
     moves: bool
     match: float
     share: float
+    of_class: np.ndarray
     logits: np.ndarray
 
 
 @dataclass(frozen=True)
 class Half:
-    """Some examples: pictures, clean logits, moments, where moving triggers lie, the remainder."""
+    """Half of the examples, and where moving triggers lie on them: int `[n, 2]` off the middle."""
 
-    images: np.ndarray
-    logits: np.ndarray
-    rows: np.ndarray
+    seen: Seen
     offsets: np.ndarray
-    memory: Memory
 
 
 def search_memory(
     opened: Model, network: Network, examples: Examples, key: jax.Array, budget: MemoryBudget
-) -> tuple[Half, tuple[Remembered, ...]]:
-    """The second half of the examples, and every candidate measured on it.
+) -> tuple[np.ndarray, tuple[Remembered, ...]]:
+    """Clean logits `[n, classes]` of the examples, and every trigger measured on them.
 
     Args:
       opened: the model with its batch norms.
@@ -89,48 +99,20 @@ def search_memory(
     images = np.asarray(some_of(examples, budget.least, budget.most)[0], np.float32)
     norms = Norms(opened, network.batch(images))
     keys = jax.random.split(key, 4)
-    first, second = (
-        _half(norms, part, own) for part, own in zip(halves(images), keys, strict=False)
-    )
-    candidates = _candidates(norms, first, keys[2], examples.channel_order, budget)
-    return second, tuple(_measured(norms, second, *one) for one in candidates)
-
-
-def _half(norms: Norms, images: np.ndarray, key: jax.Array) -> Half:
-    logits, rows = norms.seen(images)
-    changes = _harmless(norms, images, logits, rows, key)
-    memory = memory_of(rows, norms.sizes(images), changes)
-    return Half(images, logits, rows, offsets_for(key, images), memory)
-
-
-def _harmless(norms: Norms, images, logits, rows, key: jax.Array) -> list[np.ndarray]:
-    """Mean change of the moments by each harmless change of pictures, and by being sure."""
-    some, plain = images[:16], rows[:16].mean(axis=0)
-    changed = np.concatenate([np.clip(one, 0, 1) for one in _changed(some, key)])
-    seen = norms.seen(changed.astype(np.float32))[1].reshape(-1, len(some), rows.shape[1])
-    order = np.sort(logits, axis=1)
-    sure = order[:, -1] - order[:, -2] >= np.median(order[:, -1] - order[:, -2])
-    among = [rows[sure].mean(axis=0) - rows[~sure].mean(axis=0)] if 0 < sure.mean() < 1 else []
-    return [*(seen.mean(axis=1) - plain), *among]
-
-
-def _changed(images: np.ndarray, key: jax.Array) -> list[np.ndarray]:
-    mean = images.mean(axis=(1, 2), keepdims=True)
-    noise = np.asarray(jax.random.normal(key, images.shape, jnp.float32))
-    near = [np.roll(images, move, axis) for axis in (1, 2) for move in (-1, 1)]
-    blurred = (images + sum(near)) / 5
-    return [
-        0.7 * images, 1.3 * images, mean + 0.7 * (images - mean), images**1.4, images**0.7,
-        images + 0.06 * noise, blurred, images[:, :, ::-1], np.roll(images, 2, 1),
-        np.roll(images, -2, 2), 0.5 * images + 0.5 * images.mean(axis=-1, keepdims=True),
-    ]  # fmt: skip
+    both = [
+        Half(seen(norms, part, own), offsets_for(own, part))
+        for part, own in zip(halves(images), keys, strict=False)
+    ]
+    candidates = _candidates(norms, both[0], keys[2], examples.channel_order, budget)
+    clean = np.concatenate([half.seen.logits for half in both])
+    return clean, tuple(_measured(norms, both, *one) for one in candidates)
 
 
 def _candidates(norms, half: Half, key, order: str, budget: MemoryBudget):
-    """Name, trigger and whether it moves, of each candidate: the fitted ones and a known filter."""
-    few = slice(0, max(1, min(budget.fit, len(half.images))))
-    images, offsets = half.images[few], half.offsets[few]
-    memory = half.memory.about(half.rows[few].mean(axis=0))
+    """Name, trigger and whether it moves, of each candidate: the fitted ones and known filters."""
+    few = slice(0, max(1, min(budget.fit, len(half.offsets))))
+    images, offsets = half.seen.images[few], half.offsets[few]
+    memory = half.seen.memory.about(half.seen.rows[few].mean(axis=0))
     shape = images.shape[1:]
     families = (Placed(), Moving(), Faint(budget.points), Colours())
     keys = jax.random.split(key, len(families) + 1)
@@ -139,22 +121,38 @@ def _candidates(norms, half: Half, key, order: str, budget: MemoryBudget):
     values[-1] = Colours().values(_best(norms, memory, images, maps))
     fitted = climb(norms, memory, images, offsets, families, tuple(values), budget.steps)
     found = [(f.name, f.trigger(own), f.moves) for f, own in zip(families, fitted, strict=True)]
-    return [*found, ("filter", _best(norms, memory, images, known_filters(order)), False)]
+    known = known_filters(order)
+    return [*found, *(("filter", one, False) for one in _singles(known))]
 
 
 def _best(norms: Norms, memory: Memory, images: np.ndarray, triggers: Trigger):
     """The best of some triggers that lie everywhere."""
-    count = len(jax.tree.leaves(triggers)[0])
-    singles = [jax.tree.map(lambda x, i=i: x[i], triggers) for i in range(count)]
+    singles = _singles(triggers)
     still = np.zeros((len(images), 2), np.int32)
     shown = np.concatenate([np.asarray(applied(one, images, still)) for one in singles])
-    rows = norms.seen(shown)[1].reshape(count, len(images), -1).mean(axis=1)
+    rows = norms.seen(shown)[1].reshape(len(singles), len(images), -1).mean(axis=1)
     return singles[int(np.argmax([float(memory.match(row)) for row in rows]))]
 
 
-def _measured(norms: Norms, half: Half, name: str, trigger: Trigger, moves: bool) -> Remembered:
-    shown = applied(trigger, half.images, half.offsets * int(moves))
-    logits, rows = norms.seen(np.clip(np.asarray(shown, np.float32), 0, 1))
-    changed = jnp.asarray(rows.mean(axis=0))
-    match, share = float(half.memory.match(changed)), float(half.memory.share(changed))
-    return Remembered(name, trigger, moves, match, share, logits)
+def _singles(triggers: Trigger) -> list:
+    """Triggers with a leading axis, one by one."""
+    count = len(jax.tree.leaves(triggers)[0])
+    return [jax.tree.map(lambda x, i=i: x[i], triggers) for i in range(count)]
+
+
+def _measured(
+    norms: Norms, both: Sequence[Half], name: str, trigger: Trigger, moves: bool
+) -> Remembered:
+    shown = [norms.seen(_shown(half, trigger, moves)) for half in both]
+    logits, rows, second = np.concatenate([part for part, _ in shown]), shown[1][1], both[1].seen
+    every = np.ones(len(rows), bool)
+    by_class = [second.classes == label for label in range(logits.shape[1])]
+    of_class = [second.match(rows, own) if own.any() else 0.0 for own in by_class]
+    share = float(second.memory.share(jnp.asarray(rows.mean(axis=0))))
+    match = second.match(rows, every)
+    return Remembered(name, trigger, moves, match, share, np.array(of_class), logits)
+
+
+def _shown(half: Half, trigger: Trigger, moves: bool) -> np.ndarray:
+    shown = applied(trigger, half.seen.images, half.offsets * int(moves))
+    return np.clip(np.asarray(shown, np.float32), 0, 1)

@@ -6,71 +6,88 @@ import jax
 import numpy as np
 
 from jaxtroj.anchors import AnchoredExamples
-from jaxtroj.evidence.images.memory import Half, Remembered
+from jaxtroj.evidence.images.memory import Remembered
 from jaxtroj.network import Network
 from jaxtroj.triggers.measure import Candidates, RecoveredTrigger, best_of, measure
 
 _ALL = 0.5  # of the examples of other classes: a trigger that sends fewer is for one source class
+_FEW = 2  # added to a class's examples: one of one that flips is no more than chance
 
 
-def memory_fields(half: Half, found: Sequence[Remembered]) -> dict[str, float]:
+def memory_fields(clean: np.ndarray, found: Sequence[Remembered]) -> dict[str, float]:
     """Fields of `images.stages.memory`.
 
     Args:
-      half: the examples that the triggers were measured on.
+      clean: logits `[n, classes]` of the examples.
       found: the triggers.
     """
-    best = strongest(found)
-    sent = sent_by(half, best)
-    shares = np.sort(_shares(half, sent))[::-1]
+    explains, best = max(found, key=lambda one: one.match), strongest(clean, found)
     return {
-        "memory_match": best.match,
-        **{f"memory_{one.name}": one.match for one in found},
-        "memory_share": best.share,
-        "memory_lead": float(shares[0] - shares[1]),
-        "memory_pair": float(sent.max()),
-        "memory_class": float(_shares(half, sent).argmax()),
+        "memory_match": explains.match,
+        **_best_of_families(found),
+        "memory_share": explains.share,
+        "memory_worth": _worth(clean, best),
+        "memory_pair": max(float(_pairs(clean, one).max()) for one in found),
+        "memory_class": float(_shares(clean, best).argmax()),
     }
 
 
-def strongest(found: Sequence[Remembered]) -> Remembered:
-    """The trigger that explains most."""
-    return max(found, key=lambda one: one.match)
+def _best_of_families(found: Sequence[Remembered]) -> dict[str, float]:
+    best: dict[str, float] = {}
+    for one in found:
+        name = f"memory_{one.name}"
+        best[name] = max(one.match, best.get(name, -1.0))
+    return best
 
 
-def sent_by(half: Half, one: Remembered) -> np.ndarray:
-    """Share of each class's examples that a trigger newly sends to each, `[classes, classes]`."""
-    before, after = half.logits.argmax(axis=1), one.logits.argmax(axis=1)
-    classes = half.logits.shape[1]
+def strongest(clean: np.ndarray, found: Sequence[Remembered]) -> Remembered:
+    """The trigger that explains much and sends pictures to one class."""
+    return max(found, key=lambda one: (_worth(clean, one), one.match))
+
+
+def sent_by(clean: np.ndarray, one: Remembered) -> tuple[np.ndarray, np.ndarray]:
+    """Examples of each class that a trigger newly sends to each, `[classes, classes]`, and all."""
+    before, after = clean.argmax(axis=1), one.logits.argmax(axis=1)
+    classes = clean.shape[1]
     sent = np.zeros((classes, classes))
     np.add.at(sent, (before, after), before != after)
-    return sent / np.maximum(np.bincount(before, minlength=classes), 1)[:, None]
+    return sent, np.bincount(before, minlength=classes)
 
 
-def _shares(half: Half, sent: np.ndarray) -> np.ndarray:
+def _shares(clean: np.ndarray, one: Remembered) -> np.ndarray:
     """Share of the examples of other classes that go to each class, `[classes]`."""
-    counts = np.bincount(half.logits.argmax(axis=1), minlength=len(sent))
-    return (sent * counts[:, None]).sum(axis=0) / np.maximum(counts.sum() - counts, 1)
+    sent, counts = sent_by(clean, one)
+    return sent.sum(axis=0) / np.maximum(counts.sum() - counts, 1)
+
+
+def _worth(clean: np.ndarray, one: Remembered) -> float:
+    shares = np.sort(_shares(clean, one))
+    return max(0.0, one.match) * float(shares[-1] - shares[-2])
+
+
+def _pairs(clean: np.ndarray, one: Remembered) -> np.ndarray:
+    """Match on each class times the share of it that goes to each, `[classes, classes]`."""
+    sent, counts = sent_by(clean, one)
+    return np.maximum(0.0, one.of_class)[:, None] * sent / (counts + _FEW)[:, None]
 
 
 def recovered(
-    network: Network, half: Half, found: Sequence[Remembered], examples: AnchoredExamples
+    network: Network, clean: np.ndarray, found: Sequence[Remembered], examples: AnchoredExamples
 ) -> RecoveredTrigger:
     """The strongest trigger, measured on all examples: for all classes, or for the one it moves.
 
     Args:
       network: the model.
-      half: the examples that the triggers were measured on.
-      found: the triggers.
+      clean, found: see `memory_fields`.
       examples: all of the model's.
     """
-    best = strongest(found)
-    sent = sent_by(half, best)
-    shares = _shares(half, sent)
+    best = strongest(clean, found)
+    shares, origins = _shares(clean, best), None
     target = int(shares.argmax())
-    origins = None
     if shares[target] < _ALL:
-        origin, target = (int(place) for place in np.unravel_index(sent.argmax(), sent.shape))
+        best = max(found, key=lambda one: float(_pairs(clean, one).max()))
+        pairs = _pairs(clean, best)
+        origin, target = (int(place) for place in np.unravel_index(pairs.argmax(), pairs.shape))
         origins = np.array([origin])
     one = jax.tree.map(lambda x: x[None], best.trigger)
     candidates = Candidates(

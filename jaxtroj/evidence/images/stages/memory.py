@@ -31,17 +31,17 @@ FIELDS = (
            meaning="the same of the best of the five known filters"),
     Field("memory_share", "memory", 0, "the share of the training pictures that it explains",
           "fraction", "least squares, of the trigger of memory_match", search=SUPPORT),
-    _sent("memory_lead", direction=1, unit="fraction 0-1",
-          label="the lead of one class under the trigger that explains most",
-          meaning="share of examples of other classes that the trigger of memory_match sends to one"
-          " class, less that of the second"),
+    _sent("memory_worth", direction=1, unit="fraction 0-1",
+          label="how far a trigger that explains it carries all classes to one",
+          meaning="cosine of a fitted trigger times share of the examples of other classes that it"
+          " sends to one class, less that of the second; largest of the triggers"),
     _sent("memory_pair", direction=1, unit="fraction 0-1",
-          label="how far that trigger carries one class to another",
-          meaning="share of the examples of one class that it sends to another; best pair of"
-          " classes"),
+          label="how far a trigger that explains it carries one class to another",
+          meaning="cosine on the examples of one class times the share of them, two more added,"
+          " that it sends to another; largest of the triggers and of all pairs of classes"),
     _sent("memory_class", direction=0, unit="class",
           label="the class that this trigger sends most examples to",
-          meaning="class of memory_lead", is_judged=False, is_class=True),
+          meaning="class of memory_worth", is_judged=False, is_class=True),
 )  # fmt: skip
 
 
@@ -52,9 +52,9 @@ def _run(context: "ImageContext") -> StageResult:
     from jaxtroj.evidence.images.memory_fields import memory_fields, recovered
 
     key, budget = jax.random.fold_in(context.key, 5), context.budget(MemoryBudget)
-    half, found = search_memory(context.opened, context.network, context.examples, key, budget)
+    clean, found = search_memory(context.opened, context.network, context.examples, key, budget)
     return StageResult(
-        memory_fields(half, found), (partial(recovered, context.network, half, found),)
+        memory_fields(clean, found), (partial(recovered, context.network, clean, found),)
     )
 
 
