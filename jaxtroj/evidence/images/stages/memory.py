@@ -3,15 +3,16 @@
 from functools import partial
 from typing import TYPE_CHECKING
 
-from jaxtroj.evidence.stage import SUPPORT, Field, Needs, Stage, StageResult
+from jaxtroj.evidence.stage import Field, Needs, Stage, StageResult
 
 if TYPE_CHECKING:
     from jaxtroj.evidence.images.context import ImageContext
     from jaxtroj.evidence.images.memory import MemoryBudget
 
 _COSINE = "cosine -1 to 1"
-# Networks that were taught moved, cut or recoloured pictures remember those as they do triggers.
-_match = partial(Field, stage="memory", direction=1, unit=_COSINE, search=SUPPORT)
+# Networks that were taught moved, cut or recoloured pictures remember those as they do triggers, so
+# a match is no reason by itself.
+_match = partial(Field, stage="memory", direction=1, unit=_COSINE, is_judged=False)
 _sent = partial(Field, stage="memory", search="memory")
 FIELDS = (
     _match("memory_match",
@@ -30,7 +31,7 @@ FIELDS = (
     _match("memory_filter", label="how well a known colour filter explains it",
            meaning="the same of the best of the five known filters"),
     Field("memory_share", "memory", 0, "the share of the training pictures that it explains",
-          "fraction", "least squares, of the trigger of memory_match", search=SUPPORT),
+          "fraction", "least squares, of the trigger of memory_match", is_judged=False),
     _sent("memory_worth", direction=1, unit="fraction 0-1",
           label="how far a trigger that explains it carries all classes to one",
           meaning="cosine of a fitted trigger times share of the examples of other classes that it"

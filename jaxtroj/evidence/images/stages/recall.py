@@ -9,7 +9,7 @@ from jaxtroj.evidence.images.stages.pairs import PAIRS
 from jaxtroj.evidence.images.stages.probes import PROBES
 from jaxtroj.evidence.images.stages.sides import EVERYWHERE
 from jaxtroj.evidence.images.stages.whole import WHOLE
-from jaxtroj.evidence.stage import SUPPORT, Field, Needs, Stage, StageResult
+from jaxtroj.evidence.stage import Field, Needs, Stage, StageResult
 
 if TYPE_CHECKING:
     from jaxtroj.evidence.images.context import ImageContext
@@ -21,7 +21,7 @@ FIELDS = (
           "how well a trigger that was found explains what the training pictures had",
           "cosine -1 to 1",
           "cosine of what a found trigger changes in the moments of the batch norms with what these"
-          " remember and the examples lack; largest of the triggers", search=SUPPORT),
+          " remember and the examples lack; largest of the triggers", is_judged=False),
     _recall("recall_worth", direction=1, unit="fraction 0-1",
             label="how well a trigger that works explains what the training pictures had",
             meaning="recall_match times the share of the examples it is for that go to its class;"
@@ -64,4 +64,4 @@ def _budget() -> "RecallBudget":
 
 
 _NEEDS = Needs(sides=EVERYWHERE.sides, batch_norm=True)
-RECALL = Stage("recall", FIELDS, _run, _NEEDS, budget=_budget, earlier=(WHOLE, PAIRS))
+RECALL = Stage("recall", FIELDS, _run, _NEEDS, budget=_budget, earlier=(WHOLE,))
