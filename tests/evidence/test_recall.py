@@ -95,7 +95,7 @@ def test_a_trigger_for_few_sources_is_asked_on_these_too():
 def test_a_trigger_that_moves_is_put_on_each_object():
     mask = np.zeros((SIDE, SIDE, 1), np.float32)
     mask[8:16, 8:16] = 1
-    pattern = np.broadcast_to(np.float32([1, 0, 1]), (SIDE, SIDE, 3))
+    pattern = np.broadcast_to(np.array([1, 0, 1], np.float32), (SIDE, SIDE, 3))
     trigger = FreeMask(jnp.asarray(mask), jnp.asarray(pattern))
     context = remembers(trigger, moves=True)
     offsets = np.asarray(context.shared(anchored).offsets())
