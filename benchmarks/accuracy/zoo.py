@@ -6,7 +6,8 @@ Each DATASET is a folder made by `jaxtroj generate zoo` or `round2`, or the `.ev
 an earlier run wrote. Gathers the evidence of every model, all usual stages, in run folders under
 `--work`, resumable. Then each kind of trigger, each architecture, each data set and each folder as
 a whole is left out in turn of the fit of a pooled calibrator, and judged by it; clean models are
-held out with their twins. Last, all models out of fold, by kind, training and sources.
+held out with their twins. Last, all models out of fold, by kind, training, sources,
+augmentation.
 `--calibrator` writes the general calibrator.
 """
 

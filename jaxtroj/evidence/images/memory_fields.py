@@ -8,6 +8,7 @@ import numpy as np
 from jaxtroj.anchors import AnchoredExamples
 from jaxtroj.evidence.images.memory import Remembered
 from jaxtroj.network import Network
+from jaxtroj.triggers.mask import FreeMask
 from jaxtroj.triggers.measure import Candidates, RecoveredTrigger, best_of, measure
 
 _ALL = 0.5  # of the examples of other classes: a trigger that sends fewer is for one source class
@@ -45,6 +46,15 @@ def strongest(clean: np.ndarray, found: Sequence[Remembered]) -> Remembered:
     return max(found, key=lambda one: (_worth(clean, one), one.match))
 
 
+def is_shown(clean: np.ndarray, found: Sequence[Remembered]) -> bool:
+    """Whether the trigger of `recovered` is one that people can see.
+
+    A fitted mask is speckled, as nothing asks it to be small: the searches by classes show better
+    ones, and a scan goes on to them.
+    """
+    return _shown(clean, found)[0].trigger.kind != FreeMask.kind
+
+
 def sent_by(clean: np.ndarray, one: Remembered) -> tuple[np.ndarray, np.ndarray]:
     """Examples of each class that a trigger newly sends to each, `[classes, classes]`, and all."""
     before, after = clean.argmax(axis=1), one.logits.argmax(axis=1)
@@ -71,6 +81,18 @@ def _pairs(clean: np.ndarray, one: Remembered) -> np.ndarray:
     return np.maximum(0.0, one.of_class)[:, None] * sent / (counts + _FEW)[:, None]
 
 
+def _shown(clean: np.ndarray, found: Sequence[Remembered]) -> tuple[Remembered, int, int | None]:
+    """A trigger, its target, and the only class that it works from; None where it is for all."""
+    best = strongest(clean, found)
+    shares = _shares(clean, best)
+    if shares.max() >= _ALL:
+        return best, int(shares.argmax()), None
+    best = max(found, key=lambda one: float(_pairs(clean, one).max()))
+    pairs = _pairs(clean, best)
+    origin, target = (int(place) for place in np.unravel_index(pairs.argmax(), pairs.shape))
+    return best, target, origin
+
+
 def recovered(
     network: Network, clean: np.ndarray, found: Sequence[Remembered], examples: AnchoredExamples
 ) -> RecoveredTrigger:
@@ -81,14 +103,8 @@ def recovered(
       clean, found: see `memory_fields`.
       examples: all of the model's.
     """
-    best = strongest(clean, found)
-    shares, origins = _shares(clean, best), None
-    target = int(shares.argmax())
-    if shares[target] < _ALL:
-        best = max(found, key=lambda one: float(_pairs(clean, one).max()))
-        pairs = _pairs(clean, best)
-        origin, target = (int(place) for place in np.unravel_index(pairs.argmax(), pairs.shape))
-        origins = np.array([origin])
+    best, target, origin = _shown(clean, found)
+    origins = None if origin is None else np.array([origin])
     one = jax.tree.map(lambda x: x[None], best.trigger)
     candidates = Candidates(
         "memory search", one, np.array([target]), np.array([best.moves]), origins

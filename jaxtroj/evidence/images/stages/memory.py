@@ -49,14 +49,17 @@ FIELDS = (
 def _run(context: "ImageContext") -> StageResult:
     import jax
 
+    from jaxtroj.evidence.images.context import anchored
     from jaxtroj.evidence.images.memory import MemoryBudget, search_memory
-    from jaxtroj.evidence.images.memory_fields import memory_fields, recovered
+    from jaxtroj.evidence.images.memory_fields import is_shown, memory_fields, recovered
 
+    context.shared(anchored)  # refuses a network whose logits are not finite
     key, budget = jax.random.fold_in(context.key, 5), context.budget(MemoryBudget)
     clean, found = search_memory(context.opened, context.network, context.examples, key, budget)
-    return StageResult(
-        memory_fields(clean, found), (partial(recovered, context.network, clean, found),)
-    )
+    fields = memory_fields(clean, found)
+    if not is_shown(clean, found):
+        return StageResult(fields)
+    return StageResult(fields, (partial(recovered, context.network, clean, found),))
 
 
 def _budget() -> "MemoryBudget":
