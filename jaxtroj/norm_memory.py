@@ -79,6 +79,18 @@ class Memory:
         return found @ self.asked / (found @ found + 1e-9)
 
 
+@jax.jit
+def matches(memory: Memory, centres: jax.Array, means: jax.Array) -> jax.Array:
+    """`Memory.match` of several changes, each of examples of its own, `[g]`.
+
+    Args:
+      memory: the remainder.
+      centres: mean moments of each group's clean examples, `[g, dims]`.
+      means: those of the same examples changed, `[g, dims]`.
+    """
+    return jax.vmap(lambda centre, mean: replace(memory, centre=centre).match(mean))(centres, means)
+
+
 def memory_of(rows: np.ndarray, sizes: Sequence[int], harmless: Sequence[np.ndarray]) -> Memory:
     """The remainder of clean examples.
 

@@ -21,6 +21,7 @@ from jaxtroj.norm_memory import memory_of
 from jaxtroj.rounds.examples import Examples
 from jaxtroj.triggers.colour_map import ColourMap
 from jaxtroj.triggers.mask import FreeMask
+from jaxtroj.triggers.smooth import Smooth
 
 from .norm_models import SIDE, odd_ones, overflowing, pictures, taught, untaught
 
@@ -103,7 +104,7 @@ def fields_of(model, examples: Examples) -> dict[str, float]:
     evidence = gather(image_context(model, examples), (MEMORY,))
     assert tuple(evidence.fields) == IMAGES.stage_fields["memory"]
     assert np.isfinite(list(evidence.fields.values())).all()
-    assert all(trigger.kind != "mask" for trigger in (one.trigger for one in evidence.triggers))
+    assert all(one.trigger.kind not in ("mask", "smooth") for one in evidence.triggers)
     return dict(evidence.fields)
 
 
@@ -145,19 +146,24 @@ def test_a_trigger_counts_as_it_explains_and_as_it_sends_pictures_to_one_class()
     clean = np.eye(3)[before]
     one_source = found_of(0.8, np.array([2, 2, 2, 1, 1, 1, 2, 2, 2]))
     still = found_of(0.9, before, "placed")
-    fields = memory_fields(clean, (still, one_source))
+    window = found_of(0.5, np.array([2, 0, 0, 1, 1, 1, 2, 2, 2]), "cut")
+    fields = memory_fields(clean, (still, one_source, window))
     assert fields["memory_match"] == 0.9 and fields["memory_class"] == 2.0
     # Half of the pictures of other classes go to class 2, all three of class 0.
     assert fields["memory_worth"] == pytest.approx(0.8 * 0.5)
-    assert fields["memory_pair"] == pytest.approx(0.8 * 3 / 5)
+    assert fields["memory_pair_worth"] == pytest.approx(0.8 * 3 / 5)
+    # A window is not counted among the fitted triggers: it sends one picture, of class 0.
+    assert fields["memory_cut"] == 0.5
+    assert fields["memory_cut_worth"] == pytest.approx(0.5 / 6)
+    assert fields["memory_cut_pair"] == pytest.approx(0.5 * 1 / 5)
     assert strongest(clean, (still, one_source)) is one_source
     assert sent_by(clean, one_source)[0][0, 2] == 3
     assert is_shown(clean, (still, one_source))
-    speckled = replace(one_source, trigger=FreeMask(jnp.ones((4, 4, 1)), jnp.ones((4, 4, 3))))
-    assert not is_shown(clean, (still, speckled))
+    for spread in (FreeMask(jnp.ones((4, 4, 1)), jnp.ones((4, 4, 3))), Smooth(jnp.ones((2, 2, 3)))):
+        assert not is_shown(clean, (still, replace(one_source, trigger=spread)))
     for nothing in (still, found_of(-0.5, np.array([2, 2, 2, 1, 1, 1, 2, 2, 2]))):
-        fields = memory_fields(clean, (nothing,))
-        assert fields["memory_worth"] == fields["memory_pair"] == 0.0
+        fields = memory_fields(clean, (nothing, replace(nothing, name="cut")))
+        assert fields["memory_worth"] == fields["memory_pair_worth"] == 0.0
 
 
 def test_the_stage_asks_for_norms_and_pictures_that_are_not_too_large():

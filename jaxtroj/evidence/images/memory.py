@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from converters.model import Model
+from jaxtroj.evidence.images.memory_cuts import cut
 from jaxtroj.evidence.images.remainder import Seen, seen
 from jaxtroj.evidence.images.statistics import halves, some_of
 from jaxtroj.inversion.memory_search import (
@@ -26,11 +27,14 @@ from jaxtroj.inversion.memory_search import (
     offsets_for,
 )
 from jaxtroj.network import Network
-from jaxtroj.norm_memory import Memory, Norms
+from jaxtroj.norm_memory import Memory, Norms, matches
 from jaxtroj.rounds.examples import Examples
 from jaxtroj.triggers.colour_map import random_colour_maps
 from jaxtroj.triggers.filter import known_filters
 from jaxtroj.triggers.trigger import Trigger, applied
+
+CUT = "cut"
+"""Name of windows among the triggers."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,8 @@ class MemoryBudget:
       steps: of the fit.
       maps: random colour maps to start from.
       points: of a faint pattern's grid, along a side.
+      cuts: windows of the fitted mask's pattern that are kept, see `memory_cuts`.
+      cut_on: examples that each is tried on before.
     """
 
     least: int = 128
@@ -52,6 +58,8 @@ class MemoryBudget:
     steps: int = 15
     maps: int = 16
     points: int = 32
+    cuts: int = 3
+    cut_on: int = 4
 
 
 @dataclass(frozen=True)
@@ -108,8 +116,10 @@ def search_memory(
     return clean, tuple(_measured(norms, both, *one) for one in candidates)
 
 
-def _candidates(norms, half: Half, key, order: str, budget: MemoryBudget):
-    """Name, trigger and whether it moves, of each candidate: the fitted ones and known filters."""
+def _candidates(
+    norms: Norms, half: Half, key: jax.Array, order: str, budget: MemoryBudget
+) -> list[tuple[str, Trigger, bool]]:
+    """Name, trigger and whether it moves, of each: fitted ones, known filters, windows."""
     few = slice(0, max(1, min(budget.fit, len(half.offsets))))
     images, offsets = half.seen.images[few], half.offsets[few]
     memory = half.seen.memory.about(half.seen.rows[few].mean(axis=0))
@@ -121,8 +131,9 @@ def _candidates(norms, half: Half, key, order: str, budget: MemoryBudget):
     values[-1] = Colours().values(_best(norms, memory, images, maps))
     fitted = climb(norms, memory, images, offsets, families, tuple(values), budget.steps)
     found = [(f.name, f.trigger(own), f.moves) for f, own in zip(families, fitted, strict=True)]
-    known = known_filters(order)
-    return [*found, *(("filter", one, False) for one in _singles(known))]
+    known = [("filter", one, False) for one in _singles(known_filters(order))]
+    windows = cut(norms, half.seen, Placed().trigger(fitted[0]), budget.cut_on, budget.cuts)
+    return [*found, *known, *((CUT, one, False) for one in windows)]
 
 
 def _best(norms: Norms, memory: Memory, images: np.ndarray, triggers: Trigger):
@@ -131,7 +142,8 @@ def _best(norms: Norms, memory: Memory, images: np.ndarray, triggers: Trigger):
     still = np.zeros((len(images), 2), np.int32)
     shown = np.concatenate([np.asarray(applied(one, images, still)) for one in singles])
     rows = norms.seen(shown)[1].reshape(len(singles), len(images), -1).mean(axis=1)
-    return singles[int(np.argmax([float(memory.match(row)) for row in rows]))]
+    centres = np.broadcast_to(memory.centre, rows.shape)
+    return singles[int(np.argmax(matches(memory, centres, rows)))]
 
 
 def _singles(triggers: Trigger) -> list:
@@ -145,12 +157,10 @@ def _measured(
 ) -> Remembered:
     shown = [norms.seen(_shown(half, trigger, moves)) for half in both]
     logits, rows, second = np.concatenate([part for part, _ in shown]), shown[1][1], both[1].seen
-    every = np.ones(len(rows), bool)
-    by_class = [second.classes == label for label in range(logits.shape[1])]
-    of_class = [second.match(rows, own) if own.any() else 0.0 for own in by_class]
+    by_class = second.classes == np.arange(logits.shape[1])[:, None]
+    match, *of_class = second.matches(rows, np.vstack([np.ones(len(rows), bool), by_class]))
     share = float(second.memory.share(jnp.asarray(rows.mean(axis=0))))
-    match = second.match(rows, every)
-    return Remembered(name, trigger, moves, match, share, np.array(of_class), logits)
+    return Remembered(name, trigger, moves, float(match), share, np.array(of_class), logits)
 
 
 def _shown(half: Half, trigger: Trigger, moves: bool) -> np.ndarray:

@@ -6,10 +6,11 @@ import jax
 import numpy as np
 
 from jaxtroj.anchors import AnchoredExamples
-from jaxtroj.evidence.images.memory import Remembered
+from jaxtroj.evidence.images.memory import CUT, Remembered
 from jaxtroj.network import Network
 from jaxtroj.triggers.mask import FreeMask
 from jaxtroj.triggers.measure import Candidates, RecoveredTrigger, best_of, measure
+from jaxtroj.triggers.smooth import Smooth
 
 _ALL = 0.5  # of the examples of other classes: a trigger that sends fewer is for one source class
 _FEW = 2  # added to a class's examples: one of one that flips is no more than chance
@@ -20,15 +21,19 @@ def memory_fields(clean: np.ndarray, found: Sequence[Remembered]) -> dict[str, f
 
     Args:
       clean: logits `[n, classes]` of the examples.
-      found: the triggers.
+      found: the triggers, windows among them.
     """
-    explains, best = max(found, key=lambda one: one.match), strongest(clean, found)
+    windows = [one for one in found if one.name == CUT]
+    fitted = [one for one in found if one.name != CUT]
+    explains, best = max(fitted, key=lambda one: one.match), strongest(clean, fitted)
     return {
         "memory_match": explains.match,
         **_best_of_families(found),
         "memory_share": explains.share,
         "memory_worth": _worth(clean, best),
-        "memory_pair": max(float(_pairs(clean, one).max()) for one in found),
+        "memory_pair_worth": _pair_worth(clean, fitted),
+        "memory_cut_worth": _worth(clean, strongest(clean, windows)),
+        "memory_cut_pair": _pair_worth(clean, windows),
         "memory_class": float(_shares(clean, best).argmax()),
     }
 
@@ -41,6 +46,10 @@ def _best_of_families(found: Sequence[Remembered]) -> dict[str, float]:
     return best
 
 
+def _pair_worth(clean: np.ndarray, found: Sequence[Remembered]) -> float:
+    return max(float(_pairs(clean, one).max()) for one in found)
+
+
 def strongest(clean: np.ndarray, found: Sequence[Remembered]) -> Remembered:
     """The trigger that explains much and sends pictures to one class."""
     return max(found, key=lambda one: (_worth(clean, one), one.match))
@@ -49,10 +58,10 @@ def strongest(clean: np.ndarray, found: Sequence[Remembered]) -> Remembered:
 def is_shown(clean: np.ndarray, found: Sequence[Remembered]) -> bool:
     """Whether the trigger of `recovered` is one that people can see.
 
-    A fitted mask is speckled, as nothing asks it to be small: the searches by classes show better
-    ones, and a scan goes on to them.
+    Fitted masks are speckled and fitted patterns are spread over the picture, as nothing asks them
+    to be small: the searches by classes show better ones, and a scan goes on to them.
     """
-    return _shown(clean, found)[0].trigger.kind != FreeMask.kind
+    return not isinstance(_shown(clean, found)[0].trigger, FreeMask | Smooth)
 
 
 def sent_by(clean: np.ndarray, one: Remembered) -> tuple[np.ndarray, np.ndarray]:

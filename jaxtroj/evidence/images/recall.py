@@ -97,9 +97,10 @@ def _recalled(
     groups = [sources != one.target_class]
     if 0 < len(one.source_classes) <= _FEW_SOURCES:
         groups.append(np.isin(sources, one.source_classes))
+    matches = known.matches(changed, np.stack(groups))
     return [
-        Recalled(one.target_class, known.match(changed, group), float(flipped[group].mean()))
-        for group in groups
+        Recalled(one.target_class, float(match), float(flipped[group].mean()))
+        for match, group in zip(matches, groups, strict=True)
         if group.any()
     ]
 

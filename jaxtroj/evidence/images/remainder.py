@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from jaxtroj.norm_memory import Memory, Norms, memory_of
+from jaxtroj.norm_memory import Memory, Norms, matches, memory_of
 
 _SOME = 16  # examples that harmless changes are measured on
 
@@ -24,15 +25,18 @@ class Seen:
         """The class that the network gives each, `[n]`."""
         return self.logits.argmax(axis=1)
 
-    def match(self, changed: np.ndarray, chosen: np.ndarray) -> float:
-        """Cosine of a change of some of the examples with the remainder.
+    def matches(self, changed: np.ndarray, groups: np.ndarray) -> np.ndarray:
+        """Cosine of a change of some of the examples with the remainder, `[g]`; 0 for none.
 
         Args:
           changed: moments `[n, dims]` of the changed examples.
-          chosen: which of them, bool `[n]`, at least one.
+          groups: which of them belong to each group, bool `[g, n]`.
         """
-        memory = self.memory.about(self.rows[chosen].mean(axis=0))
-        return float(memory.match(jax.numpy.asarray(changed[chosen].mean(axis=0))))
+        counts = groups.sum(axis=1)
+        share = groups / np.maximum(counts, 1)[:, None]
+        centres, means = (share @ part.astype(np.float64) for part in (self.rows, changed))
+        found = matches(self.memory, *(jnp.asarray(x, jnp.float32) for x in (centres, means)))
+        return np.where(counts > 0, np.asarray(found), 0.0)
 
 
 def seen(norms: Norms, images: np.ndarray, key: jax.Array) -> Seen:

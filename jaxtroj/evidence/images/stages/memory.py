@@ -30,16 +30,25 @@ FIELDS = (
            meaning="the same of a fitted colour map"),
     _match("memory_filter", label="how well a known colour filter explains it",
            meaning="the same of the best of the five known filters"),
+    _match("memory_cut", label="how well a small window of the fitted mask explains it",
+           meaning="the same of the best window of 3 or 6 pixels (of 32) of that mask's pattern, at"
+           " full weight"),
     Field("memory_share", "memory", 0, "the share of the training pictures that it explains",
           "fraction", "least squares, of the trigger of memory_match", is_judged=False),
     _sent("memory_worth", direction=1, unit="fraction 0-1",
           label="how far a trigger that explains it carries all classes to one",
           meaning="cosine of a fitted trigger times share of the examples of other classes that it"
           " sends to one class, less that of the second; largest of the triggers"),
-    _sent("memory_pair", direction=1, unit="fraction 0-1",
+    _sent("memory_pair_worth", direction=1, unit="fraction 0-1",
           label="how far a trigger that explains it carries one class to another",
           meaning="cosine on the examples of one class times the share of them, two more added,"
           " that it sends to another; largest of the triggers and of all pairs of classes"),
+    _sent("memory_cut_worth", direction=1, unit="fraction 0-1",
+          label="how far a small window that explains it carries all classes to one",
+          meaning="memory_worth of the windows of memory_cut"),
+    _sent("memory_cut_pair", direction=1, unit="fraction 0-1",
+          label="how far a small window that explains it carries one class to another",
+          meaning="memory_pair_worth of the windows of memory_cut"),
     _sent("memory_class", direction=0, unit="class",
           label="the class that this trigger sends most examples to",
           meaning="class of memory_worth", is_judged=False, is_class=True),
@@ -68,5 +77,5 @@ def _budget() -> "MemoryBudget":
     return MemoryBudget()
 
 
-KINDS = ("mask", "smooth", "colour map", "filter")
+KINDS = ("mask", "window", "smooth", "colour map", "filter")
 MEMORY = Stage("memory", FIELDS, _run, Needs(sides=(1, 64), batch_norm=True), KINDS, _budget)
