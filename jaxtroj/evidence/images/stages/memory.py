@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 _COSINE = "cosine -1 to 1"
 # Networks that were taught moved, cut or recoloured pictures remember those as they do triggers, so
-# a match is no reason by itself.
+# a match is no reason by itself. Windows are not judged by yet: too few networks have their fields.
 _match = partial(Field, stage="memory", direction=1, unit=_COSINE, is_judged=False)
 _sent = partial(Field, stage="memory", search="memory")
 FIELDS = (
@@ -43,10 +43,10 @@ FIELDS = (
           label="how far a trigger that explains it carries one class to another",
           meaning="cosine on the examples of one class times the share of them, two more added,"
           " that it sends to another; largest of the triggers and of all pairs of classes"),
-    _sent("memory_cut_worth", direction=1, unit="fraction 0-1",
+    _sent("memory_cut_worth", direction=1, is_judged=False, unit="fraction 0-1",
           label="how far a small window that explains it carries all classes to one",
           meaning="memory_worth of the windows of memory_cut"),
-    _sent("memory_cut_pair", direction=1, unit="fraction 0-1",
+    _sent("memory_cut_pair", direction=1, is_judged=False, unit="fraction 0-1",
           label="how far a small window that explains it carries one class to another",
           meaning="memory_pair_worth of the windows of memory_cut"),
     _sent("memory_class", direction=0, unit="class",
