@@ -17,11 +17,8 @@ from jaxtroj.norm_memory import Norms, matches
 from jaxtroj.triggers.mask import FreeMask, stamp
 from jaxtroj.triggers.window import Window
 
-_SIZES = (
-    (3, 2),
-    (6, 3),
-)  # sides of windows and steps from one to the next, in pixels of _REFERENCE
-_REFERENCE = 32
+_REFERENCE = 32  # pixels of a side that sizes are given for
+_SIZES = ((3, 2), (6, 3))  # sides of windows, and steps from one to the next
 
 
 def cut(norms: Norms, known: Seen, fitted: FreeMask, pictures: int, kept: int) -> list[Window]:
@@ -60,7 +57,7 @@ def _means(norms: Norms, images, masks: np.ndarray, pattern: np.ndarray) -> np.n
     some = max(1, norms.batch // len(images))
     parts = []
     for start in range(0, len(masks), some):
-        window = FreeMask(masks[start : start + some, None], pattern)
+        window = FreeMask(jnp.asarray(masks[start : start + some, None]), jnp.asarray(pattern))
         shown = np.asarray(stamp(jnp.asarray(images)[None], window))
         rows = norms.seen(shown.reshape(-1, *images.shape[1:]))[1]
         parts.append(rows.reshape(*shown.shape[:2], -1).mean(axis=1))
