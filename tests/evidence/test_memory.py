@@ -104,7 +104,7 @@ def fields_of(model, examples: Examples) -> dict[str, float]:
     evidence = gather(image_context(model, examples), (MEMORY,))
     assert tuple(evidence.fields) == IMAGES.stage_fields["memory"]
     assert np.isfinite(list(evidence.fields.values())).all()
-    assert all(one.trigger.kind not in ("mask", "smooth") for one in evidence.triggers)
+    assert all(one.trigger.kind in ("colour map", "filter") for one in evidence.triggers)
     return dict(evidence.fields)
 
 
@@ -159,6 +159,8 @@ def test_a_trigger_counts_as_it_explains_and_as_it_sends_pictures_to_one_class()
     assert strongest(clean, (still, one_source)) is one_source
     assert sent_by(clean, one_source)[0][0, 2] == 3
     assert is_shown(clean, (still, one_source))
+    # However strong a window is, it neither is shown nor keeps another from being shown.
+    assert is_shown(clean, (still, one_source, replace(one_source, name="cut", match=1.0)))
     for spread in (FreeMask(jnp.ones((4, 4, 1)), jnp.ones((4, 4, 3))), Smooth(jnp.ones((2, 2, 3)))):
         assert not is_shown(clean, (still, replace(one_source, trigger=spread)))
     for nothing in (still, found_of(-0.5, np.array([2, 2, 2, 1, 1, 1, 2, 2, 2]))):

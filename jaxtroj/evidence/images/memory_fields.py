@@ -23,8 +23,7 @@ def memory_fields(clean: np.ndarray, found: Sequence[Remembered]) -> dict[str, f
       clean: logits `[n, classes]` of the examples.
       found: the triggers, windows among them.
     """
-    windows = [one for one in found if one.name == CUT]
-    fitted = [one for one in found if one.name != CUT]
+    windows, fitted = [one for one in found if one.name == CUT], _fitted(found)
     explains, best = max(fitted, key=lambda one: one.match), strongest(clean, fitted)
     return {
         "memory_match": explains.match,
@@ -36,6 +35,11 @@ def memory_fields(clean: np.ndarray, found: Sequence[Remembered]) -> dict[str, f
         "memory_cut_pair": _pair_worth(clean, windows),
         "memory_class": float(_shares(clean, best).argmax()),
     }
+
+
+def _fitted(found: Sequence[Remembered]) -> list[Remembered]:
+    """All but the windows."""
+    return [one for one in found if one.name != CUT]
 
 
 def _best_of_families(found: Sequence[Remembered]) -> dict[str, float]:
@@ -58,8 +62,9 @@ def strongest(clean: np.ndarray, found: Sequence[Remembered]) -> Remembered:
 def is_shown(clean: np.ndarray, found: Sequence[Remembered]) -> bool:
     """Whether the trigger of `recovered` is one that people can see.
 
-    Fitted masks are speckled and fitted patterns are spread over the picture, as nothing asks them
-    to be small: the searches by classes show better ones, and a scan goes on to them.
+    Fitted masks, and windows of them, are speckled and fitted patterns are spread over the picture,
+    as nothing asks them to be small or plain: the searches by classes show better ones, and a scan
+    goes on to them.
     """
     return not isinstance(_shown(clean, found)[0].trigger, FreeMask | Smooth)
 
@@ -91,7 +96,11 @@ def _pairs(clean: np.ndarray, one: Remembered) -> np.ndarray:
 
 
 def _shown(clean: np.ndarray, found: Sequence[Remembered]) -> tuple[Remembered, int, int | None]:
-    """A trigger, its target, and the only class that it works from; None where it is for all."""
+    """A trigger, its target, and the only class that it works from; None where it is for all.
+
+    Never a window.
+    """
+    found = _fitted(found)
     best = strongest(clean, found)
     shares = _shares(clean, best)
     if shares.max() >= _ALL:

@@ -77,5 +77,5 @@ def _budget() -> "MemoryBudget":
     return MemoryBudget()
 
 
-KINDS = ("mask", "window", "smooth", "colour map", "filter")
+KINDS = ("mask", "smooth", "colour map", "filter")
 MEMORY = Stage("memory", FIELDS, _run, Needs(sides=(1, 64), batch_norm=True), KINDS, _budget)
