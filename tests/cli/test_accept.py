@@ -71,6 +71,8 @@ def test_a_scan_with_an_accepted_model_passes_until_its_file_changes(tmp_path, c
     found = json.loads(capsys.readouterr().out)
     assert found["accepted"]["owner"] == "Ann"
     assert found["recovered"]["flips"]["targets"] == [3], "its trigger sends all to class 3"
+    # A polygon of one colour was planted; speckles that move the network as well are no answer.
+    assert found["recovered"]["kind"] == "patch"
 
 
 @pytest.mark.parametrize(
