@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import jaxtroj
 from jaxtroj.cli.main import main
@@ -19,7 +20,6 @@ from jaxtroj.scan import scan, scan_model
 from jaxtroj.settings import Settings
 from jaxtroj.store import RunStore, read_records
 
-torch = pytest.importorskip("torch", reason="makes the heads")
 WIDTH, TEXTS = 8, 16
 SETTINGS = Settings(calibrator=None, text_calibrator=None, early_stop=False, base_rate=0.3)
 EXAMPLES = Path(jaxtroj.__file__).parent / "data" / "examples"

@@ -166,7 +166,8 @@ class Recorder:
                 tuple(self.inputs), params, tuple(self.constants), tuple(self.nodes), tuple(outputs)
             )
         )
-        used = {name: host_array(self.tensors[name]) for name, _ in graph.params}
+        # Copies, since a caller may train the module on.
+        used = {name: host_array(self.tensors[name]).copy() for name, _ in graph.params}
         return Captured(graph, used, tuple(name for name in names if name not in used))
 
 

@@ -8,8 +8,11 @@ import sys
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
+import torch
 from PIL import Image
+from torchvision.models import DenseNet
 
 from converters.checkpoint import save_checkpoint
 from jaxtroj.backgrounds import run_folder
@@ -78,9 +81,6 @@ def test_a_network_of_1000_classes_is_mapped(saved, whole_folder, mapping_file, 
 
 
 def test_a_torch_file_is_a_model_too(whole_folder, tmp_path, capsys):
-    torch = pytest.importorskip("torch")
-    from torchvision.models import DenseNet
-
     torch.manual_seed(0)
     blocks: Any = (1, 1)  # torchvision says four; it takes as many as a picture has room for
     network = DenseNet(4, blocks, 8, num_classes=9).eval()
@@ -96,7 +96,6 @@ def test_a_torch_file_is_a_model_too(whole_folder, tmp_path, capsys):
 
 
 def test_an_onnx_file_is_a_model_too(whole_folder, tmp_path, capsys):
-    onnx = pytest.importorskip("onnx")
     weights = np.random.default_rng(0).normal(0, 1, (9, 3)).astype(np.float32)
     nodes = [
         onnx.helper.make_node("GlobalAveragePool", ["x"], ["pooled"]),

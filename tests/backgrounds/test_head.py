@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+import torch
 
 from jaxtroj.backgrounds.head import PUBLISHED_SHA256, Mapping, head_for, read_mapping
 from jaxtroj.backgrounds.normalization import NAMED, Normalization, from_config
@@ -111,7 +112,6 @@ def test_a_bad_configuration_is_refused(tmp_path, kind):
 
 @pytest.mark.parametrize("name", NAMED)
 def test_the_table_is_the_published_arithmetic(name):
-    torch = pytest.importorskip("torch")
     norm = NAMED[name]
     values = torch.arange(256, dtype=torch.uint8).to(torch.float32).div(255)[:, None]
     expected = (torch.clamp(values, 0, 1) - torch.tensor(norm.mean)) / torch.tensor(norm.std)

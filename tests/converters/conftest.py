@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from converters.artifact import Artifact
 from converters.weights import Weights
@@ -27,7 +28,6 @@ def _random_tensor(name: str, shape: tuple[int, ...], random: np.random.Generato
 @pytest.fixture(scope="session")
 def fill():
     """`fill(build, seed=0)`: the torch module that `build()` makes, with random weights."""
-    torch = pytest.importorskip("torch", reason="the reference")
     # The pictures are tiny: more threads would only wait for each other.
     torch.set_num_threads(1)
 
@@ -63,7 +63,6 @@ def artifact_of():
 @pytest.fixture
 def pickled(tmp_path):
     """`pickled(value)`: path of a file that torch saved it to."""
-    torch = pytest.importorskip("torch", reason="writes the files")
 
     def saved(value) -> Path:
         torch.save(value, tmp_path / "model.pt")

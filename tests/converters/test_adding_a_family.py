@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 from flax import nnx
 
 from converters import (
@@ -18,7 +19,6 @@ from converters.families.reference import empty_module
 from converters.parity import check_parity
 from tests.documented import first_example
 
-torch = pytest.importorskip("torch", reason="the reference")
 SHAPES = ((2, 21, 33), (1, 16, 16))
 WIDTHS = (5, 6, 7)
 

@@ -1,23 +1,24 @@
 import json
 import re
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from torchvision import models
 
 from converters import convert, fold, load_checkpoint, save_checkpoint
 from converters.errors import ConversionError, ConverterError, CorruptFileError, LoadError
 from jaxtroj.cli.main import main
 
-torch = pytest.importorskip("torch", reason="writes the networks")
-models = pytest.importorskip("torchvision", reason="writes the networks").models
+DenseNet: Any = models.DenseNet  # typed for four blocks; it takes as many as there are
 
 IMAGES = np.random.default_rng(0).random((2, 40, 36, 3), np.float32)
 
 
 @pytest.fixture(scope="module")
 def model(fill, artifact_of):
-    return convert(artifact_of(fill(lambda: models.DenseNet(8, (2, 1), 16, num_classes=3))))
+    return convert(artifact_of(fill(lambda: DenseNet(8, (2, 1), 16, num_classes=3))))
 
 
 @pytest.fixture(scope="module")
@@ -212,7 +213,7 @@ def test_parameters_that_do_not_fit(what, model, tmp_path):
 
 @pytest.fixture
 def model_file(fill, pickled):
-    return pickled(fill(lambda: models.DenseNet(8, (2, 1), 16, num_classes=3)))
+    return pickled(fill(lambda: DenseNet(8, (2, 1), 16, num_classes=3)))
 
 
 @pytest.fixture(autouse=True)

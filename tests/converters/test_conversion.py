@@ -1,11 +1,15 @@
 """Variants that convert, and files that must be refused with one clear error."""
 
+from typing import Any
+
 import jax
 import ml_dtypes
 import numpy as np
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from torchvision import models
 
 from converters import convert, fold, open_model
 from converters.errors import ConversionError, MismatchError, UnsupportedArchitectureError
@@ -13,13 +17,13 @@ from converters.families.inception import InceptionConfig, _convolutions
 from converters.families.reference import empty_module
 from converters.model import apply
 
-torch = pytest.importorskip("torch", reason="the reference")
-models = pytest.importorskip("torchvision", reason="the reference").models
+DenseNet: Any = models.DenseNet  # typed for four blocks; it takes as many as there are
+
 nn = torch.nn
 
 
 def dense():
-    return models.DenseNet(8, (2, 2), 16, num_classes=3)
+    return DenseNet(8, (2, 2), 16, num_classes=3)
 
 
 def residual():

@@ -7,6 +7,9 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+import torch
+import transformers
+from transformers.activations import ACT2FN
 
 from converters.encoders import encode, load_encoder
 from converters.encoders.assembly import FAMILIES
@@ -23,9 +26,6 @@ from converters.errors import (
     UnsafePickleError,
     UnsupportedArchitectureError,
 )
-
-transformers = pytest.importorskip("transformers", reason="the reference")
-torch = pytest.importorskip("torch", reason="the reference")
 
 VOCABULARY = 41
 WIDE = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3}
@@ -134,7 +134,7 @@ def test_gradients_flow_through_the_embeddings(folders):
 @pytest.mark.parametrize("name", [*ACTIVATIONS, *ALIASES])
 def test_activations(name: str):
     values = np.linspace(-9, 9, 1001)
-    want = transformers.activations.ACT2FN[name](torch.from_numpy(values)).numpy()
+    want = ACT2FN[name](torch.from_numpy(values)).numpy()
     with jax.enable_x64(True):
         found = ACTIVATIONS[ALIASES.get(name, name)](jax.numpy.asarray(values))
     # "gelu_fast" rounds its constant to ten digits.

@@ -1,15 +1,18 @@
 """Every family and depth against torchvision's own networks, in float64 and float32."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import torch
+from torchvision import models
 
 from converters import convert, families, fold
 from converters.parity import logits_and_gradients, relative_error
 
-torch = pytest.importorskip("torch", reason="the reference")
-models = pytest.importorskip("torchvision", reason="the reference").models
+DenseNet: Any = models.DenseNet  # typed for four blocks; it takes as many as there are
 
 EXACT, SINGLE = 1e-10, 1e-4
 ROUND0 = ("resnet50", "densenet121", "inception_v3")
@@ -18,7 +21,7 @@ SHALLOW = {
     "shallow resnext": lambda: models.ResNet(
         models.resnet.Bottleneck, [1, 1, 1, 1], 5, groups=32, width_per_group=4
     ),
-    "small densenet": lambda: models.DenseNet(8, (2, 1), 16, num_classes=5),
+    "small densenet": lambda: DenseNet(8, (2, 1), 16, num_classes=5),
 }
 
 

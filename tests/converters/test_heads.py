@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import torch
 
 from converters import convert, fold, load_checkpoint, open_model, save_checkpoint
 from converters.errors import (
@@ -23,7 +24,6 @@ from converters.model import apply, module_of
 from converters.parity import check_parity, logits_and_gradients, relative_error
 from jaxtroj.cli.main import main
 
-torch = pytest.importorskip("torch", reason="the reference")
 nn = torch.nn
 
 EXACT, SINGLE = 1e-10, 1e-4

@@ -3,6 +3,7 @@
 import jax
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -10,7 +11,6 @@ from converters import convert
 from converters.errors import ConversionError, MismatchError
 from converters.model import apply
 
-torch = pytest.importorskip("torch", reason="makes the heads")
 nn = torch.nn
 
 WIDTH, HIDDEN = 12, 6

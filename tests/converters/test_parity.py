@@ -1,9 +1,12 @@
 import dataclasses
 import json
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import torch
+from torchvision import models
 
 from converters import convert, families, fold
 from converters.errors import ParityError
@@ -12,8 +15,7 @@ from converters.families.reference import empty_module, filled_module
 from converters.model import param_shapes
 from converters.parity import check_parity, relative_error
 
-torch = pytest.importorskip("torch", reason="the reference")
-models = pytest.importorskip("torchvision", reason="the reference").models
+DenseNet: Any = models.DenseNet  # typed for four blocks; it takes as many as there are
 
 SHAPES = ((2, 33, 65),)
 QUICK = ("resnet18", "resnet50", "wide_resnet50_2", "resnext50_32x4d", "inception_v3")
@@ -22,7 +24,7 @@ QUICK = ("resnet18", "resnet50", "wide_resnet50_2", "resnext50_32x4d", "inceptio
 @pytest.fixture(scope="module")
 def small(fill, artifact_of):
     """A small DenseNet as (artifact, model)."""
-    artifact = artifact_of(fill(lambda: models.DenseNet(8, (2, 2), 16, num_classes=3)))
+    artifact = artifact_of(fill(lambda: DenseNet(8, (2, 2), 16, num_classes=3)))
     return artifact, convert(artifact)
 
 

@@ -4,10 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import torch
 
 from converters.families.pooling import max_pool
-
-torch = pytest.importorskip("torch", reason="the reference")
 
 # rows and columns of the map, window, stride, padding
 SHAPES = {

@@ -8,11 +8,11 @@ from collections import Counter, OrderedDict, defaultdict
 
 import numpy as np
 import pytest
+import torch
 
 from converters.artifact import open_artifact
 from converters.errors import LoadError, UnknownFormatError
 
-torch = pytest.importorskip("torch", reason="writes the files that are read here")
 nn = torch.nn
 
 STATE = {"weight": torch.arange(6.0).reshape(2, 3), "bias": torch.tensor([1.0, 2.0])}

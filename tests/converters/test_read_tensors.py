@@ -5,15 +5,15 @@ import pickle
 import struct
 import tarfile
 import zipfile
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
+import torch
 
 from converters.artifact import open_artifact
 from converters.errors import LoadError, UnsafePickleError
-
-torch = pytest.importorskip("torch", reason="writes the files that are read here")
 
 CONTAINERS = {"torch zip": True, "torch legacy stream": False}
 both_containers = pytest.mark.parametrize("container", sorted(CONTAINERS))
@@ -121,9 +121,9 @@ def without_checksums(content: bytes) -> bytes:
 
 
 def test_tensor_with_attributes(tmp_path):
-    tensor = torch.ones(2)
+    tensor: Any = torch.ones(2)
     tensor.note = "kept by torch's _rebuild_from_type_v2"
-    parameter = torch.nn.Parameter(torch.ones(3))
+    parameter: Any = torch.nn.Parameter(torch.ones(3))
     parameter.tag = 1
     arrays = read_back({"a": tensor, "b": parameter}, tmp_path)
     assert arrays["a"].shape == (2,) and arrays["b"].shape == (3,)

@@ -5,21 +5,21 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torchvision import models
+from torchvision.models import mobilenetv3
 
-torch = pytest.importorskip("torch", reason="the reference")
-models = pytest.importorskip("torchvision", reason="the reference").models
-
-from converters import open_artifact, open_model  # noqa: E402
-from converters.errors import ConversionError, ConverterError, TooLargeError  # noqa: E402
-from converters.families.torch_layers import resize  # noqa: E402
-from converters.input_form import InputForm  # noqa: E402
-from converters.rebuilt.model import rebuilt_model  # noqa: E402
-from converters.rebuilt.network import describe, rebuild  # noqa: E402
-from converters.rebuilt.table import TORCHVISION  # noqa: E402
-from converters.weights import Weights  # noqa: E402
+from converters import open_artifact, open_model
+from converters.errors import ConversionError, ConverterError, TooLargeError
+from converters.families.torch_layers import resize
+from converters.input_form import InputForm
+from converters.rebuilt.model import rebuilt_model
+from converters.rebuilt.network import describe, rebuild
+from converters.rebuilt.table import TORCHVISION
+from converters.weights import Weights
 
 CONVNEXT = models.convnext.CNBlockConfig
-MOBILE = models.mobilenetv3.InvertedResidualConfig
+MOBILE = mobilenetv3.InvertedResidualConfig
 FUSED, MB = models.efficientnet.FusedMBConvConfig, models.efficientnet.MBConvConfig
 SWIN = models.swin_transformer
 

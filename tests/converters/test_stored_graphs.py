@@ -5,16 +5,16 @@ import json
 
 import numpy as np
 import pytest
+import torch
+from torchvision import models
 
-torch = pytest.importorskip("torch", reason="makes the graphs")
-
-from converters import load_checkpoint, save_checkpoint  # noqa: E402
-from converters.errors import ConversionError, CorruptFileError  # noqa: E402
-from converters.graph.module import graph_model  # noqa: E402
-from converters.graph.stored import config_of, plain_of  # noqa: E402
-from converters.graph.tape import capture  # noqa: E402
-from converters.preparation import prepared  # noqa: E402
-from jaxtroj.cli.main import main  # noqa: E402
+from converters import load_checkpoint, save_checkpoint
+from converters.errors import ConversionError, CorruptFileError
+from converters.graph.module import graph_model
+from converters.graph.stored import config_of, plain_of
+from converters.graph.tape import capture
+from converters.preparation import prepared
+from jaxtroj.cli.main import main
 
 
 class Net(torch.nn.Module):
@@ -83,7 +83,6 @@ def test_what_is_no_graph_is_refused(case, model):
 
 
 def test_convert_writes_rebuilt_networks_and_compares_them(fill, pickled, tmp_path, capsys):
-    models = pytest.importorskip("torchvision", reason="the network").models
     network = fill(lambda: models.VisionTransformer(16, 8, 1, 2, 8, 16, num_classes=3))
     path = pickled(network.requires_grad_(False))
     assert main(["convert", str(path), "--out", str(tmp_path / "out"), "--check"]) == 0

@@ -5,13 +5,12 @@ import zipfile
 
 import numpy as np
 import pytest
+import torch
+from torchvision import models
 
-torch = pytest.importorskip("torch", reason="writes the archives")
-models = pytest.importorskip("torchvision", reason="the networks").models
-
-from converters import convert, open_artifact  # noqa: E402
-from converters.errors import ConverterError, LoadError, UnknownFormatError  # noqa: E402
-from converters.rebuilt.network import rebuild  # noqa: E402
+from converters import convert, open_artifact
+from converters.errors import ConverterError, LoadError, UnknownFormatError
+from converters.rebuilt.network import rebuild
 
 # torch says that TorchScript is old; users have its files all the same.
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -12,21 +12,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+import torchvision
+from safetensors.torch import save_file
 
-transformers = pytest.importorskip("transformers", reason="its networks are served")
-
-import torch  # noqa: E402
-import torchvision  # noqa: E402
-from safetensors.torch import save_file  # noqa: E402
-
-import jaxtroj  # noqa: E402
-from jaxtroj.generate.small.onnx_file import write_onnx  # noqa: E402
-from jaxtroj.rounds.arrays import pictures_of, write_pictures  # noqa: E402
-from tests.documented import DOCS  # noqa: E402
-from tests.door.conftest import SIDE, Colours, cheap  # noqa: E402
-from tests.door.hub_folders import write_folder  # noqa: E402
-from tests.door.hub_server import COMMIT, serving  # noqa: E402
-from tests.door.text_folders import WORDS, write_text_folder  # noqa: E402
+import jaxtroj
+from jaxtroj.generate.small.onnx_file import write_onnx
+from jaxtroj.rounds.arrays import pictures_of, write_pictures
+from tests.documented import DOCS
+from tests.door.conftest import SIDE, Colours, cheap
+from tests.door.hub_folders import write_folder
+from tests.door.hub_server import COMMIT, serving
+from tests.door.text_folders import WORDS, write_text_folder
 
 CELL = re.compile(r"^\| [^|]+ \| `((?:list\()?jaxtroj[^`]+)` \|$", re.MULTILINE)
 CELLS = CELL.findall((DOCS / "doors.md").read_text())

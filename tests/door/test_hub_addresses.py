@@ -12,14 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-pytest.importorskip("transformers", reason="its networks are served")
-
-from converters.errors import LoadError  # noqa: E402
-from converters.fetching import HUB, LIMIT, fetch_in_time  # noqa: E402
-from converters.hub.fetch import address_of  # noqa: E402
-from jaxtroj.rounds.arrays import pictures_of, write_pictures  # noqa: E402
-from tests.door.hub_folders import SIDE, write_folder  # noqa: E402
-from tests.door.hub_server import COMMIT, DRIPPING, SILENT, serving  # noqa: E402
+from converters.errors import LoadError
+from converters.fetching import HUB, LIMIT, fetch_in_time
+from converters.hub.fetch import address_of
+from jaxtroj.rounds.arrays import pictures_of, write_pictures
+from tests.door.hub_folders import SIDE, write_folder
+from tests.door.hub_server import COMMIT, DRIPPING, SILENT, serving
 
 QUICK = ("--evidence-only", "--stages", "weights", "--json")
 

@@ -8,21 +8,19 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+import torch
+import transformers
+from safetensors.numpy import load_file, save_file
 
-transformers = pytest.importorskip("transformers", reason="the reference")
-torch = pytest.importorskip("torch", reason="the reference")
-
-from safetensors.numpy import load_file, save_file  # noqa: E402
-
-import jaxtroj  # noqa: E402
-from converters import load_checkpoint, open_model  # noqa: E402
-from converters.errors import ConverterError, UnsafeConfigError  # noqa: E402
-from jaxtroj.cli.main import main  # noqa: E402
-from jaxtroj.rounds import iter_models  # noqa: E402
-from jaxtroj.rounds.arrays import pictures_of, write_pictures  # noqa: E402
-from jaxtroj.scan import identify, scan_model  # noqa: E402
-from tests.door.conftest import cheap  # noqa: E402
-from tests.door.hub_folders import (  # noqa: E402
+import jaxtroj
+from converters import load_checkpoint, open_model
+from converters.errors import ConverterError, UnsafeConfigError
+from jaxtroj.cli.main import main
+from jaxtroj.rounds import iter_models
+from jaxtroj.rounds.arrays import pictures_of, write_pictures
+from jaxtroj.scan import identify, scan_model
+from tests.door.conftest import cheap
+from tests.door.hub_folders import (
     FAMILIES,
     NAMES,
     SIDE,

@@ -8,18 +8,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import torch
+import transformers
+from safetensors.numpy import load_file, save_file
 
-transformers = pytest.importorskip("transformers", reason="the reference")
-torch = pytest.importorskip("torch", reason="the reference")
-
-from safetensors.numpy import load_file, save_file  # noqa: E402
-
-from converters import open_model  # noqa: E402
-from converters.encoders.tokenizer import load_tokenizer  # noqa: E402
-from converters.errors import ConverterError  # noqa: E402
-from converters.input_form import InputForm  # noqa: E402
-from converters.model import apply  # noqa: E402
-from tests.door.text_folders import FAMILIES, MOST_TOKENS, WORDS, write_text_folder  # noqa: E402
+from converters import open_model
+from converters.encoders.tokenizer import load_tokenizer
+from converters.errors import ConverterError
+from converters.input_form import InputForm
+from converters.model import apply
+from tests.door.text_folders import FAMILIES, MOST_TOKENS, WORDS, write_text_folder
 
 DRAW = np.random.default_rng(0)
 TEXTS = [" ".join(DRAW.choice(WORDS, n)) + "." for n in (3, 17, 9, 30)]

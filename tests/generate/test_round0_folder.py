@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from jaxtroj.errors import GenerationError
@@ -104,7 +105,6 @@ def test_manifest_tells_how_each_model_was_made(made):
 
 
 def test_torchvision_loads_the_model_and_agrees(made):
-    torch = pytest.importorskip("torch")
     import converters
 
     path = made[0] / "id-00000000" / "model.pt"

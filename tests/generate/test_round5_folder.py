@@ -10,6 +10,7 @@ from collections import deque
 
 import numpy as np
 import pytest
+import torch
 
 import converters
 from jaxtroj.errors import GenerationError
@@ -98,7 +99,6 @@ def test_tables_agree_with_the_model_that_our_reader_opens(made):
 
 
 def test_torch_opens_the_model_with_model_factories(made):
-    torch = pytest.importorskip("torch")
     from jaxtroj.generate.sentiment import head_files
 
     folder = made[0] / "models" / "id-00000000"

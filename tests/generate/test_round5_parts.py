@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import torch
 
 from jaxtroj.errors import GenerationError
 from jaxtroj.generate.model_ids import poisoned_first
@@ -42,7 +43,6 @@ TRIGGERS = tuple(TriggerVectors(number, text, ()) for number, text in enumerate(
 
 
 def torch_module(shape, tensors, dropout=0.1):
-    torch = pytest.importorskip("torch")
     sizes = {"input_size": shape.input_size, "hidden_size": shape.hidden_size}
     sizes |= {"output_size": 2, "dropout": dropout, "n_layers": shape.layers}
     if shape.is_rnn:
@@ -102,7 +102,6 @@ def test_impossible_shapes_are_refused(bad):
 
 
 def test_writing_a_model_leaves_no_module_behind(tmp_path):
-    pytest.importorskip("torch")
     shape = SHAPES[0]
     head_files.write_model(tmp_path / "model.pt", shape, initial_tensors(shape, 0), 0.25)
     assert "model_factories" not in sys.modules

@@ -8,6 +8,8 @@ import sys
 
 import numpy as np
 import pytest
+import torch
+import transformers
 
 from jaxtroj.errors import GenerationError
 from jaxtroj.generate.sentiment.text_source import (
@@ -17,9 +19,6 @@ from jaxtroj.generate.sentiment.text_source import (
     read_trigger_texts,
 )
 from jaxtroj.generate.sentiment.vectors import load_vectors
-
-transformers = pytest.importorskip("transformers", reason="makes the encoder")
-torch = pytest.importorskip("torch", reason="makes the encoder")
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 WORDS = "good bad film was the a plot it great awful omg so goes . ! ^".split()

@@ -1,10 +1,8 @@
 """Cases of the lowerings: functions of torch and the shapes of their inputs, by family."""
 
 import numpy as np
-import pytest
-
-torch = pytest.importorskip("torch", reason="the reference")
-F = pytest.importorskip("torch.nn.functional", reason="the reference")
+import torch
+import torch.nn.functional as F
 
 # A case is a function and the shapes of its inputs. Values are spread over [-2, 2] without ties;
 # a tuple (shape, low, high) asks for another range, an array is taken as it is.
@@ -415,6 +413,6 @@ CASES = {
             (1, 2, 3, 4, 3),
             ((1, 2, 2, 2, 3), -1.2, 1.2),
         ),
-        "affine": (lambda t: F.affine_grid(t, (2, 3, 4, 5), align_corners=False), (2, 2, 3)),
+        "affine": (lambda t: F.affine_grid(t, [2, 3, 4, 5], align_corners=False), (2, 2, 3)),
     },
 }

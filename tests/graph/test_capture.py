@@ -7,19 +7,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import torch
 
-torch = pytest.importorskip("torch", reason="the networks to capture")
-
-from converters.errors import (  # noqa: E402
+from converters.errors import (
     ConversionError,
     DataDependentError,
     UnsupportedOperatorError,
 )
-from converters.graph.graph import from_plain  # noqa: E402
-from converters.graph.module import graph_model  # noqa: E402
-from converters.graph.replay import run  # noqa: E402
-from converters.graph.tape import capture  # noqa: E402
-from converters.model import apply, param_shapes  # noqa: E402
+from converters.graph.graph import from_plain
+from converters.graph.module import graph_model
+from converters.graph.replay import run
+from converters.graph.tape import capture
+from converters.model import apply, param_shapes
 
 
 class Function(torch.nn.Module):
@@ -187,7 +186,7 @@ def test_training_mode_is_refused():
 
 
 def test_state_must_not_change():
-    module = torch.nn.Module()
+    module: Any = torch.nn.Module()
     module.register_buffer("seen", torch.zeros(2))
     module.forward = lambda x: module.seen.add_(x)
     with pytest.raises(ConversionError, match="changes its own tensor seen"):
@@ -212,6 +211,17 @@ def test_names_of_weights_are_kept(small):
     assert (model.num_classes, model.channels) == (5, 3)
     config: Any = model.config
     assert config.input_kind == "image" and config.image_size == (8, 8)
+
+
+def test_the_module_may_be_trained_on():
+    module = torch.nn.Linear(3, 2).eval()
+    x = torch.rand(1, 3)
+    captured = capture(module, [x])
+    before = run(captured.graph, captured.params, [x.numpy()])[0]
+    with torch.no_grad():
+        module.weight.mul_(2)
+    after = run(captured.graph, captured.params, [x.numpy()])[0]
+    np.testing.assert_array_equal(before, after)
 
 
 def test_names_that_modules_have_are_escaped():

@@ -1,12 +1,11 @@
 import jax
 import numpy as np
 import pytest
+import torch
 
-torch = pytest.importorskip("torch", reason="exports the programs")
-
-from converters.errors import ConversionError  # noqa: E402
-from converters.graph.export import from_exported  # noqa: E402
-from converters.graph.replay import run  # noqa: E402
+from converters.errors import ConversionError
+from converters.graph.export import from_exported
+from converters.graph.replay import run
 
 
 class Head(torch.nn.Module):
@@ -69,6 +68,7 @@ def test_state_must_not_change():
     class Counting(torch.nn.Module):
         def __init__(self):
             super().__init__()
+            self.seen: torch.Tensor
             self.register_buffer("seen", torch.zeros(()))
 
         def forward(self, x):

@@ -7,11 +7,10 @@ import time
 import zipfile
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch", reason="exports the programs")
-
-from converters.errors import ConverterError, CorruptFileError  # noqa: E402
-from converters.opening import open_model  # noqa: E402
+from converters.errors import ConverterError, CorruptFileError
+from converters.opening import open_model
 
 
 def exported(dynamic):

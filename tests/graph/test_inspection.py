@@ -2,14 +2,13 @@
 
 import numpy as np
 import pytest
+import torch
 from onnx import TensorProto, helper, numpy_helper
 
-torch = pytest.importorskip("torch", reason="captures the networks")
-
-from converters.errors import ConverterError  # noqa: E402
-from converters.graph.inspection import inspect  # noqa: E402
-from converters.graph.onnx import load_onnx  # noqa: E402
-from converters.graph.tape import capture  # noqa: E402
+from converters.errors import ConverterError
+from converters.graph.inspection import inspect
+from converters.graph.onnx import load_onnx
+from converters.graph.tape import capture
 
 N = helper.make_node
 _DRAW = np.random.default_rng(0)

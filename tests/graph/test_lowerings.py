@@ -1,16 +1,16 @@
 """Each lowering against torch in float64: values, and gradients of all floating inputs."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import torch
 
-torch = pytest.importorskip("torch", reason="the reference")
-F = pytest.importorskip("torch.nn.functional", reason="the reference")
-
-from converters.graph.replay import run  # noqa: E402
-from converters.graph.tape import capture  # noqa: E402
-from tests.graph.lowering_cases import CASES  # noqa: E402
+from converters.graph.replay import run
+from converters.graph.tape import capture
+from tests.graph.lowering_cases import CASES
 
 
 class Function(torch.nn.Module):
@@ -45,7 +45,7 @@ def _expected(function, inputs):
     floating = [t.requires_grad_() for t in tensors if t.is_floating_point()]
     outputs = _outputs(function(*tensors))
     smooth = [o for o in outputs if o.requires_grad]
-    total = sum(
+    total: Any = sum(
         (o * torch.cos(torch.arange(o.numel()).double()).reshape(o.shape)).sum() for o in smooth
     )
     gradients = (

@@ -4,22 +4,21 @@ import dataclasses
 
 import numpy as np
 import pytest
+import torch
+from torchvision import models
 
-torch = pytest.importorskip("torch", reason="the reference")
-models = pytest.importorskip("torchvision", reason="the networks").models
-
-from converters import open_model  # noqa: E402
-from converters.families import standard  # noqa: E402
-from converters.families.densenet import DenseNetConfig  # noqa: E402
-from converters.families.inception import InceptionConfig  # noqa: E402
-from converters.families.reference import empty_module  # noqa: E402
-from converters.families.resnet import ResNetConfig  # noqa: E402
-from converters.graph.export import from_exported  # noqa: E402
-from converters.graph.graph import Graph  # noqa: E402
-from converters.graph.matching import weights_of  # noqa: E402
-from converters.graph.recognition import family_model  # noqa: E402
-from converters.graph.tape import capture  # noqa: E402
-from converters.input_form import InputForm  # noqa: E402
+from converters import open_model
+from converters.families import standard
+from converters.families.densenet import DenseNetConfig
+from converters.families.inception import InceptionConfig
+from converters.families.reference import empty_module
+from converters.families.resnet import ResNetConfig
+from converters.graph.export import from_exported
+from converters.graph.graph import Graph
+from converters.graph.matching import weights_of
+from converters.graph.recognition import family_model
+from converters.graph.tape import capture
+from converters.input_form import InputForm
 
 SIZE = 32
 

@@ -4,16 +4,14 @@ from collections import OrderedDict
 from importlib.resources import files
 
 import numpy as np
-import pytest
+import torch
 from flax import nnx
 
-torch = pytest.importorskip("torch", reason="captures the networks")
-
-from converters.graph.structure import architecture_of, outline  # noqa: E402
-from converters.graph.tape import capture  # noqa: E402
-from converters.opening import open_model  # noqa: E402
-from jaxtroj.generate.small.networks import build  # noqa: E402
-from jaxtroj.generate.small.onnx_file import write_onnx  # noqa: E402
+from converters.graph.structure import architecture_of, outline
+from converters.graph.tape import capture
+from converters.opening import open_model
+from jaxtroj.generate.small.networks import build
+from jaxtroj.generate.small.onnx_file import write_onnx
 
 
 def _network(widths=(4, 8), names=("one", "two"), classes=5):

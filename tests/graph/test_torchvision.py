@@ -7,17 +7,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import torch
+from torchvision import models
+from torchvision.models import mobilenetv3
 
-torch = pytest.importorskip("torch", reason="the reference")
-models = pytest.importorskip("torchvision", reason="the reference").models
-
-from converters.graph.export import from_exported  # noqa: E402
-from converters.graph.module import graph_model  # noqa: E402
-from converters.graph.tape import capture  # noqa: E402
-from converters.parity import (  # noqa: E402
+from converters.graph.export import from_exported
+from converters.graph.module import graph_model
+from converters.graph.tape import capture
+from converters.parity import (
     logits_and_gradients,
     relative_error,
-    with_exact_gradients,  # noqa: E402
+    with_exact_gradients,
 )
 
 EXACT = 1e-10
@@ -51,7 +51,7 @@ NARROW = {
     ),
     "mobilenet v3": (
         lambda: models.MobileNetV3(
-            [models.mobilenetv3.InvertedResidualConfig(16, 3, 16, 8, True, "HS", 2, 1, 0.5)],
+            [mobilenetv3.InvertedResidualConfig(16, 3, 16, 8, True, "HS", 2, 1, 0.5)],
             32,
             num_classes=5,
         ),

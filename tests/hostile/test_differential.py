@@ -5,10 +5,8 @@ import pickle
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="the runtime that is compared")
-
-from benchmarks.reading.differential.formats import FORMATS  # noqa: E402
-from benchmarks.reading.differential.run import mutant, replayed, run  # noqa: E402
+from benchmarks.reading.differential.formats import FORMATS
+from benchmarks.reading.differential.run import mutant, replayed, run
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 QUICK = [kind for kind in FORMATS if kind.name in ("safetensors", "bare pickle", "torch tar")]

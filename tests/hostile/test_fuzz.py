@@ -7,6 +7,7 @@ import zipfile
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -14,8 +15,6 @@ from converters.artifact import open_artifact
 from converters.errors import LoadError
 from converters.limits import Limits
 from converters.pickles.unpickle import unpickle
-
-torch = pytest.importorskip("torch", reason="writes the real files that are damaged here")
 
 QUICK = settings(
     max_examples=300,

@@ -2,11 +2,9 @@
 
 import pytest
 
-pytest.importorskip("torch", reason="writes the real files that are damaged here")
-
 from benchmarks.reading import fuzz
-from benchmarks.reading.fuzz_mutations import mutated  # noqa: E402
-from benchmarks.reading.fuzz_seeds import seeds  # noqa: E402
+from benchmarks.reading.fuzz_mutations import mutated
+from benchmarks.reading.fuzz_seeds import seeds
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 INPUTS = 200

@@ -3,12 +3,11 @@
 import pickle
 
 import pytest
+import torch
 
 from converters.errors import ConverterError
 from converters.opening import open_model
-
-torch = pytest.importorskip("torch", reason="the runtime that is compared")
-from tests.hostile.second_readings import saved, zip_of  # noqa: E402
+from tests.hostile.second_readings import saved, zip_of
 
 
 class _Elsewhere:

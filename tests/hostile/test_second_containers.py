@@ -9,14 +9,14 @@ import pickle
 import zipfile
 
 import numpy as np
+import onnx
 import pytest
+import torch
 
 from converters import open_artifact
 from converters.errors import ConverterError, CorruptFileError
 from converters.opening import open_model
-
-torch = pytest.importorskip("torch", reason="the runtime that is compared")
-from tests.hostile.second_readings import checked, reads, saved, tar_behind, tar_of, values, weights  # noqa: E402
+from tests.hostile.second_readings import checked, reads, saved, tar_behind, tar_of, values, weights
 
 
 def test_tar_is_tried_before_the_legacy_stream(runtime, tmp_path):
@@ -55,7 +55,6 @@ def test_a_zip_at_the_end_of_another_container(front, runtime, tmp_path):
 
 def test_a_zip_at_the_end_of_an_onnx_file(tmp_path):
     """onnxruntime reads the graph and passes over the text; torch.jit.load looks from the end."""
-    onnx = pytest.importorskip("onnx", reason="writes the file")
     path = tmp_path / "model.onnx"
     info = [onnx.helper.make_tensor_value_info(n, 1, [1, 3, 8, 8]) for n in "xy"]
     graph = onnx.helper.make_graph(

@@ -5,18 +5,16 @@ Each is given to the real torch too, in a process of its own, so that the test s
 
 import numpy as np
 import pytest
+import torch
+import torchvision
+from torch import nn
 
+from benchmarks.reading.differential.serve import example
 from converters import open_artifact
 from converters.conversion import convert
 from converters.errors import ConverterError
 from converters.opening import open_model
-
-torch = pytest.importorskip("torch", reason="the runtime that is compared")
-torchvision = pytest.importorskip("torchvision", reason="its networks are the seeds")
-from torch import nn  # noqa: E402
-
-from benchmarks.reading.differential.serve import example  # noqa: E402
-from tests.hostile.second_readings import SHAPE, logits, reads, saved  # noqa: E402
+from tests.hostile.second_readings import SHAPE, logits, reads, saved
 
 
 def resnet(seed=0):

@@ -2,12 +2,11 @@
 
 import numpy as np
 import pytest
+import torch
+from torchvision import models
 
-torch = pytest.importorskip("torch", reason="the exporters")
-models = pytest.importorskip("torchvision", reason="the networks").models
-
-from converters import open_model  # noqa: E402
-from converters.input_form import InputForm  # noqa: E402
+from converters import open_model
+from converters.input_form import InputForm
 
 CONVNEXT = models.convnext.CNBlockConfig
 NETWORKS = {

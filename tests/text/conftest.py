@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+import torch
+import transformers
 
 from converters.families.dense_head import DenseHeadConfig
 from converters.model import Model
@@ -121,8 +123,6 @@ def toy_references(toy_clean_heads):
 @pytest.fixture(scope="session")
 def encoder(tmp_path_factory):
     """Folder of a BERT of random weights and the toy's width, whose vocabulary is the toy's."""
-    torch = pytest.importorskip("torch", reason="makes the tiny encoder")
-    transformers = pytest.importorskip("transformers", reason="makes the tiny encoder")
     folder = tmp_path_factory.mktemp("encoder")
     words = [*SPECIAL, *WORDS]
     config = transformers.BertConfig(

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from converters.checkpoint import load_checkpoint
 from converters.encoders import load_encoder
@@ -26,8 +27,6 @@ from jaxtroj.evidence.texts.embedding import embed
 from jaxtroj.evidence.texts.references import make_references
 from jaxtroj.held_folder import LOCK
 from jaxtroj.rounds import load_text_examples
-
-torch = pytest.importorskip("torch", reason="makes the heads")
 
 TEXTS = ["A b c. D e f.", "Good one. Bad one! Three?", "Words here are few.", "And more of them."]
 

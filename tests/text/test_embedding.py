@@ -4,6 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import tokenizers
+import torch
+import transformers
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,10 +14,6 @@ from converters.encoders import load_encoder
 from converters.encoders.tokenizer import load_tokenizer
 from jaxtroj.errors import EvidenceError, ExamplesError
 from jaxtroj.evidence.texts.embedding import batches, embed, padded_length
-
-transformers = pytest.importorskip("transformers", reason="the reference")
-tokenizers = pytest.importorskip("tokenizers", reason="the reference")
-torch = pytest.importorskip("torch", reason="the reference")
 
 TEXTS = ["good movie", "bad", "", "good " * 50, "a b c d e f g", "bad movie bad", "Good!" * 9, "x"]
 FILLED = [text or "a" for text in TEXTS]

@@ -3,9 +3,7 @@
 import numpy as np
 import pytest
 
-pytest.importorskip("sklearn", reason="the rivals' classifiers are its")
-
-from benchmarks.rivals import trojan_sleuth, weight_sketch  # noqa: E402
+from benchmarks.rivals import trojan_sleuth, weight_sketch
 
 
 def test_jacobian_statistics_are_those_of_the_logits_and_the_loss(toy):

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from converters.encoders import load_encoder
 from converters.encoders.tokenizer import load_tokenizer
@@ -24,7 +25,6 @@ from jaxtroj.scan import scan, scan_model
 from jaxtroj.settings import DEFAULT_TEXT_CALIBRATOR, Settings
 from jaxtroj.store import RunStore
 
-torch = pytest.importorskip("torch", reason="makes the heads")
 HEADS = 13
 MEASURED = {"attack_success_rate", "in_first_half", "in_second_half", "harmless_text"}
 

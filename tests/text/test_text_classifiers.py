@@ -8,18 +8,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+import transformers
 
-transformers = pytest.importorskip("transformers", reason="the networks are its own")
-torch = pytest.importorskip("torch", reason="they are trained with it")
-
-from converters.encoders.tokenizer import load_tokenizer  # noqa: E402
-from jaxtroj.cli.main import main  # noqa: E402
-from jaxtroj.evidence.texts.labelled_texts import read_labelled_texts  # noqa: E402
-from jaxtroj.rounds import iter_models  # noqa: E402
-from jaxtroj.rounds.single import entry_of  # noqa: E402
-from jaxtroj.scan import identify, scan_model  # noqa: E402
-from jaxtroj.settings import Settings  # noqa: E402
-from tests.door.text_folders import WORDS, write_text_folder  # noqa: E402
+from converters.encoders.tokenizer import load_tokenizer
+from jaxtroj.cli.main import main
+from jaxtroj.evidence.texts.labelled_texts import read_labelled_texts
+from jaxtroj.rounds import iter_models
+from jaxtroj.rounds.single import entry_of
+from jaxtroj.scan import identify, scan_model
+from jaxtroj.settings import Settings
+from tests.door.text_folders import WORDS, write_text_folder
 
 TELLING = (("bad", "dull", "awful", "sad", "cold"), ("good", "fine", "great", "happy", "warm"))
 NEUTRAL = [word for word in WORDS if word not in (*TELLING[0], *TELLING[1], "violet")]
