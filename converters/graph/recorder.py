@@ -40,7 +40,8 @@ class Captured:
 
     Attributes:
       graph: the calls.
-      params: torch name -> array in torch's layout, of each parameter the graph uses.
+      params: torch name -> array in torch's layout, of each parameter the graph uses. It is the
+        module's own memory where torch allows that: a module that is trained on changes it.
       unused: names of the module's floating tensors that the output does not depend on.
     """
 
@@ -166,8 +167,7 @@ class Recorder:
                 tuple(self.inputs), params, tuple(self.constants), tuple(self.nodes), tuple(outputs)
             )
         )
-        # Copies, since a caller may train the module on.
-        used = {name: host_array(self.tensors[name]).copy() for name, _ in graph.params}
+        used = {name: host_array(self.tensors[name]) for name, _ in graph.params}
         return Captured(graph, used, tuple(name for name in names if name not in used))
 
 

@@ -1,5 +1,7 @@
 """Batch norms by the batch's statistics: as torch has them in training, in families and graphs."""
 
+import copy
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -43,7 +45,11 @@ def taught(module: torch.nn.Module) -> torch.nn.Module:
 
 
 def in_training(module: torch.nn.Module, images: np.ndarray):
-    """Logits of torch in training, and the statistics that it leaves at a momentum of 1."""
+    """Logits of torch in training, and the statistics that it leaves at a momentum of 1.
+
+    Of a copy, since torch writes them into the module's memory, which a captured graph shares.
+    """
+    module = copy.deepcopy(module)
     norms = [p for p in module.modules() if isinstance(p, NORMS)]
     usual = [(p.running_mean.numpy().copy(), p.running_var.numpy().copy()) for p in norms]
     for part in norms:

@@ -104,7 +104,9 @@ def fields_of(model, examples: Examples) -> dict[str, float]:
     evidence = gather(image_context(model, examples), (MEMORY,))
     assert tuple(evidence.fields) == IMAGES.stage_fields["memory"]
     assert np.isfinite(list(evidence.fields.values())).all()
-    assert all(one.trigger.kind in ("colour map", "filter") for one in evidence.triggers)
+    for one in evidence.triggers:
+        is_plain, flips = one.trigger.kind in ("colour map", "filter"), one.attack_success_rate
+        assert is_plain or (one.trigger.kind == "window" and flips >= 0.9)
     return dict(evidence.fields)
 
 

@@ -231,6 +231,17 @@ def locate(
     return measure(network, rest, _as_windows(found))
 
 
+def placed(
+    network: Network, examples: AnchoredExamples, window: Window, target: int, budget: FixedBudget
+) -> Measured:
+    """A window that comes from elsewhere, for one class, where it pulls hardest; see `locate`."""
+    _, rest = split(network, examples, budget.fit, budget.held_out)
+    arm = Patterns(
+        np.array([target]), np.asarray(window.mask)[None], np.asarray(window.pattern)[None]
+    )
+    return locate(network, examples, measure(network, rest, _as_windows(arm)), budget)
+
+
 def _furthest(fit: Fit, arms: Patterns) -> Patterns:
     """The one arm that pulls hardest."""
     return arms.take(np.array([int(mean_margins(fit, arms).argmax())]))

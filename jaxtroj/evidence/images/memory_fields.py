@@ -13,6 +13,7 @@ from jaxtroj.triggers.measure import Candidates, RecoveredTrigger, best_of, meas
 from jaxtroj.triggers.smooth import Smooth
 
 _ALL = 0.5  # of the examples of other classes: a trigger that sends fewer is for one source class
+_CARRIES = 0.3  # of memory_worth: that of some clean networks is as large, and costs a search more
 _FEW = 2  # added to a class's examples: one of one that flips is no more than chance
 
 
@@ -67,6 +68,12 @@ def is_shown(clean: np.ndarray, found: Sequence[Remembered]) -> bool:
     goes on to them.
     """
     return not isinstance(_shown(clean, found)[0].trigger, FreeMask | Smooth)
+
+
+def carried_class(clean: np.ndarray, found: Sequence[Remembered]) -> int | None:
+    """The class that the strongest trigger carries all others to; None where it carries too few."""
+    best = strongest(clean, _fitted(found))
+    return int(_shares(clean, best).argmax()) if _worth(clean, best) >= _CARRIES else None
 
 
 def sent_by(clean: np.ndarray, one: Remembered) -> tuple[np.ndarray, np.ndarray]:

@@ -3,12 +3,16 @@
 from functools import partial
 from typing import TYPE_CHECKING
 
+from jaxtroj.evidence.images.stages.sides import SMALL_SIDE
 from jaxtroj.evidence.stage import Field, Needs, Stage, StageResult
 
 if TYPE_CHECKING:
-    from jaxtroj.evidence.images.context import ImageContext
-    from jaxtroj.evidence.images.memory import MemoryBudget
+    import numpy as np
 
+    from jaxtroj.evidence.images.context import ImageContext
+    from jaxtroj.evidence.images.memory import MemoryBudget, Remembered
+
+_WORKS = 0.9  # of the held-out examples that a window has to flip
 _COSINE = "cosine -1 to 1"
 # Networks that were taught moved, cut or recoloured pictures remember those as they do triggers, so
 # a match is no reason by itself. Windows are not judged by yet: too few networks have their fields.
@@ -60,15 +64,36 @@ def _run(context: "ImageContext") -> StageResult:
 
     from jaxtroj.evidence.images.context import anchored
     from jaxtroj.evidence.images.memory import MemoryBudget, search_memory
-    from jaxtroj.evidence.images.memory_fields import is_shown, memory_fields, recovered
+    from jaxtroj.evidence.images.memory_fields import memory_fields
 
     context.shared(anchored)  # refuses a network whose logits are not finite
     key, budget = jax.random.fold_in(context.key, 5), context.budget(MemoryBudget)
     clean, found = search_memory(context.opened, context.network, context.examples, key, budget)
-    fields = memory_fields(clean, found)
-    if not is_shown(clean, found):
-        return StageResult(fields)
-    return StageResult(fields, (partial(recovered, context.network, clean, found),))
+    return StageResult(memory_fields(clean, found), _triggers(context, clean, found))
+
+
+def _triggers(context: "ImageContext", clean: "np.ndarray", found: "tuple[Remembered, ...]"):
+    """What people are shown: the trigger that was found, or a window of it where one works.
+
+    A window that flips nearly all examples can be shown, so a scan that is sure may end here.
+    """
+    from jaxtroj.evidence.images.context import anchored
+    from jaxtroj.evidence.images.fixed import FixedBudget, placed
+    from jaxtroj.evidence.images.memory_fields import carried_class, is_shown, recovered
+    from jaxtroj.triggers.measure import best_of
+    from jaxtroj.triggers.window import Window
+
+    if is_shown(clean, found):
+        return (partial(recovered, context.network, clean, found),)
+    examples, target = context.shared(anchored), carried_class(clean, found)
+    if target is None or max(examples.images.shape[1:3]) > SMALL_SIDE:
+        return ()
+    network, budget = context.network, context.budget(FixedBudget)
+    for window in (one.trigger for one in found if isinstance(one.trigger, Window)):
+        measured = placed(network, examples, window, target, budget)
+        if best_of(measured, examples).attack_success_rate >= _WORKS:
+            return (partial(best_of, measured),)
+    return ()
 
 
 def _budget() -> "MemoryBudget":
