@@ -148,25 +148,18 @@ def test_a_trigger_counts_as_it_explains_and_as_it_sends_pictures_to_one_class()
     clean = np.eye(3)[before]
     one_source = found_of(0.8, np.array([2, 2, 2, 1, 1, 1, 2, 2, 2]))
     still = found_of(0.9, before, "placed")
-    window = found_of(0.5, np.array([2, 0, 0, 1, 1, 1, 2, 2, 2]), "cut")
-    fields = memory_fields(clean, (still, one_source, window))
+    fields = memory_fields(clean, (still, one_source))
     assert fields["memory_match"] == 0.9 and fields["memory_class"] == 2.0
     # Half of the pictures of other classes go to class 2, all three of class 0.
     assert fields["memory_worth"] == pytest.approx(0.8 * 0.5)
     assert fields["memory_pair_worth"] == pytest.approx(0.8 * 3 / 5)
-    # A window is not counted among the fitted triggers: it sends one picture, of class 0.
-    assert fields["memory_cut"] == 0.5
-    assert fields["memory_cut_worth"] == pytest.approx(0.5 / 6)
-    assert fields["memory_cut_pair"] == pytest.approx(0.5 * 1 / 5)
     assert strongest(clean, (still, one_source)) is one_source
     assert sent_by(clean, one_source)[0][0, 2] == 3
     assert is_shown(clean, (still, one_source))
-    # However strong a window is, it neither is shown nor keeps another from being shown.
-    assert is_shown(clean, (still, one_source, replace(one_source, name="cut", match=1.0)))
     for spread in (FreeMask(jnp.ones((4, 4, 1)), jnp.ones((4, 4, 3))), Smooth(jnp.ones((2, 2, 3)))):
         assert not is_shown(clean, (still, replace(one_source, trigger=spread)))
     for nothing in (still, found_of(-0.5, np.array([2, 2, 2, 1, 1, 1, 2, 2, 2]))):
-        fields = memory_fields(clean, (nothing, replace(nothing, name="cut")))
+        fields = memory_fields(clean, (nothing,))
         assert fields["memory_worth"] == fields["memory_pair_worth"] == 0.0
 
 

@@ -76,6 +76,3 @@ def test_only_a_trigger_that_carries_many_names_a_class():
         (0.9, before, None),
     ):
         assert carried_class(clean, (found_of(match, after),)) == expected
-    # A window says where others are carried only by being looked at, see `placed`.
-    weak, cut = found_of(0.1, all_to_two), found_of(0.9, all_to_two, "cut")
-    assert carried_class(clean, (weak, cut)) is None

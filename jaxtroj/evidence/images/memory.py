@@ -31,10 +31,9 @@ from jaxtroj.norm_memory import Memory, Norms, matches
 from jaxtroj.rounds.examples import Examples
 from jaxtroj.triggers.colour_map import random_colour_maps
 from jaxtroj.triggers.filter import known_filters
+from jaxtroj.triggers.mask import FreeMask
 from jaxtroj.triggers.trigger import Trigger, applied
-
-CUT = "cut"
-"""Name of windows among the triggers."""
+from jaxtroj.triggers.window import Window
 
 
 @dataclass(frozen=True)
@@ -92,10 +91,26 @@ class Half:
     offsets: np.ndarray
 
 
+@dataclass(frozen=True)
+class Searched:
+    """What the search found.
+
+    Attributes:
+      clean: logits `[n, classes]` of the examples.
+      found: every trigger, measured on them.
+      norms: the network's; fitted_to: the half that triggers were fitted to.
+    """
+
+    clean: np.ndarray
+    found: tuple[Remembered, ...]
+    norms: Norms
+    fitted_to: Seen
+
+
 def search_memory(
     opened: Model, network: Network, examples: Examples, key: jax.Array, budget: MemoryBudget
-) -> tuple[np.ndarray, tuple[Remembered, ...]]:
-    """Clean logits `[n, classes]` of the examples, and every trigger measured on them.
+) -> Searched:
+    """Triggers that explain what the norms remember and the examples lack.
 
     Args:
       opened: the model with its batch norms.
@@ -113,13 +128,21 @@ def search_memory(
     ]
     candidates = _candidates(norms, both[0], keys[2], examples.channel_order, budget)
     clean = np.concatenate([half.seen.logits for half in both])
-    return clean, tuple(_measured(norms, both, *one) for one in candidates)
+    found = tuple(_measured(norms, both, *one) for one in candidates)
+    return Searched(clean, found, norms, both[0].seen)
+
+
+def windows_of(searched: Searched, budget: MemoryBudget) -> list[Window]:
+    """Small windows of the mask that was fitted at one place, the best match first."""
+    # The first mask is that of `Placed`, the second one moves.
+    fitted = next(one.trigger for one in searched.found if isinstance(one.trigger, FreeMask))
+    return cut(searched.norms, searched.fitted_to, fitted, budget.cut_on, budget.cuts)
 
 
 def _candidates(
     norms: Norms, half: Half, key: jax.Array, order: str, budget: MemoryBudget
 ) -> list[tuple[str, Trigger, bool]]:
-    """Name, trigger and whether it moves, of each: fitted ones, known filters, windows."""
+    """Name, trigger and whether it moves, of each: fitted ones and known filters."""
     few = slice(0, max(1, min(budget.fit, len(half.offsets))))
     images, offsets = half.seen.images[few], half.offsets[few]
     memory = half.seen.memory.about(half.seen.rows[few].mean(axis=0))
@@ -132,8 +155,7 @@ def _candidates(
     fitted = climb(norms, memory, images, offsets, families, tuple(values), budget.steps)
     found = [(f.name, f.trigger(own), f.moves) for f, own in zip(families, fitted, strict=True)]
     known = [("filter", one, False) for one in _singles(known_filters(order))]
-    windows = cut(norms, half.seen, Placed().trigger(fitted[0]), budget.cut_on, budget.cuts)
-    return [*found, *known, *((CUT, one, False) for one in windows)]
+    return [*found, *known]
 
 
 def _best(norms: Norms, memory: Memory, images: np.ndarray, triggers: Trigger):

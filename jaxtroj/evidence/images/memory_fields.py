@@ -6,7 +6,7 @@ import jax
 import numpy as np
 
 from jaxtroj.anchors import AnchoredExamples
-from jaxtroj.evidence.images.memory import CUT, Remembered
+from jaxtroj.evidence.images.memory import Remembered
 from jaxtroj.network import Network
 from jaxtroj.triggers.mask import FreeMask
 from jaxtroj.triggers.measure import Candidates, RecoveredTrigger, best_of, measure
@@ -22,25 +22,17 @@ def memory_fields(clean: np.ndarray, found: Sequence[Remembered]) -> dict[str, f
 
     Args:
       clean: logits `[n, classes]` of the examples.
-      found: the triggers, windows among them.
+      found: the triggers.
     """
-    windows, fitted = [one for one in found if one.name == CUT], _fitted(found)
-    explains, best = max(fitted, key=lambda one: one.match), strongest(clean, fitted)
+    explains, best = max(found, key=lambda one: one.match), strongest(clean, found)
     return {
         "memory_match": explains.match,
         **_best_of_families(found),
         "memory_share": explains.share,
         "memory_worth": _worth(clean, best),
-        "memory_pair_worth": _pair_worth(clean, fitted),
-        "memory_cut_worth": _worth(clean, strongest(clean, windows)),
-        "memory_cut_pair": _pair_worth(clean, windows),
+        "memory_pair_worth": max(float(_pairs(clean, one).max()) for one in found),
         "memory_class": float(_shares(clean, best).argmax()),
     }
-
-
-def _fitted(found: Sequence[Remembered]) -> list[Remembered]:
-    """All but the windows."""
-    return [one for one in found if one.name != CUT]
 
 
 def _best_of_families(found: Sequence[Remembered]) -> dict[str, float]:
@@ -51,10 +43,6 @@ def _best_of_families(found: Sequence[Remembered]) -> dict[str, float]:
     return best
 
 
-def _pair_worth(clean: np.ndarray, found: Sequence[Remembered]) -> float:
-    return max(float(_pairs(clean, one).max()) for one in found)
-
-
 def strongest(clean: np.ndarray, found: Sequence[Remembered]) -> Remembered:
     """The trigger that explains much and sends pictures to one class."""
     return max(found, key=lambda one: (_worth(clean, one), one.match))
@@ -63,16 +51,15 @@ def strongest(clean: np.ndarray, found: Sequence[Remembered]) -> Remembered:
 def is_shown(clean: np.ndarray, found: Sequence[Remembered]) -> bool:
     """Whether the trigger of `recovered` is one that people can see.
 
-    Fitted masks, and windows of them, are speckled and fitted patterns are spread over the picture,
-    as nothing asks them to be small or plain: the searches by classes show better ones, and a scan
-    goes on to them.
+    Fitted masks are speckled and fitted patterns are spread over the picture, as nothing asks them
+    to be small or plain: windows of the mask or the searches by classes show better ones.
     """
     return not isinstance(_shown(clean, found)[0].trigger, FreeMask | Smooth)
 
 
 def carried_class(clean: np.ndarray, found: Sequence[Remembered]) -> int | None:
     """The class that the strongest trigger carries all others to; None where it carries too few."""
-    best = strongest(clean, _fitted(found))
+    best = strongest(clean, found)
     return int(_shares(clean, best).argmax()) if _worth(clean, best) >= _CARRIES else None
 
 
@@ -103,11 +90,7 @@ def _pairs(clean: np.ndarray, one: Remembered) -> np.ndarray:
 
 
 def _shown(clean: np.ndarray, found: Sequence[Remembered]) -> tuple[Remembered, int, int | None]:
-    """A trigger, its target, and the only class that it works from; None where it is for all.
-
-    Never a window.
-    """
-    found = _fitted(found)
+    """A trigger, its target, and the only class that it works from; None where it is for all."""
     best = strongest(clean, found)
     shares = _shares(clean, best)
     if shares.max() >= _ALL:

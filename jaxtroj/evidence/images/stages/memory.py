@@ -7,15 +7,13 @@ from jaxtroj.evidence.images.stages.sides import SMALL_SIDE
 from jaxtroj.evidence.stage import Field, Needs, Stage, StageResult
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from jaxtroj.evidence.images.context import ImageContext
-    from jaxtroj.evidence.images.memory import MemoryBudget, Remembered
+    from jaxtroj.evidence.images.memory import MemoryBudget, Searched
 
 _WORKS = 0.9  # of the held-out examples that a window has to flip
 _COSINE = "cosine -1 to 1"
 # Networks that were taught moved, cut or recoloured pictures remember those as they do triggers, so
-# a match is no reason by itself. Windows are not judged by yet: too few networks have their fields.
+# a match is no reason by itself.
 _match = partial(Field, stage="memory", direction=1, unit=_COSINE, is_judged=False)
 _sent = partial(Field, stage="memory", search="memory")
 FIELDS = (
@@ -34,9 +32,6 @@ FIELDS = (
            meaning="the same of a fitted colour map"),
     _match("memory_filter", label="how well a known colour filter explains it",
            meaning="the same of the best of the five known filters"),
-    _match("memory_cut", label="how well a small window of the fitted mask explains it",
-           meaning="the same of the best window of 3 or 6 pixels (of 32) of that mask's pattern, at"
-           " full weight"),
     Field("memory_share", "memory", 0, "the share of the training pictures that it explains",
           "fraction", "least squares, of the trigger of memory_match", is_judged=False),
     _sent("memory_worth", direction=1, unit="fraction 0-1",
@@ -47,12 +42,6 @@ FIELDS = (
           label="how far a trigger that explains it carries one class to another",
           meaning="cosine on the examples of one class times the share of them, two more added,"
           " that it sends to another; largest of the triggers and of all pairs of classes"),
-    _sent("memory_cut_worth", direction=1, is_judged=False, unit="fraction 0-1",
-          label="how far a small window that explains it carries all classes to one",
-          meaning="memory_worth of the windows of memory_cut"),
-    _sent("memory_cut_pair", direction=1, is_judged=False, unit="fraction 0-1",
-          label="how far a small window that explains it carries one class to another",
-          meaning="memory_pair_worth of the windows of memory_cut"),
     _sent("memory_class", direction=0, unit="class",
           label="the class that this trigger sends most examples to",
           meaning="class of memory_worth", is_judged=False, is_class=True),
@@ -68,29 +57,30 @@ def _run(context: "ImageContext") -> StageResult:
 
     context.shared(anchored)  # refuses a network whose logits are not finite
     key, budget = jax.random.fold_in(context.key, 5), context.budget(MemoryBudget)
-    clean, found = search_memory(context.opened, context.network, context.examples, key, budget)
-    return StageResult(memory_fields(clean, found), _triggers(context, clean, found))
+    searched = search_memory(context.opened, context.network, context.examples, key, budget)
+    fields = memory_fields(searched.clean, searched.found)
+    return StageResult(fields, _triggers(context, searched, budget))
 
 
-def _triggers(context: "ImageContext", clean: "np.ndarray", found: "tuple[Remembered, ...]"):
+def _triggers(context: "ImageContext", searched: "Searched", budget: "MemoryBudget"):
     """What people are shown: the trigger that was found, or a window of it where one works.
 
     A window that flips nearly all examples can be shown, so a scan that is sure may end here.
     """
     from jaxtroj.evidence.images.context import anchored
     from jaxtroj.evidence.images.fixed import FixedBudget, placed
+    from jaxtroj.evidence.images.memory import windows_of
     from jaxtroj.evidence.images.memory_fields import carried_class, is_shown, recovered
     from jaxtroj.triggers.measure import best_of
-    from jaxtroj.triggers.window import Window
 
+    clean, found, network = searched.clean, searched.found, context.network
     if is_shown(clean, found):
-        return (partial(recovered, context.network, clean, found),)
+        return (partial(recovered, network, clean, found),)
     examples, target = context.shared(anchored), carried_class(clean, found)
     if target is None or max(examples.images.shape[1:3]) > SMALL_SIDE:
         return ()
-    network, budget = context.network, context.budget(FixedBudget)
-    for window in (one.trigger for one in found if isinstance(one.trigger, Window)):
-        measured = placed(network, examples, window, target, budget)
+    for window in windows_of(searched, budget):
+        measured = placed(network, examples, window, target, context.budget(FixedBudget))
         if best_of(measured, examples).attack_success_rate >= _WORKS:
             return (partial(best_of, measured),)
     return ()
