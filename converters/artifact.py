@@ -1,5 +1,6 @@
 """Open a model file of any supported format without executing anything in it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -96,8 +97,17 @@ def unpickle_file(path: str | PathLike[str], limits: Limits) -> tuple[Pickled, s
 def _parse(content: sniff.FileContent, limits: Limits) -> tuple[Weights, tuple[str, ...]]:
     if content.format == sniff.SAFETENSORS:
         tensors, metadata = read_safetensors(content.data, limits)
-        findings: list[str] = []
+        findings = _ties(tensors, metadata)
         if not tensors:
             raise UnknownFormatError("the file holds no tensors; expected weights")
         return Weights(without_prefixes(tensors, findings), {}, metadata), tuple(findings)
     return read_contents(_PICKLED[content.format](content.data, limits), limits)
+
+
+def _ties(tensors: Mapping[str, object], metadata: Mapping[str, str]) -> list[str]:
+    """What is to be said of tensors that stand in a safetensors file under another name."""
+    tied = sorted(name for name, kept in metadata.items() if {name, kept} <= tensors.keys())
+    if not tied:
+        return []
+    first = f"{tied[0]} for {metadata[tied[0]]}"
+    return [f"{len(tied)} tensors are tied to others, as the file's metadata says ({first})"]

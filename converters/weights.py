@@ -12,6 +12,12 @@ from converters.errors import ConversionError
 
 Scalar = int | float | bool | str | None
 Plain = Scalar | tuple["Plain", ...]
+# By NumPy's letter for a kind of numbers: what such weights are, and what to do.
+_KINDS = {
+    "c": "Networks of complex numbers are not supported: give it real weights, then save it again.",
+    "b": "These are true and false, as the masks of pruned weights: save the weights themselves.",
+}
+_QUANTISED = "Quantised networks are not supported: export the original one."
 
 
 @dataclass(frozen=True)
@@ -86,10 +92,11 @@ def _refuse_kinds(params: Mapping[str, np.ndarray]) -> None:
         path for path, value in params.items() if not jnp.issubdtype(value.dtype, jnp.floating)
     ]
     if faulty:
+        kind = params[faulty[0]].dtype
+        said = _KINDS.get(kind.kind, _QUANTISED)
         raise ConversionError(
             f"{len(faulty)} weights are no floating numbers, the first is {faulty[0]} of type "
-            f"{params[faulty[0]].dtype}; expected float32 or another floating type. Quantised "
-            "networks are not supported: export the original one."
+            f"{kind}; expected float32 or another floating type. {said}"
         )
 
 

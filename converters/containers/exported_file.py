@@ -61,9 +61,13 @@ _TYPES = {1: "uint8", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 6: "float16
 def is_exported(data: bytes, limits: Limits) -> bool:
     """Whether the bytes of a zip are those of an exported program.
 
-    Raises LoadError where the zip itself is damaged.
+    A damaged zip is none: who reads it as a torch zip says what is wrong with it, and where it is.
     """
-    return any(_MEMBER.fullmatch(name) for name in ZipReader(data, limits).members)
+    try:
+        members = ZipReader(data, limits).members
+    except LoadError:
+        return False
+    return any(_MEMBER.fullmatch(name) for name in members)
 
 
 def read_exported(data: bytes, limits: Limits):

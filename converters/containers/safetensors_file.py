@@ -46,7 +46,8 @@ _DTYPES = {
 def read_safetensors(data: bytes, limits: Limits) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     """Tensors by name, in the order of the data, and the file's text metadata.
 
-    Arrays are read-only and share the memory of ``data``.
+    Arrays are read-only and share the memory of ``data``. Tied weights stand in the file once; the
+    metadata that `safetensors.torch.save_model` writes says the other names, which come last.
 
     Raises:
         CorruptFileError: truncated, malformed, or tensors that overlap, leave gaps or lie about
@@ -73,7 +74,37 @@ def read_safetensors(data: bytes, limits: Limits) -> tuple[dict[str, np.ndarray]
         name: _tensor(name, header[name], content[first:last], limits)
         for (first, last), name in spans
     }
-    return tensors, metadata
+    return tensors | _tied(tensors, metadata, limits), metadata
+
+
+def _tied(
+    tensors: dict[str, np.ndarray], metadata: dict[str, str], limits: Limits
+) -> dict[str, np.ndarray]:
+    """Tensors that are not in the file, under the name whose tensor they share.
+
+    Only a weight tied to a weight, a bias to a bias: other metadata says other things.
+    """
+    tied = {
+        name: tensors[kept]
+        for name, kept in metadata.items()
+        if kept in tensors and name not in tensors and _parameter(name) == _parameter(kept) != ""
+    }
+    stored = sum(tensor.nbytes for tensor in tensors.values())
+    total = stored + sum(tensor.nbytes for tensor in tied.values())
+    if len(tensors) + len(tied) > limits.tensors:
+        raise TooLargeError(f"more tensors than Limits.tensors = {limits.tensors}, with tied ones")
+    if total > limits.view_ratio * stored + limits.free_expansion_bytes:
+        raise TooLargeError(
+            f"with tied ones, the tensors take {total} bytes of {stored} stored bytes; at most "
+            f"{limits.view_ratio} times that is read (Limits.view_ratio)"
+        )
+    return tied
+
+
+def _parameter(name: str) -> str:
+    """What a tensor is in its module, such as "weight"; empty for a name that names no module."""
+    module, _, parameter = name.rpartition(".")
+    return parameter if module else ""
 
 
 def _parse(raw: bytes) -> dict[str, Any]:

@@ -43,7 +43,9 @@ _FOREIGN = {
     b"<html": "a web page, perhaps an error page of the download",
     b"version https://git-lfs": "a Git LFS pointer; fetch the real file",
 }
-_SUPPORTED = "torch zip, torch legacy stream or tar, safetensors"
+_SUPPORTED = (
+    "torch zip, torch legacy stream or tar, safetensors, ONNX, or an exported program (.pt2)"
+)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import numpy as np
 from converters.errors import MismatchError
 from converters.families import dense_head, densenet, inception, resnet, rnn_head
 from converters.families.family import Family, Shapes
+from converters.families.nearest import refuse_nearly_fitting
 
 # In the order in which files are compared with them; a new family is one row.
 FAMILIES: dict[str, Family[Any]] = {
@@ -59,12 +60,14 @@ def recognise(shapes: Shapes) -> tuple[Family[Any], Any] | None:
     """Family and configuration read off torch tensor shapes, or None for any other network.
 
     Raises:
-      UnsupportedArchitectureError: a variant of a family that it does not convert.
+      UnsupportedArchitectureError: a variant of a family that it does not convert, or most names
+        are those of a family and some are not.
     """
     for family in FAMILIES.values():
         config = family.recognise(shapes)
         if config is not None:
             return family, config
+    refuse_nearly_fitting(FAMILIES.values(), shapes)
     return None
 
 

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from converters.families import layers, pooling
+from converters.families import layers, pooling, windows
 from converters.families.family import Family, GraphOutline
 from converters.families.hyperparameters import NetworkModules, with_eps
 from converters.families.names import (
@@ -168,6 +168,7 @@ class Features(nnx.Module):
         self.width = width
         self.norm5 = layers.batch_norm(width, config.eps, rngs)
 
+    @windows.of_pictures
     def __call__(self, images: jax.Array) -> jax.Array:
         x = jax.nn.relu(self.norm0(self.conv0(images)))
         x = pooling.max_pool(x, 3, 2, 1)

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from converters.families import layers, pooling
+from converters.families import layers, pooling, windows
 from converters.families.family import Family, GraphOutline, Modules
 from converters.families.hyperparameters import NetworkModules, uniform_eps
 from converters.families.names import (
@@ -276,6 +276,7 @@ class Inception(nnx.Module):
                 cin = block.width
         self.fc = nnx.Linear(cin, config.num_classes, rngs=rngs)
 
+    @windows.of_pictures
     def features(self, images: jax.Array) -> jax.Array:
         """Pooled features `[n, d]` of images `[n, h, w, c]`."""
         x = _transform(images) if self.transform_input else images

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from converters.errors import MismatchError
+from converters.families.computed import how_to_remove
 
 # torch layout -> Flax layout; each permutation's inverse takes it back.
 LAYOUTS = {"convolution": (2, 3, 1, 0), "linear": (1, 0), "table": (0, 1), "vector": (0,)}
@@ -128,8 +129,10 @@ def refuse_mismatch(missing: list[str], unused: list[str], misshapen: list[str])
     if not any(parts.values()):
         return
     text = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in parts.items() if names)
+    removal = how_to_remove(name.partition(" ")[0] for name in unused)
+    advice = f"Of the unused, {removal}. " if removal else ""
     raise MismatchError(
-        f"the weights do not fit the architecture they name. {text}. "
+        f"the weights do not fit the architecture they name. {advice}{text}. "
         "Check that the file holds one whole, unmodified model of this family."
     )
 

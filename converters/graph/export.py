@@ -116,8 +116,17 @@ def _check_inputs(program: ExportedProgram, inputs: list[torch.Tensor]) -> None:
         for g, e in zip(got, expected, strict=True)
     )
     if not fits:
-        shapes = [tuple(map(str, shape)) for shape in expected]
-        raise ConversionError(f"got inputs of shapes {got}, the program was exported for {shapes}")
+        raise ConversionError(
+            f"got {_in_words(got)}, the program was exported for {_in_words(expected)}; export it "
+            "for inputs of this shape: for one image or an open number of images (dynamic_shapes "
+            "of torch.export.export), and pictures of this size"
+        )
+
+
+def _in_words(shapes: Sequence[Sequence[Any]]) -> str:
+    """Shapes of inputs, such as "1 x 3 x 16 x 16"; "any" for a size that is a symbol."""
+    words = (" x ".join(str(n) if isinstance(n, int) else "any" for n in s) for s in shapes)
+    return " and ".join(words) or "no input"
 
 
 def _is_plain(program: ExportedProgram) -> bool:

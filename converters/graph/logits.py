@@ -4,14 +4,20 @@ Where a network is sure its probabilities hardly move, so their gradients say no
 logits do. The order of the classes is the same.
 """
 
+import math
 from dataclasses import replace
 
-from converters.graph.graph import Graph, Node, Ref, pruned
+import numpy as np
+
+from converters.graph.graph import INPUT, Graph, Node, Ref, TensorSpec, pruned
 from converters.graph.module import GraphConfig
+from converters.graph.replay import run
 from converters.graph.structure import architecture_of, described
 from converters.model import Model
 from converters.preparation import PreparedConfig
 
+# How a reader's finding ends that an output is squashed; untrue once the squashing is cut off.
+NO_LOGITS = "not logits: their gradients are small where the network is sure"
 _SOFTMAX = {
     "aten._softmax.default": "a softmax",
     "aten.softmax.int": "a softmax",
@@ -19,17 +25,22 @@ _SOFTMAX = {
     "aten.log_softmax.int": "a log-softmax",
 }
 _SIGMOID = {"aten.sigmoid.default": "a sigmoid"}
-# Of a row of probabilities these keep the order of values.
-_KEEPING = frozenset(
+# Of probabilities these keep the order of values; in a whole type all would be 0 or 1.
+_VALUES = frozenset(
     {
         "aten._to_copy.default",
-        "aten._unsafe_view.default",
         "aten.alias.default",
         "aten.clone.default",
         "aten.contiguous.default",
         "aten.detach.default",
-        "aten.flatten.using_ints",
         "aten.log.default",
+    }
+)
+# These keep the values, and may give them to other classes.
+_PLACES = frozenset(
+    {
+        "aten._unsafe_view.default",
+        "aten.flatten.using_ints",
         "aten.permute.default",
         "aten.reshape.default",
         "aten.squeeze.default",
@@ -46,7 +57,8 @@ _KEEPING = frozenset(
 def with_logits(model: Model) -> tuple[Model, tuple[str, ...]]:
     """The model that ends before its last softmax or sigmoid, and the finding that says so.
 
-    A model that does not end in one, or is no graph, comes back as it is.
+    A model that does not end in one, reorders the classes after it, or is no graph, comes back as
+    it is.
     """
     config = model.config
     network = config.inner if isinstance(config, PreparedConfig) else config
@@ -58,7 +70,8 @@ def with_logits(model: Model) -> tuple[Model, tuple[str, ...]]:
     logits = replace(network, graph=graph)
     changed = replace(config, inner=logits) if isinstance(config, PreparedConfig) else logits
     found = f"the network ends in {cut}; what goes into it was taken for the logits"
-    named = _named(replace(model, config=changed), network.graph, graph)
+    true = tuple(known for known in model.findings if not known.endswith(NO_LOGITS))
+    named = _named(replace(model, config=changed, findings=true), network.graph, graph)
     return named, (found,)
 
 
@@ -76,13 +89,38 @@ def _before_softmax(graph: Graph, classes: int) -> tuple[Graph, str]:
     """The graph that ends before its softmax or sigmoid, and what was cut off; "" for nothing."""
     makers = {name: node for node in graph.nodes for name in node.outputs if name is not None}
     (end,) = graph.outputs
-    node = makers.get(end.name)
-    while node is not None and node.op in _KEEPING:
+    node, after = makers.get(end.name), []
+    while node is not None and _keeps_values(node):
+        after.insert(0, node)
         node = makers.get(_first(node).name)
     if node is None or not (node.op in _SIGMOID or _is_softmax(graph, node, classes)):
         return graph, ""
+    if not _keep_places(graph, node, after):
+        return graph, ""
     cut = (_SOFTMAX | _SIGMOID)[node.op]
     return pruned(replace(graph, outputs=(_first(node),))), cut
+
+
+def _keeps_values(node: Node) -> bool:
+    """Whether a call of one tensor keeps the order of its values, if not their places."""
+    if node.op not in _VALUES | _PLACES or len(list(node.refs())) != 1:
+        return False
+    return all(spec is not None and "float" in spec.dtype for spec in node.specs)
+
+
+def _keep_places(graph: Graph, start: Node, after: list[Node]) -> bool:
+    """Whether every class keeps its number in the calls after `start`, tried on the numbers."""
+    shape = graph.specs[_first(start).name].shape
+    value, nodes = Ref(f"{INPUT}0"), []
+    for node in after:
+        if node.op in _PLACES:
+            specs = tuple(spec and replace(spec, dtype="float32") for spec in node.specs)
+            nodes.append(replace(node, args=(value, *node.args[1:]), specs=specs))
+            value = Ref(str(node.outputs[0]))
+    moving = Graph((TensorSpec(shape, "float32"),), (), (), tuple(nodes), (value,))
+    numbers = np.arange(math.prod(shape), dtype=np.float32)
+    (moved,) = run(moving, {}, [numbers.reshape(shape)])
+    return np.array_equal(np.ravel(moved), numbers)
 
 
 def _is_softmax(graph: Graph, node: Node, classes: int) -> bool:

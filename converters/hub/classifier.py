@@ -31,7 +31,7 @@ CLASSIFIERS = {
 # What every config has besides the fields of its type; all else in it is left out.
 _COMMON = ("id2label", "label2id", "problem_type")
 _LONGEST, _LARGEST = 64, 2**20
-_SHOWN, _MOST_NAMES = 8, 5
+_MOST_NAMES = 5
 
 
 @dataclass(frozen=True)
@@ -88,28 +88,22 @@ def rebuild(folder: HubFolder) -> Any:
     import torch
     import transformers
 
+    from converters.hub.loading import loaded
+
     name, values = _class_of(folder.config), _checked(folder.config, folder.weights.tensors)
     cls = getattr(transformers, name)
     tensors = {n: torch.from_numpy(v) for n, v in _plain(folder.weights.tensors).items()}
     with _quiet():
         try:
-            allowed = {field: values[field] for field in _fields(cls.config_class) & set(values)}
-            config = cls.config_class(**allowed)
-            module, report = cls.from_pretrained(
-                None,
-                config=config,
-                state_dict=tensors,
-                output_loading_info=True,
-                attn_implementation="eager",
-                ignore_mismatched_sizes=True,
-                dtype=torch.float32,
-            )
+            fields = {field: values[field] for field in _fields(cls.config_class) & set(values)}
+            module = loaded(cls, fields, tensors)
+        except MismatchError:
+            raise
         except Exception as error:  # numbers that make no network raise anything there
             raise MismatchError(
                 f"transformers' {name} cannot be made of {CONFIG}: {type(error).__name__}:"
                 f" {safe_repr(str(error)[:300])}"
             ) from error
-    _refuse(report, name)
     return module.eval().requires_grad_(False)
 
 
@@ -167,30 +161,6 @@ def _plain(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     floating = {n: v for n, v in tensors.items() if n not in whole}
     single = single_precision(floating)
     return {n: np.array(v, order="C") for n, v in single.items()} | whole
-
-
-def _refuse(report: Mapping[str, Any], name: str) -> None:
-    parts = {
-        "missing": sorted(report["missing_keys"]),
-        "unexpected": sorted(report["unexpected_keys"]),
-        "misshapen": [_misshapen(key) for key in sorted(report["mismatched_keys"])],
-    }
-    faults = [
-        f"{len(names)} {kind}: {', '.join(names[:_SHOWN])}{' ...' if len(names) > _SHOWN else ''}"
-        for kind, names in parts.items()
-        if names
-    ]
-    if faults:
-        raise MismatchError(
-            f"the weights do not fit {CONFIG}, which says {name}; {'; '.join(faults)}"
-        )
-
-
-def _misshapen(key: Any) -> str:
-    if not isinstance(key, tuple):
-        return str(key)
-    name, got, expected = key
-    return f"{name}: got {tuple(got)}, expected {tuple(expected)}"
 
 
 def _fixed_size(config: Mapping[str, Any]) -> tuple[int, int] | None:

@@ -47,6 +47,7 @@ _WRAPPERS = frozenset(
 )
 _PREFIXES = {"module.": "DataParallel", "_orig_mod.": "torch.compile"}
 _WRAPPED = re.compile(r"^(?:(?:module|_orig_mod|model|net|network)\.)+")
+_AVERAGED = "n_averaged"
 _MAX_WRAPPING = 4
 _MAX_PARTS = 1000
 _LONGEST_KEY = 200
@@ -235,6 +236,7 @@ def without_prefixes(tensors: dict[str, Any], findings: list[str]) -> dict[str, 
 
     Weights that a reparametrisation computes are noted too: they are not in the file.
     """
+    tensors = _without_average_count(tensors, findings)
     for _ in range(_MAX_WRAPPING):
         for prefix, wrapper in _PREFIXES.items():
             if tensors and all(n.startswith(prefix) and n != prefix for n in tensors):
@@ -253,3 +255,14 @@ def without_prefixes(tensors: dict[str, Any], findings: list[str]) -> dict[str, 
             "computed when the network runs; call remove_parametrizations before saving"
         )
     return tensors
+
+
+def _without_average_count(tensors: dict[str, Any], findings: list[str]) -> dict[str, Any]:
+    """`torch.optim.swa_utils.AveragedModel` counts its steps beside the network, `module`."""
+    count = tensors.get(_AVERAGED)
+    rest = {name: value for name, value in tensors.items() if name != _AVERAGED}
+    inside = rest and all(name.startswith("module.") for name in rest)
+    if not inside or count is None or count.size != 1 or count.dtype.kind != "i":
+        return tensors
+    findings.append(f"{_AVERAGED} of AveragedModel left out: it counts steps of training")
+    return rest

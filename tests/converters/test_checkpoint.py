@@ -1,3 +1,4 @@
+import argparse
 import json
 import re
 from typing import Any
@@ -9,6 +10,7 @@ from torchvision import models
 
 from converters import convert, fold, load_checkpoint, save_checkpoint
 from converters.errors import ConversionError, ConverterError, CorruptFileError, LoadError
+from jaxtroj.cli import convert as convert_command
 from jaxtroj.cli.main import main
 
 DenseNet: Any = models.DenseNet  # typed for four blocks; it takes as many as there are
@@ -231,6 +233,35 @@ def test_convert_writes_checkpoint_and_report(model_file, tmp_path, capsys):
     assert load_checkpoint(out).num_classes == 3
     described = json.loads((out / "config.json").read_text())
     assert described["source_sha256"] == report["sha256"]
+
+
+def test_the_report_of_another_network_is_gone_before_the_new_one_is_there(
+    model_file, tmp_path, monkeypatch
+):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "parity.json").write_text('{"passed": true}')
+    seen = []
+
+    def dies(model, folder, sha256):
+        seen.append((folder / "parity.json").exists())
+        raise KeyboardInterrupt  # as if it was killed here
+
+    monkeypatch.setattr("converters.checkpoint.save_checkpoint", dies)
+    parser = argparse.ArgumentParser()
+    convert_command.add_parser(parser.add_subparsers())
+    args = parser.parse_args(["convert", str(model_file), "--out", str(out)])
+    with pytest.raises(KeyboardInterrupt):
+        convert_command._convert(args)
+    assert seen == [False] and not list(out.iterdir())
+
+
+def test_converting_another_model_to_the_same_folder(model_file, tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "parity.json").write_text('{"passed": true}')
+    assert main(["convert", str(model_file), "--out", str(out)]) == 0
+    assert sorted(path.name for path in out.iterdir()) == ["config.json", "params.safetensors"]
 
 
 def test_convert_of_a_file_that_is_no_model(tmp_path, capsys):

@@ -271,10 +271,18 @@ def test_negative_variance(tensors, artifact_of):
         convert(artifact_of(wrong))
 
 
-@pytest.mark.parametrize("dtype", [np.int8, np.int64, np.bool_, np.complex64])
-def test_weights_that_are_no_floating_numbers(dtype, tensors, artifact_of):
+@pytest.mark.parametrize(
+    ("dtype", "says"),
+    [
+        (np.int8, "Quantised"),
+        (np.int64, "Quantised"),
+        (np.bool_, "masks"),
+        (np.complex64, "complex"),
+    ],
+)
+def test_weights_that_are_no_floating_numbers(dtype, says, tensors, artifact_of):
     wrong = tensors | {"classifier.bias": np.ones(3, dtype)}
-    with pytest.raises(ConversionError, match=f"no floating numbers.*{np.dtype(dtype)}"):
+    with pytest.raises(ConversionError, match=f"no floating numbers.*{np.dtype(dtype)}.*{says}"):
         convert(artifact_of(wrong))
 
 

@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from converters.families.pooling import max_pool
+from converters.errors import ConversionError
+from converters.families import standard
+from converters.families.pooling import avg_pool, max_pool
+from converters.model import apply, param_shapes
 
 # rows and columns of the map, window, stride, padding
 SHAPES = {
@@ -81,3 +84,40 @@ def test_padding_of_each_side_has_its_own_width():
 def test_a_window_without_elements_is_refused():
     with pytest.raises(ValueError, match="at least 1, got 0"):
         max_pool(jnp.ones((1, 4, 4, 1)), 0, 2)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 4, 2), (1, 4, 1, 2), (1, 1, 1, 2)])
+def test_a_window_that_does_not_fit_is_said(shape):
+    found = f"map of {shape[1]} x {shape[2]}"
+    for pool in (lambda x: avg_pool(x, 2, 2), lambda x: max_pool(x, 2, 1)):
+        with pytest.raises(ConversionError, match=f"a window of 2 x 2 with stride .* {found}"):
+            pool(jnp.ones(shape))
+
+
+@pytest.mark.parametrize(
+    ("architecture", "size", "said"),
+    [
+        ("densenet121", (7, 9), "a window of 2 x 2 with stride 2 x 2 does not fit into a map of 1"),
+        ("densenet121", (64, 7), "a window of 2 x 2"),
+        ("inception_v3", (7, 7), "a window of 3 x 3"),
+        ("inception_v3", (2, 40), "a window of 3 x 3"),
+        ("inception_v3", (74, 74), "a window of 3 x 3"),
+    ],
+)
+def test_pictures_that_are_too_small_for_a_network(architecture, size, said):
+    config = standard(architecture, 3)
+    params = {name: jax.ShapeDtypeStruct(s, "float32") for name, s in param_shapes(config).items()}
+    images = jax.ShapeDtypeStruct((1, *size, 3), "float32")
+    expected = f"^pictures of {size[0]} x {size[1]} pixels are too small for this network: {said}"
+    with pytest.raises(ConversionError, match=expected):
+        jax.eval_shape(lambda p, x: apply(config, p, x), params, images)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "side"), [("densenet121", 29), ("inception_v3", 75), ("resnet18", 1)]
+)
+def test_the_smallest_pictures_that_a_network_takes(architecture, side):
+    config = standard(architecture, 3)
+    params = {name: jax.ShapeDtypeStruct(s, "float32") for name, s in param_shapes(config).items()}
+    images = jax.ShapeDtypeStruct((1, side, side, 3), "float32")
+    assert jax.eval_shape(lambda p, x: apply(config, p, x), params, images).shape == (1, 3)

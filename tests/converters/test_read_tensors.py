@@ -13,7 +13,8 @@ import pytest
 import torch
 
 from converters.artifact import open_artifact
-from converters.errors import LoadError, UnsafePickleError
+from converters.errors import LoadError, TooLargeError, UnsafePickleError
+from converters.limits import Limits
 
 CONTAINERS = {"torch zip": True, "torch legacy stream": False}
 both_containers = pytest.mark.parametrize("container", sorted(CONTAINERS))
@@ -227,3 +228,55 @@ def test_safetensors(tmp_path):
         array = arrays[name.removeprefix("module.")]
         np.testing.assert_array_equal(array.astype(np.float64), tensor.double().numpy())
         assert array.shape == tuple(tensor.shape)
+
+
+def test_safetensors_of_tied_weights(tmp_path):
+    """`save_model` writes one of them, and says in the metadata what the others are."""
+    from safetensors.torch import load_model, save_model
+
+    layers = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.ReLU(), torch.nn.Linear(3, 3))
+    layers[2].weight = layers[0].weight
+    path = str(tmp_path / "model.safetensors")
+    save_model(layers, path, {"format": "pt", "best": "0.weight", "best.layer": "0.weight"})
+    opened = open_artifact(path)
+    arrays = opened.weights.tensors
+    assert sorted(arrays) == ["0.bias", "0.weight", "2.bias", "2.weight"]
+    (said,) = (finding for finding in opened.findings if "tied" in finding)
+    assert said.startswith("1 tensors are tied") and "0.weight" in said and "2.weight" in said
+    load_model(layers, path)
+    for name, value in layers.state_dict().items():
+        np.testing.assert_array_equal(arrays[name], value)
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"a.weight": "b.weight", "b.weight": "a.weight"},
+        {"a.weight": "a.weight"},
+        {"a.weight": "none.weight"},
+        {"0.weight": "1.weight"},
+        {"a.bias": "0.weight"},
+        {"weight": "0.weight"},
+        {"a": "0.weight"},
+        {"a.b": "b.weight", "b.weight": "0.weigh"},
+    ],
+)
+def test_metadata_that_ties_nothing_changes_nothing(metadata, tmp_path):
+    from safetensors.numpy import save_file
+
+    tensors = {"0.weight": np.ones(3, np.float32), "1.weight": np.zeros(3, np.float32)}
+    save_file(tensors, tmp_path / "a.safetensors", metadata)
+    arrays = open_artifact(tmp_path / "a.safetensors").weights.tensors
+    assert set(arrays) == set(tensors)
+    np.testing.assert_array_equal(arrays["0.weight"], tensors["0.weight"])
+
+
+def test_tied_weights_are_few_and_small(tmp_path):
+    from safetensors.numpy import save_file
+
+    metadata = {f"{n}.weight": "0.weight" for n in range(1, 14)}
+    save_file({"0.weight": np.ones(2**19, np.float32)}, tmp_path / "a.safetensors", metadata)
+    with pytest.raises(TooLargeError, match="Limits.view_ratio"):
+        open_artifact(tmp_path / "a.safetensors")
+    with pytest.raises(TooLargeError, match="with tied ones"):
+        open_artifact(tmp_path / "a.safetensors", Limits(tensors=8))

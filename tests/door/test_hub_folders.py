@@ -14,7 +14,9 @@ from safetensors.numpy import load_file, save_file
 
 import jaxtroj
 from converters import load_checkpoint, open_model
-from converters.errors import ConverterError, UnsafeConfigError
+from converters.errors import ConverterError, MismatchError, UnsafeConfigError
+from converters.hub.classifier import rebuild
+from converters.hub.folder import read_hub_folder
 from jaxtroj.cli.main import main
 from jaxtroj.rounds import iter_models
 from jaxtroj.rounds.arrays import pictures_of, write_pictures
@@ -225,6 +227,36 @@ def test_configs_that_do_not_fit_say_why(folder, changes, said):
     change(folder, **changes)
     with pytest.raises(ConverterError, match=said):
         open_model(folder)
+
+
+@pytest.mark.parametrize(
+    ("family", "changes", "said"),
+    [
+        ("resnet", {"hidden_sizes": [10**6, 10**6]}, r"expected \(3, 1000000\)"),
+        ("vit", {"hidden_size": 2**20}, r"expected \(3, 1048576\)"),
+        ("mobilenet_v2", {"depth_multiplier": 2**18}, r"expected \(3, 335544320\)"),
+        ("swin", {"image_size": 2**14, "window_size": 2**12}, "besides its weights, the files"),
+    ],
+)
+def test_sizes_are_compared_before_memory_is_taken(tmp_path, family, changes, said):
+    """Each of these networks takes terabytes, so one that is made first cannot be compared."""
+    folder = write_folder(tmp_path / family, family)
+    change(folder, **changes)
+    with pytest.raises(MismatchError, match=said):
+        open_model(folder)
+
+
+def test_compared_networks_are_not_the_ones_that_are_filled(tmp_path):
+    """Swin's table of positions stands in no file, and is not there where nothing takes memory."""
+    folder = read_hub_folder(write_folder(tmp_path / "swin", "swin"))
+    assert not [name for name in folder.weights.tensors if "position_index" in name]
+    module = rebuild(folder)
+    kept = transformers.SwinForImageClassification.from_pretrained(folder.path)
+    expected = dict(kept.named_buffers())
+    assert any("relative_position_index" in name for name in expected)
+    for name, value in module.named_buffers():
+        torch.testing.assert_close(value, expected.pop(name))
+    assert not expected and not any(value.is_meta for value in module.parameters())
 
 
 def test_fields_that_choose_implementations_change_nothing(folder, vit):

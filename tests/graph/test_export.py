@@ -64,6 +64,16 @@ def test_symbols_take_the_value_asked_for_or_one():
         from_exported(program, [torch.rand(3, 2, 4)])
 
 
+def test_a_fixed_batch_is_refused_with_what_to_do():
+    module = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(6, 2)).eval()
+    program = _exported(module, torch.rand(4, 2, 3))
+    with pytest.raises(ConversionError, match="got 1 x 2 x 3, .* exported for 4 x 2 x 3; .* image"):
+        from_exported(program, [torch.rand(1, 2, 3)])
+    program = _exported(module, torch.rand(4, 2, 3), dynamic_shapes=({0: torch.export.Dim("n")},))
+    with pytest.raises(ConversionError, match="exported for any x 2 x 3"):
+        from_exported(program, [torch.rand(1, 2, 4)])
+
+
 def test_state_must_not_change():
     class Counting(torch.nn.Module):
         def __init__(self):

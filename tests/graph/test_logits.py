@@ -80,9 +80,42 @@ class Halves(torch.nn.Module):
         return torch.softmax(x[:, :4].reshape(1, 2, 2), 1).flatten(1)
 
 
+class Moved(torch.nn.Module):
+    """A softmax, and its values at other places."""
+
+    def __init__(self, *moves):
+        super().__init__()
+        self.moves = moves
+
+    def forward(self, x):
+        x = torch.cat([x, x[:, :1] + 1], 1).softmax(1).reshape(1, 2, 3)
+        for move in self.moves:
+            x = move(x)
+        return x.reshape(1, 6)
+
+
+class Whole(torch.nn.Module):
+    """Probabilities as whole numbers."""
+
+    def forward(self, x):
+        return torch.softmax(x, 1).to(torch.int32)
+
+
+def test_classes_that_move_and_come_back_are_cut(images):
+    there = model_of(Moved(lambda x: x.permute(0, 2, 1), lambda x: x.transpose(1, 2)))
+    _, findings = with_logits(there)
+    assert findings == (
+        "the network ends in a softmax; what goes into it was taken for the logits",
+    )
+
+
 @pytest.mark.parametrize(
     "tail",
     [
+        Moved(lambda x: x.permute(0, 2, 1)),
+        Moved(lambda x: x.transpose(1, 2), torch.log),
+        Moved(lambda x: x.permute(0, 2, 1), lambda x: x.reshape(1, 2, 3)),
+        Whole(),
         torch.nn.Identity(),
         torch.nn.Sequential(torch.nn.Softmax(1), torch.nn.ReLU()),
         torch.nn.Sequential(torch.nn.Sigmoid(), torch.nn.ReLU()),

@@ -1,11 +1,19 @@
 """What is said of files that are refused: what works first, and formats by their names."""
 
+import hashlib
+import io
 import pickle
+import zipfile
 
 import pytest
 import torch
 
-from converters.errors import ConverterError
+from converters.errors import (
+    ConverterError,
+    CorruptFileError,
+    TooLargeError,
+    UnknownFormatError,
+)
 from converters.opening import open_model
 from tests.hostile.second_readings import saved, zip_of
 
@@ -46,3 +54,36 @@ def test_other_formats_are_called_by_their_names(content, said, tmp_path):
     path.write_bytes(content)
     with pytest.raises(ConverterError, match=said):
         open_model(path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"\x08\x07\xff\xff", b"\x89HDF\r\n\x1a\n", b"\x1f\x8b\x08", b"version https://git-lfs"],
+)
+def test_all_formats_are_named_where_none_fits(content, tmp_path):
+    (tmp_path / "model").write_bytes(content)
+    with pytest.raises(UnknownFormatError, match=r"safetensors, ONNX, or an exported program"):
+        open_model(tmp_path / "model")
+
+
+def _bomb() -> bytes:
+    """A zip that expands to more than is read of it."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("m/data.pkl", bytes(2**25))
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "said"),
+    [
+        (lambda: saved({"w": torch.ones(3)})[:-30], CorruptFileError, "the zip has no end record"),
+        (_bomb, TooLargeError, "the zip of [0-9]+ bytes expands to"),
+    ],
+)
+def test_damaged_zips_are_named(content, kind, said, tmp_path):
+    path = tmp_path / "model.pt"
+    path.write_bytes(content())
+    with pytest.raises(kind, match=rf"{path} \(torch zip\): {said}") as caught:
+        open_model(path)
+    assert caught.value.digest == hashlib.sha256(path.read_bytes()).hexdigest()

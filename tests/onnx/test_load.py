@@ -7,6 +7,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from converters.errors import ConversionError
+from converters.graph.logits import with_logits
 from converters.graph.onnx import load_onnx
 from converters.input_form import InputForm
 
@@ -66,6 +67,17 @@ def test_channels_last_and_probabilities_are_noticed(make, save):
     np.testing.assert_allclose(logits(_images()), expected, rtol=1e-4, atol=1e-5)
 
 
+def test_a_softmax_that_is_cut_off_is_told_once(make, save):
+    model = make.classifier()
+    model.graph.node.append(helper.make_node("Softmax", ["logits"], ["scores"], axis=-1))
+    model.graph.output[0].name = "scores"
+    loaded = load_onnx(save(model))
+    assert any("not logits" in finding for finding in loaded.findings)
+    cut, said = with_logits(loaded)
+    assert said == ("the network ends in a softmax; what goes into it was taken for the logits",)
+    assert not any("not logits" in finding for finding in cut.findings)
+
+
 def test_half_precision_weights(make, save):
     nodes = [
         helper.make_node("Cast", ["image"], ["a"], to=TensorProto.BFLOAT16),
@@ -87,6 +99,35 @@ def test_half_precision_weights(make, save):
     windows = np.lib.stride_tricks.sliding_window_view(images[0], (3, 3), (0, 1))
     expected = np.einsum("hwcij,ocij->o", windows, exact) / 36
     np.testing.assert_allclose(np.asarray(loaded(images))[0], expected, rtol=0.05, atol=0.05)
+
+
+def _typed(model, kind, dtype, batch):
+    """The same network with an input, weights and an output of another floating type."""
+    image, logits = model.graph.input[0].type.tensor_type, model.graph.output[0].type.tensor_type
+    image.elem_type = logits.elem_type = kind
+    if batch:
+        image.shape.dim[0].dim_value = batch
+    for tensor in model.graph.initializer:
+        array = numpy_helper.to_array(tensor)
+        if array.dtype == np.float32:
+            tensor.CopyFrom(numpy_helper.from_array(array.astype(dtype), tensor.name))
+    return model
+
+
+@pytest.mark.parametrize("batch", [None, 1, 4], ids=["open", "one", "four"])
+@pytest.mark.parametrize(
+    ("kind", "dtype", "rtol"),
+    [(TensorProto.FLOAT16, np.float16, 5e-3), (TensorProto.DOUBLE, np.float64, 1e-4)],
+    ids=["half", "double"],
+)
+def test_inputs_of_other_floating_types(make, save, kind, dtype, rtol, batch):
+    images = _images(4)
+    expected = _reference(make.classifier(), {"image": images.transpose(0, 3, 1, 2)})
+    loaded = load_onnx(save(_typed(make.classifier(), kind, dtype, batch)))
+    # Weights are rounded to the type of the file; the sums are those of float32.
+    np.testing.assert_allclose(loaded(images), expected, rtol=rtol, atol=rtol)
+    said = any("computes in float16; it is scanned in float32" in f for f in loaded.findings)
+    assert said == (dtype == np.float16)
 
 
 def _fixed_batch(make, batch):

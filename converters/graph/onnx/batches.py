@@ -105,6 +105,7 @@ def _answers(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """What the networks give for images together, and one by one."""
     images = torch.rand((count, *image.shape[1:]), generator=torch.Generator().manual_seed(0))
+    images = images.to(whole.input_types[0])
     with torch.no_grad(), SizeGuard(limits.work, sum(w.nbytes for w in whole.parameters())):
         return whole(images), torch.cat([single(images[k : k + 1]) for k in range(count)])
 

@@ -8,6 +8,7 @@ import torch
 from onnx import ModelProto
 
 from converters.errors import ConversionError, safe_repr
+from converters.graph.logits import NO_LOGITS
 from converters.graph.module import attribute_of, graph_model, precision_finding
 from converters.graph.onnx.batch_use import BatchUse
 from converters.graph.onnx.batches import for_one_image
@@ -90,7 +91,7 @@ def _captured(
     findings = image.findings + _output_findings(file.model, form.output) + form.unsaid
     module, said = _built(file, image, form.output, limits)
     del file  # its weights are in the module now
-    captured = capture(module, [torch.zeros(image.shape)])
+    captured = capture(module, [torch.zeros(image.shape, dtype=module.input_types[0])])
     return captured, image, findings + said + precision_finding(captured), module.weight_names
 
 
@@ -112,11 +113,12 @@ def _built(
 ) -> tuple[OnnxModule, tuple[str, ...]]:
     """The module for one image, where a batch changes nothing, and findings."""
     wanted = output or file.model.graph.output[0].name
+    (info,) = graph_inputs(file.model)
 
     def made(shape: Sequence[int], batch: int, use: BatchUse | None = None) -> OnnxModule:
         return build(
             file.model,
-            {image.name: torch.zeros(tuple(shape))},
+            {image.name: torch.zeros(tuple(shape), dtype=input_type(info))},
             weights=file.weights,
             output=wanted,
             batch=batch,
@@ -124,7 +126,6 @@ def _built(
             limits=limits,
         )
 
-    (info,) = graph_inputs(file.model)
     is_open = declared_shape(info)[image.layout.index("N")] is None
     return for_one_image(made, image, is_open, limits)
 
@@ -166,8 +167,5 @@ def _output_findings(model: ModelProto, output: str | None) -> tuple[str, ...]:
     makers = {name: node.op_type for node in model.graph.node for name in node.output}
     if makers.get(wanted) in _SQUASHING:
         kind = _SQUASHING[makers[wanted]]
-        findings.append(
-            f"output {safe_repr(wanted)} holds {kind}, not logits: their gradients are small where "
-            "the network is sure"
-        )
+        findings.append(f"output {safe_repr(wanted)} holds {kind}, {NO_LOGITS}")
     return tuple(findings)

@@ -35,19 +35,21 @@ class OnnxModule(torch.nn.Module):
 
     Attributes:
         input_names, output_names: those of the graph.
-        input_shapes: the shapes it was built for.
+        input_shapes, input_types: the shapes and element types it was built for.
         weight_names: parameter name -> name in the file, where torch does not allow the latter.
     """
 
     def __init__(
         self,
         steps: Sequence[Step],
-        inputs: Mapping[str, tuple[int, ...]],
+        inputs: Mapping[str, torch.Tensor],
         outputs: Mapping[str, str],
     ):
         super().__init__()
         self.input_names = tuple(inputs)
-        self.input_shapes = tuple(inputs.values())
+        # A sequence has neither.
+        self.input_shapes = tuple(tuple(getattr(data, "shape", ())) for data in inputs.values())
+        self.input_types = tuple(getattr(data, "dtype", None) for data in inputs.values())
         self.output_names = tuple(outputs)
         self.weight_names: dict[str, str] = {}
         self._steps = tuple(steps)
@@ -188,9 +190,7 @@ def build(
         results = builder.graph(model.graph, scope)
     if use is not None:
         use.built(builder.values)
-    wanted = _wanted(model, results, output)
-    shapes = {name: tuple(getattr(data, "shape", ())) for name, data in examples.items()}
-    return _assembled(builder, shapes, wanted)
+    return _assembled(builder, examples, _wanted(model, results, output))
 
 
 def _wanted(model: ModelProto, results: Sequence[Value | None], output: str | None):
@@ -203,7 +203,7 @@ def _wanted(model: ModelProto, results: Sequence[Value | None], output: str | No
 
 
 def _assembled(
-    builder: Builder, inputs: Mapping[str, tuple[int, ...]], outputs: Mapping[str, Value]
+    builder: Builder, inputs: Mapping[str, torch.Tensor], outputs: Mapping[str, Value]
 ) -> OnnxModule:
     results = {name: value.name for name, value in outputs.items()}
     steps = _needed(builder.steps, set(results.values()))

@@ -1,7 +1,7 @@
 """Resizing, warping and sampling pictures.
 
 Interpolation is separable: for each axis the weights of all outputs are one small matrix, worked
-out once in float64 (https://onnx.ai/onnx/operators/onnx__Resize.html), so resizing is a product.
+out once (https://onnx.ai/onnx/operators/onnx__Resize.html), so resizing is a product.
 """
 
 import math
@@ -14,25 +14,55 @@ from converters.graph.guard import bounded
 from converters.graph.onnx.operators import operator
 from converters.graph.onnx.values import axes_of, floats, ints
 
+# A place this near the middle of two inputs lies in the middle, as onnxruntime 1.32 has it.
+_TIE = 1e-6
+# Beyond this lies no place of a picture.
+_FAR = 2.0**31
+
+
+def _length(size: int, factor: float) -> int:
+    """How many values an axis is resized to, in float32 as onnxruntime has it."""
+    length = size * factor
+    return math.floor(np.float32(length) if length < _FAR else length)
+
 
 def _source(mode: str, out: int, size: int, scale: float, roi: tuple[float, float]) -> np.ndarray:
-    """Where each output lies on the input axis."""
-    places, width = np.arange(out, dtype=np.float64), scale * size
+    """Where each output lies on the input axis.
+
+    In float32 and in the order in which onnxruntime computes it: a place that falls on an input in
+    one precision lies beside it in another, and "nearest" then takes another input.
+    """
+    places, factor = np.arange(out, dtype=np.float32), np.float32(scale)
+    if scale == 1:
+        return places
     if mode == "align_corners":
-        return places * 0 if width == 1 else places * (size - 1) / (width - 1)
+        return places * np.float32(size - 1) / np.float32(max(out - 1, 1))
     if mode == "asymmetric":
-        return places / scale
+        return places / factor
     if mode == "tf_crop_and_resize":
-        first, last = roi[0] * (size - 1), roi[1] * (size - 1)
-        if width == 1:
-            return places * 0 + (last - first) / 2 + first
-        return places * (last - first) / (width - 1) + first
-    if mode == "pytorch_half_pixel" and width == 1:
-        return places * 0 - 0.5
-    shift = size / 2 * (1 - out / width) if mode == "half_pixel_symmetric" else 0.0
-    if mode not in ("half_pixel", "pytorch_half_pixel", "half_pixel_symmetric"):
+        return _cropped(places, size, np.float32(roi[0]), np.float32(roi[1]))
+    if mode == "pytorch_half_pixel" and out == 1:
+        return places
+    if mode == "half_pixel_symmetric":
+        shift = _centring(out, size, factor)
+        return (shift + (np.arange(out) + 0.5) / float(factor) - 0.5).astype(np.float32)
+    if mode not in ("half_pixel", "pytorch_half_pixel"):
         raise ValueError(f"coordinate_transformation_mode {mode}")
-    return shift + (places + 0.5) / scale - 0.5
+    return (places + np.float32(0.5)) / factor - np.float32(0.5)
+
+
+def _cropped(places: np.ndarray, size: int, first: np.float32, last: np.float32) -> np.ndarray:
+    """Places on the part of an axis from `first` to `last`, both from 0 to 1."""
+    span, count = np.float32(size - 1), len(places)
+    if count == 1:
+        return places + np.float32(0.5 * float(first + last) * float(span))
+    return first * span + places * (last - first) * span / np.float32(count - 1)
+
+
+def _centring(out: int, size: int, factor: np.float32) -> float:
+    """What keeps the centre in place where `size * factor` is no whole number."""
+    adjustment = np.float32(out) / (factor * np.float32(size))
+    return float(np.float32(size / 2) * (np.float32(1) - adjustment))
 
 
 def _linear(distance: np.ndarray) -> np.ndarray:
@@ -68,17 +98,17 @@ def _weights(call, source: np.ndarray, size: int, scale: float) -> np.ndarray:
     return matrix
 
 
-def _nearest(call, source: np.ndarray, size: int) -> np.ndarray:
-    base = np.ceil(source) - 1
-    ratio = source - base
-    mode = call["nearest_mode"] or "floor"
-    up = {
-        "round_prefer_floor": ratio > 0.5,
-        "round_prefer_ceil": ratio >= 0.5,
-        "floor": ratio >= 1,
-        "ceil": np.ones_like(ratio, bool),
+def _nearest(call, source: np.ndarray, size: int, scale: float) -> np.ndarray:
+    """Which input each output takes; forms without the attribute round away from the input."""
+    places = source.astype(np.float64)
+    rounded = {
+        "round_prefer_floor": lambda: np.ceil(places - 0.5 - _TIE),
+        "round_prefer_ceil": lambda: np.floor(places + 0.5 + _TIE),
+        "floor": lambda: np.floor(places),
+        "ceil": lambda: np.ceil(places),
     }
-    return np.clip(base + up[mode], 0, size - 1).astype(np.int64)
+    mode = call["nearest_mode"] or ("ceil" if scale < 1 else "floor")
+    return np.clip(rounded[mode](), 0, size - 1).astype(np.int64)
 
 
 def _resize_axis(call, x, axis: int, out: int, scale: float, roi: tuple[float, float]):
@@ -88,11 +118,14 @@ def _resize_axis(call, x, axis: int, out: int, scale: float, roi: tuple[float, f
         raise ValueError(f"{size} values resized to {out} by {scale}, expected at least 1 of each")
     bounded(out * size)
     mode = call["coordinate_transformation_mode"] or "asymmetric"
-    source = _source(mode, out, size, scale, roi)
+    with np.errstate(over="ignore", invalid="ignore"):
+        source = _source(mode, out, size, scale, roi)
+    if not (np.abs(source) < _FAR).all():
+        raise ValueError(f"a region from {roi[0]} to {roi[1]}, expected about 0 to 1")
     outside = (source < 0) | (source > size - 1) if mode == "tf_crop_and_resize" else None
     if call["mode"] == "nearest":
-        return x.index_select(axis, torch.from_numpy(_nearest(call, source, size))), outside
-    matrix = torch.from_numpy(_weights(call, source, size, scale))
+        return x.index_select(axis, torch.from_numpy(_nearest(call, source, size, scale))), outside
+    matrix = torch.from_numpy(_weights(call, source.astype(np.float64), size, scale))
     wide = x if x.is_floating_point() else x.float()
     y = torch.matmul(wide.movedim(axis, -1), matrix.to(wide.dtype).t()).movedim(-1, axis)
     return y, outside
@@ -100,10 +133,12 @@ def _resize_axis(call, x, axis: int, out: int, scale: float, roi: tuple[float, f
 
 def _resize(call, x, axes: list[int], sizes: list[int], scales: list[float], roi: list[float]):
     hidden, y = None, x
+    # onnxruntime copies what keeps its shape, whatever the factors and the region are.
+    if all(size == x.shape[axis] for size, axis in zip(sizes, axes, strict=True)):
+        return x
     for k, axis in enumerate(axes):
         part = (roi[k], roi[k + len(axes)]) if roi else (0.0, 1.0)
-        crops = call["coordinate_transformation_mode"] == "tf_crop_and_resize"
-        if sizes[k] == x.shape[axis] and scales[k] == 1 and not crops:
+        if sizes[k] == x.shape[axis] and scales[k] == 1:
             continue
         y, outside = _resize_axis(call, y, axis, sizes[k], scales[k], part)
         if outside is not None:
@@ -125,7 +160,7 @@ def resize(call, x, roi=None, scales=None, sizes=None):
     regions = [] if roi is None else floats(roi)
     if scales is not None and np.size(scales):
         factors = floats(scales)
-        wanted = [math.floor(x.shape[axis] * f) for axis, f in zip(axes, factors, strict=True)]
+        wanted = [_length(x.shape[axis], f) for axis, f in zip(axes, factors, strict=True)]
         return _resize(call, x, axes, wanted, factors, regions)
     wanted = ints(sizes)
     factors = [n / x.shape[axis] for axis, n in zip(axes, wanted, strict=True)]
@@ -142,7 +177,7 @@ def resize(call, x, roi=None, scales=None, sizes=None):
 def resize_by_factors(call, x, scales):
     """The older form: factors only, coordinates divided by them."""
     factors = floats(scales)
-    wanted = [math.floor(n * f) for n, f in zip(x.shape, factors, strict=True)]
+    wanted = [_length(n, f) for n, f in zip(x.shape, factors, strict=True)]
     return _resize(call, x, list(range(x.dim())), wanted, factors, [])
 
 
