@@ -18,6 +18,7 @@ class Population:
         by_size: whether it answers for all pictures of the sides that its file notes.
         apart: name of the file of the calibrator that answers in its place for heads whose clean
             heads come from another dataset; "" for none.
+        beside: of the one for networks that are compared with a clean one; "" for none.
     """
 
     name: str
@@ -25,6 +26,7 @@ class Population:
     rounds: tuple[str, ...] = ()
     by_size: bool = False
     apart: str = ""
+    beside: str = ""
 
     @property
     def path(self) -> Path:
@@ -36,11 +38,16 @@ class Population:
         """The file of the one for heads that stand apart from their clean heads."""
         return FOLDER / f"{self.apart or self.name}.json"
 
+    @property
+    def beside_path(self) -> Path:
+        """The file of the one for networks that are compared with a clean one."""
+        return FOLDER / f"{self.beside or self.name}.json"
+
 
 POPULATIONS = (
     Population("round0", "image", ("round0", "round1")),
     Population("small", "image", by_size=True),
-    Population("general", "image", ("round2", "round3", "round4")),
+    Population("general", "image", ("round2", "round3", "round4"), beside="general_reference"),
     Population("round5", "text", ("round5", "round6"), apart="round5_apart"),
 )
 BY_NAME: Mapping[str, Population] = {one.name: one for one in POPULATIONS}
@@ -61,6 +68,15 @@ def apart_from(calibrator: Path) -> Path:
     A calibrator that does not ship answers for those too.
     """
     return next((one.apart_path for one in shipped() if one.path == calibrator), calibrator)
+
+
+def beside_from(calibrator: Path) -> Path:
+    """The calibrator for networks that are compared with a clean one, instead of one.
+
+    A calibrator that does not ship answers for those too, and so does one without such a file.
+    """
+    own = next((one.beside_path for one in shipped() if one.path == calibrator), calibrator)
+    return own if own.is_file() else calibrator
 
 
 def default_calibrator() -> Path:
@@ -89,12 +105,14 @@ class Asked:
         size: height and width in pixels of its pictures, where they are known.
         round: of its dataset, where it was recognised.
         is_apart: whether the clean heads that a head is compared with come from another dataset.
+        has_reference: whether it is compared with a clean network of the same classes.
     """
 
     kind: str = "image"
     size: tuple[int, int] | None = None
     round: str | None = None
     is_apart: bool = False
+    has_reference: bool = False
 
 
 @dataclass(frozen=True)
@@ -158,4 +176,8 @@ def choose(known: Candidates, asked: Asked, covers: Covers) -> Choice:
         asked: the model.
         covers: whether a calibrator's file notes that it is for pictures of a size.
     """
-    return next(found for rule in RULES if (found := rule(known, asked, covers)) is not None)
+    found = next(found for rule in RULES if (found := rule(known, asked, covers)) is not None)
+    beside = beside_from(found.path)
+    if not asked.has_reference or beside == found.path:
+        return found
+    return Choice(beside, f"{found.why}, beside a reference")

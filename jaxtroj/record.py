@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from converters.errors import safe_repr
 from jaxtroj.errors import StoreError
 
 SCHEMA_VERSION = 7
@@ -90,17 +91,19 @@ class Record:
 
 
 _NAMES = frozenset(field.name for field in fields(Record))
+_LISTS = ("source_classes", "searched", "caveats", "findings")
+_TEXTS = ("model", "sha256", "reason", "identity")
 
 
 def parse_record(line: str | bytes) -> Record:
     """Read back `Record.to_json`.
 
     Raises:
-        StoreError: the line is not a record of this schema version.
+        StoreError: the line is not a record of this schema version, or says what no scan would.
     """
     try:
         values: Any = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise StoreError(f"not a JSON record: {error}") from error
     if not isinstance(values, dict) or "schema" not in values:
         raise StoreError(f"not a record: its fields differ from those of schema {SCHEMA_VERSION}")
@@ -112,10 +115,29 @@ def parse_record(line: str | bytes) -> Record:
     if values.keys() != _NAMES:
         odd = sorted(_NAMES ^ values.keys())
         raise StoreError(f"not a record of schema {SCHEMA_VERSION}: fields differ ({odd})")
-    lists = {
-        name: tuple(values[name]) for name in ("source_classes", "searched", "caveats", "findings")
+    _refuse_odd(values)
+    return Record(**{**values, **{name: tuple(values[name]) for name in _LISTS}})
+
+
+def _refuse_odd(values: Mapping[str, Any]) -> None:
+    """Raise StoreError for what every command relies on and no scan would write."""
+    fits = {
+        "probability": ("a number in [0, 1]", _is_probability(values["probability"])),
+        "status": (f"one of {', '.join(STATUSES)}", values["status"] in STATUSES),
+        **{name: ("a text", isinstance(values[name], str)) for name in _TEXTS},
+        **{name: ("a list", isinstance(values[name], list)) for name in _LISTS},
     }
-    return Record(**{**values, **lists})
+    for name, (expected, good) in fits.items():
+        if not good:
+            raise StoreError(
+                f"not a record: {name} is {safe_repr(values[name])}, expected {expected} that a"
+                " scan would write"
+            )
+
+
+def _is_probability(value: object) -> bool:
+    """Whether it is a number in [0, 1]; NaN, true and false are none."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
 
 
 def finite(values: Mapping[str, Any]) -> dict[str, float]:

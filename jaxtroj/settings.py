@@ -1,20 +1,22 @@
 """What besides model and examples changes an answer, and the calibrator it names."""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
-from converters.errors import ConversionError
+from converters.errors import ConversionError, safe_repr
 from converters.opening import InputForm
 from jaxtroj import populations
 from jaxtroj.calibration import Calibrator
 from jaxtroj.errors import CalibrationError, UsageError
 from jaxtroj.evidence.stages import IMAGES, TABLES, TEXTS
 from jaxtroj.input_forms import CHANNEL_ORDERS, NORMALIZATIONS, SaidForm
+from jaxtroj.model_files import digest_or_reason, model_files
 from jaxtroj.populations import Asked, Candidates, Choice, choose
-from jaxtroj.record import digest_file
 
 DEFAULT_CALIBRATOR = populations.default_calibrator()
 SPECIAL_CALIBRATORS = populations.special_calibrators()
@@ -23,6 +25,52 @@ DEFAULT_TEXT_CALIBRATOR = populations.BY_NAME["round5"].path
 KINDS = tuple(TABLES)
 EVEN_ODDS = 0.5
 ANY_MODEL = Asked()
+_MOST_BITS = 128  # of numbers that messages show in full
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def _is_seed(value: object) -> bool:
+    """What jax makes a key of: an integer of 64 bits."""
+    return isinstance(value, Integral) and _is_whole(value) and -(2**63) <= int(value) < 2**63
+
+
+def _are_numbers(value: object) -> bool:
+    return isinstance(value, Sequence) and all(map(_is_number, value))
+
+
+def _is_size(value: object) -> bool:
+    return isinstance(value, Sequence) and len(value) == 2 and all(map(_is_whole, value))
+
+
+# Setting -> what its value must be, before its range is looked at, and that in words.
+_NUMBERS = {
+    "seed": (_is_seed, "a whole number from -2**63 to 2**63 - 1"),
+    "base_rate": (_is_number, "a number between 0 and 1"),
+    "threshold": (_is_number, "a number between 0 and 1"),
+    "enough": (_is_number, f"a number between 0 and {EVEN_ODDS}"),
+    "examples_per_class": (_is_whole, "a whole number of at least 1"),
+    "bounds": (_are_numbers, "two different finite numbers"),
+    "mean": (_are_numbers, "finite numbers, one for each channel"),
+    "std": (_are_numbers, "finite numbers above 0, one for each channel"),
+    "image_size": (_is_size, "height and width, whole numbers from 1 to 4096"),
+}
+_OPEN = frozenset(_NUMBERS) - {"seed", "threshold"}
+"""Those of them that may be None."""
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, tuple | list):
+        return f"({', '.join(map(_shown, value))})"
+    if isinstance(value, int) and value.bit_length() <= _MOST_BITS:
+        return str(value)
+    return safe_repr(value)
 
 
 @dataclass(frozen=True)
@@ -44,7 +92,8 @@ class Settings:
     """Leave them out, too, at the first stage that searches for triggers and gives a probability of
     at most this, or of at least 1 less this; in (0, 0.5). None for no such end."""
     seed: int = 0
-    """Seed of all random choices; each is keyed by it, class and candidate number."""
+    """Seed of all random choices, from -2**63 to 2**63 - 1; each is keyed by it, class and
+    candidate number."""
     calibrator: Path | None = DEFAULT_CALIBRATOR
     """Calibrator file; None gathers evidence only, and every probability is the base rate."""
     special_calibrators: tuple[Path, ...] = SPECIAL_CALIBRATORS
@@ -56,6 +105,10 @@ class Settings:
     """The same as `calibrator` for heads on sentence embeddings."""
     classifier_calibrator: Path | None = None
     """The same for whole text classifiers; none ships."""
+    reference: Path | None = None
+    """Model file of a clean network of the same classes, of any architecture: image classifiers of
+    as many classes and of pictures of that size are compared with it. What is said of the pixels
+    holds for it too; what is not said is found for it by itself."""
     bank: Path | None = None
     """Folder of a probe bank (`jaxtroj bank`) of the encoder that text models stand on; without
     one, text models are judged by their cheaper evidence alone."""
@@ -94,6 +147,23 @@ class Settings:
     """Height and width in pixels where a file leaves them open; None takes the examples'."""
 
     def __post_init__(self) -> None:
+        problems = self._of_other_kinds() or self._out_of_range()
+        if problems:
+            raise UsageError("settings: " + "; ".join(problems))
+        for path in self._calibrators():
+            _cached_calibrator(path)
+
+    def _of_other_kinds(self) -> list[str]:
+        """A sentence for each value that is no number, or not as many, where numbers are needed."""
+        found = []
+        for name, (is_fit, expected) in _NUMBERS.items():
+            value = getattr(self, name)
+            if not is_fit(value) and not (value is None and name in _OPEN):
+                found.append(f"{name} must be {expected}, got {_shown(value)}")
+        return found
+
+    def _out_of_range(self) -> list[str]:
+        """A sentence for each value that is outside its range."""
         problems = [
             f"{name} must lie between 0 and 1, got {value}"
             for name, value in (("base_rate", self.base_rate), ("threshold", self.threshold))
@@ -120,18 +190,27 @@ class Settings:
             self.input_form()
         except ConversionError as error:
             problems.append(str(error))
-        if problems:
-            raise UsageError("settings: " + "; ".join(problems))
-        for path in self._calibrators():
-            _cached_calibrator(path)
+        return problems
 
     def _calibrators(self) -> tuple[Path, ...]:
         """Every file that may answer."""
         named = (self.calibrator, self.text_calibrator, self._apart_calibrator)
         named += (self.classifier_calibrator,)
-        others = (*self.special_calibrators, *(path for _, path in self.round_calibrators))
-        others = () if self.calibrator is None else others
-        return tuple(dict.fromkeys(path for path in (*named, *others) if path is not None))
+        others = () if self.calibrator is None else self._other_calibrators()
+        found = (path for path in (*named, *others, *self._beside_calibrators()) if path)
+        return tuple(dict.fromkeys(found))
+
+    def _other_calibrators(self) -> tuple[Path, ...]:
+        """Those of sizes and rounds."""
+        return (*self.special_calibrators, *(path for _, path in self.round_calibrators))
+
+    def _beside_calibrators(self) -> tuple[Path, ...]:
+        """Those that answer instead for networks beside a reference, where there is one."""
+        if self.reference is None or self.calibrator is None:
+            return ()
+        usual = dict.fromkeys((self.calibrator, *self._other_calibrators()))
+        beside = (populations.beside_from(path) for path in usual)
+        return tuple(dict.fromkeys(path for path in beside if path not in usual))
 
     @property
     def _apart_calibrator(self) -> Path | None:
@@ -182,6 +261,11 @@ class Settings:
         apart = self._apart_calibrator
         if apart is not None and apart != self.text_calibrator:
             values["apart_calibrator"] = digest_or_reason(apart)
+        if self.reference is None:  # likewise
+            del values["reference"]
+        else:
+            values["reference"] = [digest_or_reason(path) for path in model_files(self.reference)]
+            values["beside_calibrators"] = list(map(digest_or_reason, self._beside_calibrators()))
         values["bank"] = None if self.bank is None else _bank_digest(self.bank)
         for name in ("encoder", "tokenizer"):
             path = getattr(self, name)
@@ -244,11 +328,3 @@ def _bank_digest(folder: Path) -> str:
         name = path.relative_to(folder).as_posix()
         digest.update(f"{name}\0{digest_or_reason(path)}\0".encode("utf-8", "surrogateescape"))
     return digest.hexdigest()
-
-
-def digest_or_reason(path: Path) -> str:
-    """sha256 of a file, or why there is none: an unreadable file counts as what it is."""
-    try:
-        return digest_file(path)
-    except OSError as error:  # whoever needs the content meets the same error and reports it
-        return f"unreadable: {error.strerror}"

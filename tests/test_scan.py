@@ -8,16 +8,19 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
+import jaxtroj
 from jaxtroj.record import parse_record
 from jaxtroj.record_text import json_line, write_trigger
 from jaxtroj.rounds import ModelEntry, iter_models
-from jaxtroj.scan import identify, scan, scan_model
+from jaxtroj.scan import identify, scan, scan_entry, scan_model
 from jaxtroj.settings import DEFAULT_CALIBRATOR, Settings, _cached_calibrator, base_rate
 from jaxtroj.store import RunStore, read_records
 from jaxtroj.triggers.mask import FreeMask
 
+EXAMPLES = Path(jaxtroj.__file__).parent / "data" / "examples"
 SETTINGS = Settings(calibrator=None, early_stop=False, base_rate=0.3)
 BAD_FILES = {
     "empty": b"",
@@ -52,10 +55,59 @@ def test_a_missing_model_says_what_the_folder_lacks(tmp_path):
     assert "model.pt" in record.reason and "no model file" in record.reason
 
 
+def test_a_problem_stands_in_the_record_of_a_model_that_was_scanned():
+    entry = replace(next(iter_models(EXAMPLES)), problem="the label is\nnobody's")
+    record = scan_model(entry, replace(SETTINGS, stages=("weights",)))
+    assert record.status == "ok"
+    assert "the label is nobody's" in record.reason
+    assert (
+        "the label is nobody's"
+        not in scan_model(
+            replace(entry, problem=None), replace(SETTINGS, stages=("weights",))
+        ).reason
+    )
+
+
+def test_a_refused_model_fails_unopened_with_an_identity_of_its_own(tmp_path):
+    steps = []
+    (tmp_path / "two").mkdir()
+    for name in ("model.pt", "other.pt"):
+        (tmp_path / "two" / name).write_bytes(BAD_FILES["random"])
+    (tmp_path / "sound.pt").write_bytes(b"")
+
+    def answer():
+        entry = next(entry for entry in iter_models(tmp_path) if entry.model_id == "two")
+        return scan_entry(entry, SETTINGS, on_step=lambda m, step: steps.append(step))
+
+    refused = answer()
+    assert (refused.status, refused.probability, steps) == ("failed", 0.3, [])
+    assert refused.reason.startswith("several model files (model.pt, other.pt)")
+    assert refused.reason.count("several") == 1
+    assert answer().identity == refused.identity
+    (tmp_path / "two" / "other.pt").unlink()
+    assert answer().identity != refused.identity and steps == ["read"]
+
+
 def test_a_fault_nobody_foresaw_is_a_record_that_says_where(tmp_path):
     entry = entry_of(None)  # pyright: ignore[reportArgumentType]
     record = scan_model(entry, SETTINGS)
     assert record.reason.startswith("internal error: ") and ".py:" in record.reason
+
+
+def test_examples_that_are_too_small_for_the_network_are_said(tmp_path):
+    from torchvision.models import DenseNet
+
+    torch.save(DenseNet(8, (2, 1, 1), 16, num_classes=2), tmp_path / "model.pt")  # pyright: ignore[reportArgumentType]
+    (tmp_path / "examples").mkdir()
+    pixels = np.random.default_rng(0).integers(0, 255, (4, 7, 7, 3), np.uint8)
+    for number, picture in enumerate(pixels):
+        name = f"class_{number % 2}_example_{number}.png"
+        Image.fromarray(picture).save(tmp_path / "examples" / name)
+    entry = entry_of(tmp_path / "model.pt", examples_path=tmp_path / "examples")
+    record = scan_model(entry, SETTINGS)
+    assert record.status == "failed"
+    assert record.reason.startswith("pictures of 7 x 7 pixels are too small for this network: ")
+    assert "a window of 2 x 2 with stride 2 x 2 does not fit" in record.reason
 
 
 def test_a_pipe_in_place_of_a_model_keeps_nobody_waiting(tmp_path):

@@ -255,6 +255,54 @@ def test_records_of_another_schema_are_refused():
         parse_record("[1]")
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "expected"),
+    [
+        ("probability", 2.0, "probability is 2.0, expected a number in"),
+        ("probability", -1, "probability is -1, expected"),
+        ("probability", float("nan"), "probability is nan, expected"),
+        ("probability", float("inf"), "probability is inf, expected"),
+        ("probability", "0.5", "probability is '0.5', expected"),
+        ("probability", True, "probability is True, expected"),
+        ("probability", 10**400, "probability is an integer of more than 20 digits, expected"),
+        ("model", ["a"], "model is a list, expected a text"),
+        ("identity", None, "identity is None, expected a text"),
+        ("status", {}, "status is a dict, expected one of ok, failed, skipped"),
+        ("searched", None, "searched is None, expected a list"),
+        ("source_classes", 5, "source_classes is 5, expected a list"),
+    ],
+    ids=[str(n) for n in range(12)],
+)
+def test_records_that_no_scan_writes_are_refused_with_what_was_got(
+    tmp_path, field, value, expected
+):
+    whole = fill(tmp_path, "a", "b")
+    first, second = whole.splitlines(keepends=True)
+    odd = json.dumps(json.loads(first) | {field: value}).encode() + b"\n"
+    (tmp_path / "records.jsonl").write_bytes(odd + second)
+    for read in (read_records, lambda folder: RunStore(folder, SETTINGS)):
+        with pytest.raises(StoreError, match=f"line 1: not a record: {expected}.*Remove that line"):
+            read(tmp_path)
+    assert (tmp_path / "records.jsonl").read_bytes() == odd + second
+
+
+@pytest.mark.parametrize("probability", [0, 1, 0.0, 1.0])
+def test_certain_probabilities_are_read(probability):
+    assert parse_record(record("a", probability=probability).to_json()).probability == probability
+
+
+def test_a_line_nested_without_end_is_damage_like_any_other(tmp_path):
+    whole = fill(tmp_path, "a")
+    (tmp_path / "records.jsonl").write_bytes(whole + b"[" * 200_000 + b"\n")
+    for read in (
+        read_records,
+        lambda folder: list(iter_records(folder)),
+        lambda folder: RunStore(folder, SETTINGS),
+    ):
+        with pytest.raises(StoreError, match="line 2: not a JSON record"):
+            read(tmp_path)
+
+
 def test_records_hold_no_nan():
     with pytest.raises(ValueError):
         record("a", probability=float("nan")).to_json()

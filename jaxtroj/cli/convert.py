@@ -9,6 +9,8 @@ from jaxtroj.cli import options
 from jaxtroj.cli.main import COMMANDS, EXIT_CLEAN
 from jaxtroj.errors import UsageError
 
+_REPORT = "parity.json"
+
 
 def add_parser(subparsers: argparse._SubParsersAction) -> None:
     """Declare the command and its options."""
@@ -62,6 +64,7 @@ def _convert(args: argparse.Namespace) -> int:
         options.message("the checkpoint is of the network alone, without mean and deviation")
         model = replace(model, config=model.config.inner)
     try:
+        (args.out / _REPORT).unlink(missing_ok=True)  # before: it is another network's from now on
         save_checkpoint(model, args.out, file.sha256)
     except OSError as error:
         raise UsageError(f"cannot write {args.out}: {error}; give another --out") from error
@@ -82,7 +85,7 @@ def _check(artifact, model, out: Path) -> None:
     options.message("comparing with torch; this compiles several programs")
     report = check_parity(artifact, model)
     text = json.dumps(asdict(report), indent=2, allow_nan=False)
-    write_atomic(out / "parity.json", text.encode() + b"\n")
+    write_atomic(out / _REPORT, text.encode() + b"\n")
     for result in report.comparisons:
         form = "single step" if result.single_step else "folded" if result.folded else "as it is"
         print(

@@ -152,6 +152,11 @@ def complain(problems: Sequence[str], match: "Matched", predicted_only: bool, so
     """On stderr: predictions that are no numbers, models without label, models not predicted."""
     if problems:
         options.message(f"{source}: {len(problems)} odd predictions; the first: {problems[0]}")
+    if match.blank:
+        options.message(
+            f"{source}: {len(match.blank)} predictions are blank or NaN and count as 0.5; the"
+            f" first: {match.blank[0]}"
+        )
     if match.unlabelled:
         options.message(f"{match.unlabelled} models of the run have no label and are left out")
     if match.not_predicted and predicted_only:

@@ -6,9 +6,12 @@ Only the module of the command that was asked for is imported, so `jaxtroj --hel
 import argparse
 import importlib
 import io
+import os
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from types import ModuleType
 from typing import NoReturn
 
@@ -25,9 +28,12 @@ from jaxtroj.errors import (
     UsageError,
 )
 
-EXIT_CLEAN, EXIT_POISONED, EXIT_FAILED, EXIT_NOTHING, EXIT_USAGE = range(5)
+EXIT_CLEAN, EXIT_POISONED, EXIT_FAILED, EXIT_NOTHING, EXIT_USAGE, EXIT_INCOMPLETE = range(6)
 EXIT_INTERRUPTED = 130
 EXIT_PIPE = 141
+DEBUG = "JAXTROJ_DEBUG"
+"""Environment variable that has the traceback of an internal error shown."""
+_LONGEST_MESSAGE = 500
 
 COMMANDS = {
     "detect": "probability that given models are poisoned; without a model, two examples",
@@ -59,10 +65,12 @@ _EPILOG = """\
 exit status:
   0  done; no model is above the threshold
   1  at least one model is above the threshold (detect, scan)
-  2  some model failed; its record says why
+  2  some model failed; its record says why. Or an internal error: a line on stderr says where
   3  nothing there to scan
   4  usage error, or a folder or file that the command needs cannot be used; also when
      results could not be written to stdout, such as to a full disk
+  5  not done (scan): the budget left models over, or no model is above the threshold but
+     model files in other places of the folder were not looked at
   130, 141  interrupted; the reader of stdout has gone (`| head`)
 
 Results go to stdout, progress and messages to stderr.
@@ -112,6 +120,9 @@ def _status(work: Callable[[], int]) -> int:
     except (JaxtrojError, ConverterError) as error:
         _complain(f"error: {error}")
         return EXIT_FAILED
+    except Exception as error:  # one that nobody foresaw: Python's own status, 1, means poisoned
+        _complain_of_fault(error)
+        return EXIT_FAILED
     return status
 
 
@@ -151,6 +162,16 @@ def _parser(wanted: str | None, command: ModuleType | None) -> Parser:
         else:
             subparsers.add_parser(name, help=summary)
     return parser
+
+
+def _complain_of_fault(error: Exception) -> None:
+    """One line that says where; the traceback before it where `DEBUG` asks for that."""
+    if os.environ.get(DEBUG, "0") not in ("", "0"):
+        traceback.print_exception(error)
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    place = f"{Path(frame.filename).name}:{frame.lineno}"
+    said = " ".join(str(error).split())[:_LONGEST_MESSAGE]
+    _complain(f"internal error: {type(error).__name__}: {said} ({place}); please report it")
 
 
 def _complain(message: str) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from jaxtroj.settings import Settings
 
 _GIB = 2**30
+_MODELS = ("a file", "a folder")  # what a model lies in
 
 
 def open_unit(text: str) -> float:
@@ -252,6 +253,12 @@ def _add_text_options(group: argparse._ArgumentGroup, words: bool) -> None:
 
 
 def _add_picture_options(group: argparse._ArgumentGroup) -> None:
+    add_path(
+        group,
+        "--reference",
+        "MODEL",
+        "a clean image classifier of the same classes, of any architecture, to compare with",
+    )
     group.add_argument("--seed", type=int, metavar="N", help="default: 0")
     group.add_argument(
         "--examples-per-class", type=count, metavar="N", help="default: all examples"
@@ -349,9 +356,11 @@ def settings_from(args: argparse.Namespace) -> "Settings":
         raise UsageError("--population names a calibrator; leave the other option out")
     if args.bank is not None and (kind := what_is(args.bank)) != "a folder":
         raise UsageError(f"--bank {args.bank} is {kind}; expected a folder `jaxtroj bank` wrote")
+    if args.reference is not None and (kind := what_is(args.reference)) not in _MODELS:
+        raise UsageError(f"--reference {args.reference} is {kind}; expected a model file")
     names = ("calibrator", "text_calibrator", "base_rate", "threshold", "seed")
     names += ("examples_per_class", "channel_order", "normalization", "layout", "bounds", "mean")
-    names += ("std", "output", "image_size", "bank", "encoder", "tokenizer", "enough")
+    names += ("std", "output", "image_size", "bank", "encoder", "tokenizer", "enough", "reference")
     given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
     if "calibrator" in given:  # it says itself for which kind of model it is
         given.setdefault("text_calibrator", given["calibrator"])

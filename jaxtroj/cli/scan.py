@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 from converters.files import what_is
 from jaxtroj.cli import accepting, options
 from jaxtroj.cli.interrupt import Interrupts
-from jaxtroj.cli.main import COMMANDS, EXIT_NOTHING
+from jaxtroj.cli.main import COMMANDS, EXIT_CLEAN, EXIT_INCOMPLETE, EXIT_NOTHING
 from jaxtroj.cli.streams import OutputError
-from jaxtroj.errors import DatasetError, UsageError
+from jaxtroj.errors import UsageError
 
 if TYPE_CHECKING:
     from jaxtroj.cli.progress import Progress
     from jaxtroj.engine.jobs import Engine, Watch
     from jaxtroj.engine.progress import Tally
     from jaxtroj.engine.run import Outcome
-    from jaxtroj.rounds import ModelEntry
+    from jaxtroj.rounds import LeftOut, ModelEntry
     from jaxtroj.settings import Settings
     from jaxtroj.store import RunStore
 
@@ -97,7 +97,8 @@ def _add_engine(parser: argparse.ArgumentParser) -> None:
         "--budget",
         type=options.positive,
         metavar="S",
-        help="stop the whole scan after S seconds; the same command goes on later",
+        help="stop the whole scan after S seconds; the status is 5 if models are left, and the same"
+        " command goes on later",
     )
 
 
@@ -105,6 +106,7 @@ def run(args: argparse.Namespace) -> int:
     """Scan the folder, print one line for each model; returns the exit status."""
     from jaxtroj.engine.progress import Tally
     from jaxtroj.record_text import summary
+    from jaxtroj.rounds import left_out
     from jaxtroj.store import RunStore, iter_records
 
     options.keep_compiled()
@@ -113,26 +115,42 @@ def run(args: argparse.Namespace) -> int:
     entries = _entries(args)
     if not entries:
         return EXIT_NOTHING
-    session = _session(args)
+    session, others = _session(args), left_out(args.dataset)
     with RunStore(args.out, settings.as_json(), restart=args.restart, session=session) as store:
         if len(store):
             options.message(f"{args.out} has {len(store)} records; going on from there")
         store.keep_accepted(accepted.source)
+        _tell(others, store)
         tally = _scan(entries, settings, store, Tally(len(entries), accepted=accepted), args)
     options.message(f"{summary(tally.kinds(), accepted)}; records in {args.out}")
     accepting.complain(accepted, iter_records(args.out))
-    if tally.done < len(entries):
-        options.message(
-            f"the budget is spent: {len(entries) - tally.done} models are left for the same command"
-        )
+    left = len(entries) - tally.done
+    if left:
+        options.message(f"the budget is spent: {left} models are left for the same command")
     if args.truth:
         _score(tally)
-    return options.exit_status(tally.kinds(), accepted)
+    return _status(options.exit_status(tally.kinds(), accepted), left, others)
+
+
+def _tell(others: "LeftOut", store: "RunStore") -> None:
+    for line in others.lines():
+        options.message(line)
+        store.log(line)
+
+
+def _status(status: int, left: int, others: "LeftOut") -> int:
+    """The exit status: models that the budget left over outrank all, files left out only "done".
+
+    Hidden files are said and change no status: hiding one is how people leave it out.
+    """
+    if left or (others.names and status == EXIT_CLEAN):
+        return EXIT_INCOMPLETE
+    return status
 
 
 def _entries(args: argparse.Namespace) -> "list[ModelEntry]":
     from jaxtroj.engine.plan import first_of_each_group
-    from jaxtroj.rounds import iter_models
+    from jaxtroj.rounds import NoModelsError, iter_models
 
     kind = what_is(args.dataset)
     if kind not in ("a file", "a folder"):
@@ -145,7 +163,7 @@ def _entries(args: argparse.Namespace) -> "list[ModelEntry]":
         models = iter_models(args.dataset, include_errata=args.include_errata)
         chosen = list(itertools.islice(models, args.limit))
         return first_of_each_group(chosen) if args.smoke else chosen
-    except DatasetError as error:
+    except NoModelsError as error:
         options.message(f"error: {error}")
         return []
 

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from converters.errors import safe_repr
 from jaxtroj import runtime
 from jaxtroj.engine.jobs import START_STEP, ScanJob, Setup
 from jaxtroj.engine.worker import LENGTH
-from jaxtroj.errors import EngineError
+from jaxtroj.errors import EngineError, UsageError
 
 _SEND_SECONDS = 30.0
 _DUMP_SECONDS = 0.2
@@ -40,10 +41,21 @@ class Guard:
     Attributes:
         timeout: seconds of wall time, waiting for the device not counted; None is no limit.
         memory: bytes resident in the worker process; None is no limit.
+
+    Raises:
+        UsageError: a limit is no number above 0.
     """
 
     timeout: float | None = None
     memory: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in (("timeout", self.timeout), ("memory", self.memory)):
+            if value is not None and not _is_limit(value):
+                raise UsageError(
+                    f"limits: {name} must be a number above 0, or None for no limit, got"
+                    f" {safe_repr(value)}"
+                )
 
     def too_much(self, held: int) -> str | None:
         """What a process did that holds so many bytes, if that is too many; else None."""
@@ -60,6 +72,11 @@ class Guard:
         if self.timeout is None or seconds <= self.timeout:
             return None
         return f"was stopped after {self.timeout:g} s{where}; see --timeout"
+
+
+def _is_limit(value: object) -> bool:
+    """Whether it is a number above 0; NaN, true and false are none."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
 
 
 @dataclass

@@ -54,6 +54,8 @@ class Matched:
     """Predictions of models that the truth does not name."""
     not_predicted: int
     """Labelled models without any prediction, whether they were kept or not."""
+    blank: tuple[str, ...] = ()
+    """Labelled models whose prediction says nothing, such as NaN; they are cases all the same."""
 
 
 def read_truth(path: Path) -> Truth:
@@ -94,7 +96,8 @@ def match(predictions: Predictions, truth: Truth, predicted_only: bool = False) 
         for name in wanted
         if name in said or not predicted_only
     )
-    return Matched(cases, len(said) - len(common), len(wanted) - len(common))
+    blank = tuple(name for name in predictions.blank if name in common)
+    return Matched(cases, len(said) - len(common), len(wanted) - len(common), blank)
 
 
 def named_apart(matches: Sequence[Matched]) -> list[Matched]:

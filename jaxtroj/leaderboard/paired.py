@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from jaxtroj.errors import UsageError
 from jaxtroj.leaderboard.cases import Case, labels, probabilities
 from jaxtroj.scoring import contributions, fill_missing
 
@@ -54,8 +55,11 @@ def compare(
     detectors are scored on the same resample, so what is hard for both cancels out. The models are
     taken in the order of their names, and so the order of the cases changes nothing.
 
-    Raises ValueError when the two are not about the same models with the same labels.
+    Raises UsageError for a seed below 0, and ValueError when the two are not about the same models
+    with the same labels.
     """
+    if seed < 0:
+        raise UsageError(f"the seed of resamples must be a whole number of at least 0, got {seed}")
     a, b = (sorted(cases, key=lambda case: case.model) for cases in (a, b))
     if [(c.model, c.poisoned) for c in a] != [(c.model, c.poisoned) for c in b] or not a:
         raise ValueError("a comparison needs the same labelled models on both sides")

@@ -3,7 +3,7 @@
 TrojAI's harness keeps one file `id-XXXXXXXX.txt` per model with one float on its first line; what
 is missing or is no number counts as 0.5 (NaN until it is scored), and numbers outside [0, 1] are
 clipped, as NIST's metrics do (usnistgov/trojai-test-harness, actor_executor/ground_truth.py and
-metrics.py). Here every such file is named in `problems` besides.
+metrics.py). Here every such file is named in `problems` or `blank` besides.
 """
 
 import csv
@@ -45,7 +45,9 @@ class Predictions:
     skipped: frozenset[str] = frozenset()
     """Models the run left out on purpose (errata); they are not scored."""
     problems: tuple[str, ...] = ()
-    """One sentence for each prediction that is not a number in [0, 1]."""
+    """One sentence for each prediction that says something else than a number in [0, 1]."""
+    blank: tuple[str, ...] = ()
+    """Models whose prediction says nothing: it is blank, NaN, None or null."""
 
 
 def read_predictions(path: Path) -> Predictions:
@@ -92,21 +94,26 @@ def _from_results(path: Path) -> Predictions:
         )
     found: dict[str, float] = {}
     problems: list[str] = []
+    blank: list[str] = []
     for name in names:
         model = _as_record(name[: -len(RESULT_SUFFIX)])
         try:
             lines = read_text(path / name, MAX_RESULT_BYTES).splitlines()
-            found[model] = _probability(lines[0] if lines else "", model, problems)
         except DatasetError as error:
             found[model] = math.nan
             problems.append(str(error))
-    return Predictions(path, found, problems=tuple(problems))
+            continue
+        text = lines[0] if lines else ""
+        found[model] = _probability(text, model, problems)
+        blank += [model] * _is_blank(text)
+    return Predictions(path, found, problems=tuple(problems), blank=tuple(blank))
 
 
 def _from_table(path: Path) -> Predictions:
     columns, lines = _model_and_probability(path, read_lines(path))
     found: dict[str, float] = {}
     problems: list[str] = []
+    blank: dict[str, None] = {}  # each once, in order
     for number, line in lines:
         if len(line) <= max(columns):
             raise DatasetError(f"{path}, line {number}: {len(line)} cells, too few for the header")
@@ -118,9 +125,10 @@ def _from_table(path: Path) -> Predictions:
                 " (keep one team and one submission)"
             )
         found[model] = value
+        blank |= {model: None} if _is_blank(line[columns[1]]) else {}
     if not found:
         raise DatasetError(f"{path} holds no prediction, only a header")
-    return Predictions(path, found, problems=tuple(problems))
+    return Predictions(path, found, problems=tuple(problems), blank=tuple(blank))
 
 
 def _as_record(name: str) -> str:
@@ -162,13 +170,19 @@ def _is_number(text: str) -> bool:
     try:
         float(text)
     except ValueError:
-        return text.strip().lower() in _MISSING_WORDS
+        return _is_blank(text)
     return True
+
+
+def _is_blank(text: str) -> bool:
+    """Whether a prediction says nothing, be it NaN with a sign."""
+    word = text.strip().lower()
+    return word in _MISSING_WORDS or word.lstrip("+-") == "nan"
 
 
 def _probability(text: str, model: str, problems: list[str]) -> float:
     """The number as NIST takes it, in [0, 1] or NaN; what is odd about it goes to `problems`."""
-    if text.strip().lower() in _MISSING_WORDS:
+    if _is_blank(text):
         return math.nan
     try:
         value = float(text)

@@ -8,7 +8,7 @@ import hashlib
 import os
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,6 +16,7 @@ import numpy as np
 
 from jaxtroj.errors import ExamplesError
 from jaxtroj.input_forms import CHANNEL_ORDERS, NORMALIZATIONS
+from jaxtroj.rounds.class_folders import class_names, classes_of, in_words
 from jaxtroj.rounds.image_file import ImageFileError, read_bytes, read_grey, read_header, read_rgb
 
 MAX_FILES = 100_000
@@ -132,7 +133,8 @@ def load_examples(
 
     Args:
         folder: holds `class_{c}_example_{n}.png`; other PNG names get label -1, files that are
-            not named `.png` are ignored.
+            not named `.png` are ignored. Or one folder of PNG pictures for each class, see
+            `class_folders`.
         channel_order: "BGR" (Rounds 0 and 1) or "RGB" (Round 2 on): order of the last axis.
         limit_per_class: at least 1, or None for all.
         normalization: "min-max" (per picture, Rounds 0 and 1) or "unit" (divide by 255).
@@ -169,19 +171,21 @@ def load_pictures(
     if channels not in (1, 3):
         raise ValueError(f"channels must be 1 or 3, got {channels}")
     folder = Path(folder)
-    names, problems = _usable_names(folder)
+    labels = _labels(folder)
+    names, problems = _usable_names(folder, labels)
     read = read_grey if channels == 1 else read_rgb
-    pixels, taken, notes = _read_pixels(folder, names, limit_per_class, read)
+    known = {name: labels[name] for name in names}
+    pixels, taken, notes = _read_pixels(folder, known, limit_per_class, read)
     problems += notes
     if not taken:
         raise ExamplesError(
             f"no usable example picture in {folder}: {'; '.join(problems)}. Expected 8-bit RGB PNG "
             "files named class_0_example_0.png and so on."
         )
-    lost = {label_of(name) for name in _png_names(folder)} - {label_of(name) for name in taken}
-    problems += [f"class {label} has no usable picture" for label in sorted(lost - {-1})]
-    labels = np.array([label_of(name) for name in taken], dtype=np.int32)
-    return Pictures(np.stack(pixels), labels, tuple(taken), tuple(problems))
+    lost = set(labels.values()) - {labels[name] for name in taken} - {UNKNOWN_LABEL}
+    problems += [f"class {label} has no usable picture" for label in sorted(lost)]
+    own = np.array([labels[name] for name in taken], dtype=np.int32)
+    return Pictures(np.stack(pixels), own, tuple(taken), tuple(problems))
 
 
 def usual_size(folder: str | os.PathLike[str]) -> tuple[int, int] | None:
@@ -189,38 +193,78 @@ def usual_size(folder: str | os.PathLike[str]) -> tuple[int, int] | None:
 
     None where no picture can be used; raises ExamplesError as `load_examples` for no folder.
     """
-    names, _ = _usable_names(Path(folder))
+    names, _ = _usable_names(Path(folder), _labels(Path(folder)))
     if not names:
         return None
     header = read_header(Path(folder) / names[0])
     return header.height, header.width
 
 
-def _png_names(folder: Path) -> list[str]:
-    """Names ending in .png (any case) in natural order. Raises ExamplesError when none."""
+def _labels(folder: Path) -> dict[str, int]:
+    """Names ending in .png (any case) in natural order, and the class of each.
+
+    Those of the folder; without any those of its class folders, as "cat/1.png".
+
+    Raises:
+        ExamplesError: none, too many, or the folder cannot be read.
+    """
     try:
-        names = [name for name in os.listdir(folder) if name.lower().endswith(".png")]
+        found = {name: label_of(name) for name in os.listdir(folder) if _is_png(name)}
+        found = found or _in_class_folders(folder)
     except OSError as error:
         raise ExamplesError(
             f"cannot read the examples folder {folder} ({error.strerror or error}); expected a "
             "folder of class_{c}_example_{n}.png pictures"
         ) from error
-    if not names:
+    if not found:
         raise ExamplesError(
-            f"no PNG picture in the examples folder {folder}; expected class_0_example_0.png and "
-            "so on"
+            f"no PNG picture in the examples folder {folder}, which holds {_content(folder)};"
+            " expected class_0_example_0.png and so on, or a folder of PNG pictures for each class"
         )
-    if len(names) > MAX_FILES:
-        raise ExamplesError(f"{len(names)} pictures in {folder}, expected at most {MAX_FILES}")
-    return sorted(names, key=natural_key)
+    if len(found) > MAX_FILES:
+        raise ExamplesError(f"{len(found)} pictures in {folder}, expected at most {MAX_FILES}")
+    return {name: found[name] for name in sorted(found, key=natural_key)}
 
 
-def _usable_names(folder: Path) -> tuple[list[str], list[str]]:
+def _in_class_folders(folder: Path) -> dict[str, int]:
+    """Pictures of the class folders, if there are any; see `class_folders`."""
+    names = class_names(folder)
+    pictures = {name: [p for p in os.listdir(folder / name) if _is_png(p)] for name in names}
+    if not any(pictures.values()):
+        return {}
+    if empty := [name for name, own in pictures.items() if not own]:
+        raise ExamplesError(
+            f"no PNG picture in the class folders {in_words(empty)} of {folder}; expected some in"
+            " each, because the order of the folders numbers the classes"
+        )
+    numbers = classes_of(names, folder)
+    return {f"{name}/{own}": numbers[name] for name, every in pictures.items() for own in every}
+
+
+def _is_png(name: str) -> bool:
+    return name.lower().endswith(".png")
+
+
+def _content(folder: Path) -> str:
+    """What lies in a folder without pictures, in words.
+
+    >>> _content(Path("/dev/null/nowhere"))
+    'nothing that can be listed'
+    """
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return "nothing that can be listed"
+    kinds = Counter(os.path.splitext(name)[1].lower() or "no ending" for name in names)
+    return ", ".join(f"{n} with {kind}" for kind, n in kinds.most_common(3)) or "nothing"
+
+
+def _usable_names(folder: Path, names: Iterable[str]) -> tuple[list[str], list[str]]:
     """Names whose header is fine and whose size is the most common one, and what was left out."""
     reasons: dict[str, list[str]] = defaultdict(list)
     sizes: dict[str, tuple[int, int]] = {}
-    for name in _png_names(folder):
-        if _POISONED_NAME.fullmatch(name):
+    for name in names:
+        if _POISONED_NAME.fullmatch(os.path.basename(name)):
             reasons["named as a poisoned example"].append(name)
             continue
         try:
@@ -239,7 +283,7 @@ def _usable_names(folder: Path) -> tuple[list[str], list[str]]:
 
 
 def _read_pixels(
-    folder: Path, names: list[str], limit_per_class: int | None, read: _Reader
+    folder: Path, names: Mapping[str, int], limit_per_class: int | None, read: _Reader
 ) -> tuple[list[np.ndarray], list[str], list[str]]:
     """Decoded pictures (uint8 [h, w, c]), their names, and sentences about the odd ones."""
     pixels: list[np.ndarray] = []
@@ -248,7 +292,7 @@ def _read_pixels(
     notes: dict[str, list[str]] = defaultdict(list)
     counts: Counter[int] = Counter()
     for name in names:
-        if limit_per_class is not None and counts[label_of(name)] >= limit_per_class:
+        if limit_per_class is not None and counts[names[name]] >= limit_per_class:
             continue
         try:
             picture, note = read(folder / name)
@@ -259,7 +303,7 @@ def _read_pixels(
             notes[note].append(name)
         if picture.size and picture.min() == picture.max():
             notes["one colour value only"].append(name)
-        counts[label_of(name)] += 1
+        counts[names[name]] += 1
         pixels.append(picture)
         taken.append(name)
         if len(pixels) * picture.size * 4 > MAX_BATCH_BYTES:
@@ -295,7 +339,7 @@ def examples_digest(folder: str | os.PathLike[str]) -> str:
     `load_examples` does for a missing or empty folder.
     """
     digest = hashlib.sha256()
-    for name in _png_names(Path(folder)):
+    for name in _labels(Path(folder)):
         try:
             content = hashlib.sha256(read_bytes(Path(folder) / name)).digest()
         except ImageFileError as error:

@@ -15,33 +15,41 @@ manifest  FILE.csv with the columns path, and if you like model, examples, poiso
 ```
 """
 
+import itertools
 import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from converters.errors import ConverterError
-from converters.hub.folder import is_hub_folder, takes_texts
-from converters.mlflow_folder import MANIFEST, is_mlflow_folder, model_of
+from converters.hub.folder import takes_texts
+from converters.mlflow_folder import is_mlflow_folder, model_of
 from converters.user_code import NetworkCode
 from jaxtroj.errors import DatasetError
 from jaxtroj.rounds import errata
-from jaxtroj.rounds.examples import natural_key
 from jaxtroj.rounds.image_config import ROUNDS_WITH_MARGIN, ImageConfig, read_image_config
-from jaxtroj.rounds.tables import ID_COLUMNS, Row, Table, read_ground_truth, read_table
+from jaxtroj.rounds.leftovers import left_out
+from jaxtroj.rounds.places import EXAMPLE_FOLDERS, MODEL_SUFFIXES, model_file, model_places
+from jaxtroj.rounds.tables import (
+    ID_COLUMNS,
+    Line,
+    Row,
+    Table,
+    read_ground_truth,
+    read_manifest,
+    read_table,
+)
 from jaxtroj.rounds.text_config import TextConfig
-from jaxtroj.rounds.text_files import CONFIG_FILE, OWN_ENCODER, OWN_TOKENIZER, text_files
+from jaxtroj.rounds.text_files import CONFIG_FILE, text_files
 from jaxtroj.rounds.which import round_of
 
-MODEL_SUFFIXES = frozenset(
-    {".pt", ".pth", ".tar", ".pkl", ".bin", ".ckpt", ".safetensors", ".onnx", ".pt2"}
-)
-EXAMPLE_FOLDERS = ("example_data", "clean_example_data", "clean-example-data", "examples")
 PATH_COLUMNS = ("path", "model_path")
-_ID = re.compile(r"id-[0-9]+")
 _METADATA = re.compile(r"(.*[-_])?metadata\.csv", re.IGNORECASE)
 _BESIDE = re.compile(r"(.*[-_])?round[-_]?([0-9]+)[-_]metadata\.csv", re.IGNORECASE)
+
+
+class NoModelsError(DatasetError):
+    """A dataset folder or manifest is sound, and there is no model in it."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +70,8 @@ class ModelEntry:
     """Why the model should not be scanned (an erratum), or None."""
     problem: str | None = None
     """What is wrong with the model's folder, label or metadata row; other models stand."""
+    is_refused: bool = False
+    """Whether the problem leaves nothing to scan: two models for one name, a link to nothing."""
     notes: tuple[str, ...] = ()
     """Known facts that do not change how the model is treated."""
     kind: str = "image"
@@ -86,30 +96,37 @@ class ModelEntry:
 def iter_models(
     dataset_dir: str | os.PathLike[str], include_errata: bool = False
 ) -> Iterator[ModelEntry]:
-    """Yields the models of a folder in natural order of their ids, or of a manifest in its order.
+    """Yields the models of a folder in natural order of their ids, or of a manifest in its order,
+    where lines that name no model come last.
 
     Only label, metadata and config files are read. Models on NIST's errata lists carry a
     `skip_reason`; with `include_errata` it becomes a note instead.
 
     Raises:
-        DatasetError: at once, when the folder is missing, holds no model, or its METADATA.csv or
-            the manifest is not a table. Faults of one model are in that entry's `problem`.
+        DatasetError: at once, when the folder is missing, holds no model (NoModelsError), or its
+            METADATA.csv or the manifest is not a table. Faults of one model are in that entry's
+            `problem`.
     """
     root = Path(dataset_dir)
     if root.is_file():
         return _manifest(root)
     if not root.is_dir():
         raise DatasetError(f"{root} is no folder; expected a dataset folder or a folder of models")
-    places = _model_places(root)
+    places = model_places(root)
     if not places:
-        raise DatasetError(
-            f"no model in {root}: expected folders id-XXXXXXXX with a model.pt, a folder models/ "
-            f"of those, or files ending in {', '.join(sorted(MODEL_SUFFIXES))}"
-        )
+        raise NoModelsError(_nothing_in(root))
     table = _metadata(root)
     dataset = errata.dataset_name(root, table)
     source = _Source(table, dataset, round_of(root, table), include_errata)
     return (_entry(place, source) for place in places)
+
+
+def _nothing_in(root: Path) -> str:
+    expected = (
+        f"no model in {root}: expected folders id-XXXXXXXX with a model.pt, a folder models/ "
+        f"of those, or files ending in {', '.join(sorted(MODEL_SUFFIXES))}"
+    )
+    return "; ".join([expected, *left_out(root).lines()])
 
 
 @dataclass(frozen=True)
@@ -124,20 +141,38 @@ class _Source:
 
 def _manifest(path: Path) -> Iterator[ModelEntry]:
     """The models that a CSV names; relative paths start at its own folder."""
-    table = read_table(path, (*ID_COLUMNS, *PATH_COLUMNS))
+    table = read_manifest(path, (*ID_COLUMNS, *PATH_COLUMNS))
     column = next((name for name in PATH_COLUMNS if name in table.columns), None)
     if column is None:
         raise DatasetError(
             f"{path} is no manifest: expected a column {' or '.join(PATH_COLUMNS)}, got "
             f"{', '.join(table.columns)[:60]}"
         )
-    if not table.rows:
-        raise DatasetError(f"{path} names no model, expected a line for each")
-    return (_listed(path.parent, name, row, column) for name, row in table.rows.items())
+    if not table.rows and not table.nameless:
+        raise NoModelsError(f"{path} names no model, expected a line for each")
+    return itertools.chain(
+        (_listed(path, name, row, column) for name, row in table.rows.items()),
+        (_nameless(path, line) for line in table.nameless),
+    )
 
 
-def _listed(home: Path, model_id: str, row: Row, column: str) -> ModelEntry:
-    """One line of a manifest: a model file or a model's folder, its examples, its label."""
+def _nameless(manifest: Path, line: Line) -> ModelEntry:
+    name = f"line {line.number}"
+    problem = f"{name} of {manifest} names no model, expected a name or path; fill it in"
+    return ModelEntry(name, manifest, None, None, problem=problem, is_refused=True)
+
+
+def _listed(manifest: Path, model_id: str, row: Row, column: str) -> ModelEntry:
+    """One line of a manifest: a model file or a model's folder, its examples, its label.
+
+    Where lines differ the manifest itself stands for the model file: it decides, when it changes.
+    """
+    home = manifest.parent
+    if row.differs:
+        problem = f"{row.problem}; correct {manifest}"
+        return ModelEntry(
+            model_id, manifest, None, None, row.cells, problem=problem, is_refused=True
+        )
     named = row.cells.get(column, "")
     found = _entry(home / (named or model_id), _Source())
     poisoned = found.poisoned if row.poisoned is None else row.poisoned
@@ -157,85 +192,28 @@ def _listed(home: Path, model_id: str, row: Row, column: str) -> ModelEntry:
     return with_own_files(entry)
 
 
-def _model_places(root: Path) -> list[Path]:
-    """Model folders and plain model files, natural order; the root itself when it is one model."""
-    if is_hub_folder(root) or is_mlflow_folder(root):
-        return [root]
-    places = _places_in(root / "models") if os.path.isdir(root / "models") else []
-    places = places or _places_in(root)
-    models = [place for place in places if place.name not in (OWN_ENCODER, OWN_TOKENIZER)]
-    return [root] if models == [root / "model.pt"] else places
-
-
-def _places_in(home: Path) -> list[Path]:
-    try:
-        names = os.listdir(home)
-    except OSError as error:
-        raise DatasetError(f"cannot read {home} ({error.strerror or error})") from error
-    return [home / name for name in sorted(names, key=natural_key) if _is_model_place(home / name)]
-
-
-def _is_model_place(place: Path) -> bool:
-    if place.name.startswith("."):  # hidden, or being written by someone
-        return False
-    if os.path.isdir(place):
-        return (
-            is_hub_folder(place)
-            or is_mlflow_folder(place)
-            or bool(_ID.fullmatch(place.name))
-            or os.path.isfile(place / "model.pt")
-        )
-    return place.suffix.lower() in MODEL_SUFFIXES and os.path.isfile(place)
-
-
-def _model_file(folder: Path) -> tuple[Path, str | None]:
-    """The model file in a model folder: model.pt, else the only file with a model's suffix."""
-    if is_hub_folder(folder):
-        return folder, None
-    if is_mlflow_folder(folder):
-        return _mlflow_model(folder)
-    usual = folder / "model.pt"
-    if os.path.isfile(usual):
-        return usual, None
-    try:
-        names = sorted(os.listdir(folder))
-    except OSError as error:
-        return usual, f"cannot read {folder} ({error.strerror or error})"
-    found = [n for n in names if _is_model_place(folder / n) and not os.path.isdir(folder / n)]
-    if len(found) == 1:
-        return folder / found[0], None
-    what = f"several model files ({', '.join(found[:4])})" if found else "no model file"
-    return usual, f"{what} in {folder.name}, expected model.pt"
-
-
-def _mlflow_model(folder: Path) -> tuple[Path, str | None]:
-    try:
-        return model_of(folder).path, None
-    except ConverterError as error:
-        return folder / MANIFEST, str(error)
-
-
 def _entry(place: Path, source: _Source) -> ModelEntry:
     is_folder = os.path.isdir(place)
     # Links to folders of one name are different models; only "." and ".." name none themselves.
     model_id = place.resolve().name if place.name in ("", "..") else place.name
     home = place if is_folder else place.parent
-    model_path, file_problem = _model_file(place) if is_folder else (place, None)
+    file = model_file(place)
     row, dataset = _row(source.table, model_id), source.dataset
     poisoned, label_problem = _label(home / "ground_truth.csv" if is_folder else None, row)
-    problems = [text for text in (file_problem, label_problem) if text]
+    problems = [text for text in (file.problem, label_problem) if text]
     reason = errata.skip_reason(dataset, model_id, poisoned)
     notes = errata.notes(dataset, model_id, row.cells)
     folders = (home / name for name in EXAMPLE_FOLDERS)
     examples = next((folder for folder in folders if os.path.isdir(folder)), None)
     entry = ModelEntry(
         model_id=model_id,
-        model_path=model_path,
+        model_path=file.path,
         examples_path=examples,
         poisoned=poisoned,
         metadata=row.cells,
         skip_reason=None if source.include_errata else reason,
         problem="; ".join(problems) or None,
+        is_refused=file.is_refused,
         notes=(*notes, reason) if source.include_errata and reason else notes,
         round=source.round,
     )

@@ -8,7 +8,8 @@ from converters.fetching import HUB, MLFLOW, fetch_in_time
 from converters.hub.fetch import HubAddress, address_of
 from converters.mlflow_folder import is_mlflow_address
 from jaxtroj.errors import DatasetError, UsageError
-from jaxtroj.rounds.layout import EXAMPLE_FOLDERS, ModelEntry, iter_models, with_own_files
+from jaxtroj.rounds.layout import ModelEntry, iter_models, with_own_files
+from jaxtroj.rounds.places import EXAMPLE_FOLDERS
 
 
 def entry_of(path: Path) -> ModelEntry:

@@ -6,7 +6,7 @@ of one row stays with that row's model.
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,15 +26,29 @@ class Row:
     cells: Mapping[str, str]
     poisoned: bool | None
     problem: str | None = None
+    differs: bool = False
+    """Whether several lines name the model and are not the same."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line as it stands in the file: the number of its first line of text, from 1, and cells."""
+
+    number: int
+    cells: Sequence[str]
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows by model id in the file's order; `columns` as the header names them."""
+    """Rows by model id in the file's order; `columns` as the header names them.
+
+    `nameless` are the lines without a model id, where they are not refused.
+    """
 
     path: Path
     columns: tuple[str, ...]
     rows: Mapping[str, Row] = field(default_factory=dict)
+    nameless: tuple[Line, ...] = ()
 
 
 def parse_label(text: str) -> bool:
@@ -65,10 +79,18 @@ def read_table(path: Path, id_columns: Sequence[str] = ID_COLUMNS) -> Table:
 
     A label column (`LABEL_COLUMNS`) may be absent: labels are then None. Rows whose number of
     cells or label is wrong, and ids on several lines that differ, become rows with a `problem`.
+    Raises DatasetError for a table that is not one, and for a line without a model id.
+    """
+    return _all_named(read_manifest(path, id_columns))
+
+
+def read_manifest(path: Path, id_columns: Sequence[str]) -> Table:
+    """Reads what `read_table` does, but lines without a model id are in `nameless`.
+
     Raises DatasetError for a table that is not one.
     """
     lines = _parse(path)
-    columns = tuple(name.strip() for name in lines[0])
+    columns = tuple(name.strip() for name in lines[0].cells)
     if len(set(columns)) != len(columns):
         twice = sorted({name for name in columns if columns.count(name) > 1})
         raise DatasetError(f"{path} names a column twice: {_short(', '.join(twice))}")
@@ -78,44 +100,52 @@ def read_table(path: Path, id_columns: Sequence[str] = ID_COLUMNS) -> Table:
             f"{path} has no model column: expected one of {', '.join(id_columns)}, got "
             f"{_short(', '.join(columns))}"
         )
-    return Table(path, columns, _rows(path, lines[1:], columns, id_column))
+    return _table(path, lines[1:], columns, id_column)
 
 
 def read_pairs(path: Path) -> Table:
     """Reads a truth file: a table as `read_table` takes it, or two bare columns id, label."""
     lines = _parse(path)
-    header = {name.strip() for name in lines[0]}
+    header = {name.strip() for name in lines[0].cells}
     if header & set(ID_COLUMNS) and header & set(LABEL_COLUMNS):
         return read_table(path)
-    if any(len(line) != 2 for line in lines):
+    if any(len(line.cells) != 2 for line in lines):
         raise DatasetError(
             f"{path} is no truth file: expected columns {' | '.join(ID_COLUMNS)} and "
             f"{' | '.join(LABEL_COLUMNS)}, or two columns (model, label) in every line"
         )
-    if lines[0][1].strip().lower() not in _LABELS:  # a header in other words
+    if lines[0].cells[1].strip().lower() not in _LABELS:  # a header in other words
         lines = lines[1:]
-    columns = ("model_name", "poisoned")
-    return Table(path, columns, _rows(path, lines, columns, "model_name"))
+    return _all_named(_table(path, lines, ("model_name", "poisoned"), "model_name"))
 
 
-def _rows(
-    path: Path, lines: list[list[str]], columns: tuple[str, ...], id_column: str
-) -> dict[str, Row]:
+def _all_named(table: Table) -> Table:
+    if not table.nameless:
+        return table
+    line = _short(",".join(table.nameless[0].cells))
+    raise DatasetError(f"{table.path} has a line without a model id: {line}")
+
+
+def _table(path: Path, lines: list[Line], columns: tuple[str, ...], id_column: str) -> Table:
     rows: dict[str, Row] = {}
+    first: dict[str, int] = {}
+    nameless = []
     position = columns.index(id_column)
     for line in lines:
-        model_id = line[position].strip() if len(line) > position else ""
+        model_id = line.cells[position].strip() if len(line.cells) > position else ""
         if not model_id:
-            raise DatasetError(f"{path} has a line without a model id: {_short(','.join(line))}")
-        row = _row(line, columns)
+            nameless.append(line)
+            continue
+        row = _row(line.cells, columns)
         earlier = rows.setdefault(model_id, row)
-        if earlier.cells != row.cells:
-            problem = "several lines in the metadata that differ"
-            rows[model_id] = Row(earlier.cells, None, problem)
-    return rows
+        number = first.setdefault(model_id, line.number)
+        if (earlier.cells, earlier.problem) != (row.cells, row.problem) and not earlier.differs:
+            problem = f"several lines that differ ({number} and {line.number}), expected one"
+            rows[model_id] = Row(earlier.cells, None, problem, differs=True)
+    return Table(path, columns, rows, tuple(nameless))
 
 
-def _row(line: list[str], columns: tuple[str, ...]) -> Row:
+def _row(line: Sequence[str], columns: tuple[str, ...]) -> Row:
     cells = {name: cell.strip() for name, cell in zip(columns, line, strict=False)}
     if len(line) != len(columns):
         return Row(cells, None, f"{len(line)} cells in the metadata, expected {len(columns)}")
@@ -128,15 +158,24 @@ def _row(line: list[str], columns: tuple[str, ...]) -> Row:
         return Row(cells, None, f"{error} (column {label_column} of the metadata)")
 
 
-def _parse(path: Path) -> list[list[str]]:
+def _parse(path: Path) -> list[Line]:
     text = read_text(path, MAX_TABLE_BYTES)
     try:
-        lines = [line for line in csv.reader(io.StringIO(text, newline=""), strict=True) if line]
+        lines = list(_lines(text))
     except csv.Error as error:
         raise DatasetError(f"{path} is not a CSV table: {error}") from error
     if not lines:
         raise DatasetError(f"{path} is empty, expected a header and a line for each model")
     return lines
+
+
+def _lines(text: str) -> Iterator[Line]:
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    number = 1
+    for cells in reader:
+        if cells:
+            yield Line(number, cells)
+        number = reader.line_num + 1
 
 
 def read_text(path: Path, limit: int) -> str:

@@ -18,7 +18,8 @@ import numpy as np
 
 from jaxtroj.errors import DatasetError, ExamplesError
 from jaxtroj.rounds.examples import MAX_FILES, UNKNOWN_LABEL, natural_key
-from jaxtroj.rounds.layout import EXAMPLE_FOLDERS, ModelEntry
+from jaxtroj.rounds.layout import ModelEntry
+from jaxtroj.rounds.places import EXAMPLE_FOLDERS
 from jaxtroj.rounds.text_tables import EMBEDDING_TABLE, ExampleVectors, read_cls_embeddings
 
 MAX_TEXT_BYTES = 2**20  # the longest IMDB review has 14 KB

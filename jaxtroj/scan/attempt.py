@@ -16,12 +16,13 @@ from jaxtroj.calibration.transfer import Traits
 from jaxtroj.errors import ExamplesError
 from jaxtroj.evidence.gather import Evidence
 from jaxtroj.input_forms import SaidForm
+from jaxtroj.model_files import digest_or_reason
 from jaxtroj.populations import Asked
 from jaxtroj.record import printable
 from jaxtroj.rounds import ModelEntry
 from jaxtroj.rounds.examples import usual_size
 from jaxtroj.rounds.image_config import middle_of
-from jaxtroj.settings import Settings, base_rate, choice_of, digest_or_reason, load_calibrator
+from jaxtroj.settings import Settings, base_rate, choice_of, load_calibrator
 
 if TYPE_CHECKING:
     from converters.hub.processor import FolderForm
@@ -52,6 +53,7 @@ class Attempt:
         folder_form: how the model's folder wants pictures; None where it does not say.
         picture_size: height and width of its examples in pixels, once they are read.
         is_apart: whether the clean heads that it is compared with come from another dataset.
+        has_reference: whether a clean network of its classes is at hand.
         evidence, flags: what was gathered, and doubts about it.
         unsearched: kinds of trigger that nothing looked for, although a model of a size that its
             calibrator has met usually gets the stage that does: its pictures are too large for
@@ -74,6 +76,7 @@ class Attempt:
     folder_form: "FolderForm | None" = None
     picture_size: tuple[int, int] | None = None
     is_apart: bool = False
+    has_reference: bool = False
     evidence: Evidence = Evidence()
     flags: tuple[str, ...] = ()
     unsearched: tuple[str, ...] = ()
@@ -97,7 +100,9 @@ class Attempt:
     @property
     def asked(self) -> Asked:
         """What the choice of a calibrator goes by."""
-        return Asked(self.kind, self.picture_size, self.entry.round, self.is_apart)
+        return Asked(
+            self.kind, self.picture_size, self.entry.round, self.is_apart, self.has_reference
+        )
 
     @property
     def calibrator_in_words(self) -> str:

@@ -4,12 +4,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from jaxtroj.errors import DatasetError
 from jaxtroj.record import Record, printable
 from jaxtroj.rounds import ModelEntry
-from jaxtroj.scan.attempt import OnStep
+from jaxtroj.scan.attempt import Attempt, OnStep
 from jaxtroj.scan.identity import identify
 from jaxtroj.scan.model import scan_model
-from jaxtroj.scan.records import skipped_record
+from jaxtroj.scan.records import failed_record, skipped_record
 from jaxtroj.settings import Settings
 from jaxtroj.store import RunStore
 
@@ -43,7 +44,9 @@ def scan_entry(
     picture_of: PictureOf | None = None,
     on_step: OnStep | None = None,
 ) -> Record:
-    """The record of one entry with its identity; of one with a `skip_reason`, that it is skipped.
+    """The record of one entry with its identity.
+
+    One with a `skip_reason` is skipped, one that is refused has failed; neither is opened.
 
     Args:
         entry: a model of any kind.
@@ -55,4 +58,8 @@ def scan_entry(
         return skipped_record(entry, settings)
     path = None if picture_of is None else picture_of(printable(entry.model_id))
     key = identify(entry, settings)  # first: a file that changes meanwhile is scanned again
-    return replace(scan_model(entry, settings, path, on_step), identity=key)
+    if entry.is_refused:
+        record = failed_record(Attempt(entry, settings), DatasetError(entry.problem))
+    else:
+        record = scan_model(entry, settings, path, on_step)
+    return replace(record, identity=key)

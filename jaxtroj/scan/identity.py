@@ -2,20 +2,18 @@
 
 from pathlib import Path
 
-from converters.containers.onnx_wire import external_files
-from converters.errors import ConverterError
-from converters.hub.folder import files_of, is_hub_folder
 from jaxtroj.errors import ExamplesError
 from jaxtroj.evidence.stages import CLASSIFIERS
+from jaxtroj.model_files import digest_or_reason, model_files
 from jaxtroj.record import identity
 from jaxtroj.rounds import ModelEntry, examples_digest, text_examples_digest
 from jaxtroj.rounds.image_config import ROUNDS_WITH_MARGIN
-from jaxtroj.settings import Settings, digest_or_reason
+from jaxtroj.settings import Settings
 
 
 def identify(entry: ModelEntry, settings: Settings) -> str:
     """The identity of an answer; unreadable files count by being unreadable."""
-    model = ":".join(digest_or_reason(path) for path in _model_files(entry.model_path))
+    model = ":".join(digest_or_reason(path) for path in model_files(entry.model_path))
     if entry.kind == CLASSIFIERS.kind and entry.tokenizer_path is not None:
         beside = sorted(path for path in entry.tokenizer_path.iterdir() if path.is_file())
         model += "".join(f":{path.name}:{digest_or_reason(path)}" for path in beside)
@@ -29,16 +27,6 @@ def identify(entry: ModelEntry, settings: Settings) -> str:
     if entry.kind == CLASSIFIERS.kind:
         values["classifier_evidence_schema"] = CLASSIFIERS.version
     return identity(model, _examples_digest(entry), values)
-
-
-def _model_files(path: Path) -> list[Path]:
-    """The model file and those beside an ONNX file that hold its tensors; all of a hub folder."""
-    try:
-        if is_hub_folder(path):
-            return files_of(path)
-        return [path, *external_files(path)]
-    except (OSError, ConverterError):  # the digest says so
-        return [path]
 
 
 def _examples_digest(entry: ModelEntry) -> str:

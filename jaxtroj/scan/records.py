@@ -40,8 +40,9 @@ def answered_record(attempt: Attempt, judgement: Judgement) -> Record:
     """The record of a model whose evidence is complete."""
     verdict = judgement.verdict
     limits = _limits_of_search(attempt, verdict)
-    # Flags come first: they put in doubt what follows, and long reasons are cut.
-    parts = (*attempt.flags, *limits, *verdict.reasons, *judgement.remarks)
+    # Flags and problems come first: they put in doubt what follows, and long reasons are cut.
+    problems = (attempt.entry.problem,) if attempt.entry.problem else ()
+    parts = (*attempt.flags, *problems, *limits, *verdict.reasons, *judgement.remarks)
     return Record(
         probability=float(verdict.probability),
         poisoned=bool(verdict.poisoned),

@@ -204,3 +204,16 @@ def test_tensors_beside_an_onnx_file_count_for_the_identity(folder, tmp_path):
     data[0] ^= 1
     (tmp_path / "w.bin").write_bytes(data)
     assert identify(entry, Settings()) != before
+
+
+def test_the_plain_line_tells_flags_and_a_picture_that_could_not_be_written(
+    folder, tmp_path, capsys
+):
+    (tmp_path / "taken").write_text("a file, where a folder is to be")
+    options = ("--examples", folder / "pictures", *QUICK[:-1], "--normalization", "unit")
+    main(["detect", *map(str, (folder / "net.onnx", *options, "--channel-order", "BGR"))])
+    assert "examples-misclassified: clean accuracy 0.33" in capsys.readouterr().out
+    shown = ("--evidence-only", "--stages", "fixed", "--out", tmp_path / "taken" / "out")
+    main(["detect", *map(str, (folder / "net.onnx", *options[:2], *FORM, *shown))])
+    line = capsys.readouterr().out
+    assert f"cannot write {tmp_path / 'taken' / 'out'}" in line and "finding" not in line

@@ -60,6 +60,43 @@ def test_missing_predictions_count_as_one_half(small, capsys):
     assert worst[0]["probability"] is None
 
 
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("[" * 200_000, "not a JSON record"),
+        ('"probability": 2.0', "probability is 2.0, expected a number in [0, 1]"),
+        ('"probability": NaN', "probability is nan, expected a number in [0, 1]"),
+    ],
+    ids=["nested", "2.0", "NaN"],
+)
+def test_every_command_refuses_a_line_that_no_scan_writes(small, capsys, line, message):
+    records = small / "run" / "records.jsonl"
+    first, *rest = records.read_text().splitlines()
+    bad = first.replace('"probability": 0.5', line) if line.startswith('"') else line
+    records.write_text("\n".join([first, bad, *rest]) + "\n")
+    for command in (
+        ("evaluate", small / "run", "--truth", small / "METADATA.csv"),
+        ("report", small / "run"),
+        ("calibrate", small / "run", "--truth", small / "METADATA.csv", "--out", small / "c.json"),
+    ):
+        assert run(*command) == 4
+        said = capsys.readouterr().err
+        assert "records.jsonl, line 2: " in said and message in said and said.count("\n") == 1
+
+
+def test_blank_and_nan_predictions_are_said_like_other_odd_ones(small, capsys):
+    table, truth = small / "table.csv", small / "METADATA.csv"
+    table.write_text("model,probability\nid-00000000,\nid-00000001,nan\nid-9,inf\nother,nan\n")
+    assert run("evaluate", table, "--truth", truth) == 0
+    captured = capsys.readouterr()
+    assert "3 models, 2 poisoned, 2 not predicted" in captured.out
+    assert "1 odd predictions; the first: id-9: inf is outside" in captured.err
+    said = "2 predictions are blank or NaN and count as 0.5; the first: id-00000000"
+    assert f"jaxtroj: {table}: {said}\n" in captured.err
+    assert run("compare", table, small / "run", "--truth", truth, "--resamples", 50) == 0
+    assert said in capsys.readouterr().err
+
+
 def labelled_run(folder, name: str, count: int = 48, shift: float = 2.0):
     """A run with made-up evidence of the weights stage and two architectures, and its truth."""
     random = np.random.default_rng(len(name))
@@ -195,3 +232,5 @@ def test_compare_two_detectors(tmp_path, capsys):
     assert found["log_score"]["difference"] == pytest.approx(math.log(0.9) - math.log(0.7))
     assert run(*arguments, "--truth", truth) == 4
     assert "one --truth" in capsys.readouterr().err
+    assert run(*arguments, "--seed", -1) == 4
+    assert "at least 0, got -1" in capsys.readouterr().err

@@ -7,7 +7,7 @@ import time
 import pytest
 
 import jaxtroj
-from jaxtroj.cli.main import COMMANDS, Parser, main
+from jaxtroj.cli.main import COMMANDS, Parser, answered, main
 from jaxtroj.cli.options import settings_from
 
 HEAVY = ("jax", "flax", "torch", "torchvision", "onnx", "transformers", "numpy", "sklearn")
@@ -64,6 +64,7 @@ def test_importing_the_packages_loads_nothing_heavy():
         ["detect", "--stages", "weights,magic"],
         ["detect", "--evidence-only", "--calibrator", "c.json"],
         ["detect", "a.pt", "b.pt", "--result_filepath", "{tmp}/result.txt"],
+        ["detect", "a.pt", "--seed", "99999999999999999999"],
         ["scan", "no-such-folder", "--out", "{tmp}/run"],
         ["evaluate", "{tmp}", "--truth", "no-such-file.csv"],
     ],
@@ -96,6 +97,49 @@ def test_a_reader_that_goes_away_is_no_crash():
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait() == 141
+
+
+class Odd(Exception):
+    pass
+
+
+def _fails(error: BaseException):
+    def work() -> int:
+        raise error
+
+    return work
+
+
+def test_a_fault_nobody_foresaw_is_one_line_and_no_verdict(capsys, monkeypatch):
+    monkeypatch.delenv("JAXTROJ_DEBUG", raising=False)
+    assert answered(_fails(Odd("two\nlines " + "x" * 9000))) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("jaxtroj: internal error: Odd: two lines xxx")
+    assert said.endswith("); please report it\n") and "(test_main.py:" in said
+    assert said.count("\n") == 1 and len(said) < 700
+
+
+@pytest.mark.parametrize(("value", "shown"), [("1", True), ("0", False), ("", False)])
+def test_the_traceback_of_a_fault_is_shown_on_request(capsys, monkeypatch, value, shown):
+    monkeypatch.setenv("JAXTROJ_DEBUG", value)
+    assert answered(_fails(Odd("as ordered"))) == 2
+    said = capsys.readouterr().err
+    assert ("Traceback" in said) is shown
+    assert said.splitlines()[-1].startswith("jaxtroj: internal error: Odd: as ordered (")
+
+
+def test_a_command_that_fails_in_no_foreseen_way(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("jaxtroj.cli.evaluate.run", lambda args: {}["nothing"])
+    assert main(["evaluate", str(tmp_path), "--truth", str(tmp_path)]) == 2
+    assert "internal error: KeyError: 'nothing' (test_main.py:" in capsys.readouterr().err
+
+
+def test_what_ends_a_process_on_purpose_is_no_fault(capsys):
+    assert answered(_fails(KeyboardInterrupt())) == 130
+    assert answered(_fails(BrokenPipeError(32, "Broken pipe"))) == 4
+    assert "internal error" not in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        answered(_fails(SystemExit(3)))
 
 
 @pytest.mark.parametrize(

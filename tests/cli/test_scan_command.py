@@ -5,9 +5,11 @@ import signal
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+import jaxtroj
 from jaxtroj.cli.main import main
 from jaxtroj.store import read_records
 
@@ -102,6 +104,80 @@ def test_odd_names_and_links_get_records(tmp_path, capsys):
         "a b.pt", "line\\nbreak.pt", "not \\xff utf8.pt", "-dash.pt", "<script>.pt", "link.pt",
     }  # fmt: skip
     assert capsys.readouterr().out.count("\n") == 6
+
+
+def test_entries_that_cannot_be_scanned_are_records_and_others_are_said(tmp_path, capsys):
+    folder = tmp_path / "models"
+    for name in ("nested/v2", "beside", ".hidden", "link"):
+        (folder / name).mkdir(parents=True)
+    for name in ("nested/v2/model.pt", "beside/model.pt", "beside/backdoored.pt", ".hidden/x.pt"):
+        (folder / name).write_bytes(b"garbage")
+    os.symlink("nowhere", folder / "link" / "model.pt")
+    assert run("scan", folder, "--out", tmp_path / "run", "--evidence-only") == 2
+    found = {record.model: record for record in read_records(tmp_path / "run")}
+    assert {record.status for record in found.values()} == {"failed"}
+    assert "backdoored.pt, model.pt" in found["beside"].reason
+    assert "a symbolic link to nothing" in found["link"].reason and len(found) == 2
+    said = capsys.readouterr().err, (tmp_path / "run/log.txt").read_text()
+    for text in said:
+        assert f"1 model file in {folder} was not looked at: nested/v2/model.pt;" in text
+        assert f"1 hidden model file in {folder} was not looked at: .hidden/x.pt;" in text
+
+
+@pytest.fixture
+def clean_model(tmp_path):
+    """A folder with one model that is scanned without a fault."""
+    source = Path(jaxtroj.__file__).parent / "data" / "examples" / "clean"
+    shutil.copytree(source, tmp_path / "models" / "net")
+    return tmp_path / "models"
+
+
+def test_a_clean_scan_that_left_files_out_is_not_done(clean_model, tmp_path, capsys):
+    options = ("--out", tmp_path / "run", "--evidence-only", "--stages", "weights")
+    (clean_model / ".x.pt").write_bytes(b"")
+    assert run("scan", clean_model, *options) == 0
+    assert "1 hidden model file" in capsys.readouterr().err
+    (clean_model / "more" / "v2").mkdir(parents=True)
+    (clean_model / "more" / "v2" / "x.pt").write_bytes(b"")
+    assert run("scan", clean_model, *options) == 5
+    assert "not looked at: more/v2/x.pt;" in capsys.readouterr().err
+
+
+def test_a_budget_that_leaves_models_over_never_reads_as_done(dataset, tmp_path, capsys):
+    arguments = ("scan", dataset, "--out", tmp_path / "run", "--evidence-only")
+    assert run(*arguments, "--limit", 2) == 2
+    assert run(*arguments, "--budget", "0.000001") == 5
+    assert "the budget is spent" in capsys.readouterr().err
+    assert run(*arguments, "--budget", "500") == 2
+    assert len(read_records(tmp_path / "run")) == 3
+
+
+def test_wrong_lines_of_a_manifest_fail_and_the_others_are_scanned(clean_model, tmp_path, capsys):
+    manifest = tmp_path / "list.csv"
+    lines = ["path,poisoned", "models/net,0", ",1", "gone.pt,0", "gone.pt,1", "models/net/,no"]
+    manifest.write_text("\n".join(lines))
+    options = ("--out", tmp_path / "run", "--evidence-only", "--stages", "weights")
+    assert run("scan", manifest, *options) == 2
+    found = {record.model: record for record in read_records(tmp_path / "run")}
+    assert {name: record.status for name, record in found.items()} == {
+        "models/net": "ok", "line 3": "failed", "gone.pt": "failed", "models/net/": "ok",
+    }  # fmt: skip
+    assert "names no model" in found["line 3"].reason
+    assert found["gone.pt"].reason.startswith("several lines that differ (4 and 5)")
+    assert "label 'no'" in found["models/net/"].reason
+    manifest.write_text("\n".join([*lines[:2], "models/net/model.pt,1", *lines[5:]]))
+    assert run("scan", manifest, *options) == 0
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [("", 4), ("a,b\n1,2\n", 4), ("path,path\nx,y\n", 4), ("path\n\0\n", 4), ("path\n", 3)],
+)
+def test_a_malformed_manifest_is_a_file_that_cannot_be_used(tmp_path, capsys, text, status):
+    (tmp_path / "list.csv").write_text(text)
+    assert run("scan", tmp_path / "list.csv", "--out", tmp_path / "run") == status
+    assert "list.csv" in capsys.readouterr().err and not (tmp_path / "run").exists()
 
 
 def test_a_manifest_is_scanned_smoke_first(tmp_path, capsys):

@@ -35,6 +35,16 @@ def test_result_files_are_read_as_the_harness_reads_them(tmp_path):
     ]
 
 
+def test_blank_predictions_are_named_once(tmp_path):
+    for name, text in {"a": "", "b": "nan", "c": " -NaN\n", "d": "0.5", "e": "x"}.items():
+        (tmp_path / f"{name}.txt").write_text(text)
+    assert read_predictions(tmp_path).blank == ("a", "b", "c")
+    table = tmp_path / "table.csv"
+    table.write_text("model,prediction\na,null\nb,0.5\na,None\nc,0\nd,inf\n")
+    found = read_predictions(table)
+    assert found.blank == ("a",) and len(found.problems) == 1
+
+
 def test_hostile_result_files_are_missing_predictions_with_a_reason(tmp_path):
     (tmp_path / "a.txt").write_bytes(b"\xff\xfe0.5")
     (tmp_path / "b.txt").write_bytes(b"0.5\0")

@@ -81,6 +81,51 @@ def test_what_is_no_manifest_is_refused(folder, text, complaint):
         entries(folder, text)
 
 
+def test_a_name_on_lines_that_differ_is_refused_whatever_the_label(folder):
+    bad, good = entries(folder, "path,examples,poisoned\nid-7,,1\n'a,,0\nid-7,pictures,1\n")
+    assert bad.is_refused and bad.problem.startswith("several lines that differ (2 and 4)")
+    assert str(folder / "list.csv") in bad.problem and bad.model_path == folder / "list.csv"
+    assert not good.is_refused
+    (same,) = entries(folder, "path,poisoned\nid-7,1\nid-7,1\n")
+    assert same.problem is None and not same.is_refused and same.poisoned is True
+
+
+def test_a_short_line_differs_from_a_whole_one(folder):
+    (bad,) = entries(folder, "path,poisoned\nid-7,1\nid-7,1,extra\n")
+    assert bad.is_refused
+
+
+@pytest.mark.parametrize(
+    "text, number",
+    [
+        ("model,path\na,id-7\n,id-7\n", 3),
+        ("path,poisoned\n\nid-7,1\n\n,0\n", 5),
+        ('path,note\nid-7,"two\nlines"\n , \n', 4),
+    ],
+)
+def test_a_line_without_a_name_is_refused_by_its_number(folder, text, number):
+    good, bad = entries(folder, text)
+    assert good.problem is None and not good.is_refused
+    assert (bad.model_id, bad.is_refused) == (f"line {number}", True)
+    assert bad.problem.startswith(f"line {number} of {folder / 'list.csv'} names no model")
+
+
+def test_lines_without_a_name_alone_are_models_that_fail(folder):
+    (bad,) = entries(folder, "path,poisoned\n,1\n")
+    assert bad.model_id == "line 2" and bad.is_refused
+
+
+def test_a_line_that_names_no_plain_file_is_refused(folder):
+    (folder / "two").mkdir()
+    for name in ("x.pt", "y.pt"):
+        (folder / "two" / name).write_bytes(b"x")
+    os.symlink("nowhere", folder / "gone.pt")
+    two, gone, absent = entries(folder, "path\ntwo\ngone.pt\nabsent.pt\n")
+    assert two.is_refused and "several model files (x.pt, y.pt)" in two.problem
+    assert gone.is_refused and "a symbolic link to nothing" in gone.problem
+    assert not absent.is_refused  # reading it says so
+
+
 def test_links_that_lead_in_a_circle_are_no_models(tmp_path):
     os.symlink("loop.pt", tmp_path / "loop.pt")
     (one,) = entries(tmp_path, "path\nloop.pt\n")

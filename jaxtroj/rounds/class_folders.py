@@ -1,0 +1,61 @@
+"""Example pictures in one folder for each class, numbered as torchvision's ImageFolder does it.
+
+Classes are numbered by the order of their folders' names as text. Where all names are numbers, they
+must be those numbers: "10" stands before "2" as text, and nobody knows which of the two is meant.
+"""
+
+import os
+from pathlib import Path
+
+from jaxtroj.errors import ExamplesError
+
+MAX_CLASSES = 100_000
+_SHOWN = 4  # folders that a sentence names
+
+
+def class_names(folder: Path) -> list[str]:
+    """Names of the plain folders in a folder, in their order as text; hidden ones are left out.
+
+    Raises:
+        OSError: the folder cannot be read.
+        ExamplesError: there are more than `MAX_CLASSES`.
+    """
+    with os.scandir(folder) as entries:
+        found = [e.name for e in entries if e.is_dir(follow_symlinks=False)]
+    names = sorted(name for name in found if not name.startswith("."))
+    if len(names) > MAX_CLASSES:
+        raise ExamplesError(
+            f"{len(names)} class folders in {folder}, expected at most {MAX_CLASSES}"
+        )
+    return names
+
+
+def classes_of(names: list[str], folder: Path) -> dict[str, int]:
+    """Class folder -> its number.
+
+    >>> classes_of(["cat", "dog"], Path("pictures"))
+    {'cat': 0, 'dog': 1}
+
+    Raises:
+        ExamplesError: the names are numbers, and not those of their places.
+    """
+    numbers = {name: place for place, name in enumerate(names)}
+    are_numbers = all(name.isdecimal() for name in names)
+    if are_numbers and any(int(name) != place for name, place in numbers.items()):
+        raise ExamplesError(
+            f"the class folders {in_words(names)} in {folder} can be numbered as text or as"
+            f" numbers; expected 0 to {len(names) - 1}, padded with zeros from ten classes on, or"
+            " pictures named class_0_example_0.png and so on in one folder"
+        )
+    return numbers
+
+
+def in_words(names: list[str]) -> str:
+    """The first names, and whether there are more.
+
+    >>> in_words(["a", "b", "c", "d", "e"])
+    'a, b, c, d and 1 more'
+    """
+    shown = ", ".join(name if name.isprintable() else ascii(name) for name in names[:_SHOWN])
+    more = len(names) - _SHOWN
+    return f"{shown} and {more} more" if more > 0 else shown

@@ -1,0 +1,146 @@
+"""Model files of a dataset folder that a scan of it does not look at: nobody may take them as done.
+
+Hidden files, files deeper than a model's folder, what lies beside `models/`, pipes and links that
+lead in a circle. The search is bounded in depth and in entries, and goes through no folder twice.
+"""
+
+import os
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+from converters.files import what_is
+from jaxtroj.record import printable
+from jaxtroj.rounds.examples import natural_key
+from jaxtroj.rounds.places import NO_MODELS, has_model_name, is_whole_model, model_places, some_of
+
+MOST_LEVELS = 5
+MOST_ENTRIES = 50_000
+_REMEDY = "name their folder, or a manifest"
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """What a scan of a folder does not look at.
+
+    Attributes:
+        root: the folder.
+        names: of model files, and of folders that cannot be read, relative to the root.
+        hidden: the same in places whose name begins with a dot, which is how people hide files.
+        is_cut: whether there was more in the folder than was searched.
+    """
+
+    root: Path
+    names: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
+    is_cut: bool = False
+
+    def lines(self) -> list[str]:
+        """What to tell of it, one line each; none where nothing was left out."""
+        lines = []
+        for names, kind in ((self.names, "model file"), (self.hidden, "hidden model file")):
+            if names:
+                kinds, were = (kind, "was") if len(names) == 1 else (f"{kind}s", "were")
+                where = f"in {printable(str(self.root))} {were} not looked at"
+                lines.append(f"{len(names)} {kinds} {where}: {some_of(names)}; {_REMEDY}")
+        if self.is_cut:
+            lines.append(
+                f"{printable(str(self.root))} holds more than {MOST_ENTRIES} files; the rest was"
+                f" not searched for models in other places; {_REMEDY}"
+            )
+        return lines
+
+
+def left_out(dataset: str | os.PathLike[str]) -> LeftOut:
+    """What `iter_models` of the same folder does not name; nothing of a manifest or one network.
+
+    Raises DatasetError for a folder that cannot be read.
+    """
+    root = Path(dataset)
+    if not os.path.isdir(root) or is_whole_model(root):
+        return LeftOut(root)
+    search = _Search(root, frozenset(model_places(root)), MOST_ENTRIES)
+    search.run()
+    found = sorted(search.found, key=lambda place: natural_key(str(place.path)))
+    names: tuple[list[str], list[str]] = ([], [])
+    for place in found:
+        names[search.is_hidden(place.path)].append(place.text(root))
+    return LeftOut(root, tuple(names[False]), tuple(names[True]), search.left == 0)
+
+
+@dataclass(frozen=True)
+class _Found:
+    path: Path
+    why: str = ""
+
+    def text(self, root: Path) -> str:
+        name = printable(str(self.path.relative_to(root)))
+        return f"{name} ({self.why})" if self.why else name
+
+
+@dataclass
+class _Search:
+    """A walk from the root: its own folders first, then hidden ones and those behind links."""
+
+    root: Path
+    places: frozenset[Path]
+    left: int
+    found: list[_Found] = field(default_factory=list)
+    seen: set[tuple[int, int]] = field(default_factory=set)
+
+    def run(self) -> None:
+        folders, later = deque([self.root]), deque[Path]()
+        while self.left and (folders or later):
+            for entry in self._entries((folders or later).popleft()):
+                path = Path(entry.path)
+                if not _is_folder(entry):
+                    self._meet(path)
+                elif self._is_to_search(path):
+                    is_ours = not (entry.is_symlink() or self.is_hidden(path))
+                    (folders if is_ours else later).append(path)
+
+    def is_hidden(self, path: Path) -> bool:
+        """Whether a name on the way from the root to the path begins with a dot."""
+        return any(part.startswith(".") for part in path.relative_to(self.root).parts)
+
+    def _entries(self, folder: Path) -> Iterator[os.DirEntry[str]]:
+        try:
+            if not self._is_new(folder):
+                return
+            with os.scandir(folder) as entries:
+                for entry in islice(entries, self.left):
+                    self.left -= 1
+                    yield entry
+        except OSError as error:
+            self.found.append(_Found(folder, f"cannot be read: {error.strerror or error}"))
+
+    def _is_new(self, folder: Path) -> bool:
+        status = os.stat(folder)
+        key = (status.st_dev, status.st_ino)
+        is_new = key not in self.seen
+        self.seen.add(key)
+        return is_new
+
+    def _is_to_search(self, folder: Path) -> bool:
+        depth = len(folder.relative_to(self.root).parts)
+        is_whole = folder in self.places and is_whole_model(folder)
+        return depth < MOST_LEVELS and folder.name not in NO_MODELS and not is_whole
+
+    def _meet(self, path: Path) -> None:
+        """Note a file that is named like a model and is neither a place nor in the folder of one.
+
+        Of several files in a model's folder the model's record tells.
+        """
+        is_named = path in self.places or (path.parent in self.places and path.name[0] != ".")
+        if has_model_name(path) and not is_named:
+            kind = what_is(path)
+            self.found.append(_Found(path, "" if kind == "a file" else kind))
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link that leads in a circle
+        return False

@@ -1,0 +1,99 @@
+"""Model files that a scan of a folder does not look at are named, and the search for them ends."""
+
+import os
+from pathlib import Path
+
+from jaxtroj.rounds import iter_models, left_out
+
+
+def put(root: Path, *names: str) -> None:
+    for name in names:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(b"never opened")
+
+
+def test_nested_and_hidden_files_are_named_apart(tmp_path):
+    put(tmp_path, "net/model.pt", "net/.old.pt", "net/v2/model.pt", "deep/a/b/c/x.onnx")
+    put(tmp_path, ".hidden/model.pt", ".x.pt", "net/notes.txt")
+    found = left_out(tmp_path)
+    assert found.names == ("deep/a/b/c/x.onnx", "net/v2/model.pt")
+    assert set(found.hidden) == {".hidden/model.pt", ".x.pt", "net/.old.pt"}
+    assert found.lines() == [
+        f"2 model files in {tmp_path} were not looked at: deep/a/b/c/x.onnx, net/v2/model.pt; "
+        "name their folder, or a manifest",
+        f"3 hidden model files in {tmp_path} were not looked at: {', '.join(found.hidden)}; "
+        "name their folder, or a manifest",
+    ]
+
+
+def test_one_file_and_many_files_in_words(tmp_path):
+    put(tmp_path, "net/model.pt", "net/v2/model.pt")
+    assert left_out(tmp_path).lines()[0].startswith("1 model file in")
+    put(tmp_path, *(f"net/v2/{number}.pt" for number in range(9)))
+    (line,) = left_out(tmp_path).lines()
+    assert line.startswith("10 model files") and "net/v2/3.pt and 6 more;" in line
+
+
+def test_what_lies_beside_a_folder_models_is_named(tmp_path):
+    put(tmp_path, "models/a.pt", "models/b/net.pt", "other.pt", "c/model.pt")
+    assert [entry.model_id for entry in iter_models(tmp_path)] == ["a.pt", "b"]
+    assert left_out(tmp_path).names == ("c/model.pt", "other.pt")
+
+
+def test_nothing_is_left_out_of_the_usual_folders(tmp_path):
+    put(tmp_path, "models/id-00000000/model.pt", "models/id-00000000/example_data/a.bin")
+    put(tmp_path, "models/id-00000000/embedding.pt", "embeddings/BERT.pt", "tokenizers/BERT.pt")
+    assert left_out(tmp_path).lines() == []
+    assert left_out(tmp_path / "models").lines() == []
+    put(tmp_path, "two/x.pt", "two/y.pt")  # its record names both
+    assert left_out(tmp_path / "two").lines() == []
+
+
+def test_a_model_of_several_files_is_whole(tmp_path):
+    put(tmp_path, "net/data/model.pth", "net/MLmodel", "plain/model.pt")
+    assert left_out(tmp_path).names == left_out(tmp_path / "net").names == ()
+
+
+def test_pipes_and_circles_among_plain_files_say_what_they_are(tmp_path):
+    put(tmp_path, "good.pt")
+    os.symlink("loop.pt", tmp_path / "loop.pt")
+    os.mkfifo(tmp_path / "pipe.pt")
+    circle, pipe = left_out(tmp_path).names
+    assert circle.startswith("loop.pt (unreadable (Too many") and pipe == "pipe.pt (a named pipe)"
+
+
+def test_links_are_followed_once(tmp_path):
+    put(tmp_path, "set/good.pt", "elsewhere/a/model.pt")
+    os.symlink("../elsewhere", tmp_path / "set" / "link")
+    os.symlink("../../set", tmp_path / "elsewhere" / "back")
+    os.symlink(".", tmp_path / "set" / "self")
+    assert left_out(tmp_path / "set").names == ("link/a/model.pt",)
+
+
+def test_a_folder_that_cannot_be_read_is_named(tmp_path, monkeypatch):
+    put(tmp_path, "good.pt", "locked/model.txt")
+    scandir = os.scandir
+
+    def refuse(path):
+        if Path(path).name == "locked":
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    assert left_out(tmp_path).names == ("locked (cannot be read: Permission denied)",)
+
+
+def test_the_search_is_bounded_in_depth(tmp_path):
+    put(tmp_path, "good.pt", "1/2/3/4/seen.pt", "1/2/3/4/5/deeper.pt")
+    assert left_out(tmp_path).names == ("1/2/3/4/seen.pt",)
+
+
+def test_a_huge_folder_is_said_to_be_searched_in_part(tmp_path, monkeypatch):
+    put(tmp_path, *(f"{number}.pt" for number in range(9)), "z/v2/model.pt")
+    searched = []
+    scandir = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: searched.append(path) or scandir(path))
+    monkeypatch.setattr("jaxtroj.rounds.leftovers.MOST_ENTRIES", 5)
+    found = left_out(tmp_path)
+    assert found.is_cut and "holds more than 5 files" in found.lines()[-1]
+    assert searched.count(tmp_path) == 1 and len(searched) <= 2

@@ -1,0 +1,69 @@
+"""Settings and limits that no scan could use are refused with what was got and what is expected."""
+
+import math
+
+import pytest
+
+import jaxtroj
+from jaxtroj.errors import UsageError
+from jaxtroj.settings import Settings
+
+SEED = "whole number from -2\\*\\*63 to 2\\*\\*63 - 1, got"
+NO_NUMBERS = [
+    ({"seed": 1.5}, f"seed must be a {SEED} 1.5"),
+    ({"seed": 2**70}, f"seed must be a {SEED} {2**70}"),
+    ({"seed": 10**20 - 1}, f"seed must be a {SEED} {10**20 - 1}"),
+    ({"seed": -(2**63) - 1}, f"seed must be a {SEED}"),
+    ({"seed": 10**6000}, f"seed must be a {SEED} an integer of more than 20 digits"),
+    ({"seed": True}, f"seed must be a {SEED} True"),
+    ({"seed": None}, f"seed must be a {SEED} None"),
+    ({"base_rate": "0.5"}, "base_rate must be a number between 0 and 1, got '0.5'"),
+    ({"base_rate": math.nan}, "base_rate must lie between 0 and 1, got nan"),
+    ({"threshold": None}, "threshold must be a number between 0 and 1, got None"),
+    ({"enough": "0.1"}, "enough must be a number between 0 and 0.5, got '0.1'"),
+    ({"examples_per_class": 2.5}, "examples_per_class must be a whole number of at least 1, got"),
+    ({"image_size": (64,)}, r"image_size must be height and width.* got \(64\)"),
+    ({"image_size": (64, 64, 3)}, "image_size must be height and width"),
+    ({"image_size": 64}, "image_size must be height and width.* got 64"),
+    ({"image_size": (64.5, 64)}, "image_size must be height and width"),
+    ({"image_size": (64, 5000)}, "image_size must be from 1 to 4096 pixels"),
+    ({"bounds": ("0", "1")}, r"bounds must be two different finite numbers, got \('0', '1'\)"),
+    ({"mean": 0.5}, "mean must be finite numbers, one for each channel, got 0.5"),
+    ({"std": (None,)}, r"std must be finite numbers above 0, .* got \(None\)"),
+    ({"seed": 1.5, "image_size": (64,)}, "seed must be .*; image_size must be"),
+]
+
+
+@pytest.mark.parametrize(("values", "message"), NO_NUMBERS, ids=[str(n) for n in range(21)])
+def test_settings_that_no_scan_could_use(values, message):
+    with pytest.raises(UsageError, match=f"^settings: {message}"):
+        Settings(**values)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"seed": -(2**63)},
+        {"seed": 2**63 - 1},
+        {"seed": -1},
+        {"image_size": (1, 4096)},
+        {"bounds": (-1, 1), "mean": [0.5], "std": (1, 0.5, 2.0)},
+        {"base_rate": None, "enough": None, "examples_per_class": None},
+    ],
+    ids=str,
+)
+def test_settings_at_the_ends_of_their_ranges(values):
+    settings = Settings(**values)
+    assert all(getattr(settings, name) == value for name, value in values.items())
+
+
+@pytest.mark.parametrize("name", ["timeout", "memory"])
+@pytest.mark.parametrize("value", [math.nan, -1, 0, "60", True])
+def test_limits_that_are_none(name, value):
+    with pytest.raises(UsageError, match=f"{name} must be a number above 0, or None .* got"):
+        jaxtroj.Guard(**{name: value})
+
+
+def test_limits_that_are_some():
+    assert jaxtroj.Guard(timeout=math.inf).too_long(1e9) is None
+    assert jaxtroj.Guard(0.5, 2**30).too_long(1.0) is not None
