@@ -169,6 +169,8 @@ BENCHES = (
     Bench("accuracy.fresh", "networks that the shipped calibrator has not met",
           {"cpu-small": None, "cpu": "{rounds} --work {work}/fresh", "gpu": None},
           ("rounds",)),
+    Bench("accuracy.reference", "what a clean network beside the one that is judged is worth",
+          _same("--work {work}/reference")),
     Bench("accuracy.rounds", "Rounds 1 to 4 as NIST scores them, by fits that met them or did not",
           _same("{rounds} --work {work}/rounds"), ("rounds",)),
     Bench("accuracy.zoo_rivals", "verdicts beside Neural Cleanse, K-Arm and MM-BD",

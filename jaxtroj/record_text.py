@@ -14,6 +14,7 @@ from converters.files import write_atomic
 from converters.findings import doubts
 from jaxtroj.accepted import NONE, Accepted
 from jaxtroj.calibration.kinds import found_text
+from jaxtroj.flags import raised_in
 from jaxtroj.record import Record, is_evidence_only
 
 _PANEL_PIXELS = 224
@@ -64,6 +65,9 @@ def text_line(record: Record, accepted: Accepted = NONE) -> str:
     'id-5  clean     probability 0.100  input RGB, pixels / 255 (0.95 right)'
     >>> text_line(Record("id-3", "", 0.1, False, None, (), "ok", "", searched=("patch", "mask")))
     'id-3  clean     probability 0.100  searched for patch, mask'
+    >>> seen = ("probabilities: rows sum to 1", "the shape of a batch is assumed")
+    >>> text_line(Record("id-6", "", 0.1, False, None, (), "ok", "", findings=seen))
+    'id-6  clean     probability 0.100  1 finding: probabilities: rows sum to 1'
     >>> known = {"patch": 0.94, "warp": 0.55}
     >>> text_line(Record("id-4", "", 0.1, False, None, (), "ok", "", searched=("a",), found=known))
     'id-4  clean     probability 0.100  searched for a; such searches find patch 94 %, warp 55 %'
@@ -88,7 +92,7 @@ def text_line(record: Record, accepted: Accepted = NONE) -> str:
         # "Clean" says nothing about kinds of trigger that were not searched for.
         parts.append(_search_text(record))
     parts += record.caveats
-    if doubtful := doubts(record.findings):
+    if doubtful := (*raised_in(record.findings), *doubts(record.findings)):
         parts.append(_findings_text(doubtful))
     if record.recovered.get("method") == "words":
         parts.append(_words_text(record.recovered))

@@ -11,7 +11,8 @@ from scipy.special import expit, log_softmax, softmax
 
 from converters.model import ImageConfig, Model
 from jaxtroj.anchors import AnchoredExamples
-from jaxtroj.diagnostics import FLAGS, diagnose
+from jaxtroj.diagnostics import diagnose
+from jaxtroj.flags import FLAGS
 from jaxtroj.form_choice import FormChoice
 from jaxtroj.input_forms import PixelForm
 

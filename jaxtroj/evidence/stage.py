@@ -58,12 +58,14 @@ class Subject:
       has_bank: whether a probe bank of its encoder is at hand.
       clean_heads: how many clean models are at hand to compare it with, itself left out.
       has_batch_norm: whether it has batch norms with running statistics.
+      has_reference: whether a clean network of the same classes is at hand.
     """
 
     side: int | None = None
     has_bank: bool = False
     clean_heads: int = 0
     has_batch_norm: bool = False
+    has_reference: bool = False
 
 
 ANY_SIDE = (1, float("inf"))
@@ -81,12 +83,14 @@ class Needs:
       bank: whether it cannot run without a probe bank.
       clean_heads: how many clean models it must have to compare with.
       batch_norm: whether it cannot run without batch norms.
+      reference: whether it cannot run without a clean network of the same classes.
     """
 
     sides: tuple[float, float] = ANY_SIDE
     bank: bool = False
     clean_heads: int = 0
     batch_norm: bool = False
+    reference: bool = False
 
     @property
     def words(self) -> str:
@@ -94,12 +98,14 @@ class Needs:
         bank = "a probe bank of its encoder (jaxtroj bank)" if self.bank else ""
         heads = f"{self.clean_heads} clean heads or more in it" if self.clean_heads else ""
         norms = "batch norms" if self.batch_norm else ""
-        return ", ".join(part for part in (bank, heads, norms) if part) or "nothing"
+        beside = "a clean network of the same classes (--reference)" if self.reference else ""
+        return ", ".join(part for part in (bank, heads, norms, beside) if part) or "nothing"
 
     def possible(self, subject: Subject) -> bool:
         """Whether the stage can run."""
         banked = subject.has_bank or not self.bank
         banked = banked and subject.clean_heads >= self.clean_heads
+        banked = banked and (subject.has_reference or not self.reference)
         return banked and (subject.has_batch_norm or not self.batch_norm)
 
     def usual(self, subject: Subject) -> bool:

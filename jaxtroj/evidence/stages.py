@@ -11,6 +11,7 @@ from jaxtroj.evidence.images.stages.memory import MEMORY
 from jaxtroj.evidence.images.stages.pairs import PAIRS
 from jaxtroj.evidence.images.stages.probes import PROBES
 from jaxtroj.evidence.images.stages.recall import RECALL
+from jaxtroj.evidence.images.stages.reference import REFERENCE
 from jaxtroj.evidence.images.stages.sensitivity import SENSITIVITY
 from jaxtroj.evidence.images.stages.statistics import STATISTICS
 from jaxtroj.evidence.images.stages.weights import WEIGHTS
@@ -27,7 +28,8 @@ from jaxtroj.evidence.texts.stages.slopes import SLOPES
 from jaxtroj.evidence.texts.stages.weights import HEAD_WEIGHTS
 
 IMAGE_STAGES = (
-    WEIGHTS, STATISTICS, MEMORY, PROBES, SENSITIVITY, INVERSION, FIXED, WHOLE, PAIRS, RECALL,
+    WEIGHTS, STATISTICS, REFERENCE, MEMORY, PROBES, SENSITIVITY, INVERSION, FIXED, WHOLE, PAIRS,
+    RECALL,
 )  # fmt: skip
 TEXT_STAGES = (
     HEAD_WEIGHTS, HEAD_SENSITIVITY, SHIFT, SLOPES, DIRECTIONS, BESIDE, DEPARTURE, BANK, AGAINST,

@@ -53,6 +53,7 @@ class ImageScan:
         from converters.batch_norms import has_batch_norms
         from jaxtroj.evidence.images.context import check_fit, image_context
         from jaxtroj.scan.forms import form_for, in_form
+        from jaxtroj.scan.reference import reference_for
 
         with self.attempt.step("examples"):
             pictures = self._pictures()
@@ -62,9 +63,13 @@ class ImageScan:
         choice = self._form = form_for(self.attempt, self.model, pictures)
         self.model = in_form(self.attempt, self.model, choice)
         examples = pictures.examples(choice.form.channel_order, choice.form.normalization)
-        context = image_context(self.model, examples, self.attempt.settings.seed)
+        reference = reference_for(self.attempt, self.model, pictures)
+        self.attempt.has_reference = reference is not None
+        seed = self.attempt.settings.seed
+        context = image_context(self.model, examples, seed, reference=reference)
         norms = has_batch_norms(self.model)
-        return Prepared(context, Subject(side=max(height, width), has_batch_norm=norms))
+        side, beside = max(height, width), reference is not None
+        return Prepared(context, Subject(side, has_batch_norm=norms, has_reference=beside))
 
     def _pictures(self) -> Pictures:
         entry, settings = self.attempt.entry, self.attempt.settings
@@ -147,7 +152,10 @@ class ImageScan:
         if verdict.poisoned or self.attempt.settings.calibrator is None:
             picture, problem = self._picture(trigger, examples)
             recovered["flips"] = self._flips(trigger, context)
-        remarks = (*examples.problems, remark, problem)
+        leans = _leans(evidence) if verdict.poisoned else ""
+        remarks = (*examples.problems, remark, leans, problem)
+        if problem:  # who asked for a picture must see it without reading JSON
+            verdict = replace(verdict, caveats=(*verdict.caveats, problem))
         return Judgement(verdict, recovered, picture, remarks)
 
     def _flips(self, trigger: "RecoveredTrigger", context: "ImageContext") -> dict[str, list]:
@@ -170,3 +178,12 @@ class ImageScan:
         except OSError as error:  # the answer stands without its picture
             return None, f"cannot write {self.trigger_path}: {error.strerror or error}"
         return printable(str(self.trigger_path)), ""
+
+
+def _leans(evidence: Evidence) -> str:
+    """Which class leans to which, in words, where a reference told; see `naming`."""
+    fields = finite(evidence.fields)
+    if "reference_lean_source" not in fields:
+        return ""
+    source, target = (int(fields[f"reference_lean_{name}"]) for name in ("source", "class"))
+    return f"beside the reference, clean examples of class {source} lean most to class {target}"

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxtroj.diagnostics import OTHER_LOGITS, Raised
+from jaxtroj.diagnostics import Raised
 from jaxtroj.errors import DatasetError
+from jaxtroj.flags import OTHER_LOGITS
 from jaxtroj.network import Network
 from jaxtroj.rounds.examples import Examples
 from jaxtroj.rounds.text_tables import read_logits

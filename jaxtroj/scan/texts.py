@@ -106,7 +106,8 @@ class HeadScan:
         return self._ready
 
     def flags(self, context: "TextContext") -> tuple[str, ...]:
-        from jaxtroj.diagnostics import OTHER_TEXTS, Raised, diagnose_head
+        from jaxtroj.diagnostics import Raised, diagnose_head
+        from jaxtroj.flags import OTHER_TEXTS
 
         ready = self.ready
         labels = np.asarray(ready.examples.labels)

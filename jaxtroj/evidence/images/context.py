@@ -26,6 +26,19 @@ class ExampleBudget:
     per_class: int = 4
 
 
+@dataclass(frozen=True)
+class Reference:
+    """A clean network of the same classes.
+
+    Attributes:
+      model: over pictures in [0, 1].
+      images: the examples in their order, `[n, h, w, c]`, as it takes them.
+    """
+
+    model: Model
+    images: np.ndarray
+
+
 @dataclass(frozen=True, kw_only=True)
 class ImageContext(Context):
     """See `Context`.
@@ -34,11 +47,13 @@ class ImageContext(Context):
       model: with batch norms folded into the convolutions before them.
       opened: the same as it was opened, with its batch norms.
       examples: clean pictures that fit it.
+      reference: a network that people call clean, where they gave one.
     """
 
     model: Model
     opened: Model
     examples: Examples
+    reference: Reference | None = None
 
     @property
     def network(self) -> Network:
@@ -51,7 +66,11 @@ class ImageContext(Context):
 
 
 def image_context(
-    model: Model, examples: Examples, seed: int = 0, budgets: tuple[object, ...] = ()
+    model: Model,
+    examples: Examples,
+    seed: int = 0,
+    budgets: tuple[object, ...] = (),
+    reference: Reference | None = None,
 ) -> ImageContext:
     """The context of a model and its clean examples.
 
@@ -60,6 +79,7 @@ def image_context(
       examples: pictures that it was trained to classify.
       seed: of all random choices.
       budgets: of stages, where they are not the default.
+      reference: a clean network of the same classes, with the same examples.
 
     Raises:
       ExamplesError: the examples do not fit the model.
@@ -69,7 +89,15 @@ def image_context(
     started = time.perf_counter()
     folded = fold(model)
     seconds = {"fold": time.perf_counter() - started}
-    return ImageContext(seed, budgets, seconds, model=folded, opened=model, examples=examples)
+    return ImageContext(
+        seed,
+        budgets,
+        seconds,
+        model=folded,
+        opened=model,
+        examples=examples,
+        reference=reference,
+    )
 
 
 def anchored(context: ImageContext) -> AnchoredExamples:

@@ -1,0 +1,81 @@
+"""The kinds of flag that a record can carry; docs/flags.md is made from them.
+
+Imports nothing heavy: lines for people and reports know the names.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Flag:
+    """One kind of doubt.
+
+    Attributes:
+      name: in reasons, before a colon.
+      raised: when, in words.
+      remedy: what to do, in words.
+    """
+
+    name: str
+    raised: str
+    remedy: str
+
+
+MISCLASSIFIED = Flag(
+    "examples-misclassified",
+    "on labelled examples the network is less than a quarter of the way from guessing to being"
+    " always right (below 0.33 of 10 classes, 0.63 of 2), in every input form that was tried",
+    "other `--channel-order`, `--normalization`, `--bounds`, `--mean` and `--std`; for a text model"
+    " the encoder of its example vectors; or these are examples of another model",
+)
+PROBABILITIES = Flag(
+    "probabilities",
+    "every output row is probabilities (from 0 to 1, sum 1) or their logarithms, or all outputs are"
+    " from 0 to 1 and come near both",
+    "`--output` with the name of the logits, or an export without the softmax or sigmoid",
+)
+NO_GRADIENT = Flag(
+    "gradients-zero",
+    "no pixel of any example changes the answer",
+    "`--bounds` (a network for 0 to 255 sees pixels of 0 to 1 as black), or an export without"
+    " rounding and softmax",
+)
+GUESSED = Flag(
+    "input-guessed",
+    "the input form was guessed, and right answers on labelled examples do not confirm the guess",
+    "say it: `--bounds`, `--mean`, `--std`, `--layout`, `--image-size`; or name the examples by"
+    " their classes",
+)
+NO_LAST_LAYER = Flag(
+    "no-last-layer",
+    "no weight with one row for each class leads to the outputs",
+    "nothing; evidence of the last layer is 0, as for a layer in which no class stands out",
+)
+OTHER_LOGITS = Flag(
+    "logits-differ",
+    "`clean-example-logits.csv` beside the model holds other logits for its examples than the file"
+    " computes (by more than a twentieth of the largest, for more than a tenth of the examples)",
+    "find the file that belongs there: this is not the network that made these logits, or its"
+    " pictures are not those",
+)
+OTHER_TEXTS = Flag(
+    "texts-differ",
+    "the example texts of a sentiment head are of another kind than those of the bank's clean"
+    " heads, so that it is not compared with them and its probability is the base rate",
+    "`--bank` with clean heads of such texts: `jaxtroj bank --references` takes them from a"
+    " labelled dataset",
+)
+FLAGS = (
+    MISCLASSIFIED, PROBABILITIES, NO_GRADIENT, GUESSED, NO_LAST_LAYER, OTHER_LOGITS, OTHER_TEXTS,
+)  # fmt: skip
+
+
+def raised_in(findings: Iterable[str]) -> tuple[str, ...]:
+    """The findings that are flags which ask for something to be done, in their order.
+
+    >>> raised_in(["input form: as was said RGB", "probabilities: rows sum to 1"])
+    ('probabilities: rows sum to 1',)
+    """
+    names = {flag.name for flag in FLAGS if flag is not NO_LAST_LAYER}
+    return tuple(found for found in findings if found.partition(":")[0] in names)
