@@ -66,8 +66,15 @@ OTHER_TEXTS = Flag(
     "`--bank` with clean heads of such texts: `jaxtroj bank --references` takes them from a"
     " labelled dataset",
 )
+NO_COMPARISON = Flag(
+    "reference-unsuited",
+    "a reference was named and does not suit the model: it is the same file, has other classes, or"
+    " takes other pictures; or nobody knows the class of any example. The model is judged without",
+    "`--reference` with a clean network of the same classes; examples named by their classes",
+)
 FLAGS = (
     MISCLASSIFIED, PROBABILITIES, NO_GRADIENT, GUESSED, NO_LAST_LAYER, OTHER_LOGITS, OTHER_TEXTS,
+    NO_COMPARISON,
 )  # fmt: skip
 
 

@@ -86,7 +86,7 @@ def test_a_pair_that_leans_is_measured_and_named(home):
 @pytest.mark.parametrize(
     "beside, says",
     [
-        ("model.pt2", "judged without a reference: it is this file"),
+        ("model.pt2", "reference-unsuited: it is this file"),
         ("three.pt2", "three.pt2 has 3 classes, the model 4"),
     ],
 )
@@ -110,7 +110,7 @@ def test_without_known_classes_nothing_is_compared(home, tmp_path):
     entry = ModelEntry("model.pt2", home / "model.pt2", tmp_path, None)
     record = scan_model(entry, settings(home, "clean.pt2"))
     assert record.status == "ok"
-    assert "judged without a reference: the class of no example is known" in record.findings
+    assert "reference-unsuited: the class of no example is known" in record.findings
 
 
 def test_an_answer_depends_on_the_reference_s_content(home, tmp_path):

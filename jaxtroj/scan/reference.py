@@ -12,6 +12,7 @@ import numpy as np
 
 from converters.errors import ConverterError
 from jaxtroj.errors import EvidenceError, ExamplesError
+from jaxtroj.flags import NO_COMPARISON
 from jaxtroj.rounds.examples import Pictures
 from jaxtroj.scan.attempt import Attempt, open_model
 from jaxtroj.scan.forms import form_for, in_form
@@ -38,7 +39,7 @@ def reference_for(attempt: Attempt, model: "Model", pictures: Pictures) -> "Refe
         beside, opened = _opened(attempt)
         against = _against(attempt, model, beside, opened, pictures)
         if against:
-            attempt.findings += (f"judged without a reference: {against}",)
+            attempt.findings += (f"{NO_COMPARISON.name}: {against}",)
             return None
         attempt.findings += (f"compared with the reference {beside.name}",)
         return _in_its_form(beside, opened, pictures)
