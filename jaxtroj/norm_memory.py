@@ -24,6 +24,7 @@ import numpy as np
 from converters.batch_norms import moments
 from converters.model import Model
 from jaxtroj.network import padded
+from jaxtroj.pytrees import pytree
 
 _RIDGE = 0.3  # of the mean variance of clean pictures' axes: the least of any direction
 _STILL = 1e-2  # running deviations: no number counts as steadier
@@ -31,7 +32,7 @@ _FAR, _FARTHEST = 3.0, 10.0  # deviations of clean pictures that remainder and c
 _LARGE = 1e6  # what a moment counts up to: networks whose numbers run over still get an answer
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Memory:
     """The remainder of some examples, and how changes are compared with it; `dims` moments."""

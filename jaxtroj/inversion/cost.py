@@ -9,10 +9,12 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
+from jaxtroj.pytrees import pytree
+
 _LEAST, _MOST = 1e-12, 1e12
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class CostState:
     """Current `cost`, and how many steps in a row the attack has worked (`up`) or not (`down`)."""

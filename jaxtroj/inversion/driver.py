@@ -17,11 +17,12 @@ from converters.model import apply
 from jaxtroj.anchors import AnchoredExamples
 from jaxtroj.inversion.spread import dealt, devices_for, everywhere, on_each
 from jaxtroj.network import Network
+from jaxtroj.pytrees import pytree
 from jaxtroj.triggers.measure import Candidates
 from jaxtroj.triggers.trigger import Trigger
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class ArmTask:
     """What one arm is to do: send images of other classes to `target`.

@@ -21,10 +21,11 @@ import optax
 from jaxtroj.inversion.cost import CostSchedule, CostState, update_cost
 from jaxtroj.inversion.driver import ArmTask
 from jaxtroj.margins import attack_success_rate, margins, share
+from jaxtroj.pytrees import pytree
 from jaxtroj.triggers.mask import FreeMask, mask_l1
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class NeuralCleanseState:
     """Unbounded mask and pattern, Adam's moments, the cost, and the best trigger so far."""

@@ -16,6 +16,7 @@ import optax
 from jaxtroj.inversion.cost import CostSchedule, CostState, update_cost
 from jaxtroj.inversion.driver import ArmTask
 from jaxtroj.margins import attack_success_rate, margins, share
+from jaxtroj.pytrees import pytree
 from jaxtroj.triggers.patch import Patch
 
 Values = tuple[jax.Array, jax.Array, jax.Array]
@@ -23,7 +24,7 @@ Values = tuple[jax.Array, jax.Array, jax.Array]
 _SMALLEST, _LARGEST = 0.03, 0.1
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class PatchState:
     """Unbounded colour, offset and size of a patch, its fixed outline, Adam's moments, the cost."""

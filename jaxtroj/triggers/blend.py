@@ -14,11 +14,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxtroj.pytrees import pytree
 from jaxtroj.triggers.mask import SHARE, FreeMask, mask_facts, mask_panels, stamp
 from jaxtroj.triggers.trigger import Offset, Shape
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Blend:
     """`weight [...]` and `pattern [..., h, w, c]`, both in [0, 1]; it lies everywhere."""

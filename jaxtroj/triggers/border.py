@@ -13,11 +13,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxtroj.pytrees import pytree
 from jaxtroj.triggers.mask import SHARE, FreeMask, mask_facts, mask_panels, stamp
 from jaxtroj.triggers.trigger import Offset, Shape
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Border:
     """`width [...]` in pixels, a part of one covering in part, and `pattern` in [0, 1].

@@ -18,11 +18,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxtroj.pytrees import pytree
 from jaxtroj.triggers.change import CHANGE, change_of
 from jaxtroj.triggers.trigger import Offset, Shape, difference_panels
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class ColourMap:
     """`matrix [..., c, c + 1]`, its last column added, and `vignette [...]` in [0, 1]."""

@@ -27,6 +27,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxtroj.pytrees import pytree
 from jaxtroj.triggers.change import CHANGE, change_of
 from jaxtroj.triggers.trigger import Offset, Shape, difference_panels
 
@@ -37,7 +38,7 @@ _NIGHT, _SAND, _ORANGE = (34, 43, 109), (247, 218, 174), (255, 153, 0)
 _MAROON, _BLUSH, _PEACH = (51, 0, 0), (205, 193, 197), (255, 153, 102)
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class ColourFilter:
     """A known filter; `number [...]` int is its place in `FILTERS`.

@@ -13,13 +13,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxtroj.pytrees import pytree
 from jaxtroj.triggers.trigger import Offset, Shape
 
 SHARE = "share of the picture"
 """Unit of all kinds that can be drawn as a mask: the mask's mean."""
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class FreeMask:
     """Blending weight `mask [..., h, w, 1]` and `pattern [..., h, w, c]`, both in [0, 1].

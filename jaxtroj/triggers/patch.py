@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxtroj.pytrees import pytree
 from jaxtroj.triggers.mask import SHARE, FreeMask, mask_facts, mask_panels, stamp
 from jaxtroj.triggers.trigger import Offset, Shape
 
@@ -21,7 +22,7 @@ MAX_SIDES = 8
 _EDGE_PIXELS = 0.7
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Patch:
     """One patch, or an array of them along leading axes.

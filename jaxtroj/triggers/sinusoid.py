@@ -17,11 +17,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxtroj.pytrees import pytree
 from jaxtroj.triggers.change import CHANGE
 from jaxtroj.triggers.trigger import Offset, Shape, difference_panels
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Sinusoid:
     """`amplitude [...]` in [0, 1], `frequency [...]` in periods over the picture.

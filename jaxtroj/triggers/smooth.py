@@ -17,12 +17,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxtroj.pytrees import pytree
 from jaxtroj.triggers.change import CHANGE
 from jaxtroj.triggers.fields import linear
 from jaxtroj.triggers.trigger import Offset, Shape, difference_panels
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Smooth:
     """`grid [..., k, l, c]`: what is added, in [-1, 1]; its corners lie on those of the picture."""

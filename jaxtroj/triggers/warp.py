@@ -17,11 +17,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxtroj.pytrees import pytree
 from jaxtroj.triggers.fields import cubic
 from jaxtroj.triggers.trigger import Offset, Shape, difference_panels
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Warp:
     """`grid [..., k, k, 2]`: offsets (rows, columns) of control points up to a common factor.

@@ -12,11 +12,12 @@ from typing import Any, ClassVar
 import jax
 import numpy as np
 
+from jaxtroj.pytrees import pytree
 from jaxtroj.triggers.mask import SHARE, FreeMask, mask_facts, mask_panels, stamp
 from jaxtroj.triggers.trigger import Offset, Shape
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Window:
     """`mask [..., h, w, 1]`, 1 inside and 0 outside, and `pattern [..., h, w, c]` in [0, 1].

@@ -1,5 +1,6 @@
 """What every kind of trigger owes, as one table of checks over all kinds."""
 
+import itertools
 import json
 
 import jax
@@ -143,3 +144,9 @@ def test_what_has_its_place_stays_there(kind, images):
     trigger = one(kind)
     still = trigger.apply(images, jnp.zeros_like(OFFSETS))
     np.testing.assert_array_equal(trigger.apply(images, OFFSETS), still)
+
+
+def test_no_two_kinds_have_one_structure():
+    """Else a jitted function could answer for one kind by the program of another."""
+    structures = [jax.tree.structure(batch(kind)) for kind in KINDS]
+    assert all(a != b for a, b in itertools.combinations(structures, 2))

@@ -19,6 +19,7 @@ from PIL import Image, ImageOps
 from jaxtroj.errors import GenerationError
 from jaxtroj.generate.traffic_signs.roads import draw_road
 from jaxtroj.generate.traffic_signs.signs import draw_sign
+from jaxtroj.pytrees import pytree
 
 BACKGROUND_SCALE = 1.5
 SIGN_SCALE = 0.5  # side of a sign texture relative to the image: the mean sign of Round 0
@@ -38,7 +39,7 @@ _BAD_PICTURE = (
 T = TypeVar("T")
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Assets:
     """What `render` draws with; a pytree, so it is passed to compiled code as data."""

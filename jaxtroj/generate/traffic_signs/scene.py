@@ -20,6 +20,7 @@ import numpy as np
 from jaxtroj.generate.traffic_signs import placement, weather
 from jaxtroj.generate.traffic_signs.assets import Assets
 from jaxtroj.generate.traffic_signs.polygon import polygon_mask, random_colour, random_vertices
+from jaxtroj.pytrees import pytree
 
 STAMP_PIXELS = 64
 _NUM_DRAWS = 32  # room for new decisions without changing the fog of old keys
@@ -67,7 +68,7 @@ class SceneSettings:
             )
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Stamp:
     """The trigger as it is pasted: a pytree of arrays, so a new one needs no new compilation."""

@@ -18,6 +18,7 @@ import numpy as np
 from jaxtroj.generate.traffic_signs import placement, scene, weather
 from jaxtroj.generate.traffic_signs.assets import Assets
 from jaxtroj.generate.traffic_signs.later.views import views
+from jaxtroj.pytrees import pytree
 
 BLUR_SIGMA = 0.8  # of OpenCV's Gaussian kernel of width 3, pixels of a 256 px picture
 BLUR_REFERENCE = 256
@@ -25,7 +26,7 @@ _NUM_DRAWS = 32
 _NUM_UNIFORM = _NUM_DRAWS + weather.FOG_CELLS**2
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Stamps:
     """Polygons that pictures may carry; a pytree, so new ones need no new compilation.
