@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,8 +19,8 @@ from jaxtroj.pytrees import pytree
 class First:
     """Two fields."""
 
-    a: jax.Array
-    b: jax.Array
+    a: Any
+    b: Any
 
     def value(self):
         """Of this class."""
@@ -31,8 +32,8 @@ class First:
 class Second:
     """As many."""
 
-    a: jax.Array
-    b: jax.Array
+    a: Any
+    b: Any
 
     def value(self):
         """Of this class."""
@@ -67,7 +68,7 @@ def test_static_fields_belong_to_the_structure():
     @pytree
     @dataclass(frozen=True)
     class Named:
-        a: jax.Array
+        a: Any
         name: str = field(metadata={"static": True})
 
     @jax.jit
