@@ -2,9 +2,8 @@
 
 `jax.tree_util.register_dataclass` (jax 0.10.2) gives objects of two classes with as many fields
 structures that compare equal. Their hashes differ, so that a jitted function mostly keeps them
-apart; but its cache asks for equality where a few bits of the hashes agree, and then answers for an
-object of one class by the program of another, in some processes and not in others. Nodes that are
-registered by functions compare their types.
+apart; but a run was seen in which one answered for an object of one class by the program of
+another. Nodes that are registered by functions compare their types.
 """
 
 from collections.abc import Iterable
