@@ -69,7 +69,8 @@ OTHER_TEXTS = Flag(
 NO_COMPARISON = Flag(
     "reference-unsuited",
     "a reference was named and does not suit the model: it is the same file, has other classes, or"
-    " takes other pictures; or nobody knows the class of any example. The model is judged without",
+    " takes other pictures; nobody knows the class of any example; or the stages that were run do"
+    " not look at it, as with a calibrator that was fitted without. The model is judged without",
     "`--reference` with a clean network of the same classes; examples named by their classes",
 )
 FLAGS = (

@@ -98,6 +98,14 @@ def test_a_network_that_does_not_suit_is_left_out_and_said(home, beside, says):
     assert record.evidence == alone.evidence
 
 
+def test_a_reference_that_no_stage_looks_at_is_not_said_to_be_compared_with(home):
+    entry = ModelEntry("model.pt2", home / "model.pt2", home / "examples", None)
+    record = scan_model(entry, replace(settings(home, "clean.pt2"), stages=("weights",)))
+    assert record.status == "ok"
+    said = [finding for finding in record.findings if "reference" in finding]
+    assert said == ["reference-unsuited: the stages that were run do not look at it"]
+
+
 def test_a_file_that_is_no_network_is_an_error_that_names_it(home):
     record = scanned(home, "model.pt2", "broken.pt")
     assert record.status == "failed"

@@ -173,7 +173,7 @@ def _scores(rows: Sequence[PictureRow], calibrator: Calibrator, alone: bool) -> 
 
 
 def _targets(rows: Sequence[PictureRow]) -> dict[str, int]:
-    """Poisoned networks whose target the lean names, and whose pair of source and target."""
+    """How many are poisoned, and of how many of these the lean names the target."""
     own = [row for row in rows if row.poisoned]
     named = [int(row.evidence["reference_lean_class"]) == row.target_class for row in own]
     return {"poisoned": len(own), "leans to the target": int(np.sum(named))}

@@ -119,8 +119,11 @@ class ImageScan:
     def flags(self, context: "ImageContext") -> tuple[str, ...]:
         from jaxtroj.diagnostics import diagnose
         from jaxtroj.evidence.images.context import anchored
+        from jaxtroj.scan.reference import comparison
         from jaxtroj.scan.stored_logits import compare_stored
 
+        if context.reference is not None:
+            self.attempt.findings += (comparison(self.attempt),)
         found = diagnose(self.model, context.known(anchored), self.attempt.findings, self._form)
         folder = self.attempt.entry.model_path.parent
         stored = compare_stored(folder, context.network, context.examples)
@@ -181,7 +184,7 @@ class ImageScan:
 
 
 def _leans(evidence: Evidence) -> str:
-    """Which class leans to which, in words, where a reference told; see `naming`."""
+    """Which class leans to which, in words, where a reference told; see `stages.reference`."""
     fields = finite(evidence.fields)
     if "reference_lean_source" not in fields:
         return ""

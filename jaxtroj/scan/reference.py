@@ -2,7 +2,7 @@
 
 It is opened as the model is, under the same limits, and never executed. A network that does not
 suit a model (of other classes, of pictures of another size, or the model itself) leaves it without
-a reference, and a finding says so; one that cannot be read at all is an error.
+a reference, and a flag says so; one that cannot be read at all is an error.
 """
 
 from dataclasses import replace
@@ -12,7 +12,9 @@ import numpy as np
 
 from converters.errors import ConverterError
 from jaxtroj.errors import EvidenceError, ExamplesError
+from jaxtroj.evidence.images.stages.reference import REFERENCE
 from jaxtroj.flags import NO_COMPARISON
+from jaxtroj.record import printable
 from jaxtroj.rounds.examples import Pictures
 from jaxtroj.scan.attempt import Attempt, open_model
 from jaxtroj.scan.forms import form_for, in_form
@@ -41,8 +43,14 @@ def reference_for(attempt: Attempt, model: "Model", pictures: Pictures) -> "Refe
         if against:
             attempt.findings += (f"{NO_COMPARISON.name}: {against}",)
             return None
-        attempt.findings += (f"compared with the reference {beside.name}",)
         return _in_its_form(beside, opened, pictures)
+
+
+def comparison(attempt: Attempt) -> str:
+    """What became of a reference that suits, once the stages have run: a finding, or a flag."""
+    if REFERENCE.name in attempt.evidence.stages:
+        return f"compared with the reference {printable(str(attempt.settings.reference))}"
+    return f"{NO_COMPARISON.name}: the stages that were run do not look at it"
 
 
 def _opened(attempt: Attempt) -> tuple[Attempt, "Model"]:
