@@ -20,7 +20,7 @@ from converters.containers import sniff
 from converters.containers.safetensors_file import read_safetensors
 from converters.conversion import MAX_TENSORS
 from converters.errors import ConversionError, CorruptFileError, TooLargeError, safe_repr
-from converters.files import write_atomic
+from converters.files import read_plain, write_atomic
 from converters.limits import Limits
 from converters.model import Model, NetworkConfig, param_shapes
 from converters.preparation import PreparedConfig
@@ -54,9 +54,11 @@ def save_checkpoint(model: Model, folder: str | Path, source_sha256: str | None 
     Raises:
       ConversionError: the parameters are not float32, or the configuration is of no family and no
         graph, or too large to be read back.
-      OSError: it cannot be written.
+      OSError: it cannot be written, or holds something else; see `check_folder`.
     """
     from safetensors.numpy import save
+
+    check_folder(folder)
 
     arrays = {path: np.asarray(value) for path, value in model.params.items()}
     kinds = {str(value.dtype) for value in arrays.values()} - {"float32"}
@@ -85,6 +87,23 @@ def save_checkpoint(model: Model, folder: str | Path, source_sha256: str | None 
     write_atomic(folder / PARAMS, data)
     write_atomic(folder / CONFIG, text)
     return folder
+
+
+def check_folder(folder: str | Path) -> None:
+    """Check that no `config.json` of something else would be replaced, such as Hugging Face's.
+
+    Raises:
+      OSError: there is one that `save_checkpoint` did not write, or it cannot be read.
+    """
+    path = Path(folder) / CONFIG
+    try:
+        described = json.loads(read_plain(path, _MAX_CONFIG_BYTES))
+    except FileNotFoundError:
+        return
+    except (ValueError, RecursionError):
+        described = None
+    if not isinstance(described, dict) or not {"format_version", "params_sha256"} <= set(described):
+        raise FileExistsError(f"{path} is not that of a checkpoint: it names no format_version")
 
 
 def _described(config) -> dict:

@@ -15,6 +15,10 @@ def safe_repr(value: object) -> str:
     return f"a {type(value).__name__}"
 
 
+ENDS = (KeyboardInterrupt, SystemExit, GeneratorExit)
+"""What ends a program in order. No other `BaseException` does: a panic of a Rust package is one,
+though a file may cause it."""
+
 # What works for a network that is none of the families: two lines where its own code is.
 EXPORT = (
     "export it where its code is, then scan model.onnx: "

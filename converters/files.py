@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import stat
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,42 @@ def read_at_most(path: Path, most: int) -> bytes:
     if len(data) > most:
         raise TooLargeError(f"{path} is larger than {most} bytes")
     return data
+
+
+def strict_json(text: str | bytes) -> Any:
+    """JSON that can be read in one way only: names stand once, and there is no NaN or Infinity.
+
+    Python's reader takes both, and the last of equal names. For files that decide answers; those
+    of other programs (configurations of networks) may hold such numbers. A number too large for a
+    float, such as 1e999, is read as infinity all the same.
+
+    Raises:
+      ValueError: it is no such JSON.
+      RecursionError: it is nested too deeply.
+
+    >>> strict_json('{"a": [1, 0.5]}')
+    {'a': [1, 0.5]}
+    """
+    if isinstance(text, bytes):
+        text = text.decode(json.detect_encoding(text), "surrogatepass")
+    return _STRICT.decode(text)
+
+
+def once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON whose names differ, for `object_pairs_hook`; raises ValueError."""
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        twice, _ = Counter(name for name, _ in pairs).most_common(1)[0]
+        raise ValueError(f"the name {safe_repr(twice)} stands twice in an object, expected once")
+    return values
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"holds {name}, expected finite numbers")
+
+
+# Made once: it costs as much as reading a small object.
+_STRICT = json.JSONDecoder(object_pairs_hook=once_each, parse_constant=_no_constant)
 
 
 def read_json(path: Path, most: int) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """What a model file says of its input, and `InputForm`, what it does not say."""
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,6 +14,9 @@ _UNPREPARED = (
     "the file does not say how pixels are prepared; values from 0 to 1 without normalisation were "
     "assumed"
 )
+_UNORDERED = "the file does not tell the order of the axes; NCHW was assumed"
+_UNSIZED = "the file leaves the size of images open; {} x {} was assumed"
+_SIZE = re.compile(_UNSIZED.format(r"\d{1,9}", r"\d{1,9}"))
 
 
 @dataclass(frozen=True)
@@ -139,11 +143,20 @@ def check_size(takes: Sequence[int | None], asked: tuple[int, int] | None) -> No
 
 def assumed_size(size: tuple[int, int]) -> str:
     """The finding that nobody said the size of images."""
-    return f"the file leaves the size of images open; {size[0]} x {size[1]} was assumed"
+    return _UNSIZED.format(*size)
+
+
+def is_assumption(finding: str) -> bool:
+    """Whether a finding says what was assumed of the input, by all of it: others hold names.
+
+    >>> is_assumption(assumed_size((32, 32))), is_assumption("the outputs are 'was assumed'")
+    (True, False)
+    """
+    return finding in (_UNPREPARED, _UNORDERED) or _SIZE.fullmatch(finding) is not None
 
 
 def _guessed_layout(declared: Sequence[int | None], findings: list[str]) -> str:
     first, last = declared[1] in _CHANNELS, declared[3] in _CHANNELS
     if first == last:
-        findings.append("the file does not tell the order of the axes; NCHW was assumed")
+        findings.append(_UNORDERED)
     return "NHWC" if last and not first else "NCHW"

@@ -4,6 +4,10 @@ from dataclasses import dataclass
 
 MIB = 2**20
 GIB = 2**30
+ONNX_BYTES = 2 * GIB - 4096
+"""Size of an ONNX file; protobuf holds, and Linux reads at once, just below 2 GiB."""
+EXTERNAL_BYTES = 16 * GIB
+"""Size of a file of an ONNX model's external tensors, and of all these tensors together."""
 
 
 @dataclass(frozen=True)

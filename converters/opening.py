@@ -27,7 +27,7 @@ from converters.errors import (
 )
 from converters.hub.folder import is_hub_folder, read_hub_folder
 from converters.input_form import NOTHING_SAID, ImageInput, InputForm, image_input
-from converters.limits import Limits
+from converters.limits import EXTERNAL_BYTES, ONNX_BYTES, Limits
 from converters.user_code import NetworkCode
 
 if TYPE_CHECKING:
@@ -236,8 +236,20 @@ def _onnx_digest(path: Path, own: str) -> str:
     return hashlib.sha256(joined).hexdigest() if others else own
 
 
+def _refuse_large(path: Path) -> None:
+    """Raise TooLargeError before an ONNX file's digest, which takes a second for each GiB."""
+    external = ((one, "external_bytes", EXTERNAL_BYTES) for one in _external(path))
+    for one, name, most in ((path, "file_bytes", ONNX_BYTES), *external):
+        if (size := os.stat(one).st_size) > most:
+            raise TooLargeError(
+                f"{one} has {size} bytes, more than OnnxLimits.{name} = {most}; expected weights"
+                " in external data, split over several files where they are larger"
+            )
+
+
 def _onnx_file(path: Path) -> ModelFile:
     try:
+        _refuse_large(path)
         stamps = _stamps(path)
         with open(path, "rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()

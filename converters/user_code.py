@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,7 +23,7 @@ from converters.errors import ConversionError
 from converters.files import read_plain
 
 _MOST_BYTES = 16 * 2**20
-_MOST_FRAMES = 6
+_MOST_FRAMES, _MOST_NAMES = 6, 10
 _PREFIX = "user_network_"
 # Frames of this package, of Python and of what is installed are not the user's.
 _NOT_THEIRS = (
@@ -99,7 +100,8 @@ def build(code: NetworkCode) -> Any:
         made: Any = _imported(code)
         for part in code.name.split("."):
             if not hasattr(made, part):
-                raise UserCodeError(f"{code.path} has no {code.name}; it has {_callables(made)}")
+                known = _callables(made, part)
+                raise UserCodeError(f"{code.path} has no {code.name}; it has {known}")
             made = getattr(made, part)
         if not isinstance(made, torch.nn.Module):
             made = made(**json.loads(code.arguments))
@@ -159,13 +161,20 @@ def _imported(code: NetworkCode) -> ModuleType:
     return module
 
 
-def _callables(module: Any) -> str:
+def _callables(module: Any, asked: str) -> str:
+    """Classes and functions of a module, those first whose names are closest to what was asked."""
     names = [
         name
         for name, value in vars(module).items()
         if callable(value) and getattr(value, "__module__", "") == getattr(module, "__name__", None)
     ]
-    return ", ".join(names[:10]) or "no class and no function"
+
+    def likeness(name: str) -> float:
+        return SequenceMatcher(None, name.lower(), asked.lower()).ratio()
+
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    nearest = sorted(names, key=likeness, reverse=True)[:_MOST_NAMES]
+    return ", ".join(nearest) + more or "no class and no function"
 
 
 def _frames(error: BaseException) -> str:

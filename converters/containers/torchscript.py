@@ -10,6 +10,7 @@ Networks of other classes are code only, and refused.
 import ast
 import hashlib
 import re
+from dataclasses import dataclass
 from typing import Any
 
 from converters.containers.zip_file import ZipReader
@@ -22,8 +23,12 @@ _MANGLED = re.compile(r"\.___torch_mangle_[0-9]{1,6}")
 _NAME = re.compile(rf"{SCRIPTS}(?:\.\w+)+")
 # A class or function: its first line and the indented or empty lines under it.
 _BLOCK = re.compile(r"^(?:class|def) [^\n]*\n(?:[ \t)\n][^\n]*\n?|\n)*", re.M)
+_HEAD = re.compile(r"(?:class|def) (\w+)\(")
 _OP_VERSION = re.compile(r"^op_version_set = [0-9]{1,9}$", re.M)
-_MOST_CODE = 2**24
+# The most code of torchvision's networks, EfficientNetV2-L traced, has 0.75 MB.
+_MOST_CODE = 2**22
+# Constants of one class, which each of its modules keeps; torch's layers have up to 20.
+_MOST_CONSTANTS = 100
 _MOST_MODULES = 20_000
 _MOST_DEPTH = 64
 _CONSTANT = re.compile(r"^  (\w{1,60}) : Final\[[^\n]{1,100}?\] = ([^\n]{1,200})$", re.M)
@@ -97,23 +102,37 @@ def _class_name(module: Standin) -> str:
     return _MANGLED.sub("", module.class_name.removeprefix(f"{SCRIPTS}."))
 
 
+@dataclass(frozen=True)
+class _Class:
+    """What the text of a class says of its modules: numbers by name, and its lines."""
+
+    numbers: dict[str, Any]
+    lines: frozenset[str]
+
+
 class _Code:
-    """Texts of the classes in an archive, each file read once."""
+    """Texts of the classes in an archive, each file read and taken apart once."""
 
     def __init__(self, archive: ZipReader, root: str):
         self._archive = archive
         self._root = root
-        self._files: dict[str, str] = {}
+        self._files: dict[str, dict[str, str]] = {}
+        self._classes: dict[str, _Class] = {}
         self._read = 0
+
+    def layer(self, module: Standin) -> "_Class":
+        """What the text of a module's class says; many modules share one."""
+        name = module.class_name
+        if name not in self._classes:
+            text = self.of_class(name)
+            numbers = _numbers(_class_name(module), text)
+            self._classes[name] = _Class(numbers, frozenset(text.split("\n")))
+        return self._classes[name]
 
     def of_class(self, name: str) -> str:
         """Text of a class or function by its full name in the archive; empty where it has none."""
         path, _, short = name.rpartition(".")
-        text = self._file(f"{self._root}code/{path.replace('.', '/')}.py")
-        found = [b for b in _BLOCK.findall(text) if re.match(rf"(class|def) {short}\(", b)]
-        if len(found) > 1:
-            raise CorruptFileError(f"the archive has {safe_repr(name)} twice in its code")
-        return found[0] if found else ""
+        return self._file(f"{self._root}code/{path.replace('.', '/')}.py").get(short, "")
 
     def digest(self, root: str) -> str:
         """Digest of all code that the root class leads to, whatever its names are mangled to.
@@ -143,20 +162,32 @@ class _Code:
             state.update(text.encode("utf-8", "surrogatepass") + b"\0")
         return state.hexdigest()
 
-    def _file(self, name: str) -> str:
+    def _file(self, name: str) -> dict[str, str]:
+        """The classes and functions of a file by name; none where the archive has no such file."""
         if name not in self._files:
             member = self._archive.members.get(name)
             self._read += 0 if member is None else member.size
             if self._read > _MOST_CODE:
                 raise TooLargeError(f"the archive has more than {_MOST_CODE} bytes of code")
             raw = b"" if member is None else bytes(self._archive.read(name))
-            text = raw.decode("utf-8", "replace")
-            if _OP_VERSION.sub("", _BLOCK.sub("", text)).strip():
-                raise CorruptFileError(
-                    f"the archive's {safe_repr(name)} holds more than classes and functions"
-                )
-            self._files[name] = text
+            self._files[name] = _blocks(raw.decode("utf-8", "replace"), name)
         return self._files[name]
+
+
+def _blocks(text: str, file: str) -> dict[str, str]:
+    """The text of each class and function by its name."""
+    if _OP_VERSION.sub("", _BLOCK.sub("", text)).strip():
+        raise CorruptFileError(
+            f"the archive's {safe_repr(file)} holds more than classes and functions"
+        )
+    found: dict[str, str] = {}
+    for block in _BLOCK.findall(text):
+        head = _HEAD.match(block)
+        name = head[1] if head else ""
+        if name and name in found:
+            raise CorruptFileError(f"the archive's {safe_repr(file)} has {safe_repr(name)} twice")
+        found[name] = block
+    return found
 
 
 def _module(module: Standin, code: _Code, made: dict[int, Standin], depth: int) -> Standin:
@@ -168,15 +199,15 @@ def _module(module: Standin, code: _Code, made: dict[int, Standin], depth: int) 
     name = _class_name(module)
     parameters: dict[str, Any] = {}
     modules: dict[str, Any] = {}
-    text = code.of_class(module.class_name)
-    attributes = _numbers(name, text)
+    layer = code.layer(module)
+    attributes = dict(layer.numbers)
     state = {"_parameters": parameters, "_buffers": {}, "_modules": modules}
     made[id(module)] = built = Standin(name, state, built=True)
     for key, value in module.state.items():
         if isinstance(value, TensorRef):
             parameters[key] = value
         elif isinstance(value, Standin):
-            _check_type(key, value, text)
+            _check_type(key, value, layer.lines)
             modules[key] = _module(value, code, made, depth + 1)
         elif key not in state:
             attributes[key] = value
@@ -184,10 +215,10 @@ def _module(module: Standin, code: _Code, made: dict[int, Standin], depth: int) 
     return built
 
 
-def _check_type(key: str, child: Standin, text: str) -> None:
+def _check_type(key: str, child: Standin, lines: frozenset[str]) -> None:
     """A submodule's class must be the one whose code its parent's code calls."""
     forms = (f"  {key} : {child.class_name}", f'  __annotations__["{key}"] = {child.class_name}')
-    if not any(f"\n{form}\n" in text for form in forms):
+    if lines.isdisjoint(forms):
         raise CorruptFileError(
             f"the archive's submodule {safe_repr(key)} is not of the class that its code names"
         )
@@ -196,7 +227,11 @@ def _check_type(key: str, child: Standin, text: str) -> None:
 def _numbers(name: str, text: str) -> dict[str, Any]:
     """What a layer was made with, from the text of its class."""
     found = {}
-    for match in _CONSTANT.finditer(text):
+    for count, match in enumerate(_CONSTANT.finditer(text)):
+        if count >= _MOST_CONSTANTS:
+            raise TooLargeError(
+                f"the archive's {safe_repr(name)} has more than {_MOST_CONSTANTS} constants"
+            )
         try:
             found[match[1]] = ast.literal_eval(match[2])
         except (ValueError, SyntaxError, RecursionError, MemoryError):

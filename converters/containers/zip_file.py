@@ -227,14 +227,22 @@ def _wide(extra: bytes, *values: int) -> tuple[int, ...]:
     position = 0
     while position + 4 <= len(extra):
         kind, length = struct.unpack_from("<HH", extra, position)
-        if kind == 1 and position + 4 + length <= len(extra):
-            wide = [
-                v[0] for v in struct.iter_unpack("<Q", extra[position + 4 :][: length // 8 * 8])
-            ]
-            if len(wide) >= values.count(_FULL32):
-                return tuple(wide.pop(0) if value == _FULL32 else value for value in values)
+        if kind == 1:
+            return _widened(extra[position + 4 : position + 4 + length], length, values)
         position += 4 + length
     raise CorruptFileError("a zip entry misses its 64-bit sizes")
+
+
+def _widened(record: bytes, length: int, values: tuple[int, ...]) -> tuple[int, ...]:
+    """The values, those that did not fit replaced by the 64-bit ones of the record."""
+    needed = 8 * values.count(_FULL32)
+    if len(record) < length or length < needed:
+        raise CorruptFileError(
+            f"a zip entry has {len(record)} bytes of 64-bit sizes and says {length}, expected "
+            f"{needed} or more"
+        )
+    wide = iter(struct.unpack_from(f"<{needed // 8}Q", record))
+    return tuple(next(wide) if value == _FULL32 else value for value in values)
 
 
 def _content_start(data: bytes, offset: int, raw_name: bytes, entry: tuple) -> int:

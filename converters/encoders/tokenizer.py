@@ -1,7 +1,8 @@
 """Texts to token ids, with the tokenizer of a Hugging Face folder or of a pickled file."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 
 from converters.encoders.tokenizer_pickle import read_tokenizer
 from converters.errors import (
+    ENDS,
     ConversionError,
     LoadError,
     TooLargeError,
@@ -67,6 +69,7 @@ class Tokenizer:
         Raises:
           TooLargeError: a text has more than `MAX_CHARACTERS` characters.
           ConversionError: a text is no text, or not Unicode.
+          LoadError: its files are such that the package tokenizers panics.
         """
         rows = self.rows(texts, max_tokens)
         width = max(map(len, rows), default=0)
@@ -83,10 +86,16 @@ class Tokenizer:
             _check_text(number, text)
         if not len(texts):
             return []
-        found = self.backend(
-            list(texts), max_length=max_tokens, truncation=True, return_attention_mask=False
-        )
+        with _panics_told("the tokenizer"):
+            found = self.backend(
+                list(texts), max_length=max_tokens, truncation=True, return_attention_mask=False
+            )
         return found["input_ids"]
+
+    def text(self, ids: Sequence[int]) -> str:
+        """The text of some ids; raises LoadError as `__call__` does."""
+        with _panics_told("the tokenizer"):
+            return str(self.backend.decode(list(ids)))
 
 
 def _check_text(number: int, text: object) -> None:
@@ -112,7 +121,22 @@ def load_tokenizer(path: str | PathLike[str]) -> Tokenizer:
       UnsupportedArchitectureError: another kind of tokenizer.
     """
     path = Path(path)
-    return _load_folder(path) if path.is_dir() else _load_pickled(path)
+    with _panics_told(path):
+        return _load_folder(path) if path.is_dir() else _load_pickled(path)
+
+
+@contextmanager
+def _panics_told(what: object) -> Iterator[None]:
+    """A panic of the Rust package, which is no `Exception`, as a LoadError."""
+    try:
+        yield
+    except (Exception, *ENDS):
+        raise
+    except BaseException as error:
+        raise LoadError(
+            f"{what}: the package tokenizers panicked: {str(error)[:300]}; expected the files of a"
+            " working tokenizer"
+        ) from error
 
 
 def _load_pickled(path: Path) -> Tokenizer:

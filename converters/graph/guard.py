@@ -16,6 +16,7 @@ from converters.limits import GIB
 _SMALL = 2**20
 # What a network's weights allow its values to take: deep networks have both.
 _BYTES_PER_WEIGHT_BYTE = 8
+_BATCH_NORM = torch.ops.aten.native_batch_norm.default
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,18 @@ class WorkLimits:
     calls: int = 250_000
 
 
-class SizeGuard(TorchDispatchMode):
+class LightMode(TorchDispatchMode):
+    """A dispatch mode that torch's compiler, which never runs here, is not told of.
+
+    torch would import the compiler at the first call to tell it: 1.5 s of every process.
+    """
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+
+class SizeGuard(LightMode):
     """While active, each operation's shapes are worked out on the meta device first.
 
     Raises TooLargeError where one result, or all the work so far, exceeds `limits`; see
@@ -66,6 +78,10 @@ class SizeGuard(TorchDispatchMode):
 
     def _check(self, func, args: Any, kwargs: Any) -> bool:
         """Whether the shapes of the results were known, and counted."""
+        elements = _broadcast(func, args, kwargs)
+        if elements is not None:
+            self._check_elements(func, elements)
+            return False
         meta_args, meta_kwargs = tree_map(_to_meta, (args, kwargs))
         try:
             result = func(*meta_args, **meta_kwargs)
@@ -74,14 +90,18 @@ class SizeGuard(TorchDispatchMode):
             # torch refuses on the meta device it refuses, with the better message, for real.
             return False
         for leaf in tree_flatten(result)[0]:
-            if isinstance(leaf, torch.Tensor) and leaf.numel() > self._limits.value_elements:
-                raise TooLargeError(
-                    f"{func} would make {leaf.numel()} elements, more than value_elements = "
-                    f"{self._limits.value_elements}"
-                )
+            if isinstance(leaf, torch.Tensor):
+                self._check_elements(func, leaf.numel())
         self._spend(func, result)
         self._count(func, meta_args, meta_kwargs, result)
         return True
+
+    def _check_elements(self, func, elements: int) -> None:
+        if elements > self._limits.value_elements:
+            raise TooLargeError(
+                f"{func} would make {elements} elements, more than value_elements = "
+                f"{self._limits.value_elements}"
+            )
 
     def _spend(self, func, result: Any) -> None:
         # Views take no memory; they lie on that of an argument.
@@ -113,6 +133,23 @@ def bounded(count: int, limits: WorkLimits | None = None) -> int:
     if count > most:
         raise TooLargeError(f"it would make more elements than value_elements = {most}")
     return count
+
+
+def _broadcast(func, args: Any, kwargs: Any) -> int | None:
+    """Elements of the result of an operation by element; None for other operations.
+
+    torch works these out in Python on the meta device, and imports its compiler for that.
+    """
+    if func is not _BATCH_NORM and torch.Tag.pointwise not in func.tags:
+        return None
+    leaves = tree_flatten((args, kwargs))[0]
+    shapes = [leaf.shape for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    if func is _BATCH_NORM:
+        shapes = shapes[:1]
+    try:
+        return math.prod(torch.broadcast_shapes(*shapes))
+    except RuntimeError:  # it refuses, with the better message, for real
+        return None
 
 
 def _to_meta(leaf: Any) -> Any:

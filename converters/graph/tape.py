@@ -13,12 +13,12 @@ from typing import Any
 import torch
 from torch._decomp import decomposition_table
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from converters.errors import ConversionError, DataDependentError
 from converters.graph import registry
 from converters.graph.aliases import Aliases
 from converters.graph.graph import Ref
+from converters.graph.guard import LightMode
 from converters.graph.recorder import (
     Captured,
     Recorder,
@@ -162,7 +162,7 @@ def _tensors(value: Any) -> list[torch.Tensor]:
     raise ConversionError(f"the module returned a {type(value).__name__}; expected tensors")
 
 
-class _Tape(TorchDispatchMode):
+class _Tape(LightMode):
     """Records ATen calls as the dispatcher makes them."""
 
     def __init__(self, module_names: Mapping[int, str]):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from jaxtroj.errors import ExamplesError
 from jaxtroj.evidence.stages import CLASSIFIERS
-from jaxtroj.model_files import digest_or_reason, model_files
+from jaxtroj.model_files import digest_or_reason, model_digests
 from jaxtroj.record import identity
 from jaxtroj.rounds import ModelEntry, examples_digest, text_examples_digest
 from jaxtroj.rounds.image_config import ROUNDS_WITH_MARGIN
@@ -13,10 +13,9 @@ from jaxtroj.settings import Settings
 
 def identify(entry: ModelEntry, settings: Settings) -> str:
     """The identity of an answer; unreadable files count by being unreadable."""
-    model = ":".join(digest_or_reason(path) for path in model_files(entry.model_path))
+    model = ":".join(model_digests(entry.model_path))
     if entry.kind == CLASSIFIERS.kind and entry.tokenizer_path is not None:
-        beside = sorted(path for path in entry.tokenizer_path.iterdir() if path.is_file())
-        model += "".join(f":{path.name}:{digest_or_reason(path)}" for path in beside)
+        model += _tokenizer_digest(entry.tokenizer_path)
     if entry.code is not None:
         model += f":{entry.code.name}:{entry.code.arguments}:{digest_or_reason(entry.code.path)}"
     values, said = settings.as_json(), settings.said_form()
@@ -27,6 +26,14 @@ def identify(entry: ModelEntry, settings: Settings) -> str:
     if entry.kind == CLASSIFIERS.kind:
         values["classifier_evidence_schema"] = CLASSIFIERS.version
     return identity(model, _examples_digest(entry), values)
+
+
+def _tokenizer_digest(folder: Path) -> str:
+    try:
+        files = sorted(path for path in folder.iterdir() if path.is_file())
+    except OSError as error:  # load_tokenizer meets the same error and reports it
+        return f":unreadable: {error.strerror}"
+    return "".join(f":{path.name}:{digest_or_reason(path)}" for path in files)
 
 
 def _examples_digest(entry: ModelEntry) -> str:

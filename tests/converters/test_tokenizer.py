@@ -14,7 +14,7 @@ import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from converters.encoders.tokenizer import MAX_CHARACTERS, load_tokenizer
+from converters.encoders.tokenizer import MAX_CHARACTERS, Tokenizer, load_tokenizer
 from converters.errors import (
     ConversionError,
     CorruptFileError,
@@ -277,3 +277,41 @@ def test_importing_loads_nothing_heavy():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+def test_a_panic_of_the_rust_package_is_told(tmp_path):
+    """It is no `Exception`: until it was caught, it took the thread that read the file along."""
+    made("BertTokenizer").save_pretrained(tmp_path)
+    path = tmp_path / "tokenizer.json"
+    broken = {"type": "Precompiled", "precompiled_charsmap": "YWI="}
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"normalizer": broken}))
+    with pytest.raises(LoadError, match="the package tokenizers panicked: Precompiled"):
+        load_tokenizer(tmp_path)
+
+
+class Panic(BaseException):
+    """What a panic looks like in Python."""
+
+
+class Backend:
+    """A tokenizer of transformers that opens and then raises."""
+
+    def __init__(self, fault: type[BaseException]):
+        self.fault = fault
+
+    def __call__(self, *texts, **options):
+        raise self.fault("at work")
+
+    def decode(self, ids):
+        raise self.fault("at work")
+
+
+def test_a_panic_at_work_is_told_and_what_ends_a_program_goes_on():
+    found = Tokenizer(Backend(Panic), 0, None, {})
+    with pytest.raises(LoadError, match="panicked: at work"):
+        found(["good"], 8)
+    with pytest.raises(LoadError, match="panicked: at work"):
+        found.text([1])
+    for fault in (KeyboardInterrupt, ValueError):
+        with pytest.raises(fault):
+            Tokenizer(Backend(fault), 0, None, {})(["good"], 8)

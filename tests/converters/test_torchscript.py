@@ -9,6 +9,7 @@ import torch
 from torchvision import models
 
 from converters import convert, open_artifact
+from converters.containers import torchscript
 from converters.errors import ConverterError, LoadError, UnknownFormatError
 from converters.rebuilt.network import rebuild
 
@@ -158,3 +159,52 @@ def test_edited_code_is_refused(case, fill, archive):
     assert any(found)
     with pytest.raises(ConverterError, match="code"):
         convert(open_artifact(archive(changed)))
+
+
+def _with_linear(content: bytes, code: bytes, **others: str) -> bytes:
+    """The archive with other code for linear layers, and with further files of code."""
+
+    def change(name, inner):  # torch mangles the file's name after the first script of a process
+        return code if "modules/linear" in name and name.endswith(".py") else inner
+
+    out = io.BytesIO(_changed(content, change))
+    with zipfile.ZipFile(out, "a") as target:
+        root = target.namelist()[0].split("/")[0]
+        for name, text in others.items():
+            target.writestr(f"{root}/code/__torch__/{name}.py", text)
+    return out.getvalue()
+
+
+def test_code_is_taken_apart_once_however_many_names_it_has(fill, archive, monkeypatch):
+    """Every name was looked for in the whole file: of 20,000 names, for hours."""
+    content = _saved(fill(_resnet).requires_grad_(False), False)
+    names = [f"F{number}" for number in range(2000)]
+    code = "".join(f"def {name}(x):\n  return __torch__.many.{name}(x)\n" for name in names)
+    called = "\n".join(f"    __torch__.many.{name}(x)" for name in names)
+    linear = f"class Linear(Module):\n  def forward(self, x):\n{called}\n    return x\n"
+    changed = _with_linear(content, linear.encode(), many=code)
+    files = []
+    blocks = torchscript._blocks
+    monkeypatch.setattr(torchscript, "_blocks", lambda *a: files.append(a[1]) or blocks(*a))
+    with pytest.raises(ConverterError, match="code"):
+        convert(open_artifact(archive(changed)))
+    assert len([name for name in files if name.endswith("many.py")]) == 1
+
+
+TOO_MUCH = {
+    "code": (b"class Linear(Module):\n" + b"  \n" * 2**21, "bytes of code"),
+    "constants": (
+        b"class Linear(Module):\n"
+        + b"".join(b"  c%d : Final[int] = 1\n" % number for number in range(101)),
+        "more than 100 constants",
+    ),
+    "a class twice": (b"class Linear(Module):\n  x : int\n" * 2, "Linear' twice"),
+}
+
+
+@pytest.mark.parametrize("case", TOO_MUCH)
+def test_too_much_code_is_refused(case, fill, archive):
+    code, message = TOO_MUCH[case]
+    content = _saved(fill(_resnet).requires_grad_(False), False)
+    with pytest.raises(LoadError, match=message):
+        open_artifact(archive(_with_linear(content, code)))

@@ -25,9 +25,11 @@ from converters.graph.torch_network import captured_module, torch_model
 from jaxtroj import Settings
 from jaxtroj.errors import DatasetError, ExamplesError, UsageError
 from jaxtroj.in_memory import entry_of_memory, opener_of
+from jaxtroj.record import Record, is_evidence_only
 from jaxtroj.rounds.arrays import pictures_of, write_pictures
 from jaxtroj.scan.attempt import Attempt
 from jaxtroj.scan.model import scan_attempt
+from jaxtroj.scan.records import one_sentence, sentences
 from tests.door.conftest import Colours, cheap
 
 QUICK = cheap("weights", "sensitivity")
@@ -86,6 +88,28 @@ def test_a_trigger_is_arrays_a_picture_and_a_notebooks_output(program, pixels, l
     assert "data:image/png;base64," in page and "<script" not in page
     assert f"<td>{verdict.target_class}</td>" in page
     assert verdict.reasons and str(verdict).startswith(verdict.record.model)
+
+
+def test_reasons_are_whole_sentences_whatever_names_stand_in_them():
+    parts = ("the calibrator has met no a; no b: a guess", "", "the output 'x; evidence only'")
+    reason = sentences(map(one_sentence, parts))
+    record = Record("m", "", 0.1, False, None, (), "ok", reason)
+    expected = ("the calibrator has met no a, no b: a guess", "the output 'x, evidence only'")
+    assert jaxtroj.Verdict(record).reasons == expected and not is_evidence_only(record)
+
+
+@pytest.mark.parametrize(
+    ("part", "gathered"),
+    [
+        ("evidence only", True),
+        ("evidence only…", True),
+        ("evidence only, the probability is the base rate: the calibrator judges by a", True),
+        ("evidence only.png was left out", False),
+    ],
+)
+def test_evidence_only_is_told_by_the_whole_sentence(part, gathered):
+    record = Record("m", "", 0.5, False, None, (), "ok", f"odd; {part}")
+    assert is_evidence_only(record) == gathered
 
 
 def test_kinds_that_large_pictures_are_not_searched_for_are_named(colours, pixels, labels):

@@ -171,6 +171,7 @@ def test_a_scan_takes_form_and_size_from_the_folder(folder, tmp_path):
     (folder / "preprocessor_config.json").write_text(json.dumps(said | {"do_normalize": False}))
     assert identify(entry, settings) != before
     other = scan_model(entry, cheap("weights", mean=(0.1,), std=(0.2,)))
+    assert other.status == "ok", other.reason
     assert other.input_form["mean"] == [0.1] and other.input_form["basis"] == "examples"
 
 

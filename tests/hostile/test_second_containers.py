@@ -6,6 +6,7 @@ Each is given to the real torch too, in a process of its own, so that the test s
 import hashlib
 import io
 import pickle
+import struct
 import zipfile
 
 import numpy as np
@@ -14,7 +15,9 @@ import pytest
 import torch
 
 from converters import open_artifact
+from converters.containers.zip_file import ZipReader, _wide
 from converters.errors import ConverterError, CorruptFileError
+from converters.limits import Limits
 from converters.opening import open_model
 from tests.hostile.second_readings import checked, reads, saved, tar_behind, tar_of, values, weights
 
@@ -206,3 +209,59 @@ def test_tar_members_in_a_folder_are_others(runtime, tmp_path):
 
 
 # -- pickles --------------------------------------------------------------------------------------
+
+
+def widened(extra: bytes) -> bytes:
+    """A zip of one member whose size the directory leaves to its extra field."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr("a", b"12345")
+    content = bytearray(out.getvalue())
+    content[22:26] = b"\xff" * 4
+    start, name = content.index(b"PK\1\2"), 46 + len("a")
+    entry = content[start : start + name]
+    entry[24:28] = b"\xff" * 4
+    entry[30:32] = struct.pack("<H", len(extra))
+    end = content[start + name :]
+    end[12:16] = struct.pack("<I", name + len(extra))
+    return bytes(content[:start] + entry + extra + end)
+
+
+def test_sizes_of_64_bits_come_from_their_record():
+    other, own = struct.pack("<HHI", 9, 4, 1), struct.pack("<HHQ", 1, 8, 5)
+    for extra in (own, other + own, own + other):
+        assert bytes(ZipReader(widened(extra), Limits()).read("a")) == b"12345"
+
+
+@pytest.mark.parametrize(
+    "extra, message",
+    [
+        (struct.pack("<HHI", 1, 4, 5), "4 bytes of 64-bit sizes and says 4, expected 8"),
+        (struct.pack("<HHI", 1, 8, 5), "4 bytes of 64-bit sizes and says 8"),
+        # Another reader may take the first record, or the last.
+        (struct.pack("<HHI", 1, 4, 5) + struct.pack("<HHQ", 1, 8, 5), "expected 8"),
+        (struct.pack("<HH", 2, 0) * 16000, "misses its 64-bit sizes"),
+    ],
+)
+def test_a_record_of_sizes_that_is_short_or_absent(extra, message):
+    with pytest.raises(CorruptFileError, match=message):
+        ZipReader(widened(extra), Limits())
+
+
+def test_records_of_an_extra_field_are_not_copied():
+    """Each of 16,000 empty records cost a copy of all that followed."""
+    counted = CountedBytes(struct.pack("<HH", 1, 0) * 16000)
+    with pytest.raises(CorruptFileError, match="expected 8"):
+        _wide(counted, 2**32 - 1, 5, 0)
+    assert counted.copied <= 8
+
+
+class CountedBytes(bytes):
+    """Bytes that count what is copied out of them."""
+
+    copied = 0
+
+    def __getitem__(self, key):
+        found = super().__getitem__(key)
+        self.copied += len(found) if isinstance(found, bytes) else 1
+        return found

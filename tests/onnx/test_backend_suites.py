@@ -27,7 +27,7 @@ SLOW = {
 }
 
 
-def _expected(name: str, engine: str) -> str:
+def expected(name: str, engine: str) -> str:
     """What a case should come to: the engine's own table first."""
     for table in (EXCLUDED["jax"], EXCLUDED["torch"])[engine == "torch" :]:
         for result, patterns in table.items():
@@ -46,7 +46,7 @@ def _expected(name: str, engine: str) -> str:
 def test_suite(engine, kind, fewest):
     backend = TorchBackend if engine == "torch" else JaxBackend
     outcomes = [onnx_backend.outcome(case) for case in onnx_backend.cases(backend, [kind])]
-    wrong = [o for o in outcomes if o.result != _expected(o.name, engine)]
+    wrong = [o for o in outcomes if o.result != expected(o.name, engine)]
     assert not wrong, "\n".join(f"{o.name}: {o.result} {o.message}" for o in wrong[:30])
     assert sum(o.result == "passed" for o in outcomes) >= fewest
 

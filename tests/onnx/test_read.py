@@ -62,6 +62,17 @@ def test_external_data_beside_and_below_the_file(saved, tmp_path):
     assert file.weights["fc.weight"].std() > 0.2
 
 
+def test_large_files_of_tensors_are_refused_before_their_digest(saved, tmp_path, monkeypatch):
+    def change(model):
+        _external(model.graph.initializer[0], location="w.bin", offset=0, length=8)
+
+    path = saved(change)
+    with open(tmp_path / "w.bin", "wb") as file:
+        file.truncate(2**40)
+    with pytest.raises(TooLargeError, match=r"w\.bin has 1099511627776 bytes.*external_bytes"):
+        read_model(path)
+
+
 OUTSIDE = ["../w.bin", "/etc/hostname", "data/../../w.bin", "link.bin", "folder/w.bin", "", "a\\b"]
 
 

@@ -4,13 +4,14 @@ The classifier behind every case is run by onnxruntime as well where it is insta
 when the cases were written.
 """
 
+import hashlib
 import importlib.util
 
 import numpy as np
 import pytest
 from onnx import TensorProto
 
-from converters.errors import ConverterError, CorruptFileError
+from converters.errors import ConverterError, CorruptFileError, TooLargeError
 from converters.graph.onnx import load_onnx, read_onnx
 from converters.graph.onnx.limits import OnnxLimits
 from converters.graph.onnx.wire import check_cost
@@ -140,8 +141,6 @@ def _external(tmp_path, make, **entries):
 
 
 def test_external_data_replaced_after_the_export(tmp_path, make):
-    import hashlib
-
     model, tensor = _external(tmp_path, make)
     digest = hashlib.sha1((tmp_path / "w.bin").read_bytes()).hexdigest()
     tensor.external_data.add(key="checksum", value=digest)
@@ -151,6 +150,45 @@ def test_external_data_replaced_after_the_export(tmp_path, make):
     (tmp_path / "w.bin").write_bytes(b"\0" * (tmp_path / "w.bin").stat().st_size)
     with pytest.raises(CorruptFileError, match="changed after the model was saved"):
         read_onnx(path)
+
+
+def _two_with_checksums(tmp_path, make, files):
+    """A model whose last layer lies in these files, each with its checksum."""
+    model = make.classifier()
+    tensors = [t for t in model.graph.initializer if t.name.startswith("fc.")]
+    for tensor, file in zip(tensors, files, strict=True):
+        path = tmp_path / file
+        path.write_bytes(max(path.read_bytes() if path.exists() else b"", tensor.raw_data, key=len))
+        tensor.ClearField("raw_data")
+        tensor.data_location = TensorProto.EXTERNAL
+        tensor.external_data.add(key="location", value=file)
+    for tensor, file in zip(tensors, files, strict=True):
+        digest = hashlib.sha1((tmp_path / file).read_bytes()).hexdigest()
+        tensor.external_data.add(key="checksum", value=digest)
+    (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
+    return tmp_path / "model.onnx"
+
+
+def test_a_file_of_several_tensors_is_hashed_once(tmp_path, make, monkeypatch):
+    """A small file whose tensors name a large one cost a pass over it for each tensor."""
+    path, taken, digest = (
+        _two_with_checksums(tmp_path, make, ["w.bin"] * 2),
+        [],
+        hashlib.file_digest,
+    )
+    monkeypatch.setattr(hashlib, "file_digest", lambda *a: taken.append(a) or digest(*a))
+    read_onnx(path)
+    assert len(taken) == 1
+
+
+def test_files_that_are_hashed_count_together(tmp_path, make):
+    path = _two_with_checksums(tmp_path, make, ["a.bin", "b.bin"])
+    with open(tmp_path / "a.bin", "r+b") as file:
+        file.truncate(3000)
+    sizes = sorted((tmp_path / name).stat().st_size for name in ("a.bin", "b.bin"))
+    limits = OnnxLimits(external_bytes=sizes[1] - 1)
+    with pytest.raises(TooLargeError, match="'a.bin' has 3000 bytes to check.*external_bytes"):
+        read_onnx(path, limits)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from converters.graph.guard import WorkLimits
-from converters.limits import GIB, MIB
+from converters.limits import EXTERNAL_BYTES, MIB, ONNX_BYTES
 
 
 @dataclass(frozen=True)
@@ -13,7 +13,7 @@ class OnnxLimits:
     Attributes:
         file_bytes: the model file itself; protobuf holds, and Linux reads at once, just below
             2 GiB. Larger models keep their weights in external data.
-        external_bytes: all external tensors together.
+        external_bytes: all external tensors together, and all files that a checksum is taken of.
         fields: protobuf fields of the file outside tensor data. A ResNet50 has 5,000, the largest
             language models some 100,000; a million takes two seconds to walk.
         text_bytes: names, strings and everything else of the file that is not tensor data.
@@ -26,8 +26,8 @@ class OnnxLimits:
         work: caps on running the network once while it is built.
     """
 
-    file_bytes: int = 2 * GIB - 4096
-    external_bytes: int = 16 * GIB
+    file_bytes: int = ONNX_BYTES
+    external_bytes: int = EXTERNAL_BYTES
     fields: int = 1_000_000
     text_bytes: int = 64 * MIB
     packed_bytes: int = 64 * MIB

@@ -2,10 +2,9 @@
 
 An operator is a function ``f(call, *inputs)`` of torch tensors: absent optional inputs are `None`,
 inputs that decide shapes (`static` positions) arrive as NumPy arrays, and attributes carry the
-defaults of the operator's schema. `operator` puts it under every version named into
-onnx2torch's own registry where onnx2torch has none, and into ours, which is asked first. Ours wins
-where both have one: onnx2torch reads weights at conversion and renames them, here they stay inputs
-and keep their names.
+defaults of the operator's schema. `operator` registers it under every version named. What is not
+registered here is asked of onnx2torch (`foreign`). Ours wins where both have one: onnx2torch reads
+weights at conversion and renames them, here they stay inputs and keep their names.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -17,10 +16,6 @@ import numpy as np
 import torch
 from onnx import defs
 from onnx.helper import get_attribute_value
-from onnx2torch.node_converters.registry import add_converter, get_converter
-from onnx2torch.onnx_graph import OnnxGraph
-from onnx2torch.onnx_node import OnnxNode
-from onnx2torch.utils.common import OperationConverterResult, onnx_mapping_from_node
 
 from converters.errors import UnsupportedOperatorError
 from converters.graph.onnx.attributes import check_types
@@ -115,39 +110,9 @@ def operator(
             if key in _ENTRIES:
                 raise ValueError(f"operator {key} is registered twice")
             _ENTRIES[key] = entry
-            _offer_to_onnx2torch(key, entry)
         return function
 
     return register
-
-
-def _offer_to_onnx2torch(key: tuple[str, str, int], entry: Entry) -> None:
-    domain, name, version = key
-    try:
-        add_converter(operation_type=name, version=version, domain=domain)(_converter(key, entry))
-    except ValueError:
-        return  # onnx2torch has a converter of its own; in our graphs ours is asked first
-
-
-def _converter(
-    key: tuple[str, str, int], entry: Entry
-) -> Callable[[OnnxNode, OnnxGraph], OperationConverterResult]:
-    """The function as onnx2torch's registry wants it."""
-
-    def convert(node: OnnxNode, graph: OnnxGraph) -> OperationConverterResult:
-        names = onnx_mapping_from_node(node).inputs
-        constants = graph.initializers
-        bound = {
-            position: constants[names[position]].to_numpy()
-            for position in entry.static
-            if position < len(names) and names[position] in constants
-        }
-        module = Operation(entry.function, call_of(node.proto, key[2]), bound)
-        inputs = tuple(name for k, name in enumerate(names) if k not in bound)
-        mapping = onnx_mapping_from_node(node)._replace(inputs=inputs)
-        return OperationConverterResult(torch_module=module, onnx_mapping=mapping)
-
-    return convert
 
 
 @lru_cache(maxsize=4096)
@@ -197,14 +162,6 @@ def call_of(node, version: int) -> Call:
 def find(domain: str, name: str, version: int) -> Entry | None:
     """Our entry of an operator in the version of its schema, or None."""
     return _ENTRIES.get((domain, name, version))
-
-
-def onnx2torch_converter(domain: str, name: str, version: int):
-    """onnx2torch's own converter, or None where it has none."""
-    try:
-        return get_converter(operation_type=name, version=version, domain=domain)
-    except NotImplementedError:
-        return None
 
 
 def entries() -> Mapping[tuple[str, str, int], Entry]:

@@ -99,16 +99,39 @@ def _read_into(file, view: memoryview) -> int:
     return done
 
 
+class _Beside:
+    """The model's folder, what may still be read of it, and the digests of files read whole."""
+
+    def __init__(self, folder: Path, limits: OnnxLimits):
+        self.folder = folder
+        self.room = limits.external_bytes
+        self._unhashed = limits.external_bytes
+        self._digests: dict[Path, str] = {}
+
+    def digest(self, path: Path, file: io.FileIO, size: int) -> str:
+        """SHA-1 of a file, which all tensors that lie in it share."""
+        if path not in self._digests:
+            if size > self._unhashed:
+                raise TooLargeError(
+                    f"{safe_repr(path.name)} has {size} bytes to check, more than are left of "
+                    "OnnxLimits.external_bytes"
+                )
+            self._unhashed -= size
+            found = hashlib.file_digest(file, "sha1")  # pyright: ignore[reportArgumentType]
+            self._digests[path] = found.hexdigest()
+        return self._digests[path]
+
+
 def _weights(model: ModelProto, folder: Path, limits: OnnxLimits) -> dict[str, np.ndarray]:
     weights: dict[str, np.ndarray] = {}
-    room = limits.external_bytes
+    beside = _Beside(folder, limits)
     for tensor in model.graph.initializer:
         if tensor.name in weights:
             raise CorruptFileError(f"two weights have the name {safe_repr(tensor.name)}")
         check_tensor(tensor, limits)
         if tensor.data_location == TensorProto.EXTERNAL:
-            weights[tensor.name] = _external(tensor, folder, room)
-            room -= weights[tensor.name].nbytes
+            weights[tensor.name] = _external(tensor, beside)
+            beside.room -= weights[tensor.name].nbytes
         else:
             # A copy of its own: torch then shares it, and the parsed file can go.
             weights[tensor.name] = array_of(tensor).copy()
@@ -123,7 +146,7 @@ def _without_room(model: ModelProto) -> ModelProto:
     return lean
 
 
-def _external(tensor: TensorProto, folder: Path, room: int) -> np.ndarray:
+def _external(tensor: TensorProto, beside: _Beside) -> np.ndarray:
     """A tensor from a file beside the model."""
     name = safe_repr(tensor.name)
     said = _entries(tensor)
@@ -135,9 +158,9 @@ def _external(tensor: TensorProto, folder: Path, room: int) -> np.ndarray:
         raise CorruptFileError(
             f"tensor {name} needs {size} bytes, its external data says otherwise"
         )
-    if size > room:
+    if size > beside.room:
         raise TooLargeError(f"external tensors exceed OnnxLimits.external_bytes at tensor {name}")
-    path = _inside(folder, said.get("location", ""), name)
+    path = _inside(beside.folder, said.get("location", ""), name)
     descriptor, available = _open_regular(path, follow=False)
     with open(descriptor, "rb", buffering=0) as file:
         if offset + size > available:
@@ -145,7 +168,7 @@ def _external(tensor: TensorProto, folder: Path, room: int) -> np.ndarray:
                 f"tensor {name} ends at byte {offset + size} of a file of {available} bytes"
             )
         if "checksum" in said:
-            _check_digest(file, said["checksum"], name)
+            _check_digest(beside.digest(path, file, available), said["checksum"], name)
         array = np.empty(count, dtype)
         file.seek(offset)
         if _read_into(file, array.view(np.uint8).data) != size:
@@ -165,9 +188,8 @@ def _entries(tensor: TensorProto) -> dict[str, str]:
     return said
 
 
-def _check_digest(file: io.FileIO, expected: str, name: str) -> None:
+def _check_digest(found: str, expected: str, name: str) -> None:
     """Refuse data that is not what the model was saved with; ONNX says that by SHA-1."""
-    found = hashlib.file_digest(file, "sha1").hexdigest()  # pyright: ignore[reportArgumentType]
     if found != expected.lower():
         raise CorruptFileError(
             f"the external data of {name} was changed after the model was saved: its SHA-1 is "

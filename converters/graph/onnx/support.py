@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass
 
-from onnx2torch.node_converters import registry
-
 from converters.graph.onnx import extensions
+from converters.graph.onnx.foreign import covered
 from converters.graph.onnx.operators import entries
 
 
@@ -30,9 +29,8 @@ class Support:
 def onnx_operators() -> list[Support]:
     """Every operator that a graph may hold, from the registries, by name."""
     found: dict[tuple[str, str], dict[int, tuple[str, str]]] = {}
-    for description in registry._CONVERTER_REGISTRY:
-        key = (description.domain, description.operation_type)
-        found.setdefault(key, {})[description.version] = ("", "onnx2torch")
+    for domain, name, version in covered():
+        found.setdefault((domain, name), {})[version] = ("", "onnx2torch")
     for (domain, name, version), entry in entries().items():
         found.setdefault((domain, name), {})[version] = (entry.restrictions, "ours")
     for domain, name, version in extensions.SPECIAL:
