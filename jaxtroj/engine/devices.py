@@ -4,7 +4,7 @@ import importlib.util
 import os
 import re
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,7 +13,9 @@ _PLATFORMS_WITH_GPU = frozenset({"cuda", "gpu"})
 _LISTED = re.compile(r"UUID: ((?:GPU|MIG)-[^)\s]+)")
 _SHARE_OF_MEMORY = 0.9
 _GPU_SHARE = 0.9
-_CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+_CGROUPS = Path("/sys/fs/cgroup")
+_V2, _V1, _V1_FOLDER = "memory.max", "memory.limit_in_bytes", "memory"
+_OWN_CGROUPS = Path("/proc/self/cgroup")
 
 
 @dataclass(frozen=True)
@@ -78,16 +80,48 @@ def parse_gpu_list(text: str) -> list[str]:
 
 
 def memory_of_machine() -> int:
-    """Bytes that this process may use: the machine's, or its control group's if that is less."""
+    """Bytes that this process may use: the machine's, or its control groups' if that is less."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for path in _CGROUP_LIMITS:
+    return min([total, *cgroup_limits(_OWN_CGROUPS, _CGROUPS)])
+
+
+def cgroup_limits(own: Path, root: Path) -> list[int]:
+    """Limits of memory, in bytes, of a process's control groups and of those that they lie in.
+
+    In a container `own` may name a path that is not mounted there; the root of what is mounted is
+    then the container's group, so the root is always looked at.
+
+    Args:
+        own: as `/proc/self/cgroup`, lines such as `0::/user.slice` or `4:memory:/job_7`.
+        root: where control groups are mounted.
+    """
+    found = []
+    for folder, name in _cgroup_folders(own, root):
         try:
-            text = Path(path).read_text().strip()
-        except OSError:  # this machine has no such control group
+            text = (folder / name).read_text().strip()
+        except OSError:  # this machine has no such control group, or sets no limit to it
             continue
         if text.isdecimal():
-            total = min(total, int(text))
-    return total
+            found.append(int(text))
+    return found
+
+
+def _cgroup_folders(own: Path, root: Path) -> Iterator[tuple[Path, str]]:
+    """Folders of control groups, and what their file of the limit is called."""
+    yield root, _V2
+    yield root / _V1_FOLDER, _V1
+    try:
+        lines = os.fsdecode(own.read_bytes()).splitlines()
+    except OSError:  # no Linux, or no control groups
+        return
+    for line in lines:
+        _, controllers, place = (*line.split(":", 2), "", "")[:3]
+        if controllers and _V1_FOLDER not in controllers.split(","):
+            continue
+        home, name = (root / _V1_FOLDER, _V1) if controllers else (root, _V2)
+        parts = [part for part in place.split("/") if part not in ("", "..")]
+        for count in range(len(parts), 0, -1):
+            yield home.joinpath(*parts[:count]), name
 
 
 def memory_per_worker(workers: int) -> int:

@@ -1,6 +1,5 @@
 """A worker process seen from outside: what it is doing, for how long, in how much memory."""
 
-import json
 import os
 import pickle
 import signal
@@ -136,10 +135,10 @@ class WorkerProcess:
             self.link.setblocking(False)
         return True
 
-    def messages(self) -> tuple[list[dict[str, Any]], bool]:
-        """What it has said since; and whether it is still there to say more."""
+    def lines(self) -> tuple[list[bytes], bool]:
+        """What it has said since, see `messages.py`; and whether it is still there to say more."""
         alive = True
-        while True:
+        while len(self._buffer) <= _LONGEST_LINE:  # one that never stops talking is heard in parts
             try:
                 part = self.link.recv(2**18)
             except BlockingIOError:
@@ -154,7 +153,7 @@ class WorkerProcess:
         if len(rest) > _LONGEST_LINE:
             alive = False
         self._buffer = bytearray(rest)
-        return [json.loads(line) for line in lines], alive
+        return [bytes(line) for line in lines], alive
 
     def resident(self) -> int:
         """Bytes of memory that it holds; 0 if it has gone."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from converters.errors import safe_repr
 from jaxtroj.engine.devices import Slot, local_slots, memory_per_worker
 from jaxtroj.engine.guard import (
     TICK_SECONDS,
@@ -17,10 +18,11 @@ from jaxtroj.engine.guard import (
     how_it_ended,
 )
 from jaxtroj.engine.jobs import Answer, ScanJob, Setup, Watch
+from jaxtroj.engine.messages import NonsenseError, read_answer, read_identity, read_message
 from jaxtroj.engine.plan import WorkPlan
 from jaxtroj.engine.worker import LANES
 from jaxtroj.errors import EngineError, JaxtrojError
-from jaxtroj.record import Record, parse_record
+from jaxtroj.record import Record, printable
 from jaxtroj.scan import records
 from jaxtroj.scan.attempt import Attempt
 from jaxtroj.settings import Settings
@@ -29,6 +31,8 @@ from jaxtroj.store import RunStore
 DEFAULT_TIMEOUT = 3600.0
 """Seconds after which a model is stopped, unless the user says otherwise."""
 START_SECONDS = 300.0
+LEAST_MEMORY = 2**28
+"""Bytes below which a worker is stopped before it has looked at its first model."""
 _MOST_FAILED_STARTS = 3
 
 
@@ -47,10 +51,28 @@ def local_engine(
         workers: how many processes; None for one per GPU, else one.
         timeout: seconds for one model.
         memory: bytes for one process; None for its share of nine tenths of the machine's.
+
+    Raises:
+        EngineError: more workers than the machine has memory to start.
     """
+    check_workers(workers or 1)
     slots = local_slots(workers)
     guard = Guard(timeout, memory or memory_per_worker(len(slots)))
     return LocalEngine(Setup(settings, store.pictures), slots, guard, store.log_path)
+
+
+def check_workers(workers: int) -> None:
+    """Check that each of several workers gets the memory that starting it takes.
+
+    Raises:
+        EngineError: there are too many; it says how many there may be.
+    """
+    if workers > 1 and memory_per_worker(workers) < LEAST_MEMORY:
+        most = max(1, memory_per_worker(1) // LEAST_MEMORY)
+        raise EngineError(
+            f"{workers} workers would get {memory_per_worker(workers) / 2**30:.3f} GiB of memory"
+            f" each, and starting one takes {LEAST_MEMORY / 2**30:g}; take --workers {most} at most"
+        )
 
 
 def usual_limits() -> Guard:
@@ -163,37 +185,49 @@ class LocalEngine:
         worker = seat.worker
         if worker is None:  # ended since the selector looked
             return
-        messages, alive = worker.messages()
-        for message in messages:
-            if "ready" in message:
-                worker.ready, self._failed_starts = True, 0
-            else:
-                yield from self._told(worker, message)
+        lines, alive = worker.lines()
+        try:
+            for line in lines:
+                yield from self._told(worker, read_message(line))
+        except NonsenseError as error:
+            yield from self._bury(seat, f"spoke nonsense: {error}")
+            return
         if not alive:
             yield from self._bury(seat, how_it_ended(worker.exit_status()))
 
     def _told(self, worker: WorkerProcess, message: dict[str, Any]) -> Iterator[Answer]:
-        flight = worker.flights[message["ticket"]]
-        job = flight.job
+        """Note what a worker says of a job; raises NonsenseError."""
+        if "ready" in message:
+            worker.ready, self._failed_starts = True, 0
+            return
+        flight = worker.flights.get(message["ticket"])
+        if flight is None:
+            raise NonsenseError(f"there is no ticket {safe_repr(message['ticket'])}")
         flight.waits = "waits" in message
         if "step" in message:
             flight.step = message["step"][1]
-            self._watch.on_step(*message["step"])
-        elif "record" in message:
+            self._watch.on_step(printable(flight.job.entry.model_id), flight.step)
+        elif "record" in message or "identity" in message:
+            if flight.answered:
+                raise NonsenseError("it answered twice")
+            answer = self._answer(flight.job, message)
             flight.answered = True
-            record = parse_record(message["record"])
-            yield Answer(job.entry, record.identity, record)
-        elif "identity" in message:
-            flight.answered = True
-            if job.failure is not None:
-                yield self._given_up(job, job.failure, message["identity"])
-            else:
-                yield Answer(job.entry, message["identity"], None)
+            yield answer
         elif "done" in message:
             del worker.flights[message["ticket"]]
             worker.jobs_done += 1
             reason = f"internal error: {message.get('error', 'the detector gave no answer')}"
             yield from self._give_up(flight, reason)
+
+    def _answer(self, job: ScanJob, message: dict[str, Any]) -> Answer:
+        """What a worker answers; raises NonsenseError."""
+        if "record" in message:
+            record = read_answer(message["record"], job, self._setup.pictures)
+            return Answer(job.entry, record.identity, record)
+        key = read_identity(message["identity"], job)
+        if job.failure is not None:
+            return self._given_up(job, job.failure, key)
+        return Answer(job.entry, key, None)
 
     def _judge(self, seat: _Seat) -> Iterator[Answer]:
         """End a worker that exceeds its limits."""

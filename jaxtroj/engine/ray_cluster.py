@@ -15,6 +15,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from converters.errors import LoadError
+from converters.files import read_at_most
 from jaxtroj.engine.devices import Slot, memory_per_worker
 from jaxtroj.engine.guard import TICK_SECONDS, Guard
 from jaxtroj.engine.jobs import Answer, ScanJob, Setup, Watch
@@ -22,6 +24,8 @@ from jaxtroj.engine.local import LocalEngine, failed_record
 from jaxtroj.engine.plan import WorkPlan
 from jaxtroj.engine.worker import LANES
 from jaxtroj.errors import EngineError, UsageError
+from jaxtroj.scan.records import sentences
+from jaxtroj.store import picture_file
 
 if TYPE_CHECKING:
     from ray.actor import ActorHandle
@@ -35,6 +39,7 @@ MOST_DEATHS = 3
 PATIENCE_SECONDS = 300.0
 """How long to wait for the first host of a cluster that has no room."""
 
+_LARGEST_PICTURE = 2**26
 _CLOSE_SECONDS = 5.0
 _PROBE_SECONDS = 10.0
 # What else changes the bits of an answer: it must be on every node as it is here.
@@ -48,14 +53,22 @@ class Host:
 
     Args:
         setup: what the worker is told; pictures go to a folder of the node first.
-        guard: limits of one model.
+        guard: limits of one model; without one of memory, this node's divided by its hosts.
         environment: of the worker, see `Slot`.
         home: folder that relative paths start at, if the node has it.
+        sharing: how many hosts a node has; where each takes a GPU, at most as many as it has GPUs.
     """
 
     def __init__(
-        self, setup: Setup, guard: Guard, environment: Mapping[str, str | None], home: str
+        self,
+        setup: Setup,
+        guard: Guard,
+        environment: Mapping[str, str | None],
+        home: str,
+        sharing: int = 1,
     ):
+        if guard.memory is None:  # of this node, which need not be like the driver's
+            guard = replace(guard, memory=memory_per_worker(min(sharing, _gpus_here() or sharing)))
         if os.path.isdir(home):
             os.chdir(home)
         self._folder = tempfile.TemporaryDirectory(prefix="jaxtroj-")
@@ -73,7 +86,7 @@ class Host:
             if lines:
                 yield lines[:]
                 lines.clear()
-            yield _with_picture(answer)
+            yield _with_picture(answer, Path(self._folder.name))
 
     def close(self) -> None:
         """End the worker and leave nothing behind on the node."""
@@ -81,15 +94,24 @@ class Host:
         self._folder.cleanup()
 
 
-def _with_picture(answer: Answer) -> Answer:
-    """The answer with the bytes of its picture instead of a path of this node."""
+def _with_picture(answer: Answer, folder: Path) -> Answer:
+    """The answer with the bytes of its picture, out of the folder where its worker had to put it.
+
+    What the record says of a path is the worker's word, and is not looked at.
+    """
     record = answer.record
     if record is None or record.trigger is None:
         return answer
-    path = Path(record.trigger)
-    data = path.read_bytes()
-    path.unlink()
-    return replace(answer, record=replace(record, trigger=None), picture=data)
+    path = picture_file(folder, record.model)
+    record = replace(record, trigger=None)
+    try:
+        data = read_at_most(path, _LARGEST_PICTURE)
+        path.unlink()
+    except (LoadError, OSError) as error:  # the answer stands without its picture
+        return replace(
+            answer, record=replace(record, reason=sentences((record.reason, str(error))))
+        )
+    return replace(answer, record=record, picture=data)
 
 
 @dataclass
@@ -135,9 +157,8 @@ class RayEngine:
         nodes = sum(1 for node in ray.nodes() if node["Alive"])
         self._gpus = int(resources.get("GPU", 0))
         self._workers = workers or self._gpus or nodes
-        if guard.memory is None:
-            share = memory_per_worker(-(-self._workers // nodes))
-            self._guard = replace(guard, memory=share)
+        # Hosts without GPUs spread evenly; those with one each go where the GPUs are.
+        self._sharing = self._workers if self._gpus else -(-self._workers // nodes)
         self._seats: list[_HostSeat] = []
         self._plan = WorkPlan([])
         self._deaths: dict[str, int] = {}
@@ -188,7 +209,7 @@ class RayEngine:
         needs |= {"num_gpus": 1} if self._gpus else {"scheduling_strategy": "SPREAD"}
         environment = {name: os.environ.get(name) for name in _SAME_EVERYWHERE}
         actor = self._ray.remote(Host).options(**needs)
-        handle = actor.remote(self._setup, self._guard, environment, os.getcwd())
+        handle = actor.remote(self._setup, self._guard, environment, os.getcwd(), self._sharing)
         return _HostSeat(handle, handle.hello.remote())
 
     def _assign(self) -> None:
@@ -272,6 +293,15 @@ class RayEngine:
                 continue
             reason = f"the process that scanned it died {deaths} times on the cluster"
             yield Answer(entry, "", failed_record(entry, self._setup, reason, ""))
+
+
+def _gpus_here() -> int:
+    """How many GPUs Ray has on the node of this process."""
+    import ray
+
+    here = ray.get_runtime_context().get_node_id()
+    own = (node["Resources"] for node in ray.nodes() if node["NodeID"] == here)
+    return sum(int(resources.get("GPU", 0)) for resources in own)
 
 
 def _connect(ray: Any, address: str | None) -> None:

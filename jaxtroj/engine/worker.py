@@ -122,7 +122,9 @@ class _Child:
             error = {}
             try:
                 self._answer(ticket, job, gate)
-            except Exception as fault:  # the parent owes a record for every model
+            # The parent owes a record for every model. Nothing is above this thread: what got out,
+            # such as the panic of a Rust package, would end it without a word.
+            except BaseException as fault:
                 error = {"error": _described(fault)}
             gate.leave()
             runtime.give_back()

@@ -4,10 +4,16 @@ import ctypes
 import hashlib
 import os
 import re
+import sys
 import time
+from dataclasses import replace
 
 from jaxtroj.record import Record, printable
 from jaxtroj.scan import identify
+
+
+class Panic(BaseException):
+    """What the panic of a Rust package looks like in Python."""
 
 
 def answer(entry, settings, picture_of=None, on_step=None):
@@ -25,7 +31,7 @@ def answer(entry, settings, picture_of=None, on_step=None):
         path.write_bytes(b"picture of " + name.encode())
         trigger = printable(str(path))
     digest = hashlib.sha256(content).digest()
-    return Record(
+    record = Record(
         model=name,
         sha256=digest.hex(),
         probability=(digest[0] + 1) / 258,
@@ -38,6 +44,19 @@ def answer(entry, settings, picture_of=None, on_step=None):
         trigger=trigger,
         identity=key,
     )
+    return replace(record, **_LIES.get(content.decode().split()[0], {}))
+
+
+# Records that no scan would write.
+_LIES = {
+    "unlikely": {"probability": 7.0},
+    "thief": {"trigger": "/etc/hostname"},
+}
+# Lines that no worker would write.
+_NONSENSE = {
+    "junk": b"\xff\x00 no JSON",
+    "stranger": b'{"ticket": 10000, "done": true}',
+}
 
 
 def _behave(words, name, on_step):
@@ -64,6 +83,11 @@ def _behave(words, name, on_step):
         ctypes.string_at(0)
     elif order == "exits":
         os._exit(3)
+    elif order in _NONSENSE:
+        os.write(int(sys.argv[1]), _NONSENSE[order] + b"\n")
+        time.sleep(60)
+    elif order == "panics":
+        raise Panic("as ordered")
     elif order == "raises":
         raise RuntimeError("as ordered")
     elif order == "kills-parent":

@@ -27,6 +27,10 @@ BAD = {
     "crashes": r"ended its process by SIGSEGV",
     "exits": r"ended its process with status 3",
     "raises": r"internal error: RuntimeError: as ordered",
+    "panics": r"internal error: Panic: as ordered",
+    "junk": r"spoke nonsense: b'\xff\x00 no JSON' is no line of JSON",
+    "stranger": r"spoke nonsense: there is no ticket 10000",
+    "unlikely": r"spoke nonsense: its answer is not a record: probability is 7.0",
 }
 
 
@@ -53,6 +57,15 @@ def test_bad_models_are_stopped_recorded_and_the_others_stand(orders, engine, st
         again = scan(entries, open_store, engine(timeout=1.5))
     assert not any(outcome.fresh for outcome in again)
     assert {o.record.model: o.record for o in again} == records
+
+
+def test_a_picture_lies_where_the_parent_has_it_whatever_the_worker_says(orders, engine, store):
+    with store() as open_store:
+        found = scan(orders("picture", "thief", "device 0"), open_store, engine())
+        expected = [open_store.trigger_path(outcome.record.model) for outcome in found]
+    shown = {outcome.record.model: outcome.record.trigger for outcome in found}
+    assert list(shown.values()) == [str(expected[0]), str(expected[1]), None]
+    assert expected[0].is_file() and not expected[1].exists()
 
 
 def test_failed_ones_get_another_try_when_asked_for(orders, engine, store):

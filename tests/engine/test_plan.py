@@ -3,10 +3,22 @@ from pathlib import Path
 
 import pytest
 
-from jaxtroj.engine.devices import Slot, local_slots, memory_of_machine, visible_gpus
-from jaxtroj.engine.jobs import ScanJob
+from jaxtroj.engine import ray_cluster
+from jaxtroj.engine.devices import (
+    Slot,
+    cgroup_limits,
+    local_slots,
+    memory_of_machine,
+    memory_per_worker,
+    visible_gpus,
+)
+from jaxtroj.engine.guard import Guard
+from jaxtroj.engine.jobs import ScanJob, Setup
+from jaxtroj.engine.local import check_workers
 from jaxtroj.engine.plan import WorkPlan, first_of_each_group, groups_of, make_jobs
+from jaxtroj.errors import EngineError
 from jaxtroj.rounds import ModelEntry, TextConfig
+from jaxtroj.settings import Settings
 
 
 def entry(name: str, kind: str = "image", **metadata: str) -> ModelEntry:
@@ -100,6 +112,17 @@ def test_gpus_are_those_that_the_user_leaves_visible(monkeypatch, variable, gpus
     assert visible_gpus() == []
 
 
+def test_more_workers_than_the_memory_starts_are_refused_with_a_number_that_goes(monkeypatch):
+    monkeypatch.setattr("jaxtroj.engine.devices.memory_of_machine", lambda: 10 * 2**30)
+    with pytest.raises(EngineError, match="100000 workers would get .* take --workers 36 at most"):
+        check_workers(100_000)
+    check_workers(36)
+    with pytest.raises(EngineError):
+        check_workers(37)
+    monkeypatch.setattr("jaxtroj.engine.devices.memory_of_machine", lambda: 2**20)
+    check_workers(1)  # the only one takes what there is
+
+
 def test_workers_beyond_the_gpus_share_them(monkeypatch):
     monkeypatch.setattr("jaxtroj.engine.devices.visible_gpus", lambda: ["0", "1"])
     assert [slot.environment for slot in local_slots(None)] == [
@@ -112,3 +135,46 @@ def test_workers_beyond_the_gpus_share_them(monkeypatch):
     monkeypatch.setattr("jaxtroj.engine.devices.visible_gpus", list)
     assert local_slots(2) == [Slot("the processor")] * 2
     assert 2**28 < memory_of_machine() < 2**50
+
+
+@pytest.mark.parametrize(
+    ("own", "files", "limits"),
+    [
+        ("0::/", {"memory.max": "7"}, [7]),
+        ("0::/a/b", {"memory.max": "max", "a/memory.max": "9", "a/b/memory.max": "max"}, [9]),
+        ("0::/a/b", {"a/memory.max": "9", "a/b/memory.max": "5"}, [5, 9]),
+        ("0::/not/mounted", {"memory.max": "7", "a/memory.max": "5"}, [7]),
+        ("0::/../../a", {"a/memory.max": "9"}, [9]),
+        (
+            "9:name=systemd:/x\n4:memory,hugetlb:/job\n1:cpu:/y\n0::/",
+            {
+                "memory/memory.limit_in_bytes": "9223372036854771712",
+                "memory/job/memory.limit_in_bytes": "6",
+                "memory/y/memory.limit_in_bytes": "1",
+                "memory/x/memory.limit_in_bytes": "1",
+            },
+            [6, 9223372036854771712],
+        ),
+        ("no colons\n", {}, []),
+    ],
+)
+def test_limits_of_memory_are_those_of_all_control_groups_on_the_way(tmp_path, own, files, limits):
+    for name, text in files.items():
+        path = tmp_path / "fs" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text + "\n")
+    (tmp_path / "own").write_text(own)
+    assert sorted(cgroup_limits(tmp_path / "own", tmp_path / "fs")) == limits
+
+
+def test_no_control_groups_are_no_limit(tmp_path):
+    assert cgroup_limits(tmp_path / "absent", tmp_path) == []
+
+
+@pytest.mark.parametrize(("gpus", "sharing", "share"), [(0, 2, 2), (4, 5, 4), (8, 1, 1)])
+def test_a_host_takes_its_share_of_the_memory_of_its_own_node(monkeypatch, gpus, sharing, share):
+    monkeypatch.setattr(ray_cluster, "_gpus_here", lambda: gpus)
+    for limit, expected in ((None, memory_per_worker(share)), (7, 7)):
+        host = ray_cluster.Host(Setup(Settings()), Guard(memory=limit), {}, "", sharing)
+        assert host._engine._guard.memory == expected
+        host.close()
