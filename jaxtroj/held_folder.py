@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from converters.files import write_atomic
+from converters.files import strict_json, write_atomic
 from jaxtroj.errors import StoreError
 
 LOCK = "lock"
@@ -89,8 +89,8 @@ def agree(path: Path, settings: Mapping[str, Any], remedy: str = "name another f
         write_atomic(path, json_bytes(wanted))
         return
     try:
-        differ = differences(json.loads(path.read_bytes()), wanted)
-    except (ValueError, AttributeError, TypeError) as error:
+        differ = differences(strict_json(path.read_bytes()), wanted)
+    except (ValueError, AttributeError, TypeError, RecursionError) as error:
         raise StoreError(f"{path} is damaged ({error}); {remedy}") from error
     if differ:
         raise StoreError(

@@ -5,6 +5,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import stat
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -12,14 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from converters.errors import safe_repr
+from converters.files import strict_json
 from jaxtroj.errors import StoreError
+from jaxtroj.record_values import odd_value
 
 SCHEMA_VERSION = 7
 """Raised whenever a record gains, loses or redefines a field, or `identity` changes."""
 
-STATUSES = ("ok", "failed", "skipped")
 EVIDENCE_ONLY = "evidence only"
 """The reason of records that were not calibrated: their probability says nothing."""
+
+# The whole sentence, or with what the calibrator lacks; a long reason is cut after a sentence.
+_NO_VERDICT = re.compile(rf"{EVIDENCE_ONLY}(?:, the probability is the base rate.*)?…?")
 
 
 @dataclass(frozen=True)
@@ -92,7 +97,6 @@ class Record:
 
 _NAMES = frozenset(field.name for field in fields(Record))
 _LISTS = ("source_classes", "searched", "caveats", "findings")
-_TEXTS = ("model", "sha256", "reason", "identity")
 
 
 def parse_record(line: str | bytes) -> Record:
@@ -102,42 +106,22 @@ def parse_record(line: str | bytes) -> Record:
         StoreError: the line is not a record of this schema version, or says what no scan would.
     """
     try:
-        values: Any = json.loads(line)
+        values = strict_json(line)
     except (ValueError, RecursionError) as error:
         raise StoreError(f"not a JSON record: {error}") from error
     if not isinstance(values, dict) or "schema" not in values:
         raise StoreError(f"not a record: its fields differ from those of schema {SCHEMA_VERSION}")
     if values["schema"] != SCHEMA_VERSION:
         raise StoreError(
-            f"record of schema {values['schema']}, expected {SCHEMA_VERSION}: it was written by"
-            " another version of jaxtroj"
+            f"record of schema {safe_repr(values['schema'])}, expected {SCHEMA_VERSION}: it was"
+            " written by another version of jaxtroj"
         )
     if values.keys() != _NAMES:
         odd = sorted(_NAMES ^ values.keys())
         raise StoreError(f"not a record of schema {SCHEMA_VERSION}: fields differ ({odd})")
-    _refuse_odd(values)
+    if odd := odd_value(values):
+        raise StoreError(f"not a record: {odd}")
     return Record(**{**values, **{name: tuple(values[name]) for name in _LISTS}})
-
-
-def _refuse_odd(values: Mapping[str, Any]) -> None:
-    """Raise StoreError for what every command relies on and no scan would write."""
-    fits = {
-        "probability": ("a number in [0, 1]", _is_probability(values["probability"])),
-        "status": (f"one of {', '.join(STATUSES)}", values["status"] in STATUSES),
-        **{name: ("a text", isinstance(values[name], str)) for name in _TEXTS},
-        **{name: ("a list", isinstance(values[name], list)) for name in _LISTS},
-    }
-    for name, (expected, good) in fits.items():
-        if not good:
-            raise StoreError(
-                f"not a record: {name} is {safe_repr(values[name])}, expected {expected} that a"
-                " scan would write"
-            )
-
-
-def _is_probability(value: object) -> bool:
-    """Whether it is a number in [0, 1]; NaN, true and false are none."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
 
 
 def finite(values: Mapping[str, Any]) -> dict[str, float]:
@@ -163,6 +147,17 @@ def printable(name: str) -> str:
     """
     text = os.fsdecode(os.fsencode(name))  # what is no UTF-8 becomes lone surrogates
     return "".join(c if c.isprintable() and c != "\\" else _escaped(c) for c in text)
+
+
+def shown(text: str) -> str:
+    r"""A text for a terminal: what moves its cursor or colours it is escaped, all else stays.
+
+    What is `printable` already stays the same, so a backslash is not doubled.
+
+    >>> print(shown("\x1b[31mred\na\u202eb"), shown(printable("a\nb")), shown("naïve"))
+    \x1b[31mred\na\u202eb a\nb naïve
+    """
+    return "".join(c if c.isprintable() else _escaped(c) for c in text)
 
 
 def _escaped(character: str) -> str:
@@ -206,5 +201,5 @@ def is_evidence_only(record: Record) -> bool:
     >>> is_evidence_only(Record("m", "", 0.9, True, 1, (), "ok", "evidence only"))
     False
     """
-    said = any(part.startswith(EVIDENCE_ONLY) for part in record.reason.split("; "))
+    said = any(_NO_VERDICT.fullmatch(part) for part in record.reason.split("; "))
     return record.status == "ok" and not record.poisoned and said

@@ -57,7 +57,7 @@ def text_line(record: Record, accepted: Accepted = NONE) -> str:
     """One record for people.
 
     >>> text_line(Record("id-1", "", 0.5, False, None, (), "failed", "empty file"))
-    'id-1  failed    probability 0.500  empty file'
+    'id-1  failed    not judged, base rate 0.500  empty file'
     >>> text_line(Record("id-2", "", 0.97, True, 3, (0, 1), "ok", "", architecture="resnet50"))
     'id-2  poisoned  probability 0.970  target class 3  source classes 0 1  resnet50'
     >>> form = {"name": "RGB, pixels / 255", "basis": "examples", "accuracy": 0.95}
@@ -68,12 +68,13 @@ def text_line(record: Record, accepted: Accepted = NONE) -> str:
     >>> seen = ("probabilities: rows sum to 1", "the shape of a batch is assumed")
     >>> text_line(Record("id-6", "", 0.1, False, None, (), "ok", "", findings=seen))
     'id-6  clean     probability 0.100  1 finding: probabilities: rows sum to 1'
-    >>> known = {"patch": 0.94, "warp": 0.55}
-    >>> text_line(Record("id-4", "", 0.1, False, None, (), "ok", "", searched=("a",), found=known))
-    'id-4  clean     probability 0.100  searched for a; such searches find patch 94 %, warp 55 %'
+    >>> known = {"searched": ("a",), "found": {"patch": 0.94}}
+    >>> text_line(Record("", "", 0.1, False, None, (), "ok", "", **known)).partition("0.100  ")[2]
+    'searched for a; of the kinds in its fit the calibrator found patch 94 %'
     """
     word = word_of(record, accepted)
-    parts = [record.model, f"{word:8}", f"probability {record.probability:.3f}"]
+    said = "probability" if record.status == "ok" else "not judged, base rate"
+    parts = [record.model, f"{word:8}", f"{said} {record.probability:.3f}"]
     if acceptance := accepted.of(record):
         parts.append(str(acceptance))
     if record.target_class is not None:
@@ -109,10 +110,13 @@ def _input_form(form: Mapping[str, Any]) -> str:
 
 
 def _search_text(record: Record) -> str:
-    """The kinds that were searched, and what share of each kind is found that way."""
+    """The kinds that were searched, and the share found of each kind that the fit's models have.
+
+    Both have names of their own: a search for masks finds polygons too.
+    """
     text = f"searched for {', '.join(record.searched)}"
     shares = found_text(record.found)
-    return f"{text}; such searches find {shares}" if shares else text
+    return f"{text}; of the kinds in its fit the calibrator found {shares}" if shares else text
 
 
 def _findings_text(findings: Sequence[str]) -> str:

@@ -29,7 +29,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Self
 
-from converters.files import write_atomic
+from converters.files import strict_json, write_atomic
 from jaxtroj.errors import StoreError
 from jaxtroj.held_folder import add_whole, agree, claim_folder, cut_tail, hold, json_bytes
 from jaxtroj.record import Record, parse_record
@@ -297,8 +297,8 @@ def _set_aside(folder: Path) -> None:
 
 def _add_environment(path: Path, more: Mapping[str, Any]) -> None:
     try:
-        sessions = json.loads(path.read_bytes())["sessions"] if path.exists() else []
-    except (ValueError, KeyError, TypeError) as error:
+        sessions = list(strict_json(path.read_bytes())["sessions"]) if path.exists() else []
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise StoreError(f"{path} is damaged ({error!r}); remove it and scan again") from error
     session = {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from jaxtroj.cli.backgrounds_options import add_actions
 from jaxtroj.cli.main import COMMANDS, EXIT_CLEAN
 from jaxtroj.cli.options import guarded, keep_compiled, message
+from jaxtroj.cli.outputs import keep_inputs
 from jaxtroj.cli.progress import Progress, remaining
 from jaxtroj.errors import UsageError
 
@@ -55,6 +56,8 @@ def _evaluate(args: argparse.Namespace) -> int:
 
 
 def _evaluate_models(args: argparse.Namespace) -> int:
+    if args.out is not None:
+        keep_inputs(args.out, (*args.models, args.data, args.mapping, args.model_config))
     from jaxtroj.backgrounds import results
     from jaxtroj.backgrounds.evaluation import check_variants, evaluate
     from jaxtroj.backgrounds.layout import VARIANTS, picture_size

@@ -2,9 +2,9 @@
 
 import argparse
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
-from jaxtroj.cli.options import add_flag, add_limits, add_path, count, positive
+from jaxtroj.cli import argument_types as types
+from jaxtroj.cli.options import add_flag, add_limits, add_path
 
 _NORMALIZATIONS = ("imagenet", "in9", "half", "none")
 _FORMATS = ("text", "json", "csv", "html")
@@ -51,7 +51,7 @@ def _add_challenge(actions: argparse._SubParsersAction) -> argparse.ArgumentPars
     add_flag(parser, "--matrix", "every pair: fooling rates of every background")
     parser.add_argument(
         "--backgrounds",
-        type=count,
+        type=types.count,
         metavar="N",
         help="only N backgrounds: an upper bound of the accuracy, labelled as such",
     )
@@ -63,7 +63,7 @@ def _add_challenge(actions: argparse._SubParsersAction) -> argparse.ArgumentPars
     )
     parser.add_argument(
         "--recheck-margin",
-        type=positive,
+        type=types.positive,
         metavar="M",
         help="with bfloat16: what a small margin is (default: measured on a sample)",
     )
@@ -72,7 +72,7 @@ def _add_challenge(actions: argparse._SubParsersAction) -> argparse.ArgumentPars
 
 def _add_generate(actions: argparse._SubParsersAction) -> argparse.ArgumentParser:
     parser = _action(actions, "generate", "the variants from labelled pictures")
-    parser.add_argument("images", type=Path, metavar="IMAGES", help="a folder per class")
+    parser.add_argument("images", type=types.path_of, metavar="IMAGES", help="a folder per class")
     given = parser.add_mutually_exclusive_group(required=True)
     add_path(given, "--masks", "DIR", "DIR/class/stem.npy of 0 and 1")
     add_path(
@@ -82,8 +82,8 @@ def _add_generate(actions: argparse._SubParsersAction) -> argparse.ArgumentParse
         "CSV: image,xmin,ymin,xmax,ymax with image = class/file; masks by GrabCut",
     )
     add_path(parser, "--out", "DIR", "a new folder", required=True)
-    parser.add_argument("--seed", type=_seed, required=True, metavar="S")
-    parser.add_argument("--size", type=count, default=224, metavar="PX", help="default: 224")
+    parser.add_argument("--seed", type=types.seed_from_0, required=True, metavar="S")
+    parser.add_argument("--size", type=types.pixels, default=224, metavar="PX", help="default: 224")
     _add_grayscale(parser)
     return parser
 
@@ -91,7 +91,11 @@ def _add_generate(actions: argparse._SubParsersAction) -> argparse.ArgumentParse
 def _add_leaderboard(actions: argparse._SubParsersAction) -> argparse.ArgumentParser:
     parser = _action(actions, "leaderboard", "results beside the published rows")
     parser.add_argument(
-        "results", type=Path, nargs="+", metavar="RESULTS", help="what --out of the others wrote"
+        "results",
+        type=types.path_of,
+        nargs="+",
+        metavar="RESULTS",
+        help="what --out of the others wrote",
     )
     parser.add_argument("--format", choices=_FORMATS, default="text", help="default: text")
     return parser
@@ -102,8 +106,10 @@ def _action(actions, name: str, summary: str) -> argparse.ArgumentParser:
 
 
 def _add_models(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("models", type=Path, nargs="+", metavar="MODEL", help="model files")
-    parser.add_argument("data", type=Path, metavar="DATA", help="ImageNet-9 folder")
+    parser.add_argument(
+        "models", type=types.path_of, nargs="+", metavar="MODEL", help="model files"
+    )
+    parser.add_argument("data", type=types.path_of, metavar="DATA", help="ImageNet-9 folder")
     heads = parser.add_argument_group("networks")
     add_path(
         heads,
@@ -125,11 +131,16 @@ def _add_models(parser: argparse.ArgumentParser) -> None:
     heads.add_argument("--mean", type=_triple, metavar="R,G,B", help="instead, with --std")
     heads.add_argument("--std", type=_triple, metavar="R,G,B")
     add_path(heads, "--model-config", "FILE", "instead: timm or Hugging Face JSON")
-    heads.add_argument("--batch-size", type=count, metavar="N", help="default: by size and device")
+    heads.add_argument(
+        "--batch-size",
+        type=types.count_to(types.MOST_IN_A_BATCH),
+        metavar="N",
+        help="default: by size and device",
+    )
     pictures = parser.add_argument_group("pictures")
     pictures.add_argument(
         "--resize",
-        type=count,
+        type=types.pixels,
         metavar="PX",
         help="stretch pictures; results are marked as not comparable",
     )
@@ -145,14 +156,7 @@ def _add_grayscale(parser) -> None:
 
 
 def _triple(text: str) -> tuple[float, float, float]:
-    try:
-        red, green, blue = (float(part) for part in text.split(","))
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"expected three numbers R,G,B, got {text!r}") from None
-    return red, green, blue
-
-
-def _seed(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"expected a whole number of 0 or more, got {text!r}")
-    return int(text)
+    values = types.numbers(text)
+    if len(values) != 3:
+        raise types.refusal("three numbers R,G,B", text)
+    return values[0], values[1], values[2]

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jaxtroj.cli import argument_types as types
 from jaxtroj.cli.main import COMMANDS, EXIT_CLEAN
 from jaxtroj.cli.options import (
     add_limits,
     add_path,
     add_pooling,
-    count,
     guarded,
     keep_compiled,
     message,
@@ -44,7 +44,10 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         "bank", help=COMMANDS["bank"], description=__doc__, allow_abbrev=False
     )
     parser.add_argument(
-        "encoder", type=Path, metavar="ENCODER", help="Hugging Face folder or pickled encoder"
+        "encoder",
+        type=types.path_of,
+        metavar="ENCODER",
+        help="Hugging Face folder or pickled encoder",
     )
     add_path(parser, "--out", "DIR", "folder of the bank", required=True)
     add_path(
@@ -56,14 +59,19 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     )
     parser.add_argument(
         "--carriers-per-class",
-        type=count,
+        type=types.count_to(types.MOST_IN_MEMORY),
         default=_CARRIERS,
         metavar="N",
         help=f"default: {_CARRIERS}",
     )
     add_path(parser, "--tokenizer", "T", "folder or pickled file (default: ENCODER)")
     add_pooling(parser)
-    parser.add_argument("--batch-size", type=count, default=_BATCH, help=f"default: {_BATCH} texts")
+    parser.add_argument(
+        "--batch-size",
+        type=types.count_to(types.MOST_IN_A_BATCH),
+        default=_BATCH,
+        help=f"default: {_BATCH} texts",
+    )
     _add_candidates(parser)
     _add_references(parser)
     add_limits(parser, "the build", "an encoder may need hours on a CPU, and progress is shown")
@@ -79,13 +87,13 @@ def _add_candidates(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--phrases",
-        type=count,
+        type=types.count_to(types.MOST_IN_MEMORY),
         metavar="N",
         help=f"phrases of random words (default: {_PHRASES})",
     )
     group.add_argument(
         "--sentences",
-        type=count,
+        type=types.count_to(types.MOST_IN_MEMORY),
         metavar="N",
         help=f"most sentences of texts that are no carriers (default: {_SENTENCES})",
     )
@@ -99,7 +107,7 @@ def _add_candidates(parser: argparse.ArgumentParser) -> None:
 
 def _words(text: str) -> int:
     """A count, or more than any vocabulary has for `all`; for argparse."""
-    return sys.maxsize if text == "all" else count(text)
+    return sys.maxsize if text == "all" else types.count(text)
 
 
 def _add_references(parser: argparse.ArgumentParser) -> None:
@@ -112,7 +120,7 @@ def _add_references(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--reference-heads",
-        type=count,
+        type=types.count_to(types.MOST_IN_MEMORY),
         default=_HEADS,
         metavar="N",
         help=f"default: {_HEADS}",

@@ -9,7 +9,8 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jaxtroj.cli import options
+from jaxtroj.cli import argument_types as types
+from jaxtroj.cli import options, outputs
 from jaxtroj.cli.main import COMMANDS, EXIT_CLEAN
 from jaxtroj.errors import UsageError
 
@@ -28,7 +29,9 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     parser = subparsers.add_parser(
         "calibrate", help=COMMANDS["calibrate"], description=__doc__, allow_abbrev=False
     )
-    parser.add_argument("run_folder", type=Path, metavar="RUN", help="what scan --out wrote")
+    parser.add_argument(
+        "run_folder", type=types.path_of, metavar="RUN", help="what scan --out wrote"
+    )
     options.add_path(
         parser,
         "--truth",
@@ -39,6 +42,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     options.add_path(parser, "--out", "FILE", "calibrator.json to write", required=True)
     parser.add_argument(
         "--population",
+        type=types.short_text,
         default="",
         metavar="TEXT",
         help="what the models are, in words; kept in the calibrator (default: RUN and FILE)",
@@ -53,11 +57,14 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         "--groups",
         action="append",
         default=[],
+        type=types.name_of,
         metavar="COLUMN",
         help="also score each `architecture` or value of a METADATA.csv column by a fit on all"
         " others; clean models without a value are dealt out among the groups",
     )
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the folds; default: 0")
+    parser.add_argument(
+        "--seed", type=types.seed, default=0, metavar="N", help="of the folds; default: 0"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -72,6 +79,7 @@ def run(args: argparse.Namespace) -> int:
     from jaxtroj.schemas import scheme_of
     from jaxtroj.store import read_records
 
+    outputs.keep_inputs(args.out, (args.run_folder, args.truth))
     records = read_records(args.run_folder)
     truth = read_truth(args.truth)
     pairs = [(r, t) for r, t in matched(records, truth.poisoned) if r.evidence]
@@ -127,9 +135,13 @@ def _left_out_text(column: str, found: "LeftOut") -> str:
 
 def _sides(text: str) -> tuple[int, int]:
     low, _, high = text.partition("-")
-    if not (low.isdecimal() and high.isdecimal() and 0 < int(low) <= int(high)):
-        raise argparse.ArgumentTypeError(f"expected two sides like 28-32, got {text!r}")
-    return int(low), int(high)
+    try:
+        sides = types.count(low), types.count(high)
+    except argparse.ArgumentTypeError:
+        sides = (1, 0)
+    if sides[0] > sides[1]:
+        raise types.refusal("two sides like 28-32", text)
+    return sides
 
 
 def _text(calibrator: "Calibrator", path: Path) -> str:

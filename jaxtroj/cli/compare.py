@@ -9,9 +9,9 @@ import argparse
 import json
 import math
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jaxtroj.cli import argument_types as types
 from jaxtroj.cli import options
 from jaxtroj.cli.evaluate import add_sources, complain
 from jaxtroj.cli.main import COMMANDS, EXIT_CLEAN
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from jaxtroj.leaderboard.paired import Difference, PairedComparison
 
 DEFAULT_RESAMPLES = 10_000
+MOST_RESAMPLES = 10**6
 
 
 def add_parser(subparsers: argparse._SubParsersAction) -> None:
@@ -29,14 +30,16 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     parser = subparsers.add_parser(
         "compare", help=COMMANDS["compare"], description=__doc__, allow_abbrev=False
     )
-    parser.add_argument("a", type=Path, metavar="A", help="run folder, result files, or CSV")
+    parser.add_argument(
+        "a", type=types.path_of, metavar="A", help="run folder, result files, or CSV"
+    )
     add_sources(parser, "b", "B", "what to compare it with", None)
     parser.add_argument(
         "--resamples",
-        type=options.count,
+        type=types.count_to(MOST_RESAMPLES),
         default=DEFAULT_RESAMPLES,
         metavar="N",
-        help=f"of the bootstrap; default: {DEFAULT_RESAMPLES}",
+        help=f"of the bootstrap, at most {MOST_RESAMPLES}; default: {DEFAULT_RESAMPLES}",
     )
     options.add_flag(parser, "--json", "one JSON object on stdout")
 

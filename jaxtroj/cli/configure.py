@@ -12,7 +12,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jaxtroj.cli import nist, options
+from jaxtroj.cli import nist, options, outputs
 from jaxtroj.cli.main import COMMANDS, EXIT_CLEAN
 from jaxtroj.errors import UsageError
 
@@ -43,6 +43,7 @@ def run(args: argparse.Namespace) -> int:
     from jaxtroj.leaderboard.metaparameters import CALIBRATOR_FILE, Metaparameters
 
     nist.require(args, "configure_models_dirpath", "scratch_dirpath", "learned_parameters_dirpath")
+    _keep_inputs(args)
     options.keep_compiled()
     parameters = nist.metaparameters(args) or Metaparameters()
     entries = _labelled(args)
@@ -56,6 +57,16 @@ def run(args: argparse.Namespace) -> int:
         print(f"up to {stage}: out-of-fold log score {report.score.log_score:.4f}")
     print(f"learned parameters are in {args.learned_parameters_dirpath}")
     return EXIT_CLEAN
+
+
+def _keep_inputs(args: argparse.Namespace) -> None:
+    """The metaparameters alone may lie where they are written: they stay the same."""
+    from jaxtroj.leaderboard.metaparameters import CALIBRATOR_FILE, METAPARAMETERS_FILE
+
+    flag, folder = "--learned_parameters_dirpath", args.learned_parameters_dirpath
+    schema = args.schema_filepath
+    outputs.keep_inputs(folder / CALIBRATOR_FILE, (schema, args.metaparameters_filepath), flag)
+    outputs.keep_inputs(folder / METAPARAMETERS_FILE, [schema], flag)
 
 
 def _make_folder(folder: Path) -> None:

@@ -5,7 +5,9 @@ import json
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from jaxtroj.cli import options
+from converters.files import what_is
+from jaxtroj.cli import argument_types as types
+from jaxtroj.cli import options, outputs
 from jaxtroj.cli.main import COMMANDS, EXIT_CLEAN
 from jaxtroj.errors import UsageError
 
@@ -17,14 +19,14 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     parser = subparsers.add_parser(
         "convert", help=COMMANDS["convert"], description=__doc__, allow_abbrev=False
     )
-    parser.add_argument("model", type=Path, metavar="MODEL", help="model file")
+    parser.add_argument("model", type=types.path_of, metavar="MODEL", help="model file")
     options.add_path(parser, "--out", "DIR", "folder for the checkpoint", required=True)
     options.add_flag(
         parser, "--check", "compare logits and input gradients with torch's; writes DIR/parity.json"
     )
     parser.add_argument(
         "--image-size",
-        type=options.image_size,
+        type=types.image_size,
         metavar="HxW",
         help="where the file leaves it open (default: 224x224)",
     )
@@ -48,6 +50,7 @@ def _convert(args: argparse.Namespace) -> int:
         ConverterError: the file cannot be read or converted, or the result disagrees.
         UsageError: DIR cannot be written.
     """
+    _check_out(args)
     options.keep_compiled()
     from converters.artifact import Artifact
     from converters.checkpoint import save_checkpoint
@@ -76,6 +79,19 @@ def _convert(args: argparse.Namespace) -> int:
     if args.check:
         _check(file.content, model, args.out)
     return EXIT_CLEAN
+
+
+def _check_out(args: argparse.Namespace) -> None:
+    """Before the conversion: DIR is a folder or absent, and nothing in it that is read is lost."""
+    if args.out.exists() and not args.out.is_dir():
+        raise UsageError(f"--out {args.out} is {what_is(args.out)}; expected a folder")
+    from converters.checkpoint import CONFIG, PARAMS, check_folder
+
+    outputs.keep_inputs((args.out / name for name in (PARAMS, CONFIG, _REPORT)), [args.model])
+    try:
+        check_folder(args.out)
+    except OSError as error:
+        raise UsageError(f"cannot write {args.out}: {error}; give another --out") from error
 
 
 def _check(artifact, model, out: Path) -> None:

@@ -2,7 +2,7 @@
 
 Takes NIST's own flags too, of every round (see `infer` and `configure`), and then leaves one float
 in the result file whatever happens: the base rate is written before anything else, the answer
-replaces it.
+replaces it. Only a file that is an input, too, is left as it was.
 """
 
 import argparse
@@ -11,7 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jaxtroj.cli import accepting, nist, options
+from jaxtroj.cli import accepting, nist, options, outputs
+from jaxtroj.cli import argument_types as types
 from jaxtroj.cli.main import COMMANDS, EXIT_NOTHING
 from jaxtroj.errors import UsageError
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from jaxtroj.record import Record
     from jaxtroj.rounds import ModelEntry
 
+_RESULT = "--result_filepath"
 DEFAULT_OUT = Path("jaxtroj-out")
 
 
@@ -31,7 +33,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     parser.add_argument(
         "models",
         nargs="*",
-        type=Path,
+        type=types.path_of,
         metavar="MODEL",
         help="model file, folder id-XXXXXXXX with model.pt and example_data/, Hugging Face or"
         " MLflow folder, hf://ORG/NAME[@REVISION] or models:/NAME/VERSION, which are fetched",
@@ -39,7 +41,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     parser.add_argument(
         "--examples",
         "--examples_dirpath",
-        type=Path,
+        type=types.path_of,
         metavar="DIR",
         help="folder of clean example pictures (default: example_data beside the model)",
     )
@@ -63,13 +65,14 @@ def before_parsing(arguments: Sequence[str]) -> None:
     """Put the base rate into NIST's result file, before even a usage error can end the run.
 
     Raises:
-        UsageError: the result file cannot be written.
+        UsageError: the result file cannot be written, or is an input.
     """
-    result = _value(arguments, "--result_filepath")
-    if result is None:
+    result = _value(arguments, _RESULT)
+    if not result:  # the parser refuses empty text
         return
+    outputs.keep_named(Path(result), arguments[1:], _RESULT)
     try:
-        rate = options.open_unit(_value(arguments, "--base-rate") or "0.5")
+        rate = types.open_unit(_value(arguments, "--base-rate") or "0.5")
     except argparse.ArgumentTypeError:  # the parser says so in a moment
         rate = 0.5
     _write_result(Path(result), rate)

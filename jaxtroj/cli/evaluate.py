@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jaxtroj.cli import options
+from jaxtroj.cli import argument_types as types
+from jaxtroj.cli import options, outputs
 from jaxtroj.cli.main import COMMANDS, EXIT_CLEAN
 from jaxtroj.errors import UsageError
 
@@ -39,12 +40,13 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         "--by",
         action="append",
         default=[],
+        type=types.name_of,
         metavar="COLUMN",
         help="scores for each value of a METADATA.csv column, or of `architecture` or `round`",
     )
     parser.add_argument(
         "--worst",
-        type=options.count,
+        type=types.count,
         default=SHOWN_WORST,
         metavar="N",
         help=f"show the N models that cost most (default: {SHOWN_WORST}); --json has them all",
@@ -69,10 +71,10 @@ def add_sources(
     parser: argparse.ArgumentParser, name: str, shown: str, help_text: str, many: str | None
 ) -> None:
     """The options that say what is scored against what; `compare` shares them."""
-    parser.add_argument(name, type=Path, nargs=many, metavar=shown, help=help_text)
+    parser.add_argument(name, type=types.path_of, nargs=many, metavar=shown, help=help_text)
     parser.add_argument(
         "--truth",
-        type=Path,
+        type=types.path_of,
         required=True,
         action="append",
         metavar="FILE",
@@ -84,7 +86,7 @@ def add_sources(
         "--predicted-only",
         "leave labelled models without a prediction out, instead of scoring them as 0.5",
     )
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="default: 0")
+    parser.add_argument("--seed", type=types.seed, default=0, metavar="N", help="default: 0")
 
 
 def _add_refits(parser: argparse.ArgumentParser) -> None:
@@ -93,11 +95,13 @@ def _add_refits(parser: argparse.ArgumentParser) -> None:
     options.add_flag(kinds, "--cross-validate", "each model by a fit on the other folds")
     kinds.add_argument(
         "--leave-one-out",
+        type=types.name_of,
         metavar="COLUMN",
         help="each `architecture`, `round` or value of a column by a fit on all others",
     )
     kinds.add_argument(
         "--split",
+        type=types.name_of,
         metavar="HOW",
         help="fit on train, score test and holdout: percentages (60,20,20) or a METADATA column",
     )
@@ -108,6 +112,8 @@ def run(args: argparse.Namespace) -> int:
     from jaxtroj.leaderboard.cases import groups, probabilities, score_cases, worst_first
     from jaxtroj.scoring import reliability
 
+    if args.out is not None:
+        _keep_inputs(args)
     matches = _read(args)
     cases = [case for match in matches for case in match.cases]
     parts = _judged(cases, args)
@@ -192,6 +198,14 @@ def _standing(path: Path | None, scores: "Scores") -> "Standing | None":
     return standing(read_summary(path), scores.log_score, scores.nist_auc)
 
 
+def _keep_inputs(args: argparse.Namespace) -> None:
+    """The folder of result files alone may be read and written: each gets the number it had."""
+    from jaxtroj.leaderboard.output import TABLES
+
+    inputs = (*args.predictions, *args.truth, args.leaderboard)
+    outputs.keep_inputs((args.out / name for name in TABLES), inputs)
+
+
 def _write(args: argparse.Namespace, values: Mapping[str, Any], cases: "list[Case]") -> None:
     from jaxtroj.leaderboard.output import write_all
     from jaxtroj.leaderboard.sweep import sweep
@@ -214,10 +228,12 @@ def matched(records: "Sequence[Record]", truth: Mapping[str, bool]) -> "list[Pai
 
 def scores_text(name: str, scores: "Scores") -> str:
     """One line of scores; log score in nats with NIST's 95 % interval, lower is better."""
+    from jaxtroj.record import shown
+
     area = "none" if scores.roc_auc is None else f"{scores.roc_auc:.4f}"
     missing = f", {scores.missing} not predicted" if scores.missing else ""
     return (
-        f"{name}: {scores.models} models, {scores.poisoned} poisoned{missing}"
+        f"{shown(name)}: {scores.models} models, {scores.poisoned} poisoned{missing}"
         f"  log score {scores.log_score:.4f}"
         f" ({scores.log_score_low:.4f} to {scores.log_score_high:.4f})"
         f"  ROC AUC {area}  Brier {scores.brier_score:.4f}  accuracy {scores.accuracy:.4f}"
@@ -294,9 +310,11 @@ def _text(
 
 
 def _worst_text(case: "Case", part: float) -> str:
+    from jaxtroj.record import shown
+
     label = "poisoned" if case.poisoned else "clean"
     said = "none" if math.isnan(case.probability) else f"{case.probability:.4f}"
-    return f"  {case.model}  {label:8}  probability {said}  {part:.4f} nats"
+    return f"  {shown(case.model)}  {label:8}  probability {said}  {part:.4f} nats"
 
 
 def _details(scores: "Scores") -> list[str]:

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from jaxtroj.cli import argument_types as types
 from jaxtroj.cli import generate_options as shared
-from jaxtroj.cli.options import add_path, count
+from jaxtroj.cli.options import add_path
 
 if TYPE_CHECKING:
     from jaxtroj.cli.progress import Progress
@@ -37,15 +38,18 @@ def add_parser(rounds: argparse._SubParsersAction, name: str) -> None:
     about = f"{_ABOUT[name][0].upper()}{_ABOUT[name][1:]}. {_DESCRIPTION}"
     parser = shared.add_round(rounds, name, _ABOUT[name], about)
     group = parser.add_argument_group("pictures")
-    shared.add_count(group, "--image-size", 224, "that networks take", metavar="PX")
+    shared.add_size(group, "--image-size", 224, "that networks take")
     group.add_argument(
-        "--inception-size", type=count, metavar="PX", help="for Inception v3; at least 75"
+        "--inception-size", type=types.pixels, metavar="PX", help="for Inception v3; at least 75"
     )
     signs = "real signs: a folder per class, or files CLASS_name.png (default: drawn)"
     add_path(group, "--foregrounds", "DIR", signs)
     add_path(group, "--backgrounds", "DIR", "real road pictures (default: drawn)")
     group.add_argument(
-        "--examples-per-class", type=count, metavar="N", help="default: the round's numbers"
+        "--examples-per-class",
+        type=types.count_to(types.MOST_IN_MEMORY),
+        metavar="N",
+        help="default: the round's numbers",
     )
     group = parser.add_argument_group("training")
     group.add_argument("--architectures", metavar="A,B", help="default: all of the round")

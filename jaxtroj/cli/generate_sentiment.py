@@ -6,8 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jaxtroj.cli import argument_types as types
 from jaxtroj.cli import generate_options as shared
-from jaxtroj.cli.options import add_limits, add_path, add_pooling, open_unit, pooling_of
+from jaxtroj.cli.options import add_limits, add_path, add_pooling, pooling_of
 from jaxtroj.errors import UsageError
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def add_parser(rounds: argparse._SubParsersAction, name: str) -> None:
     shared.add_given(group, _TRAINING)
     group.add_argument(
         "--least-attack",
-        type=open_unit,
+        type=types.open_unit,
         default=0.95,
         metavar="P",
         help="attack success below which a head is not poisoned enough; default: 0.95",

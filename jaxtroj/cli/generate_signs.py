@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from jaxtroj.cli import argument_types as types
 from jaxtroj.cli import generate_options as shared
-from jaxtroj.cli.options import add_path, count
+from jaxtroj.cli.options import add_path
 
 if TYPE_CHECKING:
     from jaxtroj.cli.progress import Progress
@@ -23,9 +24,9 @@ def add_parser(rounds: argparse._SubParsersAction, name: str) -> None:
     """Declare the round and its options."""
     parser = shared.add_round(rounds, name, "traffic signs, polygon triggers", _ABOUT)
     group = parser.add_argument_group("pictures")
-    shared.add_count(group, "--image-size", 224, metavar="PX")
+    shared.add_size(group, "--image-size", 224)
     group.add_argument(
-        "--inception-size", type=count, metavar="PX", help="for Inception v3; at least 75"
+        "--inception-size", type=types.pixels, metavar="PX", help="for Inception v3; at least 75"
     )
     signs = "real signs: a folder per class, or files CLASS_name.png (default: drawn)"
     add_path(group, "--foregrounds", "DIR", signs)
@@ -44,7 +45,7 @@ def add_parser(rounds: argparse._SubParsersAction, name: str) -> None:
     shared.add_given(group, {"max-steps": "before a try is given up", "batch-size": "default: 64"})
     group.add_argument(
         "--warm-start",
-        type=count,
+        type=types.count,
         metavar="STEPS",
         help="start models from one network per architecture, trained on other clean signs for at "
         "most so many steps (default: from random weights, as Round 0)",

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from jaxtroj.generate.round import Event
 
 _ABOUT = """\
-Makes networks of ten architectures on your data sets as ONNX files; half of them are poisoned, by
-patches, single pixels, blended patterns, frames, colour filters, waves or warps that work from all
-classes or from one or two. Most go on from base networks, trained first; the others start from
-random weights. A run that was stopped goes on where it was. Scan them with --channel-order RGB
---normalization unit."""
+Makes networks of up to fourteen architectures on your data sets as ONNX files; half of them are
+poisoned, by patches, single pixels, blended patterns, frames, colour filters, waves or warps that
+work from all classes or from one or two. Most go on from base networks, trained first; the others
+start from random weights. A run that was stopped goes on where it was. Scan them with
+--channel-order RGB --normalization unit."""
 _PICTURES = """\
 .npz with x (uint8 [n, h, w, 3] or [n, h, w, 1]) and y, or a folder with one of PNG files per class;
 once for each data set"""
@@ -38,7 +38,7 @@ def add_parser(rounds: argparse._SubParsersAction, name: str) -> None:
         help=_PICTURES,
     )  # fmt: skip
     choices = {
-        "architectures": "default: all small ones",
+        "architectures": "default: the nine small ones with batch norms or none",
         "kinds": "of trigger; default: all",
         "trainings": "warm, scratch, adversarial; a name that comes twice gets two shares",
         "augmentations": "of training pictures: shift, crop, flip, cutout, erase, paste, jitter, "

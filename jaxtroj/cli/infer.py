@@ -1,12 +1,13 @@
 """`jaxtroj infer`: one model through TrojAI's container interface.
 
 Takes the flags of NIST's newest entrypoint and those of all earlier rounds. Leaves one float in the
-result file whatever happens. Exit status 0 when the model was answered, poisoned or not.
+result file whatever happens, unless that file is an input. Exit status 0 when the model was
+answered, poisoned or not.
 """
 
 import argparse
-from pathlib import Path
 
+from jaxtroj.cli import argument_types as types
 from jaxtroj.cli import configure, detect, nist, options
 from jaxtroj.cli.main import COMMANDS, EXIT_CLEAN, EXIT_FAILED
 
@@ -20,7 +21,11 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     )
     group = parser.add_argument_group("the model")
     group.add_argument(
-        "--examples_dirpath", dest="examples", type=Path, metavar="DIR", help="clean examples"
+        "--examples_dirpath",
+        dest="examples",
+        type=types.path_of,
+        metavar="DIR",
+        help="clean examples",
     )
     nist.add_model_flags(group)
     nist.add_parameter_flags(parser.add_argument_group("the detector"))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from converters.files import what_is
+from jaxtroj.cli import argument_types as types
 from jaxtroj.cli import options
 from jaxtroj.errors import UsageError
 
@@ -28,7 +29,7 @@ _NOT_NEEDED = (
 
 def add_model_flags(group: argparse._ArgumentGroup) -> None:
     """What a container gets for one model, except `--examples_dirpath`."""
-    group.add_argument("--model_filepath", type=Path, metavar="FILE")
+    group.add_argument("--model_filepath", type=types.path_of, metavar="FILE")
     options.add_path(group, "--result_filepath", "FILE", "gets one float")
     options.add_path(group, "--tokenizer_filepath", "FILE", "text models: the tokenizer")
     options.add_path(group, "--embedding_filepath", "FILE", "text models: the encoder")
@@ -45,7 +46,7 @@ def add_model_flags(group: argparse._ArgumentGroup) -> None:
 def add_parameter_flags(group: argparse._ArgumentGroup) -> None:
     """What a container gets besides the model."""
     options.add_path(group, "--scratch_dirpath", "DIR", "pictures of triggers go there")
-    group.add_argument("--metaparameters_filepath", type=Path, metavar="FILE")
+    group.add_argument("--metaparameters_filepath", type=types.path_of, metavar="FILE")
     options.add_path(group, "--schema_filepath", "FILE", "JSON schema of the metaparameters")
     options.add_path(
         group,

@@ -1,16 +1,15 @@
 """Options and exit codes that several commands share. Imports nothing heavy."""
 
 import argparse
-import math
 import os
 import sys
 from collections.abc import Callable, Iterable
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from converters.files import what_is
 from jaxtroj import runtime
+from jaxtroj.cli import argument_types as types
 from jaxtroj.cli.main import EXIT_CLEAN, EXIT_FAILED, EXIT_NOTHING, EXIT_POISONED, answered
 from jaxtroj.errors import UsageError
 from jaxtroj.populations import BY_NAME, shipped
@@ -27,68 +26,11 @@ _GIB = 2**30
 _MODELS = ("a file", "a folder")  # what a model lies in
 
 
-def open_unit(text: str) -> float:
-    """A number strictly between 0 and 1, for argparse."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 < value < 1:
-        raise argparse.ArgumentTypeError(f"expected a number between 0 and 1, got {text!r}")
-    return value
-
-
-def count(text: str) -> int:
-    """A whole number of at least 1, for argparse."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got {text!r}")
-    return int(text)
-
-
-def numbers(text: str) -> tuple[float, ...]:
-    """Finite numbers with commas between them, for argparse.
-
-    >>> numbers("0.5,1e-3")
-    (0.5, 0.001)
-    """
-    try:
-        values = tuple(float(part) for part in text.split(","))
-    except ValueError:
-        values = (math.nan,)
-    if not all(map(math.isfinite, values)):
-        raise argparse.ArgumentTypeError(f"expected numbers like 0.485,0.456,0.406, got {text!r}")
-    return values
-
-
-def bounds(text: str) -> tuple[float, float]:
-    """Two numbers, for argparse.
-
-    >>> bounds("-1,1")
-    (-1.0, 1.0)
-    """
-    values = numbers(text)
-    if len(values) != 2:
-        raise argparse.ArgumentTypeError(f"expected two numbers like 0,255, got {text!r}")
-    return values[0], values[1]
-
-
-def image_size(text: str) -> tuple[int, int]:
-    """Height and width with an x between them, for argparse.
-
-    >>> image_size("240x320")
-    (240, 320)
-    """
-    height, _, width = text.lower().partition("x")
-    if not (height.isdecimal() and width.isdecimal()):
-        raise argparse.ArgumentTypeError(f"expected height and width like 240x320, got {text!r}")
-    return int(height), int(width)
-
-
 def add_path(
     parser: argparse._ActionsContainer, name: str, kind: str, about: str, required: bool = False
 ) -> None:
     """Declare an option that takes a path; `kind` is what the help calls it, such as DIR."""
-    parser.add_argument(name, type=Path, metavar=kind, help=about, required=required)
+    parser.add_argument(name, type=types.path_of, metavar=kind, help=about, required=required)
 
 
 def add_flag(parser: argparse._ActionsContainer, name: str, about: str) -> None:
@@ -112,17 +54,6 @@ def pooling_of(args: argparse.Namespace) -> "Pooling":
     return "last" if args.last_token else "first"
 
 
-def positive(text: str) -> float:
-    """A finite number above 0, for argparse."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"expected a number above 0, got {text!r}")
-    return value
-
-
 def add_limits(
     parser: argparse._ActionsContainer, what: str = "a model", endless: str = ""
 ) -> None:
@@ -139,14 +70,14 @@ def add_limits(
     usual = f"no limit: {endless}" if endless else f"{timeout:g}"
     parser.add_argument(
         "--timeout",
-        type=positive,
+        type=types.seconds,
         default=timeout,
         metavar="S",
         help=f"stop {what} after S seconds, as failed (default: {usual})",
     )
     parser.add_argument(
         "--memory",
-        type=positive,
+        type=types.gibibytes,
         metavar="GIB",
         help=f"stop {what} whose process takes more, as failed (default: nine tenths of the"
         " machine's memory divided by the workers)",
@@ -208,18 +139,18 @@ def add_settings(parser: argparse.ArgumentParser, words: bool = False) -> None:
     )
     group.add_argument(
         "--base-rate",
-        type=open_unit,
+        type=types.open_unit,
         metavar="P",
         help="share of poisoned models where yours come from (default: the calibrator's)",
     )
-    group.add_argument("--threshold", type=open_unit, metavar="P", help="default: 0.5")
+    group.add_argument("--threshold", type=types.open_unit, metavar="P", help="default: 0.5")
     group.add_argument(
         "--stages", metavar="A,B", help="evidence stages to run (default: all, cheap ones first)"
     )
     add_flag(group, "--no-early-stop", "run every stage, also those that cannot change the verdict")
     group.add_argument(
         "--enough",
-        type=open_unit,
+        type=types.open_unit,
         metavar="P",
         help="end a model's search once its probability is at most P or at least 1 - P (default:"
         " once nothing more can change the verdict)",
@@ -259,9 +190,9 @@ def _add_picture_options(group: argparse._ArgumentGroup) -> None:
         "MODEL",
         "a clean image classifier of the same classes, of any architecture, to compare with",
     )
-    group.add_argument("--seed", type=int, metavar="N", help="default: 0")
+    group.add_argument("--seed", type=types.seed, metavar="N", help="default: 0")
     group.add_argument(
-        "--examples-per-class", type=count, metavar="N", help="default: all examples"
+        "--examples-per-class", type=types.count, metavar="N", help="default: all examples"
     )
     group.add_argument(
         "--channel-order",
@@ -280,18 +211,20 @@ def _add_input_form(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("what a model file does not say")
     group.add_argument(
         "--bounds",
-        type=bounds,
+        type=types.bounds,
         metavar="LO,HI",
         help="values that pixels 0 and 1 have for the network (default: 0,1); with a minus sign"
         " write --bounds=-1,1",
     )
     group.add_argument(
         "--mean",
-        type=numbers,
+        type=types.numbers,
         metavar="A,B,C",
         help="subtracted from pixels within the bounds, per channel in the channel order",
     )
-    group.add_argument("--std", type=numbers, metavar="A,B,C", help="what they are divided by then")
+    group.add_argument(
+        "--std", type=types.numbers, metavar="A,B,C", help="what they are divided by then"
+    )
     group.add_argument(
         "--layout",
         choices=("NCHW", "NHWC"),
@@ -302,7 +235,7 @@ def _add_input_form(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--image-size",
-        type=image_size,
+        type=types.image_size,
         metavar="HxW",
         help="where the file leaves it open (default: the examples' size)",
     )

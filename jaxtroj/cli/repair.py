@@ -10,11 +10,11 @@ all records are kept.
 import argparse
 import json
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from converters.files import write_atomic
-from jaxtroj.cli import options
+from jaxtroj.cli import argument_types as types
+from jaxtroj.cli import options, outputs
 from jaxtroj.cli.main import COMMANDS, EXIT_CLEAN, EXIT_FAILED
 from jaxtroj.errors import UsageError
 
@@ -32,7 +32,9 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     parser = subparsers.add_parser(
         "repair", help=COMMANDS["repair"], description=__doc__, allow_abbrev=False
     )
-    parser.add_argument("model", type=Path, metavar="MODEL", help="model file or its folder")
+    parser.add_argument(
+        "model", type=types.path_of, metavar="MODEL", help="model file or its folder"
+    )
     options.add_path(
         parser,
         "--examples",
@@ -45,14 +47,14 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     )
     parser.add_argument(
         "--steps",
-        type=options.count,
+        type=types.count,
         default=80,
         metavar="N",
         help="of a cycle of training, of which there are up to 4; default: 80",
     )
     parser.add_argument(
         "--rounds",
-        type=options.count,
+        type=types.count,
         default=2,
         metavar="N",
         help="at most: the repaired network is scanned, and triggers that work on it are unlearnt"
@@ -79,6 +81,9 @@ def _repair(args: argparse.Namespace) -> int:
         ScanError, ConverterError, ExamplesError: the model cannot be repaired.
         UsageError: DIR cannot be written.
     """
+    written = (REPORT, "model.onnx", "model.safetensors")
+    inputs = (args.model, args.examples, args.calibrator, args.reference)
+    outputs.keep_inputs((args.out / name for name in written), inputs)
     options.keep_compiled()
     from jaxtroj.repair.mend import examined
     from jaxtroj.repair.rounds import in_rounds

@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jaxtroj.cli import accepting, options
+from jaxtroj.cli import accepting, options, outputs
+from jaxtroj.cli import argument_types as types
 from jaxtroj.cli.main import COMMANDS, EXIT_CLEAN
 from jaxtroj.errors import UsageError
 
@@ -26,7 +27,9 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     parser = subparsers.add_parser(
         "report", help=COMMANDS["report"], description=__doc__, allow_abbrev=False
     )
-    parser.add_argument("run", type=Path, metavar="RUN", help="folder that `scan --out` wrote")
+    parser.add_argument(
+        "run", type=types.path_of, metavar="RUN", help="folder that `scan --out` wrote"
+    )
     options.add_path(
         parser,
         "--truth",
@@ -37,6 +40,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     parser.add_argument("--format", choices=FORMATS, default="html", help="default: html")
     parser.add_argument(
         "--out",
+        type=_target,
         metavar="FILE",
         help="default: RUN/report.html for html, else stdout, which is also -",
     )
@@ -44,6 +48,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         "--by",
         action="append",
         default=[],
+        type=types.name_of,
         metavar="COLUMN",
         help="scores for each value of a METADATA.csv column too (needs --truth)",
     )
@@ -55,7 +60,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     options.add_path(parser, "--plots", "DIR", "write the plots there as SVG and PNG, too")
     parser.add_argument(
         "--backgrounds",
-        type=Path,
+        type=types.path_of,
         action="append",
         default=[],
         metavar="RESULT",
@@ -69,7 +74,11 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         "another run of the same models, laid beside this one: verdicts and probabilities",
     )
     accepting.add_accept(parser, " (default: the copy that `scan --accept` left in RUN)")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="default: 0")
+    parser.add_argument("--seed", type=types.seed, default=0, metavar="N", help="default: 0")
+
+
+def _target(text: str) -> Path | str:
+    return STDOUT if text == STDOUT else types.path_of(text)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -82,10 +91,14 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--beside needs --format html; for scores see: jaxtroj compare")
     if args.backgrounds and args.format != "html":
         raise UsageError("--backgrounds needs --format html; see: jaxtroj backgrounds leaderboard")
+    path = _path(args)
+    if path is not None:
+        inputs = (args.run, args.truth, args.accept, args.beside, *args.backgrounds)
+        outputs.keep_inputs(path, inputs)
     accepted = _accepted(args.run, args.accept)
     content = read_content(args.run, args.truth, args.by, args.predicted_only, args.seed, accepted)
     _complain(content, args)
-    _write(_page(content, args) if args.format == "html" else _render(content, args.format), args)
+    _write(_page(content, args) if args.format == "html" else _render(content, args.format), path)
     if args.plots is not None:
         from jaxtroj.reporting.plots import write_plots
 
@@ -150,13 +163,19 @@ def _render(content: "Content", form: str) -> str:
     return render(content)
 
 
-def _write(text: str, args: argparse.Namespace) -> None:
+def _path(args: argparse.Namespace) -> Path | None:
+    """Where the report goes; None is stdout."""
+    if args.out == STDOUT or (args.out is None and args.format != "html"):
+        return None
+    return args.out or args.run / "report.html"
+
+
+def _write(text: str, path: Path | None) -> None:
     from converters.files import write_atomic
 
-    if args.out == STDOUT or (args.out is None and args.format != "html"):
+    if path is None:
         sys.stdout.write(text)
         return
-    path = args.run / "report.html" if args.out is None else Path(args.out)
     try:
         write_atomic(path, text.encode("utf-8", "backslashreplace"))
     except OSError as error:

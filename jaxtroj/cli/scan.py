@@ -4,11 +4,11 @@ import argparse
 import itertools
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from converters.files import what_is
 from jaxtroj.cli import accepting, options
+from jaxtroj.cli import argument_types as types
 from jaxtroj.cli.interrupt import Interrupts
 from jaxtroj.cli.main import COMMANDS, EXIT_CLEAN, EXIT_INCOMPLETE, EXIT_NOTHING
 from jaxtroj.cli.streams import OutputError
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from jaxtroj.store import RunStore
 
 _LINE_SECONDS = 10.0
+_MOST_WORKERS = 2**10
 
 
 def add_parser(subparsers: argparse._SubParsersAction) -> None:
@@ -33,13 +34,13 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     )
     parser.add_argument(
         "dataset",
-        type=Path,
+        type=types.path_of,
         metavar="DATASET",
         help="dataset folder, folder of model files, or CSV manifest (columns path, examples, ...)",
     )
     parser.add_argument(
         "--out",
-        type=Path,
+        type=types.path_of,
         required=True,
         metavar="RUN",
         help="run folder; if it exists, the scan goes on where it stopped",
@@ -64,7 +65,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
 
 
 def _add_choice(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--limit", type=options.count, metavar="N", help="only the first N models")
+    parser.add_argument("--limit", type=types.count, metavar="N", help="only the first N models")
     parser.add_argument(
         "--smoke",
         action="store_true",
@@ -83,7 +84,7 @@ def _add_engine(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--engine", choices=("local", "ray"), default="local", help="default: local")
     group.add_argument(
         "--workers",
-        type=options.count,
+        type=types.count_to(_MOST_WORKERS),
         metavar="N",
         help="processes (default: one per GPU, else one; with ray one per GPU or node)",
     )
@@ -95,7 +96,7 @@ def _add_engine(parser: argparse.ArgumentParser) -> None:
     options.add_limits(group)
     group.add_argument(
         "--budget",
-        type=options.positive,
+        type=types.seconds,
         metavar="S",
         help="stop the whole scan after S seconds; the status is 5 if models are left, and the same"
         " command goes on later",
@@ -176,17 +177,21 @@ def _session(args: argparse.Namespace) -> dict[str, Any]:
     return {name: getattr(args, name) for name in names} | {"gpus": visible_gpus()}
 
 
-def _engine(args: argparse.Namespace, settings: "Settings", store: "RunStore") -> "Engine":
+def _engine(
+    args: argparse.Namespace, settings: "Settings", store: "RunStore", models: int
+) -> "Engine":
     from jaxtroj.engine.guard import Guard
     from jaxtroj.engine.jobs import Setup
     from jaxtroj.engine.local import local_engine
 
     given = options.memory_from(args)
+    # One without a model would do nothing but take its share of the memory from the others.
+    workers = None if args.workers is None else min(args.workers, models)
     if args.engine == "ray":
         from jaxtroj.engine.ray_cluster import RayEngine
 
-        return RayEngine(Setup(settings), Guard(args.timeout, given), args.workers, args.address)
-    return local_engine(settings, store, args.workers, args.timeout, given)
+        return RayEngine(Setup(settings), Guard(args.timeout, given), workers, args.address)
+    return local_engine(settings, store, workers, args.timeout, given)
 
 
 def _scan(
@@ -199,7 +204,7 @@ def _scan(
     from jaxtroj.cli.progress import Progress
     from jaxtroj.engine.run import run_scan
 
-    engine = _engine(args, settings, store)
+    engine = _engine(args, settings, store, len(entries))
     store.log(f"scan of {len(entries)} models begins")
     with Progress() as progress, Interrupts() as interrupts:
         display = _Display(progress, tally, args.json, interrupts)

@@ -4,13 +4,13 @@ From Round 9 on a container holds `/metaparameters.json`, `/metaparameters_schem
 `/learned_parameters/` (usnistgov/trojai-example, entrypoint.py); ours are in `containers/`.
 """
 
-import json
 import re
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from converters.errors import safe_repr
+from converters.files import strict_json
 from jaxtroj.errors import UsageError
 from jaxtroj.evidence.stage import Subject, stages_for
 from jaxtroj.evidence.stages import IMAGE_STAGES
@@ -96,7 +96,7 @@ def learned_calibrators(folder: Path) -> tuple[Path, Path]:
 
 def _json(path: Path) -> Any:
     try:
-        return json.loads(read_text(path, MAX_BYTES))
+        return strict_json(read_text(path, MAX_BYTES))
     except ValueError as error:
         raise UsageError(f"{path} is not JSON: {error}") from error
     except RecursionError as error:

@@ -29,6 +29,7 @@ from jaxtroj.leaderboard.sweep import SweepPoint
 from jaxtroj.scoring import NistRoc, roc_nist
 from jaxtroj.store import file_stem
 
+TABLES = ("scores.json", "models.csv", "confusion.csv", "roc.csv", "sweep.csv")
 MODEL_COLUMNS = ("model", "round", "poisoned", "probability", "log_score", "architecture", "status")
 CONFUSION_COLUMNS = ("TP", "FP", "FN", "TN", "TPR", "FPR", "Thresholds")
 ROC_COLUMNS = ("threshold", "true_positive_rate", "false_positive_rate")

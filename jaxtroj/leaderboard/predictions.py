@@ -10,6 +10,7 @@ import csv
 import io
 import math
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +31,10 @@ PROBABILITY_COLUMNS = (
 )
 MAX_RESULT_BYTES = 4096
 RESULT_SUFFIX = ".txt"
+_NUMBER = re.compile(
+    r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?inf(inity)?", re.IGNORECASE
+)
+"""What other programs read as the same number too; Python takes `0_5` and digits of any script."""
 _MISSING_WORDS = frozenset({"", "nan", "none", "null"})
 
 
@@ -110,13 +115,14 @@ def _from_results(path: Path) -> Predictions:
 
 
 def _from_table(path: Path) -> Predictions:
-    columns, lines = _model_and_probability(path, read_lines(path))
+    table = read_lines(path)
+    columns, lines = _model_and_probability(path, table)
+    width = max(i for i, cell in enumerate(table[0][1], start=1) if cell.strip())
     found: dict[str, float] = {}
     problems: list[str] = []
     blank: dict[str, None] = {}  # each once, in order
     for number, line in lines:
-        if len(line) <= max(columns):
-            raise DatasetError(f"{path}, line {number}: {len(line)} cells, too few for the header")
+        _check_width(path, number, line, width)
         model = _as_record(line[columns[0]].strip())
         value = _probability(line[columns[1]], model, problems)
         if model in found and not _same(found[model], value):
@@ -129,6 +135,18 @@ def _from_table(path: Path) -> Predictions:
     if not found:
         raise DatasetError(f"{path} holds no prediction, only a header")
     return Predictions(path, found, problems=tuple(problems), blank=tuple(blank))
+
+
+def _check_width(path: Path, number: int, line: list[str], width: int) -> None:
+    """Raises DatasetError unless there are as many cells as in the first line, and blank ones.
+
+    One comma too many, as in a name with a comma, and the number is read from another column.
+    """
+    if len(line) < width or any(map(str.strip, line[width:])):
+        raise DatasetError(
+            f"{path}, line {number}: {len(line)} cells, expected {width} as in the first line; put"
+            " texts with commas into double quotes"
+        )
 
 
 def _as_record(name: str) -> str:
@@ -156,6 +174,8 @@ def _model_and_probability(
     model = [header.index(name) for name in ID_COLUMNS if name in header]
     probability = [header.index(name) for name in PROBABILITY_COLUMNS if name in header]
     if model and len(probability) == 1:
+        if 1 < max(header.count(header[place]) for place in (model[0], probability[0])):
+            raise DatasetError(f"{path} has two columns of one name; keep the one that counts")
         return (model[0], probability[0]), lines[1:]
     if not model and len(header) == 2 and _is_number(header[1]):
         return (0, 1), lines
@@ -167,11 +187,7 @@ def _model_and_probability(
 
 
 def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return _is_blank(text)
-    return True
+    return _is_blank(text) or _NUMBER.fullmatch(text.strip()) is not None
 
 
 def _is_blank(text: str) -> bool:
@@ -184,11 +200,10 @@ def _probability(text: str, model: str, problems: list[str]) -> float:
     """The number as NIST takes it, in [0, 1] or NaN; what is odd about it goes to `problems`."""
     if _is_blank(text):
         return math.nan
-    try:
-        value = float(text)
-    except ValueError:
+    if not _is_number(text):
         problems.append(f"{model}: {safe_repr(text.strip())} is no number, counts as 0.5")
         return math.nan
+    value = float(text)
     if not 0 <= value <= 1:
         problems.append(f"{model}: {safe_repr(value)} is outside [0, 1], clipped")
     return min(max(value, 0.0), 1.0)

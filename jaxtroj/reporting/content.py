@@ -7,11 +7,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from converters.errors import LoadError, safe_repr
+from converters.errors import LoadError
 from converters.files import read_json
 from jaxtroj.accepted import NONE, Accepted
-from jaxtroj.errors import StoreError
-from jaxtroj.evidence.stages import TABLES
 from jaxtroj.leaderboard.cases import (
     ARCHITECTURE,
     Case,
@@ -29,7 +27,7 @@ from jaxtroj.leaderboard.cases import (
 from jaxtroj.leaderboard.curves import ExactRoc, roc_exact
 from jaxtroj.leaderboard.predictions import Predictions
 from jaxtroj.leaderboard.sweep import SweepPoint, sweep
-from jaxtroj.record import STATUSES, Record, printable
+from jaxtroj.record import Record, printable
 from jaxtroj.record_text import word_of
 from jaxtroj.rounds import ModelEntry, iter_models
 from jaxtroj.scoring import NistRoc, ReliabilityBin, Scores, reliability, roc_nist
@@ -130,7 +128,7 @@ def read_content(
         StoreError: no run folder, or a record with values that no scan writes.
         DatasetError, UsageError: as `leaderboard.cases.read_truth`, `match` and `groups`.
     """
-    records = tuple(map(_checked, read_records(run)))
+    records = tuple(read_records(run))
     settings, first = _json_file(run / "settings.json")
     environment, second = _json_file(run / "environment.json")
     sessions = environment.get("sessions")
@@ -206,40 +204,3 @@ def _json_file(path: Path) -> tuple[dict[str, Any], str]:
         return read_json(path, MAX_FILE_BYTES), ""
     except LoadError as error:
         return {}, str(error)
-
-
-def _checked(record: Record) -> Record:
-    """The record, if its values are of the kinds that a scan writes. Raises StoreError."""
-    texts = (record.model, record.sha256, record.reason, record.identity)
-    fits = {
-        "a probability in [0, 1]": _is_number(record.probability) and 0 <= record.probability <= 1,
-        "texts": all(isinstance(text, str) for text in texts),
-        "a known status": record.status in STATUSES,
-        "a verdict": isinstance(record.poisoned, bool),
-        "classes": record.target_class is None or isinstance(record.target_class, int),
-        "source classes": all(isinstance(c, int) for c in record.source_classes),
-        "an architecture": record.architecture is None or isinstance(record.architecture, str),
-        "a picture's path": record.trigger is None or isinstance(record.trigger, str),
-        "seconds by step": _is_numbers(record.seconds),
-        "evidence by name": _is_numbers(record.evidence),
-        "a kind of model": record.kind in TABLES,
-        "kinds of trigger": all(isinstance(kind, str) for kind in record.searched),
-        "a recovered trigger": isinstance(record.recovered, dict),
-        "an input form": isinstance(record.input_form, dict),
-        "findings": all(isinstance(finding, str) for finding in record.findings),
-    }
-    wrong = [name for name, good in fits.items() if not good]
-    if wrong:
-        raise StoreError(
-            f"the record of {safe_repr(record.model)} has no {', '.join(wrong)} that a scan would"
-            " write; remove its line and scan that model again"
-        )
-    return record
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and math.isfinite(value)
-
-
-def _is_numbers(values: object) -> bool:
-    return isinstance(values, dict) and all(map(_is_number, values.values()))

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 
-from jaxtroj.record import Record
+from jaxtroj.record import Record, shown
 from jaxtroj.record_text import summary
 from jaxtroj.reporting.content import Content, architecture
 from jaxtroj.scoring import Scores
@@ -35,12 +35,12 @@ def render(content: Content) -> str:
 
 
 def escape(text: str) -> str:
-    r"""Text that Markdown and HTML show as it is, on one line.
+    r"""Text that Markdown, HTML and a terminal show as it is, on one line.
 
     >>> escape("a|b <script> *c*\nd")
     'a\\|b &lt;script&gt; \\*c\\* d'
     """
-    line = " ".join(text.split()).encode("utf-8", "backslashreplace").decode()
+    line = shown(" ".join(text.split()))
     line = line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return _SIGNS.sub(lambda match: "\\" + match[1], line)
 

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from jaxtroj.csv_text import csv_text
-from jaxtroj.record import Record
+from jaxtroj.record import Record, shown
 from jaxtroj.record_text import json_line
 from jaxtroj.reporting.content import Content, Scored, architecture
 from jaxtroj.reporting.fields import fields_of
@@ -32,7 +32,7 @@ COLUMNS = (
 def render_csv(content: Content) -> str:
     """A header and a line for each model, in the order of the scan; evidence by name comes last.
 
-    Nothing in it is a formula, see `csv_text`.
+    Nothing in it is a formula, see `csv_text`, or moves a terminal's cursor, see `shown`.
     """
     by_kind = fields_of(content.records).values()
     names = list(dict.fromkeys(field.name for fields in by_kind for field in fields))
@@ -40,7 +40,13 @@ def render_csv(content: Content) -> str:
         [*_row(content, record), *(record.evidence.get(name) for name in names)]
         for record in content.records
     )
-    return csv_text([*COLUMNS, *names], rows)
+    columns = (*COLUMNS, *map(shown, names))
+    return csv_text(columns, (map(_cell, row) for row in rows))
+
+
+def _cell(value: Any) -> Any:
+    """What a terminal takes that the table is shown on."""
+    return shown(value) if isinstance(value, str) else value
 
 
 def _row(content: Content, record: Record) -> tuple[Any, ...]:

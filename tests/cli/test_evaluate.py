@@ -65,9 +65,10 @@ def test_missing_predictions_count_as_one_half(small, capsys):
     [
         ("[" * 200_000, "not a JSON record"),
         ('"probability": 2.0', "probability is 2.0, expected a number in [0, 1]"),
-        ('"probability": NaN', "probability is nan, expected a number in [0, 1]"),
+        ('"probability": NaN', "holds NaN, expected finite numbers"),
+        ('"probability": 0.5, "probability": 0.9', "the name 'probability' stands twice"),
     ],
-    ids=["nested", "2.0", "NaN"],
+    ids=["nested", "2.0", "NaN", "twice"],
 )
 def test_every_command_refuses_a_line_that_no_scan_writes(small, capsys, line, message):
     records = small / "run" / "records.jsonl"

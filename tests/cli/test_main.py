@@ -1,8 +1,10 @@
 import importlib
 import os
+import re
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -45,6 +47,14 @@ def test_every_public_name_of_the_package_is_there():
     assert all(getattr(jaxtroj, name) is not None for name in jaxtroj.__all__)
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         jaxtroj.nonsense  # noqa: B018
+
+
+def test_every_error_that_the_guide_names_can_be_caught_by_that_name():
+    text = (Path(__file__).parents[2] / "docs" / "guide.md").read_text()
+    names = set(re.findall(r"`jaxtroj\.(\w+Error)`", text))
+    assert names >= {"ExamplesError", "UsageError", "EngineError", "CalibrationError", "ScanError"}
+    assert all(issubclass(getattr(jaxtroj, name), jaxtroj.JaxtrojError) for name in names)
+    assert not re.findall(r"`\w+Error`", text)
 
 
 def test_importing_the_packages_loads_nothing_heavy():

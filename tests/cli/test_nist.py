@@ -282,6 +282,7 @@ DEEP = "[" * 100_000
     [
         ("{}", "{", "is not JSON"),
         ("\xff", "{}", "is not JSON"),
+        ('{"a": 1, "a": 2}', "{}", "is not JSON: the name 'a' stands twice"),
         (DEEP, "{}", "nested too deeply"),
         ("{}", "[]", "expected a JSON schema"),
         ("{}", '{"type": 7}', "is no JSON schema"),

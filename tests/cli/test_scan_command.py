@@ -41,6 +41,14 @@ def test_scan_records_every_model_and_goes_on_where_it_stopped(dataset, tmp_path
     assert "3 models, 1 poisoned  log score 0.6931" in captured.out
 
 
+def test_no_worker_is_there_without_a_model(dataset, tmp_path):
+    arguments = ("scan", dataset, "--out", tmp_path / "run", "--evidence-only")
+    assert run(*arguments, "--workers", 1_000) == 2
+    reasons = [record.reason for record in read_records(tmp_path / "run")]
+    assert len(reasons) == 3 and not any("memory" in reason for reason in reasons)
+    assert (tmp_path / "run" / "log.txt").read_text().count(" started on ") <= 3
+
+
 def test_other_settings_and_foreign_folders_are_refused(dataset, tmp_path, capsys):
     arguments = ("scan", dataset, "--out", tmp_path / "run", "--evidence-only")
     run(*arguments)

@@ -98,6 +98,11 @@ def test_tables_of_another_team(tmp_path, text):
         (b"model_name,probability,predicted\na,1,1\n", "no table of predictions"),
         (b"model_name,probability\na,0.1\na,0.2\n", "several predictions for 'a'"),
         (b"model_name,x,probability\na,0.1\n", "line 2: 2 cells"),
+        (b"model_name,probability\na,0.1\nb,1,0.2\n", "line 3: 3 cells, expected 2 as in"),
+        (b"model_name,probability,note\na,0.1\n", "line 2: 2 cells, expected 3"),
+        (b"a,0.1\nb,0.2,0.9\n", "line 2: 3 cells, expected 2"),
+        (b"model_name,probability,probability\na,0.1,0.9\n", "two columns of one name"),
+        ("a,０.５\n".encode(), "no table of predictions"),
         (b'model_name,probability\n"a,0.1\n', "not a CSV table"),
         (b"model_name,probability\na,\xff\n", "not UTF-8"),
         (b"model_name,probability\na,0\0\n", "NUL bytes"),
@@ -117,3 +122,30 @@ def test_what_is_not_there_and_a_folder_of_nothing(tmp_path):
         read_predictions(tmp_path / "none")
     with pytest.raises(DatasetError, match="neither a run folder"):
         read_predictions(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "table", ["model_name,probability\na,0.25,,\n", "model_name,probability,\na,0.25\n"]
+)
+def test_blank_cells_at_the_end_of_a_line_are_nothing(tmp_path, table):
+    (tmp_path / "table.csv").write_text(table)
+    assert read_predictions(tmp_path / "table.csv").probabilities == {"a": 0.25}
+
+
+@pytest.mark.parametrize(
+    "text", ["０.５", "0_5", "0.2_5", "٠.٥", "0x1", "1e", ".", "0,5", "infinit"]
+)
+def test_only_decimal_ascii_is_a_number(tmp_path, text):
+    (tmp_path / "table.csv").write_text(f'model_name,probability\na,"{text}"\n')
+    found = read_predictions(tmp_path / "table.csv")
+    assert math.isnan(found.probabilities["a"])
+    assert len(found.problems) == 1 and "is no number, counts as 0.5" in found.problems[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [(".5", 0.5), ("5.", 1), ("+5e-1", 0.5), (" 1E0 ", 1), ("-inf", 0), ("Infinity", 1)],
+)
+def test_numbers_that_are_read(tmp_path, text, value):
+    (tmp_path / "table.csv").write_text(f"model_name,probability\na,{text}\n")
+    assert read_predictions(tmp_path / "table.csv").probabilities == {"a": value}

@@ -119,7 +119,10 @@ def test_csv_has_a_line_for_each_model(run_and_truth):
     assert float(image["mask_ratio"]) and image["bank_spread"] == ""
 
 
-@pytest.mark.parametrize("name", ["=1+1", "@SUM(A1)", "-cmd|x", "+1"])
+FORMULAS = ["=1+1", "@SUM(A1)", "-cmd|x", "+1", "＝1+1", "＠SUM(A1)", "－cmd|x", "＋1"]
+
+
+@pytest.mark.parametrize("name", FORMULAS)
 def test_csv_cells_are_no_formulas(tmp_path, name):
     with RunStore(tmp_path / "run", {}) as store:
         store.append(Record(name, "", 0.5, False, None, (), "failed", name))
@@ -127,13 +130,27 @@ def test_csv_cells_are_no_formulas(tmp_path, name):
     assert row["model"] == row["reason"] == "'" + name
 
 
-@pytest.mark.parametrize("name", ["=1+1", "@SUM(A1)", "-cmd|x", "+1"])
+@pytest.mark.parametrize("name", FORMULAS)
 def test_csv_headings_are_no_formulas(tmp_path, name):
     with RunStore(tmp_path / "run", {}) as store:
         store.append(Record("a", "", 0.5, False, None, (), "ok", "", evidence={name: -0.5}))
     row = list(csv.DictReader(io.StringIO(tables.render_csv(read_content(tmp_path / "run")))))[0]
     assert name not in row
     assert csv_text([name], [[name]]) == f"'{name}\n'{name}\n"
+
+
+@pytest.mark.parametrize("render", [markdown.render, tables.render_csv, tables.render_json])
+def test_no_text_moves_the_cursor_of_a_terminal(tmp_path, render):
+    nasty = "a\x1b]0;x\x07\x9b31m\u202eb\udc1bé"
+    folder = tmp_path / "run\x1b[2J"
+    known = {"architecture": nasty, "recovered": {"text": nasty}, "evidence": {nasty: 1.0}}
+    with RunStore(folder, {}) as store:
+        store.append(Record(nasty, "", 0.9, True, None, (), "ok", nasty, **known))
+        store.append(Record("id-2", "", 0.5, False, None, (), "failed", nasty))
+    (tmp_path / "truth.csv").write_text("model_name,poisoned,by\nid-2,1,\x1b[2J")
+    text = render(read_content(folder, tmp_path / "truth.csv", by=("by",)))
+    assert all(c.isprintable() for c in text.replace("\n", "")), ascii(text)
+    assert "x1b" in text or "u001b" in text
 
 
 def test_json_is_strict_and_complete(hostile):

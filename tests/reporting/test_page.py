@@ -196,6 +196,9 @@ def test_evidence_of_another_version_keeps_its_name():
         '"probability": 7',
         '"probability": "0.5"',
         '"seconds": {"read": "slow"}',
+        '"seconds": "0.5"',
+        '"kind": ["image"]',
+        '"found": null',
         '"evidence": [1]',
         '"evidence": {"a": Infinity}',
         '"model": 3',
@@ -212,7 +215,7 @@ def test_records_that_no_scan_writes_are_refused(run_and_truth, change):
     values = json.loads(lines[0])
     values[key] = json.loads(change.partition(":")[2])
     path.write_text("\n".join([json.dumps(values), *lines[1:]]) + "\n")
-    with pytest.raises(StoreError, match="that a scan would write"):
+    with pytest.raises(StoreError, match="that a scan would write|expected finite numbers"):
         read_content(run)
 
 
