@@ -45,7 +45,8 @@ class Population:
 
 
 POPULATIONS = (
-    Population("round0", "image", ("round0", "round1")),
+    Population("round0", "image", ("round0",)),
+    Population("round1", "image", ("round1",)),
     Population("small", "image", by_size=True),
     Population("general", "image", ("round2", "round3", "round4"), beside="general_reference"),
     Population("round5", "text", ("round5", "round6"), apart="round5_apart"),

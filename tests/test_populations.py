@@ -47,7 +47,7 @@ def test_one_that_is_named_answers_for_all():
 def test_the_general_one_takes_the_place_of_sizes_once_it_ships(monkeypatch, tmp_path):
     there = {name: populations.BY_NAME[name].path for name in ("round0", "small")}
     assert populations.round_calibrators()[0] == ("round0", there["round0"])
-    for name in ("round0", "small", "round5"):
+    for name in ("round0", "round1", "small", "round5"):
         (tmp_path / f"{name}.json").write_text("{}")
     monkeypatch.setattr(populations, "FOLDER", tmp_path)
     assert populations.default_calibrator().name == "round0.json"
@@ -75,7 +75,7 @@ def test_a_population_is_named_on_the_command_line():
 
 
 @pytest.mark.parametrize(("name", "expected"), [
-    (None, "round0"), ("round1", "round0"), ("round2", "general"), ("round4", "general"),
+    (None, "round0"), ("round1", "round1"), ("round2", "general"), ("round4", "general"),
 ])  # fmt: skip
 def test_the_usual_population_leaves_known_rounds_theirs(name, expected):
     parser = argparse.ArgumentParser()

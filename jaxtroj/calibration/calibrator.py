@@ -23,7 +23,7 @@ from jaxtroj.calibration.training import (
 )
 from jaxtroj.calibration.transfer import NOTHING_KNOWN, Met, Traits, Transfer, met_by
 from jaxtroj.errors import CalibrationError
-from jaxtroj.numerics import logit, sigmoid
+from jaxtroj.numerics import clip_probability, logit, sigmoid
 
 SHOWN_ARCHITECTURES = 4  # of those met, in a caveat; a longer list says nothing to people
 
@@ -33,7 +33,7 @@ class Verdict:
     """The answer for one model."""
 
     probability: float
-    """P(poisoned), in (0, 1)."""
+    """P(poisoned), from 1e-12 to 1 - 1e-12, where log scores are cut off too."""
     poisoned: bool
     """Whether the probability exceeds the threshold."""
     target_class: int | None
@@ -128,6 +128,8 @@ class Calibrator:
     ) -> float:
         """P(poisoned) by the last stage whose fields are all there; `base_rate` when none is.
 
+        No answer lies outside [1e-12, 1 - 1e-12], whatever the base rate.
+
         Args:
             fields: evidence by name; names the calibrator does not know are ignored.
             traits: of the network; an unknown architecture gets the mean intercept, and of what the
@@ -139,7 +141,7 @@ class Calibrator:
         """
         stage = self.last_complete(fields)
         if stage is None:
-            return _checked_rate(base_rate)
+            return float(clip_probability(_checked_rate(base_rate)))
         return self.stage_probability(stage, fields, traits, base_rate)
 
     def stage_probability(
@@ -153,7 +155,8 @@ class Calibrator:
 
         Raises CalibrationError when the stage is unknown or one of its fields is missing.
         """
-        return float(sigmoid(self._log_odds(stage, fields, traits, base_rate)))
+        log_odds = self._log_odds(stage, fields, traits, base_rate)
+        return float(clip_probability(sigmoid(log_odds)))
 
     def can_stop(
         self,
@@ -298,7 +301,7 @@ class Calibrator:
             strange = (f"{traits.name}, only {others or 'unnamed ones'}", *strange)
         if not strange:
             return ()
-        return (f"the calibrator has met no {'; no '.join(strange)}: {self._advice(traits)}",)
+        return (f"the calibrator has met no {', and no '.join(strange)}: {self._advice(traits)}",)
 
     def _advice(self, traits: Traits) -> str:
         """What the probability of a network that was not met is worth, in words."""

@@ -8,6 +8,9 @@ from jaxtroj.errors import CalibrationError
 LARGEST_NUMBER = 1e101
 LARGEST_LOG_ODDS = 1e3
 """Of an intercept or a weight; fitted ones are below 10, and 28 leave no probability but 0 or 1."""
+RATES = (1e-6, 1 - 1e-6)
+"""Of the share of poisoned models: a rarer kind would leave no probability but 0 or 1."""
+SEEDS = (-(2**63), 2**63 - 1)
 LONGEST_TEXT = 2000
 
 
@@ -49,7 +52,9 @@ class Node:
     def count(self, low: int = 0, high: int = 2**63) -> int:
         if not isinstance(self.value, int) or isinstance(self.value, bool):
             raise self._fail("a whole number")
-        return int(self.number(low, high))
+        if not low <= self.value <= high:  # not as a float, which rounds what is above 2**53
+            raise self._fail(f"a whole number from {low} to {high}")
+        return self.value
 
     def text(self) -> str:
         if not isinstance(self.value, str) or len(self.value) > LONGEST_TEXT:

@@ -7,9 +7,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from converters.files import read_plain, write_atomic
+from converters.errors import safe_repr
+from converters.files import read_plain, strict_json, write_atomic
 from jaxtroj.calibration import pooled_files
-from jaxtroj.calibration.checked import LARGEST_NUMBER, Node
+from jaxtroj.calibration.checked import LARGEST_NUMBER, RATES, SEEDS, Node
 from jaxtroj.calibration.fitted import Fitted, Provenance, StageReport
 from jaxtroj.calibration.judge import Judge
 from jaxtroj.calibration.linear import FittedField, Linear
@@ -34,13 +35,12 @@ def save(fitted: Fitted, path: str | os.PathLike[str]) -> None:
     """Writes a calibrator, whole or not at all, into a folder that is there.
 
     Raises:
-        CalibrationError: the file cannot be written.
+        CalibrationError: the file cannot be written, or `load` would refuse it.
     """
-    document = {"format": FORMAT, "schema": SCHEMA_VERSION, **to_json(fitted)}
-    text, target = json.dumps(document, indent=1, allow_nan=False), Path(path)
+    content, target = _as_bytes(fitted, path), Path(path)
     try:
         os.stat(target.parent)  # a folder that is not there is a mistake in its name
-        write_atomic(target, text.encode() + b"\n")
+        write_atomic(target, content)
     except OSError as error:
         raise CalibrationError(
             f"cannot write the calibrator {target} ({error.strerror or error})"
@@ -56,15 +56,33 @@ def load(path: str | os.PathLike[str]) -> Fitted:
             f"cannot read the calibrator {path} ({error.strerror or error}); expected a file that"
             " `jaxtroj calibrate` wrote"
         ) from error
-    if len(content) > MAX_BYTES:
-        raise CalibrationError(f"{path} is larger than {MAX_BYTES} bytes: no calibrator")
     try:
-        document = json.loads(content, parse_constant=_refuse_constant)
-        return _from_json(Node(document, "the file"))
+        return _parsed(content)
     except (ValueError, RecursionError) as error:
         raise CalibrationError(f"{path} is not a calibrator: {error}") from error
     except CalibrationError as error:
         raise CalibrationError(f"{path} is not a usable calibrator: {error}") from error
+
+
+def _as_bytes(fitted: Fitted, path: str | os.PathLike[str]) -> bytes:
+    """The content of a file that `load` reads: hours of scanning stand behind it."""
+    document = {"format": FORMAT, "schema": SCHEMA_VERSION, **to_json(fitted)}
+    try:
+        content = json.dumps(document, indent=1, allow_nan=False).encode() + b"\n"
+        _parsed(content)
+    except (ValueError, CalibrationError) as error:
+        raise CalibrationError(
+            f"cannot write the calibrator {path}, which could not be read back: {error}; fit it"
+            " with values within these bounds"
+        ) from error
+    return content
+
+
+def _parsed(content: bytes) -> Fitted:
+    """The calibrator in a file's content. Raises CalibrationError, ValueError, RecursionError."""
+    if len(content) > MAX_BYTES:
+        raise CalibrationError(f"larger than {MAX_BYTES} bytes, expected fewer")
+    return _from_json(Node(strict_json(content), "the file"))
 
 
 def to_json(calibrator: Fitted) -> dict[str, Any]:
@@ -110,15 +128,12 @@ def _report_json(report: StageReport) -> dict[str, Any]:
     }
 
 
-def _refuse_constant(name: str) -> float:
-    raise ValueError(f"holds {name}, expected finite numbers")
-
-
 def _from_json(root: Node) -> Fitted:
     version = root["schema"].value
     if root["format"].value != FORMAT or isinstance(version, bool) or version not in READABLE:
         raise CalibrationError(
-            f"format {root['format'].value!r} schema {version!r}, expected {FORMAT!r} "
+            f"format {safe_repr(root['format'].value)} schema {safe_repr(version)}, expected"
+            f" {FORMAT!r} "
             f"schema {SCHEMA_VERSION}; fit it again with `jaxtroj calibrate`"
         )
     stages = [(node["stage"].text(), node) for node in root["stages"].items()]
@@ -164,7 +179,7 @@ def _stage(node: Node) -> StageModel:
         fields=fields,
         intercept=node["intercept"].log_odds(),
         offsets={name: value.log_odds() for name, value in node["architectures"].pairs()},
-        rate=node["rate"].inside(0, 1),
+        rate=node["rate"].number(*RATES),
     )
     return StageModel(
         linear=linear,
@@ -236,11 +251,11 @@ def _score(node: Node) -> StageScore:
 def _provenance(node: Node) -> Provenance:
     models = node["models"].count(1)
     poisoned = node["poisoned"].count(1)
-    if poisoned >= models:
+    if not RATES[0] <= poisoned / models <= RATES[1]:
         raise CalibrationError(f"{node.place}: {poisoned} of {models} models poisoned")
     return Provenance(
         population=node["population"].text(),
-        seed=node["seed"].count(-(2**63)),
+        seed=node["seed"].count(*SEEDS),
         commit=node["commit"].text(),
         models=models,
         poisoned=poisoned,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 
-from jaxtroj.calibration.checked import Node
+from jaxtroj.calibration.checked import RATES, Node
 from jaxtroj.calibration.judge import Judge
 from jaxtroj.calibration.kinds import KindFound
 from jaxtroj.calibration.pooled import PARTS, WAYS, PooledModel, PooledStage
@@ -53,7 +53,7 @@ def read_pooled(node: Node, stages: Sequence[str], has_sum: bool) -> Mapping[str
         weights=(weights[0], weights[1], weights[2]),
         missing=node["missing"].number(0, LARGEST_WEIGHT),
         intercept=node["intercept"].log_odds(),
-        rate=node["rate"].inside(0, 1),
+        rate=node["rate"].number(*RATES),
         low=node["low"].inside(0, 0.5),
         high=node["high"].inside(0.5, 1),
         penalty=node["penalty"].number(0),

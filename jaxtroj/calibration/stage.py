@@ -16,6 +16,7 @@ PSEUDO_ERRORS = 0.25  # on either side; 0.5 cost 0.01 to 0.03 nats on synthetic 
 INNER_FOLDS = 5
 INNER_REPEATS = 2
 FEWEST_GROUPS = 3
+FEWEST_OF_A_KIND = 2  # to choose by
 HALVINGS = 6  # of a population too small to choose by
 
 
@@ -71,15 +72,16 @@ def fit_stage(task: Task, keys: Sequence[str], seed: str) -> StageModel:
     """Fits on all rows of the task; penalty and clip are those with the best inner log score.
 
     The inner log-odds come from folds in which scaling, weights and trust are fitted anew: the
-    populations, where the task has `FEWEST_GROUPS` or more, else repeated stratified ones. So a fit
+    populations, where the task has `FEWEST_GROUPS` or more and none is `indispensable`, else
+    repeated stratified ones. So a fit
     on several populations is chosen by how it holds on one that it has not met. With fewer than two
     models of a kind there are none, and the strongest penalty and the narrowest clip are taken. A
     task that says `few` is fitted by that instead: the mean over repeated stratified halves.
     """
     rarest = int(min(task.poisoned.sum(), (~task.poisoned).sum()))
-    if task.few is not None and rarest >= 2:
+    if task.few is not None and rarest >= FEWEST_OF_A_KIND:
         return _fit_few(task, task.few, keys, seed)
-    if rarest < 2:
+    if rarest < FEWEST_OF_A_KIND:
         penalty, low, high = PENALTIES[0], CLIPS[-1], 1 - CLIPS[-1]
     else:
         inner = _inner_log_odds(task, keys, min(INNER_FOLDS, rarest), seed)
@@ -140,10 +142,27 @@ def _inner_log_odds(task: Task, keys: Sequence[str], folds: int, seed: str) -> n
     return found
 
 
+def indispensable(task: Task) -> str | None:
+    """A population that cannot be left out, as too few models of a kind are left; None without.
+
+    Only where there are enough populations to choose by.
+    """
+    names = sorted(set(task.groups))
+    if len(names) < FEWEST_GROUPS:
+        return None
+    groups = np.array(task.groups)
+    for name in names:
+        left = task.poisoned[groups != name]
+        if min(left.sum(), (~left).sum()) < FEWEST_OF_A_KIND:
+            return name
+    return None
+
+
 def _inner_folds(task: Task, keys: Sequence[str], folds: int, seed: str) -> list[np.ndarray]:
     """Fold of each row, [n], for each repeat."""
     names = sorted(set(task.groups))
-    if len(names) >= FEWEST_GROUPS:
+    # In a fold of an outer split a population may hold all that is left of a kind.
+    if len(names) >= FEWEST_GROUPS and indispensable(task) is None:
         return [np.array([names.index(name) for name in task.groups])]
     return [
         assign_folds(keys, task.poisoned, task.architectures, folds, f"{seed}:inner:{repeat}")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from converters.errors import safe_repr
 from jaxtroj import scoring
 from jaxtroj.calibration.folds import assign_folds
 from jaxtroj.calibration.groups import LeftOut, assign_groups, score_left_out
@@ -18,7 +19,13 @@ from jaxtroj.calibration.labelled import Labelled, Population, Scheme, make_popu
 from jaxtroj.calibration.linear import Task
 from jaxtroj.calibration.pooled import PooledModel, PooledStage
 from jaxtroj.calibration.pooling import fit_pooled
-from jaxtroj.calibration.stage import FEWEST_GROUPS, StageModel, fit_stage
+from jaxtroj.calibration.stage import (
+    FEWEST_GROUPS,
+    FEWEST_OF_A_KIND,
+    StageModel,
+    fit_stage,
+    indispensable,
+)
 from jaxtroj.calibration.transfer import Temperature, Transfer, learn_temperature
 from jaxtroj.errors import CalibrationError
 from jaxtroj.numerics import logit, sigmoid
@@ -41,7 +48,10 @@ class OutOfFold:
 def stage_task(
     population: Population, scheme: Scheme, stage: str
 ) -> tuple[Task, tuple[str, ...], np.ndarray] | None:
-    """Rows complete at a stage, their keys and positions; None when there are too few of them."""
+    """Rows complete at a stage, their keys and positions; None when there are too few of them.
+
+    Raises CalibrationError where one population holds all models of a kind.
+    """
     names, few = scheme.names(stage), scheme.few
     if few is not None and len(population.keys) > few.models:
         few = None
@@ -64,6 +74,14 @@ def stage_task(
         few,
         tuple(population.models.datasets[i] for i in complete.tolist()) if datasets else (),
     )
+    only = indispensable(task) if few is None else None
+    if only is not None:
+        left = labels[np.array(task.groups) != only]
+        raise CalibrationError(
+            f"without the models of {safe_repr(only)} {_counted(left)} are left; expected at least "
+            f"{FEWEST_OF_A_KIND} of each kind, to see how a fit holds on a population that it has "
+            "not met: give both kinds in several populations, or no datasets"
+        )
     return task, tuple(population.keys[i] for i in complete), complete
 
 
@@ -86,12 +104,15 @@ def _is_enough(poisoned: np.ndarray) -> bool:
     return len(poisoned) >= MIN_MODELS and bool(rarest >= MIN_OF_A_KIND)
 
 
+def _counted(poisoned: np.ndarray) -> str:
+    return f"{int(poisoned.sum())} poisoned and {int((~poisoned).sum())} clean models"
+
+
 def too_few(population: Population, scheme: Scheme) -> CalibrationError:
     """The error that says how many models there are and how many are needed."""
     return CalibrationError(
-        f"too little to calibrate on: {int(population.poisoned.sum())} poisoned and "
-        f"{int((~population.poisoned).sum())} clean models with evidence; expected at least "
-        f"{MIN_MODELS} models, {MIN_OF_A_KIND} of each kind, with all fields of the first "
+        f"too little to calibrate on: {_counted(population.poisoned)} with evidence; expected at "
+        f"least {MIN_MODELS} models, {MIN_OF_A_KIND} of each kind, with all fields of the first "
         f"stage ({', '.join(next(iter(scheme.stages.values())))}). 20 or more are advised."
     )
 
@@ -128,6 +149,8 @@ def out_of_fold(
     Raises CalibrationError for fewer than two groups, or where the others are too few to fit on.
     """
     population = make_population(labelled)
+    if groups is not None:
+        _check_groups(population, groups, seed)
     if scheme.is_pooled:
         return _pooled_out_of_fold(population, scheme, seed, groups)
     found = {}
@@ -136,7 +159,7 @@ def out_of_fold(
         if prepared is not None:
             task, keys, complete = prepared
             folds = _folds(population, complete, seed, groups)
-            answers = _hold_out(task, keys, folds, f"{seed}:{stage}")
+            answers = _hold_out(task, keys, folds, f"{seed}:{stage}", groups is not None)
             found[stage] = _placed(answers, population.places[complete], len(population.keys))
     return found
 
@@ -198,10 +221,11 @@ def _temperature(
 ) -> Temperature | None:
     """None where there are too few groups, or where the others of one are too few to fit on."""
     truth, names = labelled.truth, np.array(groups)
-    parts = sorted({group for group in groups if group})
-    if len(parts) < 2 or not all(_is_enough(truth[names != part]) for part in parts):
+    try:
+        held_out = out_of_fold(labelled, scheme, seed, groups)
+    except CalibrationError:
         return None
-    answers = last_answers(out_of_fold(labelled, scheme, seed, groups)).log_odds
+    answers = last_answers(held_out).log_odds
     answered = np.isfinite(answers)
     return learn_temperature(answers[answered], truth[answered], names[answered].tolist())
 
@@ -225,10 +249,28 @@ def group_folds(population: Population, groups: Sequence[str], seed: int) -> np.
     return assign_groups(mine, population.keys, models.pairs, f"{seed}:groups")
 
 
-def _hold_out(task: Task, keys: tuple[str, ...], folds: np.ndarray, seed: str) -> OutOfFold:
+def _check_groups(population: Population, groups: Sequence[str], seed: int) -> None:
+    """Refuses groups of which one cannot be left out, as the others are too few to fit on."""
+    folds = group_folds(population, groups, seed)
+    for number, name in enumerate(sorted({group for group in groups if group})):
+        left = population.poisoned[folds != number]
+        if not _is_enough(left):
+            raise CalibrationError(
+                f"without the group {safe_repr(name)} {_counted(left)} are left to fit on; expected"
+                f" at least {MIN_MODELS}, {MIN_OF_A_KIND} of each kind: choose groups that hold"
+                " both kinds, or give clean models no group, so that they are dealt out"
+            )
+
+
+def _hold_out(
+    task: Task, keys: tuple[str, ...], folds: np.ndarray, seed: str, grouped: bool
+) -> OutOfFold:
+    """Groups may leave too few rows that are complete at a stage; it then says nothing of them."""
     log_odds, at_clip = np.full(len(keys), np.nan), np.zeros(len(keys), dtype=int)
     for fold in np.unique(folds):
         held, kept = np.flatnonzero(folds == fold), np.flatnonzero(folds != fold)
+        if grouped and not _is_enough(task.poisoned[kept]):
+            continue
         model = fit_stage(task.take(kept), [keys[i] for i in kept], seed)
         test = task.take(held)
         log_odds[held] = model.log_odds(test.values, test.architectures)

@@ -1,6 +1,7 @@
 """Calibrator files: exact, whole or not there, and hostile ones refused."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -61,6 +62,8 @@ HOSTILE = [
     ((*FIRST, "high"), 1),
     ((*FIRST, "high"), 0.2),
     ((*FIRST, "rate"), 1.0),
+    ((*FIRST, "rate"), 1e-320),
+    ((*FIRST, "rate"), 1 - 1e-7),
     ((*FIRST, "models"), 1.5),
     ((*FIRST, "fields"), []),
     ((*FIRST, "architectures"), {"resnet50": []}),
@@ -81,6 +84,9 @@ HOSTILE = [
     (("provenance",), []),
     (("provenance", "poisoned"), 60),
     (("provenance", "population"), "x" * 10_000),
+    (("provenance", "models"), 2**63),
+    (("provenance", "seed"), 2**63),
+    (("provenance", "seed"), -(2**63) - 1),
     (("unfitted",), "no list"),
 ]
 
@@ -94,6 +100,62 @@ def test_hostile_calibrators_are_refused(fitted, tmp_path, path, value):
     file.write_text(json.dumps(document))
     with pytest.raises(CalibrationError, match="calibrator"):
         Calibrator.load(file)
+
+
+def test_a_name_that_stands_twice_is_refused(fitted, tmp_path):
+    file = tmp_path / "calibrator.json"
+    fitted.save(file)
+    text = file.read_text()
+    assert text.count('"seed": ') == 1
+    file.write_text(text.replace('"seed": ', '"seed": 1, "seed": '))
+    with pytest.raises(CalibrationError, match="not a calibrator: the name 'seed' stands twice"):
+        Calibrator.load(file)
+
+
+REFUSED = {
+    "population": ({"population": "x" * 2001}, "population is .*expected a text of at most 2000"),
+    "seed": ({"seed": 2**63}, "seed is 9223372036854775808, expected a whole number from"),
+    "commit": ({"commit": "c" * 3000}, "commit is .*expected a text of at most 2000"),
+    "models": ({"models": 2**63}, "24 of|30 of"),
+}
+
+
+@pytest.mark.parametrize(("odd", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_could_not_be_read_back_is_not_written(fitted, tmp_path, odd, message):
+    file = tmp_path / "calibrator.json"
+    fitted.save(file)
+    before = file.read_bytes()
+    changed = replace(fitted, provenance=replace(fitted.provenance, **odd))
+    with pytest.raises(CalibrationError, match=f"cannot write the calibrator .*{message}"):
+        changed.save(file)
+    assert file.read_bytes() == before and len(list(tmp_path.iterdir())) == 1
+
+
+def test_architectures_with_endless_names_are_not_written(fitted, tmp_path):
+    reports = {
+        name: replace(r, by_architecture={"x" * 2001: r.score})
+        for name, r in fitted.reports.items()
+    }
+    with pytest.raises(CalibrationError, match="a key of the file.*at most 2000 characters"):
+        replace(fitted, reports=reports).save(tmp_path / "calibrator.json")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("seed", [2**53 + 1, 2**63 - 1, -(2**63)])
+def test_seeds_of_64_bits_come_back_exactly(fitted, tmp_path, seed):
+    file = tmp_path / "calibrator.json"
+    replace(fitted, provenance=replace(fitted.provenance, seed=seed)).save(file)
+    assert Calibrator.load(file).provenance.seed == seed
+
+
+@pytest.mark.parametrize("base_rate", [5e-324, 1e-320, 1e-12, 0.5, 0.9999999999999999])
+@pytest.mark.parametrize("name", ["small", "general"])
+def test_answers_stay_inside_their_bounds_at_any_base_rate(name, base_rate):
+    calibrator = Calibrator.load(BY_NAME[name].path)
+    names = list(calibrator.stages.values())[-1].names
+    for value in (None, -1e30, 0.0, 1e30):
+        row = dict.fromkeys(names, value)
+        assert 1e-12 <= calibrator.probability(row, base_rate=base_rate) <= 1 - 1e-12
 
 
 ANYTHING = (0, -1, 1, 0.5, 1e308, 5e-324, 1e100, -1e100, 10**30, None, True, "x", [], {})
@@ -152,6 +214,7 @@ def test_any_value_anywhere_is_refused_or_leaves_answers(tmp_path, shipped):
         b"[" * 100_000,
         b'{"format": NaN}',
         b'{"format": Infinity}',
+        b'{"format": NaN, "format": "jaxtroj calibrator"}',
         b"9" * 10_000,
     ],
 )

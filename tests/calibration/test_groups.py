@@ -1,9 +1,11 @@
 """Groups of models that are left out in turn."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from jaxtroj.calibration import Labelled, Scheme, cross_validate, leave_out
+from jaxtroj.calibration import Labelled, Scheme, cross_validate, leave_out, out_of_fold
 from jaxtroj.calibration.groups import assign_groups, score_left_out
 from jaxtroj.errors import CalibrationError
 
@@ -47,6 +49,25 @@ def test_a_left_out_group_has_no_say_in_its_own_answers():
         assert found.groups["patch"].models + found.groups["blend"].models == 40
         assert found.groups[found.worst].log_score >= found.log_score
     assert before.shape == (40,)
+
+
+def test_a_group_without_which_one_label_is_left_is_refused():
+    labelled = two_kinds()
+    by_label = ["bad" if label else "good" for label in labelled.poisoned]
+    expected = "without the group 'bad' 0 poisoned and 20 clean models are left.*both kinds"
+    for scheme in (SCHEME, replace(SCHEME, is_pooled=True)):
+        with pytest.raises(CalibrationError, match=expected):
+            leave_out(labelled, scheme, by_label)
+
+
+def test_a_stage_says_nothing_of_a_group_whose_others_lack_its_fields():
+    """Then the stage before answers, as for every row that a stage cannot judge."""
+    labelled, scheme = two_kinds(), Scheme({"first": ("a",), "second": ("b",)})
+    groups = ["x" if i < 20 else "y" for i in range(40)]
+    rows = [row if i < 20 else {"a": row["a"]} for i, row in enumerate(labelled.rows)]
+    found = out_of_fold(replace(labelled, rows=rows), scheme, groups=groups)
+    assert np.isnan(found["second"].log_odds).all()
+    assert np.isfinite(found["first"].log_odds).all()
 
 
 def test_order_of_rows_changes_nothing():

@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 
 from jaxtroj.calibration import Calibrator, Labelled, Scheme, leave_out
+from jaxtroj.calibration.linear import Task
+from jaxtroj.calibration.stage import fit_stage, indispensable
 from jaxtroj.calibration.transfer import Traits
+from jaxtroj.errors import CalibrationError
 
 from .conftest import regressions
 
@@ -47,6 +50,25 @@ def test_two_populations_are_too_few_to_choose_by():
     alone = replace(two, datasets=())
     fits = [Calibrator.fit(one, SCHEME).stages["only"] for one in (two, alone)]
     assert fits[0] == fits[1]
+
+
+def test_a_population_that_holds_all_models_of_a_kind_is_refused(models):
+    """Left out, it leaves nothing to fit on: the clip came out as [.4, .6], without a word."""
+    places = [p if bad else "e" for p, bad in zip(models.datasets, models.poisoned, strict=True)]
+    expected = "without the models of 'e' 80 poisoned and 0 clean models are left.*or no datasets"
+    with pytest.raises(CalibrationError, match=expected):
+        Calibrator.fit(replace(models, datasets=places), SCHEME)
+
+
+def test_a_part_in_which_one_population_is_all_of_a_kind_is_chosen_by_mixed_folds():
+    """As a fold of an outer split may be: what is left is judged as one population."""
+    draw = np.random.default_rng(0)
+    labels, keys = np.arange(60) % 2 == 0, tuple(map(str, range(60)))
+    values = (draw.normal(size=(60, 1)) + 3 * labels[:, None]).astype(float)
+    plain = Task(values, labels, (None,) * 60, ("true",), ("true",), (0,))
+    places = tuple("abc"[number % 3] if bad else "c" for number, bad in enumerate(labels))
+    assert indispensable(replace(plain, groups=places)) == "c"
+    assert fit_stage(replace(plain, groups=places), keys, "s") == fit_stage(plain, keys, "s")
 
 
 def test_its_evidence_counts_less_for_models_that_show_no_population(models):
