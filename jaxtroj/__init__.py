@@ -16,13 +16,17 @@ from jaxtroj.errors import JaxtrojError
 __version__ = "0.1.0"
 
 _HOMES = {
+    "CalibrationError": "jaxtroj.errors",
     "Calibrator": "jaxtroj.calibration",
+    "EngineError": "jaxtroj.errors",
+    "ExamplesError": "jaxtroj.errors",
     "Guard": "jaxtroj.engine.guard",
     "ModelEntry": "jaxtroj.rounds",
     "Record": "jaxtroj.record",
     "RunStore": "jaxtroj.store",
     "ScanError": "jaxtroj.verdict",
     "Settings": "jaxtroj.settings",
+    "UsageError": "jaxtroj.errors",
     "Verdict": "jaxtroj.verdict",
     "answer": "jaxtroj.engine.run",
     "detect": "jaxtroj.detection",

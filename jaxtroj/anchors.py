@@ -55,7 +55,7 @@ class AnchoredExamples:
 
     def spread(self, per_class: int) -> "AnchoredExamples":
         """So many examples for each class; of models with many classes, fewer."""
-        return self.first(min(per_class * self.classes, max(_MOST, self.classes)))
+        return self.first(spread_count(per_class, self.classes))
 
     def after(self, count: int) -> "AnchoredExamples":
         """The examples after the first `count`, to measure on; all of them when none is left."""
@@ -78,6 +78,15 @@ class AnchoredExamples:
         """Whole pixels `[n, 2]` from the picture's centre to each anchor."""
         centre = np.asarray(self.images.shape[1:3]) // 2
         return (self.anchors - centre).astype(jnp.int32)
+
+
+def spread_count(per_class: int, classes: int) -> int:
+    """How many examples `AnchoredExamples.spread` takes at most.
+
+    >>> spread_count(2, 10), spread_count(2, 20), spread_count(2, 100)
+    (20, 30, 100)
+    """
+    return min(per_class * classes, max(_MOST, classes))
 
 
 def anchor(network: Network, examples: Examples, limit: int) -> AnchoredExamples:

@@ -25,9 +25,8 @@ from jaxtroj.record import Record
 from jaxtroj.rounds import ModelEntry, iter_models
 from jaxtroj.rounds.arrays import pictures_of, write_pictures
 from jaxtroj.rounds.single import entry_of
-from jaxtroj.scan import identify
 from jaxtroj.scan.attempt import Attempt, OnStep, open_model, silent
-from jaxtroj.scan.folder import PictureOf
+from jaxtroj.scan.folder import PictureOf, identified
 from jaxtroj.scan.model import Opener, scan_attempt
 from jaxtroj.scan.records import failed_record
 from jaxtroj.settings import Settings
@@ -126,8 +125,8 @@ def answer_with_panels(
 
     See `jaxtroj.engine.jobs.Detector`.
     """
-    record = _with_panels(Attempt(entry, settings, on_step or silent), open_model, picture_of)
-    return replace(record, identity=identify(entry, settings))
+    attempt = Attempt(entry, settings, on_step or silent)
+    return identified(entry, settings, lambda: _with_panels(attempt, open_model, picture_of))
 
 
 def answer_from_memory(

@@ -4,15 +4,24 @@ A file says little about the pictures it expects. Where the examples show that a
 the record's reason says so; docs/flags.md tells what to do.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from converters.input_form import is_assumption
 from converters.model import Model
 from jaxtroj.anchors import AnchoredExamples
-from jaxtroj.flags import GUESSED, MISCLASSIFIED, NO_GRADIENT, NO_LAST_LAYER, PROBABILITIES, Flag
+from jaxtroj.flags import (
+    GUESSED,
+    MISCLASSIFIED,
+    NO_GRADIENT,
+    NO_LAST_LAYER,
+    NONE_HELD_OUT,
+    PROBABILITIES,
+    Flag,
+)
 
 if TYPE_CHECKING:
     from jaxtroj.form_choice import FormChoice
@@ -40,20 +49,23 @@ def diagnose(
     examples: AnchoredExamples | None,
     findings: Sequence[str] = (),
     form: "FormChoice | None" = None,
+    fitted: Mapping[str, int] | None = None,
 ) -> tuple[Raised, ...]:
     """The flags of one model, the gravest first.
 
     Args:
       model: as it was opened.
       examples: with the model's answers; None where it was judged by its weights alone.
-      findings: of the opened model; those that say "assumed" are guesses.
+      findings: of the opened model; assumptions about its input are guesses.
       form: how its input form was settled, and the accuracy that it was settled by.
+      fitted: searches that ran, and to how many examples each fits triggers at most.
     """
     answers = _answers(examples, form)
     raised = [_misclassified(model.num_classes, answers)]
     if examples is not None:
         raised += [_probabilities(examples), _no_gradient(examples)]
         raised.append(_guessed(model.num_classes, answers, findings))
+        raised.append(_none_held_out(examples, fitted or {}))
     if model.last_layer() is None:
         raised.append(Raised(NO_LAST_LAYER, "no weight has a row for each class"))
     return tuple(flag for flag in raised if flag is not None)
@@ -156,9 +168,28 @@ def _no_gradient(examples: AnchoredExamples) -> Raised | None:
 
 
 def _guessed(classes: int, answers: _Answers, findings: Sequence[str]) -> Raised | None:
-    guesses = [finding for finding in findings if "assumed" in finding]
+    guesses = [finding for finding in findings if is_assumption(finding) or _is_guess(finding)]
     confirmed = answers.labelled and answers.accuracy >= least_accuracy(classes)
     if not guesses or confirmed:
         return None
     more = f" (and {len(guesses) - 1} more)" if len(guesses) > 1 else ""
     return Raised(GUESSED, f"{guesses[0]}{more}")
+
+
+def _is_guess(finding: str) -> bool:
+    """Whether a finding is `FormChoice.finding` of a form that nobody said and no example told."""
+    return finding.startswith("input form: ") and ": assumed " in finding
+
+
+def _none_held_out(examples: AnchoredExamples, fitted: Mapping[str, int]) -> Raised | None:
+    """See `AnchoredExamples.after`, which gives all examples where none is left."""
+    given = len(examples.images)
+    short = {search: count for search, count in fitted.items() if count >= given}
+    if not short:
+        return None
+    enough = max(short.values()) // examples.classes + 1
+    seen = (
+        f"{', '.join(short)} measured on the {given} examples that were fitted to: too few"
+        f" examples, give {enough} of each class"
+    )
+    return Raised(NONE_HELD_OUT, seen)

@@ -52,6 +52,12 @@ NO_LAST_LAYER = Flag(
     "no weight with one row for each class leads to the outputs",
     "nothing; evidence of the last layer is 0, as for a layer in which no class stands out",
 )
+NONE_HELD_OUT = Flag(
+    "no-held-out-examples",
+    "a search had so few examples that it measured its triggers on those that it was fitted to, so"
+    " that their success there says little of other pictures",
+    "more examples of each class, as many as the flag says",
+)
 OTHER_LOGITS = Flag(
     "logits-differ",
     "`clean-example-logits.csv` beside the model holds other logits for its examples than the file"
@@ -74,8 +80,8 @@ NO_COMPARISON = Flag(
     "`--reference` with a clean network of the same classes; examples named by their classes",
 )
 FLAGS = (
-    MISCLASSIFIED, PROBABILITIES, NO_GRADIENT, GUESSED, NO_LAST_LAYER, OTHER_LOGITS, OTHER_TEXTS,
-    NO_COMPARISON,
+    MISCLASSIFIED, PROBABILITIES, NO_GRADIENT, GUESSED, NONE_HELD_OUT, NO_LAST_LAYER, OTHER_LOGITS,
+    OTHER_TEXTS, NO_COMPARISON,
 )  # fmt: skip
 
 

@@ -23,8 +23,8 @@ from jaxtroj.rounds.examples import Pictures, in_units
 # Every form is tried on so many examples at least, more where they are small, and
 # at most; the best ones on at most so many, of so many pixels together.
 _FEW_LEAST, _FEW_MOST, _MANY_MOST, _MANY_PIXELS = 10, 40, 200, 2**22
-# So many of the best forms go on to all examples, beside the first one.
-_GOING_ON = 3
+# The best forms go on to all examples, beside the first one: a quarter, and so many at least.
+_SHARE_GOING_ON, _FEWEST_GOING_ON = 4, 3
 # Fewer labelled examples, or one class, tell nothing: a network that is stuck on it looks right.
 _FEWEST_EXAMPLES, _FEWEST_CLASSES = 6, 2
 # Another form takes the first one's place only if its log score is better by so many standard
@@ -183,8 +183,9 @@ def _cannot_tell(labels: np.ndarray) -> str:
 
 def _likeliest(tried: Sequence[Tried]) -> list[Tried]:
     """The first form and the best ones, in their order."""
-    ranked = sorted(tried[1:], key=lambda one: one.score, reverse=True)[:_GOING_ON]
-    return [one for one in tried if one is tried[0] or one in ranked]
+    count = max(len(tried) // _SHARE_GOING_ON, _FEWEST_GOING_ON)
+    best = sorted(tried[1:], key=lambda one: one.score, reverse=True)[:count]
+    return [one for one in tried if one is tried[0] or one in best]
 
 
 def _decided(tried: Sequence[Tried], examples: int, forms: int) -> FormChoice:

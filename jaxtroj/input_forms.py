@@ -93,8 +93,28 @@ _CIFAR10 = PixelForm(
     "CIFAR-10's mean and deviation", mean=(0.4914, 0.4822, 0.4465), std=(0.2470, 0.2435, 0.2616)
 )
 _MNIST = PixelForm("MNIST's mean and deviation", mean=(0.1307,), std=(0.3081,))
+_OF_SMALL = (
+    PixelForm(
+        # The mean over pictures of their deviations, which many recipes hand on as the deviation.
+        "CIFAR-10's mean and mean deviation",
+        mean=(0.4914, 0.4822, 0.4465),
+        std=(0.2023, 0.1994, 0.2010),
+    ),
+    PixelForm(
+        "GTSRB's mean and deviation", mean=(0.3403, 0.3121, 0.3214), std=(0.2724, 0.2608, 0.2669)
+    ),
+    PixelForm(
+        "SVHN's mean and deviation", mean=(0.4377, 0.4438, 0.4728), std=(0.1980, 0.2010, 0.1970)
+    ),
+)
+_FASHION = PixelForm("Fashion-MNIST's mean and deviation", mean=(0.2860,), std=(0.3530,))
+_SMALL = 64
+"""Pixels of a side up to which data sets of small pictures are thought of, and before ImageNet."""
 _IN_COLOUR = (_UNIT, _MIN_MAX, *_WIDE, _IMAGENET, _CIFAR10)
+_SMALL_IN_COLOUR = (_UNIT, _MIN_MAX, *_WIDE, _CIFAR10, _IMAGENET, *_OF_SMALL)
 _IN_GREY = (_UNIT, _MIN_MAX, *_WIDE, _MNIST, _IMAGENET, _CIFAR10)
+_SMALL_IN_GREY = (_UNIT, _MIN_MAX, *_WIDE, _MNIST, _FASHION, _CIFAR10, _IMAGENET)
+_PUBLISHED = frozenset((*_IN_GREY, *_SMALL_IN_GREY, *_SMALL_IN_COLOUR))
 _TROJAI = replace(_MIN_MAX, channel_order="BGR")
 _ROUNDS = {
     **dict.fromkeys(("round0", "round1"), _TROJAI),
@@ -111,7 +131,7 @@ def form_of_round(name: str | None) -> PixelForm | None:
     return _ROUNDS.get(name or "")
 
 
-def possible_forms(said: SaidForm, channels: int) -> tuple[PixelForm, ...]:
+def possible_forms(said: SaidForm, channels: int, side: int) -> tuple[PixelForm, ...]:
     """The usual input forms that are left open, the preferred first.
 
     A normalisation that is said stands for all that happens to pixels; bounds, mean or deviation
@@ -120,20 +140,25 @@ def possible_forms(said: SaidForm, channels: int) -> tuple[PixelForm, ...]:
     Args:
         said: may be all, a part or nothing.
         channels: 1 for a network of grey pictures.
+        side: of a picture, pixels, the longer one.
     """
     orders = ("RGB",) if channels == 1 else ("RGB", "BGR")
     if said.channel_order is not None:
         orders = (said.channel_order,)
     forms = [
-        _ordered(form, order, channels) for form in _scales(said, channels) for order in orders
+        _ordered(form, order, channels)
+        for form in _scales(said, channels, side)
+        for order in orders
     ]
     # Pictures that use the whole range, as TrojAI's nearly do, do not tell its form from BGR / 255.
     first = [form for form in (_UNIT, _TROJAI) if form in forms]
     return (*first, *(form for form in forms if form not in first))
 
 
-def _scales(said: SaidForm, channels: int) -> tuple[PixelForm, ...]:
+def _scales(said: SaidForm, channels: int, side: int) -> tuple[PixelForm, ...]:
     if said.normalization is None and not said.has_front:
+        if side <= _SMALL:
+            return _SMALL_IN_GREY if channels == 1 else _SMALL_IN_COLOUR
         return _IN_GREY if channels == 1 else _IN_COLOUR
     open_ones = [f for f in (_UNIT, _MIN_MAX) if said.normalization in (None, f.normalization)]
     return tuple(_with_front(form, said) for form in open_ones)
@@ -150,7 +175,7 @@ def _with_front(form: PixelForm, said: SaidForm) -> PixelForm:
 def _ordered(form: PixelForm, order: str, channels: int) -> PixelForm:
     """A form in a channel order; the numbers of a published one are in RGB."""
     changed = replace(form, channel_order=order, is_grey=channels == 1)
-    if form not in (*_IN_COLOUR, _MNIST):  # the user's own numbers are in the network's order
+    if form not in _PUBLISHED:  # the user's own numbers are in the network's order
         return changed
     mean, std = (_for_channels(values, order, channels) for values in (form.mean, form.std))
     return replace(changed, mean=mean, std=std)

@@ -15,7 +15,7 @@ from jaxtroj.calibration import Calibrator
 from jaxtroj.errors import CalibrationError, UsageError
 from jaxtroj.evidence.stages import IMAGES, TABLES, TEXTS
 from jaxtroj.input_forms import CHANNEL_ORDERS, NORMALIZATIONS, SaidForm
-from jaxtroj.model_files import digest_or_reason, model_files
+from jaxtroj.model_files import digest_or_reason, model_digests
 from jaxtroj.populations import Asked, Candidates, Choice, choose
 
 DEFAULT_CALIBRATOR = populations.default_calibrator()
@@ -264,7 +264,7 @@ class Settings:
         if self.reference is None:  # likewise
             del values["reference"]
         else:
-            values["reference"] = [digest_or_reason(path) for path in model_files(self.reference)]
+            values["reference"] = model_digests(self.reference)
             values["beside_calibrators"] = list(map(digest_or_reason, self._beside_calibrators()))
         values["bank"] = None if self.bank is None else _bank_digest(self.bank)
         for name in ("encoder", "tokenizer"):

@@ -133,7 +133,7 @@ class Verdict:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """What the verdict rests on: doubts first, then what weighs most."""
+        """What the verdict rests on, in sentences: doubts first, then what weighs most."""
         return tuple(part for part in self.record.reason.split("; ") if part)
 
     @property

@@ -3,6 +3,7 @@
 import importlib.util
 import re
 import sys
+import textwrap
 from pathlib import Path
 from types import ModuleType
 
@@ -22,3 +23,11 @@ def first_example(document: str, folder: Path) -> ModuleType:
     sys.modules[name] = module  # dataclasses look up the module of their annotations
     spec.loader.exec_module(module)
     return module
+
+
+def block_after(document: str, mark: str) -> str:
+    """The Python block of a document that follows `<!-- mark -->`."""
+    text = (DOCS / document).read_text()
+    block = re.search(rf"^ *<!-- {mark} -->\n *```python\n(.*?)^ *```", text, re.M | re.S)
+    assert block is not None
+    return textwrap.dedent(block[1])

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from scipy.special import expit, log_softmax, softmax
 
+from converters.input_form import InputForm, assumed_size
 from converters.model import ImageConfig, Model
 from jaxtroj.anchors import AnchoredExamples
 from jaxtroj.diagnostics import diagnose
-from jaxtroj.flags import FLAGS
+from jaxtroj.flags import FLAGS, raised_in
 from jaxtroj.form_choice import FormChoice
 from jaxtroj.input_forms import PixelForm
 
@@ -28,8 +29,9 @@ class _Config(ImageConfig):
 MODEL = Model(_Config(), {"fc.kernel": jnp.ones((5, 3))}, "small")
 HEADLESS = Model(_Config(), {"conv1.kernel": jnp.ones((1, 1, 3, 3))}, "small")
 LOGITS = np.random.default_rng(0).normal(size=(6, 3)) * 3
-GUESS = ("values from 0 to 1 without normalisation were assumed",)
-NOTE = ("the auxiliary head was left out",)
+GUESS = InputForm().unsaid
+NOTE = ("the auxiliary head was left out", "the output 'was assumed' was left out; 'assumed'")
+FORM = ("input form: there are no labelled examples: assumed RGB, pixels / 255",)
 
 
 def _examples(logits=LOGITS, accuracy=1.0, labelled=6, gradient=0.1):
@@ -55,6 +57,8 @@ def _names(examples, findings=()):
         (_examples(accuracy=0.1), GUESS, ["examples-misclassified", "input-guessed"]),
         (_examples(labelled=0), GUESS, ["input-guessed"]),
         (_examples(labelled=0), NOTE, []),
+        (_examples(labelled=0), FORM, ["input-guessed"]),
+        (_examples(labelled=0), (assumed_size((32, 32)),), ["input-guessed"]),
         (_examples(softmax(LOGITS, axis=1)), (), ["probabilities"]),
         (_examples(log_softmax(LOGITS, axis=1)), (), ["probabilities"]),
         (_examples(softmax(LOGITS, axis=1) * 1.1), (), []),
@@ -67,6 +71,14 @@ def _names(examples, findings=()):
 )
 def test_flags(examples, findings, expected):
     assert _names(examples, findings) == expected
+
+
+def test_searches_without_held_out_examples_are_told():
+    """6 examples of 3 classes: one search fits to 3 of them, the other to all that there are."""
+    (raised,) = diagnose(MODEL, _examples(), fitted={"probes": 6, "inversion": 3})
+    assert str(raised).startswith("no-held-out-examples: probes measured on the 6 examples that")
+    assert str(raised).endswith("give 3 of each class") and raised_in([str(raised)])
+    assert diagnose(MODEL, _examples(), fitted={"probes": 5, "inversion": 3}) == ()
 
 
 def test_the_accuracy_is_told():

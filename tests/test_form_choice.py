@@ -29,7 +29,8 @@ from jaxtroj.settings import Settings
 
 SIDE, CLASSES, COUNT = 8, 4, 120
 SETTINGS = Settings(calibrator=None, text_calibrator=None, early_stop=False, stages=("weights",))
-COLOUR, GREY = possible_forms(SaidForm(), 3), possible_forms(SaidForm(), 1)
+COLOUR, GREY = possible_forms(SaidForm(), 3, SIDE), possible_forms(SaidForm(), 1, SIDE)
+LARGE = 224
 QUICK = ("--evidence-only", "--stages", "weights")
 
 
@@ -81,7 +82,12 @@ def test_every_usual_form_is_found(form, channels):
 
 
 def test_the_forms_that_are_tried():
-    assert len(COLOUR) == len(set(COLOUR)) == 12 and len(GREY) == 7
+    assert len(COLOUR) == len(set(COLOUR)) == 18 and len(GREY) == len(set(GREY)) == 8
+    assert len(possible_forms(SaidForm(), 3, LARGE)) == 12
+    assert len(possible_forms(SaidForm(), 1, LARGE)) == 7
+    for side, first in ((SIDE, "CIFAR-10's"), (LARGE, "ImageNet's")):
+        scales = [form.scale for form in possible_forms(SaidForm(), 3, side) if form.mean]
+        assert scales[0] == f"{first} mean and deviation"
     assert [str(form) for form in COLOUR[:2]] == [
         "RGB, pixels / 255", "BGR, min-max per picture",
     ]  # fmt: skip
@@ -93,7 +99,7 @@ def test_the_forms_that_are_tried():
 @pytest.mark.parametrize(
     ("said", "expected"),
     [
-        ({"channel_order": "BGR"}, 6),
+        ({"channel_order": "BGR"}, 9),
         ({"normalization": "unit"}, 2),
         ({"normalization": "min-max", "channel_order": "RGB"}, 1),
         ({"bounds": (0, 255)}, 4),
@@ -101,10 +107,17 @@ def test_the_forms_that_are_tried():
     ],
 )
 def test_what_is_said_is_not_tried(said, expected):
-    forms = possible_forms(SaidForm(**said), 3)
+    forms = possible_forms(SaidForm(**said), 3, SIDE)
     assert len(forms) == expected
     for form in forms:
         assert all(getattr(form, name) == value for name, value in said.items())
+
+
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_the_last_of_few_forms_is_found(count):
+    forms = (COLOUR[0], *COLOUR[-count + 1 :])
+    found = choose_form(NETWORKS[3], pictures_for(forms[-1], 3), forms)
+    assert (found.form, found.basis) == (forms[-1], "examples") and found.runner_up is not None
 
 
 def test_only_labels_that_can_tell_are_asked():
@@ -198,7 +211,7 @@ def test_unlabelled_examples_and_wrong_labels_are_told(folder, capsys):
     assert said in found["findings"]
     found = detect(folder, capsys, "wrong")
     assert found["reason"].startswith("examples-misclassified: clean accuracy 0.")
-    assert "none of 12 usual input forms does better" in found["reason"]
+    assert "none of 18 usual input forms does better" in found["reason"]
 
 
 def test_options_override_what_examples_say(folder, capsys):

@@ -1,5 +1,6 @@
 """Which class a verdict names, and a trigger that works for it."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -8,7 +9,7 @@ import pytest
 
 import jaxtroj
 from jaxtroj.anchors import AnchoredExamples
-from jaxtroj.scan.naming import FITTED_PATTERNS, named_class, working_trigger
+from jaxtroj.scan.naming import FITTED_PATTERNS, named_class, votes_of, working_trigger
 from jaxtroj.triggers.mask import FreeMask
 from jaxtroj.triggers.measure import Candidates, Measured, best_of
 
@@ -61,6 +62,33 @@ def test_a_fitted_pattern_names_its_class_else_the_last_layer(
 ):
     found = [best_of(searched(method, [0], [flipped]), examples)]
     assert named_class(fields, found) == named
+
+
+@pytest.mark.parametrize(
+    "rates, side, named",
+    [
+        ({"windows": (0, 3), "blends": (1, 2), "frames": (1, 2)}, 4, 0),
+        ({"windows": (0, 3), "blends": (1, 5), "frames": (1, 5)}, 4, 1),
+        ({"windows": (0, 3), "blends": (1, 5), "frames": (1, 5)}, 64, 2),
+        ({"windows": (0, 6), "pair search": (1, 6), "pair search ": (1, 1)}, 4, 0),
+        ({"windows": (0, 4), "blends": (1, 4)}, 4, 2),
+    ],
+)
+def test_searches_vote_in_small_pictures(rates, side, named, examples):
+    """Each has its class and flips so many of the six examples, of which two are of the class."""
+    found = [
+        replace(best_of(searched(method, [target], [flipped]), examples), shape=(side, side))
+        for method, (target, flipped) in rates.items()
+    ]
+    assert named_class(FIELDS, found) == named
+
+
+def test_the_last_layer_has_one_vote_at_most(examples):
+    found = [best_of(searched(name, [0], [3]), examples) for name in ("a", "b", "c")]
+    quiet, loud = (FIELDS | {"head_lead": lead} for lead in (0.02, 5.0))
+    assert votes_of(quiet, found)[2] == pytest.approx(0.2) and votes_of(loud, found)[2] == 1
+    assert votes_of(loud, found)[0] == pytest.approx(3 * 0.75**2)
+    assert named_class(loud, found) == 0
 
 
 def test_without_a_trigger_the_signs_name_a_class_or_nobody_does():

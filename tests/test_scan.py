@@ -12,10 +12,14 @@ import torch
 from PIL import Image
 
 import jaxtroj
+from jaxtroj.detection import answer_with_panels
+from jaxtroj.model_files import FILE_BYTES, model_digests
 from jaxtroj.record import parse_record
 from jaxtroj.record_text import json_line, write_trigger
 from jaxtroj.rounds import ModelEntry, iter_models
 from jaxtroj.scan import identify, scan, scan_entry, scan_model
+from jaxtroj.scan.attempt import Attempt
+from jaxtroj.scan.model import scan_attempt
 from jaxtroj.settings import DEFAULT_CALIBRATOR, Settings, _cached_calibrator, base_rate
 from jaxtroj.store import RunStore, read_records
 from jaxtroj.triggers.mask import FreeMask
@@ -49,6 +53,28 @@ def test_a_bad_file_is_a_record_with_the_base_rate(tmp_path, monkeypatch, conten
     assert os.listdir(tmp_path) == ["model.pt"]
 
 
+class Panic(BaseException):
+    """What the panic of a Rust package looks like in Python."""
+
+
+@pytest.mark.parametrize("fault", [ValueError, Panic])
+def test_whatever_a_model_raises_is_a_record(tmp_path, fault):
+    def opener(attempt):
+        raise fault("as ordered")
+
+    record = scan_attempt(Attempt(entry_of(tmp_path / "model.pt"), SETTINGS), opener)
+    assert record.status == "failed"
+    assert f"internal error: {fault.__name__}: as ordered" in record.reason
+
+
+def test_what_ends_the_program_is_no_fault_of_a_model(tmp_path):
+    def opener(attempt):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        scan_attempt(Attempt(entry_of(tmp_path / "model.pt"), SETTINGS), opener)
+
+
 def test_a_missing_model_says_what_the_folder_lacks(tmp_path):
     record = scan_model(entry_of(tmp_path / "model.pt", problem="no model file"), SETTINGS)
     assert record.status == "failed"
@@ -68,7 +94,8 @@ def test_a_problem_stands_in_the_record_of_a_model_that_was_scanned():
     )
 
 
-def test_a_refused_model_fails_unopened_with_an_identity_of_its_own(tmp_path):
+@pytest.mark.parametrize("door", [scan_entry, answer_with_panels])
+def test_a_refused_model_fails_unopened_with_an_identity_of_its_own(tmp_path, door):
     steps = []
     (tmp_path / "two").mkdir()
     for name in ("model.pt", "other.pt"):
@@ -77,7 +104,7 @@ def test_a_refused_model_fails_unopened_with_an_identity_of_its_own(tmp_path):
 
     def answer():
         entry = next(entry for entry in iter_models(tmp_path) if entry.model_id == "two")
-        return scan_entry(entry, SETTINGS, on_step=lambda m, step: steps.append(step))
+        return door(entry, SETTINGS, None, lambda m, step: steps.append(step))
 
     refused = answer()
     assert (refused.status, refused.probability, steps) == ("failed", 0.3, [])
@@ -86,6 +113,16 @@ def test_a_refused_model_fails_unopened_with_an_identity_of_its_own(tmp_path):
     assert answer().identity == refused.identity
     (tmp_path / "two" / "other.pt").unlink()
     assert answer().identity != refused.identity and steps == ["read"]
+
+
+@pytest.mark.parametrize("door", [scan_entry, answer_with_panels])
+def test_the_identity_is_of_the_file_as_it_was_before_the_scan(tmp_path, door):
+    path = tmp_path / "model.pt"
+    path.write_bytes(BAD_FILES["random"])
+    entry = entry_of(path)
+    before = identify(entry, SETTINGS)
+    record = door(entry, SETTINGS, None, lambda model, step: path.write_bytes(b"changed"))
+    assert record.identity == before != identify(entry, SETTINGS)
 
 
 def test_a_fault_nobody_foresaw_is_a_record_that_says_where(tmp_path):
@@ -179,6 +216,47 @@ def test_identity_follows_model_examples_and_settings(tmp_path):
     keys.append(identify(entry, SETTINGS))
     assert len(set(keys)) == 4
     assert identify(replace(entry, model_id="other"), SETTINGS) == keys[3]
+
+
+@pytest.mark.parametrize("name", ["model.pt", "model.onnx"])
+def test_what_is_larger_than_any_model_is_refused_without_a_digest(tmp_path, monkeypatch, name):
+    """A file with holes of 1 TB takes no room on the disk, and its digest an hour."""
+    digest = hashlib.file_digest
+
+    def file_digest(file, kind):
+        assert Path(file.name).name != name
+        return digest(file, kind)
+
+    monkeypatch.setattr(hashlib, "file_digest", file_digest)
+    keys = []
+    for size in (2**40, 2**40 + 1):
+        with open(tmp_path / name, "wb") as file:
+            file.truncate(size)
+        record = scan_entry(entry_of(tmp_path / name), SETTINGS)
+        assert record.status == "failed" and f"has {size} bytes, more than" in record.reason
+        keys.append(record.identity)
+    assert len(set(keys)) == 2
+
+
+def test_tensors_beside_an_onnx_file_may_be_larger_than_other_files(tmp_path, monkeypatch):
+    files = [tmp_path / "model.onnx", tmp_path / "tensors"]
+    for path, size in zip(files, (FILE_BYTES + 1, FILE_BYTES + 2), strict=True):
+        with open(path, "wb") as file:
+            file.truncate(size)
+    monkeypatch.setattr("jaxtroj.model_files.model_files", lambda path: files)
+    monkeypatch.setattr("jaxtroj.model_files.digest_file", lambda path: f"of {path.name}")
+    assert model_digests(files[0]) == [f"too large: {FILE_BYTES + 1} bytes", "of tensors"]
+
+
+def test_a_tokenizer_that_has_gone_is_no_end_of_the_scan(tmp_path):
+    (tmp_path / "model.pt").write_bytes(b"a")
+    home = tmp_path / "tokenizer"
+    entry = entry_of(tmp_path / "model.pt", kind="text-classifier", tokenizer_path=home)
+    gone = identify(entry, SETTINGS)
+    home.mkdir()
+    empty = identify(entry, SETTINGS)
+    (home / "vocab.txt").write_text("word")
+    assert len({gone, empty, identify(entry, SETTINGS)}) == 3
 
 
 def test_a_calibrator_that_has_gone_leaves_even_odds(tmp_path):

@@ -8,7 +8,7 @@ an earlier run wrote. Gathers the evidence of every model, all usual stages, in 
 a whole is left out in turn of the fit of a pooled calibrator, and judged by it; clean models are
 held out with their twins. Last, all models out of fold, by kind, training, sources,
 augmentation.
-`--calibrator` writes the general calibrator.
+`--calibrator` writes a calibrator of all the models: the general one, or that of a round.
 """
 
 import argparse
@@ -39,6 +39,7 @@ def main() -> int:
     args = _arguments()
     keep_compiled()
     rows = [row for source in args.datasets for row in read_rows(source, args.work, args.limit)]
+    rows = [row for row in rows if args.only is None or row.population in args.only.split(",")]
     lines = "".join(json.dumps(asdict(row)) + "\n" for row in rows)
     write_atomic(args.out.with_suffix(".evidence.jsonl"), lines.encode())
     result = {"provenance": provenance(), "schema": IMAGES.version} | judge(rows, args.seed)
@@ -55,6 +56,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--work", type=Path, required=True, help="run folders go here")
     parser.add_argument("--out", type=Path, default=RESULTS / "zoo.json")
     parser.add_argument("--limit", type=int, help="only the first so many models of each dataset")
+    parser.add_argument("--only", metavar="A,B", help="rows of these populations alone")
     parser.add_argument("--seed", type=int, default=0, help="of the folds")
     parser.add_argument("--calibrator", type=Path, help="also fit on all models and write here")
     parser.add_argument("--population", default="", help="what the models are, in words")

@@ -21,7 +21,8 @@ from benchmarks.provenance import RESULTS, provenance
 from converters.encoders import Encoder, load_encoder
 from converters.encoders.tokenizer import Tokenizer, load_tokenizer
 from converters.files import write_atomic
-from jaxtroj.cli.options import count, keep_compiled
+from jaxtroj.cli.argument_types import count
+from jaxtroj.cli.options import keep_compiled
 from jaxtroj.evidence.texts.bank import open_bank
 from jaxtroj.evidence.texts.bank.build import build, make_plan
 from jaxtroj.evidence.texts.bank.candidates import list_free

@@ -6,13 +6,13 @@ it is not part of this package.
 """
 
 import hashlib
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from converters.errors import safe_repr
+from converters.files import strict_json
 from jaxtroj.backgrounds.layout import CLASSES
 from jaxtroj.errors import UsageError
 
@@ -96,7 +96,7 @@ def read_mapping(path: Path) -> Mapping:
     try:
         with open(path, "rb") as file:
             content = file.read(_MAX_BYTES)
-        values = json.loads(content)
+        values = strict_json(content)
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"{path} is no mapping of classes: {error}") from error
     if not isinstance(values, dict) or set(values) != {str(i) for i in range(IMAGENET)}:

@@ -1,13 +1,14 @@
 """What a network does to pixels before its first layer: (clip(x, 0, 1) - mean) / std."""
 
-import json
 import math
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from converters.errors import safe_repr
+from converters.files import strict_json
 from jaxtroj.errors import UsageError
 
 Triple = tuple[float, float, float]
@@ -65,7 +66,7 @@ def from_config(path: Path) -> Normalization:
     """
     try:
         with open(path, "rb") as file:
-            values = json.loads(file.read(_MAX_CONFIG_BYTES + 1))
+            values = strict_json(file.read(_MAX_CONFIG_BYTES + 1))
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"{path} is no configuration: {error}") from error
     for part in (values, values.get("pretrained_cfg") if isinstance(values, dict) else None):
@@ -82,6 +83,7 @@ def from_config(path: Path) -> Normalization:
 def _triple(path: Path, values: object) -> Triple:
     if isinstance(values, list) and len(values) == 3:
         numbers = [v for v in values if isinstance(v, (int, float)) and not isinstance(v, bool)]
+        numbers = [v for v in numbers if abs(v) <= sys.float_info.max]
         if len(numbers) == 3:
             return float(numbers[0]), float(numbers[1]), float(numbers[2])
     raise UsageError(f"{path}: got {safe_repr(values)} as mean or std, expected three numbers")

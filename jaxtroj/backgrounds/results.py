@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from converters.files import strict_json
 from jaxtroj.backgrounds.challenge import Pairs, State
 from jaxtroj.backgrounds.evaluation import VariantScore, bg_gap, reservations
 from jaxtroj.backgrounds.layout import CLASSES, FOREGROUNDS, ChallengeData, Reading
@@ -135,7 +136,7 @@ def read_results(path: Path) -> list[dict[str, Any]]:
             content = file.read(_MAX_BYTES + 1)
         if len(content) > _MAX_BYTES:
             raise ValueError(f"larger than {_MAX_BYTES} bytes")
-        values = json.loads(content)
+        values = strict_json(content)
     except (OSError, ValueError, RecursionError) as error:
         raise DatasetError(f"{path} is no result: {error}") from error
     results = values if isinstance(values, list) else [values]

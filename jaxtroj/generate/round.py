@@ -7,7 +7,8 @@ training that falls short is repeated with the next sub-seed; after some tries t
 
 A model's folder appears under its name when it is complete, so a killed run goes on where it was.
 The tables and manifest.json are rebuilt from the records while models are made, and at the end.
-Processes with different shards can work on one folder at once.
+Processes with different shards can work on one folder at once; a second one with the same shard is
+refused, since it would train every model a second time.
 """
 
 import json
@@ -26,6 +27,7 @@ from jaxtroj.generate.round_folder import (
     RECORD,
     claim,
     complete_or_absent,
+    hold_shard,
     read_record,
     record_bytes,
     records_of,
@@ -158,18 +160,27 @@ def make_round(out: Path, this: Round, shard: tuple[int, int] = (0, 1)) -> Itera
             different i can work on one folder at once.
 
     Raises:
-        GenerationError: the folder holds something else, or a round of other settings.
+        GenerationError: the folder holds something else, or a round of other settings; or another
+            process makes the same part.
         OSError: the folder cannot be written.
     """
     run = _Making(out, this)
     plan = run.plan
-    if claim(out, _generator(plan) | dict(plan.identity)):
-        run.collect()
+    is_new = claim(out, _generator(plan) | dict(plan.identity))
+    with hold_shard(out, shard):
+        if is_new:
+            run.collect()
+        yield from _made(run, shard)
+
+
+def _made(run: "_Making", shard: tuple[int, int]) -> Iterator[Event]:
+    """The only loop: every try of the models that are not there."""
+    plan = run.plan
     tries: deque[Try] = deque()
     for pair in plan.pairs[shard[0] :: shard[1]]:
         tries.extend((yield from run.missing(poisoned_first(plan.seed, pair)[0], None)))
     finished = 0
-    for event in this.train(tries, out):
+    for event in run.this.train(tries, run.out):
         if isinstance(event, Event):
             yield event
             continue

@@ -13,14 +13,14 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
 import jaxtroj
 from jaxtroj.csv_text import csv_text
 from jaxtroj.errors import GenerationError, StoreError
-from jaxtroj.held_folder import claim_folder, differences
+from jaxtroj.held_folder import claim_folder, differences, hold
 
 RECORD = "generation.json"
 """In a model's folder: how it was made."""
@@ -79,6 +79,19 @@ def records_of(models: Path) -> list[dict[str, Any]]:
     """The records of all models that are there, by name; `models` holds the folders `id-*`."""
     folders = sorted(path.parent for path in models.glob(f"id-*/{RECORD}"))
     return [record for folder in folders if (record := read_record(folder)) is not None]
+
+
+def hold_shard(out: Path, shard: tuple[int, int]) -> IO[bytes]:
+    """The lock of a part of the round; close it to let go. It ends with the process, however ended.
+
+    Raises:
+        GenerationError: another process makes that part.
+    """
+    part, parts = shard
+    try:
+        return hold(out, name=f"{LOCK}-{part}-of-{parts}")
+    except StoreError as error:
+        raise GenerationError(f"{error}, or give each process its own --shard I/N") from error
 
 
 @contextmanager

@@ -69,6 +69,11 @@ def _host(values: Any, what: str) -> np.ndarray:
     if hasattr(values, "detach"):  # a tensor, on any device
         values = values.detach().cpu()
         values = values.float() if values.is_floating_point() else values
+    if isinstance(values, np.ma.MaskedArray):  # np.asarray would show what is behind the mask
+        raise ExamplesError(
+            f"{what} are a masked array, of which {np.ma.count_masked(values)} entries are masked;"
+            " expected a plain array: fill it, or leave those pictures out"
+        )
     try:
         array = np.asarray(values)
     except (TypeError, ValueError) as error:
@@ -161,7 +166,7 @@ def _pixels(values: np.ndarray, form: SaidForm) -> tuple[np.ndarray, str]:
     if low >= 0 and high <= 255:
         scale = 255.0 if high <= 1 else 1.0
         return _rounded(values * scale), ""
-    for usual in _usual_forms(values.shape[3]):
+    for usual in _usual_forms(values.shape[3], max(values.shape[1:3])):
         if _fits(_undone(values, usual)):
             return _undone_as(values, usual)
     raise ExamplesError(
@@ -175,9 +180,8 @@ def _front(form: SaidForm) -> dict[str, Any]:
     return {"bounds": form.bounds, "mean": form.mean, "std": form.std}
 
 
-def _usual_forms(channels: int) -> Sequence[PixelForm]:
-    said = SaidForm(channel_order="RGB")
-    forms = possible_forms(said, channels)
+def _usual_forms(channels: int, side: int) -> Sequence[PixelForm]:
+    forms = possible_forms(SaidForm(channel_order="RGB"), channels, side)
     return [form for form in forms if any(form.preparation) and form.normalization == "unit"]
 
 

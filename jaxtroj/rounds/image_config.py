@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from converters.errors import safe_repr
+from converters.files import once_each
 from jaxtroj.errors import DatasetError
 from jaxtroj.rounds.tables import read_text
 from jaxtroj.rounds.text_config import CONFIG_CLASS, MAX_BYTES
@@ -65,6 +66,7 @@ def read_image_config(path: Path) -> ImageConfig | None:
     if round_name is None:
         return None
     try:
+        json.loads(text, object_pairs_hook=once_each)  # other programs' files may have twins
         sizes = {name: _size(values, name, most) for name, most in _SIZES.items()}
         poisoned = _label(values)
     except ValueError as error:

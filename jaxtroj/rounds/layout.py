@@ -22,6 +22,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from converters.errors import ConverterError
 from converters.hub.folder import takes_texts
 from converters.mlflow_folder import is_mlflow_folder, model_of
 from converters.user_code import NetworkCode
@@ -227,9 +228,7 @@ def with_own_files(entry: ModelEntry) -> ModelEntry:
     `iter_models` has done it; to be repeated after a change of `examples_path`.
     """
     if takes_texts(entry.model_path):
-        home = entry.model_path.parent
-        tokenizer = model_of(home).tokenizer if is_mlflow_folder(home) else None
-        return replace(entry, kind="text-classifier", tokenizer_path=tokenizer)
+        return _with_tokenizer(replace(entry, kind="text-classifier"))
     found = text_files(entry.model_path.parent, entry.examples_path)
     if found is None:
         entry = _with_image_config(entry)
@@ -241,6 +240,17 @@ def with_own_files(entry: ModelEntry) -> ModelEntry:
         tokenizer_path=found.tokenizer if found else None,
         text_problems=found.problems if found else (),
     )
+
+
+def _with_tokenizer(entry: ModelEntry) -> ModelEntry:
+    """A text classifier with the tokenizer that MLflow keeps beside it, if its folder is there."""
+    home = entry.model_path.parent
+    if not is_mlflow_folder(home):
+        return replace(entry, tokenizer_path=None)
+    try:
+        return replace(entry, tokenizer_path=model_of(home).tokenizer)
+    except ConverterError as error:  # the classifier may do without what lies around it
+        return replace(_with_problem(entry, str(error)), tokenizer_path=None)
 
 
 def _with_image_config(entry: ModelEntry) -> ModelEntry:

@@ -57,9 +57,14 @@ def scan_entry(
     if entry.skip_reason is not None:
         return skipped_record(entry, settings)
     path = None if picture_of is None else picture_of(printable(entry.model_id))
+    return identified(entry, settings, lambda: scan_model(entry, settings, path, on_step))
+
+
+def identified(entry: ModelEntry, settings: Settings, answer: Callable[[], Record]) -> Record:
+    """An answer with its identity; an entry that is refused has failed and is not asked about."""
     key = identify(entry, settings)  # first: a file that changes meanwhile is scanned again
     if entry.is_refused:
         record = failed_record(Attempt(entry, settings), DatasetError(entry.problem))
     else:
-        record = scan_model(entry, settings, path, on_step)
+        record = answer()
     return replace(record, identity=key)

@@ -25,7 +25,7 @@ def form_for(attempt: Attempt, model: "Model", pictures: Pictures) -> FormChoice
     """
     said = attempt.said
     known = said.or_as(attempt.entry.round)
-    forms = possible_forms(known, model.channels)
+    forms = possible_forms(known, model.channels, max(pictures.pixels.shape[1:3]))
     if len(forms) == 1:
         sources = (("settings", attempt.settings.said_form()), ("folder", said), ("round", known))
         return FormChoice(forms[0], next(name for name, form in sources if form == known))

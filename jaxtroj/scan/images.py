@@ -124,10 +124,27 @@ class ImageScan:
 
         if context.reference is not None:
             self.attempt.findings += (comparison(self.attempt),)
-        found = diagnose(self.model, context.known(anchored), self.attempt.findings, self._form)
+        examples, fitted = context.known(anchored), self._fitted(context)
+        found = diagnose(self.model, examples, self.attempt.findings, self._form, fitted)
         folder = self.attempt.entry.model_path.parent
         stored = compare_stored(folder, context.network, context.examples)
         return (*stored, *map(str, found))
+
+    def _fitted(self, context: "ImageContext") -> dict[str, int]:
+        """The searches that ran, and to how many examples each fits triggers at most."""
+        from jaxtroj.anchors import spread_count
+        from jaxtroj.evidence.images.inversion import InversionBudget
+        from jaxtroj.evidence.images.probes import ProbeBudget
+
+        classes = self.model.num_classes
+        counts = {
+            "probes": spread_count(context.budget(ProbeBudget).close_per_class, classes),
+            "inversion": context.budget(InversionBudget).fitted(classes),
+            # These fit to half of the examples at most, or to the only one.
+            "fixed": 1,
+            "whole": 1,
+        }
+        return {name: n for name, n in counts.items() if name in self.attempt.evidence.stages}
 
     def target(
         self, evidence: Evidence, context: "ImageContext"

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from converters.errors import ENDS
 from jaxtroj.calibration import Calibrator
 from jaxtroj.evidence.gather import Evidence, gather_steps
 from jaxtroj.evidence.stage import Fitted, Stage, Subject, stages_for
@@ -61,7 +62,9 @@ def scan_attempt(
     try:
         model = open_network(attempt)
         return _answer(attempt, _KINDS[attempt.kind](attempt, model, trigger_path))
-    except Exception as error:  # A record is owed for every model: the fault goes into it.
+    except ENDS:
+        raise
+    except BaseException as error:  # A record is owed for every model: the fault goes into it.
         return failed_record(attempt, error)
 
 

@@ -49,7 +49,7 @@ def answered_record(attempt: Attempt, judgement: Judgement) -> Record:
         target_class=verdict.target_class,
         source_classes=tuple(int(c) for c in verdict.source_classes),
         status="ok",
-        reason=sentences(parts),
+        reason=sentences(map(one_sentence, parts)),
         trigger=judgement.picture,
         recovered=judgement.recovered,
         calibrator=attempt.calibrator_in_words,
@@ -77,7 +77,7 @@ def _limits_of_search(attempt: Attempt, verdict: Verdict) -> tuple[str, ...]:
     return (f"did not search for {', '.join(attempt.unsearched)}",)
 
 
-def failed_record(attempt: Attempt, error: Exception) -> Record:
+def failed_record(attempt: Attempt, error: BaseException) -> Record:
     """The record of a model that an error ended: the base rate, and why."""
     if isinstance(error, ConverterError):  # which knows the digest of a file that it refuses
         attempt.sha256 = attempt.sha256 or error.digest
@@ -136,6 +136,17 @@ def sentences(parts: Iterable[str | None]) -> str:
     return first
 
 
+def one_sentence(text: str) -> str:
+    """One line without the semicolons that part the sentences of a reason.
+
+    Names out of a file stand in sentences: none can begin another.
+
+    >>> one_sentence("the output 'a; evidence only' was left out; see --output")
+    "the output 'a, evidence only' was left out, see --output"
+    """
+    return one_line(text).replace("; ", ", ")
+
+
 def one_line(text: str) -> str:
     """Printable, on one line, at most 1000 characters."""
     line = " ".join(text.split())
@@ -144,7 +155,7 @@ def one_line(text: str) -> str:
     return line if len(line) <= _LONGEST_REASON else line[:limit] + _LEFT_OUT
 
 
-def describe_error(error: Exception) -> str:
+def describe_error(error: BaseException) -> str:
     """An error in words: what it says, or its kind and place if nobody foresaw it."""
     if isinstance(error, ConverterError | JaxtrojError):
         return str(error)

@@ -44,6 +44,7 @@ BAD_MAPPINGS = {
     "text": GOOD | {"7": "1"},
     "float": GOOD | {"7": 1.0},
     "truth": GOOD | {"7": True},
+    "twice": json.dumps(GOOD)[:-1] + ', "7": 3}',
     "one_class_never": {k: -1 if v == 4 else v for k, v in GOOD.items()},
 }
 
@@ -99,6 +100,8 @@ BAD_CONFIGS = {
     "a_list": [],
     "two_numbers": {"mean": [0.5, 0.4], "std": [1, 2, 3]},
     "text": {"mean": ["a", 0.4, 1], "std": [1, 2, 3]},
+    "twice": '{"mean": [0, 0, 0], "mean": [0.5, 0.5, 0.5], "std": [1, 1, 1]}',
+    "huge": {"mean": [10**400, 0, 0], "std": [1, 1, 1]},
     "zero_std": {"mean": [0.5, 0.4, 0.3], "std": [1, 0, 3]},
     "infinite": {"mean": [0.5, 0.4, float("inf")], "std": [1, 1, 3]},
 }

@@ -150,6 +150,21 @@ def test_a_folder_of_another_round_is_refused(new_round, tmp_path):
         list(new_round.generate_linear(tmp_path, new_round.LinearSettings(seed=0, models=2)))
 
 
+def test_the_same_part_is_made_by_one_process_at_a_time(new_round, tmp_path):
+    settings = new_round.LinearSettings(seed=0, models=4)
+
+    def make(shard):
+        return new_round.make_round(tmp_path, new_round.LinearRound(settings), shard)
+
+    first = make((0, 2))
+    next(first)
+    with pytest.raises(GenerationError, match=r"another process .* its own --shard I/N"):
+        next(make((0, 2)))
+    assert [event.kind for event in make((1, 2))].count("written") == 2
+    first.close()  # as a killed process lets go
+    assert [event.kind for event in make((0, 2))].count("written") == 2
+
+
 def test_killed_at_any_step_the_next_call_makes_the_same_round(new_round, tmp_path):
     path = tmp_path / "killer.py"
     path.write_text(KILLER)

@@ -2,6 +2,8 @@
 
 import dataclasses
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import jax
@@ -9,43 +11,58 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxtroj.evidence.images.stages.inversion import INVERSION
 from jaxtroj.inversion import driver
-from jaxtroj.inversion.driver import Arms, ArmTask, Rung, begin, invert
+from jaxtroj.inversion.driver import Arms, ArmTask, Rung, begin, candidates, invert
 from jaxtroj.inversion.neural_cleanse import NeuralCleanse
 from jaxtroj.inversion.patch_search import PatchSearch
+from jaxtroj.inversion.searches import SEARCHES, Known
 from jaxtroj.triggers.mask import FreeMask
-from jaxtroj.triggers.patch import random_patches
+from jaxtroj.triggers.patch import Patch, random_patches
+from tests.documented import block_after, first_example
 
 CLASSES = 3
 
 
+def keyed(shape, keys: list[int]):
+    """A start of each key: a random key, as `from_keys` gives them."""
+    return jax.vmap(lambda k: jax.random.fold_in(jax.random.key(0), k))(jnp.asarray(keys))
+
+
+def patched(shape, keys: list[int]):
+    """A start of each key: a patch and how far it gets, as `from_patches` gives them."""
+    bank = random_patches(jax.random.key(0), max(keys) + 1, shape[-1], (0.1, 0.15))
+    chosen = jax.tree.map(lambda x: x[jnp.asarray(keys)], bank)
+    return chosen, jnp.zeros(len(keys), jnp.float32)
+
+
 @dataclass(frozen=True)
 class MethodCase:
-    """One method: how to make it, to start arms of it and to read their triggers."""
+    """One method.
+
+    Attributes:
+      make: makes it.
+      other: makes it with another hyperparameter.
+      starts: the starts of arms, from the shape of a picture and one number for each arm.
+      success: the field of its state that holds the attack success rate.
+      margin: the field that holds the mean margin.
+    """
 
     make: Any
     other: Any
-
-    def starts(self, shape, keys: list[int]):
-        """What arms start at, one per key."""
-        if isinstance(self.make(), NeuralCleanse):
-            return jax.vmap(lambda k: jax.random.fold_in(jax.random.key(0), k))(jnp.asarray(keys))
-        bank = random_patches(jax.random.key(0), max(keys) + 1, shape[-1], (0.1, 0.15))
-        chosen = jax.tree.map(lambda x: x[jnp.asarray(keys)], bank)
-        return chosen, jnp.zeros(len(keys), jnp.float32)
-
-    def drawn(self, states, shape) -> FreeMask:
-        """Triggers of states as masks and patterns."""
-        triggers = jax.vmap(self.make().trigger)(states)
-        if isinstance(triggers, FreeMask):
-            return triggers
-        return jax.vmap(lambda patch: patch.drawn(shape[:2], np.zeros(2, int)))(triggers)
+    starts: Any
+    success: str = "success"
+    margin: str = "margin"
 
 
 CASES = {
-    "neural cleanse": MethodCase(NeuralCleanse, lambda: NeuralCleanse(learning_rate=0.2)),
-    "patch search": MethodCase(PatchSearch, lambda: PatchSearch(learning_rate=0.2)),
+    "neural cleanse": MethodCase(NeuralCleanse, lambda: NeuralCleanse(learning_rate=0.2), keyed),
+    "patch search": MethodCase(PatchSearch, lambda: PatchSearch(learning_rate=0.2), patched),
 }
+# The example of docs/adding-a-method.md, by the row that the page tells people to add.
+with TemporaryDirectory() as folder:
+    _example = first_example("adding-a-method.md", Path(folder))
+CASES |= eval(f"{{{block_after('adding-a-method.md', 'case')}}}", {**vars(_example), **globals()})
 every_method = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 
 
@@ -63,8 +80,25 @@ def steps_of(case, state, examples, target, steps, forward):
     return state
 
 
+def masks_of(triggers, shape) -> FreeMask | None:
+    """Triggers as masks and patterns; None of kinds that have no mask."""
+    if isinstance(triggers, Patch):
+        return jax.vmap(lambda patch: patch.drawn(shape[:2], np.zeros(2, int)))(triggers)
+    return triggers if isinstance(triggers, FreeMask) else None
+
+
 def leaves(states) -> list[np.ndarray]:
     return [np.asarray(leaf) for leaf in jax.tree.leaves(states)]
+
+
+def test_every_search_has_a_case_and_its_kind_stands_in_records(examples):
+    assert {row.method.name for row in SEARCHES} <= {case.make().name for case in CASES.values()}
+    shape = examples.images.shape[1:]
+    patches = random_patches(jax.random.key(0), CLASSES, shape[-1], (0.1,))
+    known = Known(np.arange(CLASSES), patches, np.zeros(CLASSES), jax.random.key(1))
+    arms = (begin(row.method, *row.starts(known), shape) for row in SEARCHES)
+    found = [candidates(row.method, own) for row, own in zip(SEARCHES, arms, strict=True)]
+    assert {one.triggers.kind for one in found} == set(INVERSION.kinds)
 
 
 @every_method
@@ -72,7 +106,7 @@ def test_is_a_frozen_value(case):
     assert case.make() == case.make() and hash(case.make()) == hash(case.make())
     assert case.make() != case.other()
     with pytest.raises(dataclasses.FrozenInstanceError):
-        case.make().learning_rate = 1.0
+        setattr(case.make(), dataclasses.fields(case.make())[0].name, 1.0)
 
 
 @every_method
@@ -99,9 +133,14 @@ def test_a_step_keeps_shapes_and_types(case, network, examples):
 def test_triggers_are_in_range(case, network, examples):
     found = invert(case.make(), network, examples, arms_of(case, examples), (Rung(3, 20),))
     shape = examples.images.shape[1:]
-    trigger = case.drawn(found.states, shape)
-    assert trigger.mask.shape == (3, *shape[:2], 1) and trigger.pattern.shape == (3, *shape)
-    for part in (trigger.mask, trigger.pattern):
+    triggers = jax.vmap(case.make().trigger)(found.states)
+    stamped = jax.vmap(lambda one: one.apply(examples.images, examples.offsets()))(triggers)
+    assert stamped.shape == (3, *examples.images.shape)
+    parts = [stamped]
+    if (masks := masks_of(triggers, shape)) is not None:
+        assert masks.mask.shape == (3, *shape[:2], 1) and masks.pattern.shape == (3, *shape)
+        parts += [masks.mask, masks.pattern]
+    for part in parts:
         assert float(part.min()) >= 0 and float(part.max()) <= 1
 
 
@@ -114,9 +153,9 @@ def test_finite_on_flat_pictures_and_extreme_logits(case, scale, level, examples
     state = jax.tree.map(lambda x: x[0], arms_of(case, examples).states)
     forward = jax.jit(lambda x: scale * x.mean(axis=(1, 2)))
     state = jax.jit(lambda s: steps_of(case, s, flat, 1, 3, forward))(state)
-    single = jax.tree.map(lambda x: x[None], state)
-    trigger = case.drawn(single, examples.images.shape[1:])
-    assert np.isfinite(trigger.mask).all() and np.isfinite(trigger.pattern).all()
+    trigger = case.make().trigger(state)
+    assert all(np.isfinite(leaf).all() for leaf in leaves(trigger))
+    assert np.isfinite(trigger.apply(flat.images, flat.offsets())).all()
     assert np.isfinite(float(case.make().rank(state)))
 
 
@@ -127,7 +166,7 @@ def test_all_examples_of_the_target_class(case, examples):
     same = dataclasses.replace(examples, sources=jnp.ones(6, jnp.int32))
     forward = jax.jit(lambda x: x.mean(axis=(1, 2)))
     state = jax.jit(lambda s: steps_of(case, s, same, 1, 3, forward))(state)
-    assert float(state.success) == 0.0
+    assert float(getattr(state, case.success)) == 0.0
     assert np.isfinite(float(case.make().rank(state)))
 
 
@@ -136,10 +175,11 @@ def test_rank_prefers_what_works(case, network, examples):
     """The more examples go to the target, the larger the rank."""
     arms = arms_of(case, examples)
     state = jax.tree.map(lambda x: x[0], arms.states)
-    ranks = [
-        float(case.make().rank(dataclasses.replace(state, success=jnp.asarray(s), margin=m)))
-        for s, m in ((0.0, jnp.asarray(-20.0)), (0.5, jnp.asarray(0.0)), (1.0, jnp.asarray(5.0)))
+    better = [
+        dataclasses.replace(state, **{case.success: jnp.asarray(s), case.margin: jnp.asarray(m)})
+        for s, m in ((0.0, -20.0), (0.5, 0.0), (1.0, 5.0))
     ]
+    ranks = [float(case.make().rank(one)) for one in better]
     assert ranks == sorted(ranks) and len(set(ranks)) == 3
 
 
@@ -170,9 +210,9 @@ def test_an_arm_is_the_same_whatever_runs_beside_it(case, network, examples):
 
 @every_method
 def test_finds_the_planted_colour(case, network, examples):
-    """Every class has a trigger here, and both methods reach it in a few dozen steps."""
+    """Every class has a trigger here, and each method reaches it in a few dozen steps."""
     found = invert(case.make(), network, examples, arms_of(case, examples), (Rung(3, 60),))
-    assert np.asarray(found.states.margin).max() > 0
+    assert np.asarray(getattr(found.states, case.margin)).max() > 0
 
 
 def test_neural_cleanse_keeps_the_smallest_trigger_that_worked(network, examples):

@@ -75,6 +75,8 @@ NAN = np.where(np.arange(6)[:, None, None, None] == 2, np.nan, PIXELS)
         (PIXELS / 255 * 9 - 4, LABELS, "values from -4 to 5; expected pixels before any"),
         (PIXELS.astype(np.int64) * 9, LABELS, "values from 0 to 2295"),
         (PIXELS > 5, LABELS, "images have type bool"),
+        (np.ma.masked_less(PIXELS, 1), LABELS, "images are a masked array, of which [1-9]"),
+        (PIXELS, np.ma.masked_less(LABELS, 0), "labels are a masked array, of which 1 entries"),
         (np.array([object()] * 6), LABELS, "images have type object"),
         ([[1, 2], [3]], LABELS, "images are no array"),
         ("photo.png", LABELS, "images have type <U9"),

@@ -36,7 +36,7 @@ def test_the_round_and_what_is_used(tmp_path, content, name):
 
 @pytest.mark.parametrize("content", [
     {"model_type": "bert"}, {}, [], {"py/object": "round_config.RoundConfig", "embedding": "BERT"},
-    {"cnn_img_size_pixels": 224},
+    {"cnn_img_size_pixels": 224}, '{"model_type": "vit", "model_type": "vit"}',
     {"py/object": "os.system", "cnn_img_size_pixels": 224},
 ])  # fmt: skip
 def test_other_configs_say_nothing(tmp_path, content):
@@ -50,6 +50,7 @@ def test_other_configs_say_nothing(tmp_path, content):
     (FLAT | {"CNN_IMG_SIZE_PIXELS": -1}, "expected 1 to 4096"),
     (FLAT | {"CNN_IMG_SIZE_PIXELS": 1e400}, "cnn_img_size_pixels is"),
     (FLAT | {"CNN_IMG_SIZE_PIXELS": True}, "cnn_img_size_pixels is True"),
+    (json.dumps(FLAT)[:-1] + ', "POISONED": true}', "the name 'POISONED' stands twice"),
     (FLAT | {"POISONED": "yes"}, "poisoned is 'yes'"),
     (FLAT | {"NUMBER_CLASSES": 10**9}, "number_classes"),
 ])  # fmt: skip

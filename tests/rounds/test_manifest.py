@@ -1,5 +1,6 @@
 """A CSV that names model files, wherever they lie."""
 
+import json
 import os
 
 import pytest
@@ -132,3 +133,16 @@ def test_links_that_lead_in_a_circle_are_no_models(tmp_path):
     assert one.model_path.name == "loop.pt"
     with pytest.raises(DatasetError, match="no model in"):
         iter_models(tmp_path)
+
+
+def test_a_broken_mlmodel_beside_a_text_classifier_is_a_problem_of_that_line(folder):
+    for name in ("whole", "broken"):
+        home = folder / name / "net"
+        home.mkdir(parents=True)
+        config = {"model_type": "bert", "architectures": ["BertForSequenceClassification"]}
+        (home / "config.json").write_text(json.dumps(config))
+        (home / "model.safetensors").write_bytes(b"")
+    (folder / "broken" / "MLmodel").write_text("no flavors")
+    whole, broken = entries(folder, "path\nwhole/net\nbroken/net\n")
+    assert whole.kind == broken.kind == "text-classifier"
+    assert whole.problem is None and "MLmodel names no flavors" in (broken.problem or "")

@@ -64,6 +64,12 @@ def test_a_folder_of_examples(tmp_path):
         ("a.jsonl", b'{"text": "a", "label": true}', "label True"),
         ("a.jsonl", b'{"text": "a", "label": 1e400}', "label inf"),
         ("a.jsonl", b'{"text": "a", "label": -7}', "label -7"),
+        ("a.csv", b"text,label\na,--1\n", "label '--1'"),
+        ("a.csv", b"text,label\na," + b"1" * 5000 + b"\n", "label '111"),
+        ("a.csv", "text,label\na,\u0661\n".encode(), "label '.u0661'"),
+        ("a.csv", b"text,label\na,-7\n", "label -7"),
+        ("a.csv", b"text," + b"a" * 200_000 + b"\n", "is no CSV: field larger"),
+        ("a.csv", b"one,two\na,1\n", "has the columns 'one, two'"),
     ],
 )
 def test_files_that_are_refused(name, content, match, tmp_path):

@@ -64,7 +64,7 @@ def _of_target(context: "ClassifierContext", target: int, allowed: np.ndarray) -
     banked = context.shared(run_bank)
     order = np.argsort(-banked.gains[target], kind="stable")[:_SEEDS]
     seeds = [ids[:SLOTS] for ids in (banked.pieces[int(place)] for place in order)]
-    search.run(seeds, np.random.default_rng([context.seed, target]))
+    search.run(seeds, np.random.default_rng([context.seed % 2**64, target]))
     isolated = {ids: search.isolation(ids) for ids in search.best(_SINGLES, 1)}
     held_out = context.held_out.outside(target, budget.held_out)
     best = search.best(1, 1)[0]

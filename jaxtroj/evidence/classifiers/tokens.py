@@ -88,7 +88,7 @@ class TokenNetwork:
 
     def text(self, ids: Sequence[int]) -> str:
         """The text of some ids."""
-        return str(self.tokenizer.backend.decode(list(ids))).strip()
+        return self.tokenizer.text(ids).strip()
 
     def margins(self, rows: Sequence[Row]) -> np.ndarray:
         """Margin of every class, float32 `[n, classes]`; raises EvidenceError if not finite."""

@@ -32,6 +32,10 @@ class InversionBudget:
     held_out_per_class: int = 3
     searches: tuple[SearchPlan, ...] = SEARCHES
 
+    def fitted(self, classes: int) -> int:
+        """How many examples triggers are fitted to, where there are as many."""
+        return min(self.per_class * classes, _MOST_IMAGES)
+
 
 def run_searches(
     network: Network,
@@ -67,7 +71,7 @@ def _split(
     examples: AnchoredExamples, budget: InversionBudget
 ) -> tuple[AnchoredExamples, AnchoredExamples]:
     """Examples to fit a trigger to, and others to measure it on."""
-    count = min(budget.per_class * examples.classes, _MOST_IMAGES)
+    count = budget.fitted(examples.classes)
     return examples.first(count), examples.after(count).spread(budget.held_out_per_class)
 
 

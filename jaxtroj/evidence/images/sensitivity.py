@@ -11,8 +11,10 @@ References:
   https://arxiv.org/abs/2007.14433, 2020.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import jax
 import jax.numpy as jnp
@@ -24,13 +26,21 @@ from jaxtroj.network import Network
 from jaxtroj.triggers.mask import roll
 
 _EPS = 1e-12
+# Numbers in the pictures of one part of the work: 128 MiB, of which five copies are held at most.
+_PART = 2**25
 
 
 @dataclass(frozen=True)
 class SensitivityBudget:
-    """Examples per class, and the size of the universal perturbation in [0, 1] pixel units."""
+    """Examples per class, and the size of the universal perturbation in [0, 1] pixel units.
+
+    Of networks with more than `classes` classes, those are looked at that the clean examples of
+    other classes come nearest to, on `few` examples in all.
+    """
 
     per_class: int = 2
+    classes: int = 64
+    few: int = 30
     epsilon: float = 0.06
     window: float = 0.25
 
@@ -52,11 +62,12 @@ def sensitivity_fields(
     network: Network, examples: AnchoredExamples, budget: SensitivityBudget
 ) -> dict[str, float]:
     """Evidence of the stage; `images.stages.sensitivity` says what each field means."""
-    some = examples.spread(budget.per_class)
-    towards = _towards_each(network, some)
-    found = [_common(towards[target], some, target, budget) for target in range(some.classes)]
+    some, targets = _looked_at(examples, budget)
+    towards = zip(targets.tolist(), _towards_each(network, some, targets), strict=True)
+    found = [_common(gradients, some, target, budget) for target, gradients in towards]
     directions, norms, agreements = zip(*found, strict=True)
-    scores = _universal_scores(network, some, budget.epsilon * jnp.sign(jnp.stack(directions)))
+    steps = budget.epsilon * jnp.sign(jnp.stack(directions))
+    scores = _universal_scores(network, some, targets, steps)
     return {
         "gradient_outlier": _ratio(norms),
         "gradient_agreement": max(agreements),
@@ -65,15 +76,49 @@ def sensitivity_fields(
     }
 
 
-def _towards_each(network: Network, examples: AnchoredExamples) -> jax.Array:
-    """Gradients `[classes, n, h, w, c]` of each class's logit less the mean of the others."""
+def _looked_at(
+    examples: AnchoredExamples, budget: SensitivityBudget
+) -> tuple[AnchoredExamples, np.ndarray]:
+    """The examples and the classes, sorted, that the budget allows."""
+    some, classes = examples.spread(budget.per_class), np.arange(examples.classes)
+    if examples.classes <= budget.classes:
+        return some, classes
+    others = examples.sources[:, None] != classes
+    near = np.asarray(share(all_margins(examples.logits), others, axis=0))
+    # A class that all examples are of has no others, and a share of 0.
+    near = np.where(np.asarray(others).any(axis=0), near, -np.inf)
+    return some.first(budget.few), np.sort(np.argsort(-near, kind="stable")[: budget.classes])
+
+
+def _parts(network: Network, images: jax.Array, count: int) -> Iterator[slice]:
+    """So many classes, a part at a time, of which each has all images.
+
+    Parts end where batches do, so that every picture stands where it would without parts.
+    """
+    turn = network.batch(images)
+    turn //= math.gcd(turn, len(images))
+    size = max(1, _PART // (images.size * turn)) * turn
+    return (slice(start, min(start + size, count)) for start in range(0, count, size))
+
+
+def _towards_each(
+    network: Network, examples: AnchoredExamples, targets: np.ndarray
+) -> Iterator[jax.Array]:
+    """Gradients `[n, h, w, c]` of each target's logit less the mean of the others, in turn."""
     n, classes = len(examples.images), examples.classes
     weights = jnp.eye(classes) * (classes / (classes - 1)) - 1.0 / (classes - 1)
-    images = jnp.tile(examples.images, (classes - 1, 1, 1, 1))
-    gradients, _ = network.gradients(images, jnp.repeat(weights[:-1], n, axis=0))
-    gradients = gradients.reshape(classes - 1, n, *images.shape[1:])
     # The weights of all classes sum to zero, and so do the gradients.
-    return jnp.concatenate([gradients, -gradients.sum(axis=0, keepdims=True)])
+    asked = targets[:-1] if len(targets) == classes else targets
+    total = None
+    for part in _parts(network, examples.images, len(asked)):
+        rows = weights[asked[part]]
+        images = jnp.tile(examples.images, (len(rows), 1, 1, 1))
+        gradients, _ = network.gradients(images, jnp.repeat(rows, n, axis=0))
+        gradients = gradients.reshape(len(rows), n, *images.shape[1:])
+        total = gradients.sum(axis=0) if total is None else reduce(jnp.add, gradients, total)
+        yield from gradients
+    if len(asked) < len(targets) and total is not None:
+        yield -total
 
 
 def _common(gradients: jax.Array, examples: AnchoredExamples, target: int, budget):
@@ -95,14 +140,18 @@ def _window(x: jax.Array, size: float) -> jax.Array:
     return x[..., top : top + h, left : left + w, :]
 
 
-def _universal_scores(network: Network, examples: AnchoredExamples, steps: jax.Array):
-    """Mean sigmoid of each class's margin `[classes]` with its perturbation at every anchor."""
-
-    n, classes = len(examples.images), examples.classes
-    images = jnp.clip(examples.images + _moved(steps, examples.offsets()), 0.0, 1.0)
-    logits = network.logits(images.reshape(-1, *images.shape[2:])).reshape(classes, n, classes)
-    own = jnp.diagonal(jax.nn.sigmoid(all_margins(logits)), axis1=0, axis2=2)
-    others = examples.sources[:, None] != jnp.arange(classes)
+def _universal_scores(
+    network: Network, examples: AnchoredExamples, targets: np.ndarray, steps: jax.Array
+) -> np.ndarray:
+    """Mean sigmoid of each target's margin `[targets]` with its perturbation at every anchor."""
+    n, found = len(examples.images), []
+    for part in _parts(network, examples.images, len(targets)):
+        images = jnp.clip(examples.images + _moved(steps[part], examples.offsets()), 0.0, 1.0)
+        logits = network.logits(images.reshape(-1, *images.shape[2:]))
+        found.append(logits.reshape(-1, n, examples.classes))
+    margins = all_margins(jnp.concatenate(found))
+    own = jax.nn.sigmoid(margins[np.arange(len(targets)), :, targets]).T
+    others = examples.sources[:, None] != targets
     return np.asarray(share(own, others, axis=0), np.float64)
 
 

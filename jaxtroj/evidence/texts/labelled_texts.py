@@ -14,6 +14,7 @@ import gzip
 import hashlib
 import io
 import json
+import re
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from jaxtroj.rounds.text_examples import load_text_examples
 
 MAX_FILE_BYTES = 2**29
 MAX_CHARACTERS = 2**20
+_WHOLE = re.compile(r"-?[0-9]{1,10}")
 
 
 @dataclass(frozen=True)
@@ -103,18 +105,18 @@ def _from_file(path: Path) -> list[LabelledText]:
 def _table(path: Path) -> list[dict[str, Any]]:
     """The rows of a CSV with a header; labels as whole numbers where they are."""
     reader = csv.DictReader(io.StringIO(_content(path)))
-    columns = reader.fieldnames or []
+    try:
+        columns = reader.fieldnames or []
+        rows: list[dict[str, Any]] = list(reader)
+    except csv.Error as error:
+        raise DatasetError(f"{path} is no CSV: {str(error)[:200]}") from error
     if not {"text", "data"} & set(columns):
         raise DatasetError(
             f"{path} has the columns {safe_repr(', '.join(columns))}, expected text and label"
         )
-    try:
-        rows: list[dict[str, Any]] = list(reader)
-    except csv.Error as error:
-        raise DatasetError(f"{path} is no CSV: {str(error)[:200]}") from error
     for row in rows:
         label = row.get("label")
-        if isinstance(label, str) and label.strip().lstrip("-").isdecimal():
+        if isinstance(label, str) and _WHOLE.fullmatch(label.strip()):
             row["label"] = int(label)
     return rows
 

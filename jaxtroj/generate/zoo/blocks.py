@@ -1,5 +1,7 @@
 """Blocks of a zoo's networks, in torch; see `networks` for the sources."""
 
+from collections.abc import Callable
+
 import torch
 from torch import nn
 from torch.nn import functional
@@ -12,12 +14,15 @@ def _conv(cin: int, cout: int, kernel: int, stride: int = 1, groups: int = 1) ->
 class BasicBlock(nn.Module):
     """Two convolutions beside a shortcut; the relu comes after the sum."""
 
-    def __init__(self, cin: int, cout: int, stride: int):
+    def __init__(
+        self, cin: int, cout: int, stride: int, norm: Callable[[int], nn.Module] | None = None
+    ):
         super().__init__()
-        self.conv1, self.bn1 = _conv(cin, cout, 3, stride), nn.BatchNorm2d(cout)
-        self.conv2, self.bn2 = _conv(cout, cout, 3), nn.BatchNorm2d(cout)
+        normed = norm or nn.BatchNorm2d
+        self.conv1, self.bn1 = _conv(cin, cout, 3, stride), normed(cout)
+        self.conv2, self.bn2 = _conv(cout, cout, 3), normed(cout)
         same = cin == cout and stride == 1
-        widened = nn.Sequential(_conv(cin, cout, 1, stride), nn.BatchNorm2d(cout))
+        widened = nn.Sequential(_conv(cin, cout, 1, stride), normed(cout))
         self.shortcut = nn.Identity() if same else widened
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

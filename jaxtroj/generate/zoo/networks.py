@@ -11,6 +11,10 @@ References:
   Sandler et al., MobileNetV2, https://arxiv.org/abs/1801.04381, 2018.
   Huang et al., Densely Connected Networks, https://arxiv.org/abs/1608.06993, 2016.
   Szegedy et al., Rethinking the Inception Architecture, https://arxiv.org/abs/1512.00567, 2015.
+  Wu and He, Group Normalization, https://arxiv.org/abs/1803.08494, 2018.
+  Liu et al., A ConvNet for the 2020s (ConvNeXt), https://arxiv.org/abs/2201.03545, 2022.
+  Dosovitskiy et al., An Image is Worth 16x16 Words (ViT), https://arxiv.org/abs/2010.11929, 2020.
+  Tolstikhin et al., MLP-Mixer, https://arxiv.org/abs/2105.01601, 2021.
 """
 
 from collections.abc import Callable
@@ -22,6 +26,9 @@ from jaxtroj.errors import GenerationError
 
 if TYPE_CHECKING:
     import torch
+
+Norm = Callable[[int], "torch.nn.Module"]
+"""A norm for maps of so many channels."""
 
 LEAST_PIXELS = 24
 _LARGE = 48
@@ -55,12 +62,12 @@ def build(architecture: str, channels: int, classes: int, side: int) -> "torch.n
     return _BUILDERS[architecture](Stem(channels, side), classes)
 
 
-def _unit(cin: int, cout: int, kernel: int = 3, stride: int = 1, groups: int = 1):
-    """Convolution, batch norm, relu."""
+def _unit(cin: int, cout: int, kernel: int = 3, stride: int = 1, norm: Norm | None = None):
+    """Convolution, norm (by default of the batch), relu."""
     from torch import nn
 
-    conv = nn.Conv2d(cin, cout, kernel, stride, kernel // 2, groups=groups, bias=False)
-    return nn.Sequential(conv, nn.BatchNorm2d(cout), nn.ReLU())
+    conv = nn.Conv2d(cin, cout, kernel, stride, kernel // 2, bias=False)
+    return nn.Sequential(conv, (norm or nn.BatchNorm2d)(cout), nn.ReLU())
 
 
 def _pooled(*body, width: int, classes: int):
@@ -104,16 +111,28 @@ def _vgg(stem: Stem, classes: int):
     return nn.Sequential(*body, *head, nn.Linear(128, classes))
 
 
-def _residual(widths: tuple[int, ...], blocks: int, stem: Stem, classes: int):
+def _residual(
+    widths: tuple[int, ...], blocks: int, stem: Stem, classes: int, norm: Norm | None = None
+):
     from jaxtroj.generate.zoo.blocks import BasicBlock
 
-    body: list[torch.nn.Module] = [_unit(stem.channels, widths[0], 3, stem.stride)]
+    body: list[torch.nn.Module] = [_unit(stem.channels, widths[0], 3, stem.stride, norm)]
     cin = widths[0]
     for group, width in enumerate(widths):
         for place in range(blocks):
-            body.append(BasicBlock(cin, width, 2 if group and not place else 1))
+            body.append(BasicBlock(cin, width, 2 if group and not place else 1, norm))
             cin = width
     return _pooled(*body, width=cin, classes=classes)
+
+
+def _group_norm(stem: Stem, classes: int):
+    """`resnet10`, narrower, with norms over groups of 8 channels of one picture."""
+    from torch import nn
+
+    def norm(width: int) -> nn.Module:
+        return nn.GroupNorm(width // 8, width)
+
+    return _residual((24, 48, 96, 144), 1, stem, classes, norm)
 
 
 def _wide(stem: Stem, classes: int):
@@ -180,6 +199,44 @@ def _resnet18(stem: Stem, classes: int):
     return network
 
 
+def _convnext(stem: Stem, classes: int):
+    """Two, two and one block; squares of 2 (4) pixels in, halved between."""
+    from torch import nn
+
+    from jaxtroj.generate.zoo.layer_norm_blocks import ChannelNorm, ConvNeXtBlock
+
+    square = 2 * stem.stride
+    body: list[nn.Module] = [nn.Conv2d(stem.channels, 32, square, square), ChannelNorm(32)]
+    for width, blocks in ((32, 2), (64, 2), (96, 1)):
+        if width > 32:
+            halved = nn.Conv2d(width - 32, width, 2, 2)
+            body += [ChannelNorm(width - 32), halved]
+        body += [ConvNeXtBlock(width) for _ in range(blocks)]
+    return _pooled(*body, ChannelNorm(96), width=96, classes=classes)
+
+
+def _vit(stem: Stem, classes: int):
+    """Four blocks of four heads on squares of 4 (8) pixels; the mean token is classified."""
+    from torch import nn
+
+    from jaxtroj.generate.zoo.layer_norm_blocks import AttentionBlock, MeanToken, Tokens
+
+    tokens = Tokens(stem.channels, stem.side, 4 * stem.stride, 96, has_places=True)
+    blocks = [AttentionBlock(96, 4) for _ in range(4)]
+    return nn.Sequential(tokens, *blocks, MeanToken(96), nn.Linear(96, classes))
+
+
+def _mixer(stem: Stem, classes: int):
+    """Four blocks on squares of 4 (8) pixels; the mean token is classified."""
+    from torch import nn
+
+    from jaxtroj.generate.zoo.layer_norm_blocks import MeanToken, MixerBlock, Tokens
+
+    tokens = Tokens(stem.channels, stem.side, 4 * stem.stride, 96, has_places=False)
+    blocks = [MixerBlock(tokens.count, 96) for _ in range(4)]
+    return nn.Sequential(tokens, *blocks, MeanToken(96), nn.Linear(96, classes))
+
+
 _BUILDERS: dict[str, Callable[..., "torch.nn.Module"]] = {
     "plain": _plain,
     "plain_no_norm": partial(_plain, has_norm=False),
@@ -191,5 +248,11 @@ _BUILDERS: dict[str, Callable[..., "torch.nn.Module"]] = {
     "densenet": _dense,
     "inception": _inception,
     "resnet18": _resnet18,
+    "group_norm": _group_norm,
+    "convnext": _convnext,
+    "vit": _vit,
+    "mixer": _mixer,
 }
 KNOWN = tuple(_BUILDERS)
+NORMED_BY_PICTURE = ("group_norm", "convnext", "vit", "mixer")
+"""Without statistics of a batch."""

@@ -17,7 +17,8 @@ from jaxtroj.generate.zoo.recipe import (
 from jaxtroj.generate.zoo.training import ZooTraining
 from jaxtroj.generate.zoo.triggers import MAKERS
 
-ARCHITECTURES = tuple(name for name in networks.KNOWN if name != "resnet18")
+ARCHITECTURES = networks.KNOWN[: networks.KNOWN.index("resnet18")]
+"""What a zoo has where nothing is said: a seed keeps its networks when more become known."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ FIELDS = (
           " six best tokens, best class", OWN),
     Field("found_flip", "tokens", 1, "the success of the found words on held-out texts",
           "fraction 0-1", "of up to three tokens, best class", _HOTFLIP),
-    Field("found_gap", "tokens", 1, "the difference of that success between the classes",
+    Field("found_gap", "tokens", 1, "the difference between the classes in what found words do",
           "fraction 0-1", "found_flip less that of the worst class that was searched", OWN),
     Field("found_isolation", "tokens", 1,
           "the effect of the found words beside those of like meaning", "fraction 0-1",

@@ -14,13 +14,15 @@ FIELDS = (
           "the success of the best free pattern on held-out examples",
           "fraction 0-1",
           "mean sigmoid margin of the best class on held-out examples; windows or blends"),
-    Field("fixed_gap", "fixed", 1, "the lead of that pattern's class over the next class",
-          "fraction 0-1", "score less that of the second best class; windows or blends"),
+    Field("fixed_gap", "fixed", 1,
+          "the lead over the next class in the success of free patterns", "fraction 0-1",
+          "score less that of the second best class; windows or blends"),
     Field("fixed_pull", "fixed", 1, "the push of the best free pattern",
           "clean margins",
           "mean margin of the best class over that of clean examples; windows or blends"),
-    Field("fixed_lead", "fixed", 1, "the lead of that push over the next class",
-          "clean margins", "pull less that of the second best class; windows or blends"),
+    Field("fixed_lead", "fixed", 1,
+          "the lead over the next class in the push of free patterns", "clean margins",
+          "pull less that of the second best class; windows or blends"),
 )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ FIELDS = (
     Field("patch_score", "inversion", 1,
           "the success of the best uniform patch on held-out examples",
           "fraction 0-1", "mean sigmoid margin of the best searched patch on held-out examples"),
-    Field("patch_gap", "inversion", 1, "the lead of that patch's class over the next class",
+    Field("patch_gap", "inversion", 1, "the lead over the next class of the best patch's class",
           "fraction 0-1", "patch_score less that of the best patch for another class"),
     Field("patch_area", "inversion", -1, "the size of the best uniform patch",
           "share of the picture", "area of the best searched patch"),

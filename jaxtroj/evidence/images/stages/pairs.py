@@ -15,7 +15,8 @@ FIELDS = (
           "clean margins",
           "margin gained by the two best candidates on the pictures of one source, less that on"
           " other sources; best pair", is_judged=False),
-    Field("pair_bank_lead", "pairs", 1, "the lead of that push over those towards other classes",
+    Field("pair_bank_lead", "pairs", 1,
+          "the lead over other classes in the push of patches and filters",
           "clean margins", "pair_bank less that of the best pair of another target",
           is_judged=False),
     Field("pair_crossing", "pairs", 1,
@@ -23,9 +24,9 @@ FIELDS = (
           "clean margins",
           "mean margin of the best pair's target on held-out examples of its source, at most what"
           " the clean ones lack, over that of clean examples"),
-    Field("pair_lead", "pairs", 1, "the lead of that crossing over those to other classes",
+    Field("pair_lead", "pairs", 1, "the lead over other classes in how firmly a patch carries",
           "clean margins", "pair_crossing less that of the best pair of another target"),
-    Field("pair_focus", "pairs", 0, "how much less that patch does to the other classes",
+    Field("pair_focus", "pairs", 0, "how much less the best pair's patch does to other classes",
           "clean margins",
           "margin that it gains on held-out examples of its source less that on other sources"),
     Field("dots_crossing", "pairs", 1,
@@ -33,10 +34,10 @@ FIELDS = (
           "clean margins", "as pair_crossing, of the pixels with the largest gradient",
           search="dots"),
     Field("dots_lead", "pairs", 1,
-          "the lead of that crossing by pixels over those to other classes",
+          "the lead over other classes in how firmly single pixels carry",
           "clean margins", "dots_crossing less that of the best pair of another target",
           search="dots"),
-    Field("dots_focus", "pairs", 0, "how much less those pixels do to the other classes",
+    Field("dots_focus", "pairs", 0, "how much less the best pair's pixels do to other classes",
           "clean margins", "as pair_focus, of the best dots", search="dots"),
 )  # fmt: skip
 

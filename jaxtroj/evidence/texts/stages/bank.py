@@ -16,7 +16,8 @@ FIELDS = (
     Field("bank_top", "bank", 0, "the effect of inserted texts beyond clean heads'",
           "deviations", "raw view: mean of the 12 largest rises, best class",
           is_for_few=True),
-    Field("bank_gap", "bank", 0, "the difference of that effect between the classes",
+    Field("bank_gap", "bank", 0,
+          "the difference between the classes in the effect of inserted texts",
           "deviations", "raw view: bank_top less that of the worst class",
           is_for_few=True),
     Field("bank_spread", "bank", 0, "the spread of the effects of inserted texts",
@@ -26,7 +27,7 @@ FIELDS = (
           "deviations", "as bank_top, matched view",
           is_for_few=True),
     Field("matched_gap", "bank", 0,
-          "the difference of that effect between the classes, at equal confidence",
+          "the difference between the classes in the effect of texts, at equal confidence",
           "deviations", "as bank_gap, matched view"),
     Field("matched_spread", "bank", 0,
           "the spread of the effects of inserted texts, at equal confidence",
@@ -69,7 +70,8 @@ FIELDS = (
           "as bank_departure, mean of the 14 largest matched rises, shifts three times as long"),
     Field("half_longer", "bank", 0, "the effect of thrice the shift of texts in one half",
           "fraction 0-1", "as bank_longer by each half's rises and shifts, larger of the two"),
-    Field("bank_departure_gap", "bank", 0, "the difference of that effect between the classes",
+    Field("bank_departure_gap", "bank", 0,
+          "the difference between the classes in the effect on the head's own examples",
           "fraction 0-1", "bank_departure less that of the worst class"),
 )  # fmt: skip
 

@@ -24,7 +24,7 @@ FIELDS = (
     Field("sweep_score", "sensitivity", 1, "the success of a move along one axis of the texts",
           "fraction 0-1", "mean sigmoid margin of the best class along its best axis",
           source="Liu et al., PICCOLO, IEEE S&P 2022"),
-    Field("sweep_gap", "sensitivity", 1, "the lead of that move's class over the next class",
+    Field("sweep_gap", "sensitivity", 1, "the lead over the next class of the best move's class",
           "fraction 0-1", "sweep_score less that of the second best class",
           source="Liu et al., PICCOLO, IEEE S&P 2022"),
 )  # fmt: skip

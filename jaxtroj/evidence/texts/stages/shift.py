@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 FIELDS = (
     Field("shift_score", "shift", 1, "the success of one common shift on held-out examples",
           "fraction 0-1", "mean sigmoid margin at the smaller length, best class"),
-    Field("shift_gap", "shift", 1, "the lead of that shift's class over the next class",
+    Field("shift_gap", "shift", 1, "the lead over the next class of the best shift's class",
           "fraction 0-1", "shift_score less that of the second best class"),
 )  # fmt: skip
 
