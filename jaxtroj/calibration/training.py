@@ -220,6 +220,8 @@ def _temperature(
     labelled: Labelled, scheme: Scheme, groups: Sequence[str], seed: int
 ) -> Temperature | None:
     """None where there are too few groups, or where the others of one are too few to fit on."""
+    if len({group for group in groups if group}) < 2:
+        return None
     truth, names = labelled.truth, np.array(groups)
     try:
         held_out = out_of_fold(labelled, scheme, seed, groups)

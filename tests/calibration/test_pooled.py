@@ -256,7 +256,7 @@ def test_what_was_not_met_counts_less_and_is_named(general, fresh):
     traits = Traits("graph:cffa3d2b", "conv x13, linear x1", 224, 10)
     (caveat,) = cautious.caveats(traits)
     assert caveat == (
-        "the calibrator has met no graph:cffa3d2b (conv x13, linear x1), only a, b, c, d; no"
+        "the calibrator has met no graph:cffa3d2b (conv x13, linear x1), only a, b, c, d, and no"
         " pictures of 224 pixels, only of 28 to 36: its evidence counts 25%"
     )
     assert cautious.caveats(Traits("a", side=32, classes=10)) == ()
@@ -332,6 +332,19 @@ def test_a_search_that_large_pictures_do_not_get_is_not_missed():
     quiet = np.array([[np.nan, np.nan, 0.0, np.nan]])
     shares = [model.for_side(side).missing_share(quiet)[0] for side in (None, 28, 48, 224)]
     assert shares == [0.5, 0.5, 0.5, 0.0]
+
+
+def test_a_search_that_needs_batch_norms_is_not_missed_where_there_are_none():
+    tails = tuple(a_tail(name, 0.0) for name in ("places", "memory", "all"))
+    usual = (("places", "all"), ("places", "memory", "all"))
+    sides = (("places", 1, 32), ("memory", 1, 64))
+    model = PooledModel(
+        tails, usual, "mean", 4.0, (1.0, 0.0, 0.0), 2.0, 0.0, 0.5, 0.01, 0.99, 1.0, 10, sides
+    )
+    assert model.for_side(28).usual == usual
+    without, neither = np.array([[0.0, np.nan, 0.0]]), np.array([[np.nan, np.nan, 0.0]])
+    assert model.for_side(28).missing_share(without)[0] == 0.0
+    assert model.for_side(28).missing_share(neither)[0] == 0.5
 
 
 def test_the_sides_of_searches_come_from_their_stages(general, fresh):

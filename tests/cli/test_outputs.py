@@ -89,8 +89,8 @@ def test_the_base_rate_is_written_early_all_the_same(home, capfd, result):
 
 
 def test_a_device_is_no_file_that_could_be_lost():
-    keep_named(Path("/dev/null"), ["/dev/null"], FLAG)
-    keep_inputs(Path("/dev/null"), [Path("/dev/null")])
+    assert keep_named(Path("/dev/null"), ["/dev/null"], FLAG) is None
+    assert keep_inputs(Path("/dev/null"), [Path("/dev/null")]) is None
 
 
 def test_labels_of_a_model_are_no_earlier_result(home):
