@@ -9,7 +9,7 @@ import pytest
 
 import jaxtroj
 from jaxtroj.anchors import AnchoredExamples
-from jaxtroj.scan.naming import FITTED_PATTERNS, named_class, votes_of, working_trigger
+from jaxtroj.scan.naming import FITTED_PATTERNS, named_class, working_trigger
 from jaxtroj.triggers.mask import FreeMask
 from jaxtroj.triggers.measure import Candidates, Measured, best_of
 
@@ -81,14 +81,6 @@ def test_searches_vote_in_small_pictures(rates, side, named, examples):
         for method, (target, flipped) in rates.items()
     ]
     assert named_class(FIELDS, found) == named
-
-
-def test_the_last_layer_has_one_vote_at_most(examples):
-    found = [best_of(searched(name, [0], [3]), examples) for name in ("a", "b", "c")]
-    quiet, loud = (FIELDS | {"head_lead": lead} for lead in (0.02, 5.0))
-    assert votes_of(quiet, found)[2] == pytest.approx(0.2) and votes_of(loud, found)[2] == 1
-    assert votes_of(loud, found)[0] == pytest.approx(3 * 0.75**2)
-    assert named_class(loud, found) == 0
 
 
 def test_without_a_trigger_the_signs_name_a_class_or_nobody_does():

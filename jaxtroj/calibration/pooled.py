@@ -77,12 +77,18 @@ class PooledModel:
     longest side."""
 
     def for_side(self, side: int | None) -> "PooledModel":
-        """The same where searches that pictures of this side do not get are not missed."""
+        """The same where searches that pictures of this side do not get are not missed.
+
+        Usual are then the sets that such pictures can get: with and without batch norms, which not
+        every network has. Where the fit had no such pictures, what they do not get is taken out of
+        the sets that hold all that they get.
+        """
         if side is None or not self.sides:
             return self
         got = {name for name, least, most in self.sides if least <= side <= most}
         without = {name for name, _, _ in self.sides} - got
-        full = [names for names in self.usual if got <= set(names)]
+        own = [names for names in self.usual if not without & set(names) and got & set(names)]
+        full = own or [names for names in self.usual if got <= set(names)]
         kept = [tuple(name for name in names if name not in without) for names in full]
         return replace(self, usual=tuple(dict.fromkeys(kept)) or self.usual)
 

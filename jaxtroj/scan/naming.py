@@ -1,13 +1,11 @@
 """The class that a verdict names: where searches agree, of a fitted pattern, or of the signs.
 
-In small pictures each search finds something for some class, on clean networks each for another
-one. A planted class is where they meet: a filter that was planted also bends what windows, frames
-and waves do best. So searches vote there. In larger pictures nearly every search works for some
-class, and the class is that of a fitted pattern that works, else of the signs. Whole-picture
-triggers (colour maps, borders, filters) and those for one pair of classes can be found for some
-class of every network, poisoned or not, and the strongest one mostly serves another class than the
-target. The class that the last layer leans to is the target far more often, also where it leans by
-little; see docs/measurements.md. Where a fitted pattern works, both agree.
+In small pictures searches vote, see `evidence.images.agreement`. In larger pictures nearly every
+search works for some class, and the class is that of a fitted pattern that works, else of the
+signs. Whole-picture triggers (colour maps, borders, filters) and those for one pair of classes can
+be found for some class of every network, poisoned or not, and the strongest one mostly serves
+another class than the target. The class that the last layer leans to is the target far more often,
+also where it leans by little; see docs/measurements.md. Where a fitted pattern works, both agree.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,10 +23,6 @@ FITTED_PATTERNS = frozenset({"window search", "patch search", "neural cleanse", 
 _WORKS = 0.5  # of the held-out examples that a trigger for the named class has to flip
 _FEWEST_SEARCHES = 3
 """Fewer than these agree on nothing."""
-_PAIR = "pair search"  # its trigger is for one source, and mostly serves another class
-_FREE_MAP = "colour map"  # kind of trigger: for one class of nearly every network there is one
-_WHOLE_LEAD = 0.1
-"""Lead of the last layer that counts as one vote; trojaned networks have .05 to .5."""
 
 
 def named_class(fields: Mapping[str, float], found: "Sequence[RecoveredTrigger]") -> int | None:
@@ -40,6 +34,8 @@ def named_class(fields: Mapping[str, float], found: "Sequence[RecoveredTrigger]"
     """
     shown = found[0] if found else None
     if len(found) >= _FEWEST_SEARCHES and max(found[0].shape) <= SMALL_SIDE:
+        from jaxtroj.evidence.images.agreement import votes_of
+
         votes = votes_of(fields, found)
         return max(votes, key=lambda target: votes[target])
     if (
@@ -53,21 +49,6 @@ def named_class(fields: Mapping[str, float], found: "Sequence[RecoveredTrigger]"
     if signed is None and shown is not None:
         return int(shown.target_class)
     return signed
-
-
-def votes_of(fields: Mapping[str, float], found: "Sequence[RecoveredTrigger]") -> dict[int, float]:
-    """Class -> votes: of each search the square of its attack success rate, for its best class.
-
-    The last layer votes too, with its lead and at most once.
-    """
-    leaning, lead = int(fields.get("head_lead_class", -1)), fields.get("head_lead", 0.0)
-    votes = {leaning: min(lead / _WHOLE_LEAD, 1.0)} if leaning >= 0 else {}
-    for trigger in found:
-        target = int(trigger.target_class)
-        votes.setdefault(target, 0.0)
-        if trigger.method != _PAIR and trigger.trigger.kind != _FREE_MAP:
-            votes[target] += trigger.attack_success_rate**2
-    return votes
 
 
 def working_trigger(

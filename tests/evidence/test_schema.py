@@ -9,7 +9,7 @@ from jaxtroj.evidence.stages import IMAGE_STAGES, IMAGES, TABLES, TEXT_STAGES, T
 each_table = pytest.mark.parametrize("table", TABLES.values(), ids=lambda table: table.kind)
 FIELDS = [field for table in TABLES.values() for field in table.fields]
 LARGE = ("weights", "probes", "sensitivity", "inversion")
-SMALL = ("weights", "fixed", "whole", "pairs")
+SMALL = ("weights", "fixed", "whole", "agreement", "pairs")
 BANKED = Subject(has_bank=True, clean_heads=24)
 COMPARED = tuple(name for name in TEXTS.names if name not in ("weights", "shift"))
 BESIDE = ("sensitivity", "slopes", "directions", "beside")

@@ -50,6 +50,8 @@ from jaxtroj.triggers.mask import FreeMask
 from jaxtroj.triggers.measure import Candidates, Measured, measure
 from jaxtroj.triggers.window import Window
 
+METHOD = "pair search"
+
 
 @dataclass(frozen=True)
 class PairBudget:
@@ -207,5 +209,5 @@ def _measured(
     kind = Window if still else FreeMask
     found = kind(jnp.asarray(arms.masks), jnp.asarray(arms.patterns))
     moves = np.full(len(arms), not still)
-    candidates = Candidates("pair search", found, arms.targets, moves, sources)
+    candidates = Candidates(METHOD, found, arms.targets, moves, sources)
     return measure(network, rest, candidates)
