@@ -22,10 +22,11 @@ A trigger that no model of the fit had is seen as long as its own search sees it
 least 0 and every part rises with every score, so a larger field never lowers the probability, and a
 search that was not made counts at least as much as one whose fields lie at the median of clean
 models: with m > 0, more.
-`share missing` is 0 for every set of searches that is usual among the models of the fit (small and
-large pictures get different ones, and networks without batch norm have no batch statistics), else
-the least share of such a set that is absent. What pictures of a model's size do not get is not
-missed: some searches are too dear for large pictures, which the models of the fit may not have had.
+`share missing` is the share of the searches that pictures of a model's size can get and that were
+not made, also where its network has no batch norms to be looked at: less was looked for, so a quiet
+answer says less. What pictures of its size do not get is not missed: some searches are too dear for
+large pictures, which the models of the fit may not have had. Where nobody knows the size, it is
+the least share of a set of searches that is usual among the models of the fit.
 """
 
 from collections.abc import Sequence
@@ -77,20 +78,14 @@ class PooledModel:
     longest side."""
 
     def for_side(self, side: int | None) -> "PooledModel":
-        """The same where searches that pictures of this side do not get are not missed.
+        """The same for pictures of one size: usual are all searches that such pictures can get.
 
-        Usual are then the sets that such pictures can get: with and without batch norms, which not
-        every network has. Where the fit had no such pictures, what they do not get is taken out of
-        the sets that hold all that they get.
+        A network without batch norms lacks some of them, and that counts: less was looked for.
         """
         if side is None or not self.sides:
             return self
-        got = {name for name, least, most in self.sides if least <= side <= most}
-        without = {name for name, _, _ in self.sides} - got
-        own = [names for names in self.usual if not without & set(names) and got & set(names)]
-        full = own or [names for names in self.usual if got <= set(names)]
-        kept = [tuple(name for name in names if name not in without) for names in full]
-        return replace(self, usual=tuple(dict.fromkeys(kept)) or self.usual)
+        without = {name for name, least, most in self.sides if not least <= side <= most}
+        return replace(self, usual=(tuple(n for n in self.searches if n not in without),))
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -59,13 +59,17 @@ CHOICES = tuple(Choice(*values) for values in product(WAYS, CAPS, FLOORS, POOLS,
 
 @dataclass(frozen=True)
 class PooledTask:
-    """What is fitted: values [n, fields] with NaN; labels, kinds and folds to choose by, [n]."""
+    """What is fitted: values [n, fields] with NaN; labels, kinds and folds to choose by, [n].
+
+    `sides` [n], pixels, 0 where nobody knows.
+    """
 
     known: tuple[Searched, ...]
     values: np.ndarray
     poisoned: np.ndarray
     kinds: np.ndarray
     folds: np.ndarray
+    sides: np.ndarray
 
     def tails(self, rows: np.ndarray) -> tuple[Tail, ...]:
         """The fields' tails by the rows at some positions."""
@@ -183,7 +187,8 @@ def _task(population: Population, scheme: Scheme, seed: int) -> PooledTask:
         )
     values = matrix(models.rows, [one.name for one in known])
     named = np.array(models.kinds or [""] * len(poisoned))
-    return PooledTask(known, values, poisoned, named, folds)
+    sides = np.array(models.sides or [0] * len(poisoned))
+    return PooledTask(known, values, poisoned, named, folds, sides)
 
 
 def _inner_log_odds(task: PooledTask) -> tuple[np.ndarray, np.ndarray]:
@@ -256,25 +261,34 @@ def _usual(tails: Sequence[Tail], values: np.ndarray) -> tuple[tuple[str, ...], 
 
 
 def _with_missing(model: PooledModel, task: PooledTask) -> PooledModel:
-    """The model with the log-odds for missing searches that suit models stopped after a stage.
+    """The model with the log-odds for missing searches that suit its models.
 
-    Each model of the fit counts once, its copies share its weight.
+    They are chosen on the models and on copies of them that stop after a stage. Each model of the
+    fit counts once, its copies share its weight.
     """
-    values, poisoned, weights = _stopped(model.tails, task.values, task.poisoned)
-    if not len(values):
-        return model
-    base, share = model.raw_log_odds(values), model.missing_share(values)
-    sign = np.where(poisoned, -1.0, 1.0)
+    values, rows, weights = _stopped(model.tails, task.values)
+    base, share = model.raw_log_odds(values), missing_by_side(model, values, task.sides[rows])
+    sign = np.where(task.poisoned[rows], -1.0, 1.0)
     losses = [(weights * softplus(sign * (base + m * share))).sum() for m in MISSING]
     return replace(model, missing=MISSING[int(np.argmin(losses))])
 
 
-def _stopped(
-    tails: Sequence[Tail], values: np.ndarray, poisoned: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Copies of the models that end after each of their stages but the last; labels; weights."""
+def missing_by_side(model: PooledModel, values: np.ndarray, sides: np.ndarray) -> np.ndarray:
+    """Share of the usual searches that is missing, [n], of values [n, fields] and sides [n]."""
+    found = np.zeros(len(values))
+    for side in set(sides.tolist()):
+        own = sides == side
+        found[own] = model.for_side(side or None).missing_share(values[own])
+    return found
+
+
+def _stopped(tails: Sequence[Tail], values: np.ndarray) -> tuple[np.ndarray, ...]:
+    """The models and copies of them that end after each of their stages but the last.
+
+    Returns values [m, fields], the models' positions [m], weights [m].
+    """
     stages = list(dict.fromkeys(tail.stage for tail in tails))
-    copies, rows = [], []
+    copies, rows = [values], [np.arange(len(values))]
     for until in range(1, len(stages)):
         later = [tail.stage in stages[until:] for tail in tails]
         cut = values.copy()
@@ -283,8 +297,6 @@ def _stopped(
         ends_here = np.isfinite(values[:, own]).any(1) & np.isfinite(values[:, later]).any(1)
         copies.append(cut[ends_here])
         rows.append(np.flatnonzero(ends_here))
-    if not copies:
-        return values[:0], poisoned[:0], np.zeros(0)
     chosen = np.concatenate(rows)
     share = 1.0 / np.bincount(chosen, minlength=len(values))[chosen]
-    return np.concatenate(copies), poisoned[chosen], share
+    return np.concatenate(copies), chosen, share

@@ -176,17 +176,24 @@ def _pooled_out_of_fold(
         held, kept = np.flatnonzero(folds == fold), np.flatnonzero(folds != fold)
         others = make_population(population.models.take(kept.tolist()))
         for stage, judge in _pooled_stages(fit_pooled(others, scheme, seed)).items():
-            answers = found.setdefault(stage, _no_answers(rows))
-            values = matrix([population.models.rows[i] for i in held.tolist()], judge.names)
-            usable = [judge.usable(row[None]) for row in values]
-            places, names = held[usable], [None] * int(np.sum(usable))
-            answers.log_odds[places] = judge.log_odds(values[usable], names)
-            answers.at_clip[places] = judge.at_clip(values[usable], names)
+            _ask(judge, population.models, held, found.setdefault(stage, _no_answers(rows)))
     return {
         stage: _placed(answers, population.places, rows)
         for stage, answers in found.items()
         if np.isfinite(answers.log_odds).any()
     }
+
+
+def _ask(judge: PooledStage, models: Labelled, held: np.ndarray, answers: OutOfFold) -> None:
+    """Write down what a judge says of the models at some positions, by their pictures' size."""
+    values = matrix([models.rows[i] for i in held.tolist()], judge.names)
+    usable = np.array([judge.usable(row[None]) for row in values], dtype=bool)
+    sides = np.array([models.sides[i] if models.sides else 0 for i in held.tolist()])
+    for side in set(sides[usable].tolist()):
+        own = usable & (sides == side)
+        asked, names = judge.for_side(side or None), [None] * int(own.sum())
+        answers.log_odds[held[own]] = asked.log_odds(values[own], names)
+        answers.at_clip[held[own]] = asked.at_clip(values[own], names)
 
 
 def _no_answers(rows: int) -> OutOfFold:

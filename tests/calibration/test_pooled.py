@@ -17,9 +17,10 @@ from jaxtroj.calibration.pooled import (
     summed,
 )
 from jaxtroj.calibration.pooled_files import pooled_of
-from jaxtroj.calibration.pooling import fit_pooled
+from jaxtroj.calibration.pooling import fit_pooled, missing_by_side
 from jaxtroj.calibration.summing import fit_sum
 from jaxtroj.calibration.tails import Searched, fit_tail, power_of
+from jaxtroj.calibration.training import fit_judges, last_answers, out_of_fold
 from jaxtroj.calibration.transfer import (
     Met,
     Temperature,
@@ -318,7 +319,7 @@ def test_where_no_search_is_loud_the_fields_that_lean_are_the_reasons():
     assert reason.startswith("the size of a leans to poisoned: 0.89 (median of clean models 0,")
 
 
-def test_a_search_that_large_pictures_do_not_get_is_not_missed():
+def test_usual_are_the_searches_that_pictures_of_a_size_can_get():
     tails = tuple(a_tail(name, 0.0) for name in ("small", "large", "all", "norms"))
     usual = (("small", "all"), ("large", "all"), ("large", "all", "norms"))
     sides = (("small", 1, 32), ("large", 33, 64))
@@ -326,25 +327,39 @@ def test_a_search_that_large_pictures_do_not_get_is_not_missed():
         tails, usual, "mean", 4.0, (1.0, 0.0, 0.0), 2.0, 0.0, 0.5, 0.01, 0.99, 1.0, 10, sides
     )
     assert model.for_side(None) is model
-    assert model.for_side(28).usual == (("small", "all"),)
-    assert model.for_side(48).usual == (("large", "all"), ("large", "all", "norms"))
-    assert model.for_side(224).usual == (("all",), ("all", "norms"))
+    assert model.for_side(28).usual == (("small", "all", "norms"),)
+    assert model.for_side(48).usual == (("large", "all", "norms"),)
+    assert model.for_side(224).usual == (("all", "norms"),)
     quiet = np.array([[np.nan, np.nan, 0.0, np.nan]])
     shares = [model.for_side(side).missing_share(quiet)[0] for side in (None, 28, 48, 224)]
-    assert shares == [0.5, 0.5, 0.5, 0.0]
+    assert shares == pytest.approx([0.5, 2 / 3, 2 / 3, 0.5])
 
 
-def test_a_search_that_needs_batch_norms_is_not_missed_where_there_are_none():
-    tails = tuple(a_tail(name, 0.0) for name in ("places", "memory", "all"))
-    usual = (("places", "all"), ("places", "memory", "all"))
-    sides = (("places", 1, 32), ("memory", 1, 64))
-    model = PooledModel(
-        tails, usual, "mean", 4.0, (1.0, 0.0, 0.0), 2.0, 0.0, 0.5, 0.01, 0.99, 1.0, 10, sides
-    )
-    assert model.for_side(28).usual == usual
-    without, neither = np.array([[0.0, np.nan, 0.0]]), np.array([[np.nan, np.nan, 0.0]])
-    assert model.for_side(28).missing_share(without)[0] == 0.0
-    assert model.for_side(28).missing_share(neither)[0] == 0.5
+def test_networks_without_batch_norms_miss_what_looks_at_them_in_the_fit_as_in_use():
+    labelled, scheme = zoo(), replace(SCHEME, sides={"window": (1, 64)})
+    model = fit_pooled(make_population(labelled), scheme, 0)
+    has_none = np.array([name == "d" for name in labelled.architectures])
+    values, sides = matrix(labelled.rows, model.names), np.array(labelled.sides)
+    assert missing_by_side(model, values, sides).tolist() == (0.2 * has_none).tolist()
+    unknown = missing_by_side(model, values, np.zeros(len(sides)))
+    assert not unknown.any(), "where nobody knows the size, what the fit often had is enough"
+
+
+def test_a_group_that_is_left_out_is_judged_as_a_scan_would_judge_it():
+    """By the size of its pictures: of those above 30 px no blends are missed."""
+    labelled, scheme = zoo(), replace(SCHEME, sides={"window": (1, 64), "whole": (1, 30)})
+    groups = ["none" if name == "d" else "norms" for name in labelled.architectures]
+    held = [place for place, name in enumerate(groups) if name == "none"]
+    rest = labelled.take([place for place, name in enumerate(groups) if name == "norms"])
+    (*_, judge) = fit_judges(make_population(rest), scheme, 0).values()
+    answers = last_answers(out_of_fold(labelled, scheme, 0, groups)).log_odds[held]
+    rows = [matrix([labelled.rows[place]], judge.names) for place in held]
+    sides = [labelled.sides[place] for place in held]
+    asked = [
+        judge.for_side(side).log_odds(row, [None])[0] for side, row in zip(sides, rows, strict=True)
+    ]
+    assert answers == pytest.approx(asked) and len(set(sides)) == 3
+    assert judge.for_side(28).model.missing_share(rows[0])[0] > 0
 
 
 def test_the_sides_of_searches_come_from_their_stages(general, fresh):
