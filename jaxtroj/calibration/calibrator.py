@@ -314,7 +314,7 @@ class Calibrator:
             return f"its evidence counts {factor:.0%}"
         score = max(one.log_score for one in learnt)
         return (
-            f"such networks, left out of its fit, had a log score of {score:.2f} (a coin has 0.69)"
+            f"such networks, left out of its fit, had a log score of {score:.2f} (0.5 scores 0.69)"
         )
 
     def _left_out(self, stage: str, fields: Mapping[str, float | None]) -> list[str]:
