@@ -30,6 +30,7 @@ from jaxtroj.calibration.transfer import (
 )
 from jaxtroj.errors import CalibrationError
 from jaxtroj.evidence.stage import SUPPORT
+from jaxtroj.numerics import sigmoid
 
 OWN = {"patch": "window", "blend": "whole", "filter": "colour", "warp": "smooth"}
 STAGES = {search: (f"{search}_score", f"{search}_size") for search in (*OWN.values(), "signs")}
@@ -380,15 +381,34 @@ def test_the_weights_of_a_sum_are_those_of_an_independent_solver():
     found = fit_sum(tails, values, poisoned, 10.0)
     steps = np.stack([tail.steps(values[:, i]) for i, tail in enumerate(tails)], axis=1)
 
+    shares = np.isfinite(values).mean(axis=0)
+
     def loss(solution):
         eta = solution[0] + steps @ solution[1:]
-        return (np.logaddexp(0, eta) - poisoned * eta).sum() + 5 * (solution[1:] ** 2).sum()
+        return (np.logaddexp(0, eta) - poisoned * eta).sum() + 5 * (
+            shares * solution[1:] ** 2
+        ).sum()
 
     bounds = [(None, None)] + [(0, None)] * len(tails)
     own = minimize(loss, np.zeros(1 + len(tails)), bounds=bounds, method="L-BFGS-B", tol=1e-12).x
     assert found.intercept == pytest.approx(own[0], abs=1e-4)
     assert [tail.weight for tail in found.tails] == pytest.approx(own[1:].tolist(), abs=1e-4)
     assert min(tail.weight for tail in found.tails) >= 0
+
+
+def test_the_penalty_of_a_field_is_relative_to_the_models_that_have_it():
+    random = np.random.default_rng(0)
+    poisoned = np.arange(80) % 2 == 1
+    values = random.normal(size=(80, 1)) + poisoned[:, None]
+    tails = [fit_tail(Searched("a", "", "s", "a", 1), values[:, 0], poisoned)]
+    alone = fit_sum(tails, values, poisoned, 10.0)
+    # The others move no intercept: they are poisoned as often as it says of them.
+    more, labels = np.full((240, 1), np.nan), np.arange(240) < 240 * sigmoid(alone.intercept)
+    everyone = np.concatenate([values, more]), np.concatenate([poisoned, labels])
+    among = fit_sum(tails, *everyone, 40.0)
+    assert among.tails[0].weight == pytest.approx(alone.tails[0].weight, rel=0.1)
+    few = fit_sum(tails, more, labels, 30.0)
+    assert few.tails[0].weight == pytest.approx(0, abs=1e-6)
 
 
 POOLED = ("pooled",)
