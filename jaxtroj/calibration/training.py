@@ -226,7 +226,7 @@ def learn_transfer(labelled: Labelled, scheme: Scheme, seed: int) -> Transfer:
 def _temperature(
     labelled: Labelled, scheme: Scheme, groups: Sequence[str], seed: int
 ) -> Temperature | None:
-    """None where there are too few groups, or where the others of one are too few to fit on."""
+    """None where there are too few groups, or too few models to fit on or answered."""
     if len({group for group in groups if group}) < 2:
         return None
     truth, names = labelled.truth, np.array(groups)
@@ -236,6 +236,8 @@ def _temperature(
         return None
     answers = last_answers(held_out).log_odds
     answered = np.isfinite(answers)
+    if not _is_enough(truth[answered]):
+        return None
     return learn_temperature(answers[answered], truth[answered], names[answered].tolist())
 
 

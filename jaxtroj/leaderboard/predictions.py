@@ -117,7 +117,8 @@ def _from_results(path: Path) -> Predictions:
 def _from_table(path: Path) -> Predictions:
     table = read_lines(path)
     columns, lines = _model_and_probability(path, table)
-    width = max(i for i, cell in enumerate(table[0][1], start=1) if cell.strip())
+    # Without a header the first line is a prediction, and that may be blank.
+    width = max(1 + max(columns), *(i for i, cell in enumerate(table[0][1], 1) if cell.strip()))
     found: dict[str, float] = {}
     problems: list[str] = []
     blank: dict[str, None] = {}  # each once, in order

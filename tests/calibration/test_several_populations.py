@@ -81,3 +81,12 @@ def test_its_evidence_counts_less_for_models_that_show_no_population(models):
     assert abs(said[0] - 0.5) <= abs(said[1] - 0.5)
     if learnt.value > 1.01:
         assert said[0] != said[1]
+
+
+def test_no_temperature_is_learnt_where_every_population_leaves_too_few(models, tmp_path):
+    """Of few rows the stage can be fitted on all, on no others; the temperature came out as NaN."""
+    kept = [row if place % 40 < 3 else {} for place, row in enumerate(models.rows)]
+    few = replace(several(populations=NAMES[:4]), rows=kept[:160])
+    fitted = Calibrator.fit(few, SCHEME)
+    assert fitted.stages["only"].models == 12 and fitted.transfer.dataset is None
+    fitted.save(tmp_path / "calibrator.json")

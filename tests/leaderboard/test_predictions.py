@@ -132,6 +132,12 @@ def test_blank_cells_at_the_end_of_a_line_are_nothing(tmp_path, table):
     assert read_predictions(tmp_path / "table.csv").probabilities == {"a": 0.25}
 
 
+def test_a_table_without_a_header_may_begin_with_a_blank_prediction(tmp_path):
+    (tmp_path / "table.csv").write_text("a,\nb,0.7\n")
+    found = read_predictions(tmp_path / "table.csv")
+    assert found.blank == ("a",) and found.probabilities["b"] == 0.7
+
+
 @pytest.mark.parametrize(
     "text", ["０.５", "0_5", "0.2_5", "٠.٥", "0x1", "1e", ".", "0,5", "infinit"]
 )
