@@ -1,6 +1,6 @@
 """The calibrators that ship with the package, and which of them answers for which model."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,7 @@ class Population:
         apart: name of the file of the calibrator that answers in its place for heads whose clean
             heads come from another dataset; "" for none.
         beside: of the one for networks that are compared with a clean one; "" for none.
+        without_norms: of the one for networks without batch norms; "" for none.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Population:
     by_size: bool = False
     apart: str = ""
     beside: str = ""
+    without_norms: str = ""
 
     @property
     def path(self) -> Path:
@@ -43,12 +45,23 @@ class Population:
         """The file of the one for networks that are compared with a clean one."""
         return FOLDER / f"{self.beside or self.name}.json"
 
+    @property
+    def without_norms_path(self) -> Path:
+        """The file of the one for networks without batch norms."""
+        return FOLDER / f"{self.without_norms or self.name}.json"
+
 
 POPULATIONS = (
     Population("round0", "image", ("round0",)),
     Population("round1", "image", ("round1",)),
     Population("small", "image", by_size=True),
-    Population("general", "image", ("round2", "round3", "round4"), beside="general_reference"),
+    Population(
+        "general",
+        "image",
+        ("round2", "round3", "round4"),
+        beside="general_reference",
+        without_norms="general_without_norms",
+    ),
     Population("round5", "text", ("round5", "round6"), apart="round5_apart"),
 )
 BY_NAME: Mapping[str, Population] = {one.name: one for one in POPULATIONS}
@@ -80,6 +93,12 @@ def beside_from(calibrator: Path) -> Path:
     return own if own.is_file() else calibrator
 
 
+def without_norms_from(calibrator: Path) -> Path:
+    """The calibrator for networks without batch norms, instead of one; see `beside_from`."""
+    own = next((one.without_norms_path for one in shipped() if one.path == calibrator), calibrator)
+    return own if own.is_file() else calibrator
+
+
 def default_calibrator() -> Path:
     """Of pictures of no known round: the general one, and until there is one that of round 0."""
     return BY_NAME["general" if _general_is_shipped() else "round0"].path
@@ -107,6 +126,7 @@ class Asked:
         round: of its dataset, where it was recognised.
         is_apart: whether the clean heads that a head is compared with come from another dataset.
         has_reference: whether it is compared with a clean network of the same classes.
+        has_batch_norm: whether it has batch norms with running statistics; None until it is read.
     """
 
     kind: str = "image"
@@ -114,6 +134,7 @@ class Asked:
     round: str | None = None
     is_apart: bool = False
     has_reference: bool = False
+    has_batch_norm: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -178,7 +199,13 @@ def choose(known: Candidates, asked: Asked, covers: Covers) -> Choice:
         covers: whether a calibrator's file notes that it is for pictures of a size.
     """
     found = next(found for rule in RULES if (found := rule(known, asked, covers)) is not None)
-    beside = beside_from(found.path)
-    if not asked.has_reference or beside == found.path:
-        return found
-    return Choice(beside, f"{found.why}, beside a reference")
+    instead = (one for one in _instead(found, asked) if one.path != found.path)
+    return next(instead, found)
+
+
+def _instead(found: Choice, asked: Asked) -> Iterator[Choice]:
+    """Calibrators for what is known of the model itself, the first that there is answers."""
+    if asked.has_reference:
+        yield Choice(beside_from(found.path), f"{found.why}, beside a reference")
+    if asked.has_batch_norm is False:
+        yield Choice(without_norms_from(found.path), f"{found.why} without batch norms")

@@ -1,7 +1,7 @@
 """What besides model and examples changes an answer, and the calibrator it names."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from numbers import Integral, Real
@@ -197,7 +197,8 @@ class Settings:
         named = (self.calibrator, self.text_calibrator, self._apart_calibrator)
         named += (self.classifier_calibrator,)
         others = () if self.calibrator is None else self._other_calibrators()
-        found = (path for path in (*named, *others, *self._beside_calibrators()) if path)
+        instead = (*self._beside_calibrators(), *self._without_norms_calibrators())
+        found = (path for path in (*named, *others, *instead) if path)
         return tuple(dict.fromkeys(found))
 
     def _other_calibrators(self) -> tuple[Path, ...]:
@@ -206,11 +207,19 @@ class Settings:
 
     def _beside_calibrators(self) -> tuple[Path, ...]:
         """Those that answer instead for networks beside a reference, where there is one."""
-        if self.reference is None or self.calibrator is None:
+        return () if self.reference is None else self._instead(populations.beside_from)
+
+    def _without_norms_calibrators(self) -> tuple[Path, ...]:
+        """Those that answer instead for networks without batch norms."""
+        return self._instead(populations.without_norms_from)
+
+    def _instead(self, other: Callable[[Path], Path]) -> tuple[Path, ...]:
+        """The others of the calibrators of pictures, where they have one."""
+        if self.calibrator is None:
             return ()
         usual = dict.fromkeys((self.calibrator, *self._other_calibrators()))
-        beside = (populations.beside_from(path) for path in usual)
-        return tuple(dict.fromkeys(path for path in beside if path not in usual))
+        found = (other(path) for path in usual)
+        return tuple(dict.fromkeys(path for path in found if path not in usual))
 
     @property
     def _apart_calibrator(self) -> Path | None:
@@ -266,6 +275,8 @@ class Settings:
         else:
             values["reference"] = model_digests(self.reference)
             values["beside_calibrators"] = list(map(digest_or_reason, self._beside_calibrators()))
+        if without := self._without_norms_calibrators():
+            values["without_norms_calibrators"] = list(map(digest_or_reason, without))
         values["bank"] = None if self.bank is None else _bank_digest(self.bank)
         for name in ("encoder", "tokenizer"):
             path = getattr(self, name)

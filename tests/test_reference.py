@@ -144,6 +144,20 @@ def test_a_calibrator_of_its_own_answers_beside_a_reference(home):
     assert named is not None and named.path == own.calibrator, "one that is named stays"
 
 
+def test_a_calibrator_of_its_own_answers_for_networks_without_batch_norms(home):
+    found, own = Settings(), populations.BY_NAME["general"].without_norms_path
+    known = [choice_of(found, Asked(has_batch_norm=has)) for has in (None, True, False)]
+    assert [one.path for one in known if one] == [DEFAULT_CALIBRATOR, DEFAULT_CALIBRATOR, own]
+    assert known[2] is not None and known[2].why.endswith("without batch norms")
+    assert found.as_json()["without_norms_calibrators"] == [digest_or_reason(own)]
+    beside = replace(found, reference=home / "clean.pt2")
+    compared = choice_of(beside, Asked(has_reference=True, has_batch_norm=False))
+    assert compared is not None and compared.path == populations.BY_NAME["general"].beside_path
+    named = choice_of(replace(found, calibrator=home / "mine.json"), Asked(has_batch_norm=False))
+    assert named is not None and named.path == home / "mine.json", "one that is named stays"
+    assert "without_norms_calibrators" not in Settings(calibrator=None).as_json()
+
+
 @pytest.mark.parametrize("given, says", [("nowhere.pt", "absent"), (os.devnull, "a device")])
 def test_the_command_refuses_what_is_no_file(home, given, says):
     command = [sys.executable, "-m", "jaxtroj", "detect", str(home / "model.pt2")]

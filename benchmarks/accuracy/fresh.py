@@ -1,4 +1,4 @@
-"""Networks that the shipped calibrator has not met, judged by it: nothing is fitted here.
+"""Networks that the shipped calibrators have not met, judged by them: nothing is fitted here.
 
     python -m benchmarks.accuracy.fresh SOURCE [SOURCE ...] --work WORK [--out FILE]
 
@@ -26,8 +26,9 @@ from jaxtroj.calibration import Calibrator
 from jaxtroj.calibration.transfer import Traits
 from jaxtroj.cli.options import keep_compiled
 from jaxtroj.evidence.stages import IMAGES
+from jaxtroj.populations import Asked
 from jaxtroj.record import digest_file
-from jaxtroj.settings import DEFAULT_CALIBRATOR
+from jaxtroj.settings import Settings, choice_of
 
 
 def main() -> int:
@@ -43,20 +44,28 @@ def main() -> int:
     write_atomic(args.out.with_suffix(".evidence.jsonl"), lines.encode())
     result = {
         "provenance": provenance(),
-        "calibrator": digest_file(DEFAULT_CALIBRATOR),
-        "populations": judged(rows, Calibrator.load(DEFAULT_CALIBRATOR)),
+        "calibrators": {path.name: digest_file(path) for path in sorted(set(map(_path, rows)))},
+        "populations": judged(rows),
     }
     write_atomic(args.out, json.dumps(result, indent=1).encode() + b"\n")
     print(json.dumps(result["populations"], indent=1))
     return 0
 
 
-def judged(rows: Sequence[PictureRow], calibrator: Calibrator) -> dict[str, Any]:
-    """Population -> scores, and what was said of each network."""
-    found = {}
+def _path(row: PictureRow) -> Path:
+    """The shipped calibrator that answers for a network of no known round."""
+    asked = Asked(size=(row.side, row.side), has_batch_norm="norm_shift" in row.evidence)
+    choice = choice_of(Settings(), asked)
+    assert choice is not None  # the settings' default is one
+    return choice.path
+
+
+def judged(rows: Sequence[PictureRow]) -> dict[str, Any]:
+    """Population -> scores, and what was said of each network by the calibrator for it."""
+    found, shipped = {}, {path: Calibrator.load(path) for path in set(map(_path, rows))}
     for name in dict.fromkeys(row.population for row in rows):
         own = [row for row in rows if row.population == name]
-        said = np.array([probability(row, calibrator) for row in own])
+        said = np.array([probability(row, shipped[_path(row)]) for row in own])
         sure = np.array([row.converged for row in own])
         truth = np.array([row.poisoned for row in own])
         found[name] = {

@@ -54,6 +54,7 @@ class Attempt:
         picture_size: height and width of its examples in pixels, once they are read.
         is_apart: whether the clean heads that it is compared with come from another dataset.
         has_reference: whether a clean network of its classes is at hand.
+        has_batch_norm: whether it has batch norms with running statistics; None until it is read.
         evidence, flags: what was gathered, and doubts about it.
         unsearched: kinds of trigger that nothing looked for, although a model of a size that its
             calibrator has met usually gets the stage that does: its pictures are too large for
@@ -77,6 +78,7 @@ class Attempt:
     picture_size: tuple[int, int] | None = None
     is_apart: bool = False
     has_reference: bool = False
+    has_batch_norm: bool | None = None
     evidence: Evidence = Evidence()
     flags: tuple[str, ...] = ()
     unsearched: tuple[str, ...] = ()
@@ -101,7 +103,12 @@ class Attempt:
     def asked(self) -> Asked:
         """What the choice of a calibrator goes by."""
         return Asked(
-            self.kind, self.picture_size, self.entry.round, self.is_apart, self.has_reference
+            self.kind,
+            self.picture_size,
+            self.entry.round,
+            self.is_apart,
+            self.has_reference,
+            self.has_batch_norm,
         )
 
     @property

@@ -67,7 +67,7 @@ class ImageScan:
         self.attempt.has_reference = reference is not None
         seed = self.attempt.settings.seed
         context = image_context(self.model, examples, seed, reference=reference)
-        norms = has_batch_norms(self.model)
+        norms = self.attempt.has_batch_norm = has_batch_norms(self.model)
         side, beside = max(height, width), reference is not None
         return Prepared(context, Subject(side, has_batch_norm=norms, has_reference=beside))
 
