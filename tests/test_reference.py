@@ -144,7 +144,7 @@ def test_a_calibrator_of_its_own_answers_beside_a_reference(home):
     assert named is not None and named.path == own.calibrator, "one that is named stays"
 
 
-def test_a_calibrator_of_its_own_answers_for_networks_without_batch_norms(home):
+def test_a_calibrator_of_its_own_answers_for_networks_without_batch_norms(home, tmp_path):
     found, own = Settings(), populations.BY_NAME["general"].without_norms_path
     known = [choice_of(found, Asked(has_batch_norm=has)) for has in (None, True, False)]
     assert [one.path for one in known if one] == [DEFAULT_CALIBRATOR, DEFAULT_CALIBRATOR, own]
@@ -153,8 +153,10 @@ def test_a_calibrator_of_its_own_answers_for_networks_without_batch_norms(home):
     beside = replace(found, reference=home / "clean.pt2")
     compared = choice_of(beside, Asked(has_reference=True, has_batch_norm=False))
     assert compared is not None and compared.path == populations.BY_NAME["general"].beside_path
-    named = choice_of(replace(found, calibrator=home / "mine.json"), Asked(has_batch_norm=False))
-    assert named is not None and named.path == home / "mine.json", "one that is named stays"
+    mine = tmp_path / "mine.json"
+    mine.write_bytes(DEFAULT_CALIBRATOR.read_bytes())
+    named = choice_of(replace(found, calibrator=mine), Asked(has_batch_norm=False))
+    assert named is not None and named.path == mine, "one that is named stays"
     assert "without_norms_calibrators" not in Settings(calibrator=None).as_json()
 
 
