@@ -77,26 +77,24 @@ def _general_is_shipped() -> bool:
 
 
 def apart_from(calibrator: Path) -> Path:
-    """The calibrator for heads whose clean heads come from another dataset, instead of one.
-
-    A calibrator that does not ship answers for those too.
-    """
-    return next((one.apart_path for one in shipped() if one.path == calibrator), calibrator)
+    """The calibrator for heads whose clean heads come from another dataset, instead of one."""
+    return _instead_of(calibrator, lambda one: one.apart_path)
 
 
 def beside_from(calibrator: Path) -> Path:
-    """The calibrator for networks that are compared with a clean one, instead of one.
-
-    A calibrator that does not ship answers for those too, and so does one without such a file.
-    """
-    own = next((one.beside_path for one in shipped() if one.path == calibrator), calibrator)
-    return own if own.is_file() else calibrator
+    """The calibrator for networks that are compared with a clean one, instead of one."""
+    return _instead_of(calibrator, lambda one: one.beside_path)
 
 
 def without_norms_from(calibrator: Path) -> Path:
-    """The calibrator for networks without batch norms, instead of one; see `beside_from`."""
-    own = next((one.without_norms_path for one in shipped() if one.path == calibrator), calibrator)
-    return own if own.is_file() else calibrator
+    """The calibrator for networks without batch norms, instead of one."""
+    return _instead_of(calibrator, lambda one: one.without_norms_path)
+
+
+def _instead_of(calibrator: Path, other: Callable[[Population], Path]) -> Path:
+    """Another calibrator of the same population; the one itself if it does not ship or has none."""
+    own = next((other(one) for one in shipped() if one.path == calibrator), None)
+    return own if own is not None and own.is_file() else calibrator
 
 
 def default_calibrator() -> Path:

@@ -353,6 +353,7 @@ def test_a_group_that_is_left_out_is_judged_as_a_scan_would_judge_it():
     held = [place for place, name in enumerate(groups) if name == "none"]
     rest = labelled.take([place for place, name in enumerate(groups) if name == "norms"])
     (*_, judge) = fit_judges(make_population(rest), scheme, 0).values()
+    assert isinstance(judge, PooledStage)
     answers = last_answers(out_of_fold(labelled, scheme, 0, groups)).log_odds[held]
     rows = [matrix([labelled.rows[place]], judge.names) for place in held]
     sides = [labelled.sides[place] for place in held]

@@ -7,7 +7,7 @@ import pytest
 
 from jaxtroj.calibration import Calibrator, Labelled, Scheme, leave_out
 from jaxtroj.calibration.linear import Task
-from jaxtroj.calibration.stage import fit_stage, indispensable
+from jaxtroj.calibration.stage import StageModel, fit_stage, indispensable
 from jaxtroj.calibration.transfer import Traits
 from jaxtroj.errors import CalibrationError
 
@@ -88,5 +88,7 @@ def test_no_temperature_is_learnt_where_every_population_leaves_too_few(models, 
     kept = [row if place % 40 < 3 else {} for place, row in enumerate(models.rows)]
     few = replace(several(populations=NAMES[:4]), rows=kept[:160])
     fitted = Calibrator.fit(few, SCHEME)
-    assert fitted.stages["only"].models == 12 and fitted.transfer.dataset is None
+    judge = fitted.stages["only"]
+    assert isinstance(judge, StageModel) and judge.models == 12
+    assert fitted.transfer.dataset is None
     fitted.save(tmp_path / "calibrator.json")

@@ -14,6 +14,7 @@ from jaxtroj.scan.naming import named_class
 from jaxtroj.triggers.colour_map import ColourMap
 from jaxtroj.triggers.mask import FreeMask
 from jaxtroj.triggers.measure import RecoveredTrigger
+from jaxtroj.triggers.trigger import Trigger
 
 from .norm_models import SIDE, pictures, untaught
 
@@ -22,7 +23,9 @@ MASK = FreeMask(jnp.ones((SIDE, SIDE, 1)), jnp.zeros((SIDE, SIDE, 3)))
 MAP = ColourMap(jnp.zeros((3, 4)), jnp.asarray(0.0))
 
 
-def found_of(target: int, rate: float, method: str = "a search", trigger=MASK) -> RecoveredTrigger:
+def found_of(
+    target: int, rate: float, method: str = "a search", trigger: Trigger = MASK
+) -> RecoveredTrigger:
     return RecoveredTrigger(
         target, (), rate, 1.0, method, trigger, (SIDE, SIDE), np.zeros(2, int), False
     )
