@@ -28,7 +28,7 @@ _STEPS = {
 def add_parser(rounds: argparse._SubParsersAction, name: str) -> None:
     """Declare the round and its options."""
     parser = shared.add_round(rounds, name, "small networks on your pictures", _ABOUT)
-    about = ".npz with x (uint8 [n, h, w, 3]) and y, or a folder with one of PNG files per class"
+    about = ".npz with x (uint8 [n, h, w, 3]) and y, or a folder with one of pictures per class"
     add_path(parser, "--pictures", "PATH", about, required=True)
     parser.add_argument("--architectures", metavar="A,B", help="default: wrn16,wrn10,plain5")
     parser.add_argument("--triggers", metavar="A,B", help="default: patch,pixels,blended")

@@ -20,7 +20,7 @@ work from all classes or from one or two. Most go on from base networks, trained
 start from random weights. A run that was stopped goes on where it was. Scan them with
 --channel-order RGB --normalization unit."""
 _PICTURES = """\
-.npz with x (uint8 [n, h, w, 3] or [n, h, w, 1]) and y, or a folder with one of PNG files per class;
+.npz with x (uint8 [n, h, w, 3] or [n, h, w, 1]) and y, or a folder with one of pictures per class;
 once for each data set"""
 _STEPS = {
     "base-steps": "most steps of a network from random weights; default: 400",

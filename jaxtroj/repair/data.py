@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from jaxtroj.errors import ExamplesError
-from jaxtroj.rounds.examples import UNKNOWN_LABEL
+from jaxtroj.rounds.example_names import UNKNOWN_LABEL
 
 LEAST_PER_CLASS = 2
 ASKED_PER_CLASS = 20

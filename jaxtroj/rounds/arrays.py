@@ -13,7 +13,8 @@ from PIL import Image
 
 from jaxtroj.errors import ExamplesError
 from jaxtroj.input_forms import PixelForm, SaidForm, possible_forms
-from jaxtroj.rounds.examples import MAX_BATCH_BYTES, MAX_FILES, UNKNOWN_LABEL, Pictures
+from jaxtroj.rounds.example_names import MAX_FILES, UNKNOWN_LABEL
+from jaxtroj.rounds.examples import MAX_BATCH_BYTES, Pictures
 
 LAYOUTS = ("NHWC", "NCHW")
 _CHANNELS = (1, 3)

@@ -1,12 +1,11 @@
 """The clean pictures shipped with a model, as the batch its network expects.
 
-Rounds 0 and 1 (NIST's detector template): PNG on disk in RGB, channels swapped to BGR, then per
-picture, over the whole array, `x - min` and `/ max`.
+Rounds 0 and 1 (NIST's detector template): RGB on disk, channels swapped to BGR, then per picture,
+over the whole array, `x - min` and `/ max`.
 """
 
 import hashlib
 import os
-import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -16,14 +15,10 @@ import numpy as np
 
 from jaxtroj.errors import ExamplesError
 from jaxtroj.input_forms import CHANNEL_ORDERS, NORMALIZATIONS
-from jaxtroj.rounds.class_folders import class_names, classes_of, in_words
+from jaxtroj.rounds.example_names import UNKNOWN_LABEL, is_named_poisoned, labels_in
 from jaxtroj.rounds.image_file import ImageFileError, read_bytes, read_grey, read_header, read_rgb
 
-MAX_FILES = 100_000
 MAX_BATCH_BYTES = 4 * 2**30
-UNKNOWN_LABEL = -1
-_CLASS_NAME = re.compile(r"class_(\d{1,6})_example_\d+\.png", re.IGNORECASE)
-_POISONED_NAME = re.compile(r"class_\d+_trigger_.*\.png", re.IGNORECASE)
 _Reader = Callable[[Path], tuple[np.ndarray, str | None]]
 
 
@@ -63,28 +58,6 @@ class Examples:
     """"BGR" or "RGB"."""
     problems: tuple[str, ...] = ()
     """One sentence for each kind of picture that was left out or converted."""
-
-
-def natural_key(name: str) -> tuple:
-    """Sort key under which numbers inside names count as numbers.
-
-    >>> sorted(["class_0_example_10.png", "class_0_example_9.png"], key=natural_key)[0]
-    'class_0_example_9.png'
-    """
-    parts = re.split(r"([0-9]{1,18})", name)
-    return tuple(
-        (1, int(part), "") if i % 2 else (0, 0, part) for i, part in enumerate(parts)
-    ), name
-
-
-def label_of(name: str) -> int:
-    """Class number in a TrojAI example name, -1 for any other name.
-
-    >>> label_of("class_3_example_12.PNG"), label_of("sign.png")
-    (3, -1)
-    """
-    match = _CLASS_NAME.fullmatch(name)
-    return int(match.group(1)) if match else UNKNOWN_LABEL
 
 
 def normalize(pixels: np.ndarray, normalization: str = "min-max") -> np.ndarray:
@@ -132,9 +105,9 @@ def load_examples(
     """Reads the example pictures of a model in one form; see `load_pictures` for the rest.
 
     Args:
-        folder: holds `class_{c}_example_{n}.png`; other PNG names get label -1, files that are
-            not named `.png` are ignored. Or one folder of PNG pictures for each class, see
-            `class_folders`.
+        folder: holds `class_{c}_example_{n}.png`, or `.jpg` or `.jpeg`; pictures of other names
+            get label -1, files with other endings are ignored. Or one folder of pictures for each
+            class, see `class_folders`.
         channel_order: "BGR" (Rounds 0 and 1) or "RGB" (Round 2 on): order of the last axis.
         limit_per_class: at least 1, or None for all.
         normalization: "min-max" (per picture, Rounds 0 and 1) or "unit" (divide by 255).
@@ -171,7 +144,7 @@ def load_pictures(
     if channels not in (1, 3):
         raise ValueError(f"channels must be 1 or 3, got {channels}")
     folder = Path(folder)
-    labels = _labels(folder)
+    labels = labels_in(folder)
     names, problems = _usable_names(folder, labels)
     read = read_grey if channels == 1 else read_rgb
     known = {name: labels[name] for name in names}
@@ -180,7 +153,7 @@ def load_pictures(
     if not taken:
         raise ExamplesError(
             f"no usable example picture in {folder}: {'; '.join(problems)}. Expected 8-bit RGB PNG "
-            "files named class_0_example_0.png and so on."
+            "or JPEG files named class_0_example_0.png and so on."
         )
     lost = set(labels.values()) - {labels[name] for name in taken} - {UNKNOWN_LABEL}
     problems += [f"class {label} has no usable picture" for label in sorted(lost)]
@@ -193,70 +166,11 @@ def usual_size(folder: str | os.PathLike[str]) -> tuple[int, int] | None:
 
     None where no picture can be used; raises ExamplesError as `load_examples` for no folder.
     """
-    names, _ = _usable_names(Path(folder), _labels(Path(folder)))
+    names, _ = _usable_names(Path(folder), labels_in(Path(folder)))
     if not names:
         return None
     header = read_header(Path(folder) / names[0])
     return header.height, header.width
-
-
-def _labels(folder: Path) -> dict[str, int]:
-    """Names ending in .png (any case) in natural order, and the class of each.
-
-    Those of the folder; without any those of its class folders, as "cat/1.png".
-
-    Raises:
-        ExamplesError: none, too many, or the folder cannot be read.
-    """
-    try:
-        found = {name: label_of(name) for name in os.listdir(folder) if _is_png(name)}
-        found = found or _in_class_folders(folder)
-    except OSError as error:
-        raise ExamplesError(
-            f"cannot read the examples folder {folder} ({error.strerror or error}); expected a "
-            "folder of class_{c}_example_{n}.png pictures"
-        ) from error
-    if not found:
-        raise ExamplesError(
-            f"no PNG picture in the examples folder {folder}, which holds {_content(folder)};"
-            " expected class_0_example_0.png and so on, or a folder of PNG pictures for each class"
-        )
-    if len(found) > MAX_FILES:
-        raise ExamplesError(f"{len(found)} pictures in {folder}, expected at most {MAX_FILES}")
-    return {name: found[name] for name in sorted(found, key=natural_key)}
-
-
-def _in_class_folders(folder: Path) -> dict[str, int]:
-    """Pictures of the class folders, if there are any; see `class_folders`."""
-    names = class_names(folder)
-    pictures = {name: [p for p in os.listdir(folder / name) if _is_png(p)] for name in names}
-    if not any(pictures.values()):
-        return {}
-    if empty := [name for name, own in pictures.items() if not own]:
-        raise ExamplesError(
-            f"no PNG picture in the class folders {in_words(empty)} of {folder}; expected some in"
-            " each, because the order of the folders numbers the classes"
-        )
-    numbers = classes_of(names, folder)
-    return {f"{name}/{own}": numbers[name] for name, every in pictures.items() for own in every}
-
-
-def _is_png(name: str) -> bool:
-    return name.lower().endswith(".png")
-
-
-def _content(folder: Path) -> str:
-    """What lies in a folder without pictures, in words.
-
-    >>> _content(Path("/dev/null/nowhere"))
-    'nothing that can be listed'
-    """
-    try:
-        names = os.listdir(folder)
-    except OSError:
-        return "nothing that can be listed"
-    kinds = Counter(os.path.splitext(name)[1].lower() or "no ending" for name in names)
-    return ", ".join(f"{n} with {kind}" for kind, n in kinds.most_common(3)) or "nothing"
 
 
 def _usable_names(folder: Path, names: Iterable[str]) -> tuple[list[str], list[str]]:
@@ -264,7 +178,7 @@ def _usable_names(folder: Path, names: Iterable[str]) -> tuple[list[str], list[s
     reasons: dict[str, list[str]] = defaultdict(list)
     sizes: dict[str, tuple[int, int]] = {}
     for name in names:
-        if _POISONED_NAME.fullmatch(os.path.basename(name)):
+        if is_named_poisoned(name):
             reasons["named as a poisoned example"].append(name)
             continue
         try:
@@ -339,7 +253,7 @@ def examples_digest(folder: str | os.PathLike[str]) -> str:
     `load_examples` does for a missing or empty folder.
     """
     digest = hashlib.sha256()
-    for name in _labels(Path(folder)):
+    for name in labels_in(Path(folder)):
         try:
             content = hashlib.sha256(read_bytes(Path(folder) / name)).digest()
         except ImageFileError as error:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from converters.files import what_is
 from jaxtroj.record import printable
-from jaxtroj.rounds.examples import natural_key
+from jaxtroj.rounds.example_names import natural_key
 from jaxtroj.rounds.places import NO_MODELS, has_model_name, is_whole_model, model_places, some_of
 
 MOST_LEVELS = 5

@@ -15,7 +15,7 @@ from converters.files import what_is
 from converters.hub.folder import is_hub_folder
 from converters.mlflow_folder import MANIFEST, is_mlflow_folder, model_of
 from jaxtroj.errors import DatasetError
-from jaxtroj.rounds.examples import natural_key
+from jaxtroj.rounds.example_names import natural_key
 from jaxtroj.rounds.text_files import ENCODERS, OWN_ENCODER, OWN_TOKENIZER, TOKENIZERS
 
 MODEL_SUFFIXES = frozenset(

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from jaxtroj.errors import DatasetError, ExamplesError
-from jaxtroj.rounds.examples import MAX_FILES, UNKNOWN_LABEL, natural_key
+from jaxtroj.rounds.example_names import MAX_FILES, UNKNOWN_LABEL, natural_key
 from jaxtroj.rounds.layout import ModelEntry
 from jaxtroj.rounds.places import EXAMPLE_FOLDERS
 from jaxtroj.rounds.text_tables import EMBEDDING_TABLE, ExampleVectors, read_cls_embeddings

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jaxtroj.errors import DatasetError
+from jaxtroj.rounds.image_file import SUFFIXES
 from jaxtroj.rounds.text_config import TextConfig, check_name, read_text_config
 from jaxtroj.rounds.text_tables import EMBEDDING_TABLE
 
@@ -43,7 +44,7 @@ def text_files(model_folder: Path, examples: Path | None) -> TextFiles | None:
         examples: folder of its examples, if there is one.
     """
     suffixes = _suffixes(examples)
-    if ".png" in suffixes:
+    if not suffixes.isdisjoint(SUFFIXES):
         return None
     config, problem = _config(model_folder / CONFIG_FILE)
     has_text = ".txt" in suffixes or os.path.isfile(model_folder / EMBEDDING_TABLE)

@@ -170,7 +170,7 @@ def test_pictures_come_from_folders_too(tmp_path):
     for number, (image, label) in enumerate(zip(arrays["x"], arrays["y"], strict=True)):
         folder = tmp_path / f"class{label}"
         folder.mkdir(exist_ok=True)
-        Image.fromarray(image).save(folder / f"{number}.png")
+        Image.fromarray(image).save(folder / f"{number}.{'jpg' if number % 2 else 'png'}")
     found = load_pictures(tmp_path)
     assert found.classes == CLASSES and found.size == (SIDE, SIDE)
     assert len(found.labels) == 10 and len(found.test_labels) == 2

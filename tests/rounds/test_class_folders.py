@@ -92,7 +92,7 @@ def test_the_digest_knows_names_of_classes_and_contents(tmp_path):
 
 def test_a_folder_without_pictures_says_what_it_holds(tmp_path):
     for number in range(3):
-        (tmp_path / f"{number}.jpg").write_bytes(b"\xff\xd8")
+        (tmp_path / f"{number}.webp").write_bytes(b"RIFF")
     (tmp_path / "train").mkdir()
-    with pytest.raises(ExamplesError, match=r"which holds 3 with .jpg, 1 with no ending"):
+    with pytest.raises(ExamplesError, match=r"which holds 3 with .webp, 1 with no ending"):
         load_pictures(tmp_path)

@@ -110,15 +110,16 @@ def test_hostile_config_stays_with_its_model(tmp_path, config, message):
     assert second.text_problems == () and second.encoder_path is not None
 
 
-def test_kind_is_told_by_what_lies_in_the_folder(tmp_path):
+@pytest.mark.parametrize("ending", [".png", ".JPEG"])
+def test_kind_is_told_by_what_lies_in_the_folder(tmp_path, ending):
     folder = add_head(tmp_path, 0)
     text = folder / "clean_example_data" / "class_0_example_1.txt"
     kinds = []
     for step in ("texts", "picture", "config", "nothing", "embeddings"):
         if step == "picture":
-            text.with_suffix(".png").write_bytes(b"")
+            text.with_suffix(ending).write_bytes(b"")
         if step == "config":
-            for path in (text, text.with_suffix(".png")):
+            for path in (text, text.with_suffix(ending)):
                 path.unlink()
         if step == "nothing":
             (folder / "config.json").write_text('{"NUMBER_CLASSES": 5}')

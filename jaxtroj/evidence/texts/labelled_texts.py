@@ -23,7 +23,7 @@ from typing import Any
 
 from converters.errors import safe_repr
 from jaxtroj.errors import DatasetError
-from jaxtroj.rounds.examples import UNKNOWN_LABEL
+from jaxtroj.rounds.example_names import UNKNOWN_LABEL
 from jaxtroj.rounds.text_examples import load_text_examples
 
 MAX_FILE_BYTES = 2**29

@@ -11,14 +11,14 @@ from PIL import Image
 
 from converters.files import what_is
 from jaxtroj.errors import GenerationError
-from jaxtroj.rounds.examples import natural_key
+from jaxtroj.rounds.example_names import natural_key
 from jaxtroj.rounds.image_file import ImageFileError, read_rgb
 
 _TEST_SHARE, _SPLIT = 0.15, 21
 _LARGEST = 256
 _EXPECTED = (
     "expected an .npz archive with x, uint8 [n, h, w, 3], and y, whole numbers [n], as numpy.savez"
-    " writes it, or a folder with one of PNG files per class"
+    " writes it, or a folder with one of PNG or JPEG files per class"
 )
 
 
