@@ -1,14 +1,13 @@
 """What besides model and examples changes an answer, and the calibrator it names."""
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
-from converters.errors import ConversionError, safe_repr
+from converters.errors import ConversionError
 from converters.opening import InputForm
 from jaxtroj import populations
 from jaxtroj.calibration import Calibrator
@@ -17,60 +16,14 @@ from jaxtroj.evidence.stages import IMAGES, TABLES, TEXTS
 from jaxtroj.input_forms import CHANNEL_ORDERS, NORMALIZATIONS, SaidForm
 from jaxtroj.model_files import digest_or_reason, model_digests
 from jaxtroj.populations import Asked, Candidates, Choice, choose
+from jaxtroj.setting_values import EVEN_ODDS, MOST_PIXELS, NUMBERS, OPEN, shown
 
 DEFAULT_CALIBRATOR = populations.default_calibrator()
 SPECIAL_CALIBRATORS = populations.special_calibrators()
 ROUND_CALIBRATORS = populations.round_calibrators()
 DEFAULT_TEXT_CALIBRATOR = populations.BY_NAME["round5"].path
 KINDS = tuple(TABLES)
-EVEN_ODDS = 0.5
 ANY_MODEL = Asked()
-_MOST_BITS = 128  # of numbers that messages show in full
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool)
-
-
-def _is_seed(value: object) -> bool:
-    """What jax makes a key of: an integer of 64 bits."""
-    return isinstance(value, Integral) and _is_whole(value) and -(2**63) <= int(value) < 2**63
-
-
-def _are_numbers(value: object) -> bool:
-    return isinstance(value, Sequence) and all(map(_is_number, value))
-
-
-def _is_size(value: object) -> bool:
-    return isinstance(value, Sequence) and len(value) == 2 and all(map(_is_whole, value))
-
-
-# Setting -> what its value must be, before its range is looked at, and that in words.
-_NUMBERS = {
-    "seed": (_is_seed, "a whole number from -2**63 to 2**63 - 1"),
-    "base_rate": (_is_number, "a number between 0 and 1"),
-    "threshold": (_is_number, "a number between 0 and 1"),
-    "enough": (_is_number, f"a number between 0 and {EVEN_ODDS}"),
-    "examples_per_class": (_is_whole, "a whole number of at least 1"),
-    "bounds": (_are_numbers, "two different finite numbers"),
-    "mean": (_are_numbers, "finite numbers, one for each channel"),
-    "std": (_are_numbers, "finite numbers above 0, one for each channel"),
-    "image_size": (_is_size, "height and width, whole numbers from 1 to 4096"),
-}
-_OPEN = frozenset(_NUMBERS) - {"seed", "threshold"}
-"""Those of them that may be None."""
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, tuple | list):
-        return f"({', '.join(map(_shown, value))})"
-    if isinstance(value, int) and value.bit_length() <= _MOST_BITS:
-        return str(value)
-    return safe_repr(value)
 
 
 @dataclass(frozen=True)
@@ -131,6 +84,10 @@ class Settings:
     is said stands for all that happens to pixels, with `bounds`, `mean` and `std` as they are."""
     examples_per_class: int | None = None
     """Use at most this many examples of a class; None uses all."""
+    resize: int | None = None
+    """Make every example so many pixels on its shorter side, then cut out the middle: `image_size`,
+    else what the network takes, else a square of as many. None leaves out those of another size
+    than most."""
     layout: str | None = None
     """Order of the axes of a graph's input, NCHW or NHWC; None guesses it. This and the following
     are what a model file does not say, see `converters.opening.InputForm`."""
@@ -144,7 +101,8 @@ class Settings:
     output: str | None = None
     """Name of the output with the logits; None takes the first."""
     image_size: tuple[int, int] | None = None
-    """Height and width in pixels where a file leaves them open; None takes the examples'."""
+    """Height and width in pixels where a file leaves them open; None takes the examples', which
+    must have this size, or get it by `resize`."""
 
     def __post_init__(self) -> None:
         problems = self._of_other_kinds() or self._out_of_range()
@@ -156,10 +114,10 @@ class Settings:
     def _of_other_kinds(self) -> list[str]:
         """A sentence for each value that is no number, or not as many, where numbers are needed."""
         found = []
-        for name, (is_fit, expected) in _NUMBERS.items():
+        for name, (is_fit, expected) in NUMBERS.items():
             value = getattr(self, name)
-            if not is_fit(value) and not (value is None and name in _OPEN):
-                found.append(f"{name} must be {expected}, got {_shown(value)}")
+            if not is_fit(value) and not (value is None and name in OPEN):
+                found.append(f"{name} must be {expected}, got {shown(value)}")
         return found
 
     def _out_of_range(self) -> list[str]:
@@ -186,6 +144,13 @@ class Settings:
             problems.append(f"normalization must be one of {NORMALIZATIONS} or None")
         if self.examples_per_class is not None and self.examples_per_class < 1:
             problems.append(f"examples_per_class must be at least 1, got {self.examples_per_class}")
+        if self.resize is not None and not 1 <= self.resize <= MOST_PIXELS:
+            problems.append(f"resize must be from 1 to {MOST_PIXELS} pixels, got {self.resize}")
+        if self.resize is not None and max(self.image_size or (0,)) > self.resize:
+            problems.append(
+                f"resize must be at least the sides of image_size, {shown(self.image_size)}, got"
+                f" {self.resize}"
+            )
         try:
             self.input_form()
         except ConversionError as error:
@@ -251,8 +216,9 @@ class Settings:
         values["text_evidence_schema"] = TEXTS.version
         if self.recover_words:  # as in the runs from before there was a choice
             del values["recover_words"]
-        if self.enough is None:  # likewise
-            del values["enough"]
+        for name in ("enough", "resize"):  # likewise
+            if values[name] is None:
+                del values[name]
         values["special_calibrators"] = list(map(digest_or_reason, self.special_calibrators))
         values["round_calibrators"] = {
             name: digest_or_reason(path) for name, path in self.round_calibrators

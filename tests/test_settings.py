@@ -22,6 +22,12 @@ NO_NUMBERS = [
     ({"threshold": None}, "threshold must be a number between 0 and 1, got None"),
     ({"enough": "0.1"}, "enough must be a number between 0 and 0.5, got '0.1'"),
     ({"examples_per_class": 2.5}, "examples_per_class must be a whole number of at least 1, got"),
+    ({"resize": 2.5}, "resize must be a whole number from 1 to 4096, got 2.5"),
+    ({"resize": 0}, "resize must be from 1 to 4096 pixels, got 0"),
+    (
+        {"resize": 9, "image_size": (9, 10)},
+        r"resize must be at least the sides .* \(9, 10\), got 9",
+    ),
     ({"image_size": (64,)}, r"image_size must be height and width.* got \(64\)"),
     ({"image_size": (64, 64, 3)}, "image_size must be height and width"),
     ({"image_size": 64}, "image_size must be height and width.* got 64"),
@@ -34,7 +40,9 @@ NO_NUMBERS = [
 ]
 
 
-@pytest.mark.parametrize(("values", "message"), NO_NUMBERS, ids=[str(n) for n in range(21)])
+@pytest.mark.parametrize(
+    ("values", "message"), NO_NUMBERS, ids=[str(n) for n in range(len(NO_NUMBERS))]
+)
 def test_settings_that_no_scan_could_use(values, message):
     with pytest.raises(UsageError, match=f"^settings: {message}"):
         Settings(**values)
@@ -47,6 +55,7 @@ def test_settings_that_no_scan_could_use(values, message):
         {"seed": 2**63 - 1},
         {"seed": -1},
         {"image_size": (1, 4096)},
+        {"resize": 64, "image_size": (64, 32)},
         {"bounds": (-1, 1), "mean": [0.5], "std": (1, 0.5, 2.0)},
         {"base_rate": None, "enough": None, "examples_per_class": None},
     ],
@@ -67,3 +76,8 @@ def test_limits_that_are_none(name, value):
 def test_limits_that_are_some():
     assert jaxtroj.Guard(timeout=math.inf).too_long(1e9) is None
     assert jaxtroj.Guard(0.5, 2**30).too_long(1.0) is not None
+
+
+def test_resize_is_part_of_what_an_answer_depends_on_only_where_it_is_said():
+    plain, said = Settings().as_json(), Settings(resize=256).as_json()
+    assert "resize" not in plain and said == plain | {"resize": 256}

@@ -11,6 +11,7 @@ from converters.files import what_is
 from jaxtroj import runtime
 from jaxtroj.cli import argument_types as types
 from jaxtroj.cli.main import EXIT_CLEAN, EXIT_FAILED, EXIT_NOTHING, EXIT_POISONED, answered
+from jaxtroj.cli.picture_options import add_input_form, add_picture_options
 from jaxtroj.errors import UsageError
 from jaxtroj.populations import BY_NAME, shipped
 
@@ -156,8 +157,15 @@ def add_settings(parser: argparse.ArgumentParser, words: bool = False) -> None:
         " once nothing more can change the verdict)",
     )
     _add_text_options(group, words)
-    _add_picture_options(group)
-    _add_input_form(parser)
+    add_path(
+        group,
+        "--reference",
+        "MODEL",
+        "a clean image classifier of the same classes, of any architecture, to compare with",
+    )
+    group.add_argument("--seed", type=types.seed, metavar="N", help="default: 0")
+    add_picture_options(group)
+    add_input_form(parser)
 
 
 def _add_text_options(group: argparse._ArgumentGroup, words: bool) -> None:
@@ -180,64 +188,6 @@ def _add_text_options(group: argparse._ArgumentGroup, words: bool) -> None:
         default=words,
         help="search the words of the trigger of text models called poisoned, with bank and encoder"
         f" at hand; half a minute each on a CPU (default: {'yes' if words else 'no'})",
-    )
-
-
-def _add_picture_options(group: argparse._ArgumentGroup) -> None:
-    add_path(
-        group,
-        "--reference",
-        "MODEL",
-        "a clean image classifier of the same classes, of any architecture, to compare with",
-    )
-    group.add_argument("--seed", type=types.seed, metavar="N", help="default: 0")
-    group.add_argument(
-        "--examples-per-class", type=types.count, metavar="N", help="default: all examples"
-    )
-    group.add_argument(
-        "--channel-order",
-        choices=("BGR", "RGB"),
-        help="order the models expect (default: their round's, else what suits the examples)",
-    )
-    group.add_argument(
-        "--normalization",
-        choices=("min-max", "unit"),
-        help="pixels to [0, 1] per picture by min-max, or by / 255 (default: their round's, else"
-        " what suits the examples, with bounds, mean and deviation)",
-    )
-
-
-def _add_input_form(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("what a model file does not say")
-    group.add_argument(
-        "--bounds",
-        type=types.bounds,
-        metavar="LO,HI",
-        help="values that pixels 0 and 1 have for the network (default: 0,1); with a minus sign"
-        " write --bounds=-1,1",
-    )
-    group.add_argument(
-        "--mean",
-        type=types.numbers,
-        metavar="A,B,C",
-        help="subtracted from pixels within the bounds, per channel in the channel order",
-    )
-    group.add_argument(
-        "--std", type=types.numbers, metavar="A,B,C", help="what they are divided by then"
-    )
-    group.add_argument(
-        "--layout",
-        choices=("NCHW", "NHWC"),
-        help="axes of the input of an ONNX file or exported program (default: guessed)",
-    )
-    group.add_argument(
-        "--output", metavar="NAME", help="output with the logits (default: the first)"
-    )
-    group.add_argument(
-        "--image-size",
-        type=types.image_size,
-        metavar="HxW",
-        help="where the file leaves it open (default: the examples' size)",
     )
 
 
@@ -294,6 +244,7 @@ def settings_from(args: argparse.Namespace) -> "Settings":
     names = ("calibrator", "text_calibrator", "base_rate", "threshold", "seed")
     names += ("examples_per_class", "channel_order", "normalization", "layout", "bounds", "mean")
     names += ("std", "output", "image_size", "bank", "encoder", "tokenizer", "enough", "reference")
+    names += ("resize",)
     given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
     if "calibrator" in given:  # it says itself for which kind of model it is
         given.setdefault("text_calibrator", given["calibrator"])

@@ -17,6 +17,7 @@ from jaxtroj.errors import ExamplesError
 from jaxtroj.input_forms import CHANNEL_ORDERS, NORMALIZATIONS
 from jaxtroj.rounds.example_names import UNKNOWN_LABEL, is_named_poisoned, labels_in
 from jaxtroj.rounds.image_file import ImageFileError, read_bytes, read_grey, read_header, read_rgb
+from jaxtroj.rounds.resizing import Fit
 
 MAX_BATCH_BYTES = 4 * 2**30
 _Reader = Callable[[Path], tuple[np.ndarray, str | None]]
@@ -125,7 +126,10 @@ def load_examples(
 
 
 def load_pictures(
-    folder: str | os.PathLike[str], limit_per_class: int | None = None, channels: int = 3
+    folder: str | os.PathLike[str],
+    limit_per_class: int | None = None,
+    channels: int = 3,
+    fit: Fit | None = None,
 ) -> Pictures:
     """Reads the example pictures of a model as they are.
 
@@ -135,6 +139,8 @@ def load_pictures(
 
     Args:
         folder, limit_per_class, channels: see `load_examples`.
+        fit: makes all pictures one size, so that none is left out for its own; None takes them as
+            they are.
 
     Raises:
         ExamplesError, ValueError: as `load_examples`.
@@ -145,8 +151,12 @@ def load_pictures(
         raise ValueError(f"channels must be 1 or 3, got {channels}")
     folder = Path(folder)
     labels = labels_in(folder)
-    names, problems = _usable_names(folder, labels)
-    read = read_grey if channels == 1 else read_rgb
+    sizes, problems = _sizes(folder, labels)
+    names = list(sizes)
+    if fit is None:
+        names, others = _of_usual_size(sizes)
+        problems += others
+    read = _reader(channels, fit)
     known = {name: labels[name] for name in names}
     pixels, taken, notes = _read_pixels(folder, known, limit_per_class, read)
     problems += notes
@@ -166,15 +176,12 @@ def usual_size(folder: str | os.PathLike[str]) -> tuple[int, int] | None:
 
     None where no picture can be used; raises ExamplesError as `load_examples` for no folder.
     """
-    names, _ = _usable_names(Path(folder), labels_in(Path(folder)))
-    if not names:
-        return None
-    header = read_header(Path(folder) / names[0])
-    return header.height, header.width
+    sizes, _ = _sizes(Path(folder), labels_in(Path(folder)))
+    return _most_common(sizes)
 
 
-def _usable_names(folder: Path, names: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Names whose header is fine and whose size is the most common one, and what was left out."""
+def _sizes(folder: Path, names: Iterable[str]) -> tuple[dict[str, tuple[int, int]], list[str]]:
+    """Height and width of the pictures whose header is fine, and what was left out."""
     reasons: dict[str, list[str]] = defaultdict(list)
     sizes: dict[str, tuple[int, int]] = {}
     for name in names:
@@ -187,13 +194,38 @@ def _usable_names(folder: Path, names: Iterable[str]) -> tuple[list[str], list[s
             reasons[str(error)].append(name)
         else:
             sizes[name] = (header.height, header.width)
-    common = Counter(sizes.values()).most_common(1)[0][0] if sizes else None
-    for name, size in sizes.items():
-        if size != common and common is not None:
-            reason = f"{size[0]} x {size[1]} pixels where most are {common[0]} x {common[1]}"
-            reasons[reason].append(name)
-    usable = [name for name, size in sizes.items() if size == common]
-    return usable, _sentences(reasons, "left out")
+    return sizes, _sentences(reasons, "left out")
+
+
+def _most_common(sizes: Mapping[str, tuple[int, int]]) -> tuple[int, int] | None:
+    return Counter(sizes.values()).most_common(1)[0][0] if sizes else None
+
+
+def _of_usual_size(sizes: Mapping[str, tuple[int, int]]) -> tuple[list[str], list[str]]:
+    """Names of the pictures of the most common size, and what was left out."""
+    common = _most_common(sizes)
+    others = [name for name, size in sizes.items() if size != common]
+    if common is None or not others:
+        return list(sizes), []
+    height, width = common
+    reason = f"of another size, where most are {height} x {width} pixels; --resize PX takes all"
+    return [name for name in sizes if sizes[name] == common], _sentences(
+        {reason: others}, "left out"
+    )
+
+
+def _reader(channels: int, fit: Fit | None) -> _Reader:
+    """What reads one picture and makes it the size that all get."""
+    read = read_grey if channels == 1 else read_rgb
+    if fit is None:
+        return read
+
+    def fitted(path: Path) -> tuple[np.ndarray, str | None]:
+        pixels, note = read(path)
+        pixels, more = fit(pixels)
+        return pixels, "; ".join(filter(None, (note, more))) or None
+
+    return fitted
 
 
 def _read_pixels(

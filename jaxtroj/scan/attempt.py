@@ -194,11 +194,13 @@ def examples_size(attempt: Attempt) -> tuple[int, int] | None:
     """Height and width of the examples: what a file that leaves them open is scanned at."""
     if attempt.kind != "image" or attempt.entry.examples_path is None:
         return None
+    shorter = attempt.settings.resize
     try:
-        size = usual_size(attempt.entry.examples_path)
+        own = usual_size(attempt.entry.examples_path)
     except ExamplesError:  # reading the examples meets it again and reports it
         return None
-    if size is None:
+    if own is None:
         return None
+    size = own if shorter is None else (shorter, shorter)
     side = middle_of(attempt.entry.image_config, attempt.entry.round, size).side
     return size if side is None else (side, side)

@@ -20,6 +20,7 @@ from jaxtroj.rounds.image_config import middle_of
 from jaxtroj.scan.attempt import Attempt
 from jaxtroj.scan.kinds import Prepared
 from jaxtroj.scan.naming import named_class, working_trigger
+from jaxtroj.scan.picture_sizes import ByProcessor, check_said_size, fit_for
 from jaxtroj.scan.records import Judgement
 
 if TYPE_CHECKING:
@@ -78,25 +79,16 @@ class ImageScan:
                 f"no example pictures beside {entry.model_path}; expected a folder"
                 " example_data, or name one with --examples"
             )
-        channels = 1 if self.model.channels == 1 else 3
-        pictures = load_pictures(entry.examples_path, settings.examples_per_class, channels)
+        channels, fit = 1 if self.model.channels == 1 else 3, fit_for(self.attempt, self.model)
+        pictures = load_pictures(entry.examples_path, settings.examples_per_class, channels, fit)
+        if isinstance(fit, ByProcessor) and fit.finding:
+            self.attempt.findings += (fit.finding,)
         height, width = pictures.pixels.shape[1:3]
         taken = middle_of(entry.image_config, entry.round, (height, width))
         notes = (taken.note, *self._missing_classes(pictures.labels))
-        return self._as_the_folder_says(pictures.cut(taken.side, notes))
-
-    def _as_the_folder_says(self, found: Pictures) -> Pictures:
-        """Pictures resized by the processor of the model's folder, where it has one."""
-        own, said = self.attempt.folder_form, self.attempt.settings.image_size
-        if own is None or said is not None or found.pixels.shape[3] != 3:
-            return found
-        resized = own.resized(found.pixels)
-        if resized is found.pixels:
-            return found
-        before, after = ("x".join(map(str, x.shape[1:3])) for x in (found.pixels, resized))
-        note = f"the examples were resized from {before} to {after} pixels, as {own.source} says"
-        self.attempt.findings += (note,)
-        return replace(found, pixels=resized)
+        found = pictures.cut(taken.side, notes)
+        check_said_size(settings.image_size, found.pixels)
+        return found
 
     def _missing_classes(self, labels: np.ndarray) -> Iterator[str]:
         """What the examples and config.json say otherwise than the network about its classes.

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from PIL import Image
 from safetensors.numpy import load_file, save_file
 
 import jaxtroj
@@ -173,6 +174,18 @@ def test_a_scan_takes_form_and_size_from_the_folder(folder, tmp_path):
     other = scan_model(entry, cheap("weights", mean=(0.1,), std=(0.2,)))
     assert other.status == "ok", other.reason
     assert other.input_form["mean"] == [0.1] and other.input_form["basis"] == "examples"
+
+
+def test_pictures_of_many_sizes_are_resized_as_the_folder_says(folder, tmp_path):
+    examples = tmp_path / "examples"
+    examples.mkdir()
+    for number, size in enumerate([(40, 40), (33, 50), (SIDE, SIDE), (70, 35), (1, 20000)]):
+        picture = Image.fromarray(PICTURES[0]).resize(size)
+        picture.save(examples / f"class_{number % 3}_example_{number}.jpg")
+    record = scan_model(jaxtroj.ModelEntry("vit", folder, examples, None), cheap("weights"))
+    assert record.status == "ok", record.reason
+    assert any("resized from 3 sizes to 32x32 pixels" in text for text in record.findings)
+    assert "1 picture left out (class_1_example_4.jpg): 20000 x 1 pixels would be" in record.reason
 
 
 def change(folder: Path, name: str = "config.json", **changes) -> None:

@@ -125,8 +125,9 @@ def check_fit(model: Model, shape: Sequence[int], labels: np.ndarray) -> None:
     if takes is not None and tuple(takes) != size:
         raise ExamplesError(
             f"the examples are {size[0]} x {size[1]} pixels, the network takes {takes[0]} x"
-            f" {takes[1]}; give pictures of that size, made as the network's own were, or where the"
-            f" file leaves the size open --image-size {size[0]}x{size[1]}"
+            f" {takes[1]}; give pictures of that size, made as the network's own were,"
+            f" --resize PX to make them so, or where the file leaves the size open --image-size"
+            f" {size[0]}x{size[1]}"
         )
     if model.num_classes < 2:
         raise EvidenceError(
