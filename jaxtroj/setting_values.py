@@ -20,8 +20,8 @@ def _is_whole(value: object) -> bool:
 
 
 def _is_seed(value: object) -> bool:
-    """What jax makes a key of: an integer of 64 bits."""
-    return isinstance(value, Integral) and _is_whole(value) and -(2**63) <= int(value) < 2**63
+    """What jax and NumPy both make a key of: an integer of 63 bits."""
+    return isinstance(value, Integral) and _is_whole(value) and 0 <= int(value) < 2**63
 
 
 def _are_numbers(value: object) -> bool:
@@ -33,7 +33,7 @@ def _is_size(value: object) -> bool:
 
 
 NUMBERS = {
-    "seed": (_is_seed, "a whole number from -2**63 to 2**63 - 1"),
+    "seed": (_is_seed, "a whole number from 0 to 2**63 - 1"),
     "base_rate": (_is_number, "a number between 0 and 1"),
     "threshold": (_is_number, "a number between 0 and 1"),
     "enough": (_is_number, f"a number between 0 and {EVEN_ODDS}"),

@@ -45,7 +45,7 @@ class Settings:
     """Leave them out, too, at the first stage that searches for triggers and gives a probability of
     at most this, or of at least 1 less this; in (0, 0.5). None for no such end."""
     seed: int = 0
-    """Seed of all random choices, from -2**63 to 2**63 - 1; each is keyed by it, class and
+    """Seed of all random choices, from 0 to 2**63 - 1; each is keyed by it, class and
     candidate number."""
     calibrator: Path | None = DEFAULT_CALIBRATOR
     """Calibrator file; None gathers evidence only, and every probability is the base rate."""

@@ -23,9 +23,8 @@ LONGEST_SECONDS = 1e9
 MOST_GIB = 2**20
 LONGEST_TEXT = 2000
 """Characters of a text that a calibrator keeps."""
-_SEEDS = (-(2**63), 2**63 - 1)
+_MOST_SEED = 2**63 - 1
 _WHOLE = re.compile(r"[0-9]{1,19}")
-_SEED = re.compile(r"-?[0-9]{1,19}")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
@@ -83,15 +82,8 @@ def count_to(most: int) -> Callable[[str], int]:
 
 
 def seed(text: str) -> int:
-    """A whole number of 64 bits."""
-    if not _SEED.fullmatch(text) or not _SEEDS[0] <= int(text) <= _SEEDS[1]:
-        raise refusal("a whole number from -2**63 to 2**63 - 1", text)
-    return int(text)
-
-
-def seed_from_0(text: str) -> int:
-    """Likewise, not below 0."""
-    if not _WHOLE.fullmatch(text) or int(text) > _SEEDS[1]:
+    """A whole number of 63 bits, which jax and NumPy both take."""
+    if not _WHOLE.fullmatch(text) or int(text) > _MOST_SEED:
         raise refusal("a whole number from 0 to 2**63 - 1", text)
     return int(text)
 

@@ -82,7 +82,7 @@ def _add_generate(actions: argparse._SubParsersAction) -> argparse.ArgumentParse
         "CSV: image,xmin,ymin,xmax,ymax with image = class/file; masks by GrabCut",
     )
     add_path(parser, "--out", "DIR", "a new folder", required=True)
-    parser.add_argument("--seed", type=types.seed_from_0, required=True, metavar="S")
+    parser.add_argument("--seed", type=types.seed, required=True, metavar="S")
     parser.add_argument("--size", type=types.pixels, default=224, metavar="PX", help="default: 224")
     _add_grayscale(parser)
     return parser

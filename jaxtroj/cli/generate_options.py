@@ -32,7 +32,7 @@ def add_round(
         metavar="N",
         help="how many models; even",
     )
-    parser.add_argument("--seed", type=types.seed_from_0, default=0, metavar="S", help="default: 0")
+    parser.add_argument("--seed", type=types.seed, default=0, metavar="S", help="default: 0")
     return parser
 
 

@@ -234,4 +234,4 @@ def test_compare_two_detectors(tmp_path, capsys):
     assert run(*arguments, "--truth", truth) == 4
     assert "one --truth" in capsys.readouterr().err
     assert run(*arguments, "--seed", -1) == 4
-    assert "at least 0, got -1" in capsys.readouterr().err
+    assert "--seed: expected a whole number from 0" in capsys.readouterr().err
