@@ -34,6 +34,17 @@ def clip_probability(probability, epsilon: float = 1e-12) -> np.ndarray:
     return np.clip(np.asarray(probability, dtype=np.float64), epsilon, 1.0 - epsilon)
 
 
+def is_above(probability, threshold: float = 0.5):
+    """Whether a model is called poisoned: its probability is above the threshold, not at it.
+
+    A model that nothing is known of has even odds, which accuses nobody.
+
+    >>> is_above(0.5), is_above(np.array([0.5, 0.6])).tolist()
+    (False, [False, True])
+    """
+    return probability > threshold
+
+
 def softplus(value) -> np.ndarray:
     """ln(1 + e^value) without overflow; the log loss of log-odds -value.
 

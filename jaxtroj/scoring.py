@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from jaxtroj.numerics import clip_probability
+from jaxtroj.numerics import clip_probability, is_above
 
 NIST_EPSILON = 1e-12
 Z_95 = 1.96  # NIST's table has two decimals
@@ -20,7 +20,7 @@ NIST_THRESHOLDS = np.arange(0, 1.01, 0.01)  # as NIST writes it, so bit for bit 
 
 @dataclass(frozen=True)
 class Confusion:
-    """Counts at one threshold; a model is called poisoned when its probability >= threshold."""
+    """Counts at one threshold of models that were called poisoned or clean."""
 
     threshold: float
     true_positives: int
@@ -183,14 +183,30 @@ def roc_auc(probabilities, poisoned) -> float:
 
 
 def confusion(probabilities, poisoned, threshold: float = 0.5) -> Confusion:
-    """Counts at a threshold; probability >= threshold is called poisoned, as NIST does.
+    """Counts at a threshold, by the rule of every scan; see `numerics.is_above`.
 
     >>> counts = confusion([0.9, 0.5, 0.1], [True, False, True])
     >>> counts.true_positives, counts.false_positives, counts.false_negatives
-    (1, 1, 1)
+    (1, 0, 1)
     """
     probabilities, poisoned = _checked(probabilities, poisoned)
-    called = probabilities >= threshold
+    return _counts(is_above(probabilities, threshold), poisoned, threshold)
+
+
+def nist_confusions(probabilities, poisoned) -> tuple[Confusion, ...]:
+    """Counts at each of NIST's 101 thresholds, as in the harness's confusion matrix file.
+
+    There a probability at the threshold counts as poisoned.
+
+    >>> rows = nist_confusions([0.9, 0.1], [True, False])
+    >>> len(rows), rows[0].false_positives, rows[100].true_positives
+    (101, 1, 0)
+    """
+    probabilities, poisoned = _checked(probabilities, poisoned)
+    return tuple(_counts(probabilities >= t, poisoned, float(t)) for t in NIST_THRESHOLDS)
+
+
+def _counts(called: np.ndarray, poisoned: np.ndarray, threshold: float) -> Confusion:
     return Confusion(
         threshold=threshold,
         true_positives=int((called & poisoned).sum()),
@@ -256,7 +272,7 @@ def score(probabilities, poisoned) -> Scores:
 
     >>> result = score([0.9, 0.1, float("nan")], [True, False, True])
     >>> result.missing, result.accuracy, result.roc_auc
-    (1, 1.0, 1.0)
+    (1, 0.6666666666666666, 1.0)
     """
     _, missing = fill_missing(probabilities)
     low, high = log_score_interval(probabilities, poisoned)

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn import metrics
 
-from jaxtroj import numerics, scoring
+from jaxtroj import numerics, populations, scoring
+from jaxtroj.calibration import Calibrator
 
 CASES = st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=2, max_size=30).filter(
     lambda rows: len({label for _, label in rows}) == 2
@@ -56,6 +57,24 @@ def test_missing_prediction_counts_as_half_and_is_counted():
     scores = scoring.score([float("nan"), 0.9], [False, True])
     assert scores.missing == 1
     assert scores.log_score == pytest.approx((math.log(2) - math.log(0.9)) / 2)
+
+
+@pytest.mark.parametrize("threshold", [0.3, 0.5, 0.7])
+@pytest.mark.parametrize(("apart", "poisoned"), [(-0.01, False), (0.0, False), (0.01, True)])
+def test_a_scan_and_its_evaluation_call_a_model_the_same(threshold, apart, poisoned):
+    calibrator = Calibrator.load(populations.default_calibrator())
+    said = threshold + apart  # without evidence the probability is the base rate
+    verdict = calibrator.verdict({}, base_rate=said, threshold=threshold)
+    assert verdict.probability == pytest.approx(said, abs=1e-15)
+    assert verdict.poisoned == numerics.is_above(verdict.probability, threshold)
+    counts = scoring.confusion([verdict.probability], [True], threshold)
+    assert bool(counts.true_positives) == verdict.poisoned
+    assert scoring.confusion([said], [True], threshold).true_positives == poisoned
+
+
+def test_nists_table_counts_what_is_at_a_threshold():
+    assert scoring.nist_confusions([0.5], [True])[50].true_positives == 1
+    assert scoring.confusion([0.5], [True]).true_positives == 0
 
 
 def test_one_kind_of_model_has_no_area_but_all_other_scores():

@@ -23,7 +23,7 @@ from jaxtroj.calibration.training import (
 )
 from jaxtroj.calibration.transfer import NOTHING_KNOWN, Met, Traits, Transfer, met_by
 from jaxtroj.errors import CalibrationError
-from jaxtroj.numerics import clip_probability, logit, sigmoid
+from jaxtroj.numerics import clip_probability, is_above, logit, sigmoid
 
 SHOWN_ARCHITECTURES = 4  # of those met, in a caveat; a longer list says nothing to people
 
@@ -242,7 +242,7 @@ class Calibrator:
     ) -> Verdict:
         """Probability, side of the threshold and reasons; a clean verdict names no target."""
         probability = self.probability(fields, traits, base_rate)
-        poisoned = probability > threshold
+        poisoned = is_above(probability, threshold)
         return Verdict(
             probability=probability,
             poisoned=poisoned,

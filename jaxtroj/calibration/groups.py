@@ -8,6 +8,7 @@ import numpy as np
 
 from jaxtroj import scoring
 from jaxtroj.errors import CalibrationError
+from jaxtroj.numerics import is_above
 
 
 def assign_groups(
@@ -91,5 +92,5 @@ def _score_group(probabilities: np.ndarray, poisoned: np.ndarray, inside: np.nda
             scoring.log_score(probabilities[bad], poisoned[bad]) if any_bad else None
         ),
         roc_auc=scoring.roc_auc(probabilities[against], poisoned[against]) if both else None,
-        found=float((probabilities[bad] > 0.5).mean()) if any_bad else None,
+        found=float(is_above(probabilities[bad]).mean()) if any_bad else None,
     )

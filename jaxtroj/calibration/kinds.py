@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from jaxtroj.numerics import is_above
+
 FEWEST = 5
 """Models of a kind below which a share of them is no rate, and is not named."""
 
@@ -33,7 +35,7 @@ def found_by_kind(
     found = {}
     for kind in sorted({str(name) for name in names[poisoned] if name}):
         own = probabilities[poisoned & (names == kind)]
-        above_half, above_base = int((own > 0.5).sum()), int((own > base).sum())
+        above_half, above_base = int(is_above(own).sum()), int(is_above(own, base).sum())
         found[kind] = KindFound(len(own), above_half, above_base)
     return found
 

@@ -1,13 +1,13 @@
-"""ROC curves: the exact one, and the table of counts at NIST's 101 thresholds.
+"""The exact ROC curve.
 
-Both take `probabilities` [n] in [0, 1] (NaN: missing, counts as 0.5) and `poisoned` [n].
+It takes `probabilities` [n] in [0, 1] (NaN: missing, counts as 0.5) and `poisoned` [n].
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from jaxtroj.scoring import NIST_THRESHOLDS, Confusion, confusion, fill_missing, roc_auc
+from jaxtroj.scoring import fill_missing, roc_auc
 
 
 @dataclass(frozen=True)
@@ -41,13 +41,3 @@ def roc_exact(probabilities, poisoned) -> ExactRoc:
         true_rates = np.cumsum([0, *hits]) / np.float64(truth.sum())
         false_rates = np.cumsum([0, *alarms]) / np.float64((~truth).sum())
     return ExactRoc(np.array([np.inf, *-values]), true_rates, false_rates, area)
-
-
-def nist_confusions(probabilities, poisoned) -> tuple[Confusion, ...]:
-    """Counts at each of NIST's 101 thresholds, as in the harness's confusion matrix file.
-
-    >>> rows = nist_confusions([0.9, 0.1], [True, False])
-    >>> len(rows), rows[0].false_positives, rows[100].true_positives
-    (101, 1, 0)
-    """
-    return tuple(confusion(probabilities, poisoned, float(t)) for t in NIST_THRESHOLDS)

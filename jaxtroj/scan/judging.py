@@ -6,6 +6,7 @@ from jaxtroj.calibration import Calibrator, Verdict
 from jaxtroj.errors import CalibrationError, EvidenceError
 from jaxtroj.evidence.gather import Stop
 from jaxtroj.evidence.stage import Stage
+from jaxtroj.numerics import is_above
 from jaxtroj.record import EVIDENCE_ONLY, finite
 from jaxtroj.scan.attempt import Attempt
 from jaxtroj.settings import EVEN_ODDS
@@ -20,7 +21,7 @@ def stop_rule(attempt: Attempt, calibrator: Calibrator | None) -> Stop:
 
     def stop(stage: str, fields: Mapping[str, float], has_trigger: bool) -> bool:
         probability = calibrator.probability(fields, traits, rate)
-        if probability > settings.threshold and not has_trigger:
+        if is_above(probability, settings.threshold) and not has_trigger:
             return False  # who is told of a trojan is shown one
         if enough is not None and calibrator.is_sure(fields, stage, enough, traits, rate):
             return True

@@ -17,10 +17,10 @@ from jaxtroj.leaderboard.cases import (
     score_cases,
     worst_first,
 )
-from jaxtroj.leaderboard.curves import nist_confusions, roc_exact
+from jaxtroj.leaderboard.curves import roc_exact
 from jaxtroj.leaderboard.paired import compare
 from jaxtroj.leaderboard.sweep import counts, sweep
-from jaxtroj.scoring import base_rate_log_score, roc_nist
+from jaxtroj.scoring import base_rate_log_score, nist_confusions, roc_nist
 
 BOTH = st.lists(
     st.tuples(st.sampled_from([0.0, 0.1, 0.5, 0.505, 0.9, 1.0]), st.booleans()), min_size=2
