@@ -23,6 +23,31 @@ _MOST = 30
 
 
 @dataclass(frozen=True)
+class Answered:
+    """Examples that a stage asked the model about, without anchors.
+
+    Attributes:
+      images: `[n, h, w, c]` in [0, 1].
+      labels: int `[n]`, -1 where the class is not known.
+      logits: `[n, classes]`.
+    """
+
+    images: np.ndarray
+    labels: np.ndarray
+    logits: np.ndarray
+
+    @property
+    def labelled(self) -> int:
+        """Number of labelled examples."""
+        return int((self.labels >= 0).sum())
+
+    @property
+    def accuracy(self) -> float:
+        """Fraction of labelled examples classified as labelled; 1 when none is labelled."""
+        return _accuracy(self.logits.argmax(axis=-1), self.labels)
+
+
+@dataclass(frozen=True)
 class AnchoredExamples:
     """Examples in an order that goes through the classes in turn: 0, 1, 2, 0, 1, 2, ...
 
@@ -104,17 +129,21 @@ def anchor(network: Network, examples: Examples, limit: int) -> AnchoredExamples
             " expected a trained network"
         )
     sources = logits.argmax(axis=-1)
-    known = labels >= 0
-    accuracy = float((np.asarray(sources) == labels)[known].mean()) if known.any() else 1.0
     return AnchoredExamples(
         images,
         _peaks(gradients),
         sources,
         logits,
-        accuracy,
-        labelled=int(known.sum()),
+        _accuracy(np.asarray(sources), labels),
+        labelled=int((labels >= 0).sum()),
         gradient=float(jnp.abs(gradients).max()),
     )
+
+
+def _accuracy(said: np.ndarray, labels: np.ndarray) -> float:
+    """Fraction of the examples of a known class that are classified so; 1 where there is none."""
+    known = labels >= 0
+    return float((said == labels)[known].mean()) if known.any() else 1.0
 
 
 def in_turn(labels: np.ndarray, limit: int) -> np.ndarray:

@@ -12,7 +12,7 @@ import numpy as np
 
 from converters.input_form import is_assumption
 from converters.model import Model
-from jaxtroj.anchors import AnchoredExamples
+from jaxtroj.anchors import AnchoredExamples, Answered
 from jaxtroj.flags import (
     GUESSED,
     MISCLASSIFIED,
@@ -50,6 +50,7 @@ def diagnose(
     findings: Sequence[str] = (),
     form: "FormChoice | None" = None,
     fitted: Mapping[str, int] | None = None,
+    answered: Answered | None = None,
 ) -> tuple[Raised, ...]:
     """The flags of one model, the gravest first.
 
@@ -59,8 +60,9 @@ def diagnose(
       findings: of the opened model; assumptions about its input are guesses.
       form: how its input form was settled, and the accuracy that it was settled by.
       fitted: searches that ran, and to how many examples each fits triggers at most.
+      answered: what a stage asked the network about where no stage needed `examples`.
     """
-    answers = _answers(examples, form)
+    answers = _answers(examples or answered, form)
     raised = [_misclassified(model.num_classes, answers)]
     if examples is not None:
         raised += [_probabilities(examples), _no_gradient(examples)]
@@ -124,7 +126,7 @@ class _Answers:
     forms: int = 1
 
 
-def _answers(examples: AnchoredExamples | None, form: "FormChoice | None") -> _Answers:
+def _answers(examples: AnchoredExamples | Answered | None, form: "FormChoice | None") -> _Answers:
     """What labelled examples say: all that the form was settled by, else those of the evidence."""
     if form is not None and form.accuracy is not None:
         return _Answers(form.accuracy, form.examples, form.tried)

@@ -1,6 +1,7 @@
 """Flags: raised where they should be, silent where not, and told in docs/flags.md."""
 
 import re
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,13 +10,21 @@ import numpy as np
 import pytest
 from scipy.special import expit, log_softmax, softmax
 
+import jaxtroj
 from converters.input_form import InputForm, assumed_size
 from converters.model import ImageConfig, Model
-from jaxtroj.anchors import AnchoredExamples
+from jaxtroj.anchors import AnchoredExamples, Answered
 from jaxtroj.diagnostics import diagnose
 from jaxtroj.flags import FLAGS, raised_in
 from jaxtroj.form_choice import FormChoice
 from jaxtroj.input_forms import PixelForm
+from jaxtroj.rounds import ModelEntry
+from jaxtroj.rounds.example_names import label_of
+from jaxtroj.scan import scan_model
+from jaxtroj.settings import Settings
+
+SHIPPED = Path(jaxtroj.__file__).parent / "data" / "examples" / "clean"
+"""A DenseNet of five classes, in the form of Round 0."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +113,39 @@ def test_low_accuracy_is_judged_beside_guessing(classes, accuracy, accused):
     model = Model(_Config(classes), {"fc.kernel": jnp.ones((5, classes))}, "small")
     found = diagnose(model, _examples(accuracy=accuracy), ())
     assert [raised.flag.name for raised in found] == ["examples-misclassified"] * accused
+
+
+@pytest.mark.parametrize(("right", "expected"), [(6, []), (1, ["examples-misclassified"])])
+def test_answers_of_a_stage_that_anchors_no_example_count_too(right, expected):
+    labels = np.array([0, 1, 2, 0, 1, 2, -1])
+    said = np.where(np.arange(7) < right, labels, (labels + 1) % 3)
+    answered = Answered(np.zeros((7, 4, 4, 3)), labels, np.eye(3)[said])
+    found = diagnose(MODEL, None, answered=answered)
+    assert [raised.flag.name for raised in found] == expected
+    assert not expected or "clean accuracy 0.17 on 6 labelled examples" in str(found[0])
+    unknown = Answered(answered.images, np.full(7, -1), answered.logits)
+    assert diagnose(MODEL, None, answered=unknown) == ()
+
+
+@pytest.mark.parametrize(
+    ("shift", "stages", "raised"),
+    [(0, "weights,statistics", False), (1, "weights,statistics", True), (1, "weights", False)],
+)
+def test_a_scan_by_statistics_alone_tells_wrong_labels(tmp_path, shift, stages, raised):
+    for path in (SHIPPED / "example_data").glob("class_*_example_[0-3].png"):
+        label, number = (label_of(path.name) + shift) % 5, path.stem[-1]
+        shutil.copy(path, tmp_path / f"class_{label}_example_{number}.png")
+    entry = ModelEntry("clean", SHIPPED / "model.pt", tmp_path, None)
+    settings = Settings(
+        stages=tuple(stages.split(",")),
+        calibrator=None,
+        early_stop=False,
+        channel_order="BGR",
+        normalization="min-max",
+    )
+    record = scan_model(entry, settings)
+    assert record.status == "ok", record.reason
+    assert record.reason.startswith("examples-misclassified: clean accuracy 0.0") == raised
 
 
 def test_the_accuracy_is_that_of_the_best_form_that_was_tried():

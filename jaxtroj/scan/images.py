@@ -111,13 +111,16 @@ class ImageScan:
     def flags(self, context: "ImageContext") -> tuple[str, ...]:
         from jaxtroj.diagnostics import diagnose
         from jaxtroj.evidence.images.context import anchored
+        from jaxtroj.evidence.images.reference import labelled_answers
+        from jaxtroj.evidence.images.statistics import answered
         from jaxtroj.scan.reference import comparison
         from jaxtroj.scan.stored_logits import compare_stored
 
         if context.reference is not None:
             self.attempt.findings += (comparison(self.attempt),)
         examples, fitted = context.known(anchored), self._fitted(context)
-        found = diagnose(self.model, examples, self.attempt.findings, self._form, fitted)
+        asked = context.known(answered) or context.known(labelled_answers)
+        found = diagnose(self.model, examples, self.attempt.findings, self._form, fitted, asked)
         folder = self.attempt.entry.model_path.parent
         stored = compare_stored(folder, context.network, context.examples)
         return (*stored, *map(str, found))

@@ -2,10 +2,19 @@
 
 import numpy as np
 
+from jaxtroj.anchors import Answered
 from jaxtroj.errors import EvidenceError
 from jaxtroj.evidence.images.context import ImageContext
 from jaxtroj.evidence.images.leans import Leans, leans_beside
 from jaxtroj.network import Network
+
+
+def labelled_answers(context: ImageContext) -> Answered:
+    """All examples of a known class: `context.shared(labelled_answers)`."""
+    labels = np.asarray(context.examples.labels)
+    known = np.flatnonzero(labels >= 0)
+    images = context.examples.images[known]
+    return Answered(images, labels[known], np.asarray(context.network.logits(images)))
 
 
 def leans_of(context: ImageContext) -> Leans:
@@ -24,7 +33,7 @@ def leans_of(context: ImageContext) -> Leans:
             "stage reference needs examples whose class is known; got none of"
             f" {len(labels)}: put them into a folder for each class, or leave --reference out"
         )
-    own = np.asarray(context.network.logits(context.examples.images[known]))
+    own = context.shared(labelled_answers).logits
     clean = np.asarray(Network(reference.model).logits(reference.images[known]))
     if not np.isfinite(clean).all():
         raise EvidenceError("the reference's logits are not finite on the examples; give another")

@@ -29,9 +29,10 @@ import numpy as np
 
 from converters.batch_norms import by_batch
 from converters.model import Model
-from jaxtroj.anchors import in_turn
+from jaxtroj.anchors import Answered, in_turn
+from jaxtroj.evidence.images.context import ImageContext
 from jaxtroj.margins import all_margins
-from jaxtroj.network import Network, usual_count
+from jaxtroj.network import usual_count
 from jaxtroj.rounds.examples import Examples
 
 _FLOOR = 1e-3  # of a layer's mean variance: no channel counts as steadier
@@ -61,20 +62,22 @@ class Layer:
     spreads: np.ndarray
 
 
-def statistics_fields(
-    opened: Model, network: Network, examples: Examples, budget: StatisticsBudget
-) -> dict[str, float]:
+def answered(context: ImageContext) -> Answered:
+    """Examples in turn with the answers by running statistics: `context.shared(answered)`."""
+    budget = context.budget(StatisticsBudget)
+    images, labels = some_of(context.examples, budget.least, budget.most)
+    return Answered(images, labels, np.asarray(context.network.logits(images)))
+
+
+def statistics_fields(opened: Model, examples: Answered) -> dict[str, float]:
     """Evidence of the stage; `images.stages.statistics` says what each field means.
 
     Args:
       opened: the model with its batch norms.
-      network: the same model, with the running statistics.
-      examples: clean pictures.
-      budget: how many of them.
+      examples: clean pictures, with its answers by running statistics.
     """
-    images, labels = some_of(examples, budget.least, budget.most)
-    known = np.asarray(network.logits(images))
-    labels = np.where(labels >= 0, labels, known.argmax(axis=-1))
+    images, known = examples.images, examples.logits
+    labels = np.where(examples.labels >= 0, examples.labels, known.argmax(axis=-1))
     found = [by_batch(opened, part) for part in halves(images)]
     logits = np.concatenate([np.asarray(part) for part, _ in found])
     rows = np.concatenate(halves(np.arange(len(images))))

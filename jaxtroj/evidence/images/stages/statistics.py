@@ -56,11 +56,9 @@ FIELDS = (
 
 
 def _run(context: "ImageContext") -> StageResult:
-    from jaxtroj.evidence.images.statistics import StatisticsBudget, statistics_fields
+    from jaxtroj.evidence.images.statistics import answered, statistics_fields
 
-    budget = context.budget(StatisticsBudget)
-    found = statistics_fields(context.opened, context.network, context.examples, budget)
-    return StageResult(found)
+    return StageResult(statistics_fields(context.opened, context.shared(answered)))
 
 
 def _budget() -> "StatisticsBudget":
