@@ -3,7 +3,7 @@
 import io
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -71,16 +71,16 @@ def text_line(record: Record, accepted: Accepted = NONE) -> str:
     >>> known = {"searched": ("a",), "found": {"patch": 0.94}}
     >>> text_line(Record("", "", 0.1, False, None, (), "ok", "", **known)).partition("0.100  ")[2]
     'searched for a; of the kinds in its fit the calibrator found patch 94 %'
+    >>> text_line(Record("id-7", "", 0.5, False, 1, (0,), "ok", "evidence only", **known))
+    'id-7  gathered  probability 0.500  searched for a'
     """
     word = word_of(record, accepted)
     said = "probability" if record.status == "ok" else "not judged, base rate"
     parts = [record.model, f"{word:8}", f"{said} {record.probability:.3f}"]
     if acceptance := accepted.of(record):
         parts.append(str(acceptance))
-    if record.target_class is not None:
-        parts.append(f"target class {record.target_class}")
-    if record.source_classes:
-        parts.append("source classes " + " ".join(map(str, record.source_classes)))
+    if _is_about_a_class(record):
+        parts += _classes(record)
     if record.architecture:
         parts.append(record.architecture)
     if record.input_form.get("basis") in ("examples", "assumed"):
@@ -102,6 +102,22 @@ def text_line(record: Record, accepted: Accepted = NONE) -> str:
     return "  ".join(parts)
 
 
+def _is_about_a_class(record: Record) -> bool:
+    """Whether a verdict stands behind the classes of a record, or words that were found do.
+
+    Evidence alone has a likeliest class for every model, clean ones included.
+    """
+    has_words = record.recovered.get("method") == "words" and "text" in record.recovered
+    return has_words or not is_evidence_only(record)
+
+
+def _classes(record: Record) -> Iterator[str]:
+    if record.target_class is not None:
+        yield f"target class {record.target_class}"
+    if record.source_classes:
+        yield "source classes " + " ".join(map(str, record.source_classes))
+
+
 def _input_form(form: Mapping[str, Any]) -> str:
     """An input form that nobody said, and how sure it is."""
     if "accuracy" not in form:
@@ -115,7 +131,7 @@ def _search_text(record: Record) -> str:
     Both have names of their own: a search for masks finds polygons too.
     """
     text = f"searched for {', '.join(record.searched)}"
-    shares = found_text(record.found)
+    shares = "" if is_evidence_only(record) else found_text(record.found)
     return f"{text}; of the kinds in its fit the calibrator found {shares}" if shares else text
 
 

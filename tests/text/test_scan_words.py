@@ -198,6 +198,8 @@ def test_without_a_bank_there_is_evidence_and_no_verdict(dataset, settings):
     assert "judges by beside, which needs a probe bank of its encoder" in record.reason
     line = text_line(record)
     assert " gathered " in line and "clean" not in line.split("probability")[0]
+    assert record.target_class is not None  # of the likeliest class, which no verdict stands behind
+    assert "target class" not in line and "source class" not in line
 
 
 def test_the_report_shows_the_words_of_a_record_in_place(dataset, settings, tmp_path):
