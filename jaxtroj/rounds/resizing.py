@@ -69,7 +69,7 @@ def resized_size(shape: Sequence[int], shorter: int) -> tuple[int, int]:
     new = tuple(shorter if n == least else int(shorter * n / least) for n in (height, width))
     if new[0] * new[1] > MAX_PIXELS:
         raise ImageFileError(
-            f"{height} x {width} pixels would be {new[0]} x {new[1]}, expected {MAX_PIXELS} in all"
+            f"{height} x {width} pixels would be {new[0]} x {new[1]}, expected at most {MAX_PIXELS}"
         )
     return new[0], new[1]
 

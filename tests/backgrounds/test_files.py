@@ -52,7 +52,7 @@ REFUSED = {
     "gif": (encoded("GIF"), "neither JPEG nor PNG"),
     "bmp": (encoded("BMP"), "neither JPEG nor PNG"),
     "grayscale_jpeg": (encoded("JPEG", "L"), "colour type grayscale"),
-    "cmyk_jpeg": (encoded("JPEG", "CMYK"), "CMYK colours"),
+    "cmyk_jpeg": (encoded("JPEG", "CMYK"), "CMYK, expected RGB"),
     "truncated_jpeg": (encoded("JPEG")[:-300], "truncated JPEG"),
     "jpeg_start": (b"\xff\xd8\xff\xe0" + bytes(10), "corrupt JPEG"),
     "two_frames": (two_frames(), "several pictures"),
