@@ -58,10 +58,11 @@ def decode(content: bytes, header: Header) -> tuple[np.ndarray, str | None]:
         content: of the file.
         header: of `read_header`.
     """
-    scans = content.count(_SCAN_MARKER)
+    bare = _bare(content)
+    scans = bare.count(_SCAN_MARKER)
     if scans > MAX_SCANS:
         raise ImageFileError(f"a JPEG of {scans} scans, expected at most {MAX_SCANS}")
-    with opened(_bare(content), "JPEG", header) as picture:
+    with opened(bare, "JPEG", header) as picture:
         pixels = np.array(picture.convert("RGB"))
     return pixels, None if header.colours == "RGB" else f"{header.colours} converted to RGB"
 

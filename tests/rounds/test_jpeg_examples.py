@@ -68,6 +68,7 @@ READ = {
     "with_a_profile": jpeg(icc_profile=bytes(200_000)),
     "filled_up": with_segments(b"\xff\xff\xff" + segment(0xFE, b"comment")[1:]),
     "restarts": jpeg(restart_marker_blocks=1),
+    "scans_in_a_note": with_segments(segment(0xE2, b"\xff\xda" * 300)),
     "something_behind": jpeg() + b"trailer",
     "turned": turned(),
     "adobe": jpeg(keep_rgb=True, comment=b"a comment"),
