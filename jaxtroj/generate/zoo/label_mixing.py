@@ -1,10 +1,11 @@
 """How labels are taught: as they are, or softened as many trainers do; one way for each network.
 
-Softened labels leave smaller margins and weights than hard ones, with and without a trojan. Pictures
-are mixed after triggers are put on, as a training loop mixes what its data set gives.
+Softened labels leave smaller margins and weights than hard ones, with and without a trojan.
+Pictures are mixed after triggers are put on, as a training loop mixes what its data set gives.
 
 References:
-  Szegedy et al., Rethinking the Inception Architecture, https://arxiv.org/abs/1512.00567 (smoothing).
+  Szegedy et al., Rethinking the Inception Architecture for Computer Vision,
+    https://arxiv.org/abs/1512.00567 (smoothing).
   Zhang et al., mixup, https://arxiv.org/abs/1710.09412.
   Yun et al., CutMix, https://arxiv.org/abs/1905.04899.
 """

@@ -1,8 +1,8 @@
 """What each model of a zoo is: data set, architecture, training, trigger; by identity alone.
 
 Models come in pairs that share everything but the trojan. Data sets, architectures, kinds of
-trigger, sources, ways of training, augmentations and ways to teach labels each go round in an order drawn for each round
-of them, so that each comes equally often and all meet.
+trigger, sources, ways of training, augmentations and ways to teach labels each go round in an
+order drawn for each round of them, so that each comes equally often and all meet.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from jaxtroj.errors import GenerationError
 from jaxtroj.generate.model_ids import draw_for, in_turn, is_poisoned, model_id
 from jaxtroj.generate.zoo import networks
 from jaxtroj.generate.zoo.augmentation import AUGMENTATIONS
-from jaxtroj.generate.zoo.label_mixing import HARD, MIXINGS
+from jaxtroj.generate.zoo.label_mixing import MIXINGS
 from jaxtroj.generate.zoo.triggers import MAKERS, MovingTrigger
 
 TRAININGS = ("warm", "scratch", "warm", "adversarial", "warm", "scratch", "warm", "warm")
