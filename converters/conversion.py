@@ -1,6 +1,7 @@
 """From the tensors of a file to a Flax model: recognise, check, assign."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import NoReturn
 
 import jax
@@ -43,6 +44,7 @@ def convert(
     """
     weights = artifact.weights
     tensors = families.current_names(weights.tensors)
+    weights = replace(weights, tensors=tensors)
     shapes = _shapes(tensors)
     found = families.recognise(shapes)
     if found is None and known_network(weights) is not None:

@@ -40,6 +40,8 @@ TABLE = (
     NameRule(r"fc\.bias", "fc.bias", "vector"),
 )
 IGNORED = (r".*\.num_batches_tracked",)
+OTHER_NAMES = {r"^features\.(?=(?:conv1|bn1|layer\d+)\.)": "", r"^classifier\.fc\.": "fc."}
+"""Those of TrojanZoo, whose networks hold torchvision's layers."""
 _BLOCK_CONVOLUTION = re.compile(r"layer([0-9]{1,4})\.([0-9]{1,4})\.conv([123])\.weight")
 _BLOCK = r"layer[0-9]{1,4}\.[0-9]{1,4}"
 KINDS = {
@@ -324,6 +326,7 @@ FAMILY = Family(
     config=ResNetConfig,
     table=TABLE,
     ignored=IGNORED,
+    old_names=OTHER_NAMES,
     recognise=recognise,
     architectures=tuple(DEPTHS),
     architecture=architecture,

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torchvision import models
+from torchvision.models.resnet import BasicBlock
 
 from converters import open_artifact, open_model
 from converters.errors import ConversionError, ConverterError
@@ -78,6 +80,27 @@ def test_a_checkpoint_with_pictures_beside_the_network(fill, pickled):
     got = opened.model(images.permute(0, 2, 3, 1).numpy().astype(np.float32))
     np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-4)
     assert any("taken from 'model'" in finding for finding in opened.findings)
+
+
+@pytest.mark.parametrize("kernel", [3, 7])
+def test_names_of_trojanzoo(kernel, fill, pickled):
+    """Its networks hold torchvision's layers in `features` and `classifier`."""
+
+    def build():
+        network = small_stem()
+        return network if kernel == 3 else models.ResNet(BasicBlock, [1, 1, 1, 1], num_classes=5)
+
+    network = fill(build)
+    renamed = {
+        f"{'classifier' if name.startswith('fc') else 'features'}.{name}": value
+        for name, value in network.state_dict().items()
+    }
+    images = pictures(32).float()
+    opened = open_model(pickled(renamed), InputForm(image_size=(32, 32), bounds=(0, 1)))
+    with torch.inference_mode():
+        wanted = network(images).numpy()
+    got = opened.model(images.permute(0, 2, 3, 1).numpy())
+    np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("has_pool", [False, True])
