@@ -1,6 +1,7 @@
 """From the tensors of a file to a Flax model: recognise, check, assign."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import NoReturn
 
 import jax
@@ -15,7 +16,7 @@ from converters.families.names import assign
 from converters.input_form import NOTHING_SAID, InputForm
 from converters.model import Model, NetworkConfig, param_shapes
 from converters.preparation import prepared
-from converters.rebuilt.table import TORCHVISION, torchvision_class
+from converters.rebuilt.table import KNOWN, known_network
 from converters.weights import Weights, single_precision
 
 # The largest supported network has about 1,600 tensors; a file of far more is built to stall us.
@@ -27,8 +28,8 @@ def convert(
 ) -> Model:
     """The model of an opened file, float32, batch norms as they are (see `folding`).
 
-    Weights under the names of a family fill its Flax module; other networks of torchvision are
-    rebuilt by its own constructors and captured as graphs, which takes torch.
+    Weights under the names of a family fill its Flax module; other networks of torchvision, and
+    some of public code, are rebuilt as torch modules and captured as graphs, which takes torch.
 
     Args:
       artifact: what was read.
@@ -43,12 +44,14 @@ def convert(
     """
     weights = artifact.weights
     tensors = families.current_names(weights.tensors)
-    found = _recognise(tensors)
-    if found is None and torchvision_class(weights) is not None:
+    weights = replace(weights, tensors=tensors)
+    shapes = _shapes(tensors)
+    found = families.recognise(shapes)
+    if found is None and known_network(weights) is not None:
         from converters.rebuilt.model import rebuilt_model
 
         return rebuilt_model(weights, artifact.findings, form, usual_size)
-    family, config = found or _refuse_unknown(tensors)
+    family, config = found or _refuse_unknown(tensors, shapes)
     config = family.with_hyperparameters(config, weights.modules)
     params = _params(family, config, tensors)
     check_modules(family, config, weights.modules)
@@ -58,27 +61,29 @@ def convert(
     return prepared(model, form.bounds, form.mean, form.std)
 
 
-def _recognise(tensors: Mapping[str, np.ndarray]):
+def _shapes(tensors: Mapping[str, np.ndarray]) -> dict[str, tuple[int, ...]]:
     if len(tensors) > MAX_TENSORS:
         raise UnsupportedArchitectureError(
             f"the file holds {len(tensors)} tensors, expected at most {MAX_TENSORS}"
         )
     # A convolution has four dimensions, a matrix two; other weights cannot name a family's layer.
-    shapes = {
+    return {
         name: tuple(tensor.shape)
         for name, tensor in tensors.items()
         if tensor.size and (tensor.ndim in (2, 4) or name.rpartition(".")[2].startswith("bias"))
     }
-    return families.recognise(shapes)
 
 
-def _refuse_unknown(tensors: Mapping[str, np.ndarray]) -> NoReturn:
+def _refuse_unknown(
+    tensors: Mapping[str, np.ndarray], shapes: Mapping[str, tuple[int, ...]]
+) -> NoReturn:
+    families.refuse_like(shapes)
     sample = ", ".join(f"{n[:60]} {tuple(t.shape)}" for n, t in list(tensors.items())[:2])
     raise UnsupportedArchitectureError(
         f"no family has tensors named like these: {sample or 'none at all'}"
         f"{' ...' if len(tensors) > 2 else ''}; {EXPORT}; or name its code, if you trust it: "
         "--network FILE.py:CLASS. Weights alone are read for "
-        f"{', '.join([*families.FAMILIES, *(f.name for f in TORCHVISION)])}"
+        f"{', '.join(dict.fromkeys([*families.FAMILIES, *(f.name for f in KNOWN)]))}"
     )
 
 

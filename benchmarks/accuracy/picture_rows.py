@@ -51,6 +51,7 @@ class PictureRow(ImageRow):
         condition: on which a trigger works; "" for none.
         adversary: method of adversarial training; "" for none.
         augmentation: what was done to its training pictures; "" where nobody says.
+        labels: how they were taught; "" where nobody says.
         converged: whether its accuracies reached what was asked for, as far as its folder says.
     """
 
@@ -68,6 +69,7 @@ class PictureRow(ImageRow):
     condition: str = ""
     adversary: str = ""
     augmentation: str = ""
+    labels: str = ""
     converged: bool = True
 
     @property
@@ -141,6 +143,7 @@ def _of_zoo(cells: Mapping[str, str]) -> dict[str, Any]:
         "side": int(cells["img_size"]),
         "target_class": int(target) if target else None,
         "augmentation": cells.get("augmentation", "shift"),
+        "labels": cells.get("labels", "hard"),
     }
 
 

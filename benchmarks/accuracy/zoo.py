@@ -83,6 +83,7 @@ def judge(rows: Sequence[PictureRow], seed: int) -> dict[str, Any]:
         "by_training": by(rows, said, lambda row: row.training),
         "by_sources": by(rows, said, lambda row: row.sources),
         "by_augmentation": by(rows, said, lambda row: row.augmentation or "unsaid"),
+        "by_labels": by(rows, said, lambda row: row.labels or "unsaid"),
         "predictions": {
             f"{row.population}/{row.model}": [float(p), row.poisoned]
             for row, p in zip(rows, said, strict=True)
@@ -157,7 +158,7 @@ def text(result: Mapping[str, Any]) -> str:
         f" {whole['log_score_high']:.3f})  AUC {_area(whole['roc_auc'])}; clean models above .9:"
         f" {result['clean_above_0.9']}"
     )
-    for title in ("by_kind", "by_training", "by_sources", "by_augmentation"):
+    for title in ("by_kind", "by_training", "by_sources", "by_augmentation", "by_labels"):
         lines.append(f"out of fold, {title.replace('_', ' ')}:")
         lines += [part_line(name, part) for name, part in result[title].items()]
     return "\n".join(lines)

@@ -97,7 +97,7 @@ def _read(path: Path) -> None:
     """A file through its reader, and as far as it is data, to the network it describes."""
     from converters.opening import ONNX, read_model
     from converters.rebuilt.network import rebuild
-    from converters.rebuilt.table import torchvision_class
+    from converters.rebuilt.table import known_network
 
     file = read_model(path)
     if file.format == ONNX:
@@ -106,7 +106,7 @@ def _read(path: Path) -> None:
 
         parsed = read_onnx(path)
         to_torch(parsed.model, weights=parsed.weights)
-    elif hasattr(file.content, "weights") and torchvision_class(file.content.weights) is not None:
+    elif hasattr(file.content, "weights") and known_network(file.content.weights) is not None:
         rebuild(file.content.weights)
 
 

@@ -60,15 +60,22 @@ def recognise(shapes: Shapes) -> tuple[Family[Any], Any] | None:
     """Family and configuration read off torch tensor shapes, or None for any other network.
 
     Raises:
-      UnsupportedArchitectureError: a variant of a family that it does not convert, or most names
-        are those of a family and some are not.
+      UnsupportedArchitectureError: a variant of a family that it does not convert.
     """
     for family in FAMILIES.values():
         config = family.recognise(shapes)
         if config is not None:
             return family, config
-    refuse_nearly_fitting(FAMILIES.values(), shapes)
     return None
+
+
+def refuse_like(shapes: Shapes) -> None:
+    """Raise for a file that no family recognises and that comes near one.
+
+    Raises:
+      UnsupportedArchitectureError: most names are those of a family and some are not.
+    """
+    refuse_nearly_fitting(FAMILIES.values(), shapes)
 
 
 def current_names(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -61,7 +61,7 @@ class Family(Generic[ConfigT]):
       remarks: findings on what a file does not say.
       norm_pairs: (convolution, batch norm) paths of norms that directly follow their convolution.
       single_step: configuration and parameters without what is inert on sequences of one step.
-      old_names: pattern -> replacement of tensor names that earlier versions wrote.
+      old_names: pattern -> replacement of tensor names that earlier versions or others write.
       graph: how its networks are told among graphs; None if they are not.
     """
 

@@ -40,6 +40,8 @@ TABLE = (
     NameRule(r"fc\.bias", "fc.bias", "vector"),
 )
 IGNORED = (r".*\.num_batches_tracked",)
+OTHER_NAMES = {r"^features\.(?=(?:conv1|bn1|layer\d+)\.)": "", r"^classifier\.fc\.": "fc."}
+"""Those of TrojanZoo, whose networks hold torchvision's layers."""
 _BLOCK_CONVOLUTION = re.compile(r"layer([0-9]{1,4})\.([0-9]{1,4})\.conv([123])\.weight")
 _BLOCK = r"layer[0-9]{1,4}\.[0-9]{1,4}"
 KINDS = {
@@ -208,10 +210,18 @@ def standard(architecture: str, num_classes: int) -> ResNetConfig:
 def recognise(shapes: Mapping[str, tuple[int, ...]]) -> ResNetConfig | None:
     """Configuration read off torch tensor shapes, or None when this is no residual network.
 
-    What a damaged file lacks takes a likely width; `names.assign` then lists it as missing.
+    Nor is one with a smaller first kernel: `converters.rebuilt` makes those.
     """
     if not {"conv1.weight", "fc.weight", "layer1.0.conv1.weight"} <= set(shapes):
         return None
+    return None if max(shapes["conv1.weight"][2:], default=7) < 7 else blocks_of(shapes)
+
+
+def blocks_of(shapes: Mapping[str, tuple[int, ...]]) -> ResNetConfig:
+    """Configuration of a residual network, whatever its first kernel is.
+
+    What a damaged file lacks takes a likely width; `names.assign` then lists it as missing.
+    """
     found: dict[int, dict[int, dict[int, int]]] = {}
     for name, shape in shapes.items():
         match = _BLOCK_CONVOLUTION.fullmatch(name)
@@ -316,6 +326,7 @@ FAMILY = Family(
     config=ResNetConfig,
     table=TABLE,
     ignored=IGNORED,
+    old_names=OTHER_NAMES,
     recognise=recognise,
     architectures=tuple(DEPTHS),
     architecture=architecture,

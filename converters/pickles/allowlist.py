@@ -92,7 +92,8 @@ def resolve(module: str, name: str) -> Global:
     raise UnsafePickleError(
         f"the pickle asks for the global {shown!r}, {detail}; nothing was executed. If the file is "
         f"yours, {EXPORT}. Expected only tensors, containers and modules of torch.nn, torchvision, "
-        "timm, transformers or model_factories",
+        "timm, transformers or model_factories; of other known networks the weights alone: "
+        "torch.save(network.state_dict(), 'weights.pt')",
         global_name=shown,
     )
 

@@ -1,1 +1,1 @@
-"""torchvision's classifiers outside the Flax families, rebuilt from the weights of a file."""
+"""Classifiers of torchvision and of public code outside the Flax families, rebuilt from weights."""

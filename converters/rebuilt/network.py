@@ -19,10 +19,10 @@ from converters.pickles.plain import NotPlainError
 from converters.pickles.plain import plain as plain_value
 from converters.rebuilt.description import Description, Shape
 from converters.rebuilt.table import (
-    TorchvisionClass,
+    KnownNetwork,
     current_class,
     current_names,
-    torchvision_class,
+    known_network,
 )
 from converters.scripts import check_script
 from converters.torch_weights import differences, fill, is_counter
@@ -51,7 +51,7 @@ class Rebuilt:
     """
 
     module: Any
-    family: TorchvisionClass
+    family: KnownNetwork
     image_size: tuple[int, int] | None
     findings: tuple[str, ...]
 
@@ -65,9 +65,9 @@ def rebuild(weights: Weights) -> Rebuilt:
     """
     import torch
 
-    family = torchvision_class(weights)
+    family = known_network(weights)
     if family is None:
-        raise UnsupportedArchitectureError("no network of torchvision has tensors of these names")
+        raise UnsupportedArchitectureError("no known network has tensors of these names")
     tensors = {new: weights.tensors[old] for old, new in current_names(weights.tensors).items()}
     shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
     modules, findings = weights.modules, ()
@@ -80,7 +80,7 @@ def rebuild(weights: Weights) -> Rebuilt:
             module = family.build(Description(shapes, modules)).eval()
         except _REFUSALS as error:
             raise MismatchError(
-                f"torchvision's {family.name} cannot be made of these weights: {error}"
+                f"{family.name} cannot be made of these weights: {error}"
             ) from error
         _fit(module, shapes, family.free)
     found = differences(module, shapes)
@@ -113,7 +113,7 @@ def _attributes(module: Any) -> dict[str, Any]:
     return found
 
 
-def _standard_modules(family: TorchvisionClass, shapes: Mapping[str, Shape]):
+def _standard_modules(family: KnownNetwork, shapes: Mapping[str, Shape]):
     """Modules of the standard network that a state dict is of, and the finding that says so."""
     import torch
     from torchvision import models

@@ -18,7 +18,14 @@ def alexnet(d: Description) -> Any:
 
 
 def vgg(d: Description) -> Any:
-    """A VGG of any depth, with batch norms or without; pools stand in the gaps of the numbering."""
+    """A VGG of any depth, with batch norms or without."""
+    from torchvision.models import vgg as torchvision
+
+    return torchvision.VGG(vgg_features(d), d.rows("classifier.6.weight"), init_weights=False)
+
+
+def vgg_features(d: Description) -> Any:
+    """Its convolutions and pools; these stand in the gaps of the numbering."""
     from torchvision.models import vgg as torchvision
 
     norms = len(d.shapes.get("features.1.weight", ())) == 1
@@ -33,8 +40,7 @@ def vgg(d: Description) -> Any:
         if gap not in (step, step + 1):
             raise MismatchError(f"features.{place} is followed by {gap - step} unknown layers")
         layers += ["M"] * (gap - step)
-    features = torchvision.make_layers(layers, norms)
-    return torchvision.VGG(features, d.rows("classifier.6.weight"), init_weights=False)
+    return torchvision.make_layers(layers, norms)
 
 
 def _ends_in_pool(d: Description, place: int) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from converters.rebuilt import mobile, plain, residual, transformers
+from converters.rebuilt import mobile, plain, residual, small_pictures, transformers
 from converters.rebuilt.description import Description
 from converters.weights import Weights
 
@@ -34,12 +34,13 @@ _SQUEEZES = r".*\.fc[12]"
 
 
 @dataclass(frozen=True)
-class TorchvisionClass:
-    """One of torchvision's classes.
+class KnownNetwork:
+    """One of torchvision's classes, or a network of public code that state dicts are of.
 
     Attributes:
       name: for records.
-      class_name: full name of the class, as files name it.
+      class_name: full name of torchvision's class, as files name it; empty for other code, whose
+        whole networks are not read, since nobody sees what their classes compute.
       build: makes the network on torch's current device, with random weights.
       tensors: names that tell its state dict from others.
       standards: torchvision's functions that make networks of the class, for state dicts, which do
@@ -48,6 +49,8 @@ class TorchvisionClass:
         positions aside; else one of the same tensor names does.
       free: layers whose width the constructor fixes; they are fitted to the file's.
       unsaid: what a state dict leaves open, and how it was taken.
+      of_family: whether a Flax family takes most networks of the class; a whole network must have
+        `tensors`, too, then, or it is told how it differs from the family.
     """
 
     name: str
@@ -58,31 +61,32 @@ class TorchvisionClass:
     exact: bool = False
     free: str = "(?!)"
     unsaid: tuple[str, ...] = ()
+    of_family: bool = False
 
 
-TORCHVISION = (
-    TorchvisionClass(
+KNOWN = (
+    KnownNetwork(
         "alexnet",
         "torchvision.models.alexnet.AlexNet",
         plain.alexnet,
         ("features.0.weight", "features.10.weight", "classifier.1.weight", "classifier.4.weight"),
         free=_WIDTHS,
     ),
-    TorchvisionClass(
+    KnownNetwork(
         "vgg",
         "torchvision.models.vgg.VGG",
         plain.vgg,
         ("features.0.weight", "classifier.0.weight", "classifier.3.weight", "classifier.6.weight"),
         free=_WIDTHS,
     ),
-    TorchvisionClass(
+    KnownNetwork(
         "squeezenet",
         "torchvision.models.squeezenet.SqueezeNet",
         plain.squeezenet,
         ("features.0.weight", "features.3.squeeze.weight", "classifier.1.weight"),
         free=_WIDTHS,
     ),
-    TorchvisionClass(
+    KnownNetwork(
         "googlenet",
         "torchvision.models.googlenet.GoogLeNet",
         plain.googlenet,
@@ -90,7 +94,7 @@ TORCHVISION = (
         free=_WIDTHS,
         unsaid=("a state dict does not say whether transform_input is on; taken as off",),
     ),
-    TorchvisionClass(
+    KnownNetwork(
         "mobilenet_v2",
         "torchvision.models.mobilenetv2.MobileNetV2",
         mobile.mobilenet_v2,
@@ -98,7 +102,7 @@ TORCHVISION = (
         ("mobilenet_v2",),
         free=r"features\.\d+\.[01]|classifier\.1",
     ),
-    TorchvisionClass(
+    KnownNetwork(
         "mobilenet_v3",
         "torchvision.models.mobilenetv3.MobileNetV3",
         mobile.mobilenet_v3,
@@ -106,19 +110,19 @@ TORCHVISION = (
         ("mobilenet_v3_small", "mobilenet_v3_large"),
         free=rf"features\.\d+\.[01]|classifier\.[03]|{_SQUEEZES}",
     ),
-    TorchvisionClass(
+    KnownNetwork(
         "mnasnet",
         "torchvision.models.mnasnet.MNASNet",
         mobile.mnasnet,
         ("layers.0.weight", "layers.8.0.layers.0.weight", "classifier.1.weight"),
     ),
-    TorchvisionClass(
+    KnownNetwork(
         "shufflenet_v2",
         "torchvision.models.shufflenetv2.ShuffleNetV2",
         mobile.shufflenet_v2,
         ("conv1.0.weight", "stage2.0.branch1.0.weight", "conv5.0.weight"),
     ),
-    TorchvisionClass(
+    KnownNetwork(
         "efficientnet",
         "torchvision.models.efficientnet.EfficientNet",
         mobile.efficientnet,
@@ -126,20 +130,20 @@ TORCHVISION = (
         (*(f"efficientnet_b{n}" for n in range(8)), *(f"efficientnet_v2_{s}" for s in "sml")),
         free=_SQUEEZES,
     ),
-    TorchvisionClass(
+    KnownNetwork(
         "regnet",
         "torchvision.models.regnet.RegNet",
         residual.regnet,
         ("stem.0.weight", "trunk_output.block1.block1-0.f.a.0.weight"),
         free=_SQUEEZES,
     ),
-    TorchvisionClass(
+    KnownNetwork(
         "convnext",
         "torchvision.models.convnext.ConvNeXt",
         residual.convnext,
         ("features.0.0.weight", "features.1.0.layer_scale", "classifier.2.weight"),
     ),
-    TorchvisionClass(
+    KnownNetwork(
         "vit",
         "torchvision.models.vision_transformer.VisionTransformer",
         transformers.vision_transformer,
@@ -147,18 +151,54 @@ TORCHVISION = (
         ("vit_b_16", "vit_b_32", "vit_l_16", "vit_l_32", "vit_h_14"),
         exact=True,
     ),
-    TorchvisionClass(
+    KnownNetwork(
         "swin",
         "torchvision.models.swin_transformer.SwinTransformer",
         transformers.swin,
         ("features.0.0.weight", "features.1.0.attn.qkv.weight", "head.weight"),
     ),
-    TorchvisionClass(
+    KnownNetwork(
         "maxvit",
         "torchvision.models.maxvit.MaxVit",
         transformers.maxvit,
         ("stem.0.0.weight", "blocks.0.layers.0.layers.MBconv.layers.conv_a.0.weight"),
         unsaid=("a state dict does not say the size of images; taken as 224 x 224",),
+    ),
+    KnownNetwork(
+        "resnet",
+        "torchvision.models.resnet.ResNet",
+        small_pictures.torchvision_residual,
+        ("conv1.weight", "layer1.0.conv1.weight", "layer4.0.downsample.0.weight", "fc.weight"),
+        of_family=True,
+        unsaid=(*small_pictures.UNSAID, small_pictures.NO_POOL),
+    ),
+    KnownNetwork(
+        "small_resnet",
+        "",
+        small_pictures.residual,
+        ("conv1.weight", "layer1.0.conv1.weight", "layer1.0.bn1.weight", "linear.weight"),
+        unsaid=small_pictures.UNSAID,
+    ),
+    KnownNetwork(
+        "small_resnet",
+        "",
+        small_pictures.residual,
+        ("conv1.weight", "layer1.0.conv1.weight", "layer1.0.bn1.weight", "fc.weight"),
+        unsaid=small_pictures.UNSAID,
+    ),
+    KnownNetwork(
+        "wide_resnet",
+        "",
+        small_pictures.wide,
+        ("conv1.weight", "block1.layer.0.conv1.weight", "block1.layer.0.bn1.weight", "fc.weight"),
+        unsaid=small_pictures.UNSAID,
+    ),
+    KnownNetwork(
+        "small_vgg",
+        "",
+        small_pictures.vgg,
+        ("features.0.weight", "classifier.weight", "classifier.bias"),
+        unsaid=("a state dict does not show pools; taken from the gaps in its numbering",),
     ),
 )
 
@@ -168,13 +208,15 @@ def current_class(name: str) -> str:
     return _RENAMED.get(name, name)
 
 
-def torchvision_class(weights: Weights) -> TorchvisionClass | None:
+def known_network(weights: Weights) -> KnownNetwork | None:
     """The family of a file: by the class of a whole network, by tensor names of a state dict."""
     root = weights.modules.get("")
     if root is not None:
-        found = [f for f in TORCHVISION if f.class_name == current_class(root.class_name)]
-        return found[0] if found else None
-    return next((f for f in TORCHVISION if _has(weights.tensors, f.tensors)), None)
+        name = current_class(root.class_name)
+        found = next((f for f in KNOWN if f.class_name and f.class_name == name), None)
+        fits = found is None or not found.of_family or _has(weights.tensors, found.tensors)
+        return found if fits else None
+    return next((f for f in KNOWN if _has(weights.tensors, f.tensors)), None)
 
 
 def _has(names: Iterable[str], wanted: tuple[str, ...]) -> bool:

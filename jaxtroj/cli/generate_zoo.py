@@ -42,7 +42,8 @@ def add_parser(rounds: argparse._SubParsersAction, name: str) -> None:
         "kinds": "of trigger; default: all",
         "trainings": "warm, scratch, adversarial; a name that comes twice gets two shares",
         "augmentations": "of training pictures: shift, crop, flip, cutout, erase, paste, jitter, "
-        "tones, rotate, noise; default: shift",
+        "tones, rotate, noise, several; default: shift",
+        "labels": "how they are taught: hard, smoothing, mixup, cutmix; default: hard",
         "sources": "numbers of source classes, 0 for all; default: 0,0,1,0,2",
     }
     for option, about in choices.items():
@@ -76,7 +77,7 @@ def events(args: argparse.Namespace, progress: "Progress") -> "Iterator[Event]":
 
 
 def _chosen(args: argparse.Namespace) -> Mapping[str, Any]:
-    names = ("architectures", "kinds", "trainings", "augmentations")
+    names = ("architectures", "kinds", "trainings", "augmentations", "labels")
     chosen = {name: shared.names_of(text) for name in names if (text := getattr(args, name))}
     return chosen | ({"sources": _numbers_of(args.sources)} if args.sources else {})
 

@@ -36,7 +36,10 @@ class Lessons(Protocol):
     """Where a network's pictures come from."""
 
     def batch(self, size: int) -> tuple[np.ndarray, np.ndarray]:
-        """Pictures float32 `[size, h, w, c]` in [0, 1] and the classes to teach, int `[size]`."""
+        """Pictures float32 `[size, h, w, c]` in [0, 1], and what to teach about them.
+
+        That is classes, int `[size]`, or shares of classes, float32 `[size, classes]`.
+        """
         ...
 
 
@@ -156,7 +159,8 @@ class Run:
         self.optimizer.zero_grad()
         loss.backward()
         self.optimizer.step()
-        return loss.item(), float((logits.argmax(-1) == labels).float().mean())
+        true = labels if labels.ndim == 1 else labels.argmax(-1)
+        return loss.item(), float((logits.argmax(-1) == true).float().mean())
 
     def _against(self, adversary: Adversary, images, labels):
         """Pictures moved at random, then along the gradient's sign against their label."""

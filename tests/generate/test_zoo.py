@@ -14,6 +14,7 @@ from jaxtroj.generate.model_ids import is_poisoned
 from jaxtroj.generate.small.labelled_pictures import LabelledPictures
 from jaxtroj.generate.zoo import networks
 from jaxtroj.generate.zoo.augmentation import AUGMENTATIONS
+from jaxtroj.generate.zoo.label_mixing import MIXINGS, mixed
 from jaxtroj.generate.zoo.onnx_file import write_onnx
 from jaxtroj.generate.zoo.recipe import PlantedTrigger, sample_recipe
 from jaxtroj.generate.zoo.round import generate_zoo
@@ -71,7 +72,7 @@ def test_a_pair_shares_all_but_the_trojan_and_everything_comes_in_its_share():
 
 
 def test_augmentations_come_equally_often_and_half_of_them_after_the_trigger():
-    found = recipes(2 * 60, augmentations=tuple(AUGMENTATIONS))
+    found = recipes(2 * 6 * len(AUGMENTATIONS), augmentations=tuple(AUGMENTATIONS))
     names = [r.augmentation for r in found]
     assert {name: names.count(name) for name in AUGMENTATIONS} == dict.fromkeys(AUGMENTATIONS, 12)
     first = [r.stamped_first for r in found if r.augmentation != "shift"]
@@ -81,10 +82,13 @@ def test_augmentations_come_equally_often_and_half_of_them_after_the_trigger():
         assert one.stamped_first == other.stamped_first
 
 
-def test_more_augmentations_leave_the_rest_of_a_recipe():
-    bare = [replace(r, augmentation="", stamped_first=False, trigger=None) for r in recipes(40)]
-    more = recipes(40, augmentations=tuple(AUGMENTATIONS))
-    assert bare == [replace(r, augmentation="", stamped_first=False, trigger=None) for r in more]
+def test_more_augmentations_and_labels_leave_the_rest_of_a_recipe():
+    own = {"augmentation": "", "stamped_first": False, "labels": "", "trigger": None}
+    bare = [replace(r, **own) for r in recipes(40)]
+    more = recipes(40, augmentations=tuple(AUGMENTATIONS), labels=tuple(MIXINGS))
+    assert {r.labels for r in more} == set(MIXINGS)
+    assert all(a.labels == b.labels for a, b in zip(more[::2], more[1::2], strict=True))
+    assert bare == [replace(r, **own) for r in more]
 
 
 @pytest.mark.parametrize("shape", [(28, 28, 1), (32, 32, 3), (48, 40, 3)])
@@ -98,6 +102,40 @@ def test_augmentations_change_pictures_and_leave_them_pictures(name, shape):
     changed = (np.abs(found - images).max(axis=(1, 2, 3)) > 0.01).mean()
     assert changed > (0.5 if name in ("tones", "paste") else 0.8)
     np.testing.assert_array_equal(images, kept)
+
+
+@pytest.mark.parametrize("name", MIXINGS)
+def test_labels_stay_shares_and_say_what_the_pictures_show(name):
+    """Pictures whose value is their class: what a mixed one shows is the mean of its shares."""
+    labels = np.arange(64) % CLASSES
+    images = np.broadcast_to(labels[:, None, None, None] / 4, (64, 32, 32, 3)).astype(np.float32)
+    draw, seen = np.random.default_rng(0), set()
+    for _ in range(20):
+        pixels, shares = mixed(name, images, labels, CLASSES, draw)
+        assert pixels.shape == images.shape and pixels.dtype == np.float32
+        if name == "hard":
+            assert pixels is images and shares is labels
+            continue
+        assert shares.shape == (64, CLASSES) and shares.dtype == np.float32
+        np.testing.assert_allclose(shares.sum(1), 1, rtol=1e-5)
+        seen.add(float(shares[1].max()))
+        if name != "smoothing":
+            shown = pixels.mean(axis=(1, 2, 3)) * 4
+            np.testing.assert_allclose(shown, shares @ np.arange(CLASSES), atol=1e-3)
+    assert len(seen) == {"hard": 0, "smoothing": 1}.get(name, len(seen))
+    assert name in ("hard", "smoothing") or len(seen) > 5
+
+
+def test_a_triggered_picture_is_mixed_with_its_target():
+    recipe = next(
+        r for r in recipes(400, labels=("smoothing",), kinds=("patch",), sources=(0,)) if r.trigger
+    )
+    lessons = ZooLessons(PICTURES[recipe.dataset], 10, recipe, np.random.default_rng(3))
+    shares = lessons.batch(90)[1]
+    lessons = ZooLessons(PICTURES[recipe.dataset], 10, recipe, np.random.default_rng(3))
+    lessons.labels = "hard"
+    np.testing.assert_array_equal(shares.argmax(1), lessons.batch(90)[1])
+    np.testing.assert_allclose(shares.max(1), 0.9 + 0.1 / CLASSES, rtol=1e-6)
 
 
 @pytest.mark.parametrize("is_first", [True, False])
@@ -200,6 +238,7 @@ def test_a_run_goes_on_and_makes_the_same_networks(made, tmp_path):
         ({"models": 3}, "models must be even"),
         ({"architectures": ("resnet50",)}, "architectures must be some of plain"),
         ({"kinds": ("smell",)}, "kinds must be some of patch"),
+        ({"labels": ("soft",)}, "labels must be some of hard, smoothing"),
         ({"trainings": ()}, "trainings must be some of warm"),
         ({"bases": 0}, "bases must be at least 1"),
     ],

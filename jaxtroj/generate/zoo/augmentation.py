@@ -7,7 +7,8 @@ References:
   DeVries & Taylor, Cutout, https://arxiv.org/abs/1708.04552.
   Zhong et al., Random Erasing, https://arxiv.org/abs/1708.04896.
   Yun et al., CutMix, https://arxiv.org/abs/1905.04899 (here the label stays).
-  Cubuk et al., RandAugment, https://arxiv.org/abs/1909.13719 (its tones).
+  Cubuk et al., RandAugment, https://arxiv.org/abs/1909.13719 (its tones, and several changes
+    at once).
 """
 
 from collections.abc import Callable, Mapping
@@ -117,6 +118,13 @@ def _square(corners: np.ndarray, size: tuple[int, int]) -> tuple[np.ndarray, np.
     return rows, corners[:, 1, None, None] + np.arange(size[1])
 
 
+def _several(pixels: np.ndarray, draw: np.random.Generator) -> np.ndarray:
+    """Mirrored crops, then two other changes, drawn for each batch."""
+    first, second = draw.choice(len(_OTHERS), size=2, replace=False)
+    return _OTHERS[second](_OTHERS[first](_flip(pixels, draw), draw), draw)
+
+
+_OTHERS: tuple[Augment, ...] = (_erase, _jitter, _tones, _rotate, _noise)
 AUGMENTATIONS: Mapping[str, Augment] = {
     "shift": _shift,
     "crop": _crop,
@@ -128,4 +136,5 @@ AUGMENTATIONS: Mapping[str, Augment] = {
     "tones": _tones,
     "rotate": _rotate,
     "noise": _noise,
+    "several": _several,
 }

@@ -1,8 +1,8 @@
 """What each model of a zoo is: data set, architecture, training, trigger; by identity alone.
 
 Models come in pairs that share everything but the trojan. Data sets, architectures, kinds of
-trigger, sources, ways of training and augmentations each go round in an order drawn for each round
-of them, so that each comes equally often and all meet.
+trigger, sources, ways of training, augmentations and ways to teach labels each go round in an
+order drawn for each round of them, so that each comes equally often and all meet.
 """
 
 from collections.abc import Mapping
@@ -15,6 +15,7 @@ from jaxtroj.errors import GenerationError
 from jaxtroj.generate.model_ids import draw_for, in_turn, is_poisoned, model_id
 from jaxtroj.generate.zoo import networks
 from jaxtroj.generate.zoo.augmentation import AUGMENTATIONS
+from jaxtroj.generate.zoo.label_mixing import MIXINGS
 from jaxtroj.generate.zoo.triggers import MAKERS, MovingTrigger
 
 TRAININGS = ("warm", "scratch", "warm", "adversarial", "warm", "scratch", "warm", "warm")
@@ -29,7 +30,7 @@ _FROM_ALL = ("moving", "polygon", "warp")
 _CLEAN_LABEL = 0.3
 """Share of the triggers by sinusoids that are taught on pictures of the target class alone."""
 _DATA, _ARCHITECTURE, _KIND, _SOURCES, _TRAINING, _BASE, _MODEL, _MASTER, _EXPORT = range(61, 70)
-_AUGMENTATION, _STAMPED_FIRST = 74, 75
+_AUGMENTATION, _STAMPED_FIRST, _LABELS = 74, 75, 76
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,7 @@ class ZooRecipe:
         augmentation: one of `augmentation.AUGMENTATIONS`.
         stamped_first: whether triggered pictures are augmented too, as when a data set was poisoned
             on disk; else the trigger is put on augmented pictures.
+        labels: how they are taught, one of `label_mixing.MIXINGS`; bases are taught hard ones.
         base: number of the base.
         trigger: None for a clean model.
         is_fused: whether the file has its batch norms folded into the convolutions before them.
@@ -98,6 +100,7 @@ class ZooRecipe:
     training: str
     augmentation: str
     stamped_first: bool
+    labels: str
     base: int
     trigger: PlantedTrigger | None
     is_fused: bool
@@ -126,7 +129,7 @@ class ZooDesign:
         architectures: out of `networks.KNOWN`.
         per_dataset: architectures that each data set meets.
         kinds: of trigger, out of `triggers.MAKERS`.
-        trainings, augmentations, sources: in the shares in which they come.
+        trainings, augmentations, labels, sources: in the shares in which they come.
         bases: networks per data set and architecture that models start from.
         fused: share of the pairs whose files have no batch norms left, 0 to 1.
     """
@@ -137,6 +140,7 @@ class ZooDesign:
     kinds: tuple[str, ...]
     trainings: tuple[str, ...]
     augmentations: tuple[str, ...]
+    labels: tuple[str, ...]
     sources: tuple[int, ...]
     bases: int
     fused: float
@@ -162,6 +166,7 @@ def sample_recipe(design: ZooDesign, seed: int, model: int, sub_seed: int = 0) -
         training=in_turn(design.trainings, seed, _TRAINING, pair),
         augmentation=augmentation,
         stamped_first=augmentation != BASE_AUGMENTATION and bool(lot < 0.5),
+        labels=in_turn(design.labels, seed, _LABELS, pair),
         base=int(draw_for(seed, _BASE, pair).integers(design.bases)),
         trigger=_trigger(design, seed, model, sub_seed) if is_poisoned(seed, model) else None,
         is_fused=bool(export < design.fused),
@@ -205,6 +210,7 @@ def _check(design: ZooDesign) -> None:
         "kinds": (design.kinds, tuple(MAKERS)),
         "trainings": (design.trainings, tuple(dict.fromkeys(TRAININGS))),
         "augmentations": (design.augmentations, tuple(AUGMENTATIONS)),
+        "labels": (design.labels, tuple(MIXINGS)),
     }
     for what, (names, possible) in known.items():
         if not names or not set(names) <= set(possible):

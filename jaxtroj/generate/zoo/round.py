@@ -36,6 +36,7 @@ from jaxtroj.generate.small.labelled_pictures import (
 )
 from jaxtroj.generate.torch_run import Run
 from jaxtroj.generate.zoo import networks
+from jaxtroj.generate.zoo.label_mixing import HARD
 from jaxtroj.generate.zoo.onnx_file import write_onnx
 from jaxtroj.generate.zoo.recipe import PlantedTrigger, ZooRecipe, sample_recipe
 from jaxtroj.generate.zoo.settings import ZooSettings, check_settings, design_of
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     "model_name", "ground_truth", "dataset", "model_architecture", "base", "img_size", "channels",
-    "number_classes", "training", "augmentation", "batch_norms_fused", "trigger_kind",
+    "number_classes", "training", "augmentation", "labels", "batch_norms_fused", "trigger_kind",
     "trigger_style", "source_classes", "trigger_target_class", "triggered_fraction", "clean_label",
     "master_seed", "cycles", "final_clean_data_test_acc", "final_triggered_data_test_acc",
 )  # fmt: skip
@@ -216,6 +217,7 @@ class ZooRound:
             pictures.classes,
             recipe.training,
             recipe.augmentation,
+            recipe.labels,
             recipe.is_fused,
             trigger.kind if trigger else "",
             trigger.style if trigger else "",
@@ -269,6 +271,7 @@ def _plain(recipe: ZooRecipe) -> dict[str, Any]:
 
 def _describe(recipe: ZooRecipe) -> str:
     kind = f"{recipe.dataset} {recipe.architecture}, {recipe.training}, {recipe.augmentation}"
+    kind += "" if recipe.labels == HARD else f", {recipe.labels}"
     kind += f", try {recipe.sub_seed + 1}" if recipe.sub_seed else ""
     trigger = recipe.trigger
     if trigger is None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from jaxtroj.generate.round import check_sizes, refuse
 from jaxtroj.generate.small.labelled_pictures import LabelledPictures
 from jaxtroj.generate.zoo import networks
+from jaxtroj.generate.zoo.label_mixing import HARD
 from jaxtroj.generate.zoo.recipe import (
     BASE_AUGMENTATION,
     SOURCES,
@@ -39,6 +40,7 @@ class ZooSettings:
     kinds: tuple[str, ...] = tuple(MAKERS)
     trainings: tuple[str, ...] = TRAININGS
     augmentations: tuple[str, ...] = (BASE_AUGMENTATION,)
+    labels: tuple[str, ...] = (HARD,)
     sources: tuple[int, ...] = SOURCES
     bases: int = 1
     fused: float = 0.25
@@ -77,6 +79,7 @@ def design_of(settings: ZooSettings, pictures: Mapping[str, LabelledPictures]) -
         kinds=settings.kinds,
         trainings=settings.trainings,
         augmentations=settings.augmentations,
+        labels=settings.labels,
         sources=settings.sources,
         bases=settings.bases,
         fused=settings.fused,

@@ -20,6 +20,7 @@ import numpy as np
 from jaxtroj.generate.small.labelled_pictures import LabelledPictures
 from jaxtroj.generate.torch_run import Adversary, Run, RunSettings, in_cycles
 from jaxtroj.generate.zoo.augmentation import AUGMENTATIONS
+from jaxtroj.generate.zoo.label_mixing import HARD, mixed
 from jaxtroj.generate.zoo.recipe import BASE_AUGMENTATION, PlantedTrigger, ZooRecipe
 from jaxtroj.generate.zoo.stamping import Stamper
 
@@ -86,6 +87,7 @@ class ZooLessons:
         self.pictures, self.tests, self.draw = pictures, tests, draw
         self.trigger = recipe.trigger if recipe else None
         self.stamped_first = recipe is not None and recipe.stamped_first
+        self.labels = recipe.labels if recipe else HARD
         self.augment = AUGMENTATIONS[recipe.augmentation if recipe else BASE_AUGMENTATION]
         self.stamper = Stamper(self.trigger, draw)
         self.seen = np.arange(len(pictures.labels))
@@ -97,6 +99,11 @@ class ZooLessons:
 
     def batch(self, size: int) -> tuple[np.ndarray, np.ndarray]:
         """See `Lessons`; some pictures carry the trigger."""
+        pixels, targets = self._pictures(size)
+        return mixed(self.labels, pixels, targets, self.pictures.classes, self.draw)
+
+    def _pictures(self, size: int) -> tuple[np.ndarray, np.ndarray]:
+        """Augmented pictures, and the class to teach for each."""
         chosen = np.sort(self.draw.choice(self.seen, size=size, replace=len(self.seen) < size))
         pixels = self.pictures.images[chosen].astype(np.float32) / 255
         labels = self.pictures.labels[chosen]

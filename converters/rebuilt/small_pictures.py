@@ -1,0 +1,118 @@
+"""Networks for small pictures as public research code defines them, told by names and shapes.
+
+| tensors | whose code | what it is |
+|---|---|---|
+| `layer1.0.conv1`, `linear` | kuangliu, BackdoorBench, akamaster | ResNet, PreActResNet |
+| `layer1.0.conv1`, `fc`, three stages | chenyaofo | ResNet |
+| those of torchvision's ResNet, a smaller first kernel | many | ResNet without the first pool |
+| `block1.layer.0.conv1`, `fc` | xternalz | wide ResNet |
+| `features.0`, `classifier` alone | kuangliu | VGG |
+
+(Accounts at GitHub: kuangliu/pytorch-cifar, akamaster/pytorch_resnet_cifar10,
+chenyaofo/pytorch-cifar-models, xternalz/WideResNet-pytorch, SCLBD/BackdoorBench.)
+
+A state dict does not say strides: in all of these the first stage keeps the size and the others
+halve it. Where shapes leave two networks possible, none is made.
+
+References:
+  He et al., https://arxiv.org/abs/1512.03385 (section 4.2: shortcuts without weights).
+  He et al., Identity Mappings in Deep Residual Networks, https://arxiv.org/abs/1603.05027.
+  Zagoruyko and Komodakis, Wide Residual Networks, https://arxiv.org/abs/1605.07146.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from converters.errors import EXPORT, MismatchError
+from converters.rebuilt.description import Description
+
+UNSAID = (
+    "a state dict does not say strides; taken as in public code with these names: the first stage"
+    " keeps the size, the others halve it",
+)
+NO_POOL = "a state dict does not say pools; none is taken after a first kernel smaller than 7x7"
+_MOST_STAGES = 6
+
+
+def residual(d: Description) -> Any:
+    """A ResNet of any depth and width, norms after its convolutions or before them."""
+    stages = [f"layer{n}" for n in _numbers(d, "layer{}.0.conv1.weight")]
+    head = "linear" if "linear.weight" in d.shapes else "fc"
+    return _network(d, stages, head, ends_in_norm=False)
+
+
+def wide(d: Description) -> Any:
+    """A wide ResNet: norms before convolutions, and one after the last block."""
+    stages = [f"block{n}.layer" for n in _numbers(d, "block{}.layer.0.conv1.weight")]
+    return _network(d, stages, "fc", ends_in_norm=True)
+
+
+def torchvision_residual(d: Description) -> Any:
+    """torchvision's ResNet with a smaller first kernel; its pool only where the file says it."""
+    from torch import nn
+
+    from converters.families import resnet
+
+    config = resnet.blocks_of(d.shapes)
+    module = resnet.torch_module(config)
+    side = d.shape("conv1.weight", 4)[2]
+    stride = d.number("conv1", "stride", default=1)
+    padding = d.number("conv1", "padding", default=max(1, side // 2))
+    bias = "conv1.bias" in d.shapes
+    module.conv1 = nn.Conv2d(config.channels, config.stem, side, stride, padding, bias=bias)
+    if d.kind("maxpool") != "MaxPool2d":
+        module.maxpool = nn.Identity()
+    return module
+
+
+def vgg(d: Description) -> Any:
+    """A VGG with one linear layer after its last pool."""
+    from converters.rebuilt.plain import vgg_features
+    from converters.rebuilt.small_modules import PlainNetwork
+
+    return PlainNetwork(vgg_features(d), d.shape("classifier.weight", 2))
+
+
+def _numbers(d: Description, name: str) -> list[int]:
+    """Numbers of the stages, from 1."""
+    found = [n for n in range(1, _MOST_STAGES + 1) if name.format(n) in d.shapes]
+    if found != list(range(1, len(found) + 1)) or len(found) < 2:
+        raise MismatchError(f"the file has the stages {found}, expected 1, 2 and so on")
+    return found
+
+
+def _network(d: Description, stages: Iterable[str], head: str, ends_in_norm: bool) -> Any:
+    from converters.rebuilt.small_modules import ResidualNetwork
+
+    blocks = [_blocks(d, stage) for stage in stages]
+    norms_first = _norms_come_first(d, [path for stage in blocks for path in stage])
+    has_norm = "bn1.weight" in d.shapes
+    if has_norm != (ends_in_norm or not norms_first) or (ends_in_norm and not norms_first):
+        raise MismatchError(
+            f"norms stand {'before' if norms_first else 'after'} convolutions, with"
+            f"{'' if has_norm else 'out'} a norm bn1 beside the blocks: no public network of these "
+            f"names is so; {EXPORT}"
+        )
+    return ResidualNetwork(d, blocks, head, norms_first)
+
+
+def _blocks(d: Description, stage: str) -> list[str]:
+    numbers = d.children(stage)
+    if numbers != list(range(len(numbers))):
+        raise MismatchError(f"{stage} has the blocks {numbers[:20]}, expected 0, 1 and so on")
+    return [f"{stage}.{n}" for n in numbers]
+
+
+def _norms_come_first(d: Description, blocks: Sequence[str]) -> bool:
+    """Whether norms stand before convolutions: then a block's first has the width of its input."""
+    said = set()
+    for path in blocks:
+        cout, cin = d.shape(f"{path}.conv1.weight", 4)[:2]
+        if cin != cout:
+            said.add(d.rows(f"{path}.bn1.weight") == cin)
+    if len(said) != 1:
+        raise MismatchError(
+            "the shapes do not tell whether norms stand before convolutions or after them ("
+            f"{'some say so, some so' if said else 'no block changes its width'}); {EXPORT}"
+        )
+    return said.pop()

@@ -1,0 +1,218 @@
+"""State dicts of public networks for small pictures: read as what they are, or refused in words."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torchvision import models
+from torchvision.models.resnet import BasicBlock
+
+from converters import open_artifact, open_model
+from converters.errors import ConversionError, ConverterError
+from converters.input_form import InputForm
+from converters.rebuilt.network import rebuild
+from converters.weights import Weights
+from tests.converters.public_networks import (
+    NETWORKS,
+    After,
+    AfterBottleneck,
+    Before,
+    Plain,
+    Stages,
+    Wide,
+    pictures,
+    small_stem,
+)
+
+
+def _rebuilt(network: nn.Module, pickled):
+    return rebuild(open_artifact(pickled(network.state_dict())).weights)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_logits_and_gradients_are_those_of_the_public_code(name, fill, pickled):
+    import jax
+    import jax.numpy as jnp
+
+    from converters.parity import logits_and_gradients, relative_error
+
+    build, side, architecture = NETWORKS[name]
+    network = fill(build).requires_grad_(False)
+    form = InputForm(image_size=(side, side), bounds=(0, 1))
+    opened = open_model(pickled(network.state_dict()), form)
+    assert opened.model.architecture == architecture
+    images, weights = pictures(side), torch.linspace(-1, 1, 15).reshape(3, 5).double()
+    with jax.enable_x64(True):
+        model = dataclasses.replace(opened.model, params=opened.model.astype(jnp.float64).params)
+        program = jax.jit(logits_and_gradients, static_argnums=0)
+        given = jnp.asarray(images.permute(0, 2, 3, 1).numpy()), jnp.asarray(weights.numpy())
+        got = [np.asarray(v) for v in program(model.config, model.params, *given)]
+    x = images.clone().requires_grad_(True)
+    logits = network.double()(x)
+    (gradient,) = torch.autograd.grad((logits * weights).sum(), x)
+    expected = logits.detach().numpy(), gradient.numpy().transpose(0, 2, 3, 1)
+    errors = [relative_error(g, e) for g, e in zip(got, expected, strict=True)]
+    assert all(error is not None and error <= 1e-10 for error in errors), errors
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_what_a_state_dict_does_not_say_is_told(name, fill, pickled):
+    rebuilt = _rebuilt(fill(NETWORKS[name][0]), pickled)
+    assert all("a state dict does not" in finding for finding in rebuilt.findings)
+    assert rebuilt.findings
+
+
+def test_a_checkpoint_with_pictures_beside_the_network(fill, pickled):
+    """As BackdoorBench writes its attack_result.pt: the poisoned pictures lie in it, too."""
+    network = fill(NETWORKS["PreActResNet"][0])
+    beside = {"x": torch.rand(4, 3, 8, 8), "y": torch.arange(4), "original_index": np.arange(4)}
+    content = {
+        "model_name": "preactresnet18", "num_classes": 5, "model": network.state_dict(),
+        "data_path": "data", "img_size": [16, 16, 3], "clean_data": "cifar10",
+        "bd_train": beside, "bd_test": {"x": beside["x"], "y": beside["y"]},
+    }  # fmt: skip
+    opened = open_model(pickled(content), InputForm(image_size=(16, 16), bounds=(0, 1)))
+    images = pictures(16)
+    with torch.inference_mode():
+        wanted = network.float()(images.float()).numpy()
+    got = opened.model(images.permute(0, 2, 3, 1).numpy().astype(np.float32))
+    np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-4)
+    assert any("taken from 'model'" in finding for finding in opened.findings)
+
+
+@pytest.mark.parametrize("kernel", [3, 7])
+def test_names_of_trojanzoo(kernel, fill, pickled):
+    """Its networks hold torchvision's layers in `features` and `classifier`."""
+
+    def build():
+        network = small_stem()
+        return network if kernel == 3 else models.ResNet(BasicBlock, [1, 1, 1, 1], num_classes=5)
+
+    network = fill(build)
+    renamed = {
+        f"{'classifier' if name.startswith('fc') else 'features'}.{name}": value
+        for name, value in network.state_dict().items()
+    }
+    images = pictures(32).float()
+    opened = open_model(pickled(renamed), InputForm(image_size=(32, 32), bounds=(0, 1)))
+    with torch.inference_mode():
+        wanted = network(images).numpy()
+    got = opened.model(images.permute(0, 2, 3, 1).numpy())
+    np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("has_pool", [False, True])
+def test_a_whole_network_of_torchvision_says_whether_it_has_the_pool(has_pool, fill, pickled):
+    network = fill(lambda: small_stem(has_pool))
+    rebuilt = rebuild(open_artifact(pickled(network)).weights)
+    images = pictures(32).float()
+    with torch.inference_mode():
+        assert torch.equal(rebuilt.module(images), network(images))
+    assert not rebuilt.findings
+
+
+def test_whole_networks_of_unseen_code_are_refused(fill, pickled):
+    """What a class outside of torchvision computes stands in code that nobody reads."""
+    with pytest.raises(ConverterError, match=r"Wide', which is not on .*torch.save\(network"):
+        open_model(pickled(fill(NETWORKS["wide ResNet"][0])))
+
+
+def _without(*parts: str):
+    return lambda state: {n: v for n, v in state.items() if not any(p in n for p in parts)}
+
+
+def _renamed(old: str, new: str):
+    return lambda state: {n.replace(old, new): v for n, v in state.items()}
+
+
+def _with(**tensors):
+    return lambda state: state | {n.replace("__", "."): v for n, v in tensors.items()}
+
+
+REFUSED = {
+    "a norm beside blocks that begin with one": (
+        lambda: Stages(Before, (1, 1, 1), 8),
+        _with(**{f"bn1__{n}": torch.ones(32) for n in
+                 ("weight", "bias", "running_mean", "running_var")}),
+        "no public network of these names",
+    ),
+    "no norm beside blocks that end with one": (
+        lambda: Stages(After, (1, 1, 1), 8),
+        lambda state: {n: v for n, v in state.items() if not n.startswith("bn1.")},
+        "no public network of these names",
+    ),
+    "one width": (
+        lambda: Stages(After, (2, 0, 0), 8), _renamed("layer1.1", "layer2.0"), "do not tell",
+    ),
+    "one stage": (lambda: Stages(After, (2,), 8), lambda state: state, "the stages .1."),
+    "a stage left out": (
+        lambda: Stages(After, (1, 1, 1), 8), _renamed("layer2.", "layer5."), "the stages .1, 3, 5.",
+    ),
+    "a block left out": (
+        lambda: Stages(After, (1, 3, 1), 8), _without("layer2.1."), "layer2 has the blocks .0, 2.",
+    ),
+    "blocks of both kinds": (
+        lambda: Stages(After, (1, 1, 1), 8),
+        lambda state: state | {
+            n.replace("layer2", "layer3"): v
+            for n, v in Stages(Before, (1, 1), 16).state_dict().items() if "layer2" in n
+        },
+        "some say so, some so",
+    ),
+    "no weights beside a block that does not double": (
+        lambda: Stages(AfterBottleneck, (1, 1), 4), _without("shortcut"), "without weights beside",
+    ),
+    "a head of many places": (
+        lambda: Stages(After, (1, 1, 1), 8), _with(linear__weight=torch.zeros(5, 128)),
+        "does not take the mean over all places",
+    ),
+    "a kernel of two pixels": (
+        lambda: Stages(After, (1, 1, 1), 8), _with(conv1__weight=torch.zeros(8, 3, 2, 2)),
+        "expected a square kernel",
+    ),
+    "another tensor": (
+        lambda: Wide(1, 2), _with(attention__weight=torch.zeros(4, 4)), "unused: attention.weight",
+    ),
+    "more than a pool in a gap": (
+        Plain,
+        lambda state: {n.replace("s.12.", "s.14.").replace("s.11.", "s.13."): v
+                       for n, v in state.items()},
+        "unknown layers",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_leaves_two_networks_possible_is_refused(case, fill, pickled):
+    build, change, words = REFUSED[case]
+    state = change(fill(build).state_dict())
+    with pytest.raises(ConversionError, match=words) as caught:
+        rebuild(open_artifact(pickled(state)).weights)
+    assert len(str(caught.value)) < 1500
+
+
+HOSTILE = {
+    "nothing in a kernel": {"layer1.0.conv1.weight": np.zeros((0, 8, 3, 3), np.float32)},
+    "a matrix for a kernel": {"layer1.0.conv1.weight": np.zeros((8, 8), np.float32)},
+    "far blocks": {"layer1.9999.conv1.weight": np.zeros((8, 8, 3, 3), np.float32)},
+    "text": {"linear.weight": np.zeros((5, 32), "S4")},
+    "NaN": {"linear.bias": np.full(5, np.nan, np.float32)},
+    "a wide norm": {
+        f"layer2.0.bn2.{n}": np.ones(17, np.float32)
+        for n in ("weight", "bias", "running_mean", "running_var")
+    },
+    "a wide first norm": {
+        f"bn1.{n}": np.ones(9, np.float32)
+        for n in ("weight", "bias", "running_mean", "running_var")
+    },
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_lying_tensors_are_refused(case, fill):
+    state = fill(lambda: Stages(After, (1, 1, 1), 8)).state_dict()
+    tensors = {name: value.numpy() for name, value in state.items()}
+    with pytest.raises(ConverterError):
+        rebuild(Weights({**tensors, **HOSTILE[case]}))
