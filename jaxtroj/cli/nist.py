@@ -148,8 +148,8 @@ def with_flags(entry: "ModelEntry", args: argparse.Namespace) -> "ModelEntry":
         kind = what_is(args.examples)
         if args.result_filepath is None and not _holds_examples(args.examples, kind, entry.kind):
             raise UsageError(
-                f"--examples {args.examples} is {kind}; expected a folder of clean examples, or of"
-                " pictures an .npz archive"
+                f"--examples {args.examples} is {kind}; expected a folder of clean examples, or an"
+                " .npz archive of pictures"
             )
         if args.result_filepath is not None and beside and kind == "absent":
             options.message(f"no folder {args.examples}; taking {beside}")

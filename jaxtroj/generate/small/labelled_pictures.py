@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from converters.files import what_is
 from jaxtroj.errors import GenerationError
 from jaxtroj.rounds.example_names import natural_key
 from jaxtroj.rounds.image_file import ImageFileError, read_rgb
@@ -84,6 +85,8 @@ def load_pictures(path: Path, seed: int = 0, channels: tuple[int, ...] = (3,)) -
 
 
 def _of_file(path: Path) -> dict[str, np.ndarray]:
+    if (kind := what_is(path)) != "a file":
+        raise GenerationError(f"{path} is {kind}; {_EXPECTED}")
     try:
         file = NpzFile(path)
         arrays = {name: file.array(name) for name in _NAMES if name in file.names}
