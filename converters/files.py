@@ -92,10 +92,12 @@ def read_at_most(path: Path, most: int) -> bytes:
       TooLargeError: of more than `most` bytes.
     """
     try:
-        data = read_plain(path, most + 1)
+        # Of a file that says that it is larger nothing is read; it may be larger than it says.
+        is_large = os.stat(path).st_size > most
+        data = b"" if is_large else read_plain(path, most + 1)
     except OSError as error:
         raise LoadError(f"cannot read {path}: {error.strerror}; check the path") from error
-    if len(data) > most:
+    if is_large or len(data) > most:
         raise TooLargeError(f"{path} is larger than {most} bytes")
     return data
 

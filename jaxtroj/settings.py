@@ -83,7 +83,8 @@ class Settings:
     """How pixels become [0, 1]: "min-max" per picture, or "unit" (/ 255). None as above; one that
     is said stands for all that happens to pixels, with `bounds`, `mean` and `std` as they are."""
     examples_per_class: int | None = None
-    """Use at most this many examples of a class; None uses all."""
+    """Use at most this many examples of a class; None uses all of a folder, and as many of
+    an archive as `rounds.picture_archive.usual_number` says."""
     resize: int | None = None
     """Make every example so many pixels on its shorter side, then cut out the middle: `image_size`,
     else what the network takes, else a square of as many. None leaves out those of another size

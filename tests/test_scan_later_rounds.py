@@ -103,7 +103,7 @@ def test_examples_of_a_class_that_the_network_lacks_are_one_clear_record(home):
     folder = home / "clean_example_data"
     shutil.copy(folder / "class_0_example_0.png", folder / "class_7_example_0.png")
     record = scan_model(entry(home), SETTINGS)
-    assert record.status == "failed" and "named for class 7" in record.reason
+    assert record.status == "failed" and "an example is of class 7" in record.reason
 
 
 def test_a_label_that_contradicts_metadata_is_in_the_entry_and_the_scan_goes_on(home):

@@ -57,6 +57,8 @@ class ZipReader:
         self.members: dict[str, Member] = {}
         self._lowered: dict[bytes, str] = {}
         count, start, size = _directory(data)
+        if not count:
+            raise CorruptFileError("the zip has no members")
         if count > limits.members:
             raise TooLargeError(f"{count} zip members, more than Limits.members = {limits.members}")
         position = start
@@ -78,7 +80,7 @@ class ZipReader:
             if other != name:
                 raise CorruptFileError(
                     f"zip members {safe_repr(other)} and {safe_repr(name)} differ only in case; "
-                    "torch may read either"
+                    "some readers, such as torch's, may read either"
                 )
 
     def find(self, name: str) -> Member | None:
@@ -109,10 +111,7 @@ class ZipReader:
         Raises:
             CorruptFileError: missing, damaged, or not of the size it declares.
         """
-        member = self.members.get(name)
-        if member is None:
-            raise CorruptFileError(f"the zip has no member {safe_repr(name)}")
-        content = memoryview(self.data)[member.start : member.start + member.packed]
+        member, content = self._packed(name)
         if member.method == _DEFLATED:
             content = memoryview(_inflate(content, member))
         # Torch writes a checksum of 0 when told not to compute any.
@@ -120,21 +119,43 @@ class ZipReader:
             raise CorruptFileError(f"zip member {safe_repr(name)} does not match its checksum")
         return content
 
+    def head(self, name: str, most: int) -> bytes:
+        """The first bytes of a member, at most so many; only `read` looks at its checksum.
+
+        Raises:
+            CorruptFileError: missing or damaged.
+        """
+        member, content = self._packed(name)
+        if member.method == _DEFLATED:
+            return _expanded(zlib.decompressobj(-zlib.MAX_WBITS), content, member, most)
+        return bytes(content[:most])
+
+    def _packed(self, name: str) -> tuple[Member, memoryview]:
+        """A member and its bytes as they lie in the archive."""
+        member = self.members.get(name)
+        if member is None:
+            raise CorruptFileError(f"the zip has no member {safe_repr(name)}")
+        return member, memoryview(self.data)[member.start : member.start + member.packed]
+
 
 def _inflate(packed: memoryview, member: Member) -> bytes:
     """Expand at most one byte more than declared, to notice a lie without paying for it."""
     stream = zlib.decompressobj(-zlib.MAX_WBITS)
-    try:
-        content = stream.decompress(packed, member.size + 1)
-    except zlib.error as error:
-        raise CorruptFileError(
-            f"zip member {safe_repr(member.name)} is damaged: {error}"
-        ) from error
+    content = _expanded(stream, packed, member, member.size + 1)
     if len(content) != member.size or not stream.eof or stream.unused_data:
         raise CorruptFileError(
             f"zip member {safe_repr(member.name)} is not {member.size} bytes long"
         )
     return content
+
+
+def _expanded(stream: "zlib._Decompress", packed: memoryview, member: Member, most: int) -> bytes:
+    try:
+        return stream.decompress(packed, most)
+    except zlib.error as error:
+        raise CorruptFileError(
+            f"zip member {safe_repr(member.name)} is damaged: {error}"
+        ) from error
 
 
 def _unpack(layout: struct.Struct, data: bytes, position: int, magic: int, what: str) -> tuple:
@@ -269,7 +290,7 @@ def _check_layout(data: bytes, members: list[Member], directory: int) -> None:
     Only a data descriptor may follow the content of a member, so that no reader that goes through
     the file from its beginning meets members that the directory does not name.
     """
-    if members and members[0].offset:
+    if members[0].offset:
         raise CorruptFileError(f"{members[0].offset} bytes lie before the first member of the zip")
     starts = [member.offset for member in members[1:]] + [directory]
     for member, following in zip(members, starts, strict=True):

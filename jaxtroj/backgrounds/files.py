@@ -13,17 +13,16 @@ The published code converts all of these to RGB in silence; what a network then 
 library's version.
 """
 
-import io
 from pathlib import Path
 
 import numpy as np
 
 from jaxtroj.errors import DatasetError
 from jaxtroj.rounds.image_file import ImageFileError, read_bytes, read_rgb
+from jaxtroj.rounds.npy_header import NpyError, read_npy_header
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif")
 """Endings, in lower case, that the published loader takes for pictures."""
-_MAX_NPY_HEADER = 1024
 
 
 def read_picture(path: Path, convert_grayscale: bool = False) -> np.ndarray:
@@ -49,34 +48,12 @@ def read_mask(path: Path) -> np.ndarray:
         DatasetError: it is something else; nothing in the file is unpickled.
     """
     try:
-        values = _npy(read_bytes(path))
-    except (ImageFileError, ValueError, SyntaxError, TypeError) as error:
+        content = read_bytes(path)
+        values = read_npy_header(content).array(content)
+    except (ImageFileError, NpyError) as error:
         raise DatasetError(f"{path}: {error}; expected a 2-D .npy array of 0 and 1") from error
-    if values.ndim != 2 or not values.size:
+    if values.ndim != 2:
         raise DatasetError(f"{path}: an array of shape {values.shape}, expected a 2-D mask")
     if not ((values == 0) | (values == 1)).all():
         raise DatasetError(f"{path}: holds other values than 0 and 1; expected a mask of these")
     return values.astype(bool)
-
-
-def _npy(content: bytes) -> np.ndarray:
-    stream = io.BytesIO(content)
-    version = np.lib.format.read_magic(stream)
-    readers = {
-        (1, 0): np.lib.format.read_array_header_1_0,
-        (2, 0): np.lib.format.read_array_header_2_0,
-    }
-    if version not in readers:
-        raise ValueError(f"npy version {version}")
-    shape, column_major, dtype = readers[version](stream, max_header_size=_MAX_NPY_HEADER)
-    if dtype.kind not in "buif" or dtype.itemsize > 8:
-        raise ValueError(f"elements of type {dtype}")
-    # Python's integers: a product of hostile extents must not wrap around.
-    count = 1
-    for extent in shape:
-        count *= int(extent)
-    rest = len(content) - stream.tell()
-    if rest != count * dtype.itemsize:
-        raise ValueError(f"{rest} bytes of data for shape {shape[:4]} of {dtype}")
-    values = np.frombuffer(content, dtype, count, stream.tell())
-    return values.reshape(shape, order="F" if column_major else "C")

@@ -42,8 +42,9 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         "--examples",
         "--examples_dirpath",
         type=types.path_of,
-        metavar="DIR",
-        help="folder of clean example pictures (default: example_data beside the model)",
+        metavar="PATH",
+        help="folder of clean example pictures, or an .npz archive with pictures x and labels y"
+        " (default: example_data beside the model)",
     )
     options.add_flag(parser, "--json", "one JSON object per model on stdout")
     options.add_path(

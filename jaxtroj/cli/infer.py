@@ -24,8 +24,8 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         "--examples_dirpath",
         dest="examples",
         type=types.path_of,
-        metavar="DIR",
-        help="clean examples",
+        metavar="PATH",
+        help="clean examples: a folder, or an .npz archive with pictures x and labels y",
     )
     nist.add_model_flags(group)
     nist.add_parameter_flags(parser.add_argument_group("the detector"))

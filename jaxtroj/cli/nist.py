@@ -137,7 +137,8 @@ def with_flags(entry: "ModelEntry", args: argparse.Namespace) -> "ModelEntry":
     a message says so.
 
     Raises:
-        UsageError: the examples named are no folder, and no result file is owed.
+        UsageError: the examples named are neither a folder nor a file of them, and no result file
+            is owed.
     """
     from jaxtroj.rounds.layout import with_own_files
     from jaxtroj.rounds.text_config import TextConfig
@@ -145,10 +146,10 @@ def with_flags(entry: "ModelEntry", args: argparse.Namespace) -> "ModelEntry":
     beside = entry.examples_path
     if args.examples is not None:
         kind = what_is(args.examples)
-        is_of_texts = entry.kind == "text-classifier" and kind == "a file"
-        if args.result_filepath is None and kind != "a folder" and not is_of_texts:
+        if args.result_filepath is None and not _holds_examples(args.examples, kind, entry.kind):
             raise UsageError(
-                f"--examples {args.examples} is {kind}; expected a folder of clean examples"
+                f"--examples {args.examples} is {kind}; expected a folder of clean examples, or an"
+                " .npz archive of pictures"
             )
         if args.result_filepath is not None and beside and kind == "absent":
             options.message(f"no folder {args.examples}; taking {beside}")
@@ -166,3 +167,12 @@ def with_flags(entry: "ModelEntry", args: argparse.Namespace) -> "ModelEntry":
         config = replace(entry.text_config or TextConfig(), cls_token_is_first=True)
         entry = replace(entry, text_config=config)
     return entry
+
+
+def _holds_examples(path: Path, kind: str, network: str) -> bool:
+    """Whether a path may lead to examples, by what it is and what the network takes."""
+    from jaxtroj.rounds.npz_file import is_zip
+
+    if kind != "a file":
+        return kind == "a folder"
+    return network == "text-classifier" or (network == "image" and is_zip(path))

@@ -8,7 +8,10 @@ from jaxtroj.cli import argument_types as types
 def add_picture_options(group: argparse._ArgumentGroup) -> None:
     """Declare which examples are taken, and how their pixels become the network's input."""
     group.add_argument(
-        "--examples-per-class", type=types.count, metavar="N", help="default: all examples"
+        "--examples-per-class",
+        type=types.count,
+        metavar="N",
+        help="of a class at most (default: all of a folder, usually 20 of an .npz archive)",
     )
     group.add_argument(
         "--resize",

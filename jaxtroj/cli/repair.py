@@ -38,9 +38,10 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     options.add_path(
         parser,
         "--examples",
-        "DIR",
-        "clean pictures named by their classes, 20 of each class or more (default: example_data"
-        " beside the model); half of each class is held out",
+        "PATH",
+        "clean pictures named by their classes, 20 of each class or more, or an .npz archive with"
+        " pictures x and labels y (default: example_data beside the model); half of each class is"
+        " held out",
     )
     options.add_path(
         parser, "--out", "DIR", "folder for the repaired file and its report", required=True

@@ -15,9 +15,8 @@ from jaxtroj.errors import ExamplesError
 from jaxtroj.input_forms import PixelForm, SaidForm, possible_forms
 from jaxtroj.rounds.example_names import MAX_FILES, UNKNOWN_LABEL
 from jaxtroj.rounds.examples import MAX_BATCH_BYTES, Pictures
+from jaxtroj.rounds.picture_axes import CHANNELS, LAYOUTS, told_layout
 
-LAYOUTS = ("NHWC", "NCHW")
-_CHANNELS = (1, 3)
 _FEWEST, _FEWEST_CLASSES = 4, 2
 # Numbers that were pixels of 8 bits come so near whole ones again once the right form is undone.
 _NEAR_WHOLE = 0.02
@@ -97,17 +96,16 @@ def _ordered(values: np.ndarray, layout: str | None) -> np.ndarray:
             f"images have shape {values.shape}, expected [n, h, w, c] or [n, c, h, w]; one picture"
             " alone is images[None]"
         )
-    last, second = values.shape[3] in _CHANNELS, values.shape[1] in _CHANNELS
-    if layout is None and last == second:
-        problem = "both of which may be channels" if last else "neither of which is 1 or 3 channels"
+    try:
+        layout = layout or told_layout(values.shape)
+    except ValueError as error:
         raise ExamplesError(
-            f"images have shape {values.shape}: axes 1 and 3 have {values.shape[1]} and"
-            f" {values.shape[3]} entries, {problem}; give pictures of 1 or 3 channels, and"
+            f"images have shape {values.shape}: {error}; give pictures of 1 or 3 channels, and"
             " layout='NHWC' or 'NCHW' where that is not told by them"
-        )
-    if layout == "NCHW" or (layout is None and second):
+        ) from error
+    if layout == "NCHW":
         values = values.transpose(0, 2, 3, 1)
-    if values.shape[3] not in _CHANNELS:
+    if values.shape[3] not in CHANNELS:
         raise ExamplesError(f"images have {values.shape[3]} channels, expected 3 (RGB) or 1 (grey)")
     _check_amount(values)
     return values

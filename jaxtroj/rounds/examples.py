@@ -15,12 +15,15 @@ import numpy as np
 
 from jaxtroj.errors import ExamplesError
 from jaxtroj.input_forms import CHANNEL_ORDERS, NORMALIZATIONS
-from jaxtroj.rounds.example_names import UNKNOWN_LABEL, is_named_poisoned, labels_in
-from jaxtroj.rounds.image_file import ImageFileError, read_bytes, read_grey, read_header, read_rgb
+from jaxtroj.model_files import digest_or_reason
+from jaxtroj.rounds.example_names import UNKNOWN_LABEL, labels_in
+from jaxtroj.rounds.image_file import ImageFileError, read_bytes
+from jaxtroj.rounds.picture_archive import open_archive
+from jaxtroj.rounds.picture_folder import PictureSource, Size, open_folder, sentences
 from jaxtroj.rounds.resizing import Fit
 
 MAX_BATCH_BYTES = 4 * 2**30
-_Reader = Callable[[Path], tuple[np.ndarray, str | None]]
+_Reader = Callable[[str], tuple[np.ndarray, str | None]]
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,7 @@ def middle(pixels: np.ndarray, side: int) -> np.ndarray:
 
 
 def load_examples(
-    folder: str | os.PathLike[str],
+    place: str | os.PathLike[str],
     channel_order: str = "BGR",
     limit_per_class: int | None = None,
     normalization: str = "min-max",
@@ -106,27 +109,27 @@ def load_examples(
     """Reads the example pictures of a model in one form; see `load_pictures` for the rest.
 
     Args:
-        folder: holds `class_{c}_example_{n}.png`, or `.jpg` or `.jpeg`; pictures of other names
-            get label -1, files with other endings are ignored. Or one folder of pictures for each
-            class, see `class_folders`.
+        place: a folder of `class_{c}_example_{n}.png`, or `.jpg` or `.jpeg`; pictures of other
+            names get label -1, files with other endings are ignored. Or of one folder of pictures
+            for each class, see `class_folders`. Or an archive, see `picture_archive`.
         channel_order: "BGR" (Rounds 0 and 1) or "RGB" (Round 2 on): order of the last axis.
-        limit_per_class: at least 1, or None for all.
+        limit_per_class: at least 1, or None for all of a folder, the usual number of an archive.
         normalization: "min-max" (per picture, Rounds 0 and 1) or "unit" (divide by 255).
         channels: 3, or 1 for grey: colour pictures are converted by luma, which `problems` says.
     Raises:
-        ExamplesError: folder missing, no usable picture in it, or more than fits in memory.
+        ExamplesError: place missing, no usable picture in it, or more than fits in memory.
         ValueError: an argument is none of the values above.
     """
     if channel_order not in CHANNEL_ORDERS:
         raise ValueError(f"channel_order must be one of {CHANNEL_ORDERS}, got {channel_order!r}")
     if normalization not in NORMALIZATIONS:
         raise ValueError(f"normalization must be one of {NORMALIZATIONS}, got {normalization!r}")
-    pictures = load_pictures(folder, limit_per_class, channels)
+    pictures = load_pictures(place, limit_per_class, channels)
     return pictures.examples(channel_order, normalization)
 
 
 def load_pictures(
-    folder: str | os.PathLike[str],
+    place: str | os.PathLike[str],
     limit_per_class: int | None = None,
     channels: int = 3,
     fit: Fit | None = None,
@@ -138,7 +141,7 @@ def load_pictures(
     `limit_per_class` = k, the first k usable pictures of each class in natural order are taken.
 
     Args:
-        folder, limit_per_class, channels: see `load_examples`.
+        place, limit_per_class, channels: see `load_examples`.
         fit: makes all pictures one size, so that none is left out for its own; None takes them as
             they are.
 
@@ -149,20 +152,19 @@ def load_pictures(
         raise ValueError(f"limit_per_class must be at least 1 or None, got {limit_per_class}")
     if channels not in (1, 3):
         raise ValueError(f"channels must be 1 or 3, got {channels}")
-    folder = Path(folder)
-    labels = labels_in(folder)
-    sizes, problems = _sizes(folder, labels)
+    source = _source(Path(place), limit_per_class)
+    sizes, problems = source.sizes()
     names = list(sizes)
     if fit is None:
         names, others = _of_usual_size(sizes)
         problems += others
-    read = _reader(channels, fit)
+    labels, read = source.labels, _reader(source, channels, fit)
     known = {name: labels[name] for name in names}
-    pixels, taken, notes = _read_pixels(folder, known, limit_per_class, read)
+    pixels, taken, notes = _read_pixels(source.place, known, limit_per_class, read)
     problems += notes
     if not taken:
         raise ExamplesError(
-            f"no usable example picture in {folder}: {'; '.join(problems)}. Expected 8-bit RGB PNG "
+            f"no usable example picture in {place}: {'; '.join(problems)}. Expected 8-bit RGB PNG "
             "or JPEG files named class_0_example_0.png and so on."
         )
     lost = set(labels.values()) - {labels[name] for name in taken} - {UNKNOWN_LABEL}
@@ -171,37 +173,25 @@ def load_pictures(
     return Pictures(np.stack(pixels), own, tuple(taken), tuple(problems))
 
 
-def usual_size(folder: str | os.PathLike[str]) -> tuple[int, int] | None:
-    """Height and width in pixels of most pictures of a folder, by their headers.
+def usual_size(place: str | os.PathLike[str]) -> Size | None:
+    """Height and width in pixels of most pictures of a folder or archive, by their headers.
 
     None where no picture can be used; raises ExamplesError as `load_examples` for no folder.
     """
-    sizes, _ = _sizes(Path(folder), labels_in(Path(folder)))
+    sizes, _ = _source(Path(place), 1).sizes()
     return _most_common(sizes)
 
 
-def _sizes(folder: Path, names: Iterable[str]) -> tuple[dict[str, tuple[int, int]], list[str]]:
-    """Height and width of the pictures whose header is fine, and what was left out."""
-    reasons: dict[str, list[str]] = defaultdict(list)
-    sizes: dict[str, tuple[int, int]] = {}
-    for name in names:
-        if is_named_poisoned(name):
-            reasons["named as a poisoned example"].append(name)
-            continue
-        try:
-            header = read_header(folder / name)
-        except ImageFileError as error:
-            reasons[str(error)].append(name)
-        else:
-            sizes[name] = (header.height, header.width)
-    return sizes, _sentences(reasons, "left out")
+def _source(place: Path, limit_per_class: int | None) -> PictureSource:
+    is_file = os.path.isfile(place)
+    return open_archive(place, limit_per_class) if is_file else open_folder(place)
 
 
-def _most_common(sizes: Mapping[str, tuple[int, int]]) -> tuple[int, int] | None:
+def _most_common(sizes: Mapping[str, Size]) -> Size | None:
     return Counter(sizes.values()).most_common(1)[0][0] if sizes else None
 
 
-def _of_usual_size(sizes: Mapping[str, tuple[int, int]]) -> tuple[list[str], list[str]]:
+def _of_usual_size(sizes: Mapping[str, Size]) -> tuple[list[str], list[str]]:
     """Names of the pictures of the most common size, and what was left out."""
     common = _most_common(sizes)
     others = [name for name, size in sizes.items() if size != common]
@@ -209,19 +199,18 @@ def _of_usual_size(sizes: Mapping[str, tuple[int, int]]) -> tuple[list[str], lis
         return list(sizes), []
     height, width = common
     reason = f"of another size, where most are {height} x {width} pixels; --resize PX takes all"
-    return [name for name in sizes if sizes[name] == common], _sentences(
+    return [name for name in sizes if sizes[name] == common], sentences(
         {reason: others}, "left out"
     )
 
 
-def _reader(channels: int, fit: Fit | None) -> _Reader:
+def _reader(source: PictureSource, channels: int, fit: Fit | None) -> _Reader:
     """What reads one picture and makes it the size that all get."""
-    read = read_grey if channels == 1 else read_rgb
-    if fit is None:
-        return read
 
-    def fitted(path: Path) -> tuple[np.ndarray, str | None]:
-        pixels, note = read(path)
+    def fitted(name: str) -> tuple[np.ndarray, str | None]:
+        pixels, note = source.read(name, channels)
+        if fit is None:
+            return pixels, note
         pixels, more = fit(pixels)
         return pixels, "; ".join(filter(None, (note, more))) or None
 
@@ -229,7 +218,7 @@ def _reader(channels: int, fit: Fit | None) -> _Reader:
 
 
 def _read_pixels(
-    folder: Path, names: Mapping[str, int], limit_per_class: int | None, read: _Reader
+    place: Path, names: Mapping[str, int], limit_per_class: int | None, read: _Reader
 ) -> tuple[list[np.ndarray], list[str], list[str]]:
     """Decoded pictures (uint8 [h, w, c]), their names, and sentences about the odd ones."""
     pixels: list[np.ndarray] = []
@@ -241,7 +230,7 @@ def _read_pixels(
         if limit_per_class is not None and counts[names[name]] >= limit_per_class:
             continue
         try:
-            picture, note = read(folder / name)
+            picture, note = read(name)
         except ImageFileError as error:
             left_out[str(error)].append(name)
             continue
@@ -254,40 +243,25 @@ def _read_pixels(
         taken.append(name)
         if len(pixels) * picture.size * 4 > MAX_BATCH_BYTES:
             raise ExamplesError(
-                f"the pictures in {folder} need more than {MAX_BATCH_BYTES} bytes as float32 "
+                f"the pictures in {place} need more than {MAX_BATCH_BYTES} bytes as float32 "
                 f"({len(names)} of {picture.shape[0]} x {picture.shape[1]}); set a limit per class"
             )
-    return pixels, taken, _sentences(left_out, "left out") + _sentences(notes, "used")
+    return pixels, taken, sentences(left_out, "left out") + sentences(notes, "used")
 
 
-def _sentences(reasons: dict[str, list[str]], outcome: str) -> list[str]:
-    """One sentence for each reason, naming the first picture it concerns.
-
-    >>> _sentences({"empty file": ["a.png", "b.png"]}, "left out")
-    ['2 pictures left out (a.png ...): empty file']
-    """
-    sentences = []
-    for reason, names in reasons.items():
-        first = names[0] if names[0].isprintable() else ascii(names[0])
-        many = len(names) > 1
-        sentences.append(
-            f"{len(names)} picture{'s' if many else ''} {outcome} "
-            f"({first}{' ...' if many else ''}): {reason}"
-        )
-    return sentences
-
-
-def examples_digest(folder: str | os.PathLike[str]) -> str:
+def examples_digest(place: str | os.PathLike[str]) -> str:
     """Identity of an examples folder: sha256 over the names and contents of its pictures.
 
     Independent of the folder's own place, of file times and of files that are not pictures. A
     picture that cannot be read counts by its name and the reason. Raises ExamplesError as
-    `load_examples` does for a missing or empty folder.
+    `load_examples` does for a missing or empty folder. An archive's is that of its bytes.
     """
+    if os.path.isfile(place):
+        return digest_or_reason(Path(place))
     digest = hashlib.sha256()
-    for name in labels_in(Path(folder)):
+    for name in labels_in(Path(place)):
         try:
-            content = hashlib.sha256(read_bytes(Path(folder) / name)).digest()
+            content = hashlib.sha256(read_bytes(Path(place) / name)).digest()
         except ImageFileError as error:
             content = hashlib.sha256(f"unreadable: {error}".encode()).digest()
         digest.update(hashlib.sha256(os.fsencode(name)).digest() + content)

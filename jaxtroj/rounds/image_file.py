@@ -93,9 +93,15 @@ def read_grey(path: Path) -> tuple[np.ndarray, str | None]:
     The note then says so. Raises ImageFileError.
     """
     pixels, note = read_rgb(path)
+    grey, lost = to_grey(pixels)
+    is_whole = note is None or note.endswith("converted to RGB")
+    return grey, lost or (None if is_whole else note)
+
+
+def to_grey(pixels: np.ndarray) -> tuple[np.ndarray, str | None]:
+    """uint8 [h, w, 3] in RGB order to grey, uint8 [h, w, 1], and a note where it had colours."""
     if (pixels == pixels[..., :1]).all():
-        is_whole = note is None or note.endswith("converted to RGB")
-        return np.ascontiguousarray(pixels[..., :1]), None if is_whole else note
+        return np.ascontiguousarray(pixels[..., :1]), None
     grey = np.asarray(Image.fromarray(pixels).convert("L"))[..., None]
     return grey, "colour converted to grey (luma), since the network takes one channel"
 

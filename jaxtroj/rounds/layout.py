@@ -62,7 +62,7 @@ class ModelEntry:
     model_path: Path
     """The model file; it need not exist (then `problem` says so)."""
     examples_path: Path | None
-    """Folder of clean example pictures or texts, if there is one."""
+    """Folder of clean example pictures or texts, or a file of them, if there is one."""
     poisoned: bool | None
     """The label, None where it is absent or unreadable."""
     metadata: Mapping[str, str] = field(default_factory=dict)

@@ -51,4 +51,4 @@ def _examples_digest(entry: ModelEntry) -> str:
 
 def _texts_digest(path: Path) -> str:
     """Of a folder of texts, or of a file of them."""
-    return text_examples_digest(path) if path.is_dir() else digest_or_reason(path)
+    return digest_or_reason(path) if path.is_file() else text_examples_digest(path)

@@ -47,6 +47,7 @@ def home(tmp_path_factory, pixels, labels):
     root = tmp_path_factory.mktemp("doors")
     pictures = pictures_of(pixels, labels)
     write_pictures(pictures, root / "examples")
+    np.savez(root / "test.npz", x=pixels, y=labels)
     resnet = torchvision.models.resnet18(num_classes=3)
     torch.save(resnet, root / "network.pt")
     torch.save(resnet.state_dict(), root / "resnet18.pth")
@@ -134,7 +135,7 @@ def _write_cache(vit: Path, home: Path) -> None:
 
 
 def test_the_document_has_them_all():
-    assert len(COMMANDS) == 18 and len(LINES) == 5
+    assert len(COMMANDS) == 19 and len(LINES) == 5
 
 
 @pytest.mark.parametrize("command", COMMANDS)

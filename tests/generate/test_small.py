@@ -183,7 +183,10 @@ def test_pictures_come_from_folders_too(tmp_path):
         ({"x": colours(6)["x"].astype(np.float32), "y": np.arange(6)}, "expected uint8"),
         ({"x": colours(6)["x"], "y": np.arange(5)}, "expected 6 labels"),
         ({"x": colours(6)["x"], "y": np.zeros(6, int)}, "at least 2"),
-        ({"x": colours(6)["x"], "y": np.array([{}] * 6)}, "damaged or holds other things"),
+        (
+            {"x": colours(6)["x"], "y": np.array([{}] * 6)},
+            "elements of type .|O., expected plain numbers",
+        ),
     ],
 )
 def test_files_of_something_else_are_refused(arrays, complaint, tmp_path):

@@ -74,11 +74,21 @@ def _bomb() -> bytes:
     return out.getvalue()
 
 
+def _without_members() -> bytes:
+    """The start of a member, and a directory that names none."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr("m/data.pkl", b"")
+    start = out.getvalue()[: out.getvalue().index(b"PK\x01\x02")]
+    return start + b"PK\x05\x06" + bytes(12) + len(start).to_bytes(4, "little") + bytes(2)
+
+
 @pytest.mark.parametrize(
     ("content", "kind", "said"),
     [
         (lambda: saved({"w": torch.ones(3)})[:-30], CorruptFileError, "the zip has no end record"),
         (_bomb, TooLargeError, "the zip of [0-9]+ bytes expands to"),
+        (_without_members, CorruptFileError, "the zip has no members"),
     ],
 )
 def test_damaged_zips_are_named(content, kind, said, tmp_path):

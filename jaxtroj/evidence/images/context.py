@@ -135,6 +135,6 @@ def check_fit(model: Model, shape: Sequence[int], labels: np.ndarray) -> None:
         )
     if labels.max(initial=-1) >= model.num_classes:
         raise ExamplesError(
-            f"an example is named for class {labels.max()}, the model has classes 0 to "
+            f"an example is of class {labels.max()}, the model has classes 0 to "
             f"{model.num_classes - 1}; are these the examples of another model?"
         )

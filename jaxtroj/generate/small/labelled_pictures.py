@@ -1,8 +1,6 @@
 """Labelled pictures of one size, out of a file or a folder: what small networks are trained on."""
 
 import hashlib
-import zipfile
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,9 +11,11 @@ from converters.files import what_is
 from jaxtroj.errors import GenerationError
 from jaxtroj.rounds.example_names import natural_key
 from jaxtroj.rounds.image_file import ImageFileError, read_rgb
+from jaxtroj.rounds.npz_file import NpzError, NpzFile
 
 _TEST_SHARE, _SPLIT = 0.15, 21
 _LARGEST = 256
+_NAMES = ("x", "y", "test_x", "test_y")
 _EXPECTED = (
     "expected an .npz archive with x, uint8 [n, h, w, 3], and y, whole numbers [n], as numpy.savez"
     " writes it, or a folder with one of PNG or JPEG files per class"
@@ -81,27 +81,17 @@ def load_pictures(path: Path, seed: int = 0, channels: tuple[int, ...] = (3,)) -
     _check(path, arrays, channels)
     if "test_x" not in arrays:
         arrays = _split(arrays, seed)
-    return LabelledPictures(*(arrays[name] for name in ("x", "y", "test_x", "test_y")))
+    return LabelledPictures(*(arrays[name] for name in _NAMES))
 
 
 def _of_file(path: Path) -> dict[str, np.ndarray]:
     if (kind := what_is(path)) != "a file":
         raise GenerationError(f"{path} is {kind}; {_EXPECTED}")
     try:
-        with open(path, "rb") as handle:  # NumPy leaves a broken file open
-            # NumPy would load an array, or advise to allow pickles, for what is no archive.
-            if not zipfile.is_zipfile(handle):
-                raise GenerationError(f"{path} is no .npz archive; {_EXPECTED}")
-            handle.seek(0)
-            file = np.load(handle, allow_pickle=False)
-            names = [name for name in ("x", "y", "test_x", "test_y") if name in file]
-            arrays = {name: file[name] for name in names}
-    except OSError as error:
-        raise GenerationError(f"cannot read {path} ({error.strerror or error})") from error
-    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise GenerationError(
-            f"{path} is damaged or holds other things than arrays of numbers; {_EXPECTED}"
-        ) from error
+        file = NpzFile(path)
+        arrays = {name: file.array(name) for name in _NAMES if name in file.names}
+    except NpzError as error:
+        raise GenerationError(f"{error}; {_EXPECTED}") from error
     missing = [name for name in ("x", "y") if name not in arrays]
     if missing or ("test_x" in arrays) != ("test_y" in arrays):
         raise GenerationError(
