@@ -16,7 +16,7 @@ from converters.families.names import assign
 from converters.input_form import NOTHING_SAID, InputForm
 from converters.model import Model, NetworkConfig, param_shapes
 from converters.preparation import prepared
-from converters.rebuilt.table import KNOWN, known_network
+from converters.rebuilt.table import KNOWN, known_network, refuse_replaced
 from converters.weights import Weights, single_precision
 
 # The largest supported network has about 1,600 tensors; a file of far more is built to stall us.
@@ -51,7 +51,7 @@ def convert(
         from converters.rebuilt.model import rebuilt_model
 
         return rebuilt_model(weights, artifact.findings, form, usual_size)
-    family, config = found or _refuse_unknown(tensors, shapes)
+    family, config = found or _refuse_unknown(artifact.weights.tensors, shapes)
     config = family.with_hyperparameters(config, weights.modules)
     params = _params(family, config, tensors)
     check_modules(family, config, weights.modules)
@@ -78,6 +78,7 @@ def _refuse_unknown(
     tensors: Mapping[str, np.ndarray], shapes: Mapping[str, tuple[int, ...]]
 ) -> NoReturn:
     families.refuse_like(shapes)
+    refuse_replaced(tensors)
     sample = ", ".join(f"{n[:60]} {tuple(t.shape)}" for n, t in list(tensors.items())[:2])
     raise UnsupportedArchitectureError(
         f"no family has tensors named like these: {sample or 'none at all'}"

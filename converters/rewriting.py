@@ -106,12 +106,17 @@ def _torch_tensors(tensors: Values, model: Model, values: Values) -> dict[str, n
 
 
 def _named_as_in_graph(tensors: Values, model: Model, values: Values) -> dict[str, np.ndarray]:
-    """Tensors of the file from a graph's parameters, whose names may lack a common first one."""
+    """Tensors of the file from a graph's parameters.
+
+    Their names may lack a common first one, and are those that are current.
+    """
     first = next(iter(tensors), "").partition(".")[0] + "."
     common = first if all(name.startswith(first) for name in tensors) else ""
     found, written = {}, set()
-    for name, tensor in tensors.items():
-        for own in (name, name.removeprefix(common)):
+    for (name, tensor), current in zip(
+        tensors.items(), families.current_names(tensors), strict=True
+    ):
+        for own in (name, name.removeprefix(common), current):
             if (place := attribute_of(own)) in values:
                 found[name] = _alike(values[place], tensor)
                 written.add(place)

@@ -43,7 +43,7 @@ def differences(module: Any, shapes: Mapping[str, Shape]) -> Differences:
 
 
 def fill(module: Any, tensors: Mapping[str, np.ndarray]) -> None:
-    """Put weights in that fit: floating ones as float32, tables and counters as whole numbers.
+    """Put weights in that fit: floating ones as float32, tables as whole numbers, counters as 0.
 
     Raises:
       ConversionError: a weight is NaN, infinite or of a kind that the module's is not.
@@ -51,6 +51,8 @@ def fill(module: Any, tensors: Mapping[str, np.ndarray]) -> None:
     import torch
 
     state = module.state_dict()
+    # Averaging the weights of several networks makes counters of fractions.
+    tensors = {name: value for name, value in tensors.items() if not is_counter(name)}
     floating = {n: v for n, v in tensors.items() if state[n].is_floating_point()}
     whole = {n: _whole(n, v) for n, v in tensors.items() if n not in floating}
     tensors = single_precision(floating) | whole

@@ -82,14 +82,18 @@ def current_names(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Tensors under the names that torchvision writes today.
 
     Raises:
-      MismatchError: a tensor is there under its old and its new name.
+      MismatchError: a tensor is there under two of its names.
     """
     changes = [pair for family in FAMILIES.values() for pair in family.old_names.items()]
-    renamed = {_renamed(name, changes): tensor for name, tensor in tensors.items()}
-    if len(renamed) != len(tensors):
-        twice = sorted(set(tensors) - set(renamed))[0]
-        raise MismatchError(f"{twice} is there under this and under its newer name; expected one")
-    return renamed
+    renamed: dict[str, str] = {}
+    for name in tensors:
+        current = _renamed(name, changes)
+        if current in renamed:
+            raise MismatchError(
+                f"{renamed[current]} and {name} are two names of one tensor; expected one of them"
+            )
+        renamed[current] = name
+    return {current: tensors[name] for current, name in renamed.items()}
 
 
 def _renamed(name: str, changes: list[tuple[str, str]]) -> str:

@@ -25,6 +25,8 @@ _TORCH_LEAVES = {
     "var": "running_var",
 }
 
+# Of names in one error: a file may have ten thousand, each of any length.
+_MOST_LISTED, _LONGEST = 200, 200
 
 # Patterns of torch's class names, for what a family says of pickled modules.
 CONVOLUTION = r"torch\.nn\.modules\.conv\.Conv2d"
@@ -124,17 +126,22 @@ def _torch_name(path: str) -> str:
 
 
 def refuse_mismatch(missing: list[str], unused: list[str], misshapen: list[str]) -> None:
-    """Raise MismatchError with all names, unless there are none."""
+    """Raise MismatchError with the names, unless there are none."""
     parts = {"missing": missing, "unused": unused, "misshapen": misshapen}
     if not any(parts.values()):
         return
-    text = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in parts.items() if names)
+    text = "; ".join(f"{kind}: {_listed(names)}" for kind, names in parts.items() if names)
     removal = how_to_remove(name.partition(" ")[0] for name in unused)
     advice = f"Of the unused, {removal}. " if removal else ""
     raise MismatchError(
         f"the weights do not fit the architecture they name. {advice}{text}. "
         "Check that the file holds one whole, unmodified model of this family."
     )
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - _MOST_LISTED} more" if len(names) > _MOST_LISTED else ""
+    return ", ".join(name[:_LONGEST] for name in names[:_MOST_LISTED]) + more
 
 
 def to_torch(

@@ -14,6 +14,7 @@ from typing import Any
 import jax
 from flax import nnx
 
+from converters.errors import UnsupportedArchitectureError
 from converters.families import layers, pooling
 from converters.families.family import Family, GraphOutline
 from converters.families.hyperparameters import NetworkModules, with_eps
@@ -31,6 +32,8 @@ from converters.model import ImageConfig
 
 EPS = 1e-5
 STAGES = 4
+# ResNet1202 has 600; a file of far more is built to stall us.
+MOST_BLOCKS = 640
 _CONVOLUTIONS = r"(?:layer\d+\.\d+\.)?conv\d|layer\d+\.\d+\.downsample\.0"
 TABLE = (
     NameRule(rf"({_CONVOLUTIONS})\.weight", r"\1.kernel", "convolution"),
@@ -221,6 +224,9 @@ def blocks_of(shapes: Mapping[str, tuple[int, ...]]) -> ResNetConfig:
     """Configuration of a residual network, whatever its first kernel is.
 
     What a damaged file lacks takes a likely width; `names.assign` then lists it as missing.
+
+    Raises:
+      UnsupportedArchitectureError: more blocks than `MOST_BLOCKS`.
     """
     found: dict[int, dict[int, dict[int, int]]] = {}
     for name, shape in shapes.items():
@@ -229,6 +235,11 @@ def blocks_of(shapes: Mapping[str, tuple[int, ...]]) -> ResNetConfig:
             i, j, k = map(int, match.groups())
             found.setdefault(i, {}).setdefault(j, {})[k] = shape[0]
     depth = 3 if any(3 in b for stage in found.values() for b in stage.values()) else 2
+    count = sum(map(len, found.values()))
+    if count > MOST_BLOCKS:
+        raise UnsupportedArchitectureError(
+            f"the file has {count} residual blocks, expected at most {MOST_BLOCKS}"
+        )
     stages = tuple(
         tuple(
             BlockConfig(_widths(stage, j, depth), f"layer{i}.{j}.downsample.0.weight" in shapes)
@@ -296,6 +307,7 @@ def torch_module(config: ResNetConfig, names: Collection[str] = ()) -> Any:
     from torch import nn
     from torchvision.models.resnet import BasicBlock, Bottleneck, ResNet
 
+    _check(config)
     first = config.stages[0][0].widths
     bottleneck = len(first) == 3
     base = max(1, first[0] * 64 * 4 // (first[-1] * config.groups)) if bottleneck else 64

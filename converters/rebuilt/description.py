@@ -29,8 +29,8 @@ class Description:
         shape = self.shapes.get(name)
         if shape is None or len(shape) != ndim or 0 in shape:
             raise MismatchError(
-                f"{name} has shape {shape}, expected {ndim} dimensions"
-                if shape
+                f"{name} has shape {shape}, expected {ndim} dimensions, none of them 0"
+                if shape is not None
                 else f"the file has no {name}, which every network of this class has"
             )
         return shape

@@ -38,7 +38,7 @@ def rebuilt_model(
         findings += (assumed_size(size),)
     held = sum(tensor.nbytes for tensor in weights.tensors.values())
     with SizeGuard(WorkLimits(), held):
-        captured = capture(rebuilt.module, [torch.zeros(1, 3, *size)])
+        captured = capture(rebuilt.module, [torch.zeros(1, _channels(rebuilt.module), *size)])
     return graph_model(
         captured,
         bounds=form.bounds,
@@ -47,3 +47,8 @@ def rebuilt_model(
         architecture=rebuilt.family.name,
         findings=(*findings, *form.unsaid),
     )
+
+
+def _channels(module: torch.nn.Module) -> int:
+    """Channels of the images: every known network begins with a convolution of them."""
+    return next(m.in_channels for m in module.modules() if isinstance(m, torch.nn.Conv2d))

@@ -8,9 +8,10 @@ and every recorded module is the one that was made, the weights are put in.
 import re
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from converters import families
 from converters.errors import MismatchError, UnsupportedArchitectureError
 from converters.families.hyperparameters import as_pair
 from converters.families.names import refuse_mismatch
@@ -65,6 +66,7 @@ def rebuild(weights: Weights) -> Rebuilt:
     """
     import torch
 
+    weights = replace(weights, tensors=families.current_names(weights.tensors))
     family = known_network(weights)
     if family is None:
         raise UnsupportedArchitectureError("no known network has tensors of these names")

@@ -9,6 +9,9 @@ from typing import Any
 from converters.errors import MismatchError
 from converters.rebuilt.description import Description
 
+# Those of VGG19 are 16; a file of far more is built to stall us.
+_MOST_CONVOLUTIONS = 200
+
 
 def alexnet(d: Description) -> Any:
     """torchvision's AlexNet."""
@@ -33,6 +36,10 @@ def vgg_features(d: Description) -> Any:
     places = [n for n in d.children("features") if d.is_convolution(f"features.{n}")]
     if not places or places[0] != 0:
         raise MismatchError("features.0 is no convolution, expected VGG's first")
+    if len(places) > _MOST_CONVOLUTIONS:
+        raise MismatchError(
+            f"the file has {len(places)} convolutions, expected at most {_MOST_CONVOLUTIONS}"
+        )
     layers: list[Any] = []
     for place, following in zip(places, [*places[1:], None], strict=True):
         layers.append(d.rows(f"features.{place}.weight"))

@@ -9,12 +9,11 @@ from torch.nn import functional
 from converters.errors import EXPORT, MismatchError
 from converters.rebuilt.description import Description, Shape
 
-_SHORTCUTS = ("shortcut", "downsample", "convShortcut")
-_KERNELS = (1, 3, 5)
+_FIRST_KERNELS = (1, 3)
 
 
 class ResidualBlock(nn.Module):
-    """Two or three convolutions beside a shortcut.
+    """Two 3x3 convolutions, or 1x1, 3x3 and 1x1 ones, beside a shortcut.
 
     Norms and activations stand after the convolutions, the last activation after the sum; or before
     them, and then a shortcut with weights starts after the first.
@@ -22,19 +21,21 @@ class ResidualBlock(nn.Module):
 
     def __init__(self, d: Description, path: str, cin: int, stride: int, norms_first: bool):
         super().__init__()
-        self.has_norms_first, self.depth = norms_first, 2 + (f"{path}.conv3.weight" in d.shapes)
-        self.stride, width, left = stride, cin, stride
-        for n in range(1, self.depth + 1):
-            # As in torchvision's bottlenecks, the first kernel wider than 1 takes the steps.
-            step = left if d.shape(f"{path}.conv{n}.weight", 4)[2] > 1 else 1
-            left = 1 if step == left else left
-            convolution = _convolution(d, f"{path}.conv{n}", width, step)
-            setattr(self, f"conv{n}", convolution)
-            normed = width if norms_first else convolution.out_channels
-            setattr(self, f"bn{n}", nn.BatchNorm2d(normed))
-            width = convolution.out_channels
-        self.cin, self.cout = cin, width
-        self.name = _add_shortcut(self, d, path)
+        kernels = (1, 3, 1) if f"{path}.conv3.weight" in d.shapes else (3, 3)
+        self.has_norms_first, self.depth = norms_first, len(kernels)
+        self.cin, self.stride = cin, stride
+        width, steps_at = cin, kernels.index(3)
+        for n, kernel in enumerate(kernels):
+            name = f"{path}.conv{n + 1}"
+            groups = _groups(d, name, width) if kernels == (1, 3, 1) and kernel == 3 else 1
+            step = stride if n == steps_at else 1
+            has_bias = not norms_first and f"{name}.bias" in d.shapes
+            made = _convolution(d, name, width, kernel, step, groups=groups, bias=has_bias)
+            setattr(self, f"conv{n + 1}", made)
+            setattr(self, f"bn{n + 1}", nn.BatchNorm2d(width if norms_first else made.out_channels))
+            width = made.out_channels
+        self.cout = width
+        self.shortcut_name = _add_shortcut(self, d, path)
 
     def forward(self, x):
         return self._norms_first(x) if self.has_norms_first else self._norms_last(x)
@@ -62,8 +63,8 @@ class ResidualBlock(nn.Module):
 
     def _beside(self, x, start):
         """What is added: of `start` by the shortcut's weights, of `x` itself without any."""
-        if self.name:
-            return self.get_submodule(self.name)(start)
+        if self.shortcut_name:
+            return self.get_submodule(self.shortcut_name)(start)
         if self.cin == self.cout and self.stride == 1:
             return x
         more = (self.cout - self.cin) // 2
@@ -73,22 +74,23 @@ class ResidualBlock(nn.Module):
 def _add_shortcut(block: ResidualBlock, d: Description, path: str) -> str:
     """Give a block its shortcut with weights; its name, or "" for one without.
 
-    Without weights the picture is thinned out, and channels of zeros on both sides make the width
-    (option A of the paper), which all public networks do that double it.
+    Where norms stand last, one follows the shortcut's convolution. Without weights the picture is
+    thinned out, and channels of zeros on both sides make the width (option A of the paper).
     """
     cin, cout, stride = block.cin, block.cout, block.stride
-    for name in _SHORTCUTS:
-        if f"{path}.{name}.weight" in d.shapes:
-            setattr(block, name, _convolution(d, f"{path}.{name}", cin, stride))
-            return name
+    if block.has_norms_first and f"{path}.convShortcut.weight" in d.shapes:
+        block.convShortcut = _convolution(d, f"{path}.convShortcut", cin, 1, stride)
+        return "convShortcut"
+    for name in ("shortcut",) if block.has_norms_first else ("shortcut", "downsample"):
         if f"{path}.{name}.0.weight" in d.shapes:
-            parts: list[nn.Module] = [_convolution(d, f"{path}.{name}.0", cin, stride)]
-            if f"{path}.{name}.1.weight" in d.shapes:
+            parts: list[nn.Module] = [_convolution(d, f"{path}.{name}.0", cin, 1, stride)]
+            if not block.has_norms_first:
                 parts.append(nn.BatchNorm2d(cout))
             setattr(block, name, nn.Sequential(*parts))
             return name
     is_plain = cin == cout and stride == 1
-    if not is_plain and (block.has_norms_first or cout != 2 * cin):
+    is_padded = cout == 2 * cin and stride == 2 and not block.has_norms_first
+    if not is_plain and not is_padded:
         raise MismatchError(
             f"{path} goes from {cin} to {cout} channels without weights beside its convolutions; "
             f"{EXPORT}"
@@ -104,15 +106,17 @@ class ResidualNetwork(nn.Module):
     ):
         super().__init__()
         self.head, self.norms_first = head, norms_first
-        self.conv1 = _convolution(d, "conv1", d.shape("conv1.weight", 4)[1], 1)
+        self.conv1 = _first(d)
         width = self.conv1.out_channels
         if not norms_first:
             self.bn1 = nn.BatchNorm2d(width)
         self.paths = [path for stage in stages for path in stage]
         for number, stage in enumerate(stages):
             for place, path in enumerate(stage):
-                stride = 2 if number and not place else 1
-                block = ResidualBlock(d, path, width, stride, norms_first)
+                narrows = number > 0 and place == 0
+                block = ResidualBlock(d, path, width, 2 if narrows else 1, norms_first)
+                if narrows:
+                    _check_doubles(path, width, block.cout)
                 _put(self, path, block)
                 width = block.cout
         self.ends_in_norm = norms_first and "bn1.weight" in d.shapes
@@ -138,7 +142,15 @@ class PlainNetwork(nn.Module):
         self.features, self.classifier = features, nn.Linear(head[1], head[0])
 
     def forward(self, images):
-        return self.classifier(torch.flatten(self.features(images), 1))
+        left = torch.flatten(self.features(images), 1)
+        if left.shape[1] != self.classifier.in_features:
+            height, width = images.shape[2:]
+            raise MismatchError(
+                f"pictures of {height} x {width} pixels leave {left.shape[1]} numbers for the last "
+                f"layer, which takes {self.classifier.in_features}; give the size that the network "
+                "was trained with, such as --image-size 32x32"
+            )
+        return self.classifier(left)
 
 
 def _put(root: nn.Module, path: str, module: nn.Module) -> None:
@@ -151,15 +163,48 @@ def _put(root: nn.Module, path: str, module: nn.Module) -> None:
     root.add_module(name, module)
 
 
-def _convolution(d: Description, path: str, cin: int, stride: int) -> nn.Conv2d:
-    cout, seen, height, side = d.shape(f"{path}.weight", 4)
-    if height != side or side not in _KERNELS or cin % seen:
+def _first(d: Description) -> nn.Conv2d:
+    """The convolution before the blocks, which keeps the size."""
+    channels, side = d.shape("conv1.weight", 4)[1:3]
+    if side not in _FIRST_KERNELS:
         raise MismatchError(
-            f"{path}.weight is {(cout, seen, height, side)} for {cin} channels, expected a square "
-            f"kernel of {', '.join(map(str, _KERNELS))} pixels that sees all channels or a part"
+            f"the first kernel has {side} pixels a side, expected 3 (or 1): a state dict does not "
+            f"say the steps of another; {EXPORT}"
         )
-    bias = f"{path}.bias" in d.shapes
-    return nn.Conv2d(cin, cout, side, stride, side // 2, groups=cin // seen, bias=bias)
+    return _convolution(d, "conv1", channels, side, 1, bias="conv1.bias" in d.shapes)
+
+
+def _convolution(
+    d: Description,
+    path: str,
+    cin: int,
+    kernel: int,
+    stride: int,
+    *,
+    groups: int = 1,
+    bias: bool = False,
+) -> nn.Conv2d:
+    """One of the file's width; what else differs is told once all tensors are compared."""
+    cout = d.shape(f"{path}.weight", 4)[0]
+    return nn.Conv2d(cin, cout, kernel, stride, kernel // 2, groups=groups, bias=bias)
+
+
+def _groups(d: Description, path: str, cin: int) -> int:
+    """Groups of a convolution of `cin` channels, from those that one filter sees."""
+    seen = d.shape(f"{path}.weight", 4)[1]
+    return cin // seen if cin % seen == 0 else 1
+
+
+def _check_doubles(path: str, cin: int, cout: int) -> None:
+    """Refuse a stage of another width than those that are known to halve the size.
+
+    kuangliu's RegNets have the names of his ResNets, and their second stage keeps the size.
+    """
+    if cout != 2 * cin:
+        raise MismatchError(
+            f"{path} goes from {cin} to {cout} channels; of these names only networks whose stages "
+            f"double the channels are known to halve the size where they do; {EXPORT}"
+        )
 
 
 def _linear(shape: Shape, width: int) -> nn.Linear:

@@ -2,7 +2,7 @@
 
 | tensors | whose code | what it is |
 |---|---|---|
-| `layer1.0.conv1`, `linear` | kuangliu, BackdoorBench, akamaster | ResNet, PreActResNet |
+| `layer1.0.conv1`, `linear` | kuangliu, BackdoorBench, akamaster | (PreAct)ResNet, ResNeXt |
 | `layer1.0.conv1`, `fc`, three stages | chenyaofo | ResNet |
 | those of torchvision's ResNet, a smaller first kernel | many | ResNet without the first pool |
 | `block1.layer.0.conv1`, `fc` | xternalz | wide ResNet |
@@ -12,7 +12,8 @@
 chenyaofo/pytorch-cifar-models, xternalz/WideResNet-pytorch, SCLBD/BackdoorBench.)
 
 A state dict does not say strides: in all of these the first stage keeps the size and the others
-halve it. Where shapes leave two networks possible, none is made.
+halve it. Where shapes leave two networks possible, none is made; what they never show (pools,
+activations) is taken as in that code, and a finding says so.
 
 References:
   He et al., https://arxiv.org/abs/1512.03385 (section 4.2: shortcuts without weights).
@@ -24,13 +25,25 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from converters.errors import EXPORT, MismatchError
+from converters.families import resnet
 from converters.rebuilt.description import Description
 
 UNSAID = (
-    "a state dict does not say strides; taken as in public code with these names: the first stage"
-    " keeps the size, the others halve it",
+    "a state dict does not say strides and activations; taken as in public code with these names:"
+    " the first stage keeps the size, the others halve it, with ReLU",
 )
-NO_POOL = "a state dict does not say pools; none is taken after a first kernel smaller than 7x7"
+NO_POOL = (
+    "a state dict does not say pools; none is taken after a first kernel smaller than 7x7, though"
+    " some code (huyvnphan/PyTorch_CIFAR10) keeps torchvision's there"
+)
+OTHER_WIDE = (
+    "a state dict does not say whose code it is of; taken for that of xternalz/WideResNet-pytorch,"
+    " though networks for MixMatch and FixMatch have its names, with leaky ReLU and other shortcuts"
+)
+VGG_POOLS = (
+    "a state dict does not show pools; taken as max pools of 2x2 pixels in the gaps of its"
+    " numbering, though another layer without weights, such as dropout, leaves the same gap",
+)
 _MOST_STAGES = 6
 
 
@@ -49,17 +62,18 @@ def wide(d: Description) -> Any:
 
 def torchvision_residual(d: Description) -> Any:
     """torchvision's ResNet with a smaller first kernel; its pool only where the file says it."""
+    if not d.modules:
+        return residual(d)
     from torch import nn
 
-    from converters.families import resnet
-
+    channels, side = d.shape("conv1.weight", 4)[1:3]
+    d.shape("fc.weight", 2)
     config = resnet.blocks_of(d.shapes)
     module = resnet.torch_module(config)
-    side = d.shape("conv1.weight", 4)[2]
-    stride = d.number("conv1", "stride", default=1)
-    padding = d.number("conv1", "padding", default=max(1, side // 2))
+    stride = d.number("conv1", "stride")
+    padding = d.number("conv1", "padding")
     bias = "conv1.bias" in d.shapes
-    module.conv1 = nn.Conv2d(config.channels, config.stem, side, stride, padding, bias=bias)
+    module.conv1 = nn.Conv2d(channels, config.stem, side, stride, padding, bias=bias)
     if d.kind("maxpool") != "MaxPool2d":
         module.maxpool = nn.Identity()
     return module
@@ -85,13 +99,18 @@ def _network(d: Description, stages: Iterable[str], head: str, ends_in_norm: boo
     from converters.rebuilt.small_modules import ResidualNetwork
 
     blocks = [_blocks(d, stage) for stage in stages]
-    norms_first = _norms_come_first(d, [path for stage in blocks for path in stage])
+    paths = [path for stage in blocks for path in stage]
+    if len(paths) > resnet.MOST_BLOCKS:
+        raise MismatchError(
+            f"the file has {len(paths)} blocks, expected at most {resnet.MOST_BLOCKS}"
+        )
+    norms_first = _norms_come_first(d, paths)
     has_norm = "bn1.weight" in d.shapes
     if has_norm != (ends_in_norm or not norms_first) or (ends_in_norm and not norms_first):
         raise MismatchError(
             f"norms stand {'before' if norms_first else 'after'} convolutions, with"
-            f"{'' if has_norm else 'out'} a norm bn1 beside the blocks: no public network of these "
-            f"names is so; {EXPORT}"
+            f"{'' if has_norm else 'out'} a norm bn1 beside the blocks: no network that is "
+            f"rebuilt from these names is so; {EXPORT}"
         )
     return ResidualNetwork(d, blocks, head, norms_first)
 

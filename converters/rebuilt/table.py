@@ -1,10 +1,11 @@
 """Which networks are rebuilt: an explicit table by class name and by names of tensors."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from converters.errors import EXPORT, UnsupportedArchitectureError
 from converters.rebuilt import mobile, plain, residual, small_pictures, transformers
 from converters.rebuilt.description import Description
 from converters.weights import Weights
@@ -31,6 +32,8 @@ _RENAMED = {
 }
 _WIDTHS = r"(features|classifier|fc|conv\d|aux\d|inception\w+)(\..*)?"
 _SQUEEZES = r".*\.fc[12]"
+# Fewer names are those of other networks, too, when one of them is missing.
+_TELLING = 4
 
 
 @dataclass(frozen=True)
@@ -191,14 +194,15 @@ KNOWN = (
         "",
         small_pictures.wide,
         ("conv1.weight", "block1.layer.0.conv1.weight", "block1.layer.0.bn1.weight", "fc.weight"),
-        unsaid=small_pictures.UNSAID,
+        unsaid=(*small_pictures.UNSAID, small_pictures.OTHER_WIDE),
     ),
     KnownNetwork(
         "small_vgg",
         "",
         small_pictures.vgg,
         ("features.0.weight", "classifier.weight", "classifier.bias"),
-        unsaid=("a state dict does not show pools; taken from the gaps in its numbering",),
+        free=r"features\.0",
+        unsaid=small_pictures.VGG_POOLS,
     ),
 )
 
@@ -217,6 +221,26 @@ def known_network(weights: Weights) -> KnownNetwork | None:
         fits = found is None or not found.of_family or _has(weights.tensors, found.tensors)
         return found if fits else None
     return next((f for f in KNOWN if _has(weights.tensors, f.tensors)), None)
+
+
+def refuse_replaced(names: Collection[str]) -> None:
+    """Raise for a file that has other layers in the place of one that a known network has.
+
+    Raises:
+      UnsupportedArchitectureError: says which network, what is missing and what is unknown.
+    """
+    for network in KNOWN:
+        missing = [name for name in network.tensors if name not in names]
+        if len(missing) != 1 or len(network.tensors) < _TELLING:
+            continue
+        place = missing[0].removesuffix("weight")
+        unknown = [name for name in names if name.startswith(place)]
+        if unknown:
+            shown = ", ".join(name[:60] for name in unknown[:2])
+            raise UnsupportedArchitectureError(
+                f"like {network.name}, but {missing[0]} is missing and there is {shown}; {EXPORT}; "
+                "or name its code, if you trust it: --network FILE.py:CLASS"
+            )
 
 
 def _has(names: Iterable[str], wanted: tuple[str, ...]) -> bool:

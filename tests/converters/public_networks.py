@@ -17,7 +17,7 @@ class After(nn.Module):
         super().__init__()
         self.conv1, self.bn1 = _conv(cin, cout, 3, stride), nn.BatchNorm2d(cout)
         self.conv2, self.bn2 = _conv(cout, cout), nn.BatchNorm2d(cout)
-        self.name, self.more = name, cout // 4 if is_padded and cin != cout else 0
+        self.cout, self.name, self.more = cout, name, cout // 4 if is_padded and cin != cout else 0
         if (stride != 1 or cin != cout) and not is_padded:
             setattr(self, name, nn.Sequential(_conv(cin, cout, 1, stride), nn.BatchNorm2d(cout)))
 
@@ -35,11 +35,30 @@ class AfterBottleneck(nn.Module):
 
     def __init__(self, cin, planes, stride):
         super().__init__()
-        cout = 4 * planes
+        self.cout = cout = 4 * planes
         self.conv1, self.bn1 = _conv(cin, planes, 1), nn.BatchNorm2d(planes)
         self.conv2, self.bn2 = _conv(planes, planes, 3, stride), nn.BatchNorm2d(planes)
         self.conv3, self.bn3 = _conv(planes, cout, 1), nn.BatchNorm2d(cout)
         self.shortcut = nn.Sequential()
+        if stride != 1 or cin != cout:
+            self.shortcut = nn.Sequential(_conv(cin, cout, 1, stride), nn.BatchNorm2d(cout))
+
+    def forward(self, x):
+        y = F.relu(self.bn1(self.conv1(x)))
+        y = F.relu(self.bn2(self.conv2(y)))
+        return F.relu(self.bn3(self.conv3(y)) + self.shortcut(x))
+
+
+class Grouped(nn.Module):
+    """kuangliu's block of ResNeXt; that of his RegNet where `is_even`."""
+
+    def __init__(self, cin, planes, stride, is_even=False):
+        super().__init__()
+        self.cout = cout = planes if is_even else 2 * planes
+        self.conv1, self.bn1 = _conv(cin, planes, 1), nn.BatchNorm2d(planes)
+        self.conv2 = nn.Conv2d(planes, planes, 3, stride, 1, groups=4, bias=False)
+        self.bn2, self.conv3 = nn.BatchNorm2d(planes), _conv(planes, cout, 1)
+        self.bn3, self.shortcut = nn.BatchNorm2d(cout), nn.Sequential()
         if stride != 1 or cin != cout:
             self.shortcut = nn.Sequential(_conv(cin, cout, 1, stride), nn.BatchNorm2d(cout))
 
@@ -56,7 +75,7 @@ class Before(nn.Module):
         super().__init__()
         self.bn1, self.conv1 = nn.BatchNorm2d(cin), _conv(cin, cout, 3, stride)
         self.bn2, self.conv2 = nn.BatchNorm2d(cout), _conv(cout, cout)
-        self.beside = None
+        self.beside, self.cout = None, cout
         if stride != 1 or cin != cout:
             self.beside = "convShortcut" if is_wide else "shortcut"
             weights = _conv(cin, cout, 1, stride)
@@ -71,10 +90,12 @@ class Before(nn.Module):
 class Stages(nn.Module):
     """First convolution, stages `layer1` and so on, mean, one linear layer."""
 
-    def __init__(self, block, depths, width, head="linear", classes=5, **options):
+    def __init__(
+        self, block, depths, width, head="linear", classes=5, channels=3, kernel=3, **options
+    ):
         super().__init__()
         self.is_before, self.head = block is Before, head
-        self.conv1 = _conv(3, width)
+        self.conv1 = _conv(channels, width, kernel)
         if not self.is_before:
             self.bn1 = nn.BatchNorm2d(width)
         cin, self.depth = width, len(depths)
@@ -82,7 +103,7 @@ class Stages(nn.Module):
             planes, blocks = width * 2**n, []
             for k in range(depth):
                 blocks.append(block(cin, planes, 2 if n and not k else 1, **options))
-                cin = planes * (4 if block is AfterBottleneck else 1)
+                cin = blocks[-1].cout
             self.add_module(f"layer{n + 1}", nn.Sequential(*blocks))
         self.add_module(head, nn.Linear(cin, classes))
 
@@ -159,6 +180,7 @@ NETWORKS = {
     "ResNet of three stages, fc": (
         lambda: Stages(After, (1, 1, 1), 8, head="fc", name="downsample"), 16, "small_resnet",
     ),
+    "ResNeXt": (lambda: Stages(Grouped, (2, 1, 1), 8, kernel=1), 16, "small_resnet"),
     "PreActResNet": (lambda: Stages(Before, (2, 1, 1, 1), 8), 16, "small_resnet"),
     "wide ResNet": (lambda: Wide(2, 2), 16, "wide_resnet"),
     "VGG": (Plain, 8, "small_vgg"),
@@ -166,6 +188,7 @@ NETWORKS = {
 }  # fmt: skip
 
 
-def pictures(side: int, count: int = 3) -> torch.Tensor:
-    """Float64 `[n, 3, h, w]` in [0, 1]."""
-    return torch.rand(count, 3, side, side, generator=torch.Generator().manual_seed(0)).double()
+def pictures(side: int, count: int = 3, channels: int = 3) -> torch.Tensor:
+    """Float64 `[n, channels, h, w]` in [0, 1]."""
+    generator = torch.Generator().manual_seed(0)
+    return torch.rand(count, channels, side, side, generator=generator).double()

@@ -115,7 +115,7 @@ def test_names_of_old_dense_layers(fill, artifact_of):
 def test_old_and_new_name_together_are_refused(tensors, artifact_of):
     name = "features.denseblock1.denselayer1.norm1.weight"
     both = tensors | {name.replace("norm1", "norm.1"): tensors[name]}
-    with pytest.raises(MismatchError, match=r"norm\.1\.weight is there"):
+    with pytest.raises(MismatchError, match=r"norm\.1\.weight are two names"):
         convert(artifact_of(both))
 
 

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from safetensors.numpy import load
 from torch import nn
 from torchvision import models
 from torchvision.models.resnet import BasicBlock
@@ -13,12 +14,14 @@ from converters import open_artifact, open_model
 from converters.errors import ConversionError, ConverterError
 from converters.input_form import InputForm
 from converters.rebuilt.network import rebuild
+from converters.rewriting import open_rewritable
 from converters.weights import Weights
 from tests.converters.public_networks import (
     NETWORKS,
     After,
     AfterBottleneck,
     Before,
+    Grouped,
     Plain,
     Stages,
     Wide,
@@ -64,6 +67,59 @@ def test_what_a_state_dict_does_not_say_is_told(name, fill, pickled):
     assert rebuilt.findings
 
 
+def _grey_plain() -> nn.Module:
+    network = Plain()
+    network.features[0] = nn.Conv2d(1, 4, 3, padding=1)
+    return network
+
+
+@pytest.mark.parametrize(
+    ("build", "side"), [(lambda: Stages(After, (1, 1, 1), 8, channels=1), 28), (_grey_plain, 8)]
+)
+def test_grey_pictures(build, side, fill, pickled):
+    network, images = fill(build), pictures(side, channels=1).float()
+    form = InputForm(image_size=(side, side), bounds=(0, 1))
+    opened = open_model(pickled(network.state_dict()), form)
+    with torch.inference_mode():
+        wanted = network(images).numpy()
+    got = opened.model(images.permute(0, 2, 3, 1).numpy())
+    np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_pictures_of_another_size_than_a_vgg_takes(fill, pickled):
+    form = InputForm(image_size=(16, 16), bounds=(0, 1))
+    with pytest.raises(ConversionError, match="16 x 16 pixels leave 48 .* which takes 12; give"):
+        open_model(pickled(fill(Plain).state_dict()), form)
+
+
+def test_counters_of_averaged_weights_are_left_alone(fill, pickled):
+    state = fill(lambda: Stages(After, (1, 1, 1), 8)).state_dict()
+    state["bn1.num_batches_tracked"] = torch.tensor(0.5)
+    rebuilt = rebuild(open_artifact(pickled(state)).weights)
+    assert not rebuilt.module.bn1.num_batches_tracked.is_floating_point()
+
+
+@pytest.mark.parametrize("head", ["fc", "linear"])
+def test_another_head_is_named(head, fill, pickled):
+    network = fill(small_stem if head == "fc" else lambda: Stages(After, (1, 1, 1), 8))
+    state = _renamed(f"{head}.", f"{head}.1.")(network.state_dict())
+    with pytest.raises(ConversionError, match=rf"{head}.weight is missing and there is {head}.1.w"):
+        open_model(pickled(state))
+
+
+def test_a_tensor_under_two_names(fill, pickled):
+    state = fill(small_stem).state_dict() | {"features.bn1.weight": torch.ones(64)}
+    with pytest.raises(ConversionError, match="bn1.weight and features.bn1.weight are two names"):
+        open_model(pickled(state))
+
+
+def test_a_whole_network_of_torchvision_with_a_fifth_stage(fill, pickled):
+    network = fill(small_stem)
+    network.layer5 = network.layer4
+    with pytest.raises(ConversionError, match="got 5 stages, expected 4"):
+        rebuild(open_artifact(pickled(network)).weights)
+
+
 def test_a_checkpoint_with_pictures_beside_the_network(fill, pickled):
     """As BackdoorBench writes its attack_result.pt: the poisoned pictures lie in it, too."""
     network = fill(NETWORKS["PreActResNet"][0])
@@ -95,12 +151,27 @@ def test_names_of_trojanzoo(kernel, fill, pickled):
         f"{'classifier' if name.startswith('fc') else 'features'}.{name}": value
         for name, value in network.state_dict().items()
     }
-    images = pictures(32).float()
-    opened = open_model(pickled(renamed), InputForm(image_size=(32, 32), bounds=(0, 1)))
+    images, form = pictures(32).float(), InputForm(image_size=(32, 32), bounds=(0, 1))
+    path = pickled(renamed)
+    opened = open_model(path, form)
     with torch.inference_mode():
         wanted = network(images).numpy()
     got = opened.model(images.permute(0, 2, 3, 1).numpy())
     np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-4)
+
+    rewritable = open_rewritable(path, form)
+    values = {name: np.asarray(value) + 1 for name, value in rewritable.model.params.items()}
+    written = load(rewritable.contents(values))
+    assert set(written) == set(renamed)
+    for name in ("features.conv1.weight", "classifier.fc.bias"):
+        np.testing.assert_array_equal(written[name], renamed[name].numpy() + 1)
+
+
+def test_the_network_behind_names_of_trojanzoo_is_compared_with(fill, pickled):
+    """As `convert --check` makes it of the file's own names."""
+    state = fill(small_stem).state_dict()
+    renamed = {f"{'classifier' if n.startswith('fc') else 'features'}.{n}": state[n] for n in state}
+    assert rebuild(open_artifact(pickled(renamed)).weights).family.name == "resnet"
 
 
 @pytest.mark.parametrize("has_pool", [False, True])
@@ -131,17 +202,26 @@ def _with(**tensors):
     return lambda state: state | {n.replace("__", "."): v for n, v in tensors.items()}
 
 
+def _widened(state, stage: str, old: int, new: int):
+    """Tensors of a stage with `new` channels in the place of `old` ones, and of the head."""
+    return {
+        n: v.new_zeros([new if side == old else side for side in v.shape])
+        if n.startswith((stage, "linear.weight")) else v
+        for n, v in state.items()
+    }  # fmt: skip
+
+
 REFUSED = {
     "a norm beside blocks that begin with one": (
         lambda: Stages(Before, (1, 1, 1), 8),
         _with(**{f"bn1__{n}": torch.ones(32) for n in
                  ("weight", "bias", "running_mean", "running_var")}),
-        "no public network of these names",
+        "no network that is rebuilt from these names",
     ),
     "no norm beside blocks that end with one": (
         lambda: Stages(After, (1, 1, 1), 8),
         lambda state: {n: v for n, v in state.items() if not n.startswith("bn1.")},
-        "no public network of these names",
+        "no network that is rebuilt from these names",
     ),
     "one width": (
         lambda: Stages(After, (2, 0, 0), 8), _renamed("layer1.1", "layer2.0"), "do not tell",
@@ -170,7 +250,29 @@ REFUSED = {
     ),
     "a kernel of two pixels": (
         lambda: Stages(After, (1, 1, 1), 8), _with(conv1__weight=torch.zeros(8, 3, 2, 2)),
-        "expected a square kernel",
+        "has 2 pixels a side",
+    ),
+    "stages that do not double the channels, of which kuangliu's RegNet keeps the size": (
+        lambda: Stages(Grouped, (1, 1, 1), 8, is_even=True),
+        lambda state: _widened(state, "layer3.", 32, 40), "goes from 16 to 40 channels",
+    ),
+    "a first kernel of five pixels": (
+        small_stem, _with(conv1__weight=torch.zeros(64, 3, 5, 5)), "has 5 pixels a side",
+    ),
+    "a norm in the shortcut of a block that begins with one": (
+        lambda: Stages(Before, (1, 1, 1), 8), _with(layer2__0__shortcut__1__weight=torch.ones(16)),
+        "unused: layer2.0.shortcut.1.weight",
+    ),
+    "biases where norms come first": (
+        lambda: Wide(1, 2), _with(block1__layer__0__conv1__bias=torch.zeros(16)), "unused: block1",
+    ),
+    "groups in a basic block": (
+        lambda: Stages(After, (1, 1, 1), 8),
+        _with(layer1__0__conv2__weight=torch.zeros(8, 4, 3, 3)), "misshapen: layer1.0.conv2.weight",
+    ),
+    "a shortcut of three pixels": (
+        lambda: Stages(After, (1, 1, 1), 8),
+        _with(layer2__0__shortcut__0__weight=torch.zeros(16, 8, 3, 3)), "misshapen: layer2.0.short",
     ),
     "another tensor": (
         lambda: Wide(1, 2), _with(attention__weight=torch.zeros(4, 4)), "unused: attention.weight",
@@ -196,6 +298,9 @@ def test_what_leaves_two_networks_possible_is_refused(case, fill, pickled):
 HOSTILE = {
     "nothing in a kernel": {"layer1.0.conv1.weight": np.zeros((0, 8, 3, 3), np.float32)},
     "a matrix for a kernel": {"layer1.0.conv1.weight": np.zeros((8, 8), np.float32)},
+    "thousands of blocks": {
+        f"layer1.{n}.conv1.weight": np.zeros((8, 8, 3, 3), np.float32) for n in range(1, 3000)
+    },
     "far blocks": {"layer1.9999.conv1.weight": np.zeros((8, 8, 3, 3), np.float32)},
     "text": {"linear.weight": np.zeros((5, 32), "S4")},
     "NaN": {"linear.bias": np.full(5, np.nan, np.float32)},
@@ -216,3 +321,19 @@ def test_lying_tensors_are_refused(case, fill):
     tensors = {name: value.numpy() for name, value in state.items()}
     with pytest.raises(ConverterError):
         rebuild(Weights({**tensors, **HOSTILE[case]}))
+
+
+def test_thousands_of_convolutions_are_refused_at_once(fill):
+    state = {name: value.numpy() for name, value in fill(Plain).state_dict().items()}
+    kernel = np.zeros((12, 12, 3, 3), np.float32)
+    more = {f"features.{n}.weight": kernel for n in range(15, 5000, 3)}
+    with pytest.raises(ConverterError, match="convolutions, expected at most 200"):
+        rebuild(Weights({**state, **more}))
+
+
+def test_an_error_of_thousands_of_names_is_short(fill):
+    state = {name: value.numpy() for name, value in fill(small_stem).state_dict().items()}
+    more = {f"{'x' * 1000}{n}": np.zeros(1, np.float32) for n in range(3000)}
+    with pytest.raises(ConverterError, match="2800 more") as caught:
+        rebuild(Weights({**state, **more}))
+    assert len(str(caught.value)) < 50_000
