@@ -21,6 +21,7 @@ from converters.weights import Weights, single_precision
 
 # The largest supported network has about 1,600 tensors; a file of far more is built to stall us.
 MAX_TENSORS = 10_000
+_UNSAID = "a state dict does not say strides and pools; taken as in torchvision's"
 
 
 def convert(
@@ -56,8 +57,11 @@ def convert(
     params = _params(family, config, tensors)
     check_modules(family, config, weights.modules)
     _check_script(config, weights)
+    architecture = family.architecture(config)
     findings = (*artifact.findings, *weights.findings, *family.remarks(config, weights))
-    model = Model(config, params, family.architecture(config), findings)
+    if config.input_kind == "image" and "" not in weights.modules:
+        findings += (f"{_UNSAID} {architecture}",)
+    model = Model(config, params, architecture, findings)
     return prepared(model, form.bounds, form.mean, form.std)
 
 

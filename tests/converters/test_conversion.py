@@ -144,6 +144,17 @@ def test_state_dict_of_inception_says_what_it_does_not_know(fill, artifact_of):
     assert any("transform_input" in finding for finding in findings)
 
 
+@pytest.mark.parametrize("build", [residual, dense, inception])
+def test_strides_and_pools_of_a_state_dict_are_said_to_be_torchvisions(build, fill, pickled):
+    """Whole networks name them, and are refused where they differ."""
+    network = fill(build)
+    said = [
+        any("strides and pools" in finding for finding in open_model(pickled(kind)).findings)
+        for kind in (network.state_dict(), network)
+    ]
+    assert said == [True, False]
+
+
 def test_training_mode_is_a_finding(fill, pickled):
     assert any(
         "training mode" in f for f in open_model(pickled(fill(dense).train())).model.findings
