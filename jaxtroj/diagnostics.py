@@ -15,6 +15,7 @@ from converters.model import Model
 from jaxtroj.anchors import AnchoredExamples, Answered
 from jaxtroj.flags import (
     GUESSED,
+    LEFT_OUT,
     MISCLASSIFIED,
     NO_GRADIENT,
     NO_LAST_LAYER,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 # Of the way from guessing to being always right: what a network classifies at the least.
 _LEAST = 0.25
 _SUM_TOLERANCE = 1e-3
+_MOST_LEFT_OUT = 0.5
 # How near outputs from 0 to 1 come to both ends where a sigmoid makes them.
 _NEAR = 0.05
 
@@ -71,6 +73,13 @@ def diagnose(
     if model.last_layer() is None:
         raised.append(Raised(NO_LAST_LAYER, "no weight has a row for each class"))
     return tuple(flag for flag in raised if flag is not None)
+
+
+def diagnose_sizes(of_other_size: float) -> tuple[Raised, ...]:
+    """The flag of example pictures, a share of which (0 to 1) was left out for its size."""
+    if of_other_size <= _MOST_LEFT_OUT:
+        return ()
+    return (Raised(LEFT_OUT, f"{of_other_size:.0%} of the pictures are of another size than most"),)
 
 
 def diagnose_head(model: Model, embeddings: np.ndarray, labels: np.ndarray) -> tuple[Raised, ...]:

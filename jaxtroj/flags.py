@@ -58,6 +58,12 @@ NONE_HELD_OUT = Flag(
     " that their success there says little of other pictures",
     "more examples of each class, as many as the flag says",
 )
+LEFT_OUT = Flag(
+    "examples-left-out",
+    "more than half of the example pictures were left out, because their size is not the most"
+    " common one",
+    "`--resize` makes all of them one size",
+)
 OTHER_LOGITS = Flag(
     "logits-differ",
     "`clean-example-logits.csv` beside the model holds other logits for its examples than the file"
@@ -80,8 +86,8 @@ NO_COMPARISON = Flag(
     "`--reference` with a clean network of the same classes; examples named by their classes",
 )
 FLAGS = (
-    MISCLASSIFIED, PROBABILITIES, NO_GRADIENT, GUESSED, NONE_HELD_OUT, NO_LAST_LAYER, OTHER_LOGITS,
-    OTHER_TEXTS, NO_COMPARISON,
+    MISCLASSIFIED, PROBABILITIES, NO_GRADIENT, GUESSED, LEFT_OUT, NONE_HELD_OUT, NO_LAST_LAYER,
+    OTHER_LOGITS, OTHER_TEXTS, NO_COMPARISON,
 )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ import jaxtroj
 from converters.input_form import InputForm, assumed_size
 from converters.model import ImageConfig, Model
 from jaxtroj.anchors import AnchoredExamples, Answered
-from jaxtroj.diagnostics import diagnose
+from jaxtroj.diagnostics import diagnose, diagnose_sizes
 from jaxtroj.flags import FLAGS, raised_in
 from jaxtroj.form_choice import FormChoice
 from jaxtroj.input_forms import PixelForm
@@ -97,6 +97,11 @@ def test_the_accuracy_is_told():
 
 def test_a_network_without_a_last_layer_is_told():
     assert [raised.flag.name for raised in diagnose(HEADLESS, _examples())] == ["no-last-layer"]
+
+
+@pytest.mark.parametrize(("share", "names"), [(0.5, []), (0.51, ["examples-left-out"])])
+def test_pictures_that_were_mostly_left_out_are_told(share, names):
+    assert [raised.flag.name for raised in diagnose_sizes(share)] == names
 
 
 def test_every_flag_stands_in_the_document():

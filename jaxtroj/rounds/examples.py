@@ -36,6 +36,8 @@ class Pictures:
     """As in `Examples`, and so are the following."""
     names: tuple[str, ...]
     problems: tuple[str, ...] = ()
+    of_other_size: float = 0.0
+    """Share of the pictures that was left out for its size, 0 to 1."""
 
     def cut(self, side: int | None, notes: Iterable[str] = ()) -> "Pictures":
         """The middle `side` pixels of each, or all; notes that are not empty join the problems."""
@@ -170,7 +172,8 @@ def load_pictures(
     lost = set(labels.values()) - {labels[name] for name in taken} - {UNKNOWN_LABEL}
     problems += [f"class {label} has no usable picture" for label in sorted(lost)]
     own = np.array([labels[name] for name in taken], dtype=np.int32)
-    return Pictures(np.stack(pixels), own, tuple(taken), tuple(problems))
+    share = 1 - len(names) / len(sizes)
+    return Pictures(np.stack(pixels), own, tuple(taken), tuple(problems), share)
 
 
 def usual_size(place: str | os.PathLike[str]) -> Size | None:

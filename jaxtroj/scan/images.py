@@ -49,6 +49,7 @@ class ImageScan:
     stages: tuple[Stage, ...] = IMAGE_STAGES
     _form: "FormChoice | None" = None
     _shown: "RecoveredTrigger | None" = None
+    _of_other_size: float = 0.0
 
     def prepare(self) -> Prepared:
         from converters.batch_norms import has_batch_norms
@@ -81,6 +82,7 @@ class ImageScan:
             )
         channels, fit = 1 if self.model.channels == 1 else 3, fit_for(self.attempt, self.model)
         pictures = load_pictures(entry.examples_path, settings.examples_per_class, channels, fit)
+        self._of_other_size = pictures.of_other_size
         if isinstance(fit, ByProcessor) and fit.finding:
             self.attempt.findings += (fit.finding,)
         height, width = pictures.pixels.shape[1:3]
@@ -109,7 +111,7 @@ class ImageScan:
             )
 
     def flags(self, context: "ImageContext") -> tuple[str, ...]:
-        from jaxtroj.diagnostics import diagnose
+        from jaxtroj.diagnostics import diagnose, diagnose_sizes
         from jaxtroj.evidence.images.context import anchored
         from jaxtroj.evidence.images.reference import labelled_answers
         from jaxtroj.evidence.images.statistics import answered
@@ -123,7 +125,8 @@ class ImageScan:
         found = diagnose(self.model, examples, self.attempt.findings, self._form, fitted, asked)
         folder = self.attempt.entry.model_path.parent
         stored = compare_stored(folder, context.network, context.examples)
-        return (*stored, *map(str, found))
+        sizes = diagnose_sizes(self._of_other_size)
+        return (*stored, *map(str, (*sizes, *found)))
 
     def _fitted(self, context: "ImageContext") -> dict[str, int]:
         """The searches that ran, and to how many examples each fits triggers at most."""

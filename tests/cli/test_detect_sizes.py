@@ -57,7 +57,7 @@ RESIZED = [
 def test_with_resize_no_picture_is_left_out(folder, capsys, name, options):
     status, found = detect(folder, capsys, name, *options)
     assert (status, found["status"]) == (0, "ok"), found["reason"]
-    assert "left out" not in found["reason"]
+    assert "left out" not in found["reason"] and "left-out" not in found["reason"]
     if name != "any.pt":
         assert found["evidence"]["example_margin"] > 1
 
@@ -66,6 +66,7 @@ def test_without_it_the_reason_names_it(folder, capsys):
     _, found = detect(folder, capsys, "net.onnx")
     assert f"{CLASSES * FEW - 1} pictures left out" in found["reason"]
     assert "--resize PX takes all" in found["reason"]
+    assert found["reason"].startswith("examples-left-out: ")
 
 
 REFUSED = [
