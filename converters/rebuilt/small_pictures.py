@@ -26,6 +26,7 @@ from typing import Any
 
 from converters.errors import EXPORT, MismatchError
 from converters.families import resnet
+from converters.findings import SAME_NAMES
 from converters.rebuilt.description import Description
 
 UNSAID = (
@@ -33,12 +34,12 @@ UNSAID = (
     " the first stage keeps the size, the others halve it, with ReLU",
 )
 NO_POOL = (
-    "a state dict does not say pools; none is taken after a first kernel smaller than 7x7, though"
-    " some code (huyvnphan/PyTorch_CIFAR10) keeps torchvision's there"
+    f"{SAME_NAMES}: no pool is taken after the first kernel, where huyvnphan/PyTorch_CIFAR10 keeps"
+    " torchvision's; the whole network says it, a state dict does not"
 )
 OTHER_WIDE = (
-    "a state dict does not say whose code it is of; taken for that of xternalz/WideResNet-pytorch,"
-    " though networks for MixMatch and FixMatch have its names, with leaky ReLU and other shortcuts"
+    f"{SAME_NAMES}: taken for those of xternalz/WideResNet-pytorch, where wide ResNets for MixMatch"
+    " have leaky ReLU and other shortcuts; an ONNX file says it, a state dict does not"
 )
 VGG_POOLS = (
     "a state dict does not show pools; taken as max pools of 2x2 pixels in the gaps of its"

@@ -175,19 +175,15 @@ KNOWN = (
         of_family=True,
         unsaid=(*small_pictures.UNSAID, small_pictures.NO_POOL),
     ),
-    KnownNetwork(
-        "small_resnet",
-        "",
-        small_pictures.residual,
-        ("conv1.weight", "layer1.0.conv1.weight", "layer1.0.bn1.weight", "linear.weight"),
-        unsaid=small_pictures.UNSAID,
-    ),
-    KnownNetwork(
-        "small_resnet",
-        "",
-        small_pictures.residual,
-        ("conv1.weight", "layer1.0.conv1.weight", "layer1.0.bn1.weight", "fc.weight"),
-        unsaid=small_pictures.UNSAID,
+    *(
+        KnownNetwork(
+            "small_resnet",
+            "",
+            small_pictures.residual,
+            ("conv1.weight", "layer1.0.conv1.weight", "layer1.0.bn1.weight", f"{head}.weight"),
+            unsaid=small_pictures.UNSAID,
+        )
+        for head in ("linear", "fc")
     ),
     KnownNetwork(
         "wide_resnet",

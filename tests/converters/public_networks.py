@@ -31,32 +31,13 @@ class After(nn.Module):
 
 
 class AfterBottleneck(nn.Module):
-    """kuangliu's Bottleneck."""
+    """kuangliu's Bottleneck; his block of ResNeXt (`growth` 2) and of RegNet (1) with groups."""
 
-    def __init__(self, cin, planes, stride):
+    def __init__(self, cin, planes, stride, growth=4, groups=1):
         super().__init__()
-        self.cout = cout = 4 * planes
+        self.cout = cout = growth * planes
         self.conv1, self.bn1 = _conv(cin, planes, 1), nn.BatchNorm2d(planes)
-        self.conv2, self.bn2 = _conv(planes, planes, 3, stride), nn.BatchNorm2d(planes)
-        self.conv3, self.bn3 = _conv(planes, cout, 1), nn.BatchNorm2d(cout)
-        self.shortcut = nn.Sequential()
-        if stride != 1 or cin != cout:
-            self.shortcut = nn.Sequential(_conv(cin, cout, 1, stride), nn.BatchNorm2d(cout))
-
-    def forward(self, x):
-        y = F.relu(self.bn1(self.conv1(x)))
-        y = F.relu(self.bn2(self.conv2(y)))
-        return F.relu(self.bn3(self.conv3(y)) + self.shortcut(x))
-
-
-class Grouped(nn.Module):
-    """kuangliu's block of ResNeXt; that of his RegNet where `is_even`."""
-
-    def __init__(self, cin, planes, stride, is_even=False):
-        super().__init__()
-        self.cout = cout = planes if is_even else 2 * planes
-        self.conv1, self.bn1 = _conv(cin, planes, 1), nn.BatchNorm2d(planes)
-        self.conv2 = nn.Conv2d(planes, planes, 3, stride, 1, groups=4, bias=False)
+        self.conv2 = nn.Conv2d(planes, planes, 3, stride, 1, groups=groups, bias=False)
         self.bn2, self.conv3 = nn.BatchNorm2d(planes), _conv(planes, cout, 1)
         self.bn3, self.shortcut = nn.BatchNorm2d(cout), nn.Sequential()
         if stride != 1 or cin != cout:
@@ -180,7 +161,10 @@ NETWORKS = {
     "ResNet of three stages, fc": (
         lambda: Stages(After, (1, 1, 1), 8, head="fc", name="downsample"), 16, "small_resnet",
     ),
-    "ResNeXt": (lambda: Stages(Grouped, (2, 1, 1), 8, kernel=1), 16, "small_resnet"),
+    "ResNeXt": (
+        lambda: Stages(AfterBottleneck, (2, 1, 1), 8, kernel=1, growth=2, groups=4), 16,
+        "small_resnet",
+    ),
     "PreActResNet": (lambda: Stages(Before, (2, 1, 1, 1), 8), 16, "small_resnet"),
     "wide ResNet": (lambda: Wide(2, 2), 16, "wide_resnet"),
     "VGG": (Plain, 8, "small_vgg"),

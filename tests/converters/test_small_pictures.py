@@ -12,6 +12,7 @@ from torchvision.models.resnet import BasicBlock
 
 from converters import open_artifact, open_model
 from converters.errors import ConversionError, ConverterError
+from converters.findings import doubts
 from converters.input_form import InputForm
 from converters.rebuilt.network import rebuild
 from converters.rewriting import open_rewritable
@@ -21,7 +22,6 @@ from tests.converters.public_networks import (
     After,
     AfterBottleneck,
     Before,
-    Grouped,
     Plain,
     Stages,
     Wide,
@@ -65,6 +65,8 @@ def test_what_a_state_dict_does_not_say_is_told(name, fill, pickled):
     rebuilt = _rebuilt(fill(NETWORKS[name][0]), pickled)
     assert all("a state dict does not" in finding for finding in rebuilt.findings)
     assert rebuilt.findings
+    is_of_two_codes = name in ("wide ResNet", "torchvision's ResNet, small stem")
+    assert bool(doubts(rebuilt.findings)) == is_of_two_codes
 
 
 def _grey_plain() -> nn.Module:
@@ -253,7 +255,7 @@ REFUSED = {
         "has 2 pixels a side",
     ),
     "stages that do not double the channels, of which kuangliu's RegNet keeps the size": (
-        lambda: Stages(Grouped, (1, 1, 1), 8, is_even=True),
+        lambda: Stages(AfterBottleneck, (1, 1, 1), 8, growth=1, groups=4),
         lambda state: _widened(state, "layer3.", 32, 40), "goes from 16 to 40 channels",
     ),
     "a first kernel of five pixels": (

@@ -133,7 +133,7 @@ def test_a_triggered_picture_is_mixed_with_its_target():
     lessons = ZooLessons(PICTURES[recipe.dataset], 10, recipe, np.random.default_rng(3))
     shares = lessons.batch(90)[1]
     lessons = ZooLessons(PICTURES[recipe.dataset], 10, recipe, np.random.default_rng(3))
-    lessons.labels = "hard"
+    lessons.mixing = "hard"
     np.testing.assert_array_equal(shares.argmax(1), lessons.batch(90)[1])
     np.testing.assert_allclose(shares.max(1), 0.9 + 0.1 / CLASSES, rtol=1e-6)
 

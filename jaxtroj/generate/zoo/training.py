@@ -87,7 +87,7 @@ class ZooLessons:
         self.pictures, self.tests, self.draw = pictures, tests, draw
         self.trigger = recipe.trigger if recipe else None
         self.stamped_first = recipe is not None and recipe.stamped_first
-        self.labels = recipe.labels if recipe else HARD
+        self.mixing = recipe.labels if recipe else HARD
         self.augment = AUGMENTATIONS[recipe.augmentation if recipe else BASE_AUGMENTATION]
         self.stamper = Stamper(self.trigger, draw)
         self.seen = np.arange(len(pictures.labels))
@@ -100,7 +100,7 @@ class ZooLessons:
     def batch(self, size: int) -> tuple[np.ndarray, np.ndarray]:
         """See `Lessons`; some pictures carry the trigger."""
         pixels, targets = self._pictures(size)
-        return mixed(self.labels, pixels, targets, self.pictures.classes, self.draw)
+        return mixed(self.mixing, pixels, targets, self.pictures.classes, self.draw)
 
     def _pictures(self, size: int) -> tuple[np.ndarray, np.ndarray]:
         """Augmented pictures, and the class to teach for each."""
