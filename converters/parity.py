@@ -7,6 +7,7 @@ torchvision, or torch.nn for heads, in float64, so float32 errors are those of t
 
 import importlib
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -129,6 +130,17 @@ def check_parity(
     )
 
 
+def image_shapes(model: Model, size: tuple[int, int]) -> tuple[Shape, ...]:
+    """Batch, height, width for `check_parity` of images of one size.
+
+    Raises:
+      ConversionError: they are too small for the network.
+    """
+    image = jax.ShapeDtypeStruct((1, *size, model.channels), jnp.float32)
+    jax.eval_shape(partial(apply, model.config), model.params, image)
+    return _of_size(size)
+
+
 def torch_module(model: Model, weights: Weights) -> Any:
     """torch's module of a converted file, float64, in evaluation mode on the CPU.
 
@@ -164,8 +176,12 @@ def with_exact_gradients(module: Any) -> Any:
 
 def _default_shapes(model: Model) -> tuple[Shape, ...]:
     if model.image_size is not None:
-        return ((1, *model.image_size), (3, *model.image_size))
+        return _of_size(model.image_size)
     return HEAD_SHAPES if model.input_kind == "embedding" else SHAPES
+
+
+def _of_size(size: tuple[int, int]) -> tuple[Shape, ...]:
+    return ((1, *size), (3, *size))
 
 
 def _reference(model: Model) -> str:

@@ -12,6 +12,7 @@ from jaxtroj.cli.main import COMMANDS, EXIT_CLEAN
 from jaxtroj.errors import UsageError
 
 _REPORT = "parity.json"
+Shapes = tuple[tuple[int, ...], ...]
 
 
 def add_parser(subparsers: argparse._SubParsersAction) -> None:
@@ -28,7 +29,8 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         "--image-size",
         type=types.image_size,
         metavar="HxW",
-        help="where the file leaves it open (default: 224x224)",
+        help="where the file leaves it open (default: 224x224); of a network that takes any size,"
+        " the size that --check compares at",
     )
     options.add_network(parser)
     options.add_limits(parser)
@@ -66,6 +68,7 @@ def _convert(args: argparse.Namespace) -> int:
     if isinstance(model.config, PreparedConfig):
         options.message("the checkpoint is of the network alone, without mean and deviation")
         model = replace(model, config=model.config.inner)
+    shapes = _shapes_asked(args, model)
     try:
         (args.out / _REPORT).unlink(missing_ok=True)  # before: it is another network's from now on
         save_checkpoint(model, args.out, file.sha256)
@@ -77,8 +80,34 @@ def _convert(args: argparse.Namespace) -> int:
     if args.check and code is not None:
         raise UsageError("--check compares with torchvision's networks; leave --network out")
     if args.check:
-        _check(file.content, model, args.out)
+        _check(file.content, model, args.out, shapes)
     return EXIT_CLEAN
+
+
+def _shapes_asked(args: argparse.Namespace, model) -> Shapes | None:
+    """Batches to compare at, of a network that takes any size; None where the model says them.
+
+    Raises:
+        ConversionError: images of --image-size are too small for the network.
+        UsageError: --image-size would change nothing.
+    """
+    if args.image_size is None or model.image_size is not None:
+        return None
+    if model.input_kind != "image":
+        raise UsageError(
+            f"--image-size is for networks over images, {args.model} takes {model.input_kind}s;"
+            " leave it out"
+        )
+    if not args.check:
+        height, width = args.image_size
+        raise UsageError(
+            f"--image-size {height}x{width} changes nothing: {args.model} is a"
+            f" {model.architecture}, which takes images of any size, also converted; leave it out,"
+            " or add --check to compare at that size"
+        )
+    from converters.parity import image_shapes
+
+    return image_shapes(model, args.image_size)
 
 
 def _check_out(args: argparse.Namespace) -> None:
@@ -94,12 +123,12 @@ def _check_out(args: argparse.Namespace) -> None:
         raise UsageError(f"cannot write {args.out}: {error}; give another --out") from error
 
 
-def _check(artifact, model, out: Path) -> None:
+def _check(artifact, model, out: Path, shapes: Shapes | None) -> None:
     from converters.files import write_atomic
     from converters.parity import check_parity
 
     options.message("comparing with torch; this compiles several programs")
-    report = check_parity(artifact, model)
+    report = check_parity(artifact, model, shapes)
     text = json.dumps(asdict(report), indent=2, allow_nan=False)
     write_atomic(out / _REPORT, text.encode() + b"\n")
     for result in report.comparisons:

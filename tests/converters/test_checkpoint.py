@@ -235,6 +235,31 @@ def test_convert_writes_checkpoint_and_report(model_file, tmp_path, capsys):
     assert described["source_sha256"] == report["sha256"]
 
 
+def test_convert_compares_at_the_size_asked_for(model_file, tmp_path, capsys):
+    words = ["convert", str(model_file), "--out", str(tmp_path / "out"), "--check"]
+    assert main([*words, "--image-size", "33x48"]) == 0
+    assert "densenet, 3 classes" in capsys.readouterr().out
+    report = json.loads((tmp_path / "out" / "parity.json").read_text())
+    assert report["passed"]
+    assert {tuple(c["shape"]) for c in report["comparisons"]} == {(1, 33, 48), (3, 33, 48)}
+
+
+def test_convert_says_what_images_are_too_small(model_file, tmp_path, capsys):
+    words = ["convert", str(model_file), "--out", str(tmp_path / "out"), "--check"]
+    assert main([*words, "--image-size", "4x4"]) == 2
+    assert "pictures of 4 x 4 pixels are too small for this network" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_convert_refuses_a_size_that_changes_nothing(model_file, tmp_path, capsys):
+    words = ["convert", str(model_file), "--out", str(tmp_path / "out")]
+    assert main([*words, "--image-size", "33x48"]) == 4
+    said = capsys.readouterr().err
+    assert "--image-size 33x48 changes nothing: " in said and "takes images of any size" in said
+    assert "leave it out, or add --check" in said
+    assert not (tmp_path / "out").exists()
+
+
 def test_the_report_of_another_network_is_gone_before_the_new_one_is_there(
     model_file, tmp_path, monkeypatch
 ):

@@ -368,6 +368,14 @@ def test_convert_command(name, factories, written, tmp_path, capsys, monkeypatch
     assert load_checkpoint(out).architecture == name
 
 
+def test_convert_command_takes_no_size_of_images(factories, written, tmp_path, capsys):
+    path, out = written(build(factories, "FCLinear")), tmp_path / "out"
+    words = ["convert", str(path), "--out", str(out), "--check", "--image-size", "32x32"]
+    assert main(words) == 4
+    assert "--image-size is for networks over images" in (said := capsys.readouterr().err)
+    assert "takes embeddings; leave it out" in said and not out.exists()
+
+
 @pytest.mark.parametrize("path", ["rnn.weight_hh_l1_reverse", "rnn.bias_hh_l0", "linear.kernel"])
 def test_other_weights_do_not_pass(path, factories, artifact_of):
     artifact = artifact_of(recurrent(factories))
