@@ -25,10 +25,7 @@ _UNSAID = "a state dict does not say strides and pools; taken as in torchvision'
 
 
 def convert(
-    artifact: Artifact,
-    form: InputForm = NOTHING_SAID,
-    usual_size: tuple[int, int] | None = None,
-    is_other: bool = False,
+    artifact: Artifact, form: InputForm = NOTHING_SAID, usual_size: tuple[int, int] | None = None
 ) -> Model:
     """The model of an opened file, float32, batch norms as they are (see `folding`).
 
@@ -39,11 +36,9 @@ def convert(
       artifact: what was read.
       form: what the file does not say of its input.
       usual_size: height and width of images for a graph where `form` does not say them.
-      is_other: take the weights for those of the other public code that has the same names, where
-        a finding says there is one (`converters.findings.fit_two_codes`).
 
     Raises:
-      UnsupportedArchitectureError: no network is recognised by the tensor names, or no other one.
+      UnsupportedArchitectureError: no network is recognised by the tensor names.
       MismatchError: weights or hyperparameters differ from the network's, all differences listed.
       ConversionError: a weight is NaN, infinite or no floating number, or a variance negative; or
         `form` does not fit.
@@ -53,10 +48,10 @@ def convert(
     weights = replace(weights, tensors=tensors)
     shapes = _shapes(tensors)
     found = families.recognise(shapes)
-    if is_other or (found is None and known_network(weights) is not None):
+    if found is None and known_network(weights) is not None:
         from converters.rebuilt.model import rebuilt_model
 
-        return rebuilt_model(weights, artifact.findings, form, usual_size, is_other)
+        return rebuilt_model(weights, artifact.findings, form, usual_size)
     family, config = found or _refuse_unknown(artifact.weights.tensors, shapes)
     config = family.with_hyperparameters(config, weights.modules)
     params = _params(family, config, tensors)

@@ -16,23 +16,3 @@ def doubts(findings: Iterable[str]) -> tuple[str, ...]:
     ('possible architectural backdoor: gt at n compares pixels',)
     """
     return tuple(finding for finding in findings if finding.startswith(_DOUBTS))
-
-
-def fit_two_codes(findings: Iterable[str]) -> bool:
-    """Whether weights may be of other public code with the same names and shapes.
-
-    `converters.convert(..., is_other=True)` reads them as that code's.
-    """
-    return any(finding.startswith(SAME_NAMES) for finding in findings)
-
-
-def settled(findings: Iterable[str], how: str) -> tuple[str, ...]:
-    """The findings once it is known of which code weights are; `how` says what told it.
-
-    >>> settled([f"{SAME_NAMES}: no pool is taken", "batch norm x13"], "the examples tell")
-    ('the examples tell: no pool is taken', 'batch norm x13')
-    """
-    return tuple(
-        f"{how}{finding.removeprefix(SAME_NAMES)}" if finding.startswith(SAME_NAMES) else finding
-        for finding in findings
-    )

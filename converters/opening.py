@@ -126,31 +126,27 @@ def convert_file(
     form: InputForm = NOTHING_SAID,
     usual_size: tuple[int, int] | None = None,
     code: NetworkCode | None = None,
-    is_other: bool = False,
 ) -> OpenedModel:
     """The second half of `open_model`; raises ConversionError, and LoadError of ONNX files.
 
     Args:
       file, form, usual_size: see there.
       code: of the network whose weights the file holds; it is run.
-      is_other: see `converters.convert`.
     """
     try:
         if code is not None:
             return _from_code(file, form, usual_size, code)
-        return _converted(file, form, usual_size, is_other)
+        return _converted(file, form, usual_size)
     except ConverterError as error:
         error.digest = file.sha256
         raise
 
 
-def _converted(
-    file: ModelFile, form: InputForm, usual_size: tuple[int, int] | None, is_other: bool
-) -> OpenedModel:
+def _converted(file: ModelFile, form: InputForm, usual_size: tuple[int, int] | None) -> OpenedModel:
     if file.format == HUB:
         return _from_hub(file, form, usual_size)
     if file.format not in (ONNX, EXPORTED):
-        model = _from_weights(file, form, usual_size, is_other)
+        model = _from_weights(file, form, usual_size)
         return OpenedModel(model, file.sha256, file.format, model.findings)
     from_graph = _from_onnx if file.format == ONNX else _from_exported
     try:
@@ -165,9 +161,7 @@ def _converted(
     return OpenedModel(model, file.sha256, file.format, model.findings)
 
 
-def _from_weights(
-    file: ModelFile, form: InputForm, usual: tuple[int, int] | None, is_other: bool
-) -> "Model":
+def _from_weights(file: ModelFile, form: InputForm, usual: tuple[int, int] | None) -> "Model":
     """Weights of a family, or of a network that is rebuilt."""
     from converters.conversion import convert
 
@@ -177,7 +171,7 @@ def _from_weights(
         )
     if form.layout == "NHWC":
         raise ConversionError("torch's networks take NCHW; leave the layout out")
-    return convert(file.content, form, usual, is_other)
+    return convert(file.content, form, usual)
 
 
 def _from_code(

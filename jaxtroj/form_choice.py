@@ -129,31 +129,12 @@ def choose_form(
     order = known[in_turn(labels[known], len(known))]
     each = usual_count(pictures.pixels) // len(forms)
     few = order[: min(max(each, _FEW_LEAST), _FEW_MOST)]
-    many = order[: max(_enough(pictures), len(few))]
+    enough = min(_MANY_PIXELS // pictures.pixels[0, ..., 0].size, _MANY_MOST)
+    many = order[: max(enough, len(few))]
     tried = _likeliest(attempts(forms, few))
     if len(many) > len(few):
         tried = attempts([one.form for one in tried], many)
     return _decided(tried, len(many), len(forms))
-
-
-def tried_on(
-    network: Network, pictures: Pictures, form: PixelForm, has_front: bool = False
-) -> Tried | str:
-    """How the network classifies the examples in one form, or why they tell nothing; for `gain`.
-
-    Args: see `choose_form`.
-    """
-    labels = pictures.labels
-    known = np.flatnonzero((labels >= 0) & (labels < network.model.num_classes))
-    problem = _cannot_tell(labels[known])
-    if problem:
-        return problem
-    chosen = known[in_turn(labels[known], len(known))][: max(_enough(pictures), _FEW_MOST)]
-    return try_forms(network, pictures.pixels[chosen], labels[chosen], [form], has_front)[0]
-
-
-def _enough(pictures: Pictures) -> int:
-    return min(_MANY_PIXELS // pictures.pixels[0, ..., 0].size, _MANY_MOST)
 
 
 def try_forms(
@@ -211,18 +192,13 @@ def _decided(tried: Sequence[Tried], examples: int, forms: int) -> FormChoice:
     """The first form, unless the best beats it; then the first that does as well as the best."""
     best = max(tried, key=lambda one: one.score)
     taken = tried[0]
-    if is_beyond_luck(gain(best, taken)):
-        taken = next(one for one in tried if gain(best, one) <= _EVEN)
+    if _gain(best, taken) > _ERRORS:
+        taken = next(one for one in tried if _gain(best, one) <= _EVEN)
     following = max((one for one in tried if one is not taken), key=lambda one: one.score)
     return FormChoice(taken.form, "examples", "", taken.accuracy, examples, following, forms)
 
 
-def is_beyond_luck(gained: float) -> bool:
-    """Whether so many standard errors are more than chance among examples explains."""
-    return gained > _ERRORS
-
-
-def gain(one: Tried, other: Tried) -> float:
+def _gain(one: Tried, other: Tried) -> float:
     """By how many standard errors the log score of one is better than another's."""
     if one is other or not np.isfinite(one.score):
         return 0.0

@@ -16,7 +16,6 @@ def rebuilt_model(
     findings: tuple[str, ...],
     form: InputForm,
     usual_size: tuple[int, int] | None,
-    is_other: bool = False,
 ) -> Model:
     """The model of one of torchvision's networks outside the Flax families.
 
@@ -25,13 +24,12 @@ def rebuilt_model(
       findings: what was noticed while reading it.
       form: what it does not say.
       usual_size: height and width where neither the network nor `form` says them; 224 by default.
-      is_other: see `rebuild`.
 
     Raises:
       ConversionError: the weights make no such network, or it does not take such images.
       TooLargeError: one forward pass would take more than `WorkLimits` lets a network take.
     """
-    rebuilt = rebuild(weights, is_other)
+    rebuilt = rebuild(weights)
     findings = (*findings, *rebuilt.findings, *weights.findings)
     check_size(rebuilt.image_size or (None, None), form.image_size)
     size = rebuilt.image_size or form.image_size

@@ -57,12 +57,8 @@ class Rebuilt:
     findings: tuple[str, ...]
 
 
-def rebuild(weights: Weights, is_other: bool = False) -> Rebuilt:
+def rebuild(weights: Weights) -> Rebuilt:
     """The torch network of these weights.
-
-    Args:
-      weights: what the file holds.
-      is_other: take them for those of `KnownNetwork.other`.
 
     Raises:
       UnsupportedArchitectureError: none of the table.
@@ -72,8 +68,6 @@ def rebuild(weights: Weights, is_other: bool = False) -> Rebuilt:
 
     weights = replace(weights, tensors=families.current_names(weights.tensors))
     family = known_network(weights)
-    if family is not None and is_other:
-        family = None if weights.modules else family.other
     if family is None:
         raise UnsupportedArchitectureError("no known network has tensors of these names")
     tensors = {new: weights.tensors[old] for old, new in current_names(weights.tensors).items()}

@@ -1,7 +1,6 @@
 """The torch modules of `small_pictures`: residual networks and VGGs, made from shapes."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import nn
@@ -13,29 +12,6 @@ from converters.rebuilt.description import Description, Shape
 _FIRST_KERNELS = (1, 3)
 
 
-@dataclass(frozen=True)
-class Unseen:
-    """What no tensor of a network shows.
-
-    Attributes:
-      slope: of activations below zero; 0 is ReLU.
-      skips_norms: whether blocks that change the width, from the second stage on, leave their first
-        norm and activation out.
-      has_pool: whether torchvision's pool follows the first convolution.
-    """
-
-    slope: float = 0.0
-    skips_norms: bool = False
-    has_pool: bool = False
-
-    def activated(self, x: torch.Tensor) -> torch.Tensor:
-        """The activation."""
-        return functional.leaky_relu(x, self.slope) if self.slope else functional.relu(x)
-
-
-USUAL = Unseen()
-
-
 class ResidualBlock(nn.Module):
     """Two 3x3 convolutions, or 1x1, 3x3 and 1x1 ones, beside a shortcut.
 
@@ -43,17 +19,8 @@ class ResidualBlock(nn.Module):
     them, and then a shortcut with weights starts after the first.
     """
 
-    def __init__(
-        self,
-        d: Description,
-        path: str,
-        cin: int,
-        stride: int,
-        norms_first: bool,
-        unseen: Unseen = USUAL,
-    ):
+    def __init__(self, d: Description, path: str, cin: int, stride: int, norms_first: bool):
         super().__init__()
-        self.unseen = unseen
         kernels = (1, 3, 1) if f"{path}.conv3.weight" in d.shapes else (3, 3)
         self.has_norms_first, self.depth = norms_first, len(kernels)
         self.cin, self.stride = cin, stride
@@ -68,7 +35,6 @@ class ResidualBlock(nn.Module):
             setattr(self, f"bn{n + 1}", nn.BatchNorm2d(width if norms_first else made.out_channels))
             width = made.out_channels
         self.cout = width
-        self.skips_norm = unseen.skips_norms and stride > 1 and cin != width
         self.shortcut_name = _add_shortcut(self, d, path)
 
     def forward(self, x):
@@ -83,10 +49,10 @@ class ResidualBlock(nn.Module):
 
     def _norms_first(self, x):
         (convolution, norm), *others = self._layers()
-        first = x if self.skips_norm else self.unseen.activated(norm(x))
+        first = functional.relu(norm(x))
         y = convolution(first)
         for convolution, norm in others:
-            y = convolution(self.unseen.activated(norm(y)))
+            y = convolution(functional.relu(norm(y)))
         return y + self._beside(x, first)
 
     def _layers(self):
@@ -136,15 +102,10 @@ class ResidualNetwork(nn.Module):
     """A first convolution, stages of blocks, the mean over all places, one linear layer."""
 
     def __init__(
-        self,
-        d: Description,
-        stages: Sequence[Sequence[str]],
-        head: str,
-        norms_first: bool,
-        unseen: Unseen = USUAL,
+        self, d: Description, stages: Sequence[Sequence[str]], head: str, norms_first: bool
     ):
         super().__init__()
-        self.head, self.norms_first, self.unseen = head, norms_first, unseen
+        self.head, self.norms_first = head, norms_first
         self.conv1 = _first(d)
         width = self.conv1.out_channels
         if not norms_first:
@@ -153,7 +114,7 @@ class ResidualNetwork(nn.Module):
         for number, stage in enumerate(stages):
             for place, path in enumerate(stage):
                 narrows = number > 0 and place == 0
-                block = ResidualBlock(d, path, width, 2 if narrows else 1, norms_first, unseen)
+                block = ResidualBlock(d, path, width, 2 if narrows else 1, norms_first)
                 if narrows:
                     _check_doubles(path, width, block.cout)
                 _put(self, path, block)
@@ -166,11 +127,10 @@ class ResidualNetwork(nn.Module):
     def forward(self, images):
         x = self.conv1(images)
         x = x if self.norms_first else functional.relu(self.bn1(x))
-        x = functional.max_pool2d(x, 3, 2, 1) if self.unseen.has_pool else x
         for path in self.paths:
             x = self.get_submodule(path)(x)
         if self.ends_in_norm:
-            x = self.unseen.activated(self.bn1(x))
+            x = functional.relu(self.bn1(x))
         return self.get_submodule(self.head)(x.mean((2, 3)))
 
 

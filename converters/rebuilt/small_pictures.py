@@ -5,12 +5,11 @@
 | `layer1.0.conv1`, `linear` | kuangliu, BackdoorBench, akamaster | (PreAct)ResNet, ResNeXt |
 | `layer1.0.conv1`, `fc`, three stages | chenyaofo | ResNet |
 | those of torchvision's ResNet, a smaller first kernel | many | ResNet without the first pool |
-| `block1.layer.0.conv1`, `fc` | xternalz, or for MixMatch | wide ResNet |
+| `block1.layer.0.conv1`, `fc` | xternalz | wide ResNet |
 | `features.0`, `classifier` alone | kuangliu | VGG |
 
 (Accounts at GitHub: kuangliu/pytorch-cifar, akamaster/pytorch_resnet_cifar10,
-chenyaofo/pytorch-cifar-models, xternalz/WideResNet-pytorch, YU1ut/MixMatch-pytorch,
-huyvnphan/PyTorch_CIFAR10, SCLBD/BackdoorBench.)
+chenyaofo/pytorch-cifar-models, xternalz/WideResNet-pytorch, SCLBD/BackdoorBench.)
 
 A state dict does not say strides: in all of these the first stage keeps the size and the others
 halve it. Where shapes leave two networks possible, none is made; what they never show (pools,
@@ -38,20 +37,10 @@ NO_POOL = (
     f"{SAME_NAMES}: no pool is taken after the first kernel, where huyvnphan/PyTorch_CIFAR10 keeps"
     " torchvision's; the whole network says it, a state dict does not"
 )
-POOL = (
-    f"{SAME_NAMES}: torchvision's pool is kept after the first kernel, as in"
-    " huyvnphan/PyTorch_CIFAR10, where most code has none; the whole network says it, a state dict"
-    " does not"
-)
-PLAIN_WIDE = (
+OTHER_WIDE = (
     f"{SAME_NAMES}: taken for those of xternalz/WideResNet-pytorch, where wide ResNets for MixMatch"
     " have leaky ReLU and other shortcuts; an ONNX file says it, a state dict does not"
 )
-LEAKY_WIDE = (
-    f"{SAME_NAMES}: taken for those of YU1ut/MixMatch-pytorch, with leaky ReLU and its shortcuts,"
-    " where xternalz/WideResNet-pytorch has ReLU; an ONNX file says it, a state dict does not"
-)
-_LEAKY = 0.1
 VGG_POOLS = (
     "a state dict does not show pools; taken as max pools of 2x2 pixels in the gaps of its"
     " numbering, though another layer without weights, such as dropout, leaves the same gap",
@@ -61,26 +50,15 @@ _MOST_STAGES = 6
 
 def residual(d: Description) -> Any:
     """A ResNet of any depth and width, norms after its convolutions or before them."""
-    return _residual(d)
-
-
-def pooled_residual(d: Description) -> Any:
-    """The same with torchvision's pool after the first convolution."""
-    return _residual(d, has_pool=True)
+    stages = [f"layer{n}" for n in _numbers(d, "layer{}.0.conv1.weight")]
+    head = "linear" if "linear.weight" in d.shapes else "fc"
+    return _network(d, stages, head, ends_in_norm=False)
 
 
 def wide(d: Description) -> Any:
     """A wide ResNet: norms before convolutions, and one after the last block."""
-    return _wide(d)
-
-
-def leaky_wide(d: Description) -> Any:
-    """The same as networks for MixMatch and FixMatch have it.
-
-    Activations leak, and blocks that widen, but for the first stage's, take what comes as it is:
-    their first norm has no effect.
-    """
-    return _wide(d, slope=_LEAKY, skips_norms=True)
+    stages = [f"block{n}.layer" for n in _numbers(d, "block{}.layer.0.conv1.weight")]
+    return _network(d, stages, "fc", ends_in_norm=True)
 
 
 def torchvision_residual(d: Description) -> Any:
@@ -110,17 +88,6 @@ def vgg(d: Description) -> Any:
     return PlainNetwork(vgg_features(d), d.shape("classifier.weight", 2))
 
 
-def _residual(d: Description, **unseen: Any) -> Any:
-    stages = [f"layer{n}" for n in _numbers(d, "layer{}.0.conv1.weight")]
-    head = "linear" if "linear.weight" in d.shapes else "fc"
-    return _network(d, stages, head, ends_in_norm=False, **unseen)
-
-
-def _wide(d: Description, **unseen: Any) -> Any:
-    stages = [f"block{n}.layer" for n in _numbers(d, "block{}.layer.0.conv1.weight")]
-    return _network(d, stages, "fc", ends_in_norm=True, **unseen)
-
-
 def _numbers(d: Description, name: str) -> list[int]:
     """Numbers of the stages, from 1."""
     found = [n for n in range(1, _MOST_STAGES + 1) if name.format(n) in d.shapes]
@@ -129,10 +96,8 @@ def _numbers(d: Description, name: str) -> list[int]:
     return found
 
 
-def _network(
-    d: Description, stages: Iterable[str], head: str, ends_in_norm: bool, **unseen: Any
-) -> Any:
-    from converters.rebuilt.small_modules import ResidualNetwork, Unseen
+def _network(d: Description, stages: Iterable[str], head: str, ends_in_norm: bool) -> Any:
+    from converters.rebuilt.small_modules import ResidualNetwork
 
     blocks = [_blocks(d, stage) for stage in stages]
     paths = [path for stage in blocks for path in stage]
@@ -148,7 +113,7 @@ def _network(
             f"{'' if has_norm else 'out'} a norm bn1 beside the blocks: no network that is "
             f"rebuilt from these names is so; {EXPORT}"
         )
-    return ResidualNetwork(d, blocks, head, norms_first, Unseen(**unseen))
+    return ResidualNetwork(d, blocks, head, norms_first)
 
 
 def _blocks(d: Description, stage: str) -> list[str]:

@@ -52,7 +52,6 @@ class KnownNetwork:
         positions aside; else one of the same tensor names does.
       free: layers whose width the constructor fixes; they are fitted to the file's.
       unsaid: what a state dict leaves open, and how it was taken.
-      other: what a state dict is of as well, where other public code has all its names and shapes.
       of_family: whether a Flax family takes most networks of the class; a whole network must have
         `tensors`, too, then, or it is told how it differs from the family.
     """
@@ -66,11 +65,7 @@ class KnownNetwork:
     free: str = "(?!)"
     unsaid: tuple[str, ...] = ()
     of_family: bool = False
-    other: "KnownNetwork | None" = None
 
-
-_RESNET = ("conv1.weight", "layer1.0.conv1.weight", "layer4.0.downsample.0.weight", "fc.weight")
-_WIDE = ("conv1.weight", "block1.layer.0.conv1.weight", "block1.layer.0.bn1.weight", "fc.weight")
 
 KNOWN = (
     KnownNetwork(
@@ -176,16 +171,9 @@ KNOWN = (
         "resnet",
         "torchvision.models.resnet.ResNet",
         small_pictures.torchvision_residual,
-        _RESNET,
+        ("conv1.weight", "layer1.0.conv1.weight", "layer4.0.downsample.0.weight", "fc.weight"),
         of_family=True,
         unsaid=(*small_pictures.UNSAID, small_pictures.NO_POOL),
-        other=KnownNetwork(
-            "resnet",
-            "",
-            small_pictures.pooled_residual,
-            _RESNET,
-            unsaid=(*small_pictures.UNSAID, small_pictures.POOL),
-        ),
     ),
     *(
         KnownNetwork(
@@ -201,15 +189,8 @@ KNOWN = (
         "wide_resnet",
         "",
         small_pictures.wide,
-        _WIDE,
-        unsaid=(*small_pictures.UNSAID, small_pictures.PLAIN_WIDE),
-        other=KnownNetwork(
-            "wide_resnet",
-            "",
-            small_pictures.leaky_wide,
-            _WIDE,
-            unsaid=(*small_pictures.UNSAID, small_pictures.LEAKY_WIDE),
-        ),
+        ("conv1.weight", "block1.layer.0.conv1.weight", "block1.layer.0.bn1.weight", "fc.weight"),
+        unsaid=(*small_pictures.UNSAID, small_pictures.OTHER_WIDE),
     ),
     KnownNetwork(
         "small_vgg",

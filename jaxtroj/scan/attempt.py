@@ -158,13 +158,8 @@ class Attempt:
         self.seconds |= {name: round(s, 4) for name, s in evidence.seconds.items()}
 
 
-def open_model(attempt: Attempt, is_other: bool = False) -> "Model":
-    """Read and convert the model file of an attempt; raises LoadError or ConversionError.
-
-    Args:
-        attempt: the model's, which knows it then.
-        is_other: see `converters.convert`.
-    """
+def open_model(attempt: Attempt) -> "Model":
+    """Read and convert the model file of an attempt; raises LoadError or ConversionError."""
     from converters.opening import convert_file, read_model
 
     entry = attempt.entry
@@ -176,7 +171,7 @@ def open_model(attempt: Attempt, is_other: bool = False) -> "Model":
         attempt.sha256 = file.sha256
     with attempt.step("convert"):
         form, code = attempt.settings.input_form(), attempt.entry.code
-        opened = convert_file(file, form, examples_size(attempt), code, is_other)
+        opened = convert_file(file, form, examples_size(attempt), code)
         attempt.folder_form = opened.folder_form
         return taken(attempt, opened.model)
 

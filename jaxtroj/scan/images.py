@@ -54,17 +54,16 @@ class ImageScan:
     def prepare(self) -> Prepared:
         from converters.batch_norms import has_batch_norms
         from jaxtroj.evidence.images.context import check_fit, image_context
-        from jaxtroj.scan.forms import in_form
+        from jaxtroj.scan.forms import form_for, in_form
         from jaxtroj.scan.reference import reference_for
-        from jaxtroj.scan.two_codes import in_chosen_form
 
         with self.attempt.step("examples"):
             pictures = self._pictures()
         height, width = pictures.pixels.shape[1:3]
         self.attempt.picture_size = (height, width)
         check_fit(self.model, pictures.pixels.shape, pictures.labels)
-        model, choice = in_chosen_form(self.attempt, self.model, pictures)
-        self._form, self.model = choice, in_form(self.attempt, model, choice)
+        choice = self._form = form_for(self.attempt, self.model, pictures)
+        self.model = in_form(self.attempt, self.model, choice)
         examples = pictures.examples(choice.form.channel_order, choice.form.normalization)
         reference = reference_for(self.attempt, self.model, pictures)
         self.attempt.has_reference = reference is not None

@@ -17,8 +17,7 @@ from jaxtroj.flags import NO_COMPARISON
 from jaxtroj.record import printable
 from jaxtroj.rounds.examples import Pictures
 from jaxtroj.scan.attempt import Attempt, open_model
-from jaxtroj.scan.forms import in_form
-from jaxtroj.scan.two_codes import in_chosen_form
+from jaxtroj.scan.forms import form_for, in_form
 
 if TYPE_CHECKING:
     from converters.model import Model
@@ -90,9 +89,6 @@ def _in_its_form(beside: Attempt, opened: "Model", pictures: Pictures) -> "Refer
     from converters.families.folding import fold
     from jaxtroj.evidence.images.context import Reference
 
-    try:
-        opened, choice = in_chosen_form(beside, opened, pictures)
-    except ConverterError as error:
-        raise EvidenceError(f"the reference {beside.name} cannot be read: {error}") from error
+    choice = form_for(beside, opened, pictures)
     examples = pictures.examples(choice.form.channel_order, choice.form.normalization)
     return Reference(fold(in_form(beside, opened, choice)), examples.images)

@@ -122,28 +122,6 @@ class Wide(nn.Module):
         return self.fc(F.avg_pool2d(x, x.shape[-1]).flatten(1))
 
 
-class LeakyWide(Wide):
-    """The wide ResNet of YU1ut/MixMatch-pytorch, under the same names and shapes."""
-
-    def forward(self, x):
-        x = self.conv1(x)
-        for n in range(3):
-            for block in getattr(self, f"block{n + 1}").layer:
-                x = self._block(block, x, is_first_stage=n == 0)
-        x = F.leaky_relu(self.bn1(x), 0.1)
-        return self.fc(F.avg_pool2d(x, x.shape[-1]).flatten(1))
-
-    @staticmethod
-    def _block(block, x, is_first_stage):
-        widens = block.beside is not None
-        out = F.leaky_relu(block.bn1(x), 0.1)
-        if widens and is_first_stage:
-            x = out
-        out = block.conv1(x if widens else out)
-        out = block.conv2(F.leaky_relu(block.bn2(out), 0.1))
-        return (block.convShortcut(x) if widens else x) + out
-
-
 class Plain(nn.Module):
     """kuangliu's VGG, of three pools."""
 
@@ -192,13 +170,6 @@ NETWORKS = {
     "VGG": (Plain, 8, "small_vgg"),
     "torchvision's ResNet, small stem": (small_stem, 16, "resnet"),
 }  # fmt: skip
-
-
-# The same of networks whose names and shapes other public code has, too: its side.
-OTHERS = {
-    "wide ResNet for MixMatch": (lambda: LeakyWide(2, 2), 16, "wide_resnet"),
-    "torchvision's ResNet, small stem and pool": (lambda: small_stem(True), 16, "resnet"),
-}
 
 
 def pictures(side: int, count: int = 3, channels: int = 3) -> torch.Tensor:

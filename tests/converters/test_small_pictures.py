@@ -12,15 +12,13 @@ from torchvision.models.resnet import BasicBlock
 
 from converters import open_artifact, open_model
 from converters.errors import ConversionError, ConverterError
-from converters.findings import doubts, fit_two_codes
+from converters.findings import doubts
 from converters.input_form import InputForm
-from converters.opening import convert_file, read_model
 from converters.rebuilt.network import rebuild
 from converters.rewriting import open_rewritable
 from converters.weights import Weights
 from tests.converters.public_networks import (
     NETWORKS,
-    OTHERS,
     After,
     AfterBottleneck,
     Before,
@@ -36,18 +34,17 @@ def _rebuilt(network: nn.Module, pickled):
     return rebuild(open_artifact(pickled(network.state_dict())).weights)
 
 
-@pytest.mark.parametrize("name", [*NETWORKS, *OTHERS])
+@pytest.mark.parametrize("name", NETWORKS)
 def test_logits_and_gradients_are_those_of_the_public_code(name, fill, pickled):
     import jax
     import jax.numpy as jnp
 
     from converters.parity import logits_and_gradients, relative_error
 
-    build, side, architecture = (NETWORKS | OTHERS)[name]
+    build, side, architecture = NETWORKS[name]
     network = fill(build).requires_grad_(False)
     form = InputForm(image_size=(side, side), bounds=(0, 1))
-    file = read_model(pickled(network.state_dict()))
-    opened = convert_file(file, form, is_other=name in OTHERS)
+    opened = open_model(pickled(network.state_dict()), form)
     assert opened.model.architecture == architecture
     images, weights = pictures(side), torch.linspace(-1, 1, 15).reshape(3, 5).double()
     with jax.enable_x64(True):
@@ -70,20 +67,6 @@ def test_what_a_state_dict_does_not_say_is_told(name, fill, pickled):
     assert rebuilt.findings
     is_of_two_codes = name in ("wide ResNet", "torchvision's ResNet, small stem")
     assert bool(doubts(rebuilt.findings)) == is_of_two_codes
-
-
-@pytest.mark.parametrize("name", OTHERS)
-def test_other_code_of_the_same_names_is_told(name, fill, pickled):
-    weights = open_artifact(pickled(fill(OTHERS[name][0]).state_dict())).weights
-    first, second = rebuild(weights), rebuild(weights, is_other=True)
-    assert fit_two_codes(first.findings) and fit_two_codes(second.findings)
-    assert doubts(first.findings) != doubts(second.findings)
-
-
-def test_no_other_code_is_known_for_most_networks(fill, pickled):
-    build = NETWORKS["ResNet of basic blocks"][0]
-    with pytest.raises(ConversionError, match="no known network"):
-        rebuild(open_artifact(pickled(fill(build).state_dict())).weights, is_other=True)
 
 
 def _grey_plain() -> nn.Module:
