@@ -3,12 +3,12 @@
 import argparse
 import json
 from dataclasses import asdict, replace
-from pathlib import Path
 
 from converters.files import what_is
 from jaxtroj.cli import argument_types as types
 from jaxtroj.cli import options, outputs
 from jaxtroj.cli.main import COMMANDS, EXIT_CLEAN
+from jaxtroj.cli.picture_options import add_public_code
 from jaxtroj.errors import UsageError
 
 _REPORT = "parity.json"
@@ -30,6 +30,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         metavar="HxW",
         help="where the file leaves it open (default: 224x224)",
     )
+    add_public_code(parser, "such a file is refused")
     options.add_network(parser)
     options.add_limits(parser)
 
@@ -58,7 +59,8 @@ def _convert(args: argparse.Namespace) -> int:
     from converters.opening import convert_file, read_model
     from converters.preparation import PreparedConfig
 
-    form, code = InputForm(image_size=args.image_size), options.code_from(args)
+    form = InputForm(image_size=args.image_size, public_code=args.public_code)
+    code = options.code_from(args)
     file = read_model(args.model)
     model = convert_file(file, form, code=code).model
     for finding in model.findings:
@@ -77,7 +79,7 @@ def _convert(args: argparse.Namespace) -> int:
     if args.check and code is not None:
         raise UsageError("--check compares with torchvision's networks; leave --network out")
     if args.check:
-        _check(file.content, model, args.out)
+        _check(file.content, model, args)
     return EXIT_CLEAN
 
 
@@ -94,14 +96,14 @@ def _check_out(args: argparse.Namespace) -> None:
         raise UsageError(f"cannot write {args.out}: {error}; give another --out") from error
 
 
-def _check(artifact, model, out: Path) -> None:
+def _check(artifact, model, args: argparse.Namespace) -> None:
     from converters.files import write_atomic
     from converters.parity import check_parity
 
     options.message("comparing with torch; this compiles several programs")
-    report = check_parity(artifact, model)
+    report = check_parity(artifact, model, public_code=args.public_code)
     text = json.dumps(asdict(report), indent=2, allow_nan=False)
-    write_atomic(out / _REPORT, text.encode() + b"\n")
+    write_atomic(args.out / _REPORT, text.encode() + b"\n")
     for result in report.comparisons:
         form = "single step" if result.single_step else "folded" if result.folded else "as it is"
         print(
