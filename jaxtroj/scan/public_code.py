@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, TypeVar
 from converters.errors import SharedNamesError
 from converters.input_form import InputForm
 from converters.public_codes import PublicCode
-from jaxtroj.form_choice import Tried, cannot_tell, labelled, try_form
 from jaxtroj.rounds.examples import Pictures
 from jaxtroj.scan.attempt import Attempt
 
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from converters.model import Model
     from converters.opening import OpenedModel
     from converters.rewriting import Rewritable
+    from jaxtroj.form_choice import Tried
 
 Opened = TypeVar("Opened", "OpenedModel", "Rewritable")
 TOLD = "public code"
@@ -56,22 +56,21 @@ def settled(attempt: Attempt, opener: Callable[[InputForm], Opened]) -> Opened:
         opened = {one: opener(replace(form, public_code=one.name)) for one in shared.codes}
         tried, problem = _tried(attempt, {one: found.model for one, found in opened.items()})
         taken = None if problem else clearly_best(tried)
-        if taken is None:
-            refusal = SharedNamesError(shared.codes, problem or _shown(tried))
-            refusal.digest = shared.digest
-            raise refusal from shared
-        found = opened[taken]
-        others = {one: how for one, how in tried.items() if one is not taken}
-        told = f"{TOLD}: {_shown({taken: tried[taken]})}; {_shown(others)}"
-        model = replace(found.model, findings=(*found.model.findings, told))
-        return replace(found, model=model)
+    if taken is None:
+        refusal = SharedNamesError(shared.codes, problem or _shown(tried))
+        refusal.digest = shared.digest
+        raise refusal from shared
+    found = opened[taken]
+    told = f"{TOLD}: {_shown({taken: tried[taken], **tried})}"
+    return replace(found, model=replace(found.model, findings=(*found.model.findings, told)))
 
 
 def _tried(
     attempt: Attempt, models: Mapping[PublicCode, "Model"]
-) -> tuple[dict[PublicCode, Tried], str]:
+) -> "tuple[dict[PublicCode, Tried], str]":
     """How each model classifies the examples, and why they cannot tell; "" where they may."""
     from jaxtroj.evidence.images.context import check_fit
+    from jaxtroj.form_choice import cannot_tell, labelled
     from jaxtroj.scan.pictures import pictures_of
 
     first = next(iter(models.values()))
@@ -83,8 +82,9 @@ def _tried(
     return {code: _tried_one(attempt, model, pictures) for code, model in models.items()}, ""
 
 
-def _tried_one(attempt: Attempt, model: "Model", pictures: Pictures) -> Tried:
+def _tried_one(attempt: Attempt, model: "Model", pictures: Pictures) -> "Tried":
     from converters.families.folding import fold
+    from jaxtroj.form_choice import try_form
     from jaxtroj.network import Network
     from jaxtroj.scan.forms import form_for
 
@@ -92,7 +92,7 @@ def _tried_one(attempt: Attempt, model: "Model", pictures: Pictures) -> Tried:
     return try_form(Network(fold(model)), pictures, form, attempt.said.has_front)
 
 
-def clearly_best(tried: Mapping[PublicCode, Tried]) -> PublicCode | None:
+def clearly_best(tried: Mapping[PublicCode, "Tried"]) -> PublicCode | None:
     """The code that classifies the examples better than every other one by more than chance.
 
     None where there is none such, or it is not well above guessing.
@@ -129,7 +129,7 @@ def by_chance(gains: int, losses: int) -> float:
     return min(1.0, 2 * tail / 2**throws)
 
 
-def _shown(tried: Mapping[PublicCode, Tried]) -> str:
+def _shown(tried: Mapping[PublicCode, "Tried"]) -> str:
     """Such as `mixmatch, clean accuracy 0.93 on 200 labelled examples`."""
     return "; ".join(
         f"{code.name}, clean accuracy {how.accuracy:.2f} on {len(how.right)} labelled examples"

@@ -107,7 +107,7 @@ class LeakyBefore(Before):
     def forward(self, x):
         y = F.leaky_relu(self.bn1(x), 0.1)
         start = x if self.starts_raw else y
-        shortcut = x if self.beside is None else self.convShortcut(start)
+        shortcut = x if self.beside is None else getattr(self, self.beside)(start)
         return self.conv2(F.leaky_relu(self.bn2(self.conv1(start)), 0.1)) + shortcut
 
 
