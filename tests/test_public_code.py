@@ -193,3 +193,18 @@ def test_clearly_better_is_more_than_chance_and_well_above_guessing(one, other, 
 
 def test_every_code_is_tried_here():
     assert set(BUILDS) == set(SHARED.values()) and set(SHARED) <= set(NETWORKS)
+
+
+def test_a_repair_starts_from_what_examples_tell(home):
+    from jaxtroj.repair.mend import examined
+
+    pixels, labels = taught_pictures()
+    patient = examined(entry(home, "mixmatch"), SETTINGS)
+    (finding,) = told(patient.record.findings)
+    assert finding.startswith("public code: mixmatch")
+    logits = np.asarray(patient.model(pixels.astype(np.float32) / 255))
+    assert (logits.argmax(1) == labels).mean() > 0.9
+    contents = patient.file.contents(dict(patient.file.model.params))
+    (home / "again.pt").write_bytes(contents)
+    record = scan_model(entry(home, "again"), SETTINGS)
+    assert told(record.findings) == [finding]
