@@ -204,7 +204,7 @@ def test_a_repair_starts_from_what_examples_tell(home):
     assert finding.startswith("public code: mixmatch")
     logits = np.asarray(patient.model(pixels.astype(np.float32) / 255))
     assert (logits.argmax(1) == labels).mean() > 0.9
-    contents = patient.file.contents(dict(patient.file.model.params))
-    (home / "again.pt").write_bytes(contents)
+    params = {name: np.asarray(value) for name, value in patient.file.model.params.items()}
+    (home / "again.pt").write_bytes(patient.file.contents(params))
     record = scan_model(entry(home, "again"), SETTINGS)
     assert told(record.findings) == [finding]
