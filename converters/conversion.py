@@ -39,6 +39,7 @@ def convert(
 
     Raises:
       UnsupportedArchitectureError: no network is recognised by the tensor names.
+      SharedNamesError: public codes with these names differ, and `form` names none of them.
       MismatchError: weights or hyperparameters differ from the network's, all differences listed.
       ConversionError: a weight is NaN, infinite or no floating number, or a variance negative; or
         `form` does not fit.
@@ -51,7 +52,7 @@ def convert(
     if found is None and known_network(weights) is not None:
         from converters.rebuilt.model import rebuilt_model
 
-        return rebuilt_model(weights, artifact.findings, form, usual_size)
+        return rebuilt_model(artifact.weights, artifact.findings, form, usual_size)
     family, config = found or _refuse_unknown(artifact.weights.tensors, shapes)
     config = family.with_hyperparameters(config, weights.modules)
     params = _params(family, config, tensors)

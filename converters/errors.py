@@ -1,5 +1,9 @@
 """Everything `converters` raises on bad input, one class per kind of fault."""
 
+from collections.abc import Sequence
+
+from converters.public_codes import PublicCode
+
 
 def safe_repr(value: object) -> str:
     """``value`` for a message: ASCII and short; values with content only by type.
@@ -111,6 +115,33 @@ class DataDependentError(ConversionError):
 
 class MismatchError(ConversionError):
     """Source and target differ: everything missing, unused and misshapen is listed."""
+
+
+class SharedNamesError(ConversionError):
+    """State dicts of several public codes have the names and shapes of a file's tensors.
+
+    Attributes:
+        codes: those codes.
+    """
+
+    def __init__(self, codes: Sequence[PublicCode], tried: str = ""):
+        """
+        Args:
+            codes: at least two.
+            tried: why examples do not tell them apart, where they were tried.
+        """
+        named = " or ".join(f"--public-code {code.name}" for code in codes)
+        tell = (
+            f"clean labelled examples do not tell them apart: {tried}"
+            if tried
+            else ("a state dict does not say which it is of")
+        )
+        super().__init__(
+            f"{len(codes)} public codes have these names and shapes of tensors, and compute other"
+            f" logits with them: {' and '.join(map(str, codes))}; {tell}. Name the code, {named},"
+            f" or {EXPORT}"
+        )
+        self.codes = tuple(codes)
 
 
 class ParityError(ConverterError):

@@ -5,8 +5,7 @@ from collections.abc import Iterable
 SUSPICION = "possible architectural backdoor"
 PRECISION = "the network computes in"
 ONE_ONLY = "the file leaves the number of images open, but the network runs for one only"
-SAME_NAMES = "these weights may be of other code with the same names"
-_DOUBTS = (SUSPICION, PRECISION, ONE_ONLY, SAME_NAMES)
+_DOUBTS = (SUSPICION, PRECISION, ONE_ONLY)
 
 
 def doubts(findings: Iterable[str]) -> tuple[str, ...]:

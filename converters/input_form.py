@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from converters.errors import ConversionError, safe_repr
+from converters.public_codes import PUBLIC_CODES
 
 LAYOUTS = ("NCHW", "NHWC")
 USUAL_SIZE = (224, 224)
@@ -30,6 +31,8 @@ class InputForm:
       std: the same, what pixels are divided by then.
       output: name of the output with the logits; the first by default.
       image_size: height and width in pixels where a file leaves them open.
+      public_code: a name of `PUBLIC_CODES`; whose weights they are where several codes have state
+        dicts of the same names and shapes. Other files are not concerned.
 
     Raises:
       ConversionError: a value is none of those; all such values are named.
@@ -41,6 +44,7 @@ class InputForm:
     std: tuple[float, ...] | None = None
     output: str | None = None
     image_size: tuple[int, int] | None = None
+    public_code: str | None = None
 
     def __post_init__(self) -> None:
         problems = []
@@ -57,6 +61,11 @@ class InputForm:
             problems.append(f"std must be above 0, got {self.std}")
         if self.image_size is not None and not all(1 <= n <= 4096 for n in self.image_size):
             problems.append(f"image_size must be from 1 to 4096 pixels, got {self.image_size}")
+        if self.public_code not in (None, *PUBLIC_CODES):
+            problems.append(
+                f"public_code must be one of {', '.join(PUBLIC_CODES)}, got"
+                f" {safe_repr(self.public_code)}"
+            )
         if problems:
             raise ConversionError("; ".join(problems))
 

@@ -97,7 +97,8 @@ def open_model(
 
     Raises:
       LoadError: the file cannot be read safely.
-      ConversionError: it holds no supported network, or `form` does not fit it.
+      ConversionError: it holds no supported network, or `form` does not fit it; of the class
+        SharedNamesError where it holds one of several, and `form` does not say which.
     """
     return convert_file(read_model(path, limits), form, usual_size)
 

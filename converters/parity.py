@@ -96,7 +96,11 @@ class ParityReport:
 
 
 def check_parity(
-    artifact: Artifact, model: Model, shapes: tuple[Shape, ...] | None = None, seed: int = 0
+    artifact: Artifact,
+    model: Model,
+    shapes: tuple[Shape, ...] | None = None,
+    seed: int = 0,
+    public_code: str | None = None,
 ) -> ParityReport:
     """Compare a model with torch running the weights of the file it was made from.
 
@@ -106,12 +110,13 @@ def check_parity(
       shapes: batch, height, width of random images, or batch, steps of random embeddings; None
         for `SHAPES` or `HEAD_SHAPES`.
       seed: of the inputs and of the weights of the logits.
+      public_code: whose code the file is of, as the model was made with it; see `InputForm`.
 
     Raises:
       ParityError: torch has no such module.
       ValueError: the model is folded or reduced.
     """
-    module = torch_module(model, artifact.weights)
+    module = torch_module(model, artifact.weights, public_code)
     comparisons = []
     for shape in _default_shapes(model) if shapes is None else shapes:
         inputs, weights = _inputs(model, shape, seed)
@@ -141,12 +146,13 @@ def image_shapes(model: Model, size: tuple[int, int]) -> tuple[Shape, ...]:
     return _of_size(size)
 
 
-def torch_module(model: Model, weights: Weights) -> Any:
+def torch_module(model: Model, weights: Weights, public_code: str | None = None) -> Any:
     """torch's module of a converted file, float64, in evaluation mode on the CPU.
 
     Args:
       model: what the file converted to, not folded.
       weights: of that same file.
+      public_code: whose code it is of, see `InputForm`.
 
     Raises:
       ParityError: torch has no such module.
@@ -156,7 +162,7 @@ def torch_module(model: Model, weights: Weights) -> Any:
         return filled_module(model.config, weights.tensors)
     from converters.rebuilt.network import rebuild
 
-    return with_exact_gradients(rebuild(weights).module.double())
+    return with_exact_gradients(rebuild(weights, public_code).module.double())
 
 
 def with_exact_gradients(module: Any) -> Any:

@@ -25,9 +25,10 @@ from jaxtroj.record import Record
 from jaxtroj.rounds import ModelEntry, iter_models
 from jaxtroj.rounds.arrays import pictures_of, write_pictures
 from jaxtroj.rounds.single import entry_of
-from jaxtroj.scan.attempt import Attempt, OnStep, open_model, silent
+from jaxtroj.scan.attempt import Attempt, OnStep, silent
 from jaxtroj.scan.folder import PictureOf, identified
 from jaxtroj.scan.model import Opener, scan_attempt
+from jaxtroj.scan.opening import open_model
 from jaxtroj.scan.records import failed_record
 from jaxtroj.settings import Settings
 from jaxtroj.verdict import FoundTrigger, ScanError, Verdict

@@ -45,17 +45,24 @@ class Tried:
     Attributes:
         form: of the pixels.
         scores: `[n]` log score of each example's label, nats; -inf where logits are not finite.
-        accuracy: fraction of the examples classified as labelled.
+        right: bool `[n]`, whether each is classified as labelled.
+        guessing: accuracy of a network that is stuck on one class, or guesses.
     """
 
     form: PixelForm
     scores: np.ndarray
-    accuracy: float
+    right: np.ndarray
+    guessing: float
 
     @property
     def score(self) -> float:
         """Mean log score, nats; -log(classes) is guessing."""
         return float(self.scores.mean())
+
+    @property
+    def accuracy(self) -> float:
+        """Fraction of the examples classified as labelled."""
+        return float(self.right.mean())
 
 
 @dataclass(frozen=True)
@@ -118,23 +125,45 @@ def choose_form(
         has_front: whether the forms' bounds, mean and deviation stand in front of it already.
     """
     labels = pictures.labels
-    known = np.flatnonzero((labels >= 0) & (labels < network.model.num_classes))
-    problem = _cannot_tell(labels[known])
+    order = labelled(pictures, network.model.num_classes)
+    problem = cannot_tell(labels[order])
     if problem:
         return FormChoice(forms[0], "assumed", why=problem)
 
     def attempts(asked: Sequence[PixelForm], chosen: np.ndarray) -> list[Tried]:
         return try_forms(network, pictures.pixels[chosen], labels[chosen], asked, has_front)
 
-    order = known[in_turn(labels[known], len(known))]
     each = usual_count(pictures.pixels) // len(forms)
     few = order[: min(max(each, _FEW_LEAST), _FEW_MOST)]
-    enough = min(_MANY_PIXELS // pictures.pixels[0, ..., 0].size, _MANY_MOST)
-    many = order[: max(enough, len(few))]
+    many = order[: max(_enough(pictures), len(few))]
     tried = _likeliest(attempts(forms, few))
     if len(many) > len(few):
         tried = attempts([one.form for one in tried], many)
     return _decided(tried, len(many), len(forms))
+
+
+def try_form(
+    network: Network, pictures: Pictures, form: PixelForm, has_front: bool = False
+) -> Tried:
+    """How the network classifies labelled examples in one form, of which there is one at least.
+
+    As many are taken, and the same ones, as `choose_form` settles a form by.
+    """
+    order = labelled(pictures, network.model.num_classes)
+    chosen = order[: max(_enough(pictures), _FEW_LEAST)]
+    pixels, labels = pictures.pixels[chosen], pictures.labels[chosen]
+    return try_forms(network, pixels, labels, [form], has_front)[0]
+
+
+def labelled(pictures: Pictures, classes: int) -> np.ndarray:
+    """Indices of the examples whose label is one of so many classes, the labels in turn."""
+    known = np.flatnonzero((pictures.labels >= 0) & (pictures.labels < classes))
+    return known[in_turn(pictures.labels[known], len(known))]
+
+
+def _enough(pictures: Pictures) -> int:
+    """How many examples settle a form at most."""
+    return min(_MANY_PIXELS // pictures.pixels[0, ..., 0].size, _MANY_MOST)
 
 
 def try_forms(
@@ -156,8 +185,9 @@ def try_forms(
     images = [_as_taken(network.model, pixels, form, has_front) for form in forms]
     logits = np.asarray(network.logits(np.concatenate(images)), np.float64)
     answers = logits.reshape(len(forms), len(labels), -1)
+    guessing = max(np.bincount(labels).max() / len(labels), 1 / answers.shape[-1])
     return [
-        Tried(form, _log_scores(rows, labels), float((rows.argmax(axis=1) == labels).mean()))
+        Tried(form, _log_scores(rows, labels), rows.argmax(axis=1) == labels, float(guessing))
         for form, rows in zip(forms, answers, strict=True)
     ]
 
@@ -170,7 +200,7 @@ def _as_taken(model: Model, pixels: np.ndarray, form: PixelForm, has_front: bool
     return np.asarray(prepared(model, *form.preparation).config.prepare(jnp.asarray(images)))
 
 
-def _cannot_tell(labels: np.ndarray) -> str:
+def cannot_tell(labels: np.ndarray) -> str:
     """Why these labels do not tell forms apart; "" where they may."""
     if not len(labels):
         return "unlabelled"

@@ -104,6 +104,9 @@ class Settings:
     image_size: tuple[int, int] | None = None
     """Height and width in pixels where a file leaves them open; None takes the examples', which
     must have this size, or get it by `resize`."""
+    public_code: str | None = None
+    """Whose code a state dict is of, a name of `converters.public_codes`, where several have its
+    names and shapes. None takes what the labelled examples tell, see `scan.public_code`."""
 
     def __post_init__(self) -> None:
         problems = self._of_other_kinds() or self._out_of_range()
@@ -196,7 +199,13 @@ class Settings:
     def input_form(self) -> InputForm:
         """What the model files do not say; raises ConversionError if no network has such a form."""
         return InputForm(
-            self.layout, self.bounds, self.mean, self.std, self.output, self.image_size
+            self.layout,
+            self.bounds,
+            self.mean,
+            self.std,
+            self.output,
+            self.image_size,
+            self.public_code,
         )
 
     def said_form(self) -> SaidForm:
@@ -217,7 +226,7 @@ class Settings:
         values["text_evidence_schema"] = TEXTS.version
         if self.recover_words:  # as in the runs from before there was a choice
             del values["recover_words"]
-        for name in ("enough", "resize"):  # likewise
+        for name in ("enough", "resize", "public_code"):  # likewise
             if values[name] is None:
                 del values[name]
         values["special_calibrators"] = list(map(digest_or_reason, self.special_calibrators))

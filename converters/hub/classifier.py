@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -67,7 +67,7 @@ def hub_model(folder: HubFolder, form: InputForm, usual_size: tuple[int, int] | 
         size = usual_size or USUAL_SIZE
         findings += (assumed_size(size),)
     if own is not None and form.unsaid:
-        form = InputForm(form.layout, own.bounds, own.mean, own.std, form.output, form.image_size)
+        form = replace(form, bounds=own.bounds, mean=own.mean, std=own.std)
     channels = folder.config.get("num_channels", _timm_channels(folder.config))
     shape = (size[0], size[1], channels if isinstance(channels, int) else 3)
     model = torch_model(module, shape, form, findings)

@@ -26,10 +26,11 @@ def rebuilt_model(
       usual_size: height and width where neither the network nor `form` says them; 224 by default.
 
     Raises:
+      SharedNamesError: public codes with these names differ, and `form` names none of them.
       ConversionError: the weights make no such network, or it does not take such images.
       TooLargeError: one forward pass would take more than `WorkLimits` lets a network take.
     """
-    rebuilt = rebuild(weights)
+    rebuilt = rebuild(weights, form.public_code)
     findings = (*findings, *rebuilt.findings, *weights.findings)
     check_size(rebuilt.image_size or (None, None), form.image_size)
     size = rebuilt.image_size or form.image_size

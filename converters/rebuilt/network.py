@@ -12,15 +12,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from converters import families
-from converters.errors import MismatchError, UnsupportedArchitectureError
+from converters.errors import MismatchError, SharedNamesError, UnsupportedArchitectureError
 from converters.families.hyperparameters import as_pair
 from converters.families.names import refuse_mismatch
 from converters.families.torch_layers import resize
 from converters.pickles.plain import NotPlainError
 from converters.pickles.plain import plain as plain_value
+from converters.public_codes import PublicCode
 from converters.rebuilt.description import Description, Shape
 from converters.rebuilt.table import (
+    Build,
     KnownNetwork,
+    code_of,
     current_class,
     current_names,
     known_network,
@@ -57,15 +60,19 @@ class Rebuilt:
     findings: tuple[str, ...]
 
 
-def rebuild(weights: Weights) -> Rebuilt:
+def rebuild(weights: Weights, public_code: str | None = None) -> Rebuilt:
     """The torch network of these weights.
 
+    Args:
+      weights: what the file holds, under its own names.
+      public_code: whose code they are of, see `InputForm`.
+
     Raises:
+      SharedNamesError: public codes with these names differ, and none of them was named.
       UnsupportedArchitectureError: none of the table.
       MismatchError: shapes or modules differ from those of the rebuilt network, all listed.
     """
-    import torch
-
+    names = weights.tensors.keys()
     weights = replace(weights, tensors=families.current_names(weights.tensors))
     family = known_network(weights)
     if family is None:
@@ -73,25 +80,44 @@ def rebuild(weights: Weights) -> Rebuilt:
     tensors = {new: weights.tensors[old] for old, new in current_names(weights.tensors).items()}
     shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
     modules, findings = weights.modules, ()
+    code = None if modules else code_of(family, names, public_code)
     if not modules:
         modules, findings = _standard_modules(family, shapes)
-        findings += family.unsaid
-    with torch.device("meta"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            module = family.build(Description(shapes, modules)).eval()
-        except _REFUSALS as error:
-            raise MismatchError(
-                f"{family.name} cannot be made of these weights: {error}"
-            ) from error
-        _fit(module, shapes, family.free)
+        findings += (*family.unsaid, *_taken_as(code))
+    build = family.build if code is None else dict(family.codes)[code]
+    module = _built(build, family, Description(shapes, modules))
     found = differences(module, shapes)
     refuse_mismatch(found.missing, found.unused, found.misshapen)
     _check_modules(module, weights.modules)
+    if family.codes and code is None and not weights.modules:
+        raise SharedNamesError([code for code, _ in family.codes])
     fill(module, tensors)
     size = _image_size(module)
     check_script(weights, module, size or (224, 224))
     return Rebuilt(module, family, size, findings)
+
+
+def _built(build: Build, family: KnownNetwork, described: Description) -> Any:
+    """A network without memory for weights, of the widths of the file."""
+    import torch
+
+    with torch.device("meta"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            module = build(described).eval()
+        except _REFUSALS as error:
+            raise MismatchError(
+                f"{family.name} cannot be made of these weights: {error}"
+            ) from error
+        _fit(module, described.shapes, family.free)
+    return module
+
+
+def _taken_as(code: PublicCode | None) -> tuple[str, ...]:
+    """The finding that says whose code of several was taken."""
+    if code is None:
+        return ()
+    return (f"a state dict does not say activations and pools; taken as those of {code}",)
 
 
 def describe(module: Any) -> dict[str, ModuleInfo]:

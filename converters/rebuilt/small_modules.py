@@ -1,6 +1,7 @@
 """The torch modules of `small_pictures`: residual networks and VGGs, made from shapes."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import nn
@@ -10,19 +11,42 @@ from converters.errors import EXPORT, MismatchError
 from converters.rebuilt.description import Description, Shape
 
 _FIRST_KERNELS = (1, 3)
+_SLOPE = 0.1
+
+
+@dataclass(frozen=True)
+class Style:
+    """What names and shapes alone do not say of a residual network.
+
+    Attributes:
+      norms_first: whether norms and activations stand before the convolutions.
+      has_first_pool: whether torchvision's max pool follows the first convolution.
+      is_leaky: as in MixMatch's code: leaky ReLU, and where a later stage changes the width its
+        first convolution and its shortcut take what comes in as it is; the norm that stands there
+        is without effect.
+    """
+
+    norms_first: bool
+    has_first_pool: bool = False
+    is_leaky: bool = False
+
+    def active(self, x: torch.Tensor) -> torch.Tensor:
+        """The activation of `x`."""
+        return functional.leaky_relu(x, _SLOPE) if self.is_leaky else functional.relu(x)
 
 
 class ResidualBlock(nn.Module):
     """Two 3x3 convolutions, or 1x1, 3x3 and 1x1 ones, beside a shortcut.
 
     Norms and activations stand after the convolutions, the last activation after the sum; or before
-    them, and then a shortcut with weights starts after the first.
+    them, and then a shortcut with weights starts after the first, if the block has one.
     """
 
-    def __init__(self, d: Description, path: str, cin: int, stride: int, norms_first: bool):
+    def __init__(self, d: Description, path: str, cin: int, stride: int, style: Style):
         super().__init__()
+        norms_first = style.norms_first
         kernels = (1, 3, 1) if f"{path}.conv3.weight" in d.shapes else (3, 3)
-        self.has_norms_first, self.depth = norms_first, len(kernels)
+        self.style, self.has_norms_first, self.depth = style, norms_first, len(kernels)
         self.cin, self.stride = cin, stride
         width, steps_at = cin, kernels.index(3)
         for n, kernel in enumerate(kernels):
@@ -36,6 +60,8 @@ class ResidualBlock(nn.Module):
             width = made.out_channels
         self.cout = width
         self.shortcut_name = _add_shortcut(self, d, path)
+        # Only stages after the first have a step of 2.
+        self.starts_raw = style.is_leaky and stride > 1 and bool(self.shortcut_name)
 
     def forward(self, x):
         return self._norms_first(x) if self.has_norms_first else self._norms_last(x)
@@ -49,10 +75,10 @@ class ResidualBlock(nn.Module):
 
     def _norms_first(self, x):
         (convolution, norm), *others = self._layers()
-        first = functional.relu(norm(x))
+        first = x if self.starts_raw else self.style.active(norm(x))
         y = convolution(first)
         for convolution, norm in others:
-            y = convolution(functional.relu(norm(y)))
+            y = convolution(self.style.active(norm(y)))
         return y + self._beside(x, first)
 
     def _layers(self):
@@ -101,11 +127,9 @@ def _add_shortcut(block: ResidualBlock, d: Description, path: str) -> str:
 class ResidualNetwork(nn.Module):
     """A first convolution, stages of blocks, the mean over all places, one linear layer."""
 
-    def __init__(
-        self, d: Description, stages: Sequence[Sequence[str]], head: str, norms_first: bool
-    ):
+    def __init__(self, d: Description, stages: Sequence[Sequence[str]], head: str, style: Style):
         super().__init__()
-        self.head, self.norms_first = head, norms_first
+        self.head, self.style, norms_first = head, style, style.norms_first
         self.conv1 = _first(d)
         width = self.conv1.out_channels
         if not norms_first:
@@ -114,7 +138,7 @@ class ResidualNetwork(nn.Module):
         for number, stage in enumerate(stages):
             for place, path in enumerate(stage):
                 narrows = number > 0 and place == 0
-                block = ResidualBlock(d, path, width, 2 if narrows else 1, norms_first)
+                block = ResidualBlock(d, path, width, 2 if narrows else 1, style)
                 if narrows:
                     _check_doubles(path, width, block.cout)
                 _put(self, path, block)
@@ -126,11 +150,12 @@ class ResidualNetwork(nn.Module):
 
     def forward(self, images):
         x = self.conv1(images)
-        x = x if self.norms_first else functional.relu(self.bn1(x))
+        x = x if self.style.norms_first else functional.relu(self.bn1(x))
+        x = functional.max_pool2d(x, 3, 2, 1) if self.style.has_first_pool else x
         for path in self.paths:
             x = self.get_submodule(path)(x)
         if self.ends_in_norm:
-            x = functional.relu(self.bn1(x))
+            x = self.style.active(self.bn1(x))
         return self.get_submodule(self.head)(x.mean((2, 3)))
 
 

@@ -4,16 +4,19 @@
 |---|---|---|
 | `layer1.0.conv1`, `linear` | kuangliu, BackdoorBench, akamaster | (PreAct)ResNet, ResNeXt |
 | `layer1.0.conv1`, `fc`, three stages | chenyaofo | ResNet |
-| those of torchvision's ResNet, a smaller first kernel | many | ResNet without the first pool |
+| those of torchvision's ResNet, a smaller first kernel | many, TrojanZoo | without the first pool |
+| the same | huyvnphan | with torchvision's first pool |
 | `block1.layer.0.conv1`, `fc` | xternalz | wide ResNet |
+| the same | YU1ut, kekmodel | wide ResNet with leaky ReLU |
 | `features.0`, `classifier` alone | kuangliu | VGG |
 
 (Accounts at GitHub: kuangliu/pytorch-cifar, akamaster/pytorch_resnet_cifar10,
-chenyaofo/pytorch-cifar-models, xternalz/WideResNet-pytorch, SCLBD/BackdoorBench.)
+chenyaofo/pytorch-cifar-models, SCLBD/BackdoorBench; the others in `converters.public_codes`.)
 
 A state dict does not say strides: in all of these the first stage keeps the size and the others
-halve it. Where shapes leave two networks possible, none is made; what they never show (pools,
-activations) is taken as in that code, and a finding says so.
+halve it. Where shapes leave two networks possible, none is made; where public codes with the same
+names and shapes differ, nothing is guessed: the user says whose the weights are, or labelled
+examples do. What else shapes never show is taken as in that code, and a finding says so.
 
 References:
   He et al., https://arxiv.org/abs/1512.03385 (section 4.2: shortcuts without weights).
@@ -26,21 +29,13 @@ from typing import Any
 
 from converters.errors import EXPORT, MismatchError
 from converters.families import resnet
-from converters.findings import SAME_NAMES
 from converters.rebuilt.description import Description
 
-UNSAID = (
-    "a state dict does not say strides and activations; taken as in public code with these names:"
-    " the first stage keeps the size, the others halve it, with ReLU",
+STRIDES = (
+    "a state dict does not say strides; taken as in public code with these names: the first stage"
+    " keeps the size, the others halve it",
 )
-NO_POOL = (
-    f"{SAME_NAMES}: no pool is taken after the first kernel, where huyvnphan/PyTorch_CIFAR10 keeps"
-    " torchvision's; the whole network says it, a state dict does not"
-)
-OTHER_WIDE = (
-    f"{SAME_NAMES}: taken for those of xternalz/WideResNet-pytorch, where wide ResNets for MixMatch"
-    " have leaky ReLU and other shortcuts; an ONNX file says it, a state dict does not"
-)
+UNSAID = (*STRIDES, "a state dict does not say activations; taken as ReLU, as in that code")
 VGG_POOLS = (
     "a state dict does not show pools; taken as max pools of 2x2 pixels in the gaps of its"
     " numbering, though another layer without weights, such as dropout, leaves the same gap",
@@ -48,17 +43,27 @@ VGG_POOLS = (
 _MOST_STAGES = 6
 
 
-def residual(d: Description) -> Any:
+def residual(d: Description, has_first_pool: bool = False) -> Any:
     """A ResNet of any depth and width, norms after its convolutions or before them."""
     stages = [f"layer{n}" for n in _numbers(d, "layer{}.0.conv1.weight")]
     head = "linear" if "linear.weight" in d.shapes else "fc"
-    return _network(d, stages, head, ends_in_norm=False)
+    return _network(d, stages, head, ends_in_norm=False, has_first_pool=has_first_pool)
 
 
-def wide(d: Description) -> Any:
+def pooled_residual(d: Description) -> Any:
+    """The same with torchvision's max pool after the first kernel (huyvnphan)."""
+    return residual(d, has_first_pool=True)
+
+
+def wide(d: Description, is_leaky: bool = False) -> Any:
     """A wide ResNet: norms before convolutions, and one after the last block."""
     stages = [f"block{n}.layer" for n in _numbers(d, "block{}.layer.0.conv1.weight")]
-    return _network(d, stages, "fc", ends_in_norm=True)
+    return _network(d, stages, "fc", ends_in_norm=True, is_leaky=is_leaky)
+
+
+def leaky_wide(d: Description) -> Any:
+    """The same as for MixMatch."""
+    return wide(d, is_leaky=True)
 
 
 def torchvision_residual(d: Description) -> Any:
@@ -96,8 +101,16 @@ def _numbers(d: Description, name: str) -> list[int]:
     return found
 
 
-def _network(d: Description, stages: Iterable[str], head: str, ends_in_norm: bool) -> Any:
-    from converters.rebuilt.small_modules import ResidualNetwork
+def _network(
+    d: Description,
+    stages: Iterable[str],
+    head: str,
+    *,
+    ends_in_norm: bool,
+    has_first_pool: bool = False,
+    is_leaky: bool = False,
+) -> Any:
+    from converters.rebuilt.small_modules import ResidualNetwork, Style
 
     blocks = [_blocks(d, stage) for stage in stages]
     paths = [path for stage in blocks for path in stage]
@@ -113,7 +126,7 @@ def _network(d: Description, stages: Iterable[str], head: str, ends_in_norm: boo
             f"{'' if has_norm else 'out'} a norm bn1 beside the blocks: no network that is "
             f"rebuilt from these names is so; {EXPORT}"
         )
-    return ResidualNetwork(d, blocks, head, norms_first)
+    return ResidualNetwork(d, blocks, head, Style(norms_first, has_first_pool, is_leaky))
 
 
 def _blocks(d: Description, stage: str) -> list[str]:

@@ -3,9 +3,11 @@
 import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from converters.errors import EXPORT, UnsupportedArchitectureError
+from converters.public_codes import HUYVNPHAN, MIXMATCH, NO_FIRST_POOL, XTERNALZ, PublicCode
 from converters.rebuilt import mobile, plain, residual, small_pictures, transformers
 from converters.rebuilt.description import Description
 from converters.weights import Weights
@@ -32,6 +34,7 @@ _RENAMED = {
 }
 _WIDTHS = r"(features|classifier|fc|conv\d|aux\d|inception\w+)(\..*)?"
 _SQUEEZES = r".*\.fc[12]"
+Build = Callable[[Description], Any]
 # Fewer names are those of other networks, too, when one of them is missing.
 _TELLING = 4
 
@@ -52,18 +55,21 @@ class KnownNetwork:
         positions aside; else one of the same tensor names does.
       free: layers whose width the constructor fixes; they are fitted to the file's.
       unsaid: what a state dict leaves open, and how it was taken.
+      codes: public codes that differ in what its state dicts leave open, each with what makes its
+        network, in the place of `build`; empty where one way is known.
       of_family: whether a Flax family takes most networks of the class; a whole network must have
         `tensors`, too, then, or it is told how it differs from the family.
     """
 
     name: str
     class_name: str
-    build: Callable[[Description], Any]
+    build: Build
     tensors: tuple[str, ...]
     standards: tuple[str, ...] = ()
     exact: bool = False
     free: str = "(?!)"
     unsaid: tuple[str, ...] = ()
+    codes: tuple[tuple[PublicCode, Build], ...] = ()
     of_family: bool = False
 
 
@@ -173,7 +179,11 @@ KNOWN = (
         small_pictures.torchvision_residual,
         ("conv1.weight", "layer1.0.conv1.weight", "layer4.0.downsample.0.weight", "fc.weight"),
         of_family=True,
-        unsaid=(*small_pictures.UNSAID, small_pictures.NO_POOL),
+        unsaid=small_pictures.STRIDES,
+        codes=(
+            (NO_FIRST_POOL, small_pictures.residual),
+            (HUYVNPHAN, small_pictures.pooled_residual),
+        ),
     ),
     *(
         KnownNetwork(
@@ -190,7 +200,8 @@ KNOWN = (
         "",
         small_pictures.wide,
         ("conv1.weight", "block1.layer.0.conv1.weight", "block1.layer.0.bn1.weight", "fc.weight"),
-        unsaid=(*small_pictures.UNSAID, small_pictures.OTHER_WIDE),
+        unsaid=small_pictures.STRIDES,
+        codes=((XTERNALZ, small_pictures.wide), (MIXMATCH, small_pictures.leaky_wide)),
     ),
     KnownNetwork(
         "small_vgg",
@@ -217,6 +228,22 @@ def known_network(weights: Weights) -> KnownNetwork | None:
         fits = found is None or not found.of_family or _has(weights.tensors, found.tensors)
         return found if fits else None
     return next((f for f in KNOWN if _has(weights.tensors, f.tensors)), None)
+
+
+def code_of(
+    network: KnownNetwork, names: Collection[str], public_code: str | None
+) -> PublicCode | None:
+    """Whose code a state dict is of; None where that is open, or one code is known.
+
+    Args:
+      network: what it is of.
+      names: of its tensors, as the file has them; these come first.
+      public_code: what was said, see `InputForm`.
+    """
+    codes = [code for code, _ in network.codes]
+    own = (code for code in codes if code.own_names and _has(names, code.own_names))
+    said = (code for code in codes if code.name == public_code)
+    return next(chain(own, said), None)
 
 
 def refuse_replaced(names: Collection[str]) -> None:

@@ -23,6 +23,7 @@ class Request:
         restricted: see `head.Head`.
         normalization: None takes the published setting for the size of the head.
         batch_size: None chooses by picture size and device.
+        public_code: whose code state dicts are of, see `InputForm`.
     """
 
     mapping: Mapping | None = None
@@ -30,21 +31,27 @@ class Request:
     restricted: bool = False
     normalization: Normalization | None = None
     batch_size: int | None = None
+    public_code: str | None = None
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One network: name to show, digest of its file, and the network; `describe` is for results."""
+    """One network: name to show, digest of its file, the network, and whose code was said to be it.
+
+    `describe` is for results.
+    """
 
     name: str
     sha256: str
     classifier: Classifier
+    public_code: str | None = None
 
     def describe(self) -> dict:
         """What the figures of this network depend on, as JSON values."""
         classifier = self.classifier
         head, normalization = classifier.head, classifier.normalization
-        return {
+        said = {} if self.public_code is None else {"public_code": self.public_code}
+        return said | {
             "model": self.name,
             "sha256": self.sha256,
             "architecture": classifier.model.architecture,
@@ -84,19 +91,20 @@ def load_candidates(
     ]
 
 
-def _opened(path: Path, size: tuple[int, int] | None) -> tuple[Model, str]:
+def _opened(path: Path, request: Request, size: tuple[int, int] | None) -> tuple[Model, str]:
     """A model of pixels that are normalised already, and the digest of its file."""
     from converters.checkpoint import PARAMS, load_checkpoint
     from converters.opening import InputForm, open_model
 
     if path.is_dir():
         return load_checkpoint(path), digest_file(path / PARAMS)
-    opened = open_model(path, InputForm(bounds=(0.0, 1.0)), usual_size=size)
+    form = InputForm(bounds=(0.0, 1.0), public_code=request.public_code)
+    opened = open_model(path, form, usual_size=size)
     return opened.model, opened.sha256
 
 
 def _candidate(path: Path, name: str, request: Request, size: tuple[int, int] | None) -> Candidate:
-    model, sha256 = _opened(path, size)
+    model, sha256 = _opened(path, request, size)
     if model.input_kind != "image":
         raise UsageError(
             f"{name} ({model.architecture}) takes an {model.input_kind}, expected RGB pictures"
@@ -110,4 +118,5 @@ def _candidate(path: Path, name: str, request: Request, size: tuple[int, int] | 
     normalization = request.normalization
     if normalization is None:
         normalization = PUBLISHED["imagenet" if model.num_classes == IMAGENET else "in9"]
-    return Candidate(name, sha256, Classifier(model, head, normalization, request.batch_size))
+    classifier = Classifier(model, head, normalization, request.batch_size)
+    return Candidate(name, sha256, classifier, request.public_code)

@@ -207,7 +207,9 @@ def _candidates(args: argparse.Namespace, size: tuple[int, int]) -> "list[Candid
     if mapping is not None and not mapping.is_published:
         message(f"{args.mapping} is not the published mapping; figures are not comparable")
     normalization = _normalization(args)
-    request = Request(mapping, args.in9, args.restrict_to_mapped, normalization, args.batch_size)
+    request = Request(
+        mapping, args.in9, args.restrict_to_mapped, normalization, args.batch_size, args.public_code
+    )
     candidates = load_candidates(args.models, request, size)
     for candidate in candidates:
         for finding in candidate.classifier.model.findings:

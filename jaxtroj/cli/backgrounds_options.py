@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 
 from jaxtroj.cli import argument_types as types
 from jaxtroj.cli.options import add_flag, add_limits, add_path
+from jaxtroj.cli.picture_options import add_public_code
 
 _NORMALIZATIONS = ("imagenet", "in9", "half", "none")
 _FORMATS = ("text", "json", "csv", "html")
@@ -131,6 +132,7 @@ def _add_models(parser: argparse.ArgumentParser) -> None:
     heads.add_argument("--mean", type=_triple, metavar="R,G,B", help="instead, with --std")
     heads.add_argument("--std", type=_triple, metavar="R,G,B")
     add_path(heads, "--model-config", "FILE", "instead: timm or Hugging Face JSON")
+    add_public_code(heads, "such a file is refused")
     heads.add_argument(
         "--batch-size",
         type=types.count_to(types.MOST_IN_A_BATCH),

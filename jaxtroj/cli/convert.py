@@ -3,12 +3,12 @@
 import argparse
 import json
 from dataclasses import asdict, replace
-from pathlib import Path
 
 from converters.files import what_is
 from jaxtroj.cli import argument_types as types
 from jaxtroj.cli import options, outputs
 from jaxtroj.cli.main import COMMANDS, EXIT_CLEAN
+from jaxtroj.cli.picture_options import add_public_code
 from jaxtroj.errors import UsageError
 
 _REPORT = "parity.json"
@@ -32,6 +32,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         help="where the file leaves it open (default: 224x224); of a network that takes any size,"
         " the size that --check compares at",
     )
+    add_public_code(parser, "such a file is refused")
     options.add_network(parser)
     options.add_limits(parser)
 
@@ -60,7 +61,8 @@ def _convert(args: argparse.Namespace) -> int:
     from converters.opening import convert_file, read_model
     from converters.preparation import PreparedConfig
 
-    form, code = InputForm(image_size=args.image_size), options.code_from(args)
+    form = InputForm(image_size=args.image_size, public_code=args.public_code)
+    code = options.code_from(args)
     file = read_model(args.model)
     model = convert_file(file, form, code=code).model
     for finding in model.findings:
@@ -80,7 +82,7 @@ def _convert(args: argparse.Namespace) -> int:
     if args.check and code is not None:
         raise UsageError("--check compares with torchvision's networks; leave --network out")
     if args.check:
-        _check(file.content, model, args.out, shapes)
+        _check(file.content, model, args, shapes)
     return EXIT_CLEAN
 
 
@@ -123,14 +125,14 @@ def _check_out(args: argparse.Namespace) -> None:
         raise UsageError(f"cannot write {args.out}: {error}; give another --out") from error
 
 
-def _check(artifact, model, out: Path, shapes: Shapes | None) -> None:
+def _check(artifact, model, args: argparse.Namespace, shapes: Shapes | None) -> None:
     from converters.files import write_atomic
     from converters.parity import check_parity
 
     options.message("comparing with torch; this compiles several programs")
-    report = check_parity(artifact, model, shapes)
+    report = check_parity(artifact, model, shapes, public_code=args.public_code)
     text = json.dumps(asdict(report), indent=2, allow_nan=False)
-    write_atomic(out / _REPORT, text.encode() + b"\n")
+    write_atomic(args.out / _REPORT, text.encode() + b"\n")
     for result in report.comparisons:
         form = "single step" if result.single_step else "folded" if result.folded else "as it is"
         print(

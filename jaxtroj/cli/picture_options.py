@@ -2,6 +2,7 @@
 
 import argparse
 
+from converters.public_codes import PUBLIC_CODES
 from jaxtroj.cli import argument_types as types
 
 
@@ -66,4 +67,16 @@ def add_input_form(parser: argparse.ArgumentParser) -> None:
         type=types.image_size,
         metavar="HxW",
         help="where the file leaves it open (default: the examples' size, which must agree)",
+    )
+    add_public_code(group, "what labelled examples tell, else such a file is refused")
+
+
+def add_public_code(group: argparse._ActionsContainer, default: str) -> None:
+    """Declare whose code a state dict is of; `default` says what is done without it."""
+    group.add_argument(
+        "--public-code",
+        choices=tuple(PUBLIC_CODES),
+        metavar="NAME",
+        help="whose code a state dict is of, where several have its names and shapes:"
+        f" {', '.join(PUBLIC_CODES)} (default: {default})",
     )

@@ -8,9 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from converters.errors import LoadError
-from converters.hub.fetch import address_of
-from converters.mlflow_folder import is_mlflow_address
 from jaxtroj.calibration import Calibrator
 from jaxtroj.calibration.transfer import Traits
 from jaxtroj.errors import ExamplesError
@@ -156,24 +153,6 @@ class Attempt:
         """Note evidence as far as it is known."""
         self.evidence = evidence
         self.seconds |= {name: round(s, 4) for name, s in evidence.seconds.items()}
-
-
-def open_model(attempt: Attempt) -> "Model":
-    """Read and convert the model file of an attempt; raises LoadError or ConversionError."""
-    from converters.opening import convert_file, read_model
-
-    entry = attempt.entry
-    place = str(entry.model_path)
-    if entry.problem and (address_of(place) or is_mlflow_address(place)):
-        raise LoadError(entry.problem)  # it was not fetched, and there is nothing to read
-    with attempt.step("read"):
-        file = read_model(attempt.entry.model_path)
-        attempt.sha256 = file.sha256
-    with attempt.step("convert"):
-        form, code = attempt.settings.input_form(), attempt.entry.code
-        opened = convert_file(file, form, examples_size(attempt), code)
-        attempt.folder_form = opened.folder_form
-        return taken(attempt, opened.model)
 
 
 def taken(attempt: Attempt, model: "Model") -> "Model":

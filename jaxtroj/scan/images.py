@@ -1,6 +1,5 @@
 """Image classifiers: example pictures in, pictures of recovered triggers out."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,19 +7,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jaxtroj.calibration import Verdict
-from jaxtroj.errors import ExamplesError
 from jaxtroj.evidence.gather import Evidence
 from jaxtroj.evidence.stage import Stage, Subject
 from jaxtroj.evidence.stages import IMAGE_STAGES
 from jaxtroj.record import finite, printable
 from jaxtroj.record_text import write_trigger
 from jaxtroj.rounds import Examples
-from jaxtroj.rounds.examples import Pictures, load_pictures
-from jaxtroj.rounds.image_config import middle_of
 from jaxtroj.scan.attempt import Attempt
 from jaxtroj.scan.kinds import Prepared
 from jaxtroj.scan.naming import named_class, working_trigger
-from jaxtroj.scan.picture_sizes import ByProcessor, check_said_size, fit_for
+from jaxtroj.scan.pictures import pictures_of
 from jaxtroj.scan.records import Judgement
 
 if TYPE_CHECKING:
@@ -28,9 +24,6 @@ if TYPE_CHECKING:
     from jaxtroj.evidence.images.context import ImageContext
     from jaxtroj.form_choice import FormChoice
     from jaxtroj.triggers.measure import RecoveredTrigger
-
-
-_MOST_NAMED = 8  # classes that a sentence names
 
 
 @dataclass
@@ -58,7 +51,8 @@ class ImageScan:
         from jaxtroj.scan.reference import reference_for
 
         with self.attempt.step("examples"):
-            pictures = self._pictures()
+            pictures = pictures_of(self.attempt, self.model)
+        self._of_other_size = pictures.of_other_size
         height, width = pictures.pixels.shape[1:3]
         self.attempt.picture_size = (height, width)
         check_fit(self.model, pictures.pixels.shape, pictures.labels)
@@ -72,43 +66,6 @@ class ImageScan:
         norms = self.attempt.has_batch_norm = has_batch_norms(self.model)
         side, beside = max(height, width), reference is not None
         return Prepared(context, Subject(side, has_batch_norm=norms, has_reference=beside))
-
-    def _pictures(self) -> Pictures:
-        entry, settings = self.attempt.entry, self.attempt.settings
-        if entry.examples_path is None:
-            raise ExamplesError(
-                f"no example pictures beside {entry.model_path}; expected a folder"
-                " example_data, or name one with --examples"
-            )
-        channels, fit = 1 if self.model.channels == 1 else 3, fit_for(self.attempt, self.model)
-        pictures = load_pictures(entry.examples_path, settings.examples_per_class, channels, fit)
-        self._of_other_size = pictures.of_other_size
-        if isinstance(fit, ByProcessor) and fit.finding:
-            self.attempt.findings += (fit.finding,)
-        height, width = pictures.pixels.shape[1:3]
-        taken = middle_of(entry.image_config, entry.round, (height, width))
-        notes = (taken.note, *self._missing_classes(pictures.labels))
-        found = pictures.cut(taken.side, notes)
-        check_said_size(settings.image_size, found.pixels)
-        return found
-
-    def _missing_classes(self, labels: np.ndarray) -> Iterator[str]:
-        """What the examples and config.json say otherwise than the network about its classes.
-
-        Only of TrojAI's rounds: they ship examples of every class.
-        """
-        entry, classes = self.attempt.entry, self.model.num_classes
-        said = entry.image_config.classes if entry.image_config else None
-        if said not in (None, classes):
-            yield f"config.json says {said} classes, the network has {classes}"
-        absent = np.setdiff1d(np.arange(classes), labels)
-        if entry.round is not None and 0 < len(absent) < classes:
-            named = ", ".join(map(str, absent[:_MOST_NAMED]))
-            more = " and more" if len(absent) > _MOST_NAMED else ""
-            yield (
-                f"{len(absent)} of {classes} classes have no example ({named}{more}): no trigger"
-                " from them was searched"
-            )
 
     def flags(self, context: "ImageContext") -> tuple[str, ...]:
         from jaxtroj.diagnostics import diagnose, diagnose_sizes

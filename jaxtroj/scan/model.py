@@ -11,11 +11,12 @@ from jaxtroj.evidence.gather import Evidence, gather_steps
 from jaxtroj.evidence.stage import Fitted, Stage, Subject, stages_for
 from jaxtroj.record import Record
 from jaxtroj.rounds import ModelEntry
-from jaxtroj.scan.attempt import Attempt, OnStep, open_model, silent
+from jaxtroj.scan.attempt import Attempt, OnStep, silent
 from jaxtroj.scan.classifiers import ClassifierScan
 from jaxtroj.scan.images import ImageScan
 from jaxtroj.scan.judging import check_finite, judge, lacking, stop_rule
 from jaxtroj.scan.kinds import KindOfScan
+from jaxtroj.scan.opening import open_model
 from jaxtroj.scan.records import answered_record, failed_record
 from jaxtroj.scan.texts import HeadScan
 from jaxtroj.settings import Settings
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 _KINDS = {"image": ImageScan, "text": HeadScan, "text-classifier": ClassifierScan}
 
 Opener = Callable[[Attempt], "Model"]
-"""Opens and converts the model of an attempt, which knows it then; see `attempt.open_model`."""
+"""Opens and converts the model of an attempt, which knows it then; see `opening.open_model`."""
 
 
 def scan_model(

@@ -16,8 +16,10 @@ from jaxtroj.evidence.images.stages.reference import REFERENCE
 from jaxtroj.flags import NO_COMPARISON
 from jaxtroj.record import printable
 from jaxtroj.rounds.examples import Pictures
-from jaxtroj.scan.attempt import Attempt, open_model
+from jaxtroj.scan.attempt import Attempt
 from jaxtroj.scan.forms import form_for, in_form
+from jaxtroj.scan.opening import open_model
+from jaxtroj.scan.public_code import TOLD
 
 if TYPE_CHECKING:
     from converters.model import Model
@@ -43,6 +45,8 @@ def reference_for(attempt: Attempt, model: "Model", pictures: Pictures) -> "Refe
         if against:
             attempt.findings += (f"{NO_COMPARISON.name}: {against}",)
             return None
+        told = (finding for finding in opened.findings if finding.startswith(TOLD))
+        attempt.findings += tuple(f"{finding}, of the reference" for finding in told)
         return _in_its_form(beside, opened, pictures)
 
 

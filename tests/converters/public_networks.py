@@ -97,16 +97,31 @@ class Stages(nn.Module):
         return getattr(self, self.head)(x.flatten(1))
 
 
-class Wide(nn.Module):
-    """xternalz's WideResNet."""
+class LeakyBefore(Before):
+    """YU1ut's block: later stages give their first convolution what comes in, without the norm."""
 
-    def __init__(self, depth, width, classes=5):
+    def __init__(self, cin, cout, stride, is_wide=True):
+        super().__init__(cin, cout, stride, is_wide)
+        self.starts_raw = stride == 2
+
+    def forward(self, x):
+        y = F.leaky_relu(self.bn1(x), 0.1)
+        start = x if self.starts_raw else y
+        shortcut = x if self.beside is None else getattr(self, self.beside)(start)
+        return self.conv2(F.leaky_relu(self.bn2(self.conv1(start)), 0.1)) + shortcut
+
+
+class Wide(nn.Module):
+    """xternalz's WideResNet; YU1ut's for MixMatch where `is_leaky`."""
+
+    def __init__(self, depth, width, classes=5, is_leaky=False):
         super().__init__()
+        self.is_leaky, block = is_leaky, LeakyBefore if is_leaky else Before
         self.conv1, cin = _conv(3, 8), 8
         for n in range(3):
             group, cout = nn.Module(), 8 * width * 2**n
             blocks = [
-                Before(cout if k else cin, cout, 2 if n and not k else 1, is_wide=True)
+                block(cout if k else cin, cout, 2 if n and not k else 1, is_wide=True)
                 for k in range(depth)
             ]
             group.layer = nn.Sequential(*blocks)
@@ -118,7 +133,8 @@ class Wide(nn.Module):
         x = self.conv1(x)
         for n in range(3):
             x = getattr(self, f"block{n + 1}").layer(x)
-        x = F.relu(self.bn1(x))
+        x = self.bn1(x)
+        x = F.leaky_relu(x, 0.1) if self.is_leaky else F.relu(x)
         return self.fc(F.avg_pool2d(x, x.shape[-1]).flatten(1))
 
 
@@ -167,9 +183,22 @@ NETWORKS = {
     ),
     "PreActResNet": (lambda: Stages(Before, (2, 1, 1, 1), 8), 16, "small_resnet"),
     "wide ResNet": (lambda: Wide(2, 2), 16, "wide_resnet"),
+    "wide ResNet for MixMatch": (lambda: Wide(2, 2, is_leaky=True), 16, "wide_resnet"),
+    "wide ResNet for MixMatch, of width 1": (
+        lambda: Wide(1, 1, is_leaky=True), 16, "wide_resnet",
+    ),
     "VGG": (Plain, 8, "small_vgg"),
     "torchvision's ResNet, small stem": (small_stem, 16, "resnet"),
+    "the same with its pool": (lambda: small_stem(has_pool=True), 16, "resnet"),
 }  # fmt: skip
+# Those whose names and shapes another code has, too -> whose they are.
+SHARED = {
+    "wide ResNet": "xternalz",
+    "wide ResNet for MixMatch": "mixmatch",
+    "wide ResNet for MixMatch, of width 1": "mixmatch",
+    "torchvision's ResNet, small stem": "no-first-pool",
+    "the same with its pool": "huyvnphan",
+}
 
 
 def pictures(side: int, count: int = 3, channels: int = 3) -> torch.Tensor:

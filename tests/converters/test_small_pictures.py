@@ -11,7 +11,7 @@ from torchvision import models
 from torchvision.models.resnet import BasicBlock
 
 from converters import open_artifact, open_model
-from converters.errors import ConversionError, ConverterError
+from converters.errors import ConversionError, ConverterError, SharedNamesError
 from converters.findings import doubts
 from converters.input_form import InputForm
 from converters.rebuilt.network import rebuild
@@ -19,6 +19,7 @@ from converters.rewriting import open_rewritable
 from converters.weights import Weights
 from tests.converters.public_networks import (
     NETWORKS,
+    SHARED,
     After,
     AfterBottleneck,
     Before,
@@ -30,8 +31,8 @@ from tests.converters.public_networks import (
 )
 
 
-def _rebuilt(network: nn.Module, pickled):
-    return rebuild(open_artifact(pickled(network.state_dict())).weights)
+def _rebuilt(network: nn.Module, pickled, public_code: str | None = None):
+    return rebuild(open_artifact(pickled(network.state_dict())).weights, public_code)
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -43,7 +44,7 @@ def test_logits_and_gradients_are_those_of_the_public_code(name, fill, pickled):
 
     build, side, architecture = NETWORKS[name]
     network = fill(build).requires_grad_(False)
-    form = InputForm(image_size=(side, side), bounds=(0, 1))
+    form = InputForm(image_size=(side, side), bounds=(0, 1), public_code=SHARED.get(name))
     opened = open_model(pickled(network.state_dict()), form)
     assert opened.model.architecture == architecture
     images, weights = pictures(side), torch.linspace(-1, 1, 15).reshape(3, 5).double()
@@ -62,11 +63,66 @@ def test_logits_and_gradients_are_those_of_the_public_code(name, fill, pickled):
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_what_a_state_dict_does_not_say_is_told(name, fill, pickled):
-    rebuilt = _rebuilt(fill(NETWORKS[name][0]), pickled)
+    rebuilt = _rebuilt(fill(NETWORKS[name][0]), pickled, SHARED.get(name))
     assert all("a state dict does not" in finding for finding in rebuilt.findings)
     assert rebuilt.findings
-    is_of_two_codes = name in ("wide ResNet", "torchvision's ResNet, small stem")
-    assert bool(doubts(rebuilt.findings)) == is_of_two_codes
+    assert not doubts(rebuilt.findings)
+    named = [finding for finding in rebuilt.findings if "taken as those of" in finding]
+    assert len(named) == (name in SHARED)
+    assert all(f"those of {SHARED[name]} (" in finding for finding in named)
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_what_two_codes_name_alike_is_not_guessed(name, fill, pickled):
+    path = pickled(fill(NETWORKS[name][0]).state_dict())
+    for form in (InputForm(), *(InputForm(public_code=one) for one in _of_other_names(name))):
+        with pytest.raises(SharedNamesError, match=f"--public-code {SHARED[name]}") as caught:
+            open_model(path, form)
+        assert len(caught.value.codes) == 2
+        assert caught.value.digest and len(str(caught.value)) < 1000
+
+
+def _of_other_names(name: str) -> tuple[str, str]:
+    """Codes with other names of tensors: what they are says nothing of these."""
+    wide = ("xternalz", "mixmatch")
+    return ("no-first-pool", "huyvnphan") if SHARED[name] in wide else wide
+
+
+def test_whose_code_it_is_is_a_name_of_the_table():
+    with pytest.raises(ConversionError, match="must be one of no-first-pool, .* got 'mixmatsch'"):
+        InputForm(public_code="mixmatsch")
+
+
+@pytest.mark.parametrize("code", ["no-first-pool", "huyvnphan"])
+def test_a_code_that_is_named_for_another_file_says_nothing(code, fill, pickled):
+    network = fill(NETWORKS["ResNet of basic blocks"][0])
+    rebuilt = _rebuilt(network, pickled, code)
+    assert "taken as those of" not in " ".join(rebuilt.findings)
+
+
+def test_names_of_trojanzoo_outrank_what_is_said(fill, pickled):
+    state = fill(small_stem).state_dict()
+    renamed = {f"{'classifier' if n.startswith('fc') else 'features'}.{n}": state[n] for n in state}
+    weights = open_artifact(pickled(renamed)).weights
+    for said in (None, "huyvnphan", "no-first-pool"):
+        (finding,) = [one for one in rebuild(weights, said).findings if "taken as those" in one]
+        assert "no-first-pool" in finding
+    mixed = {n.replace("classifier.", ""): value for n, value in renamed.items()}
+    with pytest.raises(SharedNamesError):
+        rebuild(open_artifact(pickled(mixed)).weights)
+
+
+@pytest.mark.parametrize("name", ["wide ResNet for MixMatch", "the same with its pool"])
+def test_convert_takes_what_is_named_and_refuses_without(name, fill, pickled, tmp_path, capfd):
+    from jaxtroj.cli.main import main
+
+    out = tmp_path / "out"
+    path = pickled(fill(NETWORKS[name][0]).state_dict())
+    command = ["convert", str(path), "--out", str(out), "--image-size", "16x16"]
+    assert main(command) == 2
+    assert "public codes have these names" in capfd.readouterr().err and not out.exists()
+    assert main([*command, "--check", "--public-code", SHARED[name]]) == 0
+    assert "FAILED" not in capfd.readouterr().out
 
 
 def _grey_plain() -> nn.Module:
