@@ -26,6 +26,7 @@ from jaxtroj.calibration import Calibrator
 from jaxtroj.calibration.transfer import Traits
 from jaxtroj.cli.options import keep_compiled
 from jaxtroj.evidence.stages import IMAGES
+from jaxtroj.numerics import is_above
 from jaxtroj.populations import Asked
 from jaxtroj.record import digest_file
 from jaxtroj.settings import Settings, choice_of
@@ -86,7 +87,7 @@ def probability(row: PictureRow, calibrator: Calibrator) -> float:
 
 def scores(said: np.ndarray, truth: np.ndarray) -> dict[str, Any]:
     """Counts and scores; a ROC AUC only where there are networks of both kinds."""
-    above = said > 0.5
+    above = is_above(said)
     return {
         "networks": len(said),
         "poisoned": int(truth.sum()),

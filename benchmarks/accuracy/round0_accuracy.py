@@ -27,7 +27,7 @@ from jaxtroj.calibration import Calibrator, Labelled, Origin, out_of_fold
 from jaxtroj.calibration.training import MIN_MODELS
 from jaxtroj.cli.options import keep_compiled
 from jaxtroj.evidence.stages import IMAGES
-from jaxtroj.numerics import sigmoid
+from jaxtroj.numerics import is_above, sigmoid
 from jaxtroj.rounds import iter_models
 from jaxtroj.scan import scan
 from jaxtroj.schemas import scheme_for
@@ -156,7 +156,7 @@ def _field_auc(evidence: Sequence[Mapping[str, float]], truth: np.ndarray) -> di
 
 def _targets(rows: Sequence[ImageRow], probabilities: np.ndarray) -> dict[str, int]:
     """Among poisoned models called poisoned: how many, and with the right target class."""
-    found = [r for r, p in zip(rows, probabilities, strict=True) if r.poisoned and p > 0.5]
+    found = [r for r, p in zip(rows, probabilities, strict=True) if r.poisoned and is_above(p)]
     right = sum(row.found_target == row.target_class for row in found)
     return {"true_positives": len(found), "right_target": right}
 

@@ -31,7 +31,7 @@ from jaxtroj.calibration.transfer import Traits
 from jaxtroj.cli.options import keep_compiled
 from jaxtroj.evidence.stages import TEXTS
 from jaxtroj.evidence.texts.bank import open_bank
-from jaxtroj.numerics import sigmoid
+from jaxtroj.numerics import is_above, sigmoid
 from jaxtroj.rounds import iter_models
 from jaxtroj.scan import scan
 from jaxtroj.schemas import FEW_HEADS
@@ -314,7 +314,7 @@ def _target_counts(rows: Sequence[HeadRow], probabilities: np.ndarray) -> dict[s
     found = [
         row
         for row, p in zip(rows, probabilities, strict=True)
-        if row.poisoned and p > 0.5 and len(set(row.targets)) == 1
+        if row.poisoned and is_above(p) and len(set(row.targets)) == 1
     ]
     right = sum(row.found_target == row.targets[0] for row in found)
     return {"true_positives_with_one_target": len(found), "right_target": right}
@@ -325,7 +325,8 @@ def _text_counts(rows: Sequence[HeadRow], probabilities: np.ndarray) -> dict[str
 
     Only a bank that holds the triggers can find them; a list-free one has none of them but words.
     """
-    found = [row for row, p in zip(rows, probabilities, strict=True) if row.poisoned and p > 0.5]
+    pairs = zip(rows, probabilities, strict=True)
+    found = [row for row, p in pairs if row.poisoned and is_above(p)]
     return {
         "true_positives": len(found),
         "a_planted_text": sum(row.found_text in (row.triggers or (row.trigger,)) for row in found),

@@ -32,6 +32,7 @@ from converters.families.reference import filled_module
 from converters.files import write_atomic
 from jaxtroj import scoring
 from jaxtroj.cli.options import keep_compiled
+from jaxtroj.numerics import is_above
 from jaxtroj.rounds import ModelEntry, iter_models, load_examples
 from jaxtroj.scan import scan_model
 from jaxtroj.settings import Settings
@@ -170,7 +171,7 @@ def _scores(rows, answers, scores, threshold: float, truth: np.ndarray) -> dict[
     ranks = (np.argsort(np.argsort(values)) + 0.5) / len(values)
     return {
         "roc_auc": round(scoring.roc_auc(ranks, truth), 3),
-        "accuracy": round(float(((values > threshold) == truth).mean()), 3),
+        "accuracy": round(float((is_above(values, threshold) == truth).mean()), 3),
         "right_target": f"{sum(blamed)} of {len(blamed)}",
         "mean_seconds": round(statistics.fmean(seconds), 2),
         "median_seconds": round(statistics.median(seconds), 2),

@@ -28,6 +28,7 @@ from jaxtroj.calibration.transfer import Traits
 from jaxtroj.cli.options import keep_compiled
 from jaxtroj.evidence.images.stages.fixed import FIXED
 from jaxtroj.evidence.stages import IMAGES
+from jaxtroj.numerics import is_above
 from jaxtroj.rounds import iter_models
 from jaxtroj.scan import scan
 from jaxtroj.settings import Settings
@@ -125,7 +126,7 @@ def by_trigger(rows: Sequence[SmallRow], predictions: dict[str, Any]) -> dict[st
         part = found.setdefault(kind, {"models": 0, "above_half": 0, "right_target": 0})
         probability = predictions[f"{row.population}/{row.model}"][0]
         part["models"] += 1
-        part["above_half"] += int(probability > 0.5)
+        part["above_half"] += int(is_above(probability))
         part["right_target"] += int(row.poisoned and row.found_target == row.target_class)
     return found
 

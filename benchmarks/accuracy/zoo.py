@@ -29,6 +29,7 @@ from jaxtroj import scoring
 from jaxtroj.calibration import Calibrator, Scheme, cross_validate, leave_out
 from jaxtroj.cli.options import keep_compiled
 from jaxtroj.evidence.stages import IMAGES
+from jaxtroj.numerics import is_above
 
 LEFT_OUT = ("kind", "family", "dataset", "population")
 """Columns of a row whose values are left out in turn."""
@@ -107,8 +108,8 @@ def by(
         found[name] = {
             "models": len(own),
             "poisoned": int(bad.sum()),
-            "above_half": int((probabilities[inside] > 0.5).sum()),
-            "found": int((probabilities[inside][bad] > 0.5).sum()),
+            "above_half": int(is_above(probabilities[inside]).sum()),
+            "found": int(is_above(probabilities[inside][bad]).sum()),
             "right_target": sum(row.poisoned and row.has_right_target for row in own),
             "log_score": scoring.log_score(probabilities[inside], bad),
             "median_success": float(np.median(reached)) if reached else None,

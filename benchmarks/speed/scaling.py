@@ -29,6 +29,7 @@ from jaxtroj.engine.jobs import Engine, Setup
 from jaxtroj.engine.local import LocalEngine
 from jaxtroj.engine.progress import Tally
 from jaxtroj.engine.run import run_scan
+from jaxtroj.numerics import is_above
 from jaxtroj.record import Record
 from jaxtroj.record_text import summary
 from jaxtroj.reporting.content import read_content
@@ -61,7 +62,7 @@ def null_record(model: str, digest: bytes, key: str) -> Record:
     probability = (digest[0] + 1) / 258
     seconds = {"read": 0.01, "convert": 0.02, "weights": 0.1}
     return Record(
-        model, digest.hex(), probability, probability > 0.5, digest[1] % 5, (0, 1, 2), "ok",
+        model, digest.hex(), probability, is_above(probability), digest[1] % 5, (0, 1, 2), "ok",
         "synthetic", seconds, fields, "resnet50", None, identity=key,
     )  # fmt: skip
 
