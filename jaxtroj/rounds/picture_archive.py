@@ -4,6 +4,7 @@ Test sets have thousands of pictures, of which a search looks at a few of each c
 first of each class are taken, in the order of the archive.
 """
 
+import os
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from jaxtroj.errors import ExamplesError
-from jaxtroj.rounds.example_names import MAX_FILES
+from jaxtroj.rounds.example_names import MAX_FILES, natural_key
 from jaxtroj.rounds.image_file import to_grey
 from jaxtroj.rounds.image_format import MAX_PIXELS
 from jaxtroj.rounds.npy_header import NpyHeader
@@ -28,12 +29,23 @@ FEW, MANY, LEAST = 200, 4_000, 4
 """More of each of few classes, up to `FEW` in all; fewer of each of many classes, so that there are
 `MANY` in all, but `LEAST` of each, which the stages look at."""
 MAX_PICTURES, MAX_CLASS = 1_000_000, 999_999
+SUFFIX = ".npz"
 _PAIRS = (("x", "y"), ("x_test", "y_test"), ("test_x", "test_y"))
 _TRAINING = "x_train"
 _EXPECTED = (
     "expected an .npz archive with uint8 pictures x and labels y, or x_test and y_test, as"
     " numpy.savez(FILE, x=x, y=y) writes it"
 )
+
+
+def archives_in(folder: Path) -> list[str]:
+    """Names of the files in a folder that are named as archives are, in order; none is opened."""
+    try:
+        names = [name for name in os.listdir(folder) if name.lower().endswith(SUFFIX)]
+    except OSError:
+        return []
+    files = (name for name in names if name[0] != "." and os.path.isfile(folder / name))
+    return sorted(files, key=natural_key)
 
 
 @dataclass(frozen=True)

@@ -1,20 +1,26 @@
 """The example pictures of an image classifier, as it takes them, and what they say of it."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from converters.errors import safe_repr
 from jaxtroj.errors import ExamplesError
 from jaxtroj.rounds.examples import Pictures, load_pictures
 from jaxtroj.rounds.image_config import middle_of
+from jaxtroj.rounds.picture_archive import archives_in
+from jaxtroj.rounds.places import some_of
 from jaxtroj.scan.attempt import Attempt
 from jaxtroj.scan.picture_sizes import ByProcessor, check_said_size, fit_for
+from jaxtroj.scan.records import one_sentence
 
 if TYPE_CHECKING:
     from converters.model import Model
 
 _MOST_NAMED = 8  # classes that a sentence names
+_MOST_ARCHIVES, _LONGEST_NAME = 3, 40  # of archives that a sentence names
 
 
 def pictures_of(attempt: Attempt, model: "Model") -> Pictures:
@@ -25,10 +31,7 @@ def pictures_of(attempt: Attempt, model: "Model") -> Pictures:
     """
     entry, settings = attempt.entry, attempt.settings
     if entry.examples_path is None:
-        raise ExamplesError(
-            f"no example pictures beside {entry.model_path}; expected a folder"
-            " example_data, or name one with --examples"
-        )
+        raise ExamplesError(_no_pictures(entry.model_path))
     channels, fit = 1 if model.channels == 1 else 3, fit_for(attempt, model)
     pictures = load_pictures(entry.examples_path, settings.examples_per_class, channels, fit)
     if isinstance(fit, ByProcessor) and fit.finding:
@@ -39,6 +42,20 @@ def pictures_of(attempt: Attempt, model: "Model") -> Pictures:
     found = pictures.cut(taken.side, notes)
     check_said_size(settings.image_size, found.pixels)
     return found
+
+
+def _no_pictures(model: Path) -> str:
+    """That no folder of pictures lies beside a model, and which archives do; names of strangers."""
+    said = (
+        f"no example pictures beside {model}; expected a folder example_data, or name one with"
+        " --examples"
+    )
+    names = archives_in(model if model.is_dir() else model.parent)
+    if not names:
+        return said
+    shown = [safe_repr(name[:_LONGEST_NAME]) for name in names]
+    archives = one_sentence(some_of(shown, _MOST_ARCHIVES))
+    return f"{said}; archives lie there, name one with --examples FILE: {archives}"
 
 
 def _missing_classes(attempt: Attempt, model: "Model", labels: np.ndarray) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """`jaxtroj detect` on pictures in an .npz archive: the same answers as on a folder of them."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -71,6 +72,38 @@ def test_they_are_resized(capsys, folder):
     assert status == 0 and "201 pictures used (x[0] ...): enlarged to 20 pixels" in found["reason"]
     _, found = detect(capsys, folder, "test.npz", "--image-size", "9x9")
     assert "the examples are 16 x 16 pixels, --image-size says 9 x 9" in found["reason"]
+
+
+def without_examples(capsys, folder):
+    words = ("detect", folder / "net.onnx", *FORM, *QUICK)
+    assert main(list(map(str, words))) == 2
+    return json.loads(capsys.readouterr().out)["reason"]
+
+
+def test_an_archive_beside_the_model_is_named_and_not_opened(capsys, folder, tmp_path):
+    _write_onnx(tmp_path / "net.onnx")
+    (tmp_path / "folder.npz").mkdir()
+    (tmp_path / "loop.npz").symlink_to("loop.npz")
+    (tmp_path / ".hidden.npz").write_bytes(b"")
+    reason = without_examples(capsys, tmp_path)
+    assert reason.endswith("expected a folder example_data, or name one with --examples")
+    os.mkfifo(tmp_path / "pipe.npz")  # opening it would wait for ever
+    (tmp_path / "test.npz").write_bytes(b"no archive, which nobody looks at")
+    reason = without_examples(capsys, tmp_path)
+    assert reason.endswith("; archives lie there, name one with --examples FILE: 'test.npz'")
+    for name in ("Set.NPZ", "set2.npz", "set10.npz"):
+        (tmp_path / name).write_bytes(b"")
+    reason = without_examples(capsys, tmp_path)
+    assert reason.endswith("--examples FILE: 'Set.NPZ', 'set2.npz', 'set10.npz' and 1 more")
+
+
+def test_names_of_archives_are_shown_safely(capsys, tmp_path):
+    _write_onnx(tmp_path / "net.onnx")
+    (tmp_path / "a\x1b[2J\n; evidence only\udcff.npz").write_bytes(b"")
+    (tmp_path / ("b" * 240 + ".npz")).write_bytes(b"")
+    reason = without_examples(capsys, tmp_path)
+    shown = r"'a\x1b[2J\n, evidence only\udcff.npz', '" + "b" * 40 + "'"
+    assert reason.endswith(f"--examples FILE: {shown}")
 
 
 REFUSED = [
