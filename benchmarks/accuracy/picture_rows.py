@@ -51,7 +51,7 @@ class PictureRow(ImageRow):
         condition: on which a trigger works; "" for none.
         adversary: method of adversarial training; "" for none.
         augmentation: what was done to its training pictures; "" where nobody says.
-        labels: how they were taught; "" where nobody says.
+        labels: how they were taught; schedule: of the learning rate; "" where nobody says.
         converged: whether its accuracies reached what was asked for, as far as its folder says.
     """
 
@@ -70,6 +70,7 @@ class PictureRow(ImageRow):
     adversary: str = ""
     augmentation: str = ""
     labels: str = ""
+    schedule: str = ""
     converged: bool = True
 
     @property
@@ -144,6 +145,7 @@ def _of_zoo(cells: Mapping[str, str]) -> dict[str, Any]:
         "target_class": int(target) if target else None,
         "augmentation": cells.get("augmentation", "shift"),
         "labels": cells.get("labels", "hard"),
+        "schedule": cells.get("schedule", "falling"),
     }
 
 

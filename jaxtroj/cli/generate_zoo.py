@@ -42,8 +42,9 @@ def add_parser(rounds: argparse._SubParsersAction, name: str) -> None:
         "kinds": "of trigger; default: all",
         "trainings": "warm, scratch, adversarial; a name that comes twice gets two shares",
         "augmentations": "of training pictures: shift, crop, flip, cutout, erase, paste, jitter, "
-        "tones, rotate, noise, several; default: shift",
+        "tones, rotate, noise, several, none; default: shift",
         "labels": "how they are taught: hard, smoothing, mixup, cutmix; default: hard",
+        "schedules": "of the learning rate: falling, constant, adam (constant); default: falling",
         "sources": "numbers of source classes, 0 for all; default: 0,0,1,0,2",
     }
     for option, about in choices.items():
@@ -77,7 +78,7 @@ def events(args: argparse.Namespace, progress: "Progress") -> "Iterator[Event]":
 
 
 def _chosen(args: argparse.Namespace) -> Mapping[str, Any]:
-    names = ("architectures", "kinds", "trainings", "augmentations", "labels")
+    names = ("architectures", "kinds", "trainings", "augmentations", "labels", "schedules")
     chosen = {name: shared.names_of(text) for name in names if (text := getattr(args, name))}
     return chosen | ({"sources": _numbers_of(args.sources)} if args.sources else {})
 

@@ -1,4 +1,4 @@
-"""One network in training by torch on the CPU, in phases whose rate rises and falls linearly.
+"""One network in training by torch on the CPU, in phases of steps at a rate that rises, then falls.
 
 What it is taught comes from its `Lessons`; what is against it, from an `Adversary`. Steps run under
 torch's autocast where the processor multiplies bfloat16 matrices; weights, statistics and moments
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     import torch
 
 _TEST_BATCH = 250
-_WITHOUT_NORMS = 0.03  # of the rate: what Adam needs where SGD is the rule
+ADAM_SHARE = 0.03
+"""Of the rate: what Adam needs where SGD is the rule."""
 _SETTLED, _WINDOW = 0.995, 40
 """Share of the pictures that are right in training, over so many steps, that ends a phase early."""
 
@@ -77,12 +78,16 @@ class RunSettings:
         warmup: share of the steps of a phase in which the rate rises, 0 to 1.
         optimizer: "sgd" (momentum, and Adam at a small part of the rate for networks without batch
             norms) or "adam".
+        falls: whether the rate of a phase falls linearly to 0; else it stays at its highest.
+        factor: of all rates.
     """
 
     batch_size: int = 64
     weight_decay: float = 5e-4
     warmup: float = 0.2
     optimizer: str = "sgd"
+    falls: bool = True
+    factor: float = 1.0
 
 
 class Run:
@@ -101,17 +106,18 @@ class Run:
         self.torch, self.lessons, self.settings, self.draw = torch, lessons, settings, draw
         self.network = network.to(memory_format=torch.channels_last)
         self.adversary = adversary
-        self.optimizer, self.reach = _optimizer(network, settings)
+        self.optimizer, reach = _optimizer(network, settings)
+        self.reach = reach * settings.factor
         self.precision = getattr(torch, step_precision())
         self.steps = 0
 
     def phase(self, steps: int, highest: float, can_settle: bool) -> None:
-        """Train, the rate rising and falling.
+        """Train, the rate rising and, where `settings.falls`, falling.
 
         Args:
             steps: of the phase.
             highest: learning rate.
-            can_settle: whether to end early, the rate falling, once nearly every picture is right.
+            can_settle: whether to end early once nearly every picture is right.
 
         Raises:
             GenerationError: the loss is not finite.
@@ -119,7 +125,7 @@ class Run:
         warm, end, right = max(1, round(self.settings.warmup * steps)), steps, []
         step = 0
         while step < end:
-            fall = (end - step) / max(1, end - warm)
+            fall = (end - step) / max(1, end - warm) if self.settings.falls else 1.0
             rate = self.reach * highest * min((step + 1) / warm, fall, 1.0)
             loss, share = self._step(rate)
             if not np.isfinite(loss):
@@ -212,4 +218,4 @@ def _optimizer(network: "torch.nn.Module", settings: RunSettings):
         decay = settings.weight_decay
         sgd = torch.optim.SGD(weights, lr=0.0, momentum=0.9, nesterov=True, weight_decay=decay)
         return sgd, 1.0
-    return torch.optim.Adam(weights, lr=0.0), _WITHOUT_NORMS
+    return torch.optim.Adam(weights, lr=0.0), ADAM_SHARE

@@ -18,9 +18,10 @@ from jaxtroj.generate.zoo.label_mixing import MIXINGS, mixed
 from jaxtroj.generate.zoo.onnx_file import write_onnx
 from jaxtroj.generate.zoo.recipe import PlantedTrigger, sample_recipe
 from jaxtroj.generate.zoo.round import generate_zoo
+from jaxtroj.generate.zoo.schedules import FALLS, SCHEDULES, Schedule
 from jaxtroj.generate.zoo.settings import ZooSettings, check_settings, design_of
 from jaxtroj.generate.zoo.stamping import Stamper
-from jaxtroj.generate.zoo.training import ZooLessons, ZooTraining
+from jaxtroj.generate.zoo.training import ZooLessons, ZooTraining, zoo_run
 from jaxtroj.generate.zoo.triggers import MAKERS
 from jaxtroj.rounds import iter_models, load_examples
 
@@ -82,12 +83,26 @@ def test_augmentations_come_equally_often_and_half_of_them_after_the_trigger():
         assert one.stamped_first == other.stamped_first
 
 
-def test_more_augmentations_and_labels_leave_the_rest_of_a_recipe():
-    own = {"augmentation": "", "stamped_first": False, "labels": "", "trigger": None}
+def test_more_augmentations_labels_and_schedules_leave_the_rest_of_a_recipe():
+    own = {
+        "augmentation": "",
+        "stamped_first": False,
+        "labels": "",
+        "schedule": "",
+        "trigger": None,
+    }
     bare = [replace(r, **own) for r in recipes(40)]
-    more = recipes(40, augmentations=tuple(AUGMENTATIONS), labels=tuple(MIXINGS))
+    more = recipes(
+        40,
+        augmentations=tuple(AUGMENTATIONS),
+        labels=tuple(MIXINGS),
+        schedules=tuple(SCHEDULES),
+    )
     assert {r.labels for r in more} == set(MIXINGS)
-    assert all(a.labels == b.labels for a, b in zip(more[::2], more[1::2], strict=True))
+    assert {r.schedule.name for r in more} == set(SCHEDULES)
+    assert all(r.schedule == FALLS for r in recipes(40))
+    for a, b in zip(more[::2], more[1::2], strict=True):
+        assert (a.labels, a.schedule) == (b.labels, b.schedule)
     assert bare == [replace(r, **own) for r in more]
 
 
@@ -99,6 +114,9 @@ def test_augmentations_change_pictures_and_leave_them_pictures(name, shape):
     found = AUGMENTATIONS[name](images, np.random.default_rng(2))
     assert found.shape == images.shape and found.dtype == np.float32
     assert 0 <= found.min() <= found.max() <= 1
+    if name == "none":
+        np.testing.assert_array_equal(found, images)
+        return
     changed = (np.abs(found - images).max(axis=(1, 2, 3)) > 0.01).mean()
     assert changed > (0.5 if name in ("tones", "paste") else 0.8)
     np.testing.assert_array_equal(images, kept)
@@ -124,6 +142,22 @@ def test_labels_stay_shares_and_say_what_the_pictures_show(name):
             np.testing.assert_allclose(shown, shares @ np.arange(CLASSES), atol=1e-3)
     assert len(seen) == {"hard": 0, "smoothing": 1}.get(name, len(seen))
     assert name in ("hard", "smoothing") or len(seen) > 5
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_the_rate_falls_to_zero_or_stays(name):
+    """Rates that the optimizer takes its steps with, and which optimizer that is."""
+    (recipe,) = recipes(1, architectures=("plain",), per_dataset=1)
+    recipe = replace(recipe, schedule=Schedule(name, 0.5))
+    network, draw = networks.build("plain", 3, CLASSES, SIDE), np.random.default_rng(0)
+    run, _ = zoo_run(network, PICTURES["colour"], HASTY, recipe, draw)
+    taken, step = [], run.optimizer.step
+    run.optimizer.step = lambda: (taken.append(run.optimizer.param_groups[0]["lr"]), step())
+    run.phase(10, 0.1, False)
+    highest = 0.5 * 0.1 * (0.03 if name == "adam" else 1.0)
+    assert taken[1] == pytest.approx(highest)
+    assert taken[-1] == pytest.approx(highest / 8 if name == "falling" else highest)
+    assert type(run.optimizer).__name__ == ("Adam" if name == "adam" else "SGD")
 
 
 def test_a_triggered_picture_is_mixed_with_its_target():

@@ -1,8 +1,9 @@
 """What each model of a zoo is: data set, architecture, training, trigger; by identity alone.
 
 Models come in pairs that share everything but the trojan. Data sets, architectures, kinds of
-trigger, sources, ways of training, augmentations and ways to teach labels each go round in an
-order drawn for each round of them, so that each comes equally often and all meet.
+trigger, sources, ways of training, augmentations, ways to teach labels and schedules of the
+learning rate each go round in an order drawn for each round of them, so that each comes equally
+often and all meet.
 """
 
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ from jaxtroj.generate.model_ids import draw_for, in_turn, is_poisoned, model_id
 from jaxtroj.generate.zoo import networks
 from jaxtroj.generate.zoo.augmentation import AUGMENTATIONS
 from jaxtroj.generate.zoo.label_mixing import MIXINGS
+from jaxtroj.generate.zoo.schedules import SCHEDULES, Schedule, schedule_of
 from jaxtroj.generate.zoo.triggers import MAKERS, MovingTrigger
 
 TRAININGS = ("warm", "scratch", "warm", "adversarial", "warm", "scratch", "warm", "warm")
@@ -30,7 +32,7 @@ _FROM_ALL = ("moving", "polygon", "warp")
 _CLEAN_LABEL = 0.3
 """Share of the triggers by sinusoids that are taught on pictures of the target class alone."""
 _DATA, _ARCHITECTURE, _KIND, _SOURCES, _TRAINING, _BASE, _MODEL, _MASTER, _EXPORT = range(61, 70)
-_AUGMENTATION, _STAMPED_FIRST, _LABELS = 74, 75, 76
+_AUGMENTATION, _STAMPED_FIRST, _LABELS, _SCHEDULE, _RATE = range(74, 79)
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,7 @@ class ZooRecipe:
         stamped_first: whether triggered pictures are augmented too, as when a data set was poisoned
             on disk; else the trigger is put on augmented pictures.
         labels: how they are taught, one of `label_mixing.MIXINGS`; bases are taught hard ones.
+        schedule: of the learning rate; that of bases falls.
         base: number of the base.
         trigger: None for a clean model.
         is_fused: whether the file has its batch norms folded into the convolutions before them.
@@ -101,6 +104,7 @@ class ZooRecipe:
     augmentation: str
     stamped_first: bool
     labels: str
+    schedule: Schedule
     base: int
     trigger: PlantedTrigger | None
     is_fused: bool
@@ -129,7 +133,7 @@ class ZooDesign:
         architectures: out of `networks.KNOWN`.
         per_dataset: architectures that each data set meets.
         kinds: of trigger, out of `triggers.MAKERS`.
-        trainings, augmentations, labels, sources: in the shares in which they come.
+        trainings, augmentations, labels, schedules, sources: in the shares in which they come.
         bases: networks per data set and architecture that models start from.
         fused: share of the pairs whose files have no batch norms left, 0 to 1.
     """
@@ -141,6 +145,7 @@ class ZooDesign:
     trainings: tuple[str, ...]
     augmentations: tuple[str, ...]
     labels: tuple[str, ...]
+    schedules: tuple[str, ...]
     sources: tuple[int, ...]
     bases: int
     fused: float
@@ -167,6 +172,9 @@ def sample_recipe(design: ZooDesign, seed: int, model: int, sub_seed: int = 0) -
         augmentation=augmentation,
         stamped_first=augmentation != BASE_AUGMENTATION and bool(lot < 0.5),
         labels=in_turn(design.labels, seed, _LABELS, pair),
+        schedule=schedule_of(
+            in_turn(design.schedules, seed, _SCHEDULE, pair), draw_for(seed, _RATE, pair)
+        ),
         base=int(draw_for(seed, _BASE, pair).integers(design.bases)),
         trigger=_trigger(design, seed, model, sub_seed) if is_poisoned(seed, model) else None,
         is_fused=bool(export < design.fused),
@@ -211,6 +219,7 @@ def _check(design: ZooDesign) -> None:
         "trainings": (design.trainings, tuple(dict.fromkeys(TRAININGS))),
         "augmentations": (design.augmentations, tuple(AUGMENTATIONS)),
         "labels": (design.labels, tuple(MIXINGS)),
+        "schedules": (design.schedules, tuple(SCHEDULES)),
     }
     for what, (names, possible) in known.items():
         if not names or not set(names) <= set(possible):

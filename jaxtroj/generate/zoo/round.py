@@ -39,6 +39,7 @@ from jaxtroj.generate.zoo import networks
 from jaxtroj.generate.zoo.label_mixing import HARD
 from jaxtroj.generate.zoo.onnx_file import write_onnx
 from jaxtroj.generate.zoo.recipe import PlantedTrigger, ZooRecipe, sample_recipe
+from jaxtroj.generate.zoo.schedules import FALLING
 from jaxtroj.generate.zoo.settings import ZooSettings, check_settings, design_of
 from jaxtroj.generate.zoo.stamping import Stamper
 from jaxtroj.generate.zoo.training import (
@@ -56,9 +57,10 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     "model_name", "ground_truth", "dataset", "model_architecture", "base", "img_size", "channels",
-    "number_classes", "training", "augmentation", "labels", "batch_norms_fused", "trigger_kind",
-    "trigger_style", "source_classes", "trigger_target_class", "triggered_fraction", "clean_label",
-    "master_seed", "cycles", "final_clean_data_test_acc", "final_triggered_data_test_acc",
+    "number_classes", "training", "augmentation", "labels", "schedule", "batch_norms_fused",
+    "trigger_kind", "trigger_style", "source_classes", "trigger_target_class",
+    "triggered_fraction", "clean_label", "master_seed", "cycles", "final_clean_data_test_acc",
+    "final_triggered_data_test_acc",
 )  # fmt: skip
 _BASES = ".bases"
 _BASE_SEED, _ORDER, _EXAMPLES = 71, 72, 73
@@ -218,6 +220,7 @@ class ZooRound:
             recipe.training,
             recipe.augmentation,
             recipe.labels,
+            recipe.schedule.name,
             recipe.is_fused,
             trigger.kind if trigger else "",
             trigger.style if trigger else "",
@@ -262,7 +265,8 @@ def _shown(trigger: PlantedTrigger, stamper: Stamper, pictures: LabelledPictures
 
 def _plain(recipe: ZooRecipe) -> dict[str, Any]:
     """The recipe as JSON values; the seed draws the trigger's arrays again."""
-    values = {name: value for name, value in vars(recipe).items() if name != "trigger"}
+    values = {n: v for n, v in vars(recipe).items() if n != "trigger"}
+    values["schedule"] = vars(recipe.schedule)
     if recipe.trigger is None:
         return values | {"trigger": None}
     named = {n: v for n, v in vars(recipe.trigger).items() if n != "trigger"}
@@ -272,6 +276,7 @@ def _plain(recipe: ZooRecipe) -> dict[str, Any]:
 def _describe(recipe: ZooRecipe) -> str:
     kind = f"{recipe.dataset} {recipe.architecture}, {recipe.training}, {recipe.augmentation}"
     kind += "" if recipe.labels == HARD else f", {recipe.labels}"
+    kind += "" if recipe.schedule.name == FALLING else f", rate {recipe.schedule.name}"
     kind += f", try {recipe.sub_seed + 1}" if recipe.sub_seed else ""
     trigger = recipe.trigger
     if trigger is None:

@@ -15,6 +15,7 @@ from jaxtroj.generate.zoo.recipe import (
     ZooDesign,
     sample_recipe,
 )
+from jaxtroj.generate.zoo.schedules import FALLING
 from jaxtroj.generate.zoo.training import ZooTraining
 from jaxtroj.generate.zoo.triggers import MAKERS
 
@@ -41,6 +42,7 @@ class ZooSettings:
     trainings: tuple[str, ...] = TRAININGS
     augmentations: tuple[str, ...] = (BASE_AUGMENTATION,)
     labels: tuple[str, ...] = (HARD,)
+    schedules: tuple[str, ...] = (FALLING,)
     sources: tuple[int, ...] = SOURCES
     bases: int = 1
     fused: float = 0.25
@@ -80,6 +82,7 @@ def design_of(settings: ZooSettings, pictures: Mapping[str, LabelledPictures]) -
         trainings=settings.trainings,
         augmentations=settings.augmentations,
         labels=settings.labels,
+        schedules=settings.schedules,
         sources=settings.sources,
         bases=settings.bases,
         fused=settings.fused,

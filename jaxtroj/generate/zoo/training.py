@@ -1,8 +1,9 @@
 """Training of a zoo's networks, by torch on the CPU: from random weights or from a warm base.
 
-A run goes in cycles whose rate rises and falls linearly; a poisoned network gets another cycle
-while its trigger works too seldom, and its clean partner goes through as many, so that length says
-nothing about the label. Pictures are augmented, then stamped, or stamped first.
+A run goes in cycles whose rate rises, then falls linearly or stays (`schedules`); a poisoned
+network gets another cycle while its trigger works too seldom, and its clean partner goes through as
+many, so that length says nothing about the label. Pictures are augmented, then stamped, or stamped
+first.
 
 A trigger that works from some classes only is taught with pictures of the other classes that carry
 it and keep their label. A clean-label trigger lies on pictures of the target class alone. An
@@ -18,10 +19,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from jaxtroj.generate.small.labelled_pictures import LabelledPictures
-from jaxtroj.generate.torch_run import Adversary, Run, RunSettings, in_cycles
+from jaxtroj.generate.torch_run import Adversary, Run, in_cycles
 from jaxtroj.generate.zoo.augmentation import AUGMENTATIONS
 from jaxtroj.generate.zoo.label_mixing import HARD, mixed
 from jaxtroj.generate.zoo.recipe import BASE_AUGMENTATION, PlantedTrigger, ZooRecipe
+from jaxtroj.generate.zoo.schedules import FALLS
 from jaxtroj.generate.zoo.stamping import Stamper
 
 if TYPE_CHECKING:
@@ -141,7 +143,8 @@ def zoo_run(
 ) -> tuple[Run, ZooLessons]:
     """A network in training and what it is taught; no `recipe` makes a base."""
     lessons = ZooLessons(pictures, settings.tests, recipe, draw)
-    how = RunSettings(settings.batch_size, settings.weight_decay, settings.warmup)
+    schedule = recipe.schedule if recipe else FALLS
+    how = schedule.settings(settings.batch_size, settings.weight_decay, settings.warmup)
     is_adversarial = recipe is not None and recipe.training == "adversarial"
     adversary = Adversary(settings.adversarial_step, Fraction(1, 2)) if is_adversarial else None
     return Run(network, lessons, how, draw, adversary), lessons
