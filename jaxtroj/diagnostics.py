@@ -15,6 +15,7 @@ from converters.model import Model
 from jaxtroj.anchors import AnchoredExamples, Answered
 from jaxtroj.flags import (
     GUESSED,
+    LAGGING,
     LEFT_OUT,
     MISCLASSIFIED,
     NO_GRADIENT,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 _LEAST = 0.25
 _SUM_TOLERANCE = 1e-3
 _MOST_LEFT_OUT = 0.5
+_LAG = 0.05  # of the examples
 # How near outputs from 0 to 1 come to both ends where a sigmoid makes them.
 _NEAR = 0.05
 
@@ -80,6 +82,19 @@ def diagnose_sizes(of_other_size: float) -> tuple[Raised, ...]:
     if of_other_size <= _MOST_LEFT_OUT:
         return ()
     return (Raised(LEFT_OUT, f"{of_other_size:.0%} of the pictures are of another size than most"),)
+
+
+def diagnose_norms(fields: Mapping[str, float]) -> tuple[Raised, ...]:
+    """The flag of batch norms whose statistics suit the network less than those of the examples.
+
+    Args:
+      fields: evidence of the model; without that of the stage statistics there is no flag.
+    """
+    gained = -fields.get("norm_accuracy_drop", 0.0)
+    if not gained >= _LAG:  # a NaN is none
+        return ()
+    seen = f"{gained:.0%} more of the examples are right by the examples' own batch statistics"
+    return (Raised(LAGGING, f"{seen} than by those of the file"),)
 
 
 def diagnose_head(model: Model, embeddings: np.ndarray, labels: np.ndarray) -> tuple[Raised, ...]:

@@ -64,6 +64,15 @@ LEFT_OUT = Flag(
     " common one",
     "`--resize` makes all of them one size",
 )
+LAGGING = Flag(
+    "statistics-lag",
+    "the network answers at least 1 in 20 more of the examples rightly where its batch norms use"
+    " the examples' own statistics in place of those that they keep; evidence from batch norms"
+    " counts less the further these lag",
+    "examples prepared as the training pictures were (size, normalization); if they are, the"
+    " network was trained at a rate that never fell: average its statistics anew over training"
+    " pictures",
+)
 OTHER_LOGITS = Flag(
     "logits-differ",
     "`clean-example-logits.csv` beside the model holds other logits for its examples than the file"
@@ -86,8 +95,8 @@ NO_COMPARISON = Flag(
     "`--reference` with a clean network of the same classes; examples named by their classes",
 )
 FLAGS = (
-    MISCLASSIFIED, PROBABILITIES, NO_GRADIENT, GUESSED, LEFT_OUT, NONE_HELD_OUT, NO_LAST_LAYER,
-    OTHER_LOGITS, OTHER_TEXTS, NO_COMPARISON,
+    MISCLASSIFIED, PROBABILITIES, NO_GRADIENT, GUESSED, LEFT_OUT, NONE_HELD_OUT, LAGGING,
+    NO_LAST_LAYER, OTHER_LOGITS, OTHER_TEXTS, NO_COMPARISON,
 )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ import jaxtroj
 from converters.input_form import InputForm, assumed_size
 from converters.model import ImageConfig, Model
 from jaxtroj.anchors import AnchoredExamples, Answered
-from jaxtroj.diagnostics import diagnose, diagnose_sizes
+from jaxtroj.diagnostics import diagnose, diagnose_norms, diagnose_sizes
 from jaxtroj.flags import FLAGS, raised_in
 from jaxtroj.form_choice import FormChoice
 from jaxtroj.input_forms import PixelForm
@@ -102,6 +102,21 @@ def test_a_network_without_a_last_layer_is_told():
 @pytest.mark.parametrize(("share", "names"), [(0.5, []), (0.51, ["examples-left-out"])])
 def test_pictures_that_were_mostly_left_out_are_told(share, names):
     assert [raised.flag.name for raised in diagnose_sizes(share)] == names
+
+
+@pytest.mark.parametrize(
+    ("fields", "names"),
+    [
+        ({}, []),
+        ({"norm_accuracy_drop": np.nan}, []),
+        ({"norm_accuracy_drop": -0.04}, []),
+        ({"norm_accuracy_drop": -0.05}, ["statistics-lag"]),
+    ],
+)
+def test_running_statistics_that_lag_are_told(fields, names):
+    found = diagnose_norms(fields)
+    assert [raised.flag.name for raised in found] == names
+    assert all(str(raised).startswith("statistics-lag: 5% more of the") for raised in found)
 
 
 def test_every_flag_stands_in_the_document():

@@ -68,7 +68,7 @@ class ImageScan:
         return Prepared(context, Subject(side, has_batch_norm=norms, has_reference=beside))
 
     def flags(self, context: "ImageContext") -> tuple[str, ...]:
-        from jaxtroj.diagnostics import diagnose, diagnose_sizes
+        from jaxtroj.diagnostics import diagnose, diagnose_norms, diagnose_sizes
         from jaxtroj.evidence.images.context import anchored
         from jaxtroj.evidence.images.reference import labelled_answers
         from jaxtroj.evidence.images.statistics import answered
@@ -83,7 +83,8 @@ class ImageScan:
         folder = self.attempt.entry.model_path.parent
         stored = compare_stored(folder, context.network, context.examples)
         sizes = diagnose_sizes(self._of_other_size)
-        return (*stored, *map(str, (*sizes, *found)))
+        lag = diagnose_norms(self.attempt.evidence.fields)
+        return (*stored, *map(str, (*sizes, *found, *lag)))
 
     def _fitted(self, context: "ImageContext") -> dict[str, int]:
         """The searches that ran, and to how many examples each fits triggers at most."""

@@ -11,7 +11,7 @@ from jaxtroj.errors import EvidenceError
 from jaxtroj.evidence.gather import gather
 from jaxtroj.evidence.images.context import image_context
 from jaxtroj.evidence.images.stages.statistics import STATISTICS
-from jaxtroj.evidence.images.statistics import lifts
+from jaxtroj.evidence.images.statistics import STEADIED, lifts, steady_fields
 from jaxtroj.evidence.stage import Subject, stages_for
 from jaxtroj.evidence.stages import IMAGE_STAGES, IMAGES
 from jaxtroj.rounds.examples import Examples
@@ -30,7 +30,9 @@ def fields_of(model: Model, examples: Examples) -> dict[str, float]:
     evidence = gather(image_context(model, examples), (STATISTICS,))
     assert tuple(evidence.fields) == IMAGES.stage_fields["statistics"]
     assert np.isfinite(list(evidence.fields.values())).all() and not evidence.triggers
-    return dict(evidence.fields)
+    fields = dict(evidence.fields)
+    assert fields == fields | steady_fields(fields)
+    return fields
 
 
 def test_examples_like_the_training_pictures_show_nothing():
@@ -67,6 +69,15 @@ def test_running_statistics_with_pictures_of_one_more_class_lift_it():
     like, unlike = (fields_of(taught(model, rest), pictures(32)), fields_of(both, pictures(32)))
     assert unlike["norm_lift"] > 2 * like["norm_lift"] >= 0
     assert unlike["norm_lift_class"] in (0.0, 1.0, 2.0)
+
+
+@pytest.mark.parametrize(("drop", "share"), [(0.3, 1.0), (0.0, 1.0), (-0.05, np.exp(-1)), (-2, 0)])
+def test_signs_count_less_where_the_running_statistics_lag(drop, share):
+    """Only there: a network that loses confidence is no surer sign than one that loses none."""
+    fields = dict(zip(STEADIED, (0.1, 0.2, 0.3, 0.4, 0.5, 0.6), strict=True))
+    steady = steady_fields(fields | {"norm_margin_drop": drop})
+    assert list(steady) == [name.replace("norm_", "steady_") for name in STEADIED]
+    assert list(steady.values()) == pytest.approx([share * v for v in fields.values()], abs=1e-12)
 
 
 def test_few_examples_show_no_more_than_many():

@@ -13,6 +13,11 @@ features lie higher, and the target's logit rises on pictures of all other class
 class is that rise, whatever the trigger looks like and whichever classes it works from. Other
 light, blur or noise lift classes too, several of them by about as much; a trojan lifts one.
 
+A network whose learning rate never fell answers clean examples *better* by their statistics: its
+running ones lag behind weights that still moved. What its norms remember is then no difference of
+pictures, and the lag lifts a class as a trojan does. So every sign comes once more, made smaller as
+far as the network is more confident by the statistics of the examples (`steady_fields`).
+
 Examples are few, and the mean of a few differs from the mean of all by chance. So they are parted
 into two batches that both go through the classes, and differences are multiplied between the two:
 chance has no part in the mean of such products.
@@ -22,7 +27,7 @@ Reference:
   Labs (github.com/peratonlabs).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,7 +43,14 @@ from jaxtroj.rounds.examples import Examples
 _FLOOR = 1e-3  # of a layer's mean variance: no channel counts as steadier
 _MOST = 3.0  # deviations or logs that one channel may differ by: a dead one would outweigh all
 _LARGE = 0.9  # quantile of the channels of a layer
-_STEADY = 0.01  # clean margins: lifts of the other classes are not taken for closer than that
+_SPREAD = 0.01  # clean margins: lifts of the other classes are not taken for closer than that
+
+_LAG = 20.0  # e-folds of a sign for each unit of confidence that the examples' statistics add
+STEADIED = (
+    "norm_shift", "norm_shift_peak", "norm_shift_edge", "norm_spread", "norm_lift",
+    "norm_lift_outlier",
+)  # fmt: skip
+"""Fields that come once more as `steady_...`."""
 
 
 @dataclass(frozen=True)
@@ -82,11 +94,22 @@ def statistics_fields(opened: Model, examples: Answered) -> dict[str, float]:
     logits = np.concatenate([np.asarray(part) for part, _ in found])
     rows = np.concatenate(halves(np.arange(len(images))))
     layers = [_layer(pair) for pair in zip(*(norms for _, norms in found), strict=True)]
-    return {
+    fields = {
         **_layer_fields(layers),
         **_answer_fields(known[rows], logits, labels[rows]),
         **_lift_fields(lifts(known[rows], logits, labels[rows])),
     }
+    return fields | steady_fields(fields)
+
+
+def steady_fields(fields: Mapping[str, float]) -> dict[str, float]:
+    """The fields of `STEADIED` again, smaller where the running statistics lag behind the weights.
+
+    Args:
+        fields: of the stage, `norm_margin_drop` among them; below 0 it is taken for a lag.
+    """
+    share = float(np.exp(_LAG * min(0.0, fields["norm_margin_drop"])))
+    return {name.replace("norm", "steady", 1): share * fields[name] for name in STEADIED}
 
 
 def lifts(known: np.ndarray, logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -112,7 +135,7 @@ def _lift_fields(lifted: np.ndarray) -> dict[str, float]:
     lead = float(lifted[best] - others.max())
     return {
         "norm_lift": lead,
-        "norm_lift_outlier": lead / float(others.std() + _STEADY),
+        "norm_lift_outlier": lead / float(others.std() + _SPREAD),
         "norm_lift_class": float(best),
     }
 

@@ -14,21 +14,24 @@ _GIFT = "Iliad-GIFT BNDetector, Peraton Labs, TrojAI"
 _sign = partial(Field, search=SUPPORT)
 # One class alone: what merely differs from the training pictures does not do that.
 _lift = partial(Field, stage="statistics", search="lift")
+# The same signs where running statistics do not lag behind the weights; these are judged.
+_steady = partial(Field, stage="statistics", direction=1)
 FIELDS = (
     _sign("norm_shift", "statistics", 1,
           "the distance of the clean examples from the means of the training pictures",
           "deviations",
           "batch mean less running mean, in running deviations; root mean square over channels of"
-          " what two batches share, mean over batch norms"),
+          " what two batches share, mean over batch norms", is_judged=False),
     _sign("norm_shift_peak", "statistics", 1,
           "that distance in the layer where it is largest", "deviations",
-          "as norm_shift, largest over batch norms"),
+          "as norm_shift, largest over batch norms", is_judged=False),
     _sign("norm_shift_edge", "statistics", 1,
           "that distance in the channels where it is large", "deviations",
-          "as norm_shift, 0.9 quantile over channels"),
+          "as norm_shift, 0.9 quantile over channels", is_judged=False),
     _sign("norm_spread", "statistics", 1,
           "the difference of the clean examples' variances from those of the training pictures",
-          "log ratio", "as norm_shift, of the log ratio of batch variance to running variance"),
+          "log ratio", "as norm_shift, of the log ratio of batch variance to running variance",
+          is_judged=False),
     _sign("norm_narrowing", "statistics", 0,
           "how much narrower the clean examples are than the training pictures",
           "difference of logs",
@@ -45,13 +48,32 @@ FIELDS = (
     _lift("norm_lift", direction=1, unit="clean margins",
           label="the lead of one class that the statistics of clean examples raise",
           meaning="rise of a class's logit on examples of other classes with batch statistics in"
-          " place of running ones; largest less second"),
+          " place of running ones; largest less second", is_judged=False),
     _lift("norm_lift_outlier", direction=1, unit="deviations",
           label="how far that lead stands out among the classes",
-          meaning="norm_lift over the deviation of the other classes' rises"),
+          meaning="norm_lift over the deviation of the other classes' rises", is_judged=False),
     _lift("norm_lift_class", direction=0, unit="class",
           label="the class that the statistics of clean examples raise most",
           meaning="class of norm_lift", is_judged=False, is_class=True),
+    _steady("steady_shift", search=SUPPORT, unit="deviations",
+            label="the distance of the clean examples from the means of the training pictures",
+            meaning="norm_shift times exp(20 min(0, norm_margin_drop))"),
+    _steady("steady_shift_peak", search=SUPPORT, unit="deviations",
+            label="that distance in the layer where it is largest",
+            meaning="norm_shift_peak times the same"),
+    _steady("steady_shift_edge", search=SUPPORT, unit="deviations",
+            label="that distance in the channels where it is large",
+            meaning="norm_shift_edge times the same"),
+    _steady("steady_spread", search=SUPPORT, unit="log ratio",
+            label="the difference of the clean examples' variances from those of the training"
+            " pictures",
+            meaning="norm_spread times the same"),
+    _steady("steady_lift", search="lift", unit="clean margins",
+            label="the lead of one class that the statistics of clean examples raise",
+            meaning="norm_lift times the same"),
+    _steady("steady_lift_outlier", search="lift", unit="deviations",
+            label="how far that lead stands out among the classes",
+            meaning="norm_lift_outlier times the same"),
 )  # fmt: skip
 
 
