@@ -111,6 +111,7 @@ def test_pictures_that_were_mostly_left_out_are_told(share, names):
         ({"norm_accuracy_drop": np.nan}, []),
         ({"norm_accuracy_drop": -0.04}, []),
         ({"norm_accuracy_drop": -0.05}, ["statistics-lag"]),
+        ({"norm_accuracy_drop": 0.90 - 0.95}, ["statistics-lag"]),
     ],
 )
 def test_running_statistics_that_lag_are_told(fields, names):
