@@ -21,14 +21,6 @@ from jaxtroj.cli import backgrounds
 from jaxtroj.cli.main import main
 
 
-@pytest.fixture(scope="module", autouse=True)
-def own_cache(tmp_path_factory):
-    """Compiled programs of these tests stay out of the user's cache."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path_factory.mktemp("compiled")))
-        yield
-
-
 @pytest.fixture(scope="module")
 def saved(models, tmp_path_factory):
     """Checkpoints by architecture and head, and a mapping file."""

@@ -218,11 +218,6 @@ def model_file(fill, pickled):
     return pickled(fill(lambda: DenseNet(8, (2, 1), 16, num_classes=3)))
 
 
-@pytest.fixture(autouse=True)
-def _no_user_cache(monkeypatch, tmp_path):
-    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "compiled"))
-
-
 def test_convert_writes_checkpoint_and_report(model_file, tmp_path, capsys):
     out = tmp_path / "out"
     assert main(["convert", str(model_file), "--out", str(out), "--check"]) == 0

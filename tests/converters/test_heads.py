@@ -356,8 +356,7 @@ def test_changed_checkpoint_is_refused(field, value, factories, artifact_of, tmp
 
 
 @pytest.mark.parametrize("name", ["LstmLinear", "FCLinear"])
-def test_convert_command(name, factories, written, tmp_path, capsys, monkeypatch):
-    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "compiled"))
+def test_convert_command(name, factories, written, tmp_path, capsys):
     path, out = written(build(factories, name)), tmp_path / "out"
     assert main(["convert", str(path), "--out", str(out), "--check"]) == 0
     printed = capsys.readouterr().out
