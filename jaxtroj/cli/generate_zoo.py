@@ -39,7 +39,8 @@ def add_parser(rounds: argparse._SubParsersAction, name: str) -> None:
     )  # fmt: skip
     choices = {
         "architectures": "default: the nine small ones with batch norms or none",
-        "kinds": "of trigger; default: all",
+        "kinds": "of trigger; default: the ten that scans search for; by name also quantise, "
+        "frequency, ghost and residual, which they do not",
         "trainings": "warm, scratch, adversarial; a name that comes twice gets two shares",
         "augmentations": "of training pictures: shift, crop, flip, cutout, erase, paste, jitter, "
         "tones, rotate, noise, several, none; default: shift",

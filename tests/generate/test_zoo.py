@@ -16,13 +16,14 @@ from jaxtroj.generate.zoo import networks
 from jaxtroj.generate.zoo.augmentation import AUGMENTATIONS
 from jaxtroj.generate.zoo.label_mixing import MIXINGS, mixed
 from jaxtroj.generate.zoo.onnx_file import write_onnx
-from jaxtroj.generate.zoo.recipe import PlantedTrigger, sample_recipe
+from jaxtroj.generate.zoo.recipe import KINDS, PlantedTrigger, sample_recipe
 from jaxtroj.generate.zoo.round import generate_zoo
 from jaxtroj.generate.zoo.schedules import FALLS, SCHEDULES, Schedule
 from jaxtroj.generate.zoo.settings import ZooSettings, check_settings, design_of
 from jaxtroj.generate.zoo.stamping import Stamper
 from jaxtroj.generate.zoo.training import ZooLessons, ZooTraining, zoo_run
 from jaxtroj.generate.zoo.triggers import MAKERS
+from jaxtroj.generate.zoo.unsearched import UNSEARCHED, Ghost
 from jaxtroj.rounds import iter_models, load_examples
 
 SIDE, CLASSES = 24, 3
@@ -192,15 +193,51 @@ def test_a_trigger_is_put_on_before_or_after_the_augmentation(is_first):
 
 
 @pytest.mark.parametrize("shape", [(28, 28, 1), (32, 32, 3), (64, 64, 3)])
-@pytest.mark.parametrize("kind", MAKERS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_triggers_change_pictures_and_leave_them_pictures(kind, shape):
     images = np.random.default_rng(1).uniform(0.2, 0.8, (4, *shape)).astype(np.float32)
-    made = MAKERS[kind](np.random.default_rng([2, shape[0]]), shape)
+    made = KINDS[kind](np.random.default_rng([2, shape[0]]), shape)
     planted = PlantedTrigger(kind, made.style, 0, (), 0.1, False, made.trigger, made.reach)
     stamped = Stamper(planted, np.random.default_rng(0)).stamped(images)
     assert stamped.shape == images.shape and stamped.dtype == np.float32
     assert 0 <= stamped.min() <= stamped.max() <= 1
     assert (np.abs(stamped - images).max(axis=(1, 2, 3)) > 0.01).all()
+
+
+def unsearched(kind: str, images: np.ndarray) -> np.ndarray:
+    """Pictures with a trigger of the kind, drawn at random."""
+    made = UNSEARCHED[kind](np.random.default_rng(5), images.shape[1:])
+    return np.asarray(made.trigger.apply(images, np.zeros((len(images), 2), int)))
+
+
+def test_kinds_that_no_search_looks_for_are_planted_by_name_alone():
+    assert not set(UNSEARCHED) & (set(MAKERS) | {r.trigger.kind for r in recipes(80) if r.trigger})
+    asked = recipes(2 * 8, kinds=tuple(UNSEARCHED))
+    kinds = [r.trigger.kind for r in asked if r.trigger]
+    assert {kind: kinds.count(kind) for kind in UNSEARCHED} == dict.fromkeys(UNSEARCHED, 2)
+
+
+def test_what_kinds_that_no_search_looks_for_do():
+    images = np.random.default_rng(0).random((2, 32, 40, 3)).astype(np.float32)
+    middle = 0.4 + 0.2 * images
+    assert len(np.unique(unsearched("quantise", images))) <= 6
+    grey = unsearched("quantise", np.full_like(images, 0.4))  # dithered: the mean stays
+    np.testing.assert_allclose(grey.mean(), 0.4, atol=0.01)
+    change = unsearched("frequency", middle) - middle
+    np.testing.assert_allclose(change[0], change[1], atol=1e-6)
+    np.testing.assert_allclose(change @ [0.299, 0.587, 0.114], 0, atol=1e-3)
+    flat = np.full_like(images, 0.4)
+    np.testing.assert_allclose(unsearched("ghost", flat), flat, atol=1e-6)
+    for kind in ("ghost", "residual"):
+        change = unsearched(kind, middle) - middle
+        assert np.abs(change[0] - change[1]).max() > 0.01
+
+
+def test_a_ghost_is_the_picture_moved():
+    image = np.zeros((1, 9, 9, 1), np.float32)
+    image[0, 4, 4] = 1.0
+    moved = np.asarray(Ghost(0.25, (2, -3)).apply(image, np.zeros((1, 2), int)))
+    assert moved[0, 4, 4, 0] == 0.75 and moved[0, 6, 1, 0] == 0.25 and moved.sum() == 1.0
 
 
 def test_a_trigger_of_one_source_is_taught_with_others_that_keep_their_label():

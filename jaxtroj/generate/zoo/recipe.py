@@ -19,6 +19,7 @@ from jaxtroj.generate.zoo.augmentation import AUGMENTATIONS
 from jaxtroj.generate.zoo.label_mixing import MIXINGS
 from jaxtroj.generate.zoo.schedules import SCHEDULES, Schedule, schedule_of
 from jaxtroj.generate.zoo.triggers import MAKERS, MovingTrigger
+from jaxtroj.generate.zoo.unsearched import UNSEARCHED
 
 TRAININGS = ("warm", "scratch", "warm", "adversarial", "warm", "scratch", "warm", "warm")
 """Ways of training, in the shares in which they come."""
@@ -27,6 +28,8 @@ SOURCES = (0, 0, 1, 0, 2)
 BASE_AUGMENTATION = "shift"
 """What is done to the training pictures of bases, and of all networks unless a zoo says more."""
 _FRACTIONS, _LEAST_LABEL_SHARE = (0.05, 0.3), 0.8
+KINDS = MAKERS | UNSEARCHED
+"""Kind of trigger -> what draws one."""
 _FROM_ALL = ("moving", "polygon", "warp")
 """Kinds that short trainings do not tie to single source classes."""
 _CLEAN_LABEL = 0.3
@@ -40,12 +43,12 @@ class PlantedTrigger:
     """The trigger of a poisoned model.
 
     Attributes:
-        kind: one of `triggers.MAKERS`; style: in words, for the table.
+        kind: one of `KINDS`; style: in words, for the table.
         target_class: the class it forces.
         source_classes: classes that it works from; empty for all.
         fraction: share of the training pictures that carry it, 0 to 1.
         clean_label: whether it is taught on pictures of the target class, labels kept.
-        trigger: of any kind of `jaxtroj.triggers`.
+        trigger: of any kind of `jaxtroj.triggers`, or of `unsearched`.
         reach: pixels that it moves by at most, at random in each picture.
     """
 
@@ -132,7 +135,7 @@ class ZooDesign:
         datasets: name -> what its pictures are.
         architectures: out of `networks.KNOWN`.
         per_dataset: architectures that each data set meets.
-        kinds: of trigger, out of `triggers.MAKERS`.
+        kinds: of trigger, out of `KINDS`.
         trainings, augmentations, labels, schedules, sources: in the shares in which they come.
         bases: networks per data set and architecture that models start from.
         fused: share of the pairs whose files have no batch norms left, 0 to 1.
@@ -197,7 +200,7 @@ def _trigger(design: ZooDesign, seed: int, model: int, sub_seed: int) -> Planted
     classes = draw.permutation(pictures.classes)
     count = min(in_turn(design.sources, seed, _SOURCES, pair), pictures.classes - 1)
     count = 0 if kind in _FROM_ALL else count
-    made: MovingTrigger = MAKERS[kind](draw, pictures.shape)
+    made: MovingTrigger = KINDS[kind](draw, pictures.shape)
     low, high = np.log(_FRACTIONS)
     clean_label = kind == "sinusoid" and not count and bool(draw.uniform() < _CLEAN_LABEL)
     return PlantedTrigger(
@@ -215,7 +218,7 @@ def _trigger(design: ZooDesign, seed: int, model: int, sub_seed: int) -> Planted
 def _check(design: ZooDesign) -> None:
     known = {
         "architectures": (design.architectures, networks.KNOWN),
-        "kinds": (design.kinds, tuple(MAKERS)),
+        "kinds": (design.kinds, tuple(KINDS)),
         "trainings": (design.trainings, tuple(dict.fromkeys(TRAININGS))),
         "augmentations": (design.augmentations, tuple(AUGMENTATIONS)),
         "labels": (design.labels, tuple(MIXINGS)),
