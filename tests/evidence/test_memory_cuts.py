@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jaxtroj.evidence.images.memory_cuts import cut
-from jaxtroj.evidence.images.remainder import Seen, seen
+from jaxtroj.evidence.images.remainder import Seen, harmless_moves, seen
 from jaxtroj.norm_memory import Norms
 from jaxtroj.triggers.mask import FreeMask
 from jaxtroj.triggers.window import Window
@@ -27,7 +27,8 @@ def remembers_a_square() -> tuple[Norms, Seen]:
     images = pictures(120, seed=1).images
     model = taught(untaught(), np.concatenate([images, squared(images)]))
     norms = Norms(model, 32)
-    return norms, seen(norms, pictures(48, seed=3).images, jax.random.key(0))
+    shown = pictures(48, seed=3).images
+    return norms, seen(norms, shown, harmless_moves(norms, shown, jax.random.key(0)))
 
 
 def spread(images: np.ndarray) -> FreeMask:

@@ -1,14 +1,17 @@
 """Some clean examples as a network's norms see them, and what training had that these lack."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxtroj.evidence.images.harmless import harmless_changes
+from jaxtroj.network import usual_count
 from jaxtroj.norm_memory import Memory, Norms, matches, memory_of
 
-_SOME = 16  # examples that harmless changes are measured on
+_SOME = 48  # examples that harmless changes are measured on; fewer where pictures are large
 
 
 @dataclass(frozen=True)
@@ -39,37 +42,36 @@ class Seen:
         return np.where(counts > 0, np.asarray(found), 0.0)
 
 
-def seen(norms: Norms, images: np.ndarray, key: jax.Array) -> Seen:
+def harmless_moves(norms: Norms, images: np.ndarray, key: jax.Array) -> list[np.ndarray]:
+    """Mean change `[dims]` of the moments of some pictures by each harmless change.
+
+    Args:
+      norms: the network's.
+      images: clean ones; the first few are changed.
+      key: of what the changes draw.
+    """
+    some = images[: min(_SOME, usual_count(images))]
+    draw = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+    rows = norms.seen(np.concatenate([some, *harmless_changes(some, draw)]))[1]
+    found = rows.reshape(-1, len(some), rows.shape[1]).mean(axis=1)
+    return list(found[1:] - found[0])
+
+
+def seen(norms: Norms, images: np.ndarray, harmless: Sequence[np.ndarray]) -> Seen:
     """What the norms see of some examples.
 
     Args:
       norms: the network's.
       images: clean ones.
-      key: of the noise among harmless changes.
+      harmless: see `harmless_moves`; to be sure of an answer is harmless, too.
     """
     logits, rows = norms.seen(images)
-    harmless = _harmless(norms, images, logits, rows, key)
-    return Seen(images, logits, rows, memory_of(rows, norms.sizes(images), harmless))
+    apart = [*harmless, *_sureness(logits, rows)]
+    return Seen(images, logits, rows, memory_of(rows, norms.sizes(images), apart))
 
 
-def _harmless(norms: Norms, images, logits, rows, key: jax.Array) -> list[np.ndarray]:
-    """Mean change of the moments by each harmless change of pictures, and by being sure."""
-    some, plain = images[:_SOME], rows[:_SOME].mean(axis=0)
-    changed = np.concatenate([np.clip(one, 0, 1) for one in _changed(some, key)])
-    found = norms.seen(changed.astype(np.float32))[1].reshape(-1, len(some), rows.shape[1])
+def _sureness(logits: np.ndarray, rows: np.ndarray) -> list[np.ndarray]:
+    """How moments of examples that the network is sure of differ from those of the others."""
     order = np.sort(logits, axis=1)
     sure = order[:, -1] - order[:, -2] >= np.median(order[:, -1] - order[:, -2])
-    among = [rows[sure].mean(axis=0) - rows[~sure].mean(axis=0)] if 0 < sure.mean() < 1 else []
-    return [*(found.mean(axis=1) - plain), *among]
-
-
-def _changed(images: np.ndarray, key: jax.Array) -> list[np.ndarray]:
-    mean = images.mean(axis=(1, 2), keepdims=True)
-    noise = np.asarray(jax.random.normal(key, images.shape, jax.numpy.float32))
-    near = [np.roll(images, move, axis) for axis in (1, 2) for move in (-1, 1)]
-    blurred = (images + sum(near)) / 5
-    return [
-        0.7 * images, 1.3 * images, mean + 0.7 * (images - mean), images**1.4, images**0.7,
-        images + 0.06 * noise, blurred, images[:, :, ::-1], np.roll(images, 2, 1),
-        np.roll(images, -2, 2), 0.5 * images + 0.5 * images.mean(axis=-1, keepdims=True),
-    ]  # fmt: skip
+    return [rows[sure].mean(axis=0) - rows[~sure].mean(axis=0)] if 0 < sure.mean() < 1 else []
