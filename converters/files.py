@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import select
 import stat
 from collections import Counter
 from pathlib import Path
@@ -69,7 +70,7 @@ def write_atomic(path: Path, data: bytes) -> None:
     """
     if path.exists() and not (path.is_file() or path.is_dir()):
         with open(os.open(path, os.O_WRONLY | os.O_NONBLOCK), "wb", buffering=0) as special:
-            special.write(data)
+            _write_all(special.fileno(), data)
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
@@ -82,6 +83,15 @@ def write_atomic(path: Path, data: bytes) -> None:
     except BaseException:
         part.unlink(missing_ok=True)
         raise
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        try:
+            rest = rest[os.write(descriptor, rest) :]
+        except BlockingIOError:  # the pipe is full
+            select.select([], [descriptor], [])
 
 
 def read_at_most(path: Path, most: int) -> bytes:

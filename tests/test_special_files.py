@@ -1,7 +1,9 @@
 """Devices, pipes, sockets and links where a file or folder is expected: named, never waited for."""
 
 import os
+import select
 import socket
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -86,3 +88,14 @@ def test_what_is_no_file_is_never_replaced_by_one(special):
     write_atomic(special["a named pipe"], b"text")
     assert os.read(reader, 10) == b"text" and what_is(special["a named pipe"]) == "a named pipe"
     os.close(reader)
+
+
+def test_a_pipe_gets_all_of_a_large_file(special):
+    data = os.urandom(2**20)  # a pipe takes 64 KiB at once
+    reader = os.open(special["a named pipe"], os.O_RDONLY | os.O_NONBLOCK)
+    os.set_blocking(reader, True)
+    with ThreadPoolExecutor(1) as pool, open(reader, "rb") as file:
+        writing = pool.submit(write_atomic, special["a named pipe"], data)
+        select.select([file], [], [])  # before there is a writer, reading ends at once
+        assert file.read(len(data)) == data
+        writing.result()
