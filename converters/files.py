@@ -19,6 +19,7 @@ _KINDS = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
+_MOST_LINKS = 40  # as Linux follows
 
 
 def kind_of(mode: int) -> str:
@@ -65,12 +66,14 @@ def read_plain(path: str | os.PathLike[str], most: int) -> bytes:
 def write_atomic(path: Path, data: bytes) -> None:
     """Write a whole file or nothing: parents are made, readers never see a part.
 
-    A device or a pipe, such as /dev/null, is written to and never replaced by a file.
+    A device, a pipe or an open file of this process, such as /dev/null or /dev/stdout, is written
+    to and never replaced by a file. Links to plain files are replaced, not followed.
     Raises OSError if it cannot be written; a pipe that nobody reads cannot.
     """
-    if path.exists() and not (path.is_file() or path.is_dir()):
-        with open(os.open(path, os.O_WRONLY | os.O_NONBLOCK), "wb", buffering=0) as special:
-            _write_all(special.fileno(), data)
+    special = _open_special(path)
+    if special is not None:
+        with open(special, "wb", buffering=0):
+            _write_all(special, data)
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
@@ -83,6 +86,28 @@ def write_atomic(path: Path, data: bytes) -> None:
     except BaseException:
         part.unlink(missing_ok=True)
         raise
+
+
+def _open_special(path: Path) -> int | None:
+    """A new descriptor of what is written to as it is; None for what a file takes the place of."""
+    number = _own_descriptor(path)
+    if number is not None:
+        return os.dup(number)  # goes on where the file stands, as `> FILE` and `>> FILE` need it
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        return os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+    return None
+
+
+def _own_descriptor(path: Path) -> int | None:
+    """Number of the open file that a path such as /dev/stdout, or a link to it, stands for."""
+    folders = {os.path.realpath("/dev/fd"), os.path.realpath("/proc/self/fd")}
+    for _ in range(_MOST_LINKS):
+        if path.name.isdecimal() and os.path.realpath(path.parent) in folders:
+            return int(path.name) if path.exists() else None
+        if not path.is_symlink():
+            return None
+        path = path.parent / os.readlink(path)
+    return None
 
 
 def _write_all(descriptor: int, data: bytes) -> None:

@@ -4,6 +4,7 @@ import os
 import select
 import socket
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -99,3 +100,25 @@ def test_a_pipe_gets_all_of_a_large_file(special):
         select.select([file], [], [])  # before there is a writer, reading ends at once
         assert file.read(len(data)) == data
         writing.result()
+
+
+@pytest.mark.parametrize("folder", ["/proc/self/fd", "/dev/fd"])
+def test_an_open_file_is_written_to_where_it_stands(tmp_path, folder):
+    (tmp_path / "file").write_bytes(b"0123456789")
+    with open(tmp_path / "file", "r+b", buffering=0) as file:
+        number = file.fileno()
+        (tmp_path / "stdout").symlink_to(f"{folder}/{number}")  # as /dev/stdout is one
+        (tmp_path / "link").symlink_to("stdout")
+        for name in ("stdout", "link"):
+            file.read(2)
+            write_atomic(tmp_path / name, b"--")
+            assert (tmp_path / name).is_symlink()
+        write_atomic(Path(folder, str(number)), b"+")
+    assert (tmp_path / "file").read_bytes() == b"01--45--+9"
+
+
+def test_a_link_to_a_plain_file_is_replaced(tmp_path):
+    (tmp_path / "file").write_bytes(b"kept")
+    (tmp_path / "link").symlink_to("file")
+    write_atomic(tmp_path / "link", b"new")
+    assert [(tmp_path / name).read_bytes() for name in ("file", "link")] == [b"kept", b"new"]
