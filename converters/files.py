@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import secrets
 import select
 import stat
 from collections import Counter
@@ -76,9 +77,11 @@ def write_atomic(path: Path, data: bytes) -> None:
             _write_all(special, data)
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    # A link with that name, which could lead to any file, is not opened.
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:
-        with open(part, "wb") as file:
+        with open(descriptor, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

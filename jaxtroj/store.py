@@ -27,11 +27,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Self
+from typing import IO, Any, Self
 
 from converters.files import strict_json, write_atomic
 from jaxtroj.errors import StoreError
-from jaxtroj.held_folder import add_whole, agree, claim_folder, cut_tail, hold, json_bytes
+from jaxtroj.held_folder import add_whole, agree, claim_folder, cut_tail, hold, json_bytes, open_own
 from jaxtroj.record import Record, parse_record
 
 SETTINGS = "settings.json"
@@ -68,8 +68,8 @@ class RunStore:
         session: JSON values that `environment.json` keeps of this session.
 
     Raises:
-        StoreError: the folder is locked, cannot be written, holds other settings or foreign files,
-            or a line in the middle of `records.jsonl` is damaged.
+        StoreError: the folder is locked, cannot be written, holds other settings, foreign files or
+            links in the place of its own, or a line in the middle of `records.jsonl` is damaged.
     """
 
     def __init__(
@@ -90,9 +90,7 @@ class RunStore:
                 _set_aside(self.folder)
             agree(self.folder / SETTINGS, settings, "name another folder or take --restart")
             _add_environment(self.folder / "environment.json", session or {})
-            records = self.folder / "records.jsonl"
-            cut_tail(records, self._recover(records))
-            self._file = open(records, "a+b", buffering=0)
+            self._file = self._opened(self.folder / "records.jsonl")
         except OSError as error:
             self._lock.close()
             raise StoreError(
@@ -154,10 +152,20 @@ class RunStore:
         self._places[record.model] = (*self._places.get(record.model, ()), place)
         self._count += 1
 
+    def _opened(self, path: Path) -> IO[bytes]:
+        """The file of records, without what a crash tore."""
+        file = open_own(path)
+        try:
+            cut_tail(path, self._recover(path))
+        except BaseException:
+            file.close()
+            raise
+        return file
+
     def _recover(self, path: Path) -> int:
         """Find the records on file; where the last whole one ends, before what a crash tore."""
         end = 0
-        for offset, size, record in _parsed(path) if path.exists() else ():
+        for offset, size, record in _parsed(path):
             self._note(record, offset, size)
             end = offset + size
         return end
@@ -180,11 +188,11 @@ class RunStore:
         """Add a line to the log of the run, with the time of day.
 
         Raises:
-            StoreError: it cannot be written.
+            StoreError: it cannot be written, or is no plain file.
         """
         now = datetime.now(UTC).isoformat(timespec="seconds")
         try:
-            with open(self.log_path, "ab", buffering=0) as file:
+            with open_own(self.log_path) as file:
                 file.write(f"{now} {line}\n".encode("utf-8", "backslashreplace"))
         except OSError as error:
             raise StoreError(f"cannot write {self.log_path}: {error.strerror or error}") from error

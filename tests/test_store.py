@@ -218,6 +218,23 @@ def test_run_folder_that_is_a_file(tmp_path):
         RunStore(tmp_path / "run", SETTINGS)
 
 
+@pytest.mark.parametrize("name", ["lock", "log.txt", "records.jsonl"])
+@pytest.mark.parametrize("kind", ["a symbolic link", "a named pipe"])
+def test_what_a_stranger_planted_is_refused_and_leads_nowhere(tmp_path, name, kind):
+    (tmp_path / "rc").write_text("years of work")
+    run = tmp_path / "run"
+    fill(run, "a")
+    (run / name).unlink(missing_ok=True)
+    if kind == "a symbolic link":
+        (run / name).symlink_to("../rc")
+    else:
+        os.mkfifo(run / name)
+    with pytest.raises(StoreError, match=rf"{name} is {kind}, expected a plain file; remove it"):
+        with RunStore(run, SETTINGS) as store:
+            store.log("begins")
+    assert (tmp_path / "rc").read_text() == "years of work"
+
+
 def test_damaged_settings_are_named(tmp_path):
     fill(tmp_path, "a")
     (tmp_path / "settings.json").write_text("[")
@@ -394,3 +411,22 @@ def test_atomic_write_leaves_the_old_file_when_it_fails(tmp_path):
         write_atomic(path, "text")  # pyright: ignore[reportArgumentType]
     assert path.read_bytes() == b"0.5"
     assert [p.name for p in path.parent.iterdir()] == ["result.txt"]
+
+
+def test_atomic_write_opens_no_planted_link(tmp_path, monkeypatch):
+    monkeypatch.setattr("converters.files.secrets.token_hex", lambda size: "guessed")
+    (tmp_path / "rc").write_text("years of work")
+    for name in ("guessed", os.getpid()):
+        (tmp_path / f".result.txt.{name}.part").symlink_to("rc")
+    with pytest.raises(FileExistsError):
+        write_atomic(tmp_path / "result.txt", b"0.5")
+    assert (tmp_path / "rc").read_text() == "years of work"
+
+
+def test_atomic_write_keeps_to_the_umask(tmp_path):
+    earlier = os.umask(0o027)
+    try:
+        write_atomic(tmp_path / "result.txt", b"0.5")
+    finally:
+        os.umask(earlier)
+    assert (tmp_path / "result.txt").stat().st_mode & 0o777 == 0o640
