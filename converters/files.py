@@ -48,6 +48,11 @@ def what_is(path: str | os.PathLike[str]) -> str:
         return f"no path ({error})"
 
 
+def leads_out(path: Path, folder: Path) -> bool:
+    """Whether a path in a folder leads out of it, as a link may."""
+    return not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
+
+
 def read_plain(path: str | os.PathLike[str], most: int) -> bytes:
     """The first `most` bytes of a regular file; a pipe or a device is not waited for.
 

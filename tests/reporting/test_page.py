@@ -16,6 +16,7 @@ from jaxtroj.reporting.content import read_content
 from jaxtroj.reporting.fields import fields_of
 from jaxtroj.reporting.page import page_data, render
 from jaxtroj.reporting.pictures import PANELS, embed
+from jaxtroj.reporting.tables import render_json
 from jaxtroj.store import RunStore
 
 DATA = re.compile(r'<script type="application/json" id="data">(.*?)</script>', re.DOTALL)
@@ -156,7 +157,7 @@ def test_pictures_stop_at_the_cap_and_the_likeliest_come_first(run_and_truth):
     assert all("keep this file small" in p.note for n, p in first.items() if n != kept)
 
 
-@pytest.mark.parametrize("kind", ["missing", "link", "text", "odd"])
+@pytest.mark.parametrize("kind", ["missing", "link", "loop", "text", "odd"])
 def test_pictures_that_are_not_ours(run_and_truth, tmp_path, kind):
     run, _ = run_and_truth
     path = run / "triggers" / "id-00000001.png"
@@ -164,6 +165,8 @@ def test_pictures_that_are_not_ours(run_and_truth, tmp_path, kind):
     if kind == "link":
         Image.new("RGB", (8, 8)).save(tmp_path / "secret.png")
         path.symlink_to(tmp_path / "secret.png")
+    elif kind == "loop":
+        path.symlink_to(path.name)
     elif kind == "text":
         path.write_text("<svg onload=alert(1)>")
     elif kind == "odd":
@@ -225,6 +228,17 @@ def test_a_damaged_environment_is_said_and_changes_nothing_else(run_and_truth):
     content = read_content(run)
     assert len(content.records) == 24 and "environment.json is not JSON" in content.problems[0]
     assert "environment.json is not JSON" in render(content)
+
+
+@pytest.mark.parametrize("name", ["settings.json", "environment.json"])
+def test_no_link_carries_a_file_from_elsewhere_into_a_report(run_and_truth, tmp_path, name):
+    run, _ = run_and_truth
+    (tmp_path / "config.json").write_text('{"sessions": [{"token": "secret"}]}')
+    (run / name).unlink()
+    (run / name).symlink_to("../config.json")
+    content = read_content(run)
+    assert f"{name} is not read: it is a link to another folder" in content.problems[0]
+    assert "secret" not in render_json(content) + render(content)
 
 
 def test_words_stand_in_an_example_where_the_dataset_is_given(tmp_path):
