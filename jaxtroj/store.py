@@ -87,7 +87,7 @@ class RunStore:
         self._unsynced, self._synced = False, float("-inf")
         try:
             if restart:
-                _set_aside(self.folder)
+                _set_aside(self.folder, settings)
             agree(self.folder / SETTINGS, settings, "name another folder or take --restart")
             _add_environment(self.folder / "environment.json", session or {})
             self._file = self._opened(self.folder / "records.jsonl")
@@ -295,12 +295,14 @@ def file_stem(name: str) -> str:
     return f"{safe}-{digest[:_DIGEST_LETTERS]}"
 
 
-def _set_aside(folder: Path) -> None:
+def _set_aside(folder: Path, settings: Mapping[str, Any]) -> None:
+    """Take new settings, after the records: wherever this ends, a folder has settings, and no
+    records of others beside them."""
     records = folder / "records.jsonl"
     if records.exists():
         taken = len(list(folder.glob("records.*.jsonl")))
         os.replace(records, folder / f"records.{taken + 1}.jsonl")
-    (folder / SETTINGS).unlink(missing_ok=True)
+    write_atomic(folder / SETTINGS, json_bytes(dict(settings)))
 
 
 def _add_environment(path: Path, more: Mapping[str, Any]) -> None:

@@ -1,3 +1,4 @@
+import errno
 import json
 import os
 import signal
@@ -88,6 +89,22 @@ def test_other_settings_are_refused_by_name_until_restart(tmp_path):
     with RunStore(tmp_path, {**SETTINGS, "seed": 1}, restart=True) as store:
         assert store.records == []
     assert (tmp_path / "records.1.jsonl").exists()
+
+
+@pytest.mark.parametrize("steps", range(3))
+def test_a_restart_that_fails_leaves_a_folder_that_goes_on(tmp_path, monkeypatch, steps):
+    written, left, replace_file = fill(tmp_path, "a"), iter(range(steps)), os.replace
+
+    def fails(*paths):
+        if next(left, None) is None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        replace_file(*paths)
+
+    with monkeypatch.context() as patch, pytest.raises(StoreError, match="No space left"):
+        patch.setattr(os, "replace", fails)
+        RunStore(tmp_path, {**SETTINGS, "seed": 1}, restart=True)
+    RunStore(tmp_path, {**SETTINGS, "seed": 1}, restart=True).close()
+    assert (tmp_path / "records.1.jsonl").read_bytes() == written
 
 
 def test_second_writer_is_refused_and_a_closed_one_lets_go(tmp_path):
