@@ -43,6 +43,7 @@ SYNC_SECONDS = 1.0
 
 _MODEL = re.compile(rb'\{"model": ("(?:[ -!#-\[\]-~]|\\["\\/bfnrt]|\\u[0-9a-f]{4})*"), "sha256": ')
 """How `Record.to_json` begins."""
+_ASIDE = re.compile(r"records\.([0-9]+)\.jsonl")
 _DIGEST_LETTERS = 24
 _DIGEST_END = re.compile(rf"-[0-9a-f]{{{_DIGEST_LETTERS}}}$")
 _PACKAGES = ("jaxtroj", "jax", "jaxlib", "flax", "optax", "numpy", "pillow")
@@ -300,7 +301,8 @@ def _set_aside(folder: Path, settings: Mapping[str, Any]) -> None:
     records of others beside them."""
     records = folder / "records.jsonl"
     if records.exists():
-        taken = len(list(folder.glob("records.*.jsonl")))
+        found = (_ASIDE.fullmatch(path.name) for path in folder.iterdir())
+        taken = max((int(match[1]) for match in found if match), default=0)
         os.replace(records, folder / f"records.{taken + 1}.jsonl")
     write_atomic(folder / SETTINGS, json_bytes(dict(settings)))
 

@@ -107,6 +107,15 @@ def test_a_restart_that_fails_leaves_a_folder_that_goes_on(tmp_path, monkeypatch
     assert (tmp_path / "records.1.jsonl").read_bytes() == written
 
 
+def test_records_set_aside_are_never_written_over(tmp_path):
+    written = fill(tmp_path, "a")
+    (tmp_path / "records.3.jsonl").write_text("kept")  # somebody has removed the first two
+    (tmp_path / "records.old.jsonl").touch()
+    RunStore(tmp_path, SETTINGS, restart=True).close()
+    assert (tmp_path / "records.3.jsonl").read_text() == "kept"
+    assert (tmp_path / "records.4.jsonl").read_bytes() == written
+
+
 def test_second_writer_is_refused_and_a_closed_one_lets_go(tmp_path):
     with RunStore(tmp_path, SETTINGS):
         with pytest.raises(StoreError, match=f"another process .{os.getpid()}.*wait"):
