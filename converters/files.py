@@ -7,6 +7,7 @@ import secrets
 import select
 import stat
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -181,14 +182,14 @@ def _no_constant(name: str) -> float:
 _STRICT = json.JSONDecoder(object_pairs_hook=once_each, parse_constant=_no_constant)
 
 
-def read_json(path: Path, most: int) -> dict[str, Any]:
-    """A JSON object of at most `most` bytes.
+def read_json(path: Path, most: int, parse: Callable[[bytes], Any] = json.loads) -> dict[str, Any]:
+    """A JSON object of at most `most` bytes; `parse` is `json.loads` or `strict_json`.
 
     Raises:
       LoadError: missing, no regular file, larger, or no JSON object.
     """
     try:
-        value = json.loads(read_at_most(path, most))
+        value = parse(read_at_most(path, most))
     except (ValueError, RecursionError) as error:
         raise CorruptFileError(f"{path} is not JSON: {str(error)[:200]}") from error
     if not isinstance(value, dict):

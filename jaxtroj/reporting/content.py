@@ -1,5 +1,6 @@
 """What every report shows: the records of a run, and its scores where the truth is known."""
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from converters.errors import LoadError
-from converters.files import leads_out, read_json
+from converters.files import leads_out, read_json, strict_json
 from jaxtroj.accepted import NONE, Accepted
 from jaxtroj.leaderboard.cases import (
     ARCHITECTURE,
@@ -204,6 +205,10 @@ def _json_file(run: Path, name: str) -> tuple[dict[str, Any], str]:
     if leads_out(path, run):  # a report may be passed on
         return {}, f"{path} is not read: it is a link to another folder"
     try:
-        return read_json(path, MAX_FILE_BYTES), ""
+        value = read_json(path, MAX_FILE_BYTES, strict_json)
+        json.dumps(value, allow_nan=False)
     except LoadError as error:
         return {}, str(error)
+    except ValueError:
+        return {}, f"{path} is not read: it holds a number too large for a float"
+    return value, ""
