@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -64,6 +65,18 @@ def test_a_large_run_has_a_line_of_every_model_and_everything_of_some(run_and_tr
     assert (told[0], told[50], told[100]) == pytest.approx(
         (min(values), np.median(values), max(values)), rel=1e-5
     )
+
+
+def test_evidence_near_the_largest_float_has_quantiles(run_and_truth):
+    run, _ = run_and_truth
+    content = read_content(run)
+    records = [
+        replace(record, kind="image", evidence={"a": sign * 1.7e308})
+        for sign, record in zip((-1, 1) * 12, content.records, strict=True)
+    ]
+    data = page_data(replace(content, records=tuple(records)), most=6)
+    (quantiles,) = data["spread"]["image"]
+    assert quantiles[0] == -1.7e308 and quantiles[50] == 0 and quantiles[-1] == 1.7e308
 
 
 def test_everything_of_a_run_is_in_the_page(run_and_truth):
