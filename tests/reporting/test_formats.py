@@ -109,6 +109,13 @@ def test_markdown_escapes(hostile):
     assert len(rows) == 16
 
 
+@pytest.mark.parametrize("name", ["www.evil.example", "a WWW.evil.example"])
+def test_markdown_makes_no_links_of_names(name):
+    text = markdown.escape(name)
+    assert "www." not in text.lower()
+    assert text.replace("\\", "") == name
+
+
 def test_csv_has_a_line_for_each_model(run_and_truth):
     rows = list(csv.DictReader(io.StringIO(tables.render_csv(read_content(*run_and_truth)))))
     assert len(rows) == 24
