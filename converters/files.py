@@ -3,8 +3,11 @@
 import errno
 import json
 import os
+import secrets
+import select
 import stat
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,7 @@ _KINDS = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
+_MOST_LINKS = 40  # as Linux follows
 
 
 def kind_of(mode: int) -> str:
@@ -45,6 +49,11 @@ def what_is(path: str | os.PathLike[str]) -> str:
         return f"no path ({error})"
 
 
+def leads_out(path: Path, folder: Path) -> bool:
+    """Whether a path in a folder leads out of it, as a link may."""
+    return not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
+
+
 def read_plain(path: str | os.PathLike[str], most: int) -> bytes:
     """The first `most` bytes of a regular file; a pipe or a device is not waited for.
 
@@ -64,17 +73,21 @@ def read_plain(path: str | os.PathLike[str], most: int) -> bytes:
 def write_atomic(path: Path, data: bytes) -> None:
     """Write a whole file or nothing: parents are made, readers never see a part.
 
-    A device or a pipe, such as /dev/null, is written to and never replaced by a file.
+    A device, a pipe or an open file of this process, such as /dev/null or /dev/stdout, is written
+    to and never replaced by a file. Links to plain files are replaced, not followed.
     Raises OSError if it cannot be written; a pipe that nobody reads cannot.
     """
-    if path.exists() and not (path.is_file() or path.is_dir()):
-        with open(os.open(path, os.O_WRONLY | os.O_NONBLOCK), "wb", buffering=0) as special:
-            special.write(data)
+    special = _open_special(path)
+    if special is not None:
+        with open(special, "wb", buffering=0):
+            _write_all(special, data)
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    # A link with that name, which could lead to any file, is not opened.
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:
-        with open(part, "wb") as file:
+        with open(descriptor, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -82,6 +95,37 @@ def write_atomic(path: Path, data: bytes) -> None:
     except BaseException:
         part.unlink(missing_ok=True)
         raise
+
+
+def _open_special(path: Path) -> int | None:
+    """A new descriptor of what is written to as it is; None for what a file takes the place of."""
+    number = _own_descriptor(path)
+    if number is not None:
+        return os.dup(number)  # goes on where the file stands, as `> FILE` and `>> FILE` need it
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        return os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+    return None
+
+
+def _own_descriptor(path: Path) -> int | None:
+    """Number of the open file that a path such as /dev/stdout, or a link to it, stands for."""
+    folders = {os.path.realpath("/dev/fd"), os.path.realpath("/proc/self/fd")}
+    for _ in range(_MOST_LINKS):
+        if path.name.isdecimal() and os.path.realpath(path.parent) in folders:
+            return int(path.name) if path.exists() else None
+        if not path.is_symlink():
+            return None
+        path = path.parent / os.readlink(path)
+    return None
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        try:
+            rest = rest[os.write(descriptor, rest) :]
+        except BlockingIOError:  # the pipe is full
+            select.select([], [descriptor], [])
 
 
 def read_at_most(path: Path, most: int) -> bytes:
@@ -138,14 +182,14 @@ def _no_constant(name: str) -> float:
 _STRICT = json.JSONDecoder(object_pairs_hook=once_each, parse_constant=_no_constant)
 
 
-def read_json(path: Path, most: int) -> dict[str, Any]:
-    """A JSON object of at most `most` bytes.
+def read_json(path: Path, most: int, parse: Callable[[bytes], Any] = json.loads) -> dict[str, Any]:
+    """A JSON object of at most `most` bytes; `parse` is `json.loads` or `strict_json`.
 
     Raises:
       LoadError: missing, no regular file, larger, or no JSON object.
     """
     try:
-        value = json.loads(read_at_most(path, most))
+        value = parse(read_at_most(path, most))
     except (ValueError, RecursionError) as error:
         raise CorruptFileError(f"{path} is not JSON: {str(error)[:200]}") from error
     if not isinstance(value, dict):

@@ -7,11 +7,12 @@ hold its lock, agree on the settings, cut off what a crash tore, add whole piece
 import fcntl
 import json
 import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from converters.files import strict_json, write_atomic
+from converters.files import strict_json, what_is, write_atomic
 from jaxtroj.errors import StoreError
 
 LOCK = "lock"
@@ -50,10 +51,10 @@ def hold(folder: Path, wait: bool = False, name: str = LOCK) -> IO[bytes]:
         name: of the file that is held.
 
     Raises:
-        StoreError: another process holds it, or the lock cannot be written.
+        StoreError: another process holds it, or the lock cannot be written or is no plain file.
     """
     try:
-        file = open(folder / name, "a+b")
+        file = open_own(folder / name)
     except OSError as error:
         raise StoreError(f"cannot write in {folder}: {error.strerror or error}") from error
     try:
@@ -68,8 +69,27 @@ def hold(folder: Path, wait: bool = False, name: str = LOCK) -> IO[bytes]:
         ) from error
     file.truncate(0)
     file.write(b"%d\n" % os.getpid())
-    file.flush()
     return file
+
+
+def open_own(path: Path) -> IO[bytes]:
+    """A file of the folder, made if absent, to read and to append to, without a buffer.
+
+    Links are not followed: a folder of somebody else could lead to any file of the user.
+
+    Raises:
+        StoreError: it is a link or no plain file.
+        OSError: it cannot be opened.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | getattr(os, "O_NOFOLLOW", 0)
+    if not path.is_symlink():
+        descriptor = os.open(path, flags, 0o666)
+        mode = os.fstat(descriptor).st_mode
+        if stat.S_ISREG(mode):
+            return open(descriptor, "a+b", buffering=0)
+        os.close(descriptor)
+    found = "a symbolic link" if path.is_symlink() else what_is(path)
+    raise StoreError(f"{path} is {found}, expected a plain file; remove it or name another folder")
 
 
 def agree(path: Path, settings: Mapping[str, Any], remedy: str = "name another folder") -> None:

@@ -27,11 +27,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Self
+from typing import IO, Any, Self
 
 from converters.files import strict_json, write_atomic
 from jaxtroj.errors import StoreError
-from jaxtroj.held_folder import add_whole, agree, claim_folder, cut_tail, hold, json_bytes
+from jaxtroj.held_folder import add_whole, agree, claim_folder, cut_tail, hold, json_bytes, open_own
 from jaxtroj.record import Record, parse_record
 
 SETTINGS = "settings.json"
@@ -43,6 +43,7 @@ SYNC_SECONDS = 1.0
 
 _MODEL = re.compile(rb'\{"model": ("(?:[ -!#-\[\]-~]|\\["\\/bfnrt]|\\u[0-9a-f]{4})*"), "sha256": ')
 """How `Record.to_json` begins."""
+_ASIDE = re.compile(r"records\.([0-9]+)\.jsonl")
 _DIGEST_LETTERS = 24
 _DIGEST_END = re.compile(rf"-[0-9a-f]{{{_DIGEST_LETTERS}}}$")
 _PACKAGES = ("jaxtroj", "jax", "jaxlib", "flax", "optax", "numpy", "pillow")
@@ -68,8 +69,8 @@ class RunStore:
         session: JSON values that `environment.json` keeps of this session.
 
     Raises:
-        StoreError: the folder is locked, cannot be written, holds other settings or foreign files,
-            or a line in the middle of `records.jsonl` is damaged.
+        StoreError: the folder is locked, cannot be written, holds other settings, foreign files or
+            links in the place of its own, or a line in the middle of `records.jsonl` is damaged.
     """
 
     def __init__(
@@ -87,12 +88,10 @@ class RunStore:
         self._unsynced, self._synced = False, float("-inf")
         try:
             if restart:
-                _set_aside(self.folder)
+                _set_aside(self.folder, settings)
             agree(self.folder / SETTINGS, settings, "name another folder or take --restart")
             _add_environment(self.folder / "environment.json", session or {})
-            records = self.folder / "records.jsonl"
-            cut_tail(records, self._recover(records))
-            self._file = open(records, "a+b", buffering=0)
+            self._file = self._opened(self.folder / "records.jsonl")
         except OSError as error:
             self._lock.close()
             raise StoreError(
@@ -154,10 +153,20 @@ class RunStore:
         self._places[record.model] = (*self._places.get(record.model, ()), place)
         self._count += 1
 
+    def _opened(self, path: Path) -> IO[bytes]:
+        """The file of records, without what a crash tore."""
+        file = open_own(path)
+        try:
+            cut_tail(path, self._recover(path))
+        except BaseException:
+            file.close()
+            raise
+        return file
+
     def _recover(self, path: Path) -> int:
         """Find the records on file; where the last whole one ends, before what a crash tore."""
         end = 0
-        for offset, size, record in _parsed(path) if path.exists() else ():
+        for offset, size, record in _parsed(path):
             self._note(record, offset, size)
             end = offset + size
         return end
@@ -180,11 +189,11 @@ class RunStore:
         """Add a line to the log of the run, with the time of day.
 
         Raises:
-            StoreError: it cannot be written.
+            StoreError: it cannot be written, or is no plain file.
         """
         now = datetime.now(UTC).isoformat(timespec="seconds")
         try:
-            with open(self.log_path, "ab", buffering=0) as file:
+            with open_own(self.log_path) as file:
                 file.write(f"{now} {line}\n".encode("utf-8", "backslashreplace"))
         except OSError as error:
             raise StoreError(f"cannot write {self.log_path}: {error.strerror or error}") from error
@@ -287,12 +296,15 @@ def file_stem(name: str) -> str:
     return f"{safe}-{digest[:_DIGEST_LETTERS]}"
 
 
-def _set_aside(folder: Path) -> None:
+def _set_aside(folder: Path, settings: Mapping[str, Any]) -> None:
+    """Take new settings, after the records: wherever this ends, a folder has settings, and no
+    records of others beside them."""
     records = folder / "records.jsonl"
     if records.exists():
-        taken = len(list(folder.glob("records.*.jsonl")))
+        found = (_ASIDE.fullmatch(path.name) for path in folder.iterdir())
+        taken = max((int(match[1]) for match in found if match), default=0)
         os.replace(records, folder / f"records.{taken + 1}.jsonl")
-    (folder / SETTINGS).unlink(missing_ok=True)
+    write_atomic(folder / SETTINGS, json_bytes(dict(settings)))
 
 
 def _add_environment(path: Path, more: Mapping[str, Any]) -> None:

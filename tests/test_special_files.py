@@ -1,7 +1,10 @@
 """Devices, pipes, sockets and links where a file or folder is expected: named, never waited for."""
 
 import os
+import select
 import socket
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -86,3 +89,36 @@ def test_what_is_no_file_is_never_replaced_by_one(special):
     write_atomic(special["a named pipe"], b"text")
     assert os.read(reader, 10) == b"text" and what_is(special["a named pipe"]) == "a named pipe"
     os.close(reader)
+
+
+def test_a_pipe_gets_all_of_a_large_file(special):
+    data = os.urandom(2**20)  # a pipe takes 64 KiB at once
+    reader = os.open(special["a named pipe"], os.O_RDONLY | os.O_NONBLOCK)
+    os.set_blocking(reader, True)
+    with ThreadPoolExecutor(1) as pool, open(reader, "rb") as file:
+        writing = pool.submit(write_atomic, special["a named pipe"], data)
+        select.select([file], [], [])  # before there is a writer, reading ends at once
+        assert file.read(len(data)) == data
+        writing.result()
+
+
+@pytest.mark.parametrize("folder", ["/proc/self/fd", "/dev/fd"])
+def test_an_open_file_is_written_to_where_it_stands(tmp_path, folder):
+    (tmp_path / "file").write_bytes(b"0123456789")
+    with open(tmp_path / "file", "r+b", buffering=0) as file:
+        number = file.fileno()
+        (tmp_path / "stdout").symlink_to(f"{folder}/{number}")  # as /dev/stdout is one
+        (tmp_path / "link").symlink_to("stdout")
+        for name in ("stdout", "link"):
+            file.read(2)
+            write_atomic(tmp_path / name, b"--")
+            assert (tmp_path / name).is_symlink()
+        write_atomic(Path(folder, str(number)), b"+")
+    assert (tmp_path / "file").read_bytes() == b"01--45--+9"
+
+
+def test_a_link_to_a_plain_file_is_replaced(tmp_path):
+    (tmp_path / "file").write_bytes(b"kept")
+    (tmp_path / "link").symlink_to("file")
+    write_atomic(tmp_path / "link", b"new")
+    assert [(tmp_path / name).read_bytes() for name in ("file", "link")] == [b"kept", b"new"]

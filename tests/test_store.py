@@ -1,3 +1,4 @@
+import errno
 import json
 import os
 import signal
@@ -88,6 +89,31 @@ def test_other_settings_are_refused_by_name_until_restart(tmp_path):
     with RunStore(tmp_path, {**SETTINGS, "seed": 1}, restart=True) as store:
         assert store.records == []
     assert (tmp_path / "records.1.jsonl").exists()
+
+
+@pytest.mark.parametrize("steps", range(3))
+def test_a_restart_that_fails_leaves_a_folder_that_goes_on(tmp_path, monkeypatch, steps):
+    written, left, replace_file = fill(tmp_path, "a"), iter(range(steps)), os.replace
+
+    def fails(*paths):
+        if next(left, None) is None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        replace_file(*paths)
+
+    with monkeypatch.context() as patch, pytest.raises(StoreError, match="No space left"):
+        patch.setattr(os, "replace", fails)
+        RunStore(tmp_path, {**SETTINGS, "seed": 1}, restart=True)
+    RunStore(tmp_path, {**SETTINGS, "seed": 1}, restart=True).close()
+    assert (tmp_path / "records.1.jsonl").read_bytes() == written
+
+
+def test_records_set_aside_are_never_written_over(tmp_path):
+    written = fill(tmp_path, "a")
+    (tmp_path / "records.3.jsonl").write_text("kept")  # somebody has removed the first two
+    (tmp_path / "records.old.jsonl").touch()
+    RunStore(tmp_path, SETTINGS, restart=True).close()
+    assert (tmp_path / "records.3.jsonl").read_text() == "kept"
+    assert (tmp_path / "records.4.jsonl").read_bytes() == written
 
 
 def test_second_writer_is_refused_and_a_closed_one_lets_go(tmp_path):
@@ -216,6 +242,23 @@ def test_run_folder_that_is_a_file(tmp_path):
     (tmp_path / "run").write_text("")
     with pytest.raises(StoreError, match="cannot use"):
         RunStore(tmp_path / "run", SETTINGS)
+
+
+@pytest.mark.parametrize("name", ["lock", "log.txt", "records.jsonl"])
+@pytest.mark.parametrize("kind", ["a symbolic link", "a named pipe"])
+def test_what_a_stranger_planted_is_refused_and_leads_nowhere(tmp_path, name, kind):
+    (tmp_path / "rc").write_text("years of work")
+    run = tmp_path / "run"
+    fill(run, "a")
+    (run / name).unlink(missing_ok=True)
+    if kind == "a symbolic link":
+        (run / name).symlink_to("../rc")
+    else:
+        os.mkfifo(run / name)
+    with pytest.raises(StoreError, match=rf"{name} is {kind}, expected a plain file; remove it"):
+        with RunStore(run, SETTINGS) as store:
+            store.log("begins")
+    assert (tmp_path / "rc").read_text() == "years of work"
 
 
 def test_damaged_settings_are_named(tmp_path):
@@ -394,3 +437,22 @@ def test_atomic_write_leaves_the_old_file_when_it_fails(tmp_path):
         write_atomic(path, "text")  # pyright: ignore[reportArgumentType]
     assert path.read_bytes() == b"0.5"
     assert [p.name for p in path.parent.iterdir()] == ["result.txt"]
+
+
+def test_atomic_write_opens_no_planted_link(tmp_path, monkeypatch):
+    monkeypatch.setattr("converters.files.secrets.token_hex", lambda size: "guessed")
+    (tmp_path / "rc").write_text("years of work")
+    for name in ("guessed", os.getpid()):
+        (tmp_path / f".result.txt.{name}.part").symlink_to("rc")
+    with pytest.raises(FileExistsError):
+        write_atomic(tmp_path / "result.txt", b"0.5")
+    assert (tmp_path / "rc").read_text() == "years of work"
+
+
+def test_atomic_write_keeps_to_the_umask(tmp_path):
+    earlier = os.umask(0o027)
+    try:
+        write_atomic(tmp_path / "result.txt", b"0.5")
+    finally:
+        os.umask(earlier)
+    assert (tmp_path / "result.txt").stat().st_mode & 0o777 == 0o640

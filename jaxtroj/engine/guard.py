@@ -17,6 +17,7 @@ from jaxtroj import runtime
 from jaxtroj.engine.jobs import START_STEP, ScanJob, Setup
 from jaxtroj.engine.worker import LENGTH
 from jaxtroj.errors import EngineError, UsageError
+from jaxtroj.held_folder import open_own
 
 _SEND_SECONDS = 30.0
 _DUMP_SECONDS = 0.2
@@ -246,7 +247,7 @@ def start_python(
 def _started(
     descriptor: int, environment: Mapping[str, str | None], stderr: Path | None
 ) -> subprocess.Popen[bytes]:
-    target = None if stderr is None else open(stderr, "ab", buffering=0)
+    target = None if stderr is None else open_own(stderr)
     try:
         return start_python(
             _START,

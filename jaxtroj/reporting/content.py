@@ -1,5 +1,6 @@
 """What every report shows: the records of a run, and its scores where the truth is known."""
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from converters.errors import LoadError
-from converters.files import read_json
+from converters.files import leads_out, read_json, strict_json
 from jaxtroj.accepted import NONE, Accepted
 from jaxtroj.leaderboard.cases import (
     ARCHITECTURE,
@@ -129,8 +130,8 @@ def read_content(
         DatasetError, UsageError: as `leaderboard.cases.read_truth`, `match` and `groups`.
     """
     records = tuple(read_records(run))
-    settings, first = _json_file(run / "settings.json")
-    environment, second = _json_file(run / "environment.json")
+    settings, first = _json_file(run, "settings.json")
+    environment, second = _json_file(run, "environment.json")
     sessions = environment.get("sessions")
     entries, scored = {}, None
     dataset = truth if truth is not None and truth.is_dir() else None
@@ -198,9 +199,16 @@ def _predictions(run: Path, records: Sequence[Record]) -> Predictions:
     return Predictions(run, {name: r.probability for name, r in said.items()}, said, skipped)
 
 
-def _json_file(path: Path) -> tuple[dict[str, Any], str]:
+def _json_file(run: Path, name: str) -> tuple[dict[str, Any], str]:
     """A JSON object, or an empty one and why; the records stand without it."""
+    path = run / name
+    if leads_out(path, run):  # a report may be passed on
+        return {}, f"{path} is not read: it is a link to another folder"
     try:
-        return read_json(path, MAX_FILE_BYTES), ""
+        value = read_json(path, MAX_FILE_BYTES, strict_json)
+        json.dumps(value, allow_nan=False)
     except LoadError as error:
         return {}, str(error)
+    except ValueError:
+        return {}, f"{path} is not read: it holds a number too large for a float"
+    return value, ""

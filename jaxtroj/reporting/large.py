@@ -57,5 +57,5 @@ def spread(
 
 def _quantiles(name: str, evidence: Sequence[Mapping[str, float]]) -> list[float]:
     values = np.array([fields[name] for fields in evidence if name in fields], np.float64)
-    values = values[np.isfinite(values)]
-    return [float(f"{q:.6g}") for q in np.quantile(values, _QUANTILES)] if values.size else []
+    values = values[np.isfinite(values)] / 2  # the difference of two halves is a float
+    return [float(f"{2 * q:.6g}") for q in np.quantile(values, _QUANTILES)] if values.size else []

@@ -8,7 +8,7 @@ from jaxtroj.record_text import summary
 from jaxtroj.reporting.content import Content, architecture
 from jaxtroj.scoring import Scores
 
-_SIGNS = re.compile(r"([\\`*_{}\[\]#!|~$@:])")
+_SIGNS = re.compile(r"([\\`*_{}\[\]#!|~$@:]|(?<=www)\.)", re.IGNORECASE)
 
 
 def render(content: Content) -> str:
@@ -39,6 +39,8 @@ def escape(text: str) -> str:
 
     >>> escape("a|b <script> *c*\nd")
     'a\\|b &lt;script&gt; \\*c\\* d'
+    >>> escape("www.a.b")  # GitHub makes a link of it
+    'www\\.a.b'
     """
     line = shown(" ".join(text.split()))
     line = line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from converters.files import leads_out
 from jaxtroj.record import Record
 from jaxtroj.record_text import GAP_PIXELS
 from jaxtroj.rounds.image_file import ImageFileError, read_rgb
@@ -63,7 +64,7 @@ def _read(run: Path, name: str, side: int) -> Picture:
     path = run / name
     try:
         # A link would carry a file from elsewhere into a page that is made to be passed on.
-        if not path.resolve().is_relative_to(run.resolve()):
+        if leads_out(path, run):
             raise ImageFileError("it is a link to another folder")
         pixels, _ = read_rgb(path)
     except ImageFileError as error:

@@ -13,7 +13,7 @@ from PIL import Image
 
 from jaxtroj.csv_text import csv_text
 from jaxtroj.record import Record
-from jaxtroj.reporting import markdown, sarif, tables
+from jaxtroj.reporting import cyclonedx, intoto, markdown, sarif, tables
 from jaxtroj.reporting.content import read_content
 from jaxtroj.reporting.plots import write_plots
 from jaxtroj.rounds import iter_models
@@ -109,6 +109,13 @@ def test_markdown_escapes(hostile):
     assert len(rows) == 16
 
 
+@pytest.mark.parametrize("name", ["www.evil.example", "a WWW.evil.example"])
+def test_markdown_makes_no_links_of_names(name):
+    text = markdown.escape(name)
+    assert "www." not in text.lower()
+    assert text.replace("\\", "") == name
+
+
 def test_csv_has_a_line_for_each_model(run_and_truth):
     rows = list(csv.DictReader(io.StringIO(tables.render_csv(read_content(*run_and_truth)))))
     assert len(rows) == 24
@@ -153,6 +160,26 @@ def test_no_text_moves_the_cursor_of_a_terminal(tmp_path, render):
     text = render(read_content(folder, tmp_path / "truth.csv", by=("by",)))
     assert all(c.isprintable() for c in text.replace("\n", "")), ascii(text)
     assert "x1b" in text or "u001b" in text
+
+
+FORMATS = [sarif.render, intoto.render, cyclonedx.render, tables.render_json]
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ('{"a": NaN}', "holds NaN, expected finite numbers"),
+        ('{"a": [-1e999]}', "holds a number too large for a float"),
+        ('{"a": 1, "a": 2}', "stands twice"),
+    ],
+)
+@pytest.mark.parametrize("render", FORMATS)
+def test_settings_that_json_lacks_are_a_problem(run_and_truth, render, written, said):
+    run, _ = run_and_truth
+    (run / "settings.json").write_text(written)
+    content = read_content(run)
+    assert not content.settings and said in content.problems[0]
+    assert render(content)
 
 
 def test_json_is_strict_and_complete(hostile):

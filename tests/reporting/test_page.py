@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from jaxtroj.reporting.content import read_content
 from jaxtroj.reporting.fields import fields_of
 from jaxtroj.reporting.page import page_data, render
 from jaxtroj.reporting.pictures import PANELS, embed
+from jaxtroj.reporting.tables import render_json
 from jaxtroj.store import RunStore
 
 DATA = re.compile(r'<script type="application/json" id="data">(.*?)</script>', re.DOTALL)
@@ -63,6 +65,18 @@ def test_a_large_run_has_a_line_of_every_model_and_everything_of_some(run_and_tr
     assert (told[0], told[50], told[100]) == pytest.approx(
         (min(values), np.median(values), max(values)), rel=1e-5
     )
+
+
+def test_evidence_near_the_largest_float_has_quantiles(run_and_truth):
+    run, _ = run_and_truth
+    content = read_content(run)
+    records = [
+        replace(record, kind="image", evidence={"a": sign * 1.7e308})
+        for sign, record in zip((-1, 1) * 12, content.records, strict=True)
+    ]
+    data = page_data(replace(content, records=tuple(records)), most=6)
+    (quantiles,) = data["spread"]["image"]
+    assert quantiles[0] == -1.7e308 and quantiles[50] == 0 and quantiles[-1] == 1.7e308
 
 
 def test_everything_of_a_run_is_in_the_page(run_and_truth):
@@ -156,7 +170,7 @@ def test_pictures_stop_at_the_cap_and_the_likeliest_come_first(run_and_truth):
     assert all("keep this file small" in p.note for n, p in first.items() if n != kept)
 
 
-@pytest.mark.parametrize("kind", ["missing", "link", "text", "odd"])
+@pytest.mark.parametrize("kind", ["missing", "link", "loop", "text", "odd"])
 def test_pictures_that_are_not_ours(run_and_truth, tmp_path, kind):
     run, _ = run_and_truth
     path = run / "triggers" / "id-00000001.png"
@@ -164,6 +178,8 @@ def test_pictures_that_are_not_ours(run_and_truth, tmp_path, kind):
     if kind == "link":
         Image.new("RGB", (8, 8)).save(tmp_path / "secret.png")
         path.symlink_to(tmp_path / "secret.png")
+    elif kind == "loop":
+        path.symlink_to(path.name)
     elif kind == "text":
         path.write_text("<svg onload=alert(1)>")
     elif kind == "odd":
@@ -225,6 +241,17 @@ def test_a_damaged_environment_is_said_and_changes_nothing_else(run_and_truth):
     content = read_content(run)
     assert len(content.records) == 24 and "environment.json is not JSON" in content.problems[0]
     assert "environment.json is not JSON" in render(content)
+
+
+@pytest.mark.parametrize("name", ["settings.json", "environment.json"])
+def test_no_link_carries_a_file_from_elsewhere_into_a_report(run_and_truth, tmp_path, name):
+    run, _ = run_and_truth
+    (tmp_path / "config.json").write_text('{"sessions": [{"token": "secret"}]}')
+    (run / name).unlink()
+    (run / name).symlink_to("../config.json")
+    content = read_content(run)
+    assert f"{name} is not read: it is a link to another folder" in content.problems[0]
+    assert "secret" not in render_json(content) + render(content)
 
 
 def test_words_stand_in_an_example_where_the_dataset_is_given(tmp_path):
