@@ -124,7 +124,8 @@ def run(args: argparse.Namespace) -> int:
         _tell(others, store)
         tally = _scan(entries, settings, store, Tally(len(entries), accepted=accepted), args)
     options.message(f"{summary(tally.kinds(), accepted)}; records in {args.out}")
-    accepting.complain(accepted, iter_records(args.out))
+    if len(store):
+        accepting.complain(accepted, iter_records(args.out))
     left = len(entries) - tally.done
     if left:
         options.message(f"the budget is spent: {left} models are left for the same command")

@@ -156,6 +156,14 @@ def test_a_budget_that_leaves_models_over_never_reads_as_done(dataset, tmp_path,
     assert run(*arguments, "--limit", 2) == 2
     assert run(*arguments, "--budget", "0.000001") == 5
     assert "the budget is spent" in capsys.readouterr().err
+    accepted = tmp_path / "ours.toml"
+    digest = "ab" * 32
+    accepted.write_text(
+        f'[[accepted]]\nsha256 = "{digest}"\nreason = "r"\nowner = "o"\nexpires = 2999-12-31\n'
+    )
+    fresh = (*arguments, "--out", tmp_path / "fresh", "--budget", "0.000001")
+    assert run(*fresh, "--accept", accepted) == 5
+    assert "no model of this run" not in capsys.readouterr().err
     assert run(*arguments, "--budget", "500") == 2
     assert len(read_records(tmp_path / "run")) == 3
 
