@@ -35,10 +35,12 @@ def test_scan_records_every_model_and_goes_on_where_it_stopped(dataset, tmp_path
     assert first.out.count("\n") == 2
     assert run(*arguments, "--json", "--truth") == 2
     captured = capsys.readouterr()
-    objects = [json.loads(line) for line in captured.out.splitlines()[:3]]
+    objects = [json.loads(line) for line in captured.out.splitlines()]
     assert [found["model"] for found in objects] == [f"id-{n:08d}" for n in range(3)]
     assert "2 records" in captured.err and "3 failed" in captured.err
-    assert "3 models, 1 poisoned  log score 0.6931" in captured.out
+    assert "3 models, 1 poisoned  log score 0.6931" in captured.err
+    assert run(*arguments, "--truth") == 2
+    assert "3 models, 1 poisoned  log score 0.6931" in capsys.readouterr().out
 
 
 def test_no_worker_is_there_without_a_model(dataset, tmp_path):
