@@ -291,6 +291,8 @@ def _text(
     worst: "Sequence[tuple[Case, float]]",
     place: "Standing | None",
 ) -> str:
+    from jaxtroj.record import shown
+
     lines = [scores_text("all", scores["all"]), *_details(scores["all"])]
     lines += [scores_text(name, group) for name, group in scores.items() if name != "all"]
     right, of = _targets(cases)
@@ -300,7 +302,7 @@ def _text(
         area = "none" if place.by_nist_auc is None else str(place.by_nist_auc)
         lines.append(
             f"among {place.submissions} official submissions: place {place.by_log_score} by log"
-            f" score, {area} by ROC AUC; the best is {place.best.team} with"
+            f" score, {area} by ROC AUC; the best is {shown(place.best.team)} with"
             f" {place.best.log_score:.4f}"
         )
     lines.append(_reliability_text(bins))

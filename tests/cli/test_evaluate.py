@@ -218,6 +218,15 @@ def test_place_on_an_official_leaderboard(tmp_path, shared_data, capsys):
     assert place["submissions"] == len(lines) and place["by_log_score"] == better + 1
 
 
+def test_the_name_of_a_team_moves_no_cursor(tmp_path, capsys):
+    folder, truth = labelled_run(tmp_path, "one", 24)
+    board = tmp_path / "board.csv"
+    board.write_text("Team,CrossEntropyLoss,ROC-AUC\na\x1b[2Kb,0.1,0.9\n")
+    assert run("evaluate", folder, "--truth", truth, "--leaderboard", board) == 0
+    said = capsys.readouterr().out
+    assert r"a\x1b[2Kb" in said and "\x1b" not in said
+
+
 def test_compare_two_detectors(tmp_path, capsys):
     folder, truth = labelled_run(tmp_path, "one", 24)
     table = tmp_path / "other.csv"
