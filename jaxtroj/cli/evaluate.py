@@ -199,11 +199,11 @@ def _standing(path: Path | None, scores: "Scores") -> "Standing | None":
 
 
 def _keep_inputs(args: argparse.Namespace) -> None:
-    """The folder of result files alone may be read and written: each gets the number it had."""
-    from jaxtroj.leaderboard.output import TABLES
+    """No file to be written is an input, and neither is the folder of result files."""
+    from jaxtroj.leaderboard.output import RESULTS, TABLES
 
     inputs = (*args.predictions, *args.truth, args.leaderboard)
-    outputs.keep_inputs((args.out / name for name in TABLES), inputs)
+    outputs.keep_inputs((args.out / name for name in (*TABLES, RESULTS)), inputs)
 
 
 def _write(args: argparse.Namespace, values: Mapping[str, Any], cases: "list[Case]") -> None:

@@ -201,10 +201,13 @@ def test_files_of_an_evaluation(tmp_path, capsys):
         assert (out / f"{name}.png").read_bytes().startswith(b"\x89PNG")
         assert b"</svg>" in (out / f"{name}.svg").read_bytes()
     first = (out / "sweep.svg").read_bytes()
-    assert run("evaluate", out / "results", "--truth", truth, "--out", out, "--json") == 0
+    from_files = ("evaluate", out / "results", "--truth", truth, "--json", "--out")
+    assert run(*from_files, out) == 4
+    assert "results, which the command reads; name another place" in capsys.readouterr().err
+    assert run(*from_files, tmp_path / "again") == 0
     again = json.loads(capsys.readouterr().out)
     assert again["log_score"] == scores["log_score"]
-    assert (out / "sweep.svg").read_bytes() == first
+    assert (tmp_path / "again" / "sweep.svg").read_bytes() == first
 
 
 def test_place_on_an_official_leaderboard(tmp_path, shared_data, capsys):
