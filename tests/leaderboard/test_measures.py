@@ -190,6 +190,10 @@ def test_groups_by_words_numbers_and_quarters():
     sizes = {name: len(part) for name, part in groups(many, "x").items()}
     assert len(sizes) == 6 and sizes["None"] == sizes["empty"] == 1
     assert list(sizes.values())[:4] == [25, 25, 25, 25]
+    near = [Case(str(i), True, 0.5, {"x": str(10**9 + i)}) for i in range(100)]
+    sizes = {name: len(part) for name, part in groups(near, "x").items()}
+    assert list(sizes.values()) == [25, 25, 25, 25]
+    assert next(iter(sizes)) == "1e+09 to 1.00000002e+09"
 
 
 def test_architecture_and_round_are_columns_of_every_case():
