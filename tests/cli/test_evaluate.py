@@ -243,6 +243,10 @@ def test_compare_two_detectors(tmp_path, capsys):
     found = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
     assert found["models"] == 20
     assert found["log_score"]["difference"] == pytest.approx(math.log(0.9) - math.log(0.7))
+    table.write_text("id-00000000,0.1\n")
+    assert run(*arguments, "--predicted-only") == 0
+    said = capsys.readouterr().out
+    assert "too few models to tell" in said and "is better:" in said and "B is better" not in said
     assert run(*arguments, "--truth", truth) == 4
     assert "one --truth" in capsys.readouterr().err
     assert run(*arguments, "--seed", -1) == 4
