@@ -1,6 +1,8 @@
 """The files that make up a model, and their digests: what an answer depends on."""
 
+import hashlib
 import os
+from functools import lru_cache
 from pathlib import Path
 
 from converters.containers.onnx_wire import external_files
@@ -40,3 +42,33 @@ def digest_or_reason(path: Path, most: int = FILE_BYTES) -> str:
         return digest_file(path) if size <= most else f"too large: {size} bytes"
     except OSError as error:  # whoever needs the content meets the same error and reports it
         return f"unreadable: {error.strerror}"
+
+
+def contents_digest(path: Path) -> str:
+    """Of a file, or of a folder by its files: names and digests.
+
+    For what many models share: a file that has not changed is read once in a process.
+    """
+    try:
+        if not path.is_dir():
+            return _digest_once(path)
+        files = sorted(one for one in path.iterdir() if one.is_file())
+    except OSError as error:  # as above
+        return f"unreadable: {error.strerror}"
+    digest = hashlib.sha256()
+    for one in files:
+        digest.update(os.fsencode(one.name) + f"\0{_digest_once(one)}\0".encode())
+    return digest.hexdigest()
+
+
+def _digest_once(path: Path) -> str:
+    try:
+        found = os.stat(path)
+    except OSError:  # it may be there the next time
+        return digest_or_reason(path)
+    return _digest_of_state(path, found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+@lru_cache(maxsize=64)
+def _digest_of_state(path: Path, *_state: int) -> str:
+    return digest_or_reason(path)

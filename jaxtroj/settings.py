@@ -14,7 +14,7 @@ from jaxtroj.calibration import Calibrator
 from jaxtroj.errors import CalibrationError, UsageError
 from jaxtroj.evidence.stages import IMAGES, TABLES, TEXTS
 from jaxtroj.input_forms import CHANNEL_ORDERS, NORMALIZATIONS, SaidForm
-from jaxtroj.model_files import digest_or_reason, model_digests
+from jaxtroj.model_files import contents_digest, digest_or_reason, model_digests
 from jaxtroj.populations import Asked, Candidates, Choice, choose
 from jaxtroj.setting_values import EVEN_ODDS, MOST_PIXELS, NUMBERS, OPEN, shown
 
@@ -218,7 +218,7 @@ class Settings:
         return named if named is not None and TABLES[kind].holds(named) else None
 
     def as_json(self) -> dict[str, Any]:
-        """JSON values: the settings, the calibrator by its digest, the version of the evidence."""
+        """JSON values: the settings, files by their digests, the version of the evidence."""
         values = asdict(self)
         for name in ("stages", "bounds", "mean", "std", "image_size"):
             values[name] = None if values[name] is None else list(values[name])
@@ -256,7 +256,7 @@ class Settings:
         values["bank"] = None if self.bank is None else _bank_digest(self.bank)
         for name in ("encoder", "tokenizer"):
             path = getattr(self, name)
-            values[name] = None if path is None else str(path)
+            values[name] = None if path is None else contents_digest(path)
         return values
 
 

@@ -57,6 +57,7 @@ class _Place:
     offset: int
     size: int
     failed: bool
+    pictured: bool
 
 
 class RunStore:
@@ -112,16 +113,28 @@ class RunStore:
         return [record for _, _, record in _parsed(self.folder / "records.jsonl")]
 
     def finished(self, model: str, identity: str) -> Record | None:
-        """The stored answer for this model with this identity, if there is one."""
-        for place in reversed(self._places.get(model, ())):
+        """The stored answer for this model with this identity, if one stands."""
+        for place in reversed(self._standing(model)):
             if place.identity == identity:
                 return parse_record(os.pread(self._file.fileno(), place.size, place.offset))
         return None
 
+    def reused(self, model: str, identity: str) -> Record | None:
+        """As `finished`, and written again if the model, changed back, has a later record."""
+        record = self.finished(model, identity)
+        if record is not None and self._places[model][-1].identity != identity:
+            self.append(record)
+        return record
+
     def identities(self, model: str, failed: bool = True) -> tuple[str, ...]:
-        """Identities of the answers on file for this model; without the failed ones if so told."""
-        places = self._places.get(model, ())
+        """Identities of the answers that stand; without the failed ones if so told."""
+        places = self._standing(model)
         return tuple(place.identity for place in places if failed or not place.failed)
+
+    def _standing(self, model: str) -> tuple[_Place, ...]:
+        """All but superseded ones with a picture: a later scan may have drawn over it."""
+        places = self._places.get(model, ())
+        return (*(place for place in places[:-1] if not place.pictured), *places[-1:])
 
     def append(self, record: Record) -> None:
         """Write one record; when this returns, it survives the death of this process.
@@ -149,7 +162,8 @@ class RunStore:
             self._unsynced, self._synced = False, time.monotonic()
 
     def _note(self, record: Record, offset: int, size: int) -> None:
-        place = _Place(record.identity, offset, size, record.status == "failed")
+        pictured = record.trigger is not None
+        place = _Place(record.identity, offset, size, record.status == "failed", pictured)
         self._places[record.model] = (*self._places.get(record.model, ()), place)
         self._count += 1
 

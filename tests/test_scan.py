@@ -13,10 +13,11 @@ from PIL import Image
 
 import jaxtroj
 from jaxtroj.detection import answer_with_panels
-from jaxtroj.model_files import FILE_BYTES, model_digests
+from jaxtroj.model_files import FILE_BYTES, contents_digest, model_digests
 from jaxtroj.record import parse_record
 from jaxtroj.record_text import json_line, write_trigger
 from jaxtroj.rounds import ModelEntry, iter_models
+from jaxtroj.rounds.text_config import TextConfig
 from jaxtroj.scan import identify, scan, scan_entry, scan_model
 from jaxtroj.scan.attempt import Attempt
 from jaxtroj.scan.model import scan_attempt
@@ -257,6 +258,51 @@ def test_a_tokenizer_that_has_gone_is_no_end_of_the_scan(tmp_path):
     empty = identify(entry, SETTINGS)
     (home / "vocab.txt").write_text("word")
     assert len({gone, empty, identify(entry, SETTINGS)}) == 3
+
+
+def test_identity_of_a_head_follows_its_config_encoder_and_tokenizer(tmp_path):
+    (tmp_path / "model.pt").write_bytes(b"a")
+    entry = entry_of(tmp_path / "model.pt", kind="text")
+    keys = [identify(entry, SETTINGS)]
+    for config in (TextConfig(embedding="BERT"), TextConfig(embedding="GPT-2")):
+        entry = replace(entry, text_config=config)
+        keys.append(identify(entry, SETTINGS))
+    labelled = replace(entry, text_config=TextConfig(embedding="GPT-2", poisoned=True))
+    assert identify(labelled, SETTINGS) == keys[-1]  # a label is no part of an answer
+    for name in ("encoder", "tokenizer"):
+        (tmp_path / name).mkdir()
+        entry = replace(entry, **{f"{name}_path": tmp_path / name})
+        for content in ("one", "two"):
+            (tmp_path / name / "vocab.txt").write_text(content)
+            keys.append(identify(entry, SETTINGS))
+    assert len(set(keys)) == 7
+    said = replace(SETTINGS, encoder=tmp_path / "encoder", tokenizer=tmp_path / "tokenizer")
+    without = replace(entry, encoder_path=None, tokenizer_path=None)
+    assert identify(entry, said) == identify(without, said)
+
+
+@pytest.mark.parametrize("name", ["encoder", "tokenizer"])
+def test_identity_follows_the_content_of_what_settings_name(tmp_path, name):
+    (tmp_path / "model.pt").write_bytes(b"a")
+    entry, keys = entry_of(tmp_path / "model.pt"), []
+    for home in (tmp_path / "here", tmp_path / "there"):
+        settings = replace(SETTINGS, **{name: home})
+        home.mkdir()
+        for content in ("one", "two"):
+            (home / "vocab.txt").write_text(content)
+            keys.append(identify(entry, settings))
+    assert keys[:2] == keys[2:] and keys[0] != keys[1]
+
+
+def test_what_many_models_share_is_digested_once(tmp_path, monkeypatch):
+    (tmp_path / "encoder.pt").write_bytes(b"one")
+    seen = []
+    monkeypatch.setattr(
+        "jaxtroj.model_files.digest_or_reason", lambda path: seen.append(path) or str(len(seen))
+    )
+    assert contents_digest(tmp_path / "encoder.pt") == contents_digest(tmp_path / "encoder.pt")
+    (tmp_path / "encoder.pt").write_bytes(b"other")
+    assert contents_digest(tmp_path / "encoder.pt") == "2"
 
 
 def test_a_calibrator_that_has_gone_leaves_even_odds(tmp_path):

@@ -113,6 +113,14 @@ def test_a_label_that_contradicts_metadata_is_in_the_entry_and_the_scan_goes_on(
     assert scan_model(found, SETTINGS).status == "ok"
 
 
+def test_stored_logits_are_part_of_the_identity(home):
+    keys = [identify(entry(home), SETTINGS)]
+    for shift in (0.0, 9.0):
+        write_logits(home, shift)
+        keys.append(identify(entry(home), SETTINGS))
+    assert len(set(keys)) == 3
+
+
 def test_what_is_taken_is_part_of_the_identity(home):
     found = entry(home)
     assert found.image_config is not None

@@ -82,6 +82,25 @@ def test_the_latest_record_of_a_model_counts(tmp_path):
     assert [r.probability for r in read_records(tmp_path)] == [0.75]
 
 
+def test_an_answer_that_is_used_again_becomes_the_latest(tmp_path):
+    with RunStore(tmp_path, SETTINGS) as store:
+        for key in ("first", "second"):
+            store.append(record("a", key))
+        assert store.reused("a", "first") == record("a", "first")
+        assert store.reused("a", "first") == record("a", "first") and len(store) == 3
+        assert store.reused("a", "other") is None
+    assert read_records(tmp_path) == [record("a", "first")]
+
+
+def test_a_superseded_answer_with_a_picture_stands_no_more(tmp_path):
+    pictured = replace(record("a", "first"), trigger="triggers/a.png")
+    with RunStore(tmp_path, SETTINGS) as store:
+        store.append(pictured)
+        assert store.finished("a", "first") == pictured
+        store.append(record("a", "second"))
+        assert store.identities("a") == ("second",) and store.reused("a", "first") is None
+
+
 def test_other_settings_are_refused_by_name_until_restart(tmp_path):
     fill(tmp_path, "a")
     with pytest.raises(StoreError, match="seed was 0, now 1.*--restart"):

@@ -121,13 +121,15 @@ def _groups(pairs: "Sequence[Pair]", truth: "Truth", column: str) -> list[str]:
 
 def _left_out_text(column: str, found: "LeftOut") -> str:
     """Scores with each group left out in turn."""
+    from jaxtroj.record import shown
+
     area = "none" if found.roc_auc is None else f"{found.roc_auc:.4f}"
-    lines = [f"each {column} left out: log score {found.log_score:.4f}  ROC AUC {area}"]
+    lines = [f"each {shown(column)} left out: log score {found.log_score:.4f}  ROC AUC {area}"]
     for name, part in found.groups.items():
         area = "none" if part.roc_auc is None else f"{part.roc_auc:.4f}"
         worst = "  worst" if name == found.worst else ""
         lines.append(
-            f"  {name:20}  {part.models:4d} models  {part.poisoned:4d} poisoned  log score"
+            f"  {shown(name):20}  {part.models:4d} models  {part.poisoned:4d} poisoned  log score"
             f" {part.log_score:.4f}  ROC AUC {area}{worst}"
         )
     return "\n".join(lines)
@@ -156,9 +158,11 @@ def _text(calibrator: "Calibrator", path: Path) -> str:
 
 
 def _row(name: str, score: "StageScore") -> str:
+    from jaxtroj.record import shown
+
     area = "none" if score.roc_auc is None else f"{score.roc_auc:.4f}"
     return (
-        f"{name:20}  {score.models:4d} models  log score {score.log_score:.4f}"
+        f"{shown(name):20}  {score.models:4d} models  log score {score.log_score:.4f}"
         f" ({score.log_score_low:.4f} to {score.log_score_high:.4f})  ROC AUC {area}"
     )
 

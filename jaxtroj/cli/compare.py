@@ -86,19 +86,22 @@ def _has_answer(case: "Case") -> bool:
 
 
 def _text(found: "PairedComparison") -> str:
+    few = found.too_few_models
     lines = [
         f"{found.models} models, {found.poisoned} poisoned; A minus B with its 95 % interval over"
         f" {found.resamples} paired resamples:",
-        _row("log score", found.log_score, "lower is better", lower=True),
-        _row("Brier score", found.brier_score, "lower is better", lower=True),
+        _row("log score", found.log_score, "lower is better", lower=True, few=few),
+        _row("Brier score", found.brier_score, "lower is better", lower=True, few=few),
     ]
     if found.roc_auc is not None:
-        lines.append(_row("ROC AUC", found.roc_auc, "higher is better", lower=False))
+        lines.append(_row("ROC AUC", found.roc_auc, "higher is better", lower=False, few=few))
     return "\n".join(lines)
 
 
-def _row(name: str, found: "Difference", direction: str, lower: bool) -> str:
-    if found.low <= 0 <= found.high:
+def _row(name: str, found: "Difference", direction: str, lower: bool, few: bool) -> str:
+    if few:
+        verdict = "too few models to tell, one of a kind"
+    elif found.low <= 0 <= found.high:
         verdict = "no clear difference"
     else:
         verdict = "A is better" if (found.high < 0) == lower else "B is better"

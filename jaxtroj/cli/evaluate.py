@@ -199,11 +199,11 @@ def _standing(path: Path | None, scores: "Scores") -> "Standing | None":
 
 
 def _keep_inputs(args: argparse.Namespace) -> None:
-    """The folder of result files alone may be read and written: each gets the number it had."""
-    from jaxtroj.leaderboard.output import TABLES
+    """No file to be written is an input, and neither is the folder of result files."""
+    from jaxtroj.leaderboard.output import RESULTS, TABLES
 
     inputs = (*args.predictions, *args.truth, args.leaderboard)
-    outputs.keep_inputs((args.out / name for name in TABLES), inputs)
+    outputs.keep_inputs((args.out / name for name in (*TABLES, RESULTS)), inputs)
 
 
 def _write(args: argparse.Namespace, values: Mapping[str, Any], cases: "list[Case]") -> None:
@@ -291,6 +291,8 @@ def _text(
     worst: "Sequence[tuple[Case, float]]",
     place: "Standing | None",
 ) -> str:
+    from jaxtroj.record import shown
+
     lines = [scores_text("all", scores["all"]), *_details(scores["all"])]
     lines += [scores_text(name, group) for name, group in scores.items() if name != "all"]
     right, of = _targets(cases)
@@ -300,7 +302,7 @@ def _text(
         area = "none" if place.by_nist_auc is None else str(place.by_nist_auc)
         lines.append(
             f"among {place.submissions} official submissions: place {place.by_log_score} by log"
-            f" score, {area} by ROC AUC; the best is {place.best.team} with"
+            f" score, {area} by ROC AUC; the best is {shown(place.best.team)} with"
             f" {place.best.log_score:.4f}"
         )
     lines.append(_reliability_text(bins))

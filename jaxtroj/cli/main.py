@@ -82,7 +82,8 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """One line on stderr that says what was wrong, and exit status 4."""
-        self.exit(EXIT_USAGE, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
+        said = f"{self.prog}: error: {_escaped(message)} (see {self.prog} --help)"
+        self.exit(EXIT_USAGE, f"{said}\n")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -175,7 +176,13 @@ def _complain_of_fault(error: Exception) -> None:
 
 
 def _complain(message: str) -> None:
-    print(f"jaxtroj: {message}", file=sys.stderr, flush=True)
+    print(f"jaxtroj: {_escaped(message)}", file=sys.stderr, flush=True)
+
+
+def _escaped(text: str) -> str:
+    from jaxtroj.record import shown
+
+    return shown(text)
 
 
 if __name__ == "__main__":

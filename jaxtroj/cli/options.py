@@ -299,5 +299,7 @@ def exit_status(records: "Iterable[Record]", accepted: "Accepted") -> int:
 
 
 def message(text: str) -> None:
-    """One line for people on stderr."""
-    print(f"jaxtroj: {text}", file=sys.stderr, flush=True)
+    """One line for people on stderr; what strangers' files put into it moves no cursor."""
+    from jaxtroj.record import shown
+
+    print(f"jaxtroj: {shown(text)}", file=sys.stderr, flush=True)

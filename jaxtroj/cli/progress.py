@@ -16,7 +16,7 @@ class Progress:
     """
 
     def __init__(self) -> None:
-        self._console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
+        self._console = Console(file=sys.stderr, highlight=False, soft_wrap=True, emoji=False)
         self._spinner = Spinner("dots")
         self._live: Live | None = None
 

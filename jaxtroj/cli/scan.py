@@ -3,6 +3,7 @@
 import argparse
 import itertools
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -124,12 +125,13 @@ def run(args: argparse.Namespace) -> int:
         _tell(others, store)
         tally = _scan(entries, settings, store, Tally(len(entries), accepted=accepted), args)
     options.message(f"{summary(tally.kinds(), accepted)}; records in {args.out}")
-    accepting.complain(accepted, iter_records(args.out))
+    if len(store):
+        accepting.complain(accepted, iter_records(args.out))
     left = len(entries) - tally.done
     if left:
         options.message(f"the budget is spent: {left} models are left for the same command")
     if args.truth:
-        _score(tally)
+        _score(tally, options.message if args.json else print)
     return _status(options.exit_status(tally.kinds(), accepted), left, others)
 
 
@@ -286,11 +288,11 @@ def _rate(per_second: float) -> str:
     return f"{per_second * 3600:.1f} an hour"
 
 
-def _score(tally: "Tally") -> None:
+def _score(tally: "Tally", say: Callable[[str], None]) -> None:
     from jaxtroj.cli.evaluate import scores_text
 
     scores = tally.scores()
     if scores is None:
         options.message("no labels in the dataset folder; nothing to score")
         return
-    print(scores_text("all", scores))
+    say(scores_text("all", scores))

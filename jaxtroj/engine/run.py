@@ -122,7 +122,7 @@ def _kept(answer: Answer, store: RunStore) -> Outcome:
     record = answer.record
     if record is None:
         model = printable(answer.entry.model_id)
-        stored = store.finished(model, answer.identity)
+        stored = store.reused(model, answer.identity)
         assert stored is not None, f"{model} was to be known by {answer.identity}"
         return Outcome(answer.entry, stored, False)
     if answer.picture is not None:
@@ -142,7 +142,7 @@ def _with_picture(record: Record, picture: bytes, store: RunStore) -> Record:
 
 
 def _stored(entry: ModelEntry, record: Record, store: RunStore) -> Outcome:
-    stored = store.finished(record.model, record.identity)
+    stored = store.reused(record.model, record.identity)
     if stored is None:
         store.append(record)
     return Outcome(entry, stored or record, stored is None)

@@ -202,4 +202,11 @@ def _quarters(values: Sequence[str], numbers: Mapping[str, float]) -> dict[str, 
         value: int(np.clip(np.searchsorted(edges, number, side="right") - 1, 0, len(edges) - 2))
         for value, number in numbers.items()
     }
-    return {value: f"{edges[i]:g} to {edges[i + 1]:g}" for value, i in places.items()}
+    texts = _told_apart(edges)
+    return {value: f"{texts[i]} to {texts[i + 1]}" for value, i in places.items()}
+
+
+def _told_apart(numbers: np.ndarray) -> list[str]:
+    """Different numbers in as few digits, from six on, as keep them different."""
+    told = ([f"{number:.{digits}g}" for number in numbers] for digits in range(6, 18))
+    return next(texts for texts in told if len(set(texts)) == len(texts))

@@ -30,6 +30,7 @@ from jaxtroj.scoring import NistRoc, nist_confusions, roc_nist
 from jaxtroj.store import file_stem
 
 TABLES = ("scores.json", "models.csv", "confusion.csv", "roc.csv", "sweep.csv")
+RESULTS = "results"
 MODEL_COLUMNS = ("model", "round", "poisoned", "probability", "log_score", "architecture", "status")
 CONFUSION_COLUMNS = ("TP", "FP", "FN", "TN", "TPR", "FPR", "Thresholds")
 ROC_COLUMNS = ("threshold", "true_positive_rate", "false_positive_rate")
@@ -61,7 +62,7 @@ def write_all(
             save_sweep(folder / "sweep", points)
     except OSError as error:
         raise UsageError(f"cannot write in {folder}: {error.strerror or error}") from error
-    write_results(folder / "results", ((file_stem(case.model), case.probability) for case in cases))
+    write_results(folder / RESULTS, ((file_stem(case.model), case.probability) for case in cases))
 
 
 def write_csv(path: Path, columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:

@@ -45,6 +45,11 @@ class PairedComparison:
     brier_score: Difference
     roc_auc: Difference | None
 
+    @property
+    def too_few_models(self) -> bool:
+        """Whether a kind has one model only: every resample has just that, and nothing varies."""
+        return 1 in (self.poisoned, self.models - self.poisoned)
+
 
 def compare(
     a: Sequence[Case], b: Sequence[Case], resamples: int = RESAMPLES, seed: int = 0

@@ -4,7 +4,8 @@ Round 1: models labelled poisoned whose trigger does nothing. They are skipped u
 with this reason, because a wrong label harms calibration and scores silently. Round 0 came with no
 promise of convergence: the models that missed it are noted, not skipped. Round 5: models labelled
 clean that got a trigger in packaging (`contaminated.py`). No list touches a dataset that merely
-uses the same ids: the round must be recognised, and the row must agree.
+uses the same ids: the round must be recognised, and the model be of its kind and have the label
+that the list says is wrong. One without a label is scanned.
 """
 
 import re
@@ -94,20 +95,20 @@ def _round5_name(
     return None if is_another else name
 
 
-def skip_reason(dataset: str | None, model_id: str, poisoned: bool | None) -> str | None:
+def skip_reason(dataset: str | None, model_id: str, kind: str, poisoned: bool | None) -> str | None:
     """The erratum that takes a model out of a recognised round, or None.
 
-    >>> skip_reason("round1-train", "id-00000184", True)
+    >>> skip_reason("round1-train", "id-00000184", "image", True)
     'erratum by NIST: labelled poisoned, but no trigger works on it'
-    >>> skip_reason("round1-test", "id-00000184", True) is None
+    >>> skip_reason("round1-test", "id-00000184", "image", True) is None
     True
-    >>> skip_reason("round5-train", "id-00000007", False)
+    >>> skip_reason("round5-train", "id-00000007", "text", False)
     'erratum by NIST: labelled clean, but contaminated with a trigger in packaging'
     """
     if model_id in ERRATA.get(dataset or "", frozenset()):
-        return NO_TRIGGER if poisoned is not False else None
+        return NO_TRIGGER if kind == "image" and poisoned is True else None
     if model_id in CONTAMINATED.get(dataset or "", frozenset()):
-        return HAS_TRIGGER if poisoned is not True else None
+        return HAS_TRIGGER if kind == "text" and poisoned is False else None
     return None
 
 

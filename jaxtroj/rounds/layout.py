@@ -202,8 +202,6 @@ def _entry(place: Path, source: _Source) -> ModelEntry:
     row, dataset = _row(source.table, model_id), source.dataset
     poisoned, label_problem = _label(home / "ground_truth.csv" if is_folder else None, row)
     problems = [text for text in (file.problem, label_problem) if text]
-    reason = errata.skip_reason(dataset, model_id, poisoned)
-    notes = errata.notes(dataset, model_id, row.cells)
     folders = (home / name for name in EXAMPLE_FOLDERS)
     examples = next((folder for folder in folders if os.path.isdir(folder)), None)
     entry = ModelEntry(
@@ -212,13 +210,22 @@ def _entry(place: Path, source: _Source) -> ModelEntry:
         examples_path=examples,
         poisoned=poisoned,
         metadata=row.cells,
-        skip_reason=None if source.include_errata else reason,
         problem="; ".join(problems) or None,
         is_refused=file.is_refused,
-        notes=(*notes, reason) if source.include_errata and reason else notes,
+        notes=errata.notes(dataset, model_id, row.cells),
         round=source.round,
     )
-    return with_own_files(entry)
+    return _with_erratum(with_own_files(entry), source)
+
+
+def _with_erratum(entry: ModelEntry, source: _Source) -> ModelEntry:
+    """The entry with the erratum against it, which is a note where errata are included."""
+    reason = errata.skip_reason(source.dataset, entry.model_id, entry.kind, entry.poisoned)
+    if reason is None:
+        return entry
+    if source.include_errata:
+        return replace(entry, notes=(*entry.notes, reason))
+    return replace(entry, skip_reason=reason)
 
 
 def with_own_files(entry: ModelEntry) -> ModelEntry:

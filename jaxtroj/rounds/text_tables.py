@@ -22,6 +22,7 @@ from jaxtroj.errors import DatasetError
 from jaxtroj.rounds.tables import MAX_TABLE_BYTES, read_text
 
 EMBEDDING_TABLE = "clean-example-cls-embedding.csv"
+LOGITS_TABLE = "clean-example-logits.csv"
 EMBEDDING_HEADER = ("Example", "CLS Embedding")
 LOGITS_HEADER = ("Example", "Logits")
 MAX_ROWS = 100_000

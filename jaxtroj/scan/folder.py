@@ -31,7 +31,7 @@ def scan(
     """
     for entry in entries:
         key = "" if entry.skip_reason is not None else identify(entry, settings)
-        stored = store.finished(printable(entry.model_id), key)
+        stored = store.reused(printable(entry.model_id), key)
         if stored is None:
             stored = scan_entry(entry, settings, store.trigger_path, on_step)
             store.append(stored)

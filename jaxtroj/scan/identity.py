@@ -1,13 +1,15 @@
 """What an answer depends on: the model's bytes, its examples, the settings."""
 
 from pathlib import Path
+from typing import Any
 
 from jaxtroj.errors import ExamplesError
 from jaxtroj.evidence.stages import CLASSIFIERS
-from jaxtroj.model_files import digest_or_reason, model_digests
+from jaxtroj.model_files import contents_digest, digest_or_reason, model_digests
 from jaxtroj.record import identity
 from jaxtroj.rounds import ModelEntry, examples_digest, text_examples_digest
 from jaxtroj.rounds.image_config import ROUNDS_WITH_MARGIN
+from jaxtroj.rounds.text_tables import LOGITS_TABLE
 from jaxtroj.settings import Settings
 
 
@@ -25,7 +27,23 @@ def identify(entry: ModelEntry, settings: Settings) -> str:
         values["taken"] = (entry.round, entry.image_config and entry.image_config.taken)
     if entry.kind == CLASSIFIERS.kind:
         values["classifier_evidence_schema"] = CLASSIFIERS.version
-    return identity(model, _examples_digest(entry), values)
+    return identity(model, _examples_digest(entry), values | _beside(entry, settings))
+
+
+def _beside(entry: ModelEntry, settings: Settings) -> dict[str, Any]:
+    """What lies around a model and is read: stored logits; a head's config, encoder, tokenizer."""
+    logits = entry.model_path.parent / LOGITS_TABLE
+    if entry.kind == "image":
+        return {"stored_logits": digest_or_reason(logits)} if logits.is_file() else {}
+    if entry.kind != "text":
+        return {}
+    config, found = entry.text_config, dict[str, Any]()
+    if config is not None:
+        found["text_config"] = (config.pooling, config.encoder_names)
+    for name, path in (("encoder", entry.encoder_path), ("tokenizer", entry.tokenizer_path)):
+        if path is not None and getattr(settings, name) is None:  # else it is one of the settings
+            found[f"own_{name}"] = contents_digest(path)
+    return found
 
 
 def _tokenizer_digest(folder: Path) -> str:

@@ -13,9 +13,9 @@ from jaxtroj.errors import DatasetError
 from jaxtroj.flags import OTHER_LOGITS
 from jaxtroj.network import Network
 from jaxtroj.rounds.examples import Examples
+from jaxtroj.rounds.text_tables import LOGITS_TABLE as FILE
 from jaxtroj.rounds.text_tables import read_logits
 
-FILE = "clean-example-logits.csv"
 _MOST = 64  # examples that are compared
 _TOLERANCE, _SHARE = 0.05, 0.1
 

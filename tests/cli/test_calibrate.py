@@ -1,12 +1,14 @@
 """`jaxtroj calibrate` on stored records."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from jaxtroj.cli.main import main
 from jaxtroj.evidence.stages import IMAGES
 from jaxtroj.record import Record
-from jaxtroj.store import RunStore
+from jaxtroj.store import RunStore, read_records
 
 FIELDS = IMAGES.judged_fields["weights"]
 
@@ -41,6 +43,18 @@ def test_groups_are_scored_by_fits_that_have_not_met_them(run, capsys):
     blend, patch = lines[place + 1 : place + 3]
     assert blend.split()[:2] == ["blend", "12"] and patch.split()[:2] == ["patch", "12"]
     assert sum(line.endswith("worst") for line in lines) == 1
+
+
+def test_values_of_a_column_and_architectures_move_no_cursor(run, tmp_path, capsys):
+    (tmp_path / "truth.csv").write_text(
+        (run / "truth.csv").read_text().replace("blend", "b\x1b[2Klend")
+    )
+    with RunStore(tmp_path / "run", {}) as store:
+        for record in read_records(run / "run"):
+            store.append(replace(record, architecture="net\x1b[2K"))
+    assert calibrate(tmp_path, "--groups", "trigger_kind") == 0
+    said = capsys.readouterr().out
+    assert "\x1b" not in said and r"b\x1b[2Klend" in said and r"net\x1b[2K" in said
 
 
 @pytest.mark.parametrize(

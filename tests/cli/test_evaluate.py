@@ -201,10 +201,13 @@ def test_files_of_an_evaluation(tmp_path, capsys):
         assert (out / f"{name}.png").read_bytes().startswith(b"\x89PNG")
         assert b"</svg>" in (out / f"{name}.svg").read_bytes()
     first = (out / "sweep.svg").read_bytes()
-    assert run("evaluate", out / "results", "--truth", truth, "--out", out, "--json") == 0
+    from_files = ("evaluate", out / "results", "--truth", truth, "--json", "--out")
+    assert run(*from_files, out) == 4
+    assert "results, which the command reads; name another place" in capsys.readouterr().err
+    assert run(*from_files, tmp_path / "again") == 0
     again = json.loads(capsys.readouterr().out)
     assert again["log_score"] == scores["log_score"]
-    assert (out / "sweep.svg").read_bytes() == first
+    assert (tmp_path / "again" / "sweep.svg").read_bytes() == first
 
 
 def test_place_on_an_official_leaderboard(tmp_path, shared_data, capsys):
@@ -216,6 +219,15 @@ def test_place_on_an_official_leaderboard(tmp_path, shared_data, capsys):
     lines = board.read_text().splitlines()[1:]
     better = sum(float(line.split(",")[2]) < -math.log(0.7) for line in lines)
     assert place["submissions"] == len(lines) and place["by_log_score"] == better + 1
+
+
+def test_the_name_of_a_team_moves_no_cursor(tmp_path, capsys):
+    folder, truth = labelled_run(tmp_path, "one", 24)
+    board = tmp_path / "board.csv"
+    board.write_text("Team,CrossEntropyLoss,ROC-AUC\na\x1b[2Kb,0.1,0.9\n")
+    assert run("evaluate", folder, "--truth", truth, "--leaderboard", board) == 0
+    said = capsys.readouterr().out
+    assert r"a\x1b[2Kb" in said and "\x1b" not in said
 
 
 def test_compare_two_detectors(tmp_path, capsys):
@@ -231,6 +243,10 @@ def test_compare_two_detectors(tmp_path, capsys):
     found = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
     assert found["models"] == 20
     assert found["log_score"]["difference"] == pytest.approx(math.log(0.9) - math.log(0.7))
+    table.write_text("id-00000000,0.1\n")
+    assert run(*arguments, "--predicted-only") == 0
+    said = capsys.readouterr().out
+    assert "too few models to tell" in said and "is better:" in said and "B is better" not in said
     assert run(*arguments, "--truth", truth) == 4
     assert "one --truth" in capsys.readouterr().err
     assert run(*arguments, "--seed", -1) == 4

@@ -10,7 +10,7 @@ import pytest
 
 import jaxtroj
 from jaxtroj.cli.main import COMMANDS, Parser, answered, main
-from jaxtroj.cli.options import settings_from
+from jaxtroj.cli.options import message, settings_from
 
 HEAVY = ("jax", "flax", "torch", "torchvision", "onnx", "transformers", "numpy", "sklearn")
 
@@ -127,6 +127,16 @@ def test_a_fault_nobody_foresaw_is_one_line_and_no_verdict(capsys, monkeypatch):
     assert said.startswith("jaxtroj: internal error: Odd: two lines xxx")
     assert said.endswith("); please report it\n") and "(test_main.py:" in said
     assert said.count("\n") == 1 and len(said) < 700
+
+
+def test_names_in_messages_move_no_cursor(tmp_path, capsys):
+    name = tmp_path / "a\x1b[2K\njaxtroj: all clean\udcff"
+    assert main(["scan", str(name), "--out", str(tmp_path / "run")]) == 4
+    message(f"{name} is odd")
+    assert main(["scan", str(tmp_path), "--out", "run", "--engine", "a\x1b[2K"]) == 4
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 3 and all(line.isprintable() for line in lines)
+    assert r"a\x1b[2K\njaxtroj: all clean\xff" in lines[0] and r"\x1b[2K\n" in lines[1]
 
 
 @pytest.mark.parametrize(("value", "shown"), [("1", True), ("0", False), ("", False)])

@@ -35,10 +35,12 @@ def test_scan_records_every_model_and_goes_on_where_it_stopped(dataset, tmp_path
     assert first.out.count("\n") == 2
     assert run(*arguments, "--json", "--truth") == 2
     captured = capsys.readouterr()
-    objects = [json.loads(line) for line in captured.out.splitlines()[:3]]
+    objects = [json.loads(line) for line in captured.out.splitlines()]
     assert [found["model"] for found in objects] == [f"id-{n:08d}" for n in range(3)]
     assert "2 records" in captured.err and "3 failed" in captured.err
-    assert "3 models, 1 poisoned  log score 0.6931" in captured.out
+    assert "3 models, 1 poisoned  log score 0.6931" in captured.err
+    assert run(*arguments, "--truth") == 2
+    assert "3 models, 1 poisoned  log score 0.6931" in capsys.readouterr().out
 
 
 def test_no_worker_is_there_without_a_model(dataset, tmp_path):
@@ -156,6 +158,14 @@ def test_a_budget_that_leaves_models_over_never_reads_as_done(dataset, tmp_path,
     assert run(*arguments, "--limit", 2) == 2
     assert run(*arguments, "--budget", "0.000001") == 5
     assert "the budget is spent" in capsys.readouterr().err
+    accepted = tmp_path / "ours.toml"
+    digest = "ab" * 32
+    accepted.write_text(
+        f'[[accepted]]\nsha256 = "{digest}"\nreason = "r"\nowner = "o"\nexpires = 2999-12-31\n'
+    )
+    fresh = (*arguments, "--out", tmp_path / "fresh", "--budget", "0.000001")
+    assert run(*fresh, "--accept", accepted) == 5
+    assert "no model of this run" not in capsys.readouterr().err
     assert run(*arguments, "--budget", "500") == 2
     assert len(read_records(tmp_path / "run")) == 3
 

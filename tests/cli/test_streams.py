@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from jaxtroj.cli.progress import Progress
 from jaxtroj.store import read_records
 
 MODELS = 4
@@ -66,3 +67,9 @@ def test_help_and_usage_errors(command):
         assert found.returncode == (USAGE if "nonsense" in command else 0)
         assert "Traceback" not in found.stderr
     assert shell(command, ">/dev/full").returncode == USAGE
+
+
+def test_progress_shows_names_as_they_are(capsys):
+    with Progress() as progress:
+        progress.line("a:skull:.pt [bold]b[/bold]")
+    assert capsys.readouterr().err == "a:skull:.pt [bold]b[/bold]\n"

@@ -17,7 +17,7 @@ from jaxtroj.record import Record
 from jaxtroj.rounds import ModelEntry, iter_models
 from jaxtroj.scan import scan_model
 from jaxtroj.scoring import log_score
-from jaxtroj.store import RunStore
+from jaxtroj.store import RunStore, read_records
 
 from .conftest import SETTINGS
 
@@ -64,6 +64,21 @@ def test_files_that_vanish_or_change_after_listing_are_records(orders, engine, s
     assert [outcomes[e.model_id].status for e in entries[1:]] == ["failed", "failed", "ok"]
     assert "FileNotFoundError" in outcomes[entries[1].model_id].reason
     assert "was stopped after 2 s" in outcomes[entries[2].model_id].reason
+
+
+def test_a_model_that_is_changed_back_has_its_old_record_as_the_latest(orders, engine, store):
+    (entry,) = orders("reads 0 first")
+    words = entry.model_path.read_text(), "reads 0 second", "picture 0"
+    places = (0, 1, 0, 2, 1, 2)
+    fresh = []
+    for place in places:
+        entry.model_path.write_text(words[place])
+        with store() as open_store:
+            (outcome,) = run_scan([entry], SETTINGS, open_store, engine())
+        fresh.append(outcome.fresh)
+        assert read_records(open_store.folder) == [outcome.record]
+    # The picture may be another scan's by now, so its model is scanned again.
+    assert fresh == [True, True, False, True, False, True]
 
 
 def test_skipped_models_have_one_record_and_need_no_worker(tmp_path, engine, store):

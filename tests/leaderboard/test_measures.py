@@ -167,6 +167,15 @@ def test_one_kind_of_model_compares_without_areas():
     assert compare(cases_of([0.1], [0]), cases_of([0.2], [0]), 10).roc_auc is None
 
 
+@pytest.mark.parametrize(
+    ("truth", "too_few"),
+    [([0], True), ([0, 0], False), ([0, 0, 0, 1], True), ([0, 0, 1, 1], False)],
+)
+def test_one_model_of_a_kind_is_too_few_to_tell(truth, too_few):
+    a, b = (cases_of([said] * len(truth), truth) for said in (0.1, 0.2))
+    assert compare(a, b, 10).too_few_models is too_few
+
+
 def test_other_models_do_not_compare():
     with pytest.raises(ValueError, match="same labelled models"):
         compare(cases_of([0.1], [0]), cases_of([0.1], [1]))
@@ -190,6 +199,10 @@ def test_groups_by_words_numbers_and_quarters():
     sizes = {name: len(part) for name, part in groups(many, "x").items()}
     assert len(sizes) == 6 and sizes["None"] == sizes["empty"] == 1
     assert list(sizes.values())[:4] == [25, 25, 25, 25]
+    near = [Case(str(i), True, 0.5, {"x": str(10**9 + i)}) for i in range(100)]
+    sizes = {name: len(part) for name, part in groups(near, "x").items()}
+    assert list(sizes.values()) == [25, 25, 25, 25]
+    assert next(iter(sizes)) == "1e+09 to 1.00000002e+09"
 
 
 def test_architecture_and_round_are_columns_of_every_case():

@@ -64,6 +64,8 @@ def test_errata_leave_other_datasets_alone(tmp_path):
         assert next(iter_models(tmp_path / name)).skip_reason is None
     add_model(tmp_path / "round1-train", 184, "0")  # official label is 1: some other model
     assert next(iter_models(tmp_path / "round1-train")).skip_reason is None
+    add_model(tmp_path / "my-round1-train", 184, None)  # a name alone takes no model out
+    assert next(iter_models(tmp_path / "my-round1-train")).skip_reason is None
 
 
 def test_real_round0_metadata_and_notes(tmp_path):

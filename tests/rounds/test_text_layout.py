@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -189,3 +190,18 @@ def test_generated_and_other_rounds_are_left_alone(tmp_path):
     add_head(renamed, 7)
     (renamed / "METADATA.csv").write_text("model_name,master_seed\nid-00000000,5\n")
     assert next(iter_models(renamed)).skip_reason is None
+
+
+@pytest.mark.parametrize(("label", "is_head"), [(None, True), (None, False), ("0", False)])
+def test_the_first_seed_alone_takes_no_model_out(tmp_path, label, is_head):
+    folder = add_head(tmp_path, 7)
+    (folder / "ground_truth.csv").unlink()
+    if label is not None:
+        (folder / "ground_truth.csv").write_text(label)
+    if not is_head:
+        (folder / "config.json").unlink()
+        shutil.rmtree(folder / "clean_example_data")
+    table = "model_name,master_seed\nid-00000000,1050372071\n"
+    (tmp_path / "METADATA.csv").write_text(table)
+    (entry,) = iter_models(tmp_path)
+    assert entry.skip_reason is None and entry.kind == ("text" if is_head else "image")
