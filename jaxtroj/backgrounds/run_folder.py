@@ -21,7 +21,7 @@ import numpy as np
 from converters.files import write_atomic
 from jaxtroj.backgrounds.challenge import Pairs
 from jaxtroj.errors import StoreError
-from jaxtroj.held_folder import add_whole, agree, claim_folder, cut_tail, hold
+from jaxtroj.held_folder import add_whole, agree, claim_folder, cut_tail, hold, open_own
 
 SETTINGS = "settings.json"
 _FLUSH_SECONDS, _FLUSH_PAIRS = 5.0, 100_000
@@ -38,8 +38,8 @@ class RunFolder:
         shape: foregrounds and backgrounds; bounds of the indices.
 
     Raises:
-        StoreError: the folder holds something else, other settings, or damaged blocks, or another
-            process is writing to it.
+        StoreError: the folder holds something else, other settings, damaged blocks or a link, or
+            another process is writing to it.
     """
 
     def __init__(self, folder: Path, settings: Mapping[str, Any], shape: tuple[int, int]):
@@ -50,8 +50,10 @@ class RunFolder:
         self._lock = hold(self.folder)
         try:
             agree(self.folder / SETTINGS, settings)
-            self.earlier = self._recover(self.folder / "pairs.jsonl")
-            self._file = open(self.folder / "pairs.jsonl", "ab", buffering=0)
+            path = self.folder / "pairs.jsonl"
+            open_own(path).close()  # refuses a link, which could lead to any file
+            self.earlier = self._recover(path)
+            self._file = open_own(path)
         except OSError as error:
             self._lock.close()
             raise StoreError(f"cannot use {folder}: {error.strerror or error}") from error
@@ -82,7 +84,7 @@ class RunFolder:
 
     def _recover(self, path: Path) -> Pairs:
         """All answers on file; a last block torn by a crash is cut off."""
-        content = path.read_bytes() if path.exists() else b""
+        content = path.read_bytes()
         whole = content.rfind(b"\n") + 1
         blocks = [Pairs(*(np.zeros(0, kind) for kind in _KINDS))]
         for number, line in enumerate(content[:whole].splitlines(), start=1):

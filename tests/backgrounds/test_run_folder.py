@@ -56,6 +56,17 @@ def test_a_block_that_stands_there_twice_counts_once(tmp_path):
         assert len(run.earlier.predicted) == 100
 
 
+def test_answers_that_are_a_link_are_refused_and_what_it_leads_to_stays(tmp_path):
+    mine = tmp_path / "mine.txt"
+    mine.write_text("kept")
+    filled(tmp_path / "run")
+    (tmp_path / "run" / "pairs.jsonl").unlink()
+    (tmp_path / "run" / "pairs.jsonl").symlink_to(mine)
+    with pytest.raises(StoreError, match="is a symbolic link, expected a plain file"):
+        RunFolder(tmp_path / "run", SETTINGS, SHAPE)
+    assert mine.read_text() == "kept"
+
+
 def test_other_settings_are_named(tmp_path):
     filled(tmp_path)
     with pytest.raises(StoreError, match=r"other settings: data was"):

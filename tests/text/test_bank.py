@@ -126,6 +126,16 @@ def test_one_writer_at_a_time(plan, tmp_path):
     BankWriter(tmp_path, plan).__exit__(None, None, None)
 
 
+def test_vectors_that_are_a_link_are_refused_and_what_it_leads_to_stays(plan, tmp_path):
+    mine = tmp_path / "mine.txt"
+    mine.write_text("kept")
+    BankWriter(tmp_path / "bank", plan).__exit__(None, None, None)
+    (tmp_path / "bank" / VECTORS).symlink_to(mine)
+    with pytest.raises(StoreError, match="is a symbolic link, expected a plain file"):
+        BankWriter(tmp_path / "bank", plan)
+    assert mine.read_text() == "kept"
+
+
 def test_another_bank_in_the_folder_is_left_alone(whole, plan, toy):
     before = files(whole)
     other = make_plan("cd" * 32, toy.width, "first", False, CARRIED, plan.candidates)

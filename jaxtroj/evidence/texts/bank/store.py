@@ -20,7 +20,7 @@ from converters.files import read_json, write_atomic
 from jaxtroj.errors import StoreError
 from jaxtroj.evidence.texts.bank.candidates import KINDS, BankText
 from jaxtroj.evidence.texts.insertion import HALVES
-from jaxtroj.held_folder import cut_tail, hold
+from jaxtroj.held_folder import add_whole, cut_tail, hold, open_own
 from jaxtroj.poolings import POOLINGS, Pooling
 
 BANK_VERSION = 1
@@ -134,6 +134,8 @@ class BankWriter:
                 "name another folder, or repeat the command that began it"
             )
         # What a killed build has written of its last candidates is cut off.
+        if os.path.lexists(self.folder / VECTORS):
+            open_own(self.folder / VECTORS).close()  # refuses a link, which could lead to any file
         self.done = _size(self.folder / VECTORS) // self._bytes
         cut_tail(self.folder / VECTORS, self.done * self._bytes)
 
@@ -152,9 +154,8 @@ class BankWriter:
             halves = np.asarray(vectors, "<f2")
         if not np.isfinite(halves).all():
             raise StoreError("vectors beyond the range of half precision; is this the encoder?")
-        with open(self.folder / VECTORS, "ab") as file:
-            file.write(halves.tobytes())
-            file.flush()
+        with open_own(self.folder / VECTORS) as file:
+            add_whole(file, halves.tobytes())
             os.fsync(file.fileno())
         self.done += len(halves)
 
