@@ -92,6 +92,12 @@ _IMAGENET = PixelForm(
 _CIFAR10 = PixelForm(
     "CIFAR-10's mean and deviation", mean=(0.4914, 0.4822, 0.4465), std=(0.2470, 0.2435, 0.2616)
 )
+_CAFFE = PixelForm(
+    # Of Caffe's networks, and of Keras's ResNets and VGGs, whose files take BGR.
+    "pixels from 0 to 255 less ImageNet's mean",
+    bounds=(0.0, 255.0),
+    mean=(123.68, 116.779, 103.939),
+)
 _MNIST = PixelForm("MNIST's mean and deviation", mean=(0.1307,), std=(0.3081,))
 _OF_SMALL = (
     PixelForm(
@@ -110,8 +116,8 @@ _OF_SMALL = (
 _FASHION = PixelForm("Fashion-MNIST's mean and deviation", mean=(0.2860,), std=(0.3530,))
 _SMALL = 64
 """Pixels of a side up to which data sets of small pictures are thought of, and before ImageNet."""
-_IN_COLOUR = (_UNIT, _MIN_MAX, *_WIDE, _IMAGENET, _CIFAR10)
-_SMALL_IN_COLOUR = (_UNIT, _MIN_MAX, *_WIDE, _CIFAR10, _IMAGENET, *_OF_SMALL)
+_IN_COLOUR = (_UNIT, _MIN_MAX, *_WIDE, _IMAGENET, _CIFAR10, _CAFFE)
+_SMALL_IN_COLOUR = (_UNIT, _MIN_MAX, *_WIDE, _CIFAR10, _IMAGENET, *_OF_SMALL, _CAFFE)
 _IN_GREY = (_UNIT, _MIN_MAX, *_WIDE, _MNIST, _IMAGENET, _CIFAR10)
 _SMALL_IN_GREY = (_UNIT, _MIN_MAX, *_WIDE, _MNIST, _FASHION, _CIFAR10, _IMAGENET)
 _PUBLISHED = frozenset((*_IN_GREY, *_SMALL_IN_GREY, *_SMALL_IN_COLOUR))

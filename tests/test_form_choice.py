@@ -82,8 +82,8 @@ def test_every_usual_form_is_found(form, channels):
 
 
 def test_the_forms_that_are_tried():
-    assert len(COLOUR) == len(set(COLOUR)) == 18 and len(GREY) == len(set(GREY)) == 8
-    assert len(possible_forms(SaidForm(), 3, LARGE)) == 12
+    assert len(COLOUR) == len(set(COLOUR)) == 20 and len(GREY) == len(set(GREY)) == 8
+    assert len(possible_forms(SaidForm(), 3, LARGE)) == 14
     assert len(possible_forms(SaidForm(), 1, LARGE)) == 7
     for side, first in ((SIDE, "CIFAR-10's"), (LARGE, "ImageNet's")):
         scales = [form.scale for form in possible_forms(SaidForm(), 3, side) if form.mean]
@@ -91,15 +91,20 @@ def test_the_forms_that_are_tried():
     assert [str(form) for form in COLOUR[:2]] == [
         "RGB, pixels / 255", "BGR, min-max per picture",
     ]  # fmt: skip
-    imagenet = {form.channel_order: form for form in COLOUR if "ImageNet" in form.scale}
+    imagenet = {
+        form.channel_order: form for form in COLOUR if "ImageNet" in form.scale and form.std
+    }
     assert imagenet["BGR"].mean == imagenet["RGB"].mean[::-1] == (0.406, 0.456, 0.485)
+    caffe = [form for form in COLOUR if form.bounds == (0, 255) and form.mean]
+    assert [form.channel_order for form in caffe] == ["RGB", "BGR"]
+    assert caffe[1].mean == (103.939, 116.779, 123.68) and caffe[1].std is None  # as Keras says it
     assert all(len(form.mean or (0,)) == 1 for form in GREY)
 
 
 @pytest.mark.parametrize(
     ("said", "expected"),
     [
-        ({"channel_order": "BGR"}, 9),
+        ({"channel_order": "BGR"}, 10),
         ({"normalization": "unit"}, 2),
         ({"normalization": "min-max", "channel_order": "RGB"}, 1),
         ({"bounds": (0, 255)}, 4),
