@@ -1,6 +1,8 @@
 """TorchScript archives: known networks recovered as data, everything else refused."""
 
 import io
+import subprocess
+import sys
 import zipfile
 
 import numpy as np
@@ -82,6 +84,23 @@ def test_strides_come_from_the_archive(traced, fill, archive):
     network.features[0][0].stride = (1, 1)  # which torchvision's constructor does not offer
     with pytest.raises(ConverterError, match="features.0.0.stride is .1, 1., expected .2, 2"):
         rebuild(open_artifact(archive(_saved(network, traced))).weights)
+
+
+WRITER = """
+import sys
+import torch
+from torchvision import models
+network = models.ResNet(models.resnet.BasicBlock, [1, 1, 1, 1], num_classes=5)
+torch.jit.save(torch.jit.script(network.eval().requires_grad_(False)), sys.argv[1])
+"""
+
+
+def test_scripts_of_another_process_are_recognised(tmp_path, monkeypatch):
+    """Its hash seed orders the constants of a class."""
+    monkeypatch.setenv("PYTHONHASHSEED", "1")
+    path = tmp_path / "model.pt"
+    subprocess.run([sys.executable, "-W", "ignore", "-c", WRITER, path], check=True)
+    assert convert(open_artifact(path)).architecture == "resnet"
 
 
 class Own(torch.nn.Module):
