@@ -39,7 +39,7 @@ _CANDIDATES = (
     "teacher",
     "student",
 )
-# Keys of a classifier, beside which there may be other tensors (WaNet's `netC` has grids there), but
+# Keys of a classifier, which may have other tensors beside it (WaNet's `netC` has grids there), but
 # no other network: that may be the rest of it.
 _CLASSIFIERS = frozenset({"netC", "classifier"})
 _WRAPPERS = frozenset(
