@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 import jax
 import numpy as np
@@ -17,11 +17,15 @@ from converters.input_form import NOTHING_SAID, InputForm
 from converters.model import Model, NetworkConfig, param_shapes
 from converters.preparation import prepared
 from converters.rebuilt.table import KNOWN, known_network, refuse_replaced
-from converters.weights import Weights, single_precision
+from converters.weights import ModuleInfo, Weights, single_precision
 
 # The largest supported network has about 1,600 tensors; a file of far more is built to stall us.
 MAX_TENSORS = 10_000
+# What training code calls its network, such as Lightning's modules.
+_FIRST_NAMES = ("model.", "net.", "network.", "backbone.")
 _UNSAID = "a state dict does not say strides and pools; taken as in torchvision's"
+
+T = TypeVar("T")
 
 
 def convert(
@@ -53,6 +57,11 @@ def convert(
         from converters.rebuilt.model import rebuilt_model
 
         return rebuilt_model(artifact.weights, artifact.findings, form, usual_size)
+    if found is None and (first := first_name(weights.tensors, weights.modules)):
+        finding = f"the weights' names begin with {first}, which was left out"
+        bare = replace(artifact.weights, tensors=without(first, artifact.weights.tensors))
+        known = replace(artifact, weights=bare, findings=(*artifact.findings, finding))
+        return convert(known, form, usual_size)
     family, config = found or _refuse_unknown(artifact.weights.tensors, shapes)
     config = family.with_hyperparameters(config, weights.modules)
     params = _params(family, config, tensors)
@@ -64,6 +73,27 @@ def convert(
         findings += (f"{_UNSAID} {architecture}",)
     model = Model(config, params, architecture, findings)
     return prepared(model, form.bounds, form.mean, form.std)
+
+
+def first_name(tensors: Mapping[str, np.ndarray], modules: Mapping[str, ModuleInfo]) -> str:
+    """A first name with its dot that all weights have, if they are a known network's only without.
+
+    Empty for others, and for whole networks, whose modules say what they are.
+    """
+    first = f"{next(iter(tensors), '').partition('.')[0]}."
+    if modules or first not in _FIRST_NAMES or not all(n.startswith(first) for n in tensors):
+        return ""
+    return first if not _is_known(tensors) and _is_known(without(first, tensors)) else ""
+
+
+def without(first: str, tensors: Mapping[str, T]) -> dict[str, T]:
+    """Tensors by their names without the first one."""
+    return {name.removeprefix(first): value for name, value in tensors.items()}
+
+
+def _is_known(tensors: Mapping[str, np.ndarray]) -> bool:
+    found = families.recognise(_shapes(families.current_names(tensors)))
+    return found is not None or known_network(Weights(dict(tensors), {}, {})) is not None
 
 
 def _shapes(tensors: Mapping[str, np.ndarray]) -> dict[str, tuple[int, ...]]:

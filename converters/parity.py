@@ -6,7 +6,7 @@ torchvision, or torch.nn for heads, in float64, so float32 errors are those of t
 """
 
 import importlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from converters.artifact import Artifact
+from converters.conversion import first_name, without
 from converters.errors import ParityError
 from converters.families import family_of
 from converters.families.folding import fold, single_step
@@ -116,7 +117,10 @@ def check_parity(
       ParityError: torch has no such module.
       ValueError: the model is folded or reduced.
     """
-    module = torch_module(model, artifact.weights, public_code)
+    read = artifact.weights
+    first = first_name(read.tensors, read.modules)
+    bare = replace(read, tensors=without(first, read.tensors))
+    module = torch_module(model, bare, public_code)
     comparisons = []
     for shape in _default_shapes(model) if shapes is None else shapes:
         inputs, weights = _inputs(model, shape, seed)

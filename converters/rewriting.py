@@ -12,6 +12,7 @@ import numpy as np
 
 from converters import families
 from converters.artifact import Artifact
+from converters.conversion import first_name, without
 from converters.errors import ConversionError
 from converters.families.names import to_torch
 from converters.graph.module import GraphConfig, attribute_of
@@ -98,7 +99,7 @@ def _torch_tensors(tensors: Values, model: Model, values: Values) -> dict[str, n
     family = families.family_of(config)
     if family is None:
         raise ConversionError(f"{model.architecture} is of no family; save it as ONNX")
-    current = families.current_names(tensors)
+    current = families.current_names(without(first_name(tensors, {}), tensors))
     names = dict(zip(current, tensors, strict=True))
     shapes = {name: tuple(value.shape) for name, value in current.items()}
     found = to_torch(family.table, shapes, values)

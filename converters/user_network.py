@@ -10,7 +10,7 @@ from converters.errors import ConversionError, MismatchError
 from converters.graph.torch_network import torch_model
 from converters.input_form import USUAL_SIZE, InputForm, assumed_size
 from converters.model import Model
-from converters.torch_weights import Differences, differences, fill
+from converters.torch_weights import Differences, differences, fill, is_counter
 from converters.user_code import NetworkCode, build, running
 from converters.weights import Weights
 
@@ -49,29 +49,40 @@ def user_model(
 
 
 def _load(module: torch.nn.Module, weights: Weights, code: NetworkCode) -> tuple[str, ...]:
-    """Fill a module, whose names the file may have behind a common first one; the findings."""
+    """Fill a module, whose names the file may have behind a first one; the findings."""
     tensors, findings = weights.tensors, ()
     found = _compared(module, tensors)
-    prefix = _common_prefix(tensors)
-    if any((found.missing, found.unused)) and prefix:
-        bare = {name.removeprefix(prefix): value for name, value in tensors.items()}
-        without = _compared(module, bare)
-        if not (without.missing or without.unused):
-            tensors, found = bare, without
-            findings = (f"the weights' names begin with {prefix}, which was left out",)
+    prefixes = _prefixes(module, tensors) if found.missing or found.unused else []
+    if len(prefixes) > 1:
+        raise MismatchError(
+            f"the file holds all weights of {code} {len(prefixes)} times, under names that begin "
+            f"with {_some([prefix or 'nothing else' for prefix in prefixes])}; save the ones to "
+            "scan in a file of their own"
+        )
+    if prefixes and prefixes[0]:
+        (prefix,) = prefixes
+        others = [name for name in tensors if not name.startswith(prefix)]
+        bare = {n.removeprefix(prefix): v for n, v in tensors.items() if n.startswith(prefix)}
+        tensors, found = bare, _compared(module, bare)
+        beside = f"; other weights were left out: {_some(others)}" if others else ""
+        findings = (f"the weights' names begin with {prefix}, which was left out{beside}",)
     _refuse(found, code)
     fill(module, tensors)
     return findings
 
 
+def _prefixes(module: torch.nn.Module, tensors: Mapping[str, np.ndarray]) -> list[str]:
+    """First parts of names behind which the file has every weight of the module; "" is one."""
+    wanted = [name for name in module.state_dict() if not is_counter(name)]
+    if not wanted:
+        return []
+    end = wanted[0]
+    firsts = [n.removesuffix(end) for n in tensors if n == end or n.endswith(f".{end}")]
+    return [first for first in firsts if all(f"{first}{name}" in tensors for name in wanted)]
+
+
 def _compared(module: torch.nn.Module, tensors: Mapping[str, np.ndarray]) -> Differences:
     return differences(module, {name: tuple(value.shape) for name, value in tensors.items()})
-
-
-def _common_prefix(tensors: Mapping[str, np.ndarray]) -> str:
-    firsts = {name.partition(".")[0] for name in tensors if "." in name}
-    alike = len(firsts) == 1 and all("." in name for name in tensors)
-    return f"{firsts.pop()}." if alike else ""
 
 
 def _refuse(found: Differences, code: NetworkCode) -> None:

@@ -24,6 +24,12 @@ _NAME = re.compile(rf"{SCRIPTS}(?:\.\w+)+")
 # A class or function: its first line and the indented or empty lines under it.
 _BLOCK = re.compile(r"^(?:class|def) [^\n]*\n(?:[ \t)\n][^\n]*\n?|\n)*", re.M)
 _HEAD = re.compile(r"(?:class|def) (\w+)\(")
+# torch keeps the names of a class's constants in a set, whose order differs between processes.
+_CONSTANTS = re.compile(r"(?:^  \w+ : Final\[[^\n]*\n)+", re.M)
+# A class, method or attribute by its name, which is not to be taken for a variable.
+_DECLARED = re.compile(r"^(?:class |def |  def |  )(\w+)(?: : |\()", re.M)
+# A text, or a numbered variable: no attribute, no argument's name.
+_NUMBERED = re.compile(r'"(?:[^"\\\n]|\\.)*"?|(?<![\w.])[A-Za-z_]\w*[0-9]\b(?!=)')
 _OP_VERSION = re.compile(r"^op_version_set = [0-9]{1,9}$", re.M)
 # The most code of torchvision's networks, EfficientNetV2-L traced, has 0.75 MB.
 _MOST_CODE = 2**22
@@ -137,9 +143,9 @@ class _Code:
     def digest(self, root: str) -> str:
         """Digest of all code that the root class leads to, whatever its names are mangled to.
 
-        Names are numbered as they are met, so that two archives with equal digests have equal code
-        of equal classes at equal places. The version decides what operators mean, and the constants
-        are tensors that the code names.
+        Names and variables are numbered as they are met and constants sorted, so that two archives
+        with equal digests have equal code of equal classes at equal places. The version decides
+        what operators mean, and the constants are tensors that the code names.
         """
         numbers, order = {root: 0}, [root]
 
@@ -158,7 +164,7 @@ class _Code:
         for name in order:  # which grows as names are met
             if len(order) > _MOST_MODULES:
                 raise TooLargeError("the archive has too many classes")
-            text = _NAME.sub(numbered, self.of_class(name))
+            text = _NAME.sub(numbered, _renumbered(_CONSTANTS.sub(_sorted, self.of_class(name))))
             state.update(text.encode("utf-8", "surrogatepass") + b"\0")
         return state.hexdigest()
 
@@ -188,6 +194,27 @@ def _blocks(text: str, file: str) -> dict[str, str]:
             raise CorruptFileError(f"the archive's {safe_repr(file)} has {safe_repr(name)} twice")
         found[name] = block
     return found
+
+
+def _renumbered(text: str) -> str:
+    """Numbered variables of a class numbered as they are met: torch goes on from class to class.
+
+    Each has a name of its own, with a sign that no code has, so that equal texts are equal code.
+    """
+    declared = set(_DECLARED.findall(text))
+    numbers: dict[str, int] = {}
+
+    def renamed(match: re.Match[str]) -> str:
+        name = match[0]
+        if name[0] == '"' or name in declared:
+            return name
+        return f"${numbers.setdefault(name, len(numbers))}"
+
+    return _NUMBERED.sub(renamed, text)
+
+
+def _sorted(lines: re.Match[str]) -> str:
+    return "\n".join(sorted(lines[0].split("\n")))
 
 
 def _module(module: Standin, code: _Code, made: dict[int, Standin], depth: int) -> Standin:

@@ -24,6 +24,7 @@ from converters.weights import ModuleInfo, Plain, Weights
 _CANDIDATES = (
     "state_dict",
     "model_state_dict",
+    "net_state_dict",
     "model",
     "net",
     "network",
@@ -38,6 +39,9 @@ _CANDIDATES = (
     "teacher",
     "student",
 )
+# Keys of a classifier, which may have other tensors beside it (WaNet's `netC` has grids there), but
+# no other network: that may be the rest of it.
+_CLASSIFIERS = frozenset({"netC", "classifier"})
 _WRAPPERS = frozenset(
     {
         "torch.nn.parallel.data_parallel.DataParallel",
@@ -158,7 +162,9 @@ def _choose(value: dict) -> str | None:
     if len(parts) > _MAX_PARTS:
         raise UnknownFormatError(f"the file holds a dict of {len(parts)} dicts, expected a network")
     likely = [key for key, part in parts.items() if _looks_like_weights(part)]
-    known = [key for key in likely if key in _CANDIDATES]
+    known = [key for key in likely if key in _CANDIDATES or key in _CLASSIFIERS]
+    if known and _CLASSIFIERS.issuperset(known):
+        known = likely
     choice = known or ([] if _holds_tensors(value) else likely)
     if len(choice) > 1:
         raise UnknownFormatError(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from converters.errors import MismatchError, safe_repr
+from converters.families.computed import how_to_remove, is_computed_from
 from converters.weights import ModuleInfo, Plain
 
 Shape = tuple[int, ...]
@@ -27,13 +28,22 @@ class Description:
     def shape(self, name: str, ndim: int) -> Shape:
         """Shape of a tensor that the network cannot do without."""
         shape = self.shapes.get(name)
-        if shape is None or len(shape) != ndim or 0 in shape:
+        if shape is None:
+            raise MismatchError(
+                f"the file has no {name}, which every network of this class has"
+                f"{self._stored_instead(name)}"
+            )
+        if len(shape) != ndim or 0 in shape:
             raise MismatchError(
                 f"{name} has shape {shape}, expected {ndim} dimensions, none of them 0"
-                if shape is not None
-                else f"the file has no {name}, which every network of this class has"
             )
         return shape
+
+    def _stored_instead(self, name: str) -> str:
+        """Tensors of its layer that the missing weight is computed from, and what to do."""
+        layer = name.removesuffix(name.rpartition(".")[2])
+        beside = [n for n in self.shapes if n.startswith(layer) and is_computed_from(n)]
+        return f", but {', '.join(beside[:3])}; {how_to_remove(beside)}" if beside else ""
 
     def rows(self, name: str) -> int:
         """Outputs of a convolution or of a linear layer."""

@@ -9,6 +9,7 @@ from torchvision import models
 
 from converters import open_model
 from converters.errors import ConverterError, MismatchError, UnsupportedArchitectureError
+from tests.converters.public_networks import NETWORKS
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*weight_norm.*:FutureWarning")
 
@@ -104,6 +105,18 @@ def test_parametrised_weights_say_how_to_remove_that(change, remover, where, ref
     assert f"call {remover} for each such module of the network, then save" in message[:360]
     assert ("like resnet, but" in message) == (where in ("head", "convolutions"))
     assert len(message) < 1500
+
+
+@pytest.mark.parametrize(
+    ("change", "remover"),
+    [(_pruned, "prune.remove"), (parametrizations.weight_norm, "remove_parametrizations")],
+)
+def test_a_parametrised_weight_of_a_network_for_small_pictures(change, remover, refused):
+    network = NETWORKS["PreActResNet"][0]()
+    change(network.layer4[0].conv2)
+    message = refused(network, MismatchError)
+    assert "has no layer4.0.conv2.weight, which every network of this class has, but" in message
+    assert f"{remover}(module, 'weight') for each such module of the network" in message
 
 
 def test_lists_are_short(refused):

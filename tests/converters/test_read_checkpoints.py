@@ -78,6 +78,13 @@ def test_single_tensor_beside_the_weights(tmp_path):
     check_state(read_back({"state_dict": STATE, "best": torch.tensor(0.9)}, tmp_path))
 
 
+@pytest.mark.parametrize("key", ["netC", "classifier", "net_state_dict"])
+def test_loose_tensors_beside_a_classifier(key, tmp_path):
+    """As in WaNet's checkpoints, whose grids were taken for the network."""
+    grids = {"identity_grid": torch.ones(2), "noise_grid": torch.ones(2)}
+    check_state(read_back({key: STATE, "schedulerC": {}, **grids}, tmp_path))
+
+
 @pytest.mark.parametrize("prefix", ["", "module.", "model."])
 def test_weights_in_a_state_dict_and_beside_it(prefix, tmp_path):
     """`load_state_dict(checkpoint, strict=False)` takes those beside it, others those in it."""
@@ -99,6 +106,10 @@ def test_extra_entries_of_a_state_dict(tmp_path):
         {"state_dict": STATE, "model": STATE},
         {"state_dict": STATE, "state_dict_ema": STATE},
         {"generator": STATE, "discriminator": STATE},
+        {"netC": STATE, "netG": STATE, "identity_grid": torch.ones(2)},
+        {"classifier": STATE, "features": STATE},
+        {"classifier": STATE, "model": STATE},
+        {"net_state_dict": STATE, "ema_state_dict": STATE},
         {"model": nn.Linear(1, 1), "net": nn.Linear(1, 1)},
     ],
 )

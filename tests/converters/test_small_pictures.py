@@ -11,7 +11,12 @@ from torchvision import models
 from torchvision.models.resnet import BasicBlock
 
 from converters import open_artifact, open_model
-from converters.errors import ConversionError, ConverterError, SharedNamesError
+from converters.errors import (
+    ConversionError,
+    ConverterError,
+    SharedNamesError,
+    UnsupportedArchitectureError,
+)
 from converters.findings import doubts
 from converters.input_form import InputForm
 from converters.rebuilt.network import rebuild
@@ -148,6 +153,36 @@ def test_pictures_of_another_size_than_a_vgg_takes(fill, pickled):
     form = InputForm(image_size=(16, 16), bounds=(0, 1))
     with pytest.raises(ConversionError, match="16 x 16 pixels leave 48 .* which takes 12; give"):
         open_model(pickled(fill(Plain).state_dict()), form)
+
+
+def _resnet() -> nn.Module:
+    return models.ResNet(BasicBlock, [1, 1, 1, 1], num_classes=5)
+
+
+@pytest.mark.parametrize("first", ["model.", "backbone."])
+@pytest.mark.parametrize("build", [NETWORKS["PreActResNet"][0], _resnet])
+def test_a_first_name_that_all_weights_have(build, first, fill, pickled):
+    """As Lightning's modules write them; a file written again keeps its names."""
+    state = fill(build).state_dict()
+    form = InputForm(image_size=(32, 32), bounds=(0, 1))
+    path = pickled({f"{first}{name}": value for name, value in state.items()})
+    opened = open_model(path, form)
+    assert f"the weights' names begin with {first}, which was left out" in opened.findings
+    assert opened.model.config == open_model(pickled(state), form).model.config
+    path = pickled({f"{first}{name}": value for name, value in state.items()})
+    rewritable = open_rewritable(path, form)
+    changed = {name: np.asarray(value) + 1 for name, value in rewritable.model.params.items()}
+    written = load(rewritable.contents(changed))
+    name = f"{first}conv1.weight"
+    np.testing.assert_allclose(written[name], state["conv1.weight"].numpy() + 1, atol=1e-6)
+
+
+@pytest.mark.parametrize("first", ["model.", "other."])
+def test_first_names_that_are_not_dropped(first, fill, pickled):
+    state = {f"{first}{name}": v for name, v in fill(_resnet).state_dict().items()}
+    more = {} if first == "other." else {"criterion.weight": torch.ones(3, 3)}
+    with pytest.raises(UnsupportedArchitectureError, match="no family"):
+        open_model(pickled(state | more))
 
 
 def test_counters_of_averaged_weights_are_left_alone(fill, pickled):

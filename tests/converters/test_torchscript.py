@@ -1,6 +1,9 @@
 """TorchScript archives: known networks recovered as data, everything else refused."""
 
 import io
+import re
+import subprocess
+import sys
 import zipfile
 
 import numpy as np
@@ -82,6 +85,55 @@ def test_strides_come_from_the_archive(traced, fill, archive):
     network.features[0][0].stride = (1, 1)  # which torchvision's constructor does not offer
     with pytest.raises(ConverterError, match="features.0.0.stride is .1, 1., expected .2, 2"):
         rebuild(open_artifact(archive(_saved(network, traced))).weights)
+
+
+WRITER = """
+import sys
+import torch
+from torchvision import models
+network = models.ResNet(models.resnet.BasicBlock, [1, 1, 1, 1], num_classes=5)
+torch.jit.save(torch.jit.script(network.eval().requires_grad_(False)), sys.argv[1])
+"""
+
+
+def test_scripts_of_another_process_are_recognised(tmp_path, monkeypatch):
+    """Its hash seed orders the constants of a class."""
+    monkeypatch.setenv("PYTHONHASHSEED", "1")
+    path = tmp_path / "model.pt"
+    subprocess.run([sys.executable, "-W", "ignore", "-c", WRITER, path], check=True)
+    assert convert(open_artifact(path)).architecture == "resnet"
+
+
+TWO_CLASSES = """class Two(Module):
+  conv1 : Tensor
+  def forward1(self: __torch__.Two, x0: Tensor) -> Tensor:
+    conv1 = self.conv1
+    _{} = torch.add(conv1, x0, alpha1=2)
+    return (self).forward2(_{}, "_5 \\" _5", self._5)
+"""
+
+
+@pytest.mark.parametrize("name", ["_5", "forward1", "forward2", "conv1", "alpha1"])
+def test_only_numbers_of_variables_may_differ(name):
+    renumbered = torchscript._renumbered
+    text = TWO_CLASSES.format(5, 5)
+    assert renumbered(text) == renumbered(TWO_CLASSES.format(7, 7))
+    assert renumbered(text) != renumbered(TWO_CLASSES.format(5, 7))
+    for place in re.finditer(rf"\b{name}\b", text):
+        changed = f"{text[: place.start()]}{name}9{text[place.end() :]}"
+        assert renumbered(text) != renumbered(changed)
+
+
+def test_traces_of_a_process_without_scripts_are_recognised(fill, archive):
+    """Their classes stand in one file, where torch numbers variables on; ours may not."""
+    network = fill(_resnet).requires_grad_(False)
+    content = _saved(network, True)
+    renumbered = _changed(
+        content, lambda name, inner: re.sub(rb"\b_([0-9])\b", rb"_1\1", inner)
+        if "models/resnet" in name else inner
+    )  # fmt: skip
+    assert renumbered != _changed(content, lambda name, inner: inner)
+    assert convert(open_artifact(archive(renumbered))).architecture
 
 
 class Own(torch.nn.Module):

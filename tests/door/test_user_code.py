@@ -98,6 +98,24 @@ def test_a_first_name_that_all_weights_have_is_left_out(folder):
     assert "the weights' names begin with model., which was left out" in record.findings
 
 
+def test_weights_of_no_network_beside_a_first_name_are_left_out(folder):
+    state = torch.load("lightning.ckpt")["state_dict"]
+    torch.save({**state, "criterion.weight": torch.ones(3)}, "metric.ckpt")
+    record = scanned("metric.ckpt", "net.py:Net")
+    assert record.status == "ok", record.reason
+    said = "begin with model., which was left out; other weights were left out: criterion.weight"
+    assert any(said in finding for finding in record.findings)
+
+
+@pytest.mark.parametrize("first", ["", "average.", "model.average."])
+def test_weights_behind_two_first_names_are_refused(folder, first):
+    state = torch.load("lightning.ckpt")["state_dict"]
+    other = {f"{first}{name.removeprefix('model.')}": v + 1 for name, v in state.items()}
+    torch.save({**state, **{n: v.bool() if "seen" in n else v for n, v in other.items()}}, "2.ckpt")
+    record = scanned("2.ckpt", "net.py:Net")
+    assert record.status == "failed" and "2 times, under names that begin" in record.reason
+
+
 @pytest.mark.parametrize(
     ("network", "arguments", "said"),
     [

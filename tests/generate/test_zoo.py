@@ -4,6 +4,7 @@ import csv
 import json
 from dataclasses import replace
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
@@ -207,7 +208,8 @@ def test_triggers_change_pictures_and_leave_them_pictures(kind, shape):
 def unsearched(kind: str, images: np.ndarray) -> np.ndarray:
     """Pictures with a trigger of the kind, drawn at random."""
     made = UNSEARCHED[kind](np.random.default_rng(5), images.shape[1:])
-    return np.asarray(made.trigger.apply(images, np.zeros((len(images), 2), int)))
+    planted = PlantedTrigger(kind, made.style, 0, (), 0.1, False, made.trigger, made.reach)
+    return Stamper(planted, np.random.default_rng(0)).stamped(images)
 
 
 def test_kinds_that_no_search_looks_for_are_planted_by_name_alone():
@@ -236,7 +238,7 @@ def test_what_kinds_that_no_search_looks_for_do():
 def test_a_ghost_is_the_picture_moved():
     image = np.zeros((1, 9, 9, 1), np.float32)
     image[0, 4, 4] = 1.0
-    moved = np.asarray(Ghost(0.25, (2, -3)).apply(image, np.zeros((1, 2), int)))
+    moved = np.asarray(Ghost(0.25, (2, -3)).apply(jnp.asarray(image), jnp.zeros((1, 2), int)))
     assert moved[0, 4, 4, 0] == 0.75 and moved[0, 6, 1, 0] == 0.25 and moved.sum() == 1.0
 
 

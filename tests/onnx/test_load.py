@@ -67,6 +67,34 @@ def test_channels_last_and_probabilities_are_noticed(make, save):
     np.testing.assert_allclose(logits(_images()), expected, rtol=1e-4, atol=1e-5)
 
 
+def _with_label(make):
+    model = make.classifier()
+    model.graph.node.append(helper.make_node("ArgMax", ["logits"], ["label"], axis=1))
+    model.graph.output.insert(0, helper.make_tensor_value_info("label", TensorProto.INT64, None))
+    return model
+
+
+def test_the_class_beside_the_logits_is_not_taken_for_them(make, save):
+    model = _with_label(make)
+    loaded = load_onnx(save(model), InputForm(bounds=(0, 1)))
+    assert "output 'logits' was taken for the logits; others: 'label'" in loaded.findings
+    expected = load_onnx(save(make.classifier()), InputForm(bounds=(0, 1)))(_images())
+    np.testing.assert_array_equal(loaded(_images()), expected)
+
+
+def test_a_first_output_of_whole_numbers_is_refused_unless_one_has_logits(make, save):
+    model = _with_label(make)
+    more = helper.make_tensor_value_info("more", TensorProto.FLOAT, None)
+    model.graph.node.append(helper.make_node("Relu", ["logits"], ["more"]))
+    model.graph.output.append(more)
+    with pytest.raises(ConversionError, match="--output, of 'label', 'logits', 'more'"):
+        load_onnx(save(model), InputForm(bounds=(0, 1)))
+    assert load_onnx(save(model), InputForm(output="logits", bounds=(0, 1))).num_classes == 5
+    del model.graph.output[1:]
+    with pytest.raises(ConversionError, match="--output, of 'label'"):
+        load_onnx(save(model), InputForm(bounds=(0, 1)))
+
+
 def test_a_softmax_that_is_cut_off_is_told_once(make, save):
     model = make.classifier()
     model.graph.node.append(helper.make_node("Softmax", ["logits"], ["scores"], axis=-1))

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
-from onnx import ModelProto
+from onnx import ModelProto, ValueInfoProto
 
 from converters.errors import ConversionError, safe_repr
 from converters.graph.logits import NO_LOGITS
@@ -22,6 +22,7 @@ from converters.graph.onnx.torch_module import (
     input_shape,
     input_type,
 )
+from converters.graph.onnx.types import TORCH_TYPES
 from converters.graph.recognition import family_model
 from converters.graph.recorder import Captured
 from converters.graph.tape import capture
@@ -88,8 +89,9 @@ def _captured(
     """The captured network, its input, findings, and names in the file where they differ."""
     file = read_onnx(path, limits)
     image = _only_input(file.model, form, usual_size, limits)
-    findings = image.findings + _output_findings(file.model, form.output) + form.unsaid
-    module, said = _built(file, image, form.output, limits)
+    wanted = form.output or _likely_output(file.model)
+    findings = image.findings + _output_findings(file.model, form.output, wanted) + form.unsaid
+    module, said = _built(file, image, wanted, limits)
     del file  # its weights are in the module now
     captured = capture(module, [torch.zeros(image.shape, dtype=module.input_types[0])])
     return captured, image, findings + said + precision_finding(captured), module.weight_names
@@ -109,10 +111,9 @@ def _as_graph(
 
 
 def _built(
-    file: OnnxFile, image: ImageInput, output: str | None, limits: OnnxLimits
+    file: OnnxFile, image: ImageInput, wanted: str, limits: OnnxLimits
 ) -> tuple[OnnxModule, tuple[str, ...]]:
     """The module for one image, where a batch changes nothing, and findings."""
-    wanted = output or file.model.graph.output[0].name
     (info,) = graph_inputs(file.model)
 
     def made(shape: Sequence[int], batch: int, use: BatchUse | None = None) -> OnnxModule:
@@ -156,14 +157,34 @@ def _only_input(
     return image
 
 
-def _output_findings(model: ModelProto, output: str | None) -> tuple[str, ...]:
+def _likely_output(model: ModelProto) -> str:
+    """The first output, or the only one that is no whole numbers, such as the class beside it.
+
+    Raises ConversionError where the first is whole numbers and several or none of the others are.
+    """
+    outputs = list(model.graph.output)
+    scores = [info.name for info in outputs if not _holds_whole_numbers(info)]
+    if len(scores) == 1 or not _holds_whole_numbers(outputs[0]):
+        return scores[0]
+    names = ", ".join(safe_repr(info.name) for info in outputs[:10])
+    raise ConversionError(
+        f"output {safe_repr(outputs[0].name)} holds whole numbers, expected logits; name the "
+        f"output that holds them with --output, of {names}"
+    )
+
+
+def _holds_whole_numbers(info: ValueInfoProto) -> bool:
+    type_ = TORCH_TYPES.get(info.type.tensor_type.elem_type)
+    return type_ is not None and not (type_.is_floating_point or type_.is_complex)
+
+
+def _output_findings(model: ModelProto, said: str | None, wanted: str) -> tuple[str, ...]:
     """What one should know of the output that is scanned."""
-    names = [info.name for info in model.graph.output]
+    names = [info.name for info in model.graph.output if info.name != wanted]
     findings = []
-    if output is None and len(names) > 1:
-        others = ", ".join(safe_repr(name) for name in names[1:10])
-        findings.append(f"output {safe_repr(names[0])} was taken for the logits; others: {others}")
-    wanted = output or names[0]
+    if said is None and names:
+        others = ", ".join(safe_repr(name) for name in names[:9])
+        findings.append(f"output {safe_repr(wanted)} was taken for the logits; others: {others}")
     makers = {name: node.op_type for node in model.graph.node for name in node.output}
     if makers.get(wanted) in _SQUASHING:
         kind = _SQUASHING[makers[wanted]]
