@@ -223,6 +223,7 @@ class Settings:
         for name in ("stages", "bounds", "mean", "std", "image_size"):
             values[name] = None if values[name] is None else list(values[name])
         values["evidence_schema"] = IMAGES.version
+        values["evidence_revision"] = IMAGES.revision
         values["text_evidence_schema"] = TEXTS.version
         if self.recover_words:  # as in the runs from before there was a choice
             del values["recover_words"]

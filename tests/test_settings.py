@@ -1,10 +1,12 @@
 """Settings and limits that no scan could use are refused with what was got and what is expected."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
 import jaxtroj
+from jaxtroj import settings
 from jaxtroj.errors import UsageError
 from jaxtroj.settings import Settings
 
@@ -80,3 +82,11 @@ def test_limits_that_are_some():
 def test_resize_is_part_of_what_an_answer_depends_on_only_where_it_is_said():
     plain, said = Settings().as_json(), Settings(resize=256).as_json()
     assert "resize" not in plain and said == plain | {"resize": 256}
+
+
+def test_evidence_that_is_measured_otherwise_begins_a_scan_anew(monkeypatch):
+    before = Settings().as_json()
+    raised = replace(settings.IMAGES, revision=settings.IMAGES.revision + 1)
+    monkeypatch.setattr(settings, "IMAGES", raised)
+    after = Settings().as_json()
+    assert {name for name in after if after[name] != before[name]} == {"evidence_revision"}

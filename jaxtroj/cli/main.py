@@ -110,16 +110,16 @@ def _status(work: Callable[[], int]) -> int:
         sys.stdout.flush()
     except streams.OutputError as error:
         if not error.reader_has_gone:
-            _complain(f"error: cannot write the results to stdout: {error.strerror}")
+            say(f"error: cannot write the results to stdout: {error.strerror}")
         return EXIT_USAGE
     except KeyboardInterrupt:
-        _complain("interrupted; finished records are kept")
+        say("interrupted; finished records are kept")
         return EXIT_INTERRUPTED
     except (*_USAGE_ERRORS, OSError) as error:
-        _complain(f"error: {error}")
+        say(f"error: {error}")
         return EXIT_USAGE
     except (JaxtrojError, ConverterError) as error:
-        _complain(f"error: {error}")
+        say(f"error: {error}")
         return EXIT_FAILED
     except Exception as error:  # one that nobody foresaw: Python's own status, 1, means poisoned
         _complain_of_fault(error)
@@ -172,10 +172,11 @@ def _complain_of_fault(error: Exception) -> None:
     frame = traceback.extract_tb(error.__traceback__)[-1]
     place = f"{Path(frame.filename).name}:{frame.lineno}"
     said = " ".join(str(error).split())[:_LONGEST_MESSAGE]
-    _complain(f"internal error: {type(error).__name__}: {said} ({place}); please report it")
+    say(f"internal error: {type(error).__name__}: {said} ({place}); please report it")
 
 
-def _complain(message: str) -> None:
+def say(message: str) -> None:
+    """One line for people on stderr; what strangers' files put into it moves no cursor."""
     print(f"jaxtroj: {_escaped(message)}", file=sys.stderr, flush=True)
 
 

@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import sys
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 from converters.files import what_is
 from jaxtroj import runtime
 from jaxtroj.cli import argument_types as types
-from jaxtroj.cli.main import EXIT_CLEAN, EXIT_FAILED, EXIT_NOTHING, EXIT_POISONED, answered
+from jaxtroj.cli.main import (
+    EXIT_CLEAN,
+    EXIT_FAILED,
+    EXIT_NOTHING,
+    EXIT_POISONED,
+    answered,
+    say,
+)
 from jaxtroj.cli.picture_options import add_input_form, add_picture_options
 from jaxtroj.errors import UsageError
 from jaxtroj.populations import BY_NAME, shipped
@@ -298,8 +304,4 @@ def exit_status(records: "Iterable[Record]", accepted: "Accepted") -> int:
     return EXIT_CLEAN if "ok" in statuses else EXIT_NOTHING
 
 
-def message(text: str) -> None:
-    """One line for people on stderr; what strangers' files put into it moves no cursor."""
-    from jaxtroj.record import shown
-
-    print(f"jaxtroj: {shown(text)}", file=sys.stderr, flush=True)
+message = say

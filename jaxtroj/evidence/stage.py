@@ -175,11 +175,14 @@ class StageTable:
       version: raised when a field changes its meaning, so that records and calibrators made with
         another meaning are never mixed.
       stages: cheap ones first.
+      revision: raised when fields that keep their meaning are measured otherwise: calibrators hold,
+        but no scan that was begun before goes on.
     """
 
     kind: str
     version: int
     stages: tuple[Stage, ...]
+    revision: int = 0
 
     @cached_property
     def names(self) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """The ordered tables of stages: a stage is a file in a folder `stages` and a row.
 
-Names of fields stand in records: changing what one means needs a new version of its table.
+Names of fields stand in records: changing what one means needs a new version of its table, and
+measuring it otherwise a new revision.
 """
 
 from jaxtroj.evidence.classifiers.stages.insertions import INSERTIONS
@@ -37,7 +38,8 @@ TEXT_STAGES = (
 )  # fmt: skip
 CLASSIFIER_STAGES = (INSERTIONS, TOKENS)
 
-IMAGES = StageTable("image", 3, IMAGE_STAGES)
+# Revision 1: what augmentation leaves in batch norms is harmless to stage memory.
+IMAGES = StageTable("image", 3, IMAGE_STAGES, revision=1)
 TEXTS = StageTable("text", 1, TEXT_STAGES)
 CLASSIFIERS = StageTable("text-classifier", 1, CLASSIFIER_STAGES)
 TABLES = {table.kind: table for table in (IMAGES, TEXTS, CLASSIFIERS)}

@@ -17,7 +17,7 @@ def identify(entry: ModelEntry, settings: Settings) -> str:
     """The identity of an answer; unreadable files count by being unreadable."""
     model = ":".join(model_digests(entry.model_path))
     if entry.kind == CLASSIFIERS.kind and entry.tokenizer_path is not None:
-        model += _tokenizer_digest(entry.tokenizer_path)
+        model += f":{contents_digest(entry.tokenizer_path)}"
     if entry.code is not None:
         model += f":{entry.code.name}:{entry.code.arguments}:{digest_or_reason(entry.code.path)}"
     values, said = settings.as_json(), settings.said_form()
@@ -44,14 +44,6 @@ def _beside(entry: ModelEntry, settings: Settings) -> dict[str, Any]:
         if path is not None and getattr(settings, name) is None:  # else it is one of the settings
             found[f"own_{name}"] = contents_digest(path)
     return found
-
-
-def _tokenizer_digest(folder: Path) -> str:
-    try:
-        files = sorted(path for path in folder.iterdir() if path.is_file())
-    except OSError as error:  # load_tokenizer meets the same error and reports it
-        return f":unreadable: {error.strerror}"
-    return "".join(f":{path.name}:{digest_or_reason(path)}" for path in files)
 
 
 def _examples_digest(entry: ModelEntry) -> str:

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from jaxtroj.evidence.images.harmless import harmless_changes
-from jaxtroj.evidence.images.remainder import harmless_moves, seen
+from jaxtroj.evidence.images.remainder import harmless_directions, seen
 from jaxtroj.norm_memory import Norms
 
 from .norm_models import SIDE, taught, untaught
@@ -69,7 +69,7 @@ def test_what_augmentation_left_in_the_norms_is_no_remainder_and_a_trigger_is():
 
     def match(taught_on: np.ndarray, images: np.ndarray) -> float:
         norms = Norms(taught(untaught(), taught_on), 64)
-        found = seen(norms, examples, harmless_moves(norms, examples, jax.random.key(0)))
+        found = seen(norms, examples, harmless_directions(norms, examples, jax.random.key(0)))
         return float(found.matches(norms.seen(images)[1], everyone)[0])
 
     plain = blocks(512, seed=1)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jaxtroj.evidence.images.memory_cuts import cut
-from jaxtroj.evidence.images.remainder import Seen, harmless_moves, seen
+from jaxtroj.evidence.images.remainder import Seen, harmless_directions, seen
 from jaxtroj.norm_memory import Norms
 from jaxtroj.triggers.mask import FreeMask
 from jaxtroj.triggers.window import Window
@@ -28,7 +28,7 @@ def remembers_a_square() -> tuple[Norms, Seen]:
     model = taught(untaught(), np.concatenate([images, squared(images)]))
     norms = Norms(model, 32)
     shown = pictures(48, seed=3).images
-    return norms, seen(norms, shown, harmless_moves(norms, shown, jax.random.key(0)))
+    return norms, seen(norms, shown, harmless_directions(norms, shown, jax.random.key(0)))
 
 
 def spread(images: np.ndarray) -> FreeMask:

@@ -16,7 +16,7 @@ import numpy as np
 
 from converters.model import Model
 from jaxtroj.evidence.images.memory_cuts import cut
-from jaxtroj.evidence.images.remainder import Seen, harmless_moves, seen
+from jaxtroj.evidence.images.remainder import Seen, harmless_directions, seen
 from jaxtroj.evidence.images.statistics import halves, some_of
 from jaxtroj.inversion.memory_search import (
     Colours,
@@ -122,7 +122,7 @@ def search_memory(
     images = np.asarray(some_of(examples, budget.least, budget.most)[0], np.float32)
     norms = Norms(opened, network.batch(images))
     keys = jax.random.split(key, 4)
-    harmless = harmless_moves(norms, images, keys[3])
+    harmless = harmless_directions(norms, images, keys[3])
     both = [
         Half(seen(norms, part, harmless), offsets_for(own, part))
         for part, own in zip(halves(images), keys, strict=False)

@@ -15,7 +15,7 @@ import numpy as np
 
 from converters.model import Model
 from jaxtroj.anchors import AnchoredExamples
-from jaxtroj.evidence.images.remainder import Seen, harmless_moves, seen
+from jaxtroj.evidence.images.remainder import Seen, harmless_directions, seen
 from jaxtroj.evidence.images.statistics import some_of
 from jaxtroj.network import Network
 from jaxtroj.norm_memory import Norms
@@ -81,7 +81,7 @@ def search_recall(
         return ()
     images = np.asarray(some_of(examples, budget.least, budget.most)[0], np.float32)
     norms = Norms(opened, network.batch(images))
-    remainder = seen(norms, images, harmless_moves(norms, images, key)).memory
+    remainder = seen(norms, images, harmless_directions(norms, images, key)).memory
     shown = np.asarray(anchored.images, np.float32)
     clean = Seen(shown, *norms.seen(shown), remainder)
     return tuple(each for one in asked for each in _recalled(norms, clean, anchored, one))

@@ -42,7 +42,7 @@ class Seen:
         return np.where(counts > 0, np.asarray(found), 0.0)
 
 
-def harmless_moves(norms: Norms, images: np.ndarray, key: jax.Array) -> list[np.ndarray]:
+def harmless_directions(norms: Norms, images: np.ndarray, key: jax.Array) -> list[np.ndarray]:
     """Mean change `[dims]` of the moments of some pictures by each harmless change.
 
     Args:
@@ -63,7 +63,7 @@ def seen(norms: Norms, images: np.ndarray, harmless: Sequence[np.ndarray]) -> Se
     Args:
       norms: the network's.
       images: clean ones.
-      harmless: see `harmless_moves`; to be sure of an answer is harmless, too.
+      harmless: see `harmless_directions`; to be sure of an answer is harmless, too.
     """
     logits, rows = norms.seen(images)
     apart = [*harmless, *_sureness(logits, rows)]
