@@ -8,15 +8,16 @@ model, all usual stages, in run folders under `--work`, resumable. Every model o
 judged four times: by fits on the other folds of all rows; on the other folds of its round alone,
 where they are enough; on all rows but its architecture and three others; and on all rows but its
 round. Log scores in nats with NIST's interval. Models that have not converged are judged too, and
-are left out of the score named `converged`. `--calibrators` is a folder that gets the calibrator
-of every round with enough models, fitted on them alone.
+are left out of the score named `converged`. Then every round is judged out of fold by the evidence
+up to each stage: what the later ones add. `--calibrators` is a folder that gets the calibrator of
+every round with enough models, fitted on them alone.
 """
 
 import argparse
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from benchmarks.accuracy.zoo import by, fit, part_line
 from benchmarks.provenance import RESULTS, provenance
 from converters.files import write_atomic
 from jaxtroj import scoring
-from jaxtroj.calibration import cross_validate
+from jaxtroj.calibration import Scheme, cross_validate
 from jaxtroj.calibration.training import MIN_MODELS
 from jaxtroj.cli.options import keep_compiled
 from jaxtroj.errors import CalibrationError
@@ -52,6 +53,7 @@ def main() -> int:
     args = _arguments()
     keep_compiled()
     rows = [row for source in args.datasets for row in read_rows(source, args.work, args.limit)]
+    rows = [row for row in rows if args.only is None or row.population in args.only.split(",")]
     lines = "".join(json.dumps(asdict(row)) + "\n" for row in rows if row.dataset in ROUNDS)
     write_atomic(args.out.with_suffix(".evidence.jsonl"), lines.encode())
     result = {"provenance": provenance(), "schema": IMAGES.version} | judge(rows, args.seed)
@@ -81,6 +83,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--work", type=Path, required=True, help="run folders go here")
     parser.add_argument("--out", type=Path, default=RESULTS / "rounds.json")
     parser.add_argument("--limit", type=int, help="only the first so many models of each dataset")
+    parser.add_argument("--only", metavar="A,B", help="rows of these populations alone")
     parser.add_argument("--seed", type=int, default=0, help="of the folds")
     parser.add_argument("--calibrators", type=Path, help="folder for the calibrators of rounds")
     return parser.parse_args()
@@ -94,15 +97,17 @@ def judge(rows: Sequence[PictureRow], seed: int) -> dict[str, Any]:
     names = [name for name in ROUNDS if any(row.dataset == name for row in rows)]
     if not names:
         raise SystemExit(f"{len(rows)} models, none of {', '.join(ROUNDS)}: nothing to score")
+    fields = scheme(rows)
     ways = {
-        "out_of_fold": _said(rows, seed, None),
-        "architectures_left_out": _said(rows, seed, _architecture_groups(rows)),
-        "round_left_out": _said(rows, seed, [row.dataset for row in rows]),
+        "out_of_fold": _said(rows, fields, seed, None),
+        "architectures_left_out": _said(rows, fields, seed, _architecture_groups(rows)),
+        "round_left_out": _said(rows, fields, seed, [row.dataset for row in rows]),
         "round_alone": _alone(rows, seed, names),
     }
+    up_to = {last: _said(rows, part, seed, None) for last, part in _prefixes(fields)}
     return {
         "models": len(rows),
-        "rounds": {name: _round(rows, ways, name) for name in names},
+        "rounds": {name: _round(rows, ways, up_to, name) for name in names},
         "predictions": {
             f"{row.population}/{row.model}": {
                 "poisoned": row.poisoned,
@@ -114,10 +119,20 @@ def judge(rows: Sequence[PictureRow], seed: int) -> dict[str, Any]:
     }
 
 
-def _said(rows: Sequence[PictureRow], seed: int, groups: Sequence[str] | None) -> np.ndarray:
+def _prefixes(fields: Scheme) -> Iterator[tuple[str, Scheme]]:
+    """The stages up to each: the name of the last of them, and their fields."""
+    names = list(fields.stages)
+    for until in range(1, len(names) + 1):
+        part = {name: fields.stages[name] for name in names[:until]}
+        yield names[until - 1], replace(fields, stages=part)
+
+
+def _said(
+    rows: Sequence[PictureRow], fields: Scheme, seed: int, groups: Sequence[str] | None
+) -> np.ndarray:
     """P(poisoned) `[n]` by fits that have not met a row's fold or group; NaN where none can be."""
     try:
-        return cross_validate(labelled(rows), scheme(rows), seed, groups)
+        return cross_validate(labelled(rows), fields, seed, groups)
     except CalibrationError as error:
         print(f"no fit: {error}", file=sys.stderr)
         return np.full(len(rows), np.nan)
@@ -136,11 +151,17 @@ def _alone(rows: Sequence[PictureRow], seed: int, names: Sequence[str]) -> np.nd
     for name in names:
         places = [place for place, row in enumerate(rows) if row.dataset == name]
         if len(places) >= MIN_MODELS:
-            found[places] = _said([rows[place] for place in places], seed, None)
+            own = [rows[place] for place in places]
+            found[places] = _said(own, scheme(own), seed, None)
     return found
 
 
-def _round(rows: Sequence[PictureRow], ways: Mapping[str, np.ndarray], name: str) -> dict[str, Any]:
+def _round(
+    rows: Sequence[PictureRow],
+    ways: Mapping[str, np.ndarray],
+    up_to: Mapping[str, np.ndarray],
+    name: str,
+) -> dict[str, Any]:
     places = np.array([place for place, row in enumerate(rows) if row.dataset == name])
     own = [rows[place] for place in places.tolist()]
     truth, sure = (np.array([getattr(r, what) for r in own]) for what in ("poisoned", "converged"))
@@ -154,6 +175,7 @@ def _round(rows: Sequence[PictureRow], ways: Mapping[str, np.ndarray], name: str
         "right_target": sum(row.poisoned and row.has_right_target for row in own),
         "seconds": round(float(np.median([sum(row.seconds.values()) for row in own])), 1),
         "scores": scores,
+        "up_to": {last: _scores(values[places], truth) for last, values in up_to.items()},
         "parts": {part: by(own, said, value) for part, value in PARTS.items()},
     }
 
@@ -176,6 +198,7 @@ def text(result: Mapping[str, Any]) -> str:
             f" median {part['seconds']} s"
         )
         lines += [_line(way, scores) for way, scores in part["scores"].items()]
+        lines += [_line(f"up to {last}", scores) for last, scores in part["up_to"].items()]
         for title, groups in part["parts"].items():
             lines.append(f"  out of fold by {title}:")
             lines += [f"  {part_line(value, group)}" for value, group in groups.items()]

@@ -79,6 +79,14 @@ def test_every_round_is_judged_in_four_ways(rows):
     assert "round left out" in text(result)
 
 
+def test_a_round_is_judged_by_the_evidence_up_to_each_stage(rows):
+    result = judge(rows, 0)
+    part = result["rounds"]["round3"]
+    *early, last = part["up_to"]
+    assert early and part["up_to"][last] == part["scores"]["out_of_fold"]
+    assert f"up to {last}" in text(result)
+
+
 def test_a_second_target_counts_as_right():
     one = replace(row(1), found_target=2, target_class=1)
     assert not one.has_right_target
