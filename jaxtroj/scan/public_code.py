@@ -84,7 +84,8 @@ def _at_size(
         except SharedNamesError:
             raise
         except ConversionError as error:
-            raise ConversionError(f"{error}; the examples told no size: {problem}") from error
+            said = str(error).rstrip(".")
+            raise ConversionError(f"{said}; the examples told no size: {problem}") from error
 
     return at_no_size
 

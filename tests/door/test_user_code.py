@@ -241,4 +241,4 @@ def test_a_network_of_one_size_says_why_the_examples_told_none(folder, pixels, l
     entry = jaxtroj.ModelEntry("m", Path("weights.pth"), Path("two.npz"), None, code=code)
     reason = scan_model(entry, cheap("weights")).reason
     assert "takes pictures of 16" in reason
-    assert "the examples told no size: two.npz holds" in reason
+    assert "got 224; the examples told no size: two.npz holds" in reason
