@@ -55,7 +55,7 @@ def fill(module: Any, tensors: Mapping[str, np.ndarray]) -> None:
     tensors = {name: value for name, value in tensors.items() if not is_counter(name)}
     floating = {n: v for n, v in tensors.items() if state[n].is_floating_point()}
     whole = {n: _whole(n, v) for n, v in tensors.items() if n not in floating}
-    tensors = single_precision(floating) | whole
+    tensors = single_precision(floating, _epsilons(module)) | whole
     for name, wanted in state.items():
         given = tensors.get(name)
         value = np.zeros(tuple(wanted.shape), np.int64) if given is None else given
@@ -63,6 +63,13 @@ def fill(module: Any, tensors: Mapping[str, np.ndarray]) -> None:
         state[name] = tensor.bool() if wanted.dtype == torch.bool else tensor
     module.load_state_dict(state, strict=True, assign=True)
     module.requires_grad_(False)
+
+
+def _epsilons(module: Any) -> dict[str, float]:
+    """What each norm of a module adds to its variance, by the variance's name."""
+    parts = [(f"{name}.", part) for name, part in module.named_modules(remove_duplicate=False)]
+    eps = {f"{name}running_var".removeprefix("."): getattr(p, "eps", None) for name, p in parts}
+    return {name: float(value) for name, value in eps.items() if isinstance(value, (int, float))}
 
 
 def _whole(name: str, value: np.ndarray) -> np.ndarray:

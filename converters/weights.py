@@ -18,6 +18,8 @@ _KINDS = {
     "b": "These are true and false, as the masks of pruned weights: save the weights themselves.",
 }
 _QUANTISED = "Quantised networks are not supported: export the original one."
+# What norms add to a variance where nobody says it: only that it is more than nothing.
+_UNKNOWN = float(np.finfo(np.float32).tiny)
 
 
 @dataclass(frozen=True)
@@ -67,12 +69,15 @@ class Weights:
         return tuple(found)
 
 
-def single_precision(tensors: Mapping[str, np.ndarray], eps: float = 0.0) -> dict[str, np.ndarray]:
+def single_precision(
+    tensors: Mapping[str, np.ndarray], eps: float | Mapping[str, float] = _UNKNOWN
+) -> dict[str, np.ndarray]:
     """The same weights as float32.
 
     Args:
       tensors: name -> array; names of variances end in "var".
-      eps: what norms add to a variance.
+      eps: what norms add to a variance; of each variance by its name, where they differ. Where it
+        is not known, a variance of 0 is let pass: channels that no picture reaches have it.
 
     Raises:
       ConversionError: a weight is NaN, infinite or no floating number, or a variance negative.
@@ -100,15 +105,18 @@ def _refuse_kinds(params: Mapping[str, np.ndarray]) -> None:
         )
 
 
-def _refuse_values(params: Mapping[str, np.ndarray], eps: float) -> None:
+def _refuse_values(params: Mapping[str, np.ndarray], eps: float | Mapping[str, float]) -> None:
     faulty = [path for path, value in params.items() if not np.isfinite(value).all()]
     if faulty:
         raise ConversionError(
             f"{len(faulty)} tensors hold NaN or infinite values, the first is {faulty[0]}; "
             "expected finite weights. The network computes nothing: train or save it again."
         )
+    added = eps if isinstance(eps, Mapping) else dict.fromkeys(params, eps)
     negative = [
-        p for p, v in params.items() if p.endswith((".var", "running_var")) and (v + eps <= 0).any()
+        path
+        for path, value in params.items()
+        if path.endswith((".var", "running_var")) and (value + added.get(path, _UNKNOWN) <= 0).any()
     ]
     if negative:
         raise ConversionError(

@@ -43,6 +43,10 @@ _FOREIGN = {
     b"<html": "a web page, perhaps an error page of the download",
     b"version https://git-lfs": "a Git LFS pointer; fetch the real file",
 }
+_TFLITE = (
+    "a network of TensorFlow Lite; convert it: "
+    "python -m tf2onnx.convert --tflite model.tflite --output model.onnx"
+)
 _SUPPORTED = (
     "torch zip, torch legacy stream or tar, safetensors, ONNX, or an exported program (.pt2)"
 )
@@ -140,6 +144,8 @@ def sniff(head: bytes, name: str = "the file") -> str:
         return SAFETENSORS
     if head[:1] == b"\x80" and head[1:2] <= b"\x05" or _TEXT_PICKLE.match(head):
         return PICKLE
+    if head[4:8] == b"TFL3":
+        raise UnknownFormatError(f"{name} is {_TFLITE}; expected {_SUPPORTED}")
     for magic, description in _FOREIGN.items():
         if head.startswith(magic):
             raise UnknownFormatError(f"{name} is {description}; expected {_SUPPORTED}")

@@ -63,7 +63,13 @@ def _convert(args: argparse.Namespace) -> int:
 
     form = InputForm(image_size=args.image_size, public_code=args.public_code)
     code = options.code_from(args)
+    if args.check and code is not None:
+        raise UsageError("--check compares with torchvision's networks; leave --network out")
     file = read_model(args.model)
+    if args.check and not isinstance(file.content, Artifact):
+        raise UsageError(
+            f"--check compares weights with torch's network; {file.format} holds code; leave it out"
+        )
     model = convert_file(file, form, code=code).model
     for finding in model.findings:
         options.message(finding)
@@ -77,10 +83,6 @@ def _convert(args: argparse.Namespace) -> int:
     except OSError as error:
         raise UsageError(f"cannot write {args.out}: {error}; give another --out") from error
     print(f"{args.model}: {model.architecture}, {model.num_classes} classes, in {args.out}")
-    if args.check and not isinstance(file.content, Artifact):
-        raise UsageError(f"--check compares weights with torch's network; {file.format} holds code")
-    if args.check and code is not None:
-        raise UsageError("--check compares with torchvision's networks; leave --network out")
     if args.check:
         _check(file.content, model, args, shapes)
     return EXIT_CLEAN

@@ -15,7 +15,7 @@ from jaxtroj.repair.outcome import Attack, Outcome, mistaken, outcome
 from jaxtroj.repair.pruning import pruned
 from jaxtroj.repair.training import Tuning, stamp_of, tuned
 from jaxtroj.rounds import ModelEntry
-from jaxtroj.scan.attempt import Attempt, OnStep, examples_size, silent, taken
+from jaxtroj.scan.attempt import Attempt, OnStep, silent, taken
 from jaxtroj.scan.model import scan_attempt
 from jaxtroj.scan.opening import open_model
 from jaxtroj.scan.public_code import settled
@@ -95,8 +95,8 @@ def examined(entry: ModelEntry, settings: Settings, on_step: OnStep = silent) ->
     attempt, opened = Attempt(entry, settings, on_step), []
 
     def opener(attempt: Attempt) -> Model:
-        path, size = entry.model_path, examples_size(attempt)
-        file = settled(attempt, lambda form: open_rewritable(path, form, size, entry.code))
+        path, code = entry.model_path, entry.code
+        file = settled(attempt, lambda form, size: open_rewritable(path, form, size, code))
         attempt.sha256 = file.sha256
         opened.append(file)
         return taken(attempt, file.model)

@@ -10,7 +10,6 @@ import numpy as np
 
 from jaxtroj.calibration import Calibrator
 from jaxtroj.calibration.transfer import Traits
-from jaxtroj.errors import ExamplesError
 from jaxtroj.evidence.gather import Evidence
 from jaxtroj.input_forms import SaidForm
 from jaxtroj.model_files import digest_or_reason
@@ -170,14 +169,14 @@ def taken(attempt: Attempt, model: "Model") -> "Model":
 
 
 def examples_size(attempt: Attempt) -> tuple[int, int] | None:
-    """Height and width of the examples: what a file that leaves them open is scanned at."""
+    """Height and width of the examples: what a file that leaves them open is scanned at.
+
+    None where there are none to look at; raises ExamplesError where they cannot be used.
+    """
     if attempt.kind != "image" or attempt.entry.examples_path is None:
         return None
     shorter = attempt.settings.resize
-    try:
-        own = usual_size(attempt.entry.examples_path)
-    except ExamplesError:  # reading the examples meets it again and reports it
-        return None
+    own = usual_size(attempt.entry.examples_path)
     if own is None:
         return None
     size = own if shorter is None else (shorter, shorter)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from converters.errors import LoadError
 from converters.hub.fetch import address_of
 from converters.mlflow_folder import is_mlflow_address
-from jaxtroj.scan.attempt import Attempt, examples_size, taken
+from jaxtroj.scan.attempt import Attempt, taken
 from jaxtroj.scan.public_code import settled
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ def open_model(attempt: Attempt) -> "Model":
     with attempt.step("read"):
         file = read_model(entry.model_path)
         attempt.sha256 = file.sha256
-    size = examples_size(attempt)
-    opened = settled(attempt, lambda form: convert_file(file, form, size, entry.code))
+    opened = settled(attempt, lambda form, size: convert_file(file, form, size, entry.code))
     attempt.folder_form = opened.folder_form
     return taken(attempt, opened.model)

@@ -10,11 +10,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from converters.errors import SharedNamesError
+from converters.errors import ConversionError, SharedNamesError
 from converters.input_form import InputForm
 from converters.public_codes import PublicCode
+from jaxtroj.errors import ExamplesError
 from jaxtroj.rounds.examples import Pictures
-from jaxtroj.scan.attempt import Attempt
+from jaxtroj.scan.attempt import Attempt, examples_size
 
 if TYPE_CHECKING:
     from converters.model import Model
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from jaxtroj.form_choice import Tried
 
 Opened = TypeVar("Opened", "OpenedModel", "Rewritable")
+_Size = tuple[int, int] | None
 TOLD = "public code"
 """How the finding begins that says what examples told."""
 
@@ -34,26 +36,26 @@ _CHANCE = 0.01
 _LEAST = 0.5
 
 
-def settled(attempt: Attempt, opener: Callable[[InputForm], Opened]) -> Opened:
+def settled(attempt: Attempt, opener: Callable[[InputForm, _Size], Opened]) -> Opened:
     """A model file, opened as the settings say, and where they leave it open as examples tell.
 
     Args:
         attempt: the model's.
-        opener: converts the file.
+        opener: converts the file, for images of the examples' height and width if these are known.
 
     Raises:
         SharedNamesError: it is of several codes, and neither settings nor examples tell which.
         ConverterError: as `opener`.
         ExamplesError: such a file has no example pictures, or none that fit.
     """
-    form = attempt.settings.input_form()
+    form, at_size = attempt.settings.input_form(), _at_size(attempt, opener)
     with attempt.step("convert"):
         try:
-            return opener(form)
+            return at_size(form)
         except SharedNamesError as error:
             shared = error
     with attempt.step(TOLD):
-        opened = {one: opener(replace(form, public_code=one.name)) for one in shared.codes}
+        opened = {one: at_size(replace(form, public_code=one.name)) for one in shared.codes}
         tried, problem = _tried(attempt, {one: found.model for one, found in opened.items()})
         taken = None if problem else clearly_best(tried)
     if taken is None:
@@ -63,6 +65,29 @@ def settled(attempt: Attempt, opener: Callable[[InputForm], Opened]) -> Opened:
     found = opened[taken]
     told = f"{TOLD}: {_shown({taken: tried[taken], **tried})}"
     return replace(found, model=replace(found.model, findings=(*found.model.findings, told)))
+
+
+def _at_size(
+    attempt: Attempt, opener: Callable[[InputForm, _Size], Opened]
+) -> Callable[[InputForm], Opened]:
+    """The opener at the size of the examples; where they cannot be used, its errors say why."""
+    try:
+        size = examples_size(attempt)
+    except ExamplesError as error:
+        problem = error  # reading the examples meets it again, if the file is converted
+    else:
+        return lambda form: opener(form, size)
+
+    def at_no_size(form: InputForm) -> Opened:
+        try:
+            return opener(form, None)
+        except SharedNamesError:
+            raise
+        except ConversionError as error:
+            said = str(error).rstrip(".")
+            raise ConversionError(f"{said}; the examples told no size: {problem}") from error
+
+    return at_no_size
 
 
 def _tried(

@@ -49,6 +49,14 @@ class Broken(Net):
 def number(**_):
     return 7
 """
+FIXED = """
+
+class Fixed(Net):
+    def forward(self, x):
+        if x.shape[-1] != 16:
+            raise ValueError(f"takes pictures of 16, got {x.shape[-1]}")
+        return super().forward(x)
+"""
 PARTS = "import torch\n\n\ndef make(n):\n    return torch.nn.Linear(3, n, bias=False)\n"
 
 
@@ -190,6 +198,13 @@ def test_convert_takes_the_code_too(folder, capfd):
     np.testing.assert_allclose(load_checkpoint("made")(images), expected, atol=1e-5)
 
 
+def test_a_check_that_cannot_be_made_writes_nothing(folder, capsys):
+    words = ["convert", "weights.pth", "--out", "made", "--image-size", "16x16", "--check"]
+    words += ["--network", "net.py:Net", "--network-args", '{"classes": 3}']
+    assert main(words) == 4
+    assert "leave --network out" in capsys.readouterr().err and not Path("made").exists()
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -216,3 +231,14 @@ def test_names_are_attributes():
     assert network_code("a/b.py:Outer.inner").name == "Outer.inner"
     with pytest.raises(UserCodeError):
         network_code("b.py:")
+
+
+def test_a_network_of_one_size_says_why_the_examples_told_none(folder, pixels, labels):
+    """Built for 224 x 224 it fails, and only because the archive holds two sets of pictures."""
+    Path("fixed.py").write_text(CODE + FIXED)
+    np.savez("two.npz", x=np.uint8(pixels), y=labels, x_test=np.uint8(pixels), y_test=labels)
+    code = network_code("fixed.py:Fixed", '{"classes": 3}')
+    entry = jaxtroj.ModelEntry("m", Path("weights.pth"), Path("two.npz"), None, code=code)
+    reason = scan_model(entry, cheap("weights")).reason
+    assert "takes pictures of 16" in reason
+    assert "got 224; the examples told no size: two.npz holds" in reason

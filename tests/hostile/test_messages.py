@@ -44,6 +44,7 @@ def test_what_works_comes_before_the_detail(value, said, tmp_path):
     ("content", "said"),
     [
         (b"\x89HDF\r\n\x1a\n", "tf2onnx.convert --keras model.h5 --output model.onnx"),
+        (b"\x18\0\0\0TFL3\0\0", "tf2onnx.convert --tflite model.tflite --output model.onnx"),
         (pickle.dumps({"w": 1}, 0), r"\(pickle\): the file holds a dict without weights"),
         (zip_of({"model.weights.h5": b"", "config.json": b"{}"}), "format='onnx'"),
         (zip_of({"m/data.pkl": b"P1\n."}), "a pickle of protocol 0"),

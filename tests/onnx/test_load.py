@@ -229,3 +229,12 @@ def test_what_is_no_classifier_of_images(make, save, case):
     node = helper.make_node("Relu", ["x"], ["z"])
     with pytest.raises(ConversionError, match=words):
         load_onnx(save(make([node], inputs, ["z"])))
+
+
+@pytest.mark.parametrize(("shape", "said"), [([1, 2048], "2 dimensions"), ([1, 3, 8, 8], "bytes")])
+def test_whole_numbers_are_no_pictures_of_bytes_unless_they_are_pictures(make, save, shape, said):
+    nodes = [helper.make_node("Cast", ["x"], ["z"], to=TensorProto.FLOAT)]
+    model = make(nodes, {"x": shape}, ["z"])
+    model.graph.input[0].type.tensor_type.elem_type = TensorProto.INT32
+    with pytest.raises(ConversionError, match=said):
+        load_onnx(save(model))

@@ -146,13 +146,13 @@ def _only_input(
             "export it with the others fixed"
         )
     (info,) = inputs
+    declared = declared_shape(info)
+    image = image_input(info.name, declared, form.layout, form.image_size, usual_size)
     if not input_type(info).is_floating_point:
         raise ConversionError(
             f"input {safe_repr(info.name)} takes {input_type(info)}, expected floating values; "
             "export the network without its conversion from bytes"
         )
-    declared = declared_shape(info)
-    image = image_input(info.name, declared, form.layout, form.image_size, usual_size)
     input_shape(info, {info.name: image.shape}, limits)
     return image
 
