@@ -159,7 +159,33 @@ def onnx_operators() -> str:
     )
 
 
+def expected_probabilities() -> str:
+    """How often a probability is right, on networks in no fit."""
+    from benchmarks.accuracy import expected
+
+    return _table(("probability", "poisoned networks"), expected.probabilities())
+
+
+def expected_networks() -> str:
+    """What the shipped calibrators say of networks in no fit, by network."""
+    from benchmarks.accuracy import expected
+
+    head = ("networks", "how many", "poisoned found", "clean accused", "log score", "ROC AUC")
+    return _table(head, expected.by_network())
+
+
+def expected_triggers() -> str:
+    """The same by trigger."""
+    from benchmarks.accuracy import expected
+
+    head = ("trigger", "from all classes, found", "from one or two, found", "log score", "ROC AUC")
+    return _table(head, expected.by_trigger())
+
+
 TABLES = {
+    "expected_probabilities": expected_probabilities,
+    "expected_networks": expected_networks,
+    "expected_triggers": expected_triggers,
     "aten_operators": aten_operators,
     "onnx_operators": onnx_operators,
     "evidence": evidence,

@@ -11,7 +11,7 @@ field is first scored against clean models alone (`tails`), then pooled:
 `v z` is a sum over all fields, each on its tamed scale (`tails.Tail.steps`): where no search alone
 finds much, many fields that all lean to one side say something too. Pool and sum are regressions of
 their own, and b, w and v are half of theirs: the mean of the two log-odds. They err on different
-networks, so the mean is better than either (docs/measurements.md).
+networks, so the mean is better than either (docs/history.md).
 
 Signs that other things than a trigger leave too (examples that are not drawn as the training
 pictures were) form the search `SUPPORT`, whose score is cut to that of the strongest other search,

@@ -5,7 +5,7 @@ search works for some class, and the class is that of a fitted pattern that work
 signs. Whole-picture triggers (colour maps, borders, filters) and those for one pair of classes can
 be found for some class of every network, poisoned or not, and the strongest one mostly serves
 another class than the target. The class that the last layer leans to is the target far more often,
-also where it leans by little; see docs/measurements.md. Where a fitted pattern works, both agree.
+also where it leans by little; see docs/history.md. Where a fitted pattern works, both agree.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,0 +1,131 @@
+"""What to expect of the shipped calibrators: the tables of docs/measurements.md, from `fresh.json`.
+
+The networks are those of `benchmarks.accuracy.fresh`, which no fit has met. Nothing is scanned or
+fitted here: probabilities are taken as `fresh.json` has them, and grouped by what the rows beside
+it say of each network. `python -m benchmarks.tables` writes the tables.
+"""
+
+import json
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.accuracy.picture_rows import PictureRow, read_rows
+from benchmarks.provenance import RESULTS
+from jaxtroj import scoring
+from jaxtroj.numerics import is_above
+
+Rows = list[tuple[str, ...]]
+BINS = (0.0, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.95, 1.0)
+"""Borders of the bins of probability; a bin holds its upper border."""
+UNSEARCHED = ("quantise", "frequency", "ghost", "residual")
+"""Kinds of trigger that no stage searches for."""
+_LIGHT = ("none", "shift", "flip")
+_STRONG = "crop cutout erase paste rotate tones jitter noise several".split()
+_FEW = ("one", "two")
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A network in no fit, and what the shipped calibrator for it says, 0 to 1."""
+
+    row: PictureRow
+    said: float
+
+    @property
+    def has_norms(self) -> bool:
+        """Whether its file has batch norms to look at."""
+        return "norm_shift" in self.row.evidence
+
+    def is_augmented(self, ways: Container[str]) -> bool:
+        """Whether its training pictures were changed in one of these ways."""
+        return self.row.augmentation in ways
+
+
+Group = tuple[str, Callable[[Judged], bool]]
+NETWORKS: tuple[Group, ...] = (
+    ("all", lambda one: True),
+    ("batch norms, up to 32 px", lambda one: one.has_norms and one.row.side <= 32),
+    ("batch norms, 48 to 80 px", lambda one: one.has_norms and 32 < one.row.side <= 80),
+    ("batch norms, 224 px", lambda one: one.has_norms and one.row.side > 80),
+    ("no batch norms in the file", lambda one: not one.has_norms),
+    ("training pictures as they are, moved or mirrored", lambda one: one.is_augmented(_LIGHT)),
+    ("cropped, cut out, erased, turned, recoloured, noisy", lambda one: one.is_augmented(_STRONG)),
+    ("labels softened (mixup, CutMix, smoothing)", lambda one: one.row.labels not in ("", "hard")),
+    ("learning rate that never fell", lambda one: one.row.schedule in ("adam", "constant")),
+    ("adversarially trained, like Round 3", lambda one: one.row.dataset == "round3"),
+    ("ResNet50, DenseNet121, Inception v3, like Round 1", lambda one: one.row.dataset == "round1"),
+    ("CIFAR-10", lambda one: one.row.dataset == "cifar10"),
+    ("GTSRB", lambda one: one.row.dataset == "gtsrb"),
+    ("Fashion-MNIST", lambda one: one.row.dataset == "fashion"),
+    ("signs on roads", lambda one: one.row.dataset.startswith("roads")),
+)
+KINDS = (
+    *("patch", "pixels", "polygon", "moving", "border"),
+    *("blend", "filter", "colour map", "sinusoid", "warp"),
+)
+
+
+def probabilities() -> Rows:
+    """Bins of probability, and how many of their networks are poisoned."""
+    rows = []
+    for low, high in zip(BINS, BINS[1:], strict=False):
+        own = [one for one in networks() if low < one.said <= high]
+        rows.append((f"{low:g} to {high:g}", _of(own, lambda one: one.row.poisoned)))
+    return rows
+
+
+def by_network() -> Rows:
+    """Groups of networks: how many, found, accused, log score and ROC AUC."""
+    return [(label, *_scored([o for o in networks() if holds(o)])) for label, holds in NETWORKS]
+
+
+def by_trigger() -> Rows:
+    """Triggers by source classes and kind; scores of the poisoned, ranked among all clean ones."""
+    groups = [("any kind", lambda kind: True), *((k, k.__eq__) for k in KINDS)]
+    groups.append(("kinds that nobody looks for", UNSEARCHED.__contains__))
+    clean = [one for one in networks() if not one.row.poisoned]
+    rows = []
+    for label, holds in groups:
+        own = [one for one in networks() if one.row.poisoned and holds(one.row.kind)]
+        found = (_found([o for o in own if o.row.sources in part]) for part in (("all",), _FEW))
+        said, truth = _arrays([*own, *clean])
+        score = float(scoring.log_score(*_arrays(own)))
+        rows.append((label, *found, f"{score:.2f}", f"{scoring.roc_auc(said, truth):.2f}"))
+    return rows
+
+
+@cache
+def networks() -> Sequence[Judged]:
+    """Every network of `fresh.json`, in its order."""
+    path = RESULTS / "fresh.json"
+    said = {
+        (name, one["model"]): one["probability"]
+        for name, population in json.loads(path.read_text())["populations"].items()
+        for one in population["networks"]
+    }
+    rows = read_rows(path.with_suffix(".evidence.jsonl"), Path())
+    return [Judged(row, said[row.population, row.model]) for row in rows]
+
+
+def _scored(own: Sequence[Judged]) -> tuple[str, ...]:
+    poisoned = [one for one in own if one.row.poisoned]
+    clean = [one for one in own if not one.row.poisoned]
+    said, truth = _arrays(own)
+    scores = f"{scoring.log_score(said, truth):.2f}", f"{scoring.roc_auc(said, truth):.2f}"
+    return str(len(own)), _found(poisoned), _found(clean), *scores
+
+
+def _found(own: Sequence[Judged]) -> str:
+    return _of(own, lambda one: bool(is_above(one.said)))
+
+
+def _of(own: Sequence[Judged], holds: Callable[[Judged], bool]) -> str:
+    return f"{sum(map(holds, own))} of {len(own)}" if own else ""
+
+
+def _arrays(own: Sequence[Judged]) -> tuple[np.ndarray, np.ndarray]:
+    return np.array([one.said for one in own]), np.array([one.row.poisoned for one in own])
