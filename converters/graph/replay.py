@@ -158,12 +158,12 @@ def _checked(node: Node, spec: TensorSpec, result: Any, types: _Types) -> Any:
     if result.dtype == dtype:
         return result
     if isinstance(result, ChannelsLast):
-        return ChannelsLast(_cast(result.array, dtype, spec.dtype))
-    return _cast(result, dtype, spec.dtype)
+        return ChannelsLast(cast_as_torch(result.array, dtype, spec.dtype))
+    return cast_as_torch(result, dtype, spec.dtype)
 
 
-def _cast(array: Any, dtype: np.dtype, torch_name: str) -> Any:
-    """Another type; floating numbers beyond a whole type become what processors make of them.
+def cast_as_torch(array: Any, dtype: np.dtype, torch_name: str) -> Any:
+    """An array in another type; floating numbers beyond a whole one become what processors make.
 
     torch and onnxruntime convert to 32 bits, where out of range is the least number, and cut off
     higher bits; XLA would take the nearest number.

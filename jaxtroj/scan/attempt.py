@@ -157,10 +157,12 @@ class Attempt:
 def taken(attempt: Attempt, model: "Model") -> "Model":
     """A converted network as it is searched, up to its logits; the attempt knows it then."""
     from converters.graph.logits import with_logits
+    from converters.graph.straight_through import passing_gradients
     from converters.graph.structure import outline_in
 
     model, cut = with_logits(model)
-    attempt.findings = (*model.findings, *cut)
+    model, rounded = passing_gradients(model)
+    attempt.findings = (*model.findings, *cut, *rounded)
     attempt.architecture, attempt.classes = model.architecture, model.num_classes
     attempt.outline = outline_in(attempt.findings, model.architecture)
     # What the network takes outranks what the folder looks like.

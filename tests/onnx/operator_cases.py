@@ -49,11 +49,20 @@ class OperatorCase:
             for name, value in zip(names, self.inputs, strict=True)
             if value is not None
         ]
-        outputs = [helper.make_tensor_value_info(name, 1, None) for name in results]
+        outputs = [
+            helper.make_tensor_value_info(name, _element(value), None)
+            for name, value in zip(results, self.outputs, strict=True)
+        ]
         opsets = {"": 17, self.domain: self.opset}
         imports = [helper.make_opsetid(*item) for item in opsets.items()]
         graph = helper.make_graph([node], "one", inputs, outputs)
         return helper.make_model(graph, opset_imports=imports, ir_version=8)
+
+
+def _element(value: Any) -> int:
+    """ONNX's number of a written output's type; that of float32 for all but whole numbers."""
+    is_whole = isinstance(value, np.ndarray) and value.dtype.kind in "iu"
+    return helper.np_dtype_to_tensor_dtype(value.dtype) if is_whole else 1
 
 
 def _normal(*shape: int) -> np.ndarray:
@@ -95,7 +104,106 @@ def quantised_lstm(
     )
 
 
+def _u8(values) -> np.ndarray:
+    return np.array(values, np.uint8)
+
+
+def _f(value: float) -> np.ndarray:
+    return np.array(value, np.float32)
+
+
+def _quantised(operator: str, inputs, output, **attributes) -> OperatorCase:
+    """A layer of onnxruntime's quantiser; what it must give is what onnxruntime 1.32.0 gave."""
+    return OperatorCase(operator, 1, inputs, (output,), attributes, "com.microsoft")
+
+
+_LEFT = _u8([[212, 215, 168, 1], [174, 57, 209, 233]])
+_RIGHT = np.array([[-19, 116, 66, -45], [96, -30, -102, 23], [89, 40, -28, 102]], np.int8)
+_GEMM = (
+    _LEFT, _f(0.02), _u8(120), _RIGHT, _f(0.01), np.array(0, np.int8),
+    np.array([100, -2000, 3], np.int32),
+)  # fmt: skip
+_WINDOWS = [[74, 240, 0, 19], [249, 241, 76, 35], [80, 11, 228, 169], [149, 62, 120, 48]]
+_MAPS = [
+    [[100, 227, 132], [107, 110, 170], [150, 44, 188]],
+    [[193, 244, 201], [72, 81, 166], [166, 178, 222]],
+]
+QUANTISED = {
+    "quantised sum": _quantised(
+        "QLinearAdd",
+        (_u8([[207, 21, 45], [60, 46, 205]]), _f(0.1), _u8(120), _u8([222, 149, 10]), _f(0.05),
+         _u8(7), _f(0.1313), _u8(100)),
+        _u8([[248, 79, 44], [136, 98, 166]]),
+    ),
+    "quantised product": _quantised(
+        "QLinearMul",
+        (np.array([[-104, -43, -18], [31, -6, -61]], np.int8), _f(0.1), np.array(3, np.int8),
+         np.array([[-88, 49, 60], [-120, -99, -13]], np.int8), _f(0.05), np.array(-7, np.int8),
+         _f(0.5), np.array(1, np.int8)),
+        np.array([[88, -25, -13], [-31, 9, 5]], np.int8),
+    ),
+    "quantised global mean": _quantised(
+        "QLinearGlobalAveragePool",
+        (_u8([_MAPS]), _f(0.1), _u8(120), _f(0.06), _u8(100)),
+        _u8([[[[127]], [[182]]]]),
+        channels_last=0,
+    ),
+    "quantised means of windows": _quantised(
+        "QLinearAveragePool",
+        (_u8([[_WINDOWS]]), _f(0.1), _u8(120), _f(0.09), _u8(100)),
+        _u8([[[[190, 80], [113, 89]]]]),
+        kernel_shape=[3, 3], pads=[1, 1, 1, 1], strides=[2, 2],
+    ),
+    "quantised leaky relu": _quantised(
+        "QLinearLeakyRelu",
+        (_u8([[197, 121, 7], [65, 180, 133]]), _f(0.1), _u8(120), _f(0.09), _u8(100)),
+        _u8([[186, 101, 75], [88, 167, 114]]),
+        alpha=0.2,
+    ),
+    "quantised sigmoid": _quantised(
+        "QLinearSigmoid",
+        (_u8([[95, 64, 23], [155, 169, 133]]), _f(0.03), _u8(120), _f(1 / 256), _u8(0)),
+        _u8([[82, 40, 13], [190, 208, 153]]),
+    ),
+    "quantised softmax": _quantised(
+        "QLinearSoftmax",
+        (_u8([[238, 237, 53, 155], [161, 63, 76, 124]]), _f(0.03), _u8(120), _f(1 / 256), _u8(0)),
+        _u8([[124, 121, 0, 10], [175, 9, 14, 58]]),
+        axis=-1, opset=13,
+    ),
+    "quantised values joined": _quantised(
+        "QLinearConcat",
+        (_f(0.1), _u8(9), _u8([[189, 74], [184, 167]]), _f(0.07), _u8(120), _u8([[55], [99]]),
+         _f(0.09), _u8(100)),
+        _u8([[57, 0, 0], [54, 42, 8]]),
+        axis=1,
+    ),
+    "quantised layer": _quantised(
+        "QGemm", (*_GEMM, _f(0.2), _u8(100)), _u8([[118, 96, 99], [93, 99, 111]]), transB=1
+    ),
+    "quantised layer, floating result": _quantised(
+        "QGemm", _GEMM, np.array([[3.579, -0.7302, -0.2981998], [-1.489, -0.281, 2.2646]],
+                                 np.float32), transB=1,
+    ),
+    "quantised mean over axes": _quantised(
+        "QLinearReduceMean",
+        (_u8([[10, 20, 60]]), _f(0.1), _u8(10), _f(0.1), _u8(0)),
+        _u8([[20]]),  # by hand: 0, 1 and 5 have the mean 2
+        axes=[1], keepdims=1,
+    ),
+    "to 8 bits, in onnxruntime's domain": _quantised(
+        "QuantizeLinear",
+        (np.array([-1.0, 0.26, 99.0], np.float32), _f(0.1), _u8(10)),
+        _u8([0, 13, 255]),
+    ),
+    "from 8 bits, in onnxruntime's domain": _quantised(
+        "DequantizeLinear",
+        (_u8([0, 13, 255]), _f(0.1), _u8(10)),
+        np.array([-1.0, 0.3, 24.5], np.float32),
+    ),
+}  # fmt: skip
 CASES = {
+    **QUANTISED,
     "global p-norm": _lp_pool(2, 3),
     "global p-norm, its own p": _lp_pool(22, None),
     # The numbers that onnxruntime 1.31.1 gave.

@@ -8,6 +8,7 @@ from converters.graph.onnx.operators import operator
 from converters.graph.onnx.types import torch_type
 from converters.graph.onnx.values import axes_of
 
+MICROSOFT = "com.microsoft"
 _NEWER = (19, 21, 23, 24, 25, 28)
 
 
@@ -29,6 +30,7 @@ def _rounded(values, dtype: torch.dtype):
     return torch.clamp(values, bounds.min, bounds.max).to(dtype)
 
 
+@operator("QuantizeLinear", (1,), domain=MICROSOFT, restrictions="4-bit types are refused")
 @operator("QuantizeLinear", (10, 13, *_NEWER), restrictions="4-bit types are refused")
 def quantize(call, x, scale, zero=None):
     """Rounded x / scale + zero, clipped to the type."""
@@ -51,6 +53,7 @@ def _wide(values):
     return values.to(torch.int64)
 
 
+@operator("DequantizeLinear", (1,), domain=MICROSOFT, restrictions="4-bit types are refused")
 @operator("DequantizeLinear", (10, 13, *_NEWER), restrictions="4-bit types are refused")
 def dequantize(call, x, scale, zero=None):
     """(x - zero) scale."""
@@ -80,8 +83,8 @@ def centred(values, zero, axis: int):
     return wide if zero is None else wide - _spread(zero.double(), values, axis, None)
 
 
-def _requantised(sums, factor, zero, dtype: torch.dtype):
-    """Accumulated integers in the scale of the output."""
+def requantised(sums, factor, zero, dtype: torch.dtype):
+    """Accumulated integers, or float64 values, in the scale of the output."""
     y = torch.round(sums * factor)
     return _rounded(y if zero is None else y + zero.to(y.dtype), dtype)
 
@@ -95,7 +98,7 @@ def qlinear_conv(call, x, x_scale, x_zero, weight, w_scale, w_zero, y_scale, y_z
     if w_scale.numel() > 1:
         per_channel = per_channel.reshape([-1] + [1] * (x.dim() - 2))
     factor = x_scale.double() * per_channel / y_scale.double()
-    return _requantised(sums, factor, y_zero, x.dtype if y_zero is None else y_zero.dtype)
+    return requantised(sums, factor, y_zero, x.dtype if y_zero is None else y_zero.dtype)
 
 
 @operator("QLinearMatMul", (10, 21), restrictions="4-bit types are refused")
@@ -106,4 +109,4 @@ def qlinear_matmul(call, a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero
     left = centred(a, a_zero, max(a.dim() - 2, 0))
     right = centred(b, b_zero, b.dim() - 1)
     factor = a_scale.double() * b_scale.double() / y_scale.double()
-    return _requantised(torch.matmul(left, right), factor, y_zero, y_zero.dtype)
+    return requantised(torch.matmul(left, right), factor, y_zero, y_zero.dtype)

@@ -1,0 +1,81 @@
+"""Networks that round: the same answers to the bit, and gradients for the searches."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+
+from converters.graph.module import graph_model
+from converters.graph.straight_through import passing_gradients
+from converters.graph.tape import capture
+from converters.model import Model, apply
+
+
+class Rounded(torch.nn.Module):
+    """A small network over pixels that some function prepares."""
+
+    def __init__(self, prepare):
+        super().__init__()
+        torch.manual_seed(0)
+        self.prepare = prepare
+        self.body = torch.nn.Sequential(
+            torch.nn.Conv2d(3, 4, 3), torch.nn.Tanh(), torch.nn.Flatten(), torch.nn.Linear(144, 3)
+        )
+
+    def forward(self, x):
+        return self.body(self.prepare(x))
+
+
+def _eight_bits(x):
+    whole = torch.clamp(torch.round(x * 255) - 100, -128, 127).to(torch.int8)
+    return (whole.to(torch.int64) + 100).to(torch.float32) / 255
+
+
+ROUNDINGS = {
+    "round": lambda x: torch.round(x * 255) / 255,
+    "decimals": lambda x: torch.round(x, decimals=2),
+    "floor": lambda x: torch.floor(x * 255) / 255,
+    "ceil": lambda x: torch.ceil(x * 255) / 255,
+    "trunc": lambda x: torch.trunc(x * 255) / 255,
+    "bytes": lambda x: (x * 255).to(torch.uint8).to(torch.float32) / 255,
+    "bytes that overflow": lambda x: (x * 999).to(torch.uint8).float() / 255,
+    "whole numbers": lambda x: (x * 255).to(torch.int64).float() / 255,
+    "eight bits around a zero point": _eight_bits,
+    "bytes in another order": lambda x: (x * 255).to(torch.uint8).flip(1).permute(0, 1, 3, 2)
+    .contiguous().float() / 255,
+}  # fmt: skip
+LEFT = {"bytes in another order"}
+"""Whose whole numbers meet a call (flip) that is not known to take floating ones."""
+
+
+def _model(prepare) -> Model:
+    captured = capture(Rounded(prepare).eval(), (torch.zeros(1, 3, 8, 8),))
+    return graph_model(captured, layout="NCHW")
+
+
+def _gradient(model: Model, images):
+    return jax.grad(lambda x: apply(model.config, model.params, x)[:, 0].sum())(images)
+
+
+@pytest.mark.parametrize("name", ROUNDINGS)
+def test_answers_stay_and_gradients_pass(name):
+    images = jnp.asarray(np.random.default_rng(1).random((2, 8, 8, 3)), jnp.float32)
+    model = _model(ROUNDINGS[name])
+    changed, found = passing_gradients(model)
+    assert not np.any(_gradient(model, images)), "torch's rounding has no gradient"
+    if name in LEFT:
+        assert (changed, found) == (model, ())
+        return
+    assert found and "round" in found[0] and changed.architecture == model.architecture
+    answers = [apply(m.config, m.params, images) for m in (model, changed)]
+    np.testing.assert_array_equal(*answers)
+    smooth = _gradient(_model(lambda x: x), images)
+    cosine = np.vdot(_gradient(changed, images), smooth)
+    cosine /= np.linalg.norm(_gradient(changed, images)) * np.linalg.norm(smooth)
+    assert cosine > (0.5 if name == "bytes that overflow" else 0.95)
+
+
+def test_a_network_that_rounds_nothing_stays_as_it_is():
+    model = _model(lambda x: x * 2)
+    assert passing_gradients(model) == (model, ())
