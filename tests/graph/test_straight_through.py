@@ -68,8 +68,8 @@ def test_answers_stay_and_gradients_pass(name):
         assert (changed, found) == (model, ())
         return
     assert found and "round" in found[0] and changed.architecture == model.architecture
-    answers = [apply(m.config, m.params, images) for m in (model, changed)]
-    np.testing.assert_array_equal(*answers)
+    before, after = (apply(m.config, m.params, images) for m in (model, changed))
+    np.testing.assert_array_equal(after, before)
     smooth = _gradient(_model(lambda x: x), images)
     cosine = np.vdot(_gradient(changed, images), smooth)
     cosine /= np.linalg.norm(_gradient(changed, images)) * np.linalg.norm(smooth)
