@@ -8,6 +8,7 @@ ones do not count, and labelled models without a prediction count as 0.5, as NIS
 import argparse
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +28,13 @@ Pair = tuple["Record", bool]
 """A record and whether its model is poisoned."""
 
 SHOWN_WORST = 5
-_TARGET_COLUMNS = ("trigger_target_class", "target_class", "triggers_0_target_class")
+_TARGET_COLUMNS = (
+    "trigger_target_class",
+    "target_class",
+    "triggers_0_target_class",
+    "triggers_1_target_class",
+)
+_CLASS = re.compile(r"[0-9]{1,18}")  # int() refuses numbers of thousands of digits
 
 
 def add_parser(subparsers: argparse._SubParsersAction) -> None:
@@ -241,12 +248,16 @@ def scores_text(name: str, scores: "Scores") -> str:
 
 
 def _targets(cases: "Sequence[Case]") -> tuple[int, int]:
-    """Of the true positives whose target class the truth names: how many right, how many."""
+    """Of the true positives whose target classes the truth names: how many right, how many.
+
+    A model with two triggers may have two; either is right.
+    """
     right = of = 0
     for case in cases:
-        named = next((case.cells[c] for c in _TARGET_COLUMNS if case.cells.get(c)), "")
-        if case.poisoned and case.record and case.record.poisoned and named.isdecimal():
-            right += case.record.target_class == int(named)
+        cells = (case.cells.get(column, "") for column in _TARGET_COLUMNS)
+        named = {int(cell) for cell in cells if _CLASS.fullmatch(cell)}
+        if case.poisoned and case.record and case.record.poisoned and named:
+            right += case.record.target_class in named
             of += 1
     return right, of
 

@@ -32,9 +32,10 @@ PROBABILITY_COLUMNS = (
 MAX_RESULT_BYTES = 4096
 RESULT_SUFFIX = ".txt"
 _NUMBER = re.compile(
-    r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?inf(inity)?", re.IGNORECASE
+    r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]+)?|[+-]?inf(inity)?", re.IGNORECASE
 )
-"""What other programs read as the same number too; Python takes `0_5` and digits of any script."""
+"""What other programs read as the same number too; Python takes `0_5` and digits of any script. No
+two parts can share digits: that would take time by the square of their number."""
 _MISSING_WORDS = frozenset({"", "nan", "none", "null"})
 
 

@@ -6,6 +6,7 @@ of one row stays with that row's model.
 
 import csv
 import io
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,7 @@ MAX_TABLE_BYTES = 64 * 2**20
 ID_COLUMNS = ("model_name", "model_id", "model", "id")
 LABEL_COLUMNS = ("poisoned", "ground_truth")
 _LABELS = {"true": True, "1": True, "false": False, "0": False}
+_MODEL_ID = re.compile(r"id-[0-9]+")
 
 
 @dataclass(frozen=True)
@@ -114,9 +116,20 @@ def read_pairs(path: Path) -> Table:
             f"{path} is no truth file: expected columns {' | '.join(ID_COLUMNS)} and "
             f"{' | '.join(LABEL_COLUMNS)}, or two columns (model, label) in every line"
         )
-    if lines[0].cells[1].strip().lower() not in _LABELS:  # a header in other words
+    if _is_header(*lines[0].cells):
         lines = lines[1:]
     return _all_named(_table(path, lines, ("model_name", "poisoned"), "model_name"))
+
+
+def _is_header(name: str, label: str) -> bool:
+    """Whether a first line of two cells is a header in other words, and no model with a bad label.
+
+    >>> _is_header("net", "is bad"), _is_header("id-00000000", "ture"), _is_header("net", "1.0")
+    (True, False, False)
+    """
+    label = label.strip().lower()
+    is_word = label[:1].isalpha() and label not in _LABELS
+    return is_word and not _MODEL_ID.fullmatch(name.strip())
 
 
 def _all_named(table: Table) -> Table:

@@ -98,6 +98,21 @@ def test_blank_and_nan_predictions_are_said_like_other_odd_ones(small, capsys):
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("cells", "right", "of"),
+    [("3,None", 1, 1), ("1,3", 1, 1), ("1,2", 0, 1), ("None,", 0, 0), (f"{'9' * 5000},", 0, 0)],
+)
+def test_target_of_either_trigger_is_right(tmp_path, capsys, cells, right, of):
+    with RunStore(tmp_path / "run", {"made": "up"}) as store:
+        store.append(Record("a", "", 0.9, True, 3, (), "ok", ""))
+    truth = tmp_path / "truth.csv"
+    columns = "model_name,poisoned,triggers_0_target_class,triggers_1_target_class"
+    truth.write_text(f"{columns}\na,True,{cells}\n")
+    assert run("evaluate", tmp_path / "run", "--truth", truth, "--json") == 0
+    scores = json.loads(capsys.readouterr().out)
+    assert (scores["target_class_right"], scores["target_class_of"]) == (right, of)
+
+
 def labelled_run(folder, name: str, count: int = 48, shift: float = 2.0):
     """A run with made-up evidence of the weights stage and two architectures, and its truth."""
     random = np.random.default_rng(len(name))

@@ -155,3 +155,10 @@ def test_only_decimal_ascii_is_a_number(tmp_path, text):
 def test_numbers_that_are_read(tmp_path, text, value):
     (tmp_path / "table.csv").write_text(f"model_name,probability\na,{text}\n")
     assert read_predictions(tmp_path / "table.csv").probabilities == {"a": value}
+
+
+def test_a_cell_of_digits_that_is_no_number_takes_no_time(tmp_path):
+    table = tmp_path / "table.csv"
+    table.write_text(f"model,prediction\na,{'1' * 131_000}x\n")  # minutes, where digits backtrack
+    found = read_predictions(table)
+    assert math.isnan(found.probabilities["a"]) and "is no number" in found.problems[0]

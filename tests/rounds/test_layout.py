@@ -221,6 +221,9 @@ def test_truth_files(tmp_path, text):
     [
         ("a,1\nb,2\n", "label '2'"),
         ("a,1\na,0\n", "several lines"),
+        ("id-00000000,ture\nid-00000001,0\n", "id-00000000: label 'ture'"),
+        ("a,1.0\nb,0\n", "a: label '1.0'"),
+        ("a,\nb,0\n", "a: label ''"),
         ("a,1,2\nb,0,1\n", "no truth file"),
         ("model_name,poisoned\n", "no label"),
         ("a\nb\n", "no truth file"),
