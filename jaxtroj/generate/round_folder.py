@@ -6,7 +6,9 @@ the manifest says what a folder holds, and a run with other settings is refused.
 
 import hashlib
 import json
+import math
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -19,7 +21,7 @@ import numpy as np
 
 import jaxtroj
 from jaxtroj.csv_text import csv_text
-from jaxtroj.errors import GenerationError, StoreError
+from jaxtroj.errors import GenerationError, HeldError, StoreError
 from jaxtroj.held_folder import claim_folder, differences, hold
 
 RECORD = "generation.json"
@@ -27,6 +29,7 @@ RECORD = "generation.json"
 MANIFEST = "manifest.json"
 LOCK = ".lock"
 """Held while tables are written: of two shards, the later one must also be the fuller one."""
+_PART = re.compile(rf"{re.escape(LOCK)}-([0-9]{{1,18}})-of-([1-9][0-9]{{0,17}})")
 
 
 def claim(out: Path, wanted: Mapping[str, Any]) -> bool:
@@ -85,13 +88,40 @@ def hold_shard(out: Path, shard: tuple[int, int]) -> IO[bytes]:
     """The lock of a part of the round; close it to let go. It ends with the process, however ended.
 
     Raises:
-        GenerationError: another process makes that part.
+        GenerationError: another process makes that part, or one of another number of parts that
+            shares models with it; or the lock cannot be written.
     """
-    part, parts = shard
     try:
-        return hold(out, name=f"{LOCK}-{part}-of-{parts}")
+        with hold(out, wait=True, name=LOCK):  # so that nobody comes between look and lock
+            for other in _parts_begun(out):
+                if other != shard and _share_models(other, shard):
+                    hold(out, name=_lock_of(other)).close()
+            return hold(out, name=_lock_of(shard))
+    except HeldError as error:
+        raise GenerationError(
+            f"{error}, or give each process its own --shard I/N, of the same N"
+        ) from error
     except StoreError as error:
-        raise GenerationError(f"{error}, or give each process its own --shard I/N") from error
+        raise GenerationError(str(error)) from error
+
+
+def _lock_of(shard: tuple[int, int]) -> str:
+    return f"{LOCK}-{shard[0]}-of-{shard[1]}"
+
+
+def _parts_begun(out: Path) -> list[tuple[int, int]]:
+    """The parts that some process holds, or once held."""
+    found = (_PART.fullmatch(name) for name in os.listdir(out))
+    return [(int(match[1]), int(match[2])) for match in found if match]
+
+
+def _share_models(one: tuple[int, int], other: tuple[int, int]) -> bool:
+    """Whether parts of different numbers of parts have pairs in common, however many there are.
+
+    >>> _share_models((0, 1), (1, 2)), _share_models((0, 2), (1, 4)), _share_models((0, 2), (2, 4))
+    (True, False, True)
+    """
+    return (one[0] - other[0]) % math.gcd(one[1], other[1]) == 0
 
 
 @contextmanager

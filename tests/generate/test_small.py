@@ -1,6 +1,7 @@
 """Rounds of small networks: recipes, pictures, files that compute what was trained, resume."""
 
 import csv
+import errno
 import json
 from dataclasses import replace
 
@@ -10,6 +11,8 @@ import pytest
 from flax import nnx
 from PIL import Image
 
+from jaxtroj.cli import generate_small as command
+from jaxtroj.cli.main import main
 from jaxtroj.errors import GenerationError
 from jaxtroj.generate.model_ids import is_poisoned
 from jaxtroj.generate.small import networks as small_networks
@@ -202,3 +205,14 @@ def test_no_file_of_pictures_is_refused(tmp_path):
         path = tmp_path / name
         with pytest.raises(GenerationError):
             load_pictures(path)
+
+
+def test_a_full_disk_is_one_line_that_names_the_folder(monkeypatch, capsys):
+    def events(args, progress):
+        raise OSError(errno.ENOSPC, "No space left on device")
+        yield
+
+    monkeypatch.setattr(command, "events", events)
+    assert main(["generate", "small", "--out", "r", "--models", "2", "--pictures", "p"]) == 4
+    said = capsys.readouterr().err
+    assert "cannot write in r: No space left on device; models that are complete are kept" in said
