@@ -53,7 +53,7 @@ def claim(out: Path, wanted: Mapping[str, Any]) -> bool:
     try:
         manifest = json.loads(path.read_bytes())
         differ = differences({name: manifest[name] for name in wanted}, wanted)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise GenerationError(f"{path} is no manifest of a generated round: {error}") from error
     if differ:
         raise GenerationError(
@@ -67,15 +67,31 @@ def read_record(folder: Path) -> dict[str, Any] | None:
     """How the model of a folder was made, or None when it is not there.
 
     Raises:
-        GenerationError: the file is there but is no JSON.
+        GenerationError: the file is there but is no JSON object.
     """
-    path = folder / RECORD
     try:
-        return json.loads(path.read_bytes())
+        return _object(folder / RECORD, "delete that model's folder")
     except FileNotFoundError:
         return None
-    except ValueError as error:
-        raise GenerationError(f"{path} is damaged ({error}); delete that model's folder") from error
+
+
+def objects_in(folder: Path) -> dict[str, dict[str, Any]]:
+    """What the JSON files of a folder say, by name without ending; empty where it is not there.
+
+    Raises:
+        GenerationError: one of them is no JSON object.
+    """
+    return {path.stem: _object(path, "delete it") for path in sorted(folder.glob("*.json"))}
+
+
+def _object(path: Path, remedy: str) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_bytes())
+        if not isinstance(value, dict):
+            raise ValueError("expected a JSON object")
+    except (ValueError, RecursionError) as error:
+        raise GenerationError(f"{path} is damaged ({error}); {remedy}") from error
+    return value
 
 
 def records_of(models: Path) -> list[dict[str, Any]]:

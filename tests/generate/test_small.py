@@ -3,6 +3,7 @@
 import csv
 import errno
 import json
+import shutil
 from dataclasses import replace
 
 import jax.numpy as jnp
@@ -216,3 +217,22 @@ def test_a_full_disk_is_one_line_that_names_the_folder(monkeypatch, capsys):
     assert main(["generate", "small", "--out", "r", "--models", "2", "--pictures", "p"]) == 4
     said = capsys.readouterr().err
     assert "cannot write in r: No space left on device; models that are complete are kept" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "remedy"),
+    [
+        ("id-00000001/generation.json", b"[]", "delete that model's folder"),
+        ("id-00000001/generation.json", b"[" * 100_000, "delete that model's folder"),
+        (".bases/plain5-0.json", b"{", "delete it"),
+        (".bases/plain5-0.safetensors", b"\0" * 30, "delete it, and it is trained again"),
+        ("manifest.json", b"[" * 100_000, "is no manifest"),
+    ],
+)
+def test_a_damaged_file_of_the_folder_is_named(made, tmp_path, pictures, name, content, remedy):
+    folder = shutil.copytree(made[0], tmp_path / "round")
+    (folder / name).write_bytes(content)
+    if "safetensors" in name:
+        shutil.rmtree(folder / "id-00000001")
+    with pytest.raises(GenerationError, match=f"{name}.*{remedy}"):
+        list(generate_small(folder, SETTINGS, pictures))
