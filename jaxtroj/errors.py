@@ -32,6 +32,10 @@ class StoreError(JaxtrojError):
     """A run folder cannot be written, is locked, or belongs to other settings."""
 
 
+class HeldError(StoreError):
+    """Another process is writing to the folder."""
+
+
 class EngineError(JaxtrojError):
     """A scan cannot be carried out at all: its processes do not start, or Ray cannot be used."""
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from converters.files import strict_json, what_is, write_atomic
-from jaxtroj.errors import StoreError
+from jaxtroj.errors import HeldError, StoreError
 
 LOCK = "lock"
 """Name of the file that is held; the system frees it when the process ends, however it ends."""
@@ -51,7 +51,8 @@ def hold(folder: Path, wait: bool = False, name: str = LOCK) -> IO[bytes]:
         name: of the file that is held.
 
     Raises:
-        StoreError: another process holds it, or the lock cannot be written or is no plain file.
+        HeldError: another process holds it.
+        StoreError: the lock cannot be written or is no plain file.
     """
     try:
         file = open_own(folder / name)
@@ -63,7 +64,7 @@ def hold(folder: Path, wait: bool = False, name: str = LOCK) -> IO[bytes]:
         file.seek(0)
         holder = file.read(32).decode("ascii", "replace").strip()
         file.close()
-        raise StoreError(
+        raise HeldError(
             f"another process ({holder or 'unknown'}) is writing to {folder}; wait for it or name"
             " another folder"
         ) from error

@@ -90,6 +90,11 @@ class Record:
     """See `identity`; empty for skipped models."""
     schema: int = SCHEMA_VERSION
 
+    @property
+    def whole_evidence(self) -> Mapping[str, float]:
+        """What calibrators are fitted on and asked about: none where the scan failed half-way."""
+        return self.evidence if self.status == "ok" else {}
+
     def to_json(self) -> str:
         """The record as one line of strict JSON: ASCII, no NaN, no newline inside."""
         return json.dumps(asdict(self), allow_nan=False, ensure_ascii=True)

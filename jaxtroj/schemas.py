@@ -46,7 +46,7 @@ def kind_of(records: Iterable[Record]) -> str:
     Raises:
       CalibrationError: evidence of images and of texts in one set, or of an unknown kind.
     """
-    kinds = {record.kind for record in records if record.evidence}
+    kinds = {record.kind for record in records if record.whole_evidence}
     if len(kinds) > 1:
         raise CalibrationError(
             f"the records hold evidence of several kinds of models, {', '.join(sorted(kinds))};"
@@ -60,5 +60,5 @@ def kind_of(records: Iterable[Record]) -> str:
 
 def scheme_of(records: Iterable[Record]) -> Scheme:
     """The scheme of records, with the stages that occur in them; raises as `kind_of`."""
-    gathered = [record for record in records if record.evidence]
-    return scheme_for(kind_of(gathered), (record.evidence for record in gathered))
+    gathered = [record for record in records if record.whole_evidence]
+    return scheme_for(kind_of(gathered), (record.whole_evidence for record in gathered))

@@ -1,6 +1,7 @@
 """Repair: what divides, what unlearns, what is written back, and the command on the example."""
 
 import json
+import os
 from dataclasses import astuple
 from pathlib import Path
 
@@ -188,6 +189,18 @@ def test_what_cannot_be_repaired_ends_with_status_2(tmp_path, capfd, content, sa
     (tmp_path / "model.pt").write_bytes(content)
     assert main(["repair", str(tmp_path / "model.pt"), "--out", str(tmp_path / "out")]) == 2
     assert said in capfd.readouterr().err and not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("out", "said"),
+    [("model", "which would hold two models then"), ("file/out", "file is no folder")],
+)
+def test_a_folder_that_cannot_take_the_file_is_refused_before_the_work(tmp_path, capfd, out, said):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "net.onnx").write_bytes(b"")
+    (tmp_path / "file").touch()
+    assert main(["repair", str(tmp_path / "model"), "--out", str(tmp_path / out)]) == 4
+    assert said in capfd.readouterr().err and len(os.listdir(tmp_path / "model")) == 1
 
 
 @pytest.mark.parametrize("first", ["", "model."])

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from converters.errors import safe_repr
-from converters.files import strict_json
+from converters.files import read_plain, strict_json
 from jaxtroj.backgrounds.layout import CLASSES
 from jaxtroj.errors import UsageError
 
@@ -94,8 +94,7 @@ def read_mapping(path: Path) -> Mapping:
         UsageError: it cannot be read or is no such table.
     """
     try:
-        with open(path, "rb") as file:
-            content = file.read(_MAX_BYTES)
+        content = read_plain(path, _MAX_BYTES)
         values = strict_json(content)
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"{path} is no mapping of classes: {error}") from error

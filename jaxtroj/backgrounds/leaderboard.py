@@ -8,6 +8,7 @@ from typing import Any
 
 from jaxtroj.backgrounds.results import CHALLENGE, clean_accuracy
 from jaxtroj.csv_text import csv_text
+from jaxtroj.record import shown
 
 README = "Backgrounds Challenge README, 2020"
 _VARIANTS = ("original", "mixed_same", "mixed_rand")
@@ -123,13 +124,15 @@ def render(all_rows: Sequence[LeaderboardRow], form: str) -> str:
 
 
 def _text(all_rows: Sequence[LeaderboardRow]) -> str:
+    """For a terminal, whose cursor no name of a stranger's file moves."""
     parts = []
-    for title, head, body in tables(all_rows):
+    for title, head, cells in tables(all_rows):
+        body = [tuple(map(shown, line)) for line in cells]
         widths = [max(len(line[i]) for line in (head, *body)) for i in range(len(head))]
         lines = ["  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip()
                  for line in (head, *body)]  # fmt: skip
         parts.append("\n".join([title, *lines]))
-    return "\n\n".join([*parts, *notes(all_rows)]) + "\n"
+    return "\n\n".join([*parts, *map(shown, notes(all_rows))]) + "\n"
 
 
 def _json(all_rows: Sequence[LeaderboardRow]) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from converters.errors import safe_repr
-from converters.files import strict_json
+from converters.files import read_plain, strict_json
 from jaxtroj.errors import UsageError
 
 Triple = tuple[float, float, float]
@@ -65,8 +65,7 @@ def from_config(path: Path) -> Normalization:
         UsageError: the file cannot be read or does not say.
     """
     try:
-        with open(path, "rb") as file:
-            values = strict_json(file.read(_MAX_CONFIG_BYTES + 1))
+        values = strict_json(read_plain(path, _MAX_CONFIG_BYTES + 1))
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"{path} is no configuration: {error}") from error
     for part in (values, values.get("pretrained_cfg") if isinstance(values, dict) else None):

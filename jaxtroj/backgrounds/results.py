@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from converters.files import strict_json
+from converters.files import read_plain, strict_json
 from jaxtroj.backgrounds.challenge import Pairs, State
 from jaxtroj.backgrounds.evaluation import VariantScore, bg_gap, reservations
 from jaxtroj.backgrounds.layout import CLASSES, FOREGROUNDS, ChallengeData, Reading
@@ -132,8 +132,7 @@ def read_results(path: Path) -> list[dict[str, Any]]:
         DatasetError: the file cannot be read or holds something else.
     """
     try:
-        with open(path, "rb") as file:
-            content = file.read(_MAX_BYTES + 1)
+        content = read_plain(path, _MAX_BYTES + 1)
         if len(content) > _MAX_BYTES:
             raise ValueError(f"larger than {_MAX_BYTES} bytes")
         values = strict_json(content)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from converters.files import read_plain
 from jaxtroj.backgrounds.files import SUFFIXES
 from jaxtroj.backgrounds.variations import Box
 from jaxtroj.errors import DatasetError
@@ -113,8 +114,7 @@ def read_boxes(path: Path, sources: list[Source]) -> Mapping[str, Box]:
 
 def _lines(path: Path) -> list[list[str]]:
     try:
-        with open(path, "rb") as file:
-            content = file.read(_MAX_TABLE_BYTES + 1)
+        content = read_plain(path, _MAX_TABLE_BYTES + 1)
         if len(content) > _MAX_TABLE_BYTES:
             raise ValueError(f"larger than {_MAX_TABLE_BYTES} bytes")
         text = io.StringIO(content.decode("utf-8-sig"), newline="")

@@ -73,8 +73,10 @@ def _evaluate_models(args: argparse.Namespace) -> int:
             scores[name][score.variant] = score
             progress.update(f"{name}: {score.variant} {100 * score.accuracy:.2f} %")
     found = [results.in9_result(c.describe(), scores[c.name], reading) for c in candidates]
-    _write(args.out, results.to_bytes(found))
-    _print(args, found)
+    try:
+        _write(args.out, results.to_bytes(found))
+    finally:  # a file that cannot be written does not cost what took hours
+        _print(args, found)
     return EXIT_CLEAN
 
 

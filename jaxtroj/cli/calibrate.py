@@ -82,11 +82,11 @@ def run(args: argparse.Namespace) -> int:
     outputs.keep_inputs(args.out, (args.run_folder, args.truth))
     records = read_records(args.run_folder)
     truth = read_truth(args.truth)
-    pairs = [(r, t) for r, t in matched(records, truth.poisoned) if r.evidence]
+    pairs = [(r, t) for r, t in matched(records, truth.poisoned) if r.whole_evidence]
     if not pairs:
         raise UsageError(f"no model of {args.run_folder} has evidence and a label in {args.truth}")
     labelled = Labelled(
-        [record.evidence for record, _ in pairs],
+        [record.whole_evidence for record, _ in pairs],
         [truth for _, truth in pairs],
         [record.architecture for record, _ in pairs],
     )
@@ -99,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
     calibrator.save(args.out)
     unused = sum(record.status != "skipped" for record in records) - len(pairs)
     if unused:
-        options.message(f"{unused} models without evidence or label are left out")
+        options.message(f"{unused} models that failed, or have no evidence or label, are left out")
     print(_text(calibrator, args.out))
     for column, found in left_out.items():
         print(_left_out_text(column, found))

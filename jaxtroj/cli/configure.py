@@ -132,7 +132,7 @@ def _fit(
     from jaxtroj.cli.evaluate import matched
     from jaxtroj.schemas import kind_of, scheme_of
 
-    pairs = [(record, label) for record, label in matched(records, truth) if record.evidence]
+    pairs = [pair for pair in matched(records, truth) if pair[0].whole_evidence]
     if len(pairs) < len(records):
         options.message(f"{len(records) - len(pairs)} models gave no evidence and are left out")
     if not pairs:
@@ -141,7 +141,7 @@ def _fit(
     gathered = [record for record, _ in pairs]
     scheme = scheme_of(gathered)
     labelled = Labelled(
-        [record.evidence for record in gathered],
+        [record.whole_evidence for record in gathered],
         [label for _, label in pairs],
         [record.architecture for record in gathered],
     )

@@ -1,6 +1,7 @@
 """`jaxtroj generate`: a synthetic round of clean and poisoned models, with examples."""
 
 import argparse
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jaxtroj.cli import (
@@ -13,6 +14,7 @@ from jaxtroj.cli import (
 from jaxtroj.cli.main import COMMANDS, EXIT_CLEAN, EXIT_FAILED
 from jaxtroj.cli.options import guarded, keep_compiled
 from jaxtroj.cli.progress import Progress
+from jaxtroj.errors import GenerationError
 
 if TYPE_CHECKING:
     from jaxtroj.generate.round import Event
@@ -48,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
 
     Raises:
         LimitError: that took too much time or memory.
-        GenerationError, OSError: see `_generate`.
+        GenerationError: see `_generate`.
     """
     encoder = getattr(args, "encoder", None)
     if encoder is None:
@@ -60,21 +62,32 @@ def _generate(args: argparse.Namespace) -> int:
     """Make the round in this process.
 
     Raises:
-        GenerationError: impossible settings, or a folder of another round.
-        OSError: the folder cannot be written.
+        GenerationError: impossible settings, or a folder of another round or that cannot be
+            written.
     """
     keep_compiled()
     failed: list[str] = []
     with Progress() as progress:
-        for event in ROUNDS[args.round].events(args, progress):
-            _show(progress, event)
-            if event.kind == "failed":
-                failed.append(f"id-{event.model:08d}")
+        try:
+            for event in ROUNDS[args.round].events(args, progress):
+                _show(progress, event)
+                if event.kind == "failed":
+                    failed.append(f"id-{event.model:08d}")
+        except OSError as error:
+            raise GenerationError(_not_written(args.out, error)) from error
     if failed:
         progress.line(f"not generated: {', '.join(failed)}")
         return EXIT_FAILED
     print(args.out)
     return EXIT_CLEAN
+
+
+def _not_written(out: Path, error: OSError) -> str:
+    place = f" ({error.filename})" if error.filename else ""
+    return (
+        f"cannot write in {out}: {error.strerror or error}{place}; models that are complete are"
+        " kept, and the same command goes on where it stopped"
+    )
 
 
 def _show(progress: Progress, event: "Event") -> None:

@@ -51,6 +51,19 @@ def keep_inputs(
                 )
 
 
+def check_folder(folder: Path) -> None:
+    """Check that a folder can be made and written in, before the work that depends on it.
+
+    Raises:
+        UsageError: something else has the name of it or of a folder above it, or is closed.
+    """
+    there = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
+    if not os.path.isdir(there):
+        raise UsageError(f"cannot write in {folder}: {there} is no folder; name another place")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise UsageError(f"cannot write in {folder}: {there} takes no files; name another place")
+
+
 def is_same(a: str | Path, b: str | Path) -> bool:
     """Whether two paths lead to one file or folder, or would if it were there."""
     try:

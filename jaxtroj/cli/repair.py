@@ -85,6 +85,12 @@ def _repair(args: argparse.Namespace) -> int:
     written = (REPORT, "model.onnx", "model.safetensors")
     inputs = (args.model, args.examples, args.calibrator, args.reference)
     outputs.keep_inputs((args.out / name for name in written), inputs)
+    if outputs.is_same(args.out, args.model):
+        raise UsageError(
+            f"--out {args.out} is the folder of the model, which would hold two models then; name"
+            " another folder"
+        )
+    outputs.check_folder(args.out)
     options.keep_compiled()
     from jaxtroj.repair.mend import examined
     from jaxtroj.repair.rounds import in_rounds

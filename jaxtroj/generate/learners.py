@@ -9,6 +9,7 @@ import numpy as np
 from flax import nnx
 
 from converters.files import write_atomic
+from jaxtroj.errors import GenerationError
 from jaxtroj.generate import networks
 from jaxtroj.generate.flax_learner import FlaxLearner
 from jaxtroj.generate.torch_learner import TorchLearner, step_precision
@@ -76,7 +77,11 @@ def kept_weights(
     """Weights that many models start from: read from `path`, or trained and written there first.
 
     Yields what the training yields; a stopped training begins anew.
+
+    Raises:
+        GenerationError: the file is there and damaged.
     """
+    from safetensors import SafetensorError
     from safetensors.numpy import load, save
 
     if not path.exists():
@@ -84,4 +89,9 @@ def kept_weights(
         # The file's writer takes memory as it lies, and torch's lies in other orders.
         weights = {name: np.ascontiguousarray(value) for name, value in trained.items()}
         write_atomic(path, save(weights))
-    return load(path.read_bytes())
+    try:
+        return load(path.read_bytes())
+    except SafetensorError as error:
+        raise GenerationError(
+            f"{path} is damaged ({error}); delete it, and it is trained again"
+        ) from error

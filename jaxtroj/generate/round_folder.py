@@ -6,7 +6,9 @@ the manifest says what a folder holds, and a run with other settings is refused.
 
 import hashlib
 import json
+import math
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -19,7 +21,7 @@ import numpy as np
 
 import jaxtroj
 from jaxtroj.csv_text import csv_text
-from jaxtroj.errors import GenerationError, StoreError
+from jaxtroj.errors import GenerationError, HeldError, StoreError
 from jaxtroj.held_folder import claim_folder, differences, hold
 
 RECORD = "generation.json"
@@ -27,6 +29,7 @@ RECORD = "generation.json"
 MANIFEST = "manifest.json"
 LOCK = ".lock"
 """Held while tables are written: of two shards, the later one must also be the fuller one."""
+_PART = re.compile(rf"{re.escape(LOCK)}-([0-9]{{1,18}})-of-([1-9][0-9]{{0,17}})")
 
 
 def claim(out: Path, wanted: Mapping[str, Any]) -> bool:
@@ -50,7 +53,7 @@ def claim(out: Path, wanted: Mapping[str, Any]) -> bool:
     try:
         manifest = json.loads(path.read_bytes())
         differ = differences({name: manifest[name] for name in wanted}, wanted)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise GenerationError(f"{path} is no manifest of a generated round: {error}") from error
     if differ:
         raise GenerationError(
@@ -64,15 +67,31 @@ def read_record(folder: Path) -> dict[str, Any] | None:
     """How the model of a folder was made, or None when it is not there.
 
     Raises:
-        GenerationError: the file is there but is no JSON.
+        GenerationError: the file is there but is no JSON object.
     """
-    path = folder / RECORD
     try:
-        return json.loads(path.read_bytes())
+        return _object(folder / RECORD, "delete that model's folder")
     except FileNotFoundError:
         return None
-    except ValueError as error:
-        raise GenerationError(f"{path} is damaged ({error}); delete that model's folder") from error
+
+
+def objects_in(folder: Path) -> dict[str, dict[str, Any]]:
+    """What the JSON files of a folder say, by name without ending; empty where it is not there.
+
+    Raises:
+        GenerationError: one of them is no JSON object.
+    """
+    return {path.stem: _object(path, "delete it") for path in sorted(folder.glob("*.json"))}
+
+
+def _object(path: Path, remedy: str) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_bytes())
+        if not isinstance(value, dict):
+            raise ValueError("expected a JSON object")
+    except (ValueError, RecursionError) as error:
+        raise GenerationError(f"{path} is damaged ({error}); {remedy}") from error
+    return value
 
 
 def records_of(models: Path) -> list[dict[str, Any]]:
@@ -85,13 +104,40 @@ def hold_shard(out: Path, shard: tuple[int, int]) -> IO[bytes]:
     """The lock of a part of the round; close it to let go. It ends with the process, however ended.
 
     Raises:
-        GenerationError: another process makes that part.
+        GenerationError: another process makes that part, or one of another number of parts that
+            shares models with it; or the lock cannot be written.
     """
-    part, parts = shard
     try:
-        return hold(out, name=f"{LOCK}-{part}-of-{parts}")
+        with hold(out, wait=True, name=LOCK):  # so that nobody comes between look and lock
+            for other in _parts_begun(out):
+                if other != shard and _share_models(other, shard):
+                    hold(out, name=_lock_of(other)).close()
+            return hold(out, name=_lock_of(shard))
+    except HeldError as error:
+        raise GenerationError(
+            f"{error}, or give each process its own --shard I/N, of the same N"
+        ) from error
     except StoreError as error:
-        raise GenerationError(f"{error}, or give each process its own --shard I/N") from error
+        raise GenerationError(str(error)) from error
+
+
+def _lock_of(shard: tuple[int, int]) -> str:
+    return f"{LOCK}-{shard[0]}-of-{shard[1]}"
+
+
+def _parts_begun(out: Path) -> list[tuple[int, int]]:
+    """The parts that some process holds, or once held."""
+    found = (_PART.fullmatch(name) for name in os.listdir(out))
+    return [(int(match[1]), int(match[2])) for match in found if match]
+
+
+def _share_models(one: tuple[int, int], other: tuple[int, int]) -> bool:
+    """Whether parts of different numbers of parts have pairs in common, however many there are.
+
+    >>> _share_models((0, 1), (1, 2)), _share_models((0, 2), (1, 4)), _share_models((0, 2), (2, 4))
+    (True, False, True)
+    """
+    return (one[0] - other[0]) % math.gcd(one[1], other[1]) == 0
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from jaxtroj.scoring import Scores, contributions, score
 
 ARCHITECTURE, ROUND = "architecture", "round"
 MOST_GROUPS = 12  # of numbers; a column with more of them is cut into quarters
+_HUGE = 1e307
 _ARCHITECTURE_COLUMNS = (ARCHITECTURE, "model_architecture")
 
 
@@ -197,7 +198,8 @@ def _is_finite(text: str) -> bool:
 def _quarters(values: Sequence[str], numbers: Mapping[str, float]) -> dict[str, str]:
     """For each number, as it is written, the quarter of the models that it falls into."""
     have = np.array([numbers[value] for value in values if value in numbers])
-    edges = np.unique(np.quantile(have, [0, 0.25, 0.5, 0.75, 1]))
+    scale = 4.0 if np.abs(have).max() > _HUGE else 1.0  # differences of larger ones are infinite
+    edges = np.unique(scale * np.quantile(have / scale, [0, 0.25, 0.5, 0.75, 1]))
     places = {
         value: int(np.clip(np.searchsorted(edges, number, side="right") - 1, 0, len(edges) - 2))
         for value, number in numbers.items()

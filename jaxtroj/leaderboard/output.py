@@ -30,6 +30,7 @@ from jaxtroj.scoring import NistRoc, nist_confusions, roc_nist
 from jaxtroj.store import file_stem
 
 TABLES = ("scores.json", "models.csv", "confusion.csv", "roc.csv", "sweep.csv")
+PLOTS = ("roc.svg", "roc.png", "sweep.svg", "sweep.png")
 RESULTS = "results"
 MODEL_COLUMNS = ("model", "round", "poisoned", "probability", "log_score", "architecture", "status")
 CONFUSION_COLUMNS = ("TP", "FP", "FN", "TN", "TPR", "FPR", "Thresholds")
@@ -57,9 +58,12 @@ def write_all(
             [f.name for f in fields(SweepPoint)],
             (asdict(point).values() for point in points),
         )
-        if points:  # models of both kinds; without them there is nothing to draw
+        if points:  # models of both kinds
             save_roc(folder / "roc", nist, exact)
             save_sweep(folder / "sweep", points)
+        else:  # nothing to draw, and what an earlier evaluation drew is not of these models
+            for name in PLOTS:
+                (folder / name).unlink(missing_ok=True)
     except OSError as error:
         raise UsageError(f"cannot write in {folder}: {error.strerror or error}") from error
     write_results(folder / RESULTS, ((file_stem(case.model), case.probability) for case in cases))

@@ -218,16 +218,18 @@ def _same(one: float, other: float) -> bool:
 def write_results(folder: Path, probabilities: Iterable[tuple[str, float]]) -> None:
     """Writes one `MODEL.txt` with one float for each model, as the harness collects them.
 
-    A model without a prediction (NaN) gets no file, as where a container failed.
+    A model without a prediction (NaN) gets no file, as where a container failed; one that an
+    earlier call left is removed.
     Raises UsageError for a name that is no plain file name, and if a file cannot be written.
     """
     for model, probability in probabilities:
         if model != os.path.basename(model) or model in ("", ".", ".."):
             raise UsageError(f"{safe_repr(model)} is no name for a result file")
-        if not math.isnan(probability):
-            try:
-                write_atomic(folder / f"{model}{RESULT_SUFFIX}", f"{probability}\n".encode())
-            except OSError as error:
-                raise UsageError(
-                    f"cannot write {folder / model}{RESULT_SUFFIX}: {error.strerror or error}"
-                ) from error
+        path = folder / f"{model}{RESULT_SUFFIX}"
+        try:
+            if math.isnan(probability):
+                path.unlink(missing_ok=True)
+            else:
+                write_atomic(path, f"{probability}\n".encode())
+        except OSError as error:
+            raise UsageError(f"cannot write {path}: {error.strerror or error}") from error

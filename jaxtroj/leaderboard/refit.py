@@ -1,8 +1,8 @@
 """Stored evidence judged by calibrators that have not seen the model: folds, groups, splits.
 
 Nothing is scanned again: the calibrator is fitted anew on the records' evidence, and the fit, its
-penalty and its clip know nothing of the models that it then judges. A model whose scan failed has
-no evidence and gets the base rate of the models fitted on, as in use.
+penalty and its clip know nothing of the models that it then judges. A model whose scan failed, be
+it with evidence of its first stages, gets the base rate of the models fitted on, as in use.
 """
 
 import hashlib
@@ -105,7 +105,7 @@ def refitted(
 
 
 def _with_evidence(cases: Sequence[Case]) -> list[int]:
-    have = [i for i, case in enumerate(cases) if case.record and case.record.evidence]
+    have = [i for i, case in enumerate(cases) if case.record and case.record.whole_evidence]
     kinds = Counter(cases[i].poisoned for i in have)
     if not have:
         raise UsageError(
@@ -123,7 +123,7 @@ def _with_evidence(cases: Sequence[Case]) -> list[int]:
 def _labelled(cases: Sequence[Case]) -> Labelled:
     """Evidence, labels, and architectures as the scan names them, which a calibrator goes by."""
     return Labelled(
-        [case.record.evidence if case.record else {} for case in cases],
+        [case.record.whole_evidence if case.record else {} for case in cases],
         [case.poisoned for case in cases],
         [case.record.architecture if case.record else None for case in cases],
     )

@@ -20,13 +20,16 @@ def stop_rule(attempt: Attempt, calibrator: Calibrator | None) -> Stop:
     rate, traits, enough = attempt.base_rate, attempt.traits, settings.enough
 
     def stop(stage: str, fields: Mapping[str, float], has_trigger: bool) -> bool:
-        probability = calibrator.probability(fields, traits, rate)
-        if is_above(probability, settings.threshold) and not has_trigger:
+        is_called = is_above(calibrator.probability(fields, traits, rate), settings.threshold)
+        if is_called and not has_trigger:
             return False  # who is told of a trojan is shown one
         if enough is not None and calibrator.is_sure(fields, stage, enough, traits, rate):
             return True
-        # What labelled models did is known of the side of even odds alone.
-        return settings.threshold == EVEN_ODDS and calibrator.can_stop(fields, stage, traits, rate)
+        if settings.threshold != EVEN_ODDS:  # what labelled models did is known of that side alone
+            return False
+        if stage not in calibrator.stages and not calibrator.missing(fields):
+            return not is_called  # past the last fitted stage; a trojan is looked for to the end
+        return calibrator.can_stop(fields, stage, traits, rate)
 
     return stop
 

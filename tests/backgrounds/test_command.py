@@ -200,6 +200,15 @@ def test_leaderboard_takes_results_of_both_kinds(finished, saved, whole_folder, 
     assert challenge in lines[0] and "-" not in lines[0].split("run")[1]
 
 
+def test_figures_are_printed_where_they_cannot_be_written(saved, whole_folder, tmp_path, capsys):
+    (tmp_path / "file").touch()
+    out = tmp_path / "file" / "r.json"
+    words = ("evaluate", saved / "resnet9", whole_folder, "--variants", "original", "--out", out)
+    assert run(*words) == 4
+    said = capsys.readouterr()
+    assert "Accuracy on original" in said.out and f"cannot write {out}" in said.err
+
+
 def no_variant(folder):
     shutil.rmtree(folder / BACKGROUNDS)
 

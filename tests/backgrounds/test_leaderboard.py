@@ -3,12 +3,16 @@
 import csv
 import io
 import json
+import os
 
 import pytest
 
+from jaxtroj.backgrounds.head import read_mapping
 from jaxtroj.backgrounds.leaderboard import FORMATS, PUBLISHED, render, rows
+from jaxtroj.backgrounds.normalization import from_config
 from jaxtroj.backgrounds.results import read_results
-from jaxtroj.errors import DatasetError
+from jaxtroj.backgrounds.sources import read_boxes
+from jaxtroj.errors import DatasetError, JaxtrojError
 
 BASE = {"schema": 1, "model": "a.pt", "sha256": "0" * 64, "comparable": True, "reservations": []}
 IN9 = BASE | {
@@ -106,3 +110,18 @@ def test_files_hold_one_result_or_several(tmp_path):
     for content, count in ((IN9, 1), ([IN9, CHALLENGE], 2)):
         (tmp_path / "r.json").write_text(json.dumps(content))
         assert len(read_results(tmp_path / "r.json")) == count
+
+
+@pytest.mark.parametrize(
+    "read", [read_results, read_mapping, from_config, lambda path: read_boxes(path, [])]
+)
+def test_a_pipe_is_not_waited_for(tmp_path, read):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(JaxtrojError, match="it is a named pipe, expected a file"):
+        read(tmp_path / "pipe")
+
+
+def test_names_move_no_cursor():
+    odd = IN9 | {"model": "a\x1b[2Jb\nc", "reservations": ["\x1b[31mred"]}
+    text = render(rows([odd]), "text")
+    assert "\x1b" not in text and "a\\x1b[2Jb\\nc  " in text and "\\x1b[31mred" in text

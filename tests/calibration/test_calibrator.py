@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,9 +12,11 @@ from jaxtroj.calibration import Labelled, Origin, Scheme, cross_validate, out_of
 from jaxtroj.calibration.linear import Few, FittedField, Linear, Task, fit_mean, fit_path, minimise
 from jaxtroj.calibration.stage import choose_clip
 from jaxtroj.calibration.stopping import MARGIN, WITNESSES, StopRule
-from jaxtroj.calibration.transfer import Traits
+from jaxtroj.calibration.transfer import NOTHING_KNOWN, Traits
 from jaxtroj.errors import CalibrationError
 from jaxtroj.numerics import logit, sigmoid
+from jaxtroj.scan.judging import stop_rule as stop_rule_of_scans
+from jaxtroj.settings import Settings
 
 from .conftest import DIRECTIONS, SCHEME, STAGES, fit, population, regressions
 
@@ -279,6 +282,17 @@ def test_stops_early_only_where_the_labelled_models_allow_it():
     assert not calibrator.can_stop(rows[0], "unheard")
     poisoned_row = rows[labels.index(True)]
     assert not calibrator.can_stop(poisoned_row, "probes", base_rate=0.001)
+
+
+def test_a_clean_model_is_done_past_the_last_fitted_stage(fitted):
+    rows, _, _ = population(60, 17)
+    attempt = SimpleNamespace(settings=Settings(), base_rate=0.5, traits=NOTHING_KNOWN)
+    stop = stop_rule_of_scans(attempt, fitted)
+    called = [fitted.probability(row) > 0.5 for row in rows]
+    assert any(called) and not all(called)
+    for row, is_called in zip(rows, called, strict=True):
+        assert stop("unheard", row, True) is not is_called
+    assert not stop("unheard", {}, False), "a fitted stage may follow"
 
 
 def test_a_stage_is_sure_by_the_probability_that_it_gives(fitted):

@@ -1,5 +1,6 @@
 """`jaxtroj calibrate` on stored records."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -55,6 +56,22 @@ def test_values_of_a_column_and_architectures_move_no_cursor(run, tmp_path, caps
     assert calibrate(tmp_path, "--groups", "trigger_kind") == 0
     said = capsys.readouterr().out
     assert "\x1b" not in said and r"b\x1b[2Klend" in said and r"net\x1b[2K" in said
+
+
+def test_evidence_of_a_scan_that_failed_half_way_teaches_nothing(run, tmp_path, capsys):
+    records = read_records(run / "run")
+    with RunStore(tmp_path / "run", {}) as store:
+        for place, record in enumerate(records):
+            store.append(replace(record, status="failed" if place < 4 else "ok"))
+    (tmp_path / "truth.csv").write_text((run / "truth.csv").read_text())
+    assert calibrate(tmp_path) == 0
+    said = capsys.readouterr()
+    assert "fitted on 20 models, 10 poisoned" in said.out
+    assert "4 models that failed, or have no evidence or label, are left out" in said.err
+    words = ["evaluate", str(tmp_path / "run"), "--truth", str(tmp_path / "truth.csv")]
+    assert main([*words, "--cross-validate", "--json"]) == 0
+    models = json.loads(capsys.readouterr().out)["contributions"]
+    assert [m["model"] for m in models if m["probability"] == 0.5] == [r.model for r in records[:4]]
 
 
 @pytest.mark.parametrize(

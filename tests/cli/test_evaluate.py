@@ -223,6 +223,9 @@ def test_files_of_an_evaluation(tmp_path, capsys):
     again = json.loads(capsys.readouterr().out)
     assert again["log_score"] == scores["log_score"]
     assert (tmp_path / "again" / "sweep.svg").read_bytes() == first
+    truth.write_text("".join(truth.read_text().splitlines(True)[:2]))  # one model, one kind
+    assert run(*from_files, tmp_path / "again") == 0
+    assert not list((tmp_path / "again").glob("*.svg")), "those of other models"
 
 
 def test_place_on_an_official_leaderboard(tmp_path, shared_data, capsys):

@@ -1,5 +1,6 @@
 """A round from outside the package: the example of docs/adding-a-round.md, killed and resumed."""
 
+import errno
 import hashlib
 import importlib.util
 import json
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from jaxtroj import held_folder
 from jaxtroj.errors import GenerationError
 from jaxtroj.generate.model_ids import poisoned_first
 
@@ -160,6 +162,9 @@ def test_the_same_part_is_made_by_one_process_at_a_time(new_round, tmp_path):
     next(first)
     with pytest.raises(GenerationError, match=r"another process .* its own --shard I/N"):
         next(make((0, 2)))
+    for other in ((0, 1), (2, 4)):  # they share models with it
+        with pytest.raises(GenerationError, match="of the same N"):
+            next(make(other))
     assert [event.kind for event in make((1, 2))].count("written") == 2
     first.close()  # as a killed process lets go
     assert [event.kind for event in make((0, 2))].count("written") == 2
@@ -182,3 +187,13 @@ def test_killed_at_any_step_the_next_call_makes_the_same_round(new_round, tmp_pa
     assert len(whole) == 4 * 3 + 2
     for number in range(1, killed + 1):
         assert contents(tmp_path / f"killed-{number}") == whole, f"killed at step {number}"
+
+
+def test_a_folder_that_cannot_be_written_is_no_matter_of_shards(new_round, tmp_path, monkeypatch):
+    def refused(path):
+        raise PermissionError(errno.EROFS, "Read-only file system")
+
+    list(new_round.generate_linear(tmp_path, new_round.LinearSettings(seed=0, models=2)))
+    monkeypatch.setattr(held_folder, "open_own", refused)
+    with pytest.raises(GenerationError, match=r"cannot write in .*: Read-only file system$"):
+        list(new_round.generate_linear(tmp_path, new_round.LinearSettings(seed=0, models=2)))

@@ -1,7 +1,9 @@
 """Rounds of small networks: recipes, pictures, files that compute what was trained, resume."""
 
 import csv
+import errno
 import json
+import shutil
 from dataclasses import replace
 
 import jax.numpy as jnp
@@ -10,6 +12,8 @@ import pytest
 from flax import nnx
 from PIL import Image
 
+from jaxtroj.cli import generate_small as command
+from jaxtroj.cli.main import main
 from jaxtroj.errors import GenerationError
 from jaxtroj.generate.model_ids import is_poisoned
 from jaxtroj.generate.small import networks as small_networks
@@ -202,3 +206,33 @@ def test_no_file_of_pictures_is_refused(tmp_path):
         path = tmp_path / name
         with pytest.raises(GenerationError):
             load_pictures(path)
+
+
+def test_a_full_disk_is_one_line_that_names_the_folder(monkeypatch, capsys):
+    def events(args, progress):
+        raise OSError(errno.ENOSPC, "No space left on device")
+        yield
+
+    monkeypatch.setattr(command, "events", events)
+    assert main(["generate", "small", "--out", "r", "--models", "2", "--pictures", "p"]) == 4
+    said = capsys.readouterr().err
+    assert "cannot write in r: No space left on device; models that are complete are kept" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "remedy"),
+    [
+        ("id-00000001/generation.json", b"[]", "delete that model's folder"),
+        ("id-00000001/generation.json", b"[" * 100_000, "delete that model's folder"),
+        (".bases/plain5-0.json", b"{", "delete it"),
+        (".bases/plain5-0.safetensors", b"\0" * 30, "delete it, and it is trained again"),
+        ("manifest.json", b"[" * 100_000, "is no manifest"),
+    ],
+)
+def test_a_damaged_file_of_the_folder_is_named(made, tmp_path, pictures, name, content, remedy):
+    folder = shutil.copytree(made[0], tmp_path / "round")
+    (folder / name).write_bytes(content)
+    if "safetensors" in name:
+        shutil.rmtree(folder / "id-00000001")
+    with pytest.raises(GenerationError, match=f"{name}.*{remedy}"):
+        list(generate_small(folder, SETTINGS, pictures))

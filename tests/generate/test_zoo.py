@@ -324,5 +324,7 @@ def test_impossible_settings_are_refused_in_words(change, complaint):
 def test_pictures_that_are_too_small_are_refused():
     images, labels = np.zeros((4, 16, 16, 3), np.uint8), np.array([0, 1, 0, 1])
     small = LabelledPictures(images, labels, images, labels)
-    with pytest.raises(GenerationError, match="pictures of tiny must have 24 px"):
+    with pytest.raises(
+        GenerationError, match="pictures of tiny must have at least 24 px on each side, got"
+    ):
         check_settings(SETTINGS, {"tiny": small}, (0, 1))

@@ -203,6 +203,10 @@ def test_groups_by_words_numbers_and_quarters():
     sizes = {name: len(part) for name, part in groups(near, "x").items()}
     assert list(sizes.values()) == [25, 25, 25, 25]
     assert next(iter(sizes)) == "1e+09 to 1.00000002e+09"
+    values = ["-1.7e308"] * 8 + ["1.7e308"] * 8 + [f"1.70{i:02}e308" for i in range(13)]
+    huge = [Case(str(i), True, 0.5, {"x": value}) for i, value in enumerate(values)]
+    assert list(groups(huge, "x"))[0].startswith("-1.7e+308 to 1.7")
+    assert list(groups(huge, "x"))[-1].endswith("to 1.7012e+308")
 
 
 def test_architecture_and_round_are_columns_of_every_case():

@@ -61,6 +61,7 @@ def test_hostile_result_files_are_missing_predictions_with_a_reason(tmp_path):
 
 def test_results_written_are_read_back_and_missing_ones_have_no_file(tmp_path):
     said = {"id-00000000": 0.1, "id-00000001": 1 / 3, "id-00000002": math.nan}
+    write_results(tmp_path / "results", [("id-00000002", 0.9)])  # of an earlier evaluation
     write_results(tmp_path / "results", said.items())
     found = read_predictions(tmp_path / "results")
     assert found.probabilities == {"id-00000000": 0.1, "id-00000001": 1 / 3}

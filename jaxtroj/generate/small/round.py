@@ -32,7 +32,7 @@ from converters.model import params_of
 from jaxtroj.generate.learners import Weights, kept_weights, start_from
 from jaxtroj.generate.model_ids import draw_for
 from jaxtroj.generate.round import Event, Record, RoundPlan, TrainingOutcome, Try, make_round, plain
-from jaxtroj.generate.round_folder import csv_bytes, provenance
+from jaxtroj.generate.round_folder import csv_bytes, objects_in, provenance
 from jaxtroj.generate.small import networks
 from jaxtroj.generate.small.labelled_pictures import LabelledPictures, write_examples
 from jaxtroj.generate.small.onnx_file import write_onnx
@@ -175,9 +175,7 @@ class SmallRound:
         return {"METADATA.csv": csv_bytes(COLUMNS, [record["metadata"] for record in records])}
 
     def manifest(self, out: Path, records: list[Record]) -> Record:
-        files = sorted((out / _BASES).glob("*.json"))
-        bases = {path.stem: json.loads(path.read_bytes()) for path in files}
-        return {"bases": bases, "models": records}
+        return {"bases": objects_in(out / _BASES), "models": records}
 
     def _row(self, model: SmallModel) -> dict[str, Any]:
         recipe, trigger, attack = model.recipe, model.recipe.trigger, model.reached.attack

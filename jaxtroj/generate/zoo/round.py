@@ -28,7 +28,7 @@ from converters.files import write_atomic
 from jaxtroj.generate.learners import Weights, kept_weights
 from jaxtroj.generate.model_ids import draw_for
 from jaxtroj.generate.round import Event, Record, RoundPlan, TrainingOutcome, Try, make_round, plain
-from jaxtroj.generate.round_folder import csv_bytes, provenance
+from jaxtroj.generate.round_folder import csv_bytes, objects_in, provenance
 from jaxtroj.generate.small.labelled_pictures import (
     LabelledPictures,
     as_picture,
@@ -201,9 +201,7 @@ class ZooRound:
         return {"METADATA.csv": csv_bytes(COLUMNS, [record["metadata"] for record in records])}
 
     def manifest(self, out: Path, records: list[Record]) -> Record:
-        files = sorted((out / _BASES).glob("*.json"))
-        bases = {path.stem: json.loads(path.read_bytes()) for path in files}
-        return {"bases": bases, "models": records}
+        return {"bases": objects_in(out / _BASES), "models": records}
 
     def _row(self, model: ZooModel) -> dict[str, Any]:
         recipe, trigger, attack = model.recipe, model.recipe.trigger, model.reached.attack

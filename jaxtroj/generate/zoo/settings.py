@@ -64,7 +64,8 @@ def check_settings(
         wrong.append("a zoo needs at least one data set")
     least = networks.LEAST_PIXELS
     wrong += [
-        f"pictures of {name} must have {least} px, got {found.size}"
+        f"pictures of {name} must have at least {least} px on each side, got"
+        f" {found.size[0]} x {found.size[1]}"
         for name, found in pictures.items()
         if min(found.size) < least
     ]

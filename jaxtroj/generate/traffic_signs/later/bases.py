@@ -14,6 +14,7 @@ import numpy as np
 from converters.files import write_atomic
 from jaxtroj.generate.learners import Weights, kept_weights
 from jaxtroj.generate.round import Event
+from jaxtroj.generate.round_folder import objects_in
 from jaxtroj.generate.traffic_signs.later import architectures
 from jaxtroj.generate.traffic_signs.later.pictures import Folders
 from jaxtroj.generate.traffic_signs.later.recipe import SignRecipe
@@ -46,8 +47,7 @@ def start_from(network: "torch.nn.Module", weights: Weights) -> None:
 
 def about_bases(out: Path) -> dict[str, dict]:
     """What is known of the bases of a folder, by name."""
-    files = sorted((out / FOLDER).glob("*.json"))
-    return {path.stem: json.loads(path.read_bytes()) for path in files}
+    return objects_in(out / FOLDER)
 
 
 def _trained(
