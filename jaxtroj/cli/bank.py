@@ -168,9 +168,11 @@ def _bank(args: argparse.Namespace) -> int:
 def _plan(args: argparse.Namespace, encoder: "Encoder", tokenizer: "Tokenizer") -> "BankPlan":
     from jaxtroj.evidence.texts.bank.build import make_plan
     from jaxtroj.evidence.texts.bank.candidates import known_list, list_free, read_list
-    from jaxtroj.evidence.texts.labelled_texts import draw_by_content, read_labelled_texts
+    from jaxtroj.evidence.texts.labelled_texts import draw_by_content, read_texts_with_notes
 
-    texts = read_labelled_texts(args.carriers)
+    texts, notes = read_texts_with_notes(args.carriers)
+    for note in notes:
+        message(note)
     carriers = [one.text for one in draw_by_content(texts, args.carriers_per_class)]
     drawn = (args.words, args.phrases, args.sentences)
     if args.known_list is None:
