@@ -212,3 +212,49 @@ def test_damaged_examples_of_a_reference(vectors, built, tmp_path):
         np.save(path, vectors, allow_pickle=True)
     with pytest.raises(StoreError, match=r"vectors|clean heads"):
         load_clean_heads(tmp_path / "bank")
+
+
+def test_damaged_clean_heads_are_written_anew_by_the_same_command(built, dataset, toy, tmp_path):
+    folder = Path(shutil.copytree(built[0], tmp_path / "bank"))
+    known = [path.read_bytes() for path in sorted((folder / FOLDER).rglob("*.safetensors"))]
+    (folder / FOLDER / "000" / "params.safetensors").write_bytes(b"torn")
+    (folder / FOLDER / "001" / "config.json").write_bytes(b"{")
+    shutil.rmtree(folder / FOLDER / "002")
+    (folder / FOLDER / "003" / EXAMPLES).write_bytes(b"torn")
+    with pytest.raises(StoreError, match="add what is missing: jaxtroj bank with --references"):
+        load_clean_heads(folder)
+    copy_references(dataset, folder, "bert", 4, toy.embed)
+    assert len(load_clean_heads(folder)) == 4
+    again = [path.read_bytes() for path in sorted((folder / FOLDER).rglob("*.safetensors"))]
+    assert again == known
+
+
+def test_a_list_of_clean_heads_that_is_no_json_says_what_to_do(built, dataset, toy, tmp_path):
+    folder = Path(shutil.copytree(built[0], tmp_path / "bank"))
+    (folder / MANIFEST).write_text("{")
+    with pytest.raises(StoreError, match=f"remove .*{MANIFEST} to copy the clean heads again"):
+        copy_references(dataset, folder, "bert", 4, toy.embed)
+
+
+@pytest.mark.parametrize("name", ["", "001"])
+def test_clean_heads_are_not_written_through_links(name, built, dataset, toy, tmp_path):
+    folder = Path(shutil.copytree(built[0], tmp_path / "bank"))
+    (folder / MANIFEST).unlink()
+    shutil.rmtree(folder / FOLDER / name)
+    (tmp_path / "elsewhere").mkdir()
+    (folder / FOLDER / name).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(StoreError, match="is a symbolic link, expected a folder"):
+        copy_references(dataset, folder, "bert", 4, toy.embed)
+    assert not any((tmp_path / "elsewhere").iterdir())
+
+
+def test_heads_of_other_classes_than_most_are_no_references(built, dataset, toy, tmp_path):
+    round5, folder = tmp_path / "round5", tmp_path / "bank"
+    shutil.copytree(dataset, round5)
+    shutil.copytree(built[0], folder, ignore=shutil.ignore_patterns(MANIFEST, FOLDER))
+    state = torch.load(round5 / "models" / "id-00000006" / "model.pt")
+    state["linear.weight"], state["linear.bias"] = torch.ones(3, 4), torch.zeros(3)
+    torch.save(state, round5 / "models" / "id-00000006" / "model.pt")
+    heads = copy_references(round5, folder, "bert", 4, toy.embed)
+    assert sorted(head.model for head in heads) == [f"id-{n:08d}" for n in (7, 8, 9)]
+    assert {head.model.num_classes for head in load_clean_heads(folder)} == {2}
