@@ -246,12 +246,14 @@ def _copy_references(
     args: argparse.Namespace, architecture: str, to_vectors: "Embed", progress: Progress
 ) -> None:
     from jaxtroj.evidence.texts.bank.reference_heads import copy_references
+    from jaxtroj.evidence.texts.standard import FEWEST
 
     progress.update("reading clean heads")
     count = args.reference_heads
     heads = copy_references(args.references, args.out, architecture, count, to_vectors)
     kinds = ", ".join(sorted({head.architecture for head in heads}))
-    progress.line(f"{len(heads)} clean heads to compare with: {kinds}")
+    few = "" if len(heads) >= FEWEST else f"; too few, a scan needs {FEWEST} or more"
+    progress.line(f"{len(heads)} clean heads to compare with: {kinds}{few}")
     progress.update("judging each clean head by the others")
     _keep_standard(args.out)
 

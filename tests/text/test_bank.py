@@ -296,7 +296,7 @@ def test_what_makes_no_plan(toy):
     for carriers, candidates in ((("a", " "), word), ((), word), (("a",), [])):
         with pytest.raises(UsageError, match="a bank needs candidates and carriers"):
             make_plan("ab", 4, "first", False, carriers, candidates)
-    with pytest.raises(UsageError, match="whole words"):
+    with pytest.raises(UsageError, match="whole words of small Latin letters"):
         list_free(["good", "##a", "b"], None, 3)
     with pytest.raises(UsageError, match="1 are empty or longer"):
         known_list(["x" * 3000])

@@ -101,6 +101,24 @@ def changed_at(bank: Path) -> dict[str, int]:
     return {path.name: path.stat().st_mtime_ns for path in files}
 
 
+def test_too_few_clean_heads_are_told(built, encoder, carriers, dataset, capsys):
+    out, options = built
+    references = ("--references", str(dataset), "--reference-heads", "4")
+    assert bank(encoder, carriers, out, *options, *references) == 0
+    said = "4 clean heads to compare with: FCLinear; too few, a scan needs 8 or more"
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "vectors.f16", "carriers.f32"])
+def test_a_folder_of_something_else_is_no_place_for_a_bank(
+    name, encoder, carriers, tmp_path, capsys
+):
+    (tmp_path / name).write_bytes(b"1" * 4096)
+    assert bank(encoder, carriers, tmp_path, "--words", "3", "--phrases", "1") == 4
+    assert "is not empty and not a bank (it has no bank.json)" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
 def test_the_same_command_again_computes_nothing(built, encoder, carriers, capsys):
     out, options = built
     before = changed_at(out)

@@ -20,7 +20,7 @@ from converters.files import read_json, write_atomic
 from jaxtroj.errors import StoreError
 from jaxtroj.evidence.texts.bank.candidates import KINDS, BankText
 from jaxtroj.evidence.texts.insertion import HALVES
-from jaxtroj.held_folder import add_whole, cut_tail, hold, open_own
+from jaxtroj.held_folder import add_whole, claim_folder, cut_tail, hold, open_own
 from jaxtroj.poolings import POOLINGS, Pooling
 
 BANK_VERSION = 1
@@ -109,13 +109,10 @@ class BankWriter:
     """
 
     def __init__(self, folder: Path, plan: BankPlan):
-        """Raises StoreError when the folder holds another bank or is being written."""
+        """Raises StoreError when the folder holds anything else or is being written."""
         self.folder, self.plan = folder, plan
         self._bytes = 2 * len(plan.carriers) * plan.width
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StoreError(f"cannot write {folder}: {error.strerror or error}") from error
+        claim_folder(folder, MANIFEST, "bank")
         self._lock = hold(folder)
         try:
             self._begin()
