@@ -143,7 +143,7 @@ class HeadScan:
 
     def _remarks(self) -> tuple[str, ...]:
         ready, entry = self.ready, self.attempt.entry
-        known = () if ready.probes else ("no probe bank was given, see jaxtroj bank",)
+        known = _of_bank(ready.probes)
         # Where vectors are shipped, nobody needs the encoder; an unreadable config is news.
         needed = ready.examples.embeddings is None or entry.text_config is None
         return (*known, *ready.examples.problems, *(entry.text_problems if needed else ()))
@@ -218,6 +218,19 @@ def _probes(bank: Path, model: "Model", entry: ModelEntry) -> "EncoderProbes":
             f" {model.num_classes}; use a bank with --references of the head's own dataset"
         )
     return probes
+
+
+def _of_bank(probes: "EncoderProbes | None") -> tuple[str, ...]:
+    """What is to be said of a bank: that there is none, or only a part of it."""
+    if probes is None:
+        return ("no probe bank was given, see jaxtroj bank",)
+    missing = probes.bank.missing
+    if not missing:
+        return ()
+    whole = len(probes.bank.plan.candidates) + missing
+    return (
+        f"the bank lacks {missing} of its {whole} candidates; the command that began it goes on",
+    )
 
 
 def _described(found: "FoundText") -> dict[str, Any]:

@@ -108,7 +108,8 @@ def test_a_killed_process_costs_nothing_that_was_written(whole, plan, toy, tmp_p
     )
     process.start()
     until = time.monotonic() + 20
-    while time.monotonic() < until and not (tmp_path / VECTORS).exists():
+    vectors = tmp_path / VECTORS
+    while time.monotonic() < until and not (vectors.exists() and vectors.stat().st_size):
         time.sleep(0.01)
     assert process.pid is not None
     os.kill(process.pid, signal.SIGKILL)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 from dataclasses import replace
 
@@ -140,6 +141,15 @@ def _changed_head(dataset, folder, rows, **config):
 def test_a_head_that_the_bank_is_not_for(rows, config, said, dataset, settings, tmp_path):
     record = scan_model(_changed_head(dataset, tmp_path / "id-7", rows, **config), settings)
     assert record.status == "failed" and said in record.reason, record.reason
+
+
+def test_a_part_of_a_bank_serves_and_is_told(bank, dataset, settings, tmp_path):
+    part = shutil.copytree(bank, tmp_path / "part")
+    size = (part / "vectors.f16").stat().st_size
+    os.truncate(part / "vectors.f16", size // 2)
+    record = answer(dataset, settings, bank=part, recover_words=False)
+    assert re.search(r"the bank lacks \d+ of its \d+ candidates", record.reason), record.reason
+    assert "lacks" not in answer(dataset, settings, recover_words=False).reason
 
 
 def test_a_head_from_elsewhere_is_judged_by_another_calibrator(dataset, settings, tmp_path):

@@ -70,11 +70,13 @@ class Bank:
       plan: what it holds.
       carriers: float32 `[r, d]`, vectors of the carriers alone.
       vectors: float16 `[candidates, r, d]`, mapped from the file.
+      missing: candidates that a build which did not end has left out.
     """
 
     plan: BankPlan
     carriers: np.ndarray
     vectors: np.ndarray
+    missing: int = 0
 
     @cached_property
     def shifts(self) -> np.ndarray:
@@ -179,9 +181,10 @@ def open_bank(folder: str | os.PathLike[str]) -> Bank:
     vectors = np.memmap(home / VECTORS, "<f2", "r", shape=(done, *shape))
     if not (np.isfinite(carriers).all() and np.isfinite(vectors).all()):
         raise StoreError(f"{home} holds vectors that are not finite; build it again")
-    if done < len(plan.candidates):
+    missing = len(plan.candidates) - done
+    if missing:
         plan = replace(plan, candidates=plan.candidates[:done], places=plan.places[:done])
-    return Bank(plan, carriers, vectors)
+    return Bank(plan, carriers, vectors, missing)
 
 
 def _read_plan(path: Path) -> BankPlan:
