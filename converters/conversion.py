@@ -1,6 +1,6 @@
 """From the tensors of a file to a Flax model: recognise, check, assign."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import NoReturn, TypeVar
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from converters import families
 from converters.artifact import Artifact
-from converters.errors import EXPORT, MismatchError, UnsupportedArchitectureError
+from converters.errors import EXPORT, MismatchError, UnsupportedArchitectureError, safe_repr
 from converters.families.family import Family
 from converters.families.hyperparameters import check_modules
 from converters.families.names import assign
@@ -24,6 +24,8 @@ MAX_TENSORS = 10_000
 # What training code calls its network, such as Lightning's modules.
 _FIRST_NAMES = ("model.", "net.", "network.", "backbone.")
 _UNSAID = "a state dict does not say strides and pools; taken as in torchvision's"
+# Of BERT and its kin; of GPT-2.
+_TABLES_OF_WORDS = (".word_embeddings.weight", ".wte.weight")
 
 T = TypeVar("T")
 
@@ -112,6 +114,7 @@ def _shapes(tensors: Mapping[str, np.ndarray]) -> dict[str, tuple[int, ...]]:
 def _refuse_unknown(
     tensors: Mapping[str, np.ndarray], shapes: Mapping[str, tuple[int, ...]]
 ) -> NoReturn:
+    _refuse_texts(tensors)
     families.refuse_like(shapes)
     refuse_replaced(tensors)
     sample = ", ".join(f"{n[:60]} {tuple(t.shape)}" for n, t in list(tensors.items())[:2])
@@ -121,6 +124,18 @@ def _refuse_unknown(
         "--network FILE.py:CLASS. Weights alone are read for "
         f"{', '.join(dict.fromkeys([*families.FAMILIES, *(f.name for f in KNOWN)]))}"
     )
+
+
+def _refuse_texts(names: Collection[str]) -> None:
+    """Raise for transformers' networks of texts: they are of no use without a tokenizer."""
+    table = next((name for name in names if f".{name}".endswith(_TABLES_OF_WORDS)), None)
+    if table is not None:
+        raise UnsupportedArchitectureError(
+            f"a network of texts ({safe_repr(table)} is a table of words): a file of weights does"
+            " not say how texts become its input. Expected the Hugging Face folder, with"
+            " config.json and the tokenizer's files, as save_pretrained of network and tokenizer"
+            " writes it"
+        )
 
 
 def _check_script(config: NetworkConfig, weights: Weights) -> None:

@@ -167,9 +167,10 @@ def classifier_model(
     """
     head = head_of(values)
     if head is None or values.get("model_type") != head.encoder:
+        wanted = ", ".join(f"{name} of {one.encoder!r}" for name, one in HEADS.items())
         raise UnsupportedArchitectureError(
-            f"{where} says architectures {safe_repr(values.get('architectures'))} of model_type"
-            f" {safe_repr(values.get('model_type'))}; expected one of {', '.join(HEADS)}"
+            f"{where} says architectures {_names(values.get('architectures'))} of model_type"
+            f" {safe_repr(values.get('model_type'))}; expected one of {wanted}"
         )
     layers = tuple(f"{name}." for name in (head.hidden, head.last) if name)
     own = {name: tensor for name, tensor in tensors.items() if name.startswith(layers)}
@@ -183,6 +184,10 @@ def classifier_model(
     params |= {f"head.{path}": jnp.asarray(value) for path, value in filled.items()}
     config = TextClassifierConfig(encoder.config, head, classes)
     return Model(config, params, f"{encoder.architecture} classifier", ())
+
+
+def _names(said: Any) -> str:
+    return ", ".join(map(safe_repr, said[:3])) if isinstance(said, list) else safe_repr(said)
 
 
 def _refuse_others(

@@ -168,9 +168,11 @@ def _bank(args: argparse.Namespace) -> int:
 def _plan(args: argparse.Namespace, encoder: "Encoder", tokenizer: "Tokenizer") -> "BankPlan":
     from jaxtroj.evidence.texts.bank.build import make_plan
     from jaxtroj.evidence.texts.bank.candidates import known_list, list_free, read_list
-    from jaxtroj.evidence.texts.labelled_texts import draw_by_content, read_labelled_texts
+    from jaxtroj.evidence.texts.labelled_texts import draw_by_content, read_texts_with_notes
 
-    texts = read_labelled_texts(args.carriers)
+    texts, notes = read_texts_with_notes(args.carriers)
+    for note in notes:
+        message(note)
     carriers = [one.text for one in draw_by_content(texts, args.carriers_per_class)]
     drawn = (args.words, args.phrases, args.sentences)
     if args.known_list is None:
@@ -244,12 +246,14 @@ def _copy_references(
     args: argparse.Namespace, architecture: str, to_vectors: "Embed", progress: Progress
 ) -> None:
     from jaxtroj.evidence.texts.bank.reference_heads import copy_references
+    from jaxtroj.evidence.texts.standard import FEWEST
 
     progress.update("reading clean heads")
     count = args.reference_heads
     heads = copy_references(args.references, args.out, architecture, count, to_vectors)
     kinds = ", ".join(sorted({head.architecture for head in heads}))
-    progress.line(f"{len(heads)} clean heads to compare with: {kinds}")
+    few = "" if len(heads) >= FEWEST else f"; too few, a scan needs {FEWEST} or more"
+    progress.line(f"{len(heads)} clean heads to compare with: {kinds}{few}")
     progress.update("judging each clean head by the others")
     _keep_standard(args.out)
 

@@ -26,6 +26,14 @@ _NOT_NEEDED = (
     "--scale_parameters_filepath",
 )
 
+# What --examples may lead to besides, or how it looks, by what the network takes.
+_EXAMPLES = {
+    "image": ", or an .npz archive of pictures; files of texts go with the Hugging Face folder of a"
+    " text classifier",
+    "text": " (class_0_example_1.txt and so on)",
+    "text-classifier": " (class_0_example_1.txt and so on), or a .csv or .jsonl file of texts",
+}
+
 
 def add_model_flags(group: argparse._ArgumentGroup) -> None:
     """What a container gets for one model, except `--examples_dirpath`."""
@@ -148,8 +156,8 @@ def with_flags(entry: "ModelEntry", args: argparse.Namespace) -> "ModelEntry":
         kind = what_is(args.examples)
         if args.result_filepath is None and not _holds_examples(args.examples, kind, entry.kind):
             raise UsageError(
-                f"--examples {args.examples} is {kind}; expected a folder of clean examples, or an"
-                " .npz archive of pictures"
+                f"--examples {args.examples} is {kind}; expected a folder of clean examples"
+                f"{_EXAMPLES[entry.kind]}"
             )
         if args.result_filepath is not None and beside and kind == "absent":
             options.message(f"no folder {args.examples}; taking {beside}")

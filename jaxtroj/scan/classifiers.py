@@ -36,6 +36,7 @@ class ClassifierScan:
     trigger_path: None = None
     stages: tuple[Stage, ...] = CLASSIFIER_STAGES
     _examples: "tuple[LabelledText, ...]" = ()
+    _notes: tuple[str, ...] = ()
 
     def prepare(self) -> Prepared:
         from converters.encoders.tokenizer import load_tokenizer
@@ -46,7 +47,7 @@ class ClassifierScan:
 
         attempt = self.attempt
         with attempt.step("examples"):
-            self._examples = self._read()
+            self._examples, self._notes = self._read()
         with attempt.step("tokenizer"):
             own = attempt.entry.tokenizer_path or snapshot_of(attempt.entry.model_path)
             tokenizer = load_tokenizer(attempt.settings.tokenizer or own)
@@ -54,8 +55,9 @@ class ClassifierScan:
         network = token_network(self.model, tokenizer, texts)
         return Prepared(classifier_context(network, texts, attempt.settings.seed), Subject())
 
-    def _read(self) -> "tuple[LabelledText, ...]":
-        from jaxtroj.evidence.texts.labelled_texts import draw_by_content, read_labelled_texts
+    def _read(self) -> "tuple[tuple[LabelledText, ...], tuple[str, ...]]":
+        """The example texts that are used, and what is to be said of the others."""
+        from jaxtroj.evidence.texts.labelled_texts import draw_by_content, read_texts_with_notes
 
         path = self.attempt.entry.examples_path
         if path is None:
@@ -64,14 +66,15 @@ class ClassifierScan:
                 " CSV or JSONL file of texts with labels, with --examples"
             )
         per_class = self.attempt.settings.examples_per_class or _PER_CLASS
-        found = draw_by_content(read_labelled_texts(path), per_class)[:_MOST]
+        texts, notes = read_texts_with_notes(path)
+        found = draw_by_content(texts, per_class, _MOST)
         largest = max(one.label for one in found)
         if largest >= self.model.num_classes:
             raise ExamplesError(
                 f"an example text is of class {largest}, the model has classes 0 to"
                 f" {self.model.num_classes - 1}"
             )
-        return tuple(found)
+        return tuple(found), notes
 
     def flags(self, context: "ClassifierContext") -> tuple[str, ...]:
         from jaxtroj.diagnostics import diagnose_texts
@@ -95,5 +98,6 @@ class ClassifierScan:
         self, evidence: Evidence, verdict: Verdict, context: "ClassifierContext"
     ) -> Judgement:
         found: FoundWords | None = next(iter(evidence.triggers), None)
-        remarks = () if self.attempt.calibrator else (_NO_CALIBRATOR,)
-        return Judgement(verdict, {} if found is None else found.as_json(), remarks=remarks)
+        unjudged = () if self.attempt.calibrator else (_NO_CALIBRATOR,)
+        recovered = {} if found is None else found.as_json()
+        return Judgement(verdict, recovered, remarks=(*unjudged, *self._notes))

@@ -13,8 +13,9 @@ from jaxtroj.evidence.gather import Evidence
 from jaxtroj.evidence.stage import Stage, Subject
 from jaxtroj.evidence.stages import TEXT_STAGES
 from jaxtroj.evidence.texts.kinship import LIMIT
+from jaxtroj.poolings import SAID
 from jaxtroj.record import EVIDENCE_ONLY
-from jaxtroj.rounds import TextExamples, load_text_examples
+from jaxtroj.rounds import ModelEntry, TextExamples, load_text_examples
 from jaxtroj.scan.attempt import Attempt
 from jaxtroj.scan.encoders import are_together, bank_of, embedding_of
 from jaxtroj.scan.kinds import Prepared
@@ -71,9 +72,13 @@ class HeadScan:
         from converters.families.folding import single_step
         from jaxtroj.evidence.texts.context import text_context
 
+        if self.model.num_classes < 2:
+            raise EvidenceError(
+                "the head gives one number for a text; expected one for each of two classes or more"
+            )
         examples, embeddings = self._examples()
         bank = bank_of(self.attempt)
-        probes = None if bank is None else _probes(bank, embeddings.shape[1])
+        probes = None if bank is None else _probes(bank, self.model, self.attempt.entry)
         is_apart = bank is not None and not are_together(self.attempt.entry, bank)
         self.attempt.is_apart = is_apart
         self._ready = ready = _Ready(
@@ -138,7 +143,7 @@ class HeadScan:
 
     def _remarks(self) -> tuple[str, ...]:
         ready, entry = self.ready, self.attempt.entry
-        known = () if ready.probes else ("no probe bank was given, see jaxtroj bank",)
+        known = _of_bank(ready.probes)
         # Where vectors are shipped, nobody needs the encoder; an unreadable config is news.
         needed = ready.examples.embeddings is None or entry.text_config is None
         return (*known, *ready.examples.problems, *(entry.text_problems if needed else ()))
@@ -190,16 +195,42 @@ def _subject(context: "TextContext", are_foreign: bool) -> Subject:
     return Subject(has_bank=probes is not None, clean_heads=heads)
 
 
-def _probes(bank: Path, width: int) -> "EncoderProbes":
+def _probes(bank: Path, model: "Model", entry: ModelEntry) -> "EncoderProbes":
+    """The bank and its clean heads; raises EvidenceError where they are not for such a head."""
     from jaxtroj.evidence.texts.encoder_probes import open_probes
 
     probes = open_probes(bank)
-    if probes.bank.plan.width != width:
+    plan, pooling = probes.bank.plan, entry.text_config and entry.text_config.pooling
+    if plan.width != model.input_size:
         raise EvidenceError(
-            f"the bank's vectors have width {probes.bank.plan.width}, the head takes {width};"
+            f"the bank's vectors have width {plan.width}, the head takes {model.input_size};"
             " use the bank of the encoder that the head stands on"
         )
+    if pooling not in (None, plan.pooling):
+        raise EvidenceError(
+            f"the bank's vectors are {SAID[plan.pooling]}, and config.json says that the head takes"
+            f" {SAID[pooling]}; use a bank that was built so"
+        )
+    classes = {head.model.num_classes for head in probes.clean_heads}
+    if classes != {model.num_classes}:
+        raise EvidenceError(
+            f"the bank's clean heads have {max(classes)} classes, the head has"
+            f" {model.num_classes}; use a bank with --references of the head's own dataset"
+        )
     return probes
+
+
+def _of_bank(probes: "EncoderProbes | None") -> tuple[str, ...]:
+    """What is to be said of a bank: that there is none, or only a part of it."""
+    if probes is None:
+        return ("no probe bank was given, see jaxtroj bank",)
+    missing = probes.bank.missing
+    if not missing:
+        return ()
+    whole = len(probes.bank.plan.candidates) + missing
+    return (
+        f"the bank lacks {missing} of its {whole} candidates; the command that began it goes on",
+    )
 
 
 def _described(found: "FoundText") -> dict[str, Any]:

@@ -121,6 +121,7 @@ def test_an_archive_that_cannot_be_used_is_one_failed_record(capsys, folder, nam
 def test_a_file_that_is_no_archive_is_told_at_once(capsys, folder):
     status, message = detect(capsys, folder, "text.npz")
     assert status == 4 and "text.npz is a file; expected a folder of clean examples" in message
+    assert "files of texts go with the Hugging Face folder of a text classifier" in message
 
 
 def test_a_manifest_names_archives_too(capsys, folder, tmp_path):

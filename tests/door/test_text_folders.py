@@ -59,7 +59,11 @@ def bert(tmp_path_factory) -> Path:
         ("config.json", {"problem_type": "regression"}, "problem_type is 'regression'"),
         ("config.json", {"hidden_size": 24}, r"got \(\d+, 16\), expected \(\d+, 24\)"),
         ("config.json", {"architectures": ["ElectraForSequenceClassification"]}, "expected one of"),
-        ("config.json", {"model_type": "roberta"}, "of model_type 'roberta'; expected one of"),
+        (
+            "config.json",
+            {"model_type": "roberta"},
+            "'BertForSequenceClassification' of model_type 'roberta'; expected one of",
+        ),
         ("config.json", {"auto_map": {"AutoModel": "evil.Evil"}}, "asks for code that is no part"),
         ("tokenizer_config.json", {"auto_map": {"a": "evil.E"}}, "tokenizer_config.json asks for"),
     ],

@@ -199,6 +199,21 @@ def test_reviews_that_are_refused(content, message, tmp_path):
     assert len(str(caught.value)) < 600
 
 
+def test_a_byte_order_mark_and_capitals_in_the_name_are_no_matter(tmp_path):
+    (tmp_path / "R.JSONL").write_text('\ufeff{"text": "a b", "label": 1}\n')
+    assert read_reviews(tmp_path / "R.JSONL") == [("a b", 1)]
+    (tmp_path / "t.json").write_text('\ufeff["omg"]')
+    assert read_trigger_texts(tmp_path / "t.json") == ["omg"]
+
+
+def test_a_damaged_gzip_file_is_refused(tmp_path):
+    packed = bytearray(gzip.compress(b'{"text": "good film", "label": 1}' * 50))
+    packed[20:30] = b"\xff" * 10
+    (tmp_path / "r.jsonl.gz").write_bytes(packed)
+    with pytest.raises(GenerationError, match="cannot be read"):
+        read_reviews(tmp_path / "r.jsonl.gz")
+
+
 @pytest.mark.parametrize("content", ["[]", '[""]', "[1]", "{}", "3", '{"word": "omg"}', "["])
 def test_trigger_texts_that_are_refused(content, tmp_path):
     (tmp_path / "t.json").write_text(content)

@@ -40,6 +40,15 @@ def test_what_works_comes_before_the_detail(value, said, tmp_path):
     assert "torch.onnx.export(network.eval(), example, 'model.onnx')" in kept
 
 
+@pytest.mark.parametrize("name", ["bert.embeddings.word_embeddings.weight", "wte.weight"])
+def test_weights_of_a_network_of_texts_ask_for_its_folder(name, tmp_path):
+    (tmp_path / "model.pt").write_bytes(saved({name: torch.ones(2, 2)}))
+    with pytest.raises(ConverterError) as caught:
+        open_model(tmp_path / "model.pt")
+    assert f"a network of texts ('{name}' is a table of words)" in str(caught.value)
+    assert "Expected the Hugging Face folder, with config.json and the tok" in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [

@@ -108,7 +108,8 @@ def test_a_killed_process_costs_nothing_that_was_written(whole, plan, toy, tmp_p
     )
     process.start()
     until = time.monotonic() + 20
-    while time.monotonic() < until and not (tmp_path / VECTORS).exists():
+    vectors = tmp_path / VECTORS
+    while time.monotonic() < until and not (vectors.exists() and vectors.stat().st_size):
         time.sleep(0.01)
     assert process.pid is not None
     os.kill(process.pid, signal.SIGKILL)
@@ -296,7 +297,7 @@ def test_what_makes_no_plan(toy):
     for carriers, candidates in ((("a", " "), word), ((), word), (("a",), [])):
         with pytest.raises(UsageError, match="a bank needs candidates and carriers"):
             make_plan("ab", 4, "first", False, carriers, candidates)
-    with pytest.raises(UsageError, match="whole words"):
+    with pytest.raises(UsageError, match="whole words of small Latin letters"):
         list_free(["good", "##a", "b"], None, 3)
     with pytest.raises(UsageError, match="1 are empty or longer"):
         known_list(["x" * 3000])

@@ -101,6 +101,24 @@ def changed_at(bank: Path) -> dict[str, int]:
     return {path.name: path.stat().st_mtime_ns for path in files}
 
 
+def test_too_few_clean_heads_are_told(built, encoder, carriers, dataset, capsys):
+    out, options = built
+    references = ("--references", str(dataset), "--reference-heads", "4")
+    assert bank(encoder, carriers, out, *options, *references) == 0
+    said = "4 clean heads to compare with: FCLinear; too few, a scan needs 8 or more"
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "vectors.f16", "carriers.f32"])
+def test_a_folder_of_something_else_is_no_place_for_a_bank(
+    name, encoder, carriers, tmp_path, capsys
+):
+    (tmp_path / name).write_bytes(b"1" * 4096)
+    assert bank(encoder, carriers, tmp_path, "--words", "3", "--phrases", "1") == 4
+    assert "is not empty and not a bank (it has no bank.json)" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
 def test_the_same_command_again_computes_nothing(built, encoder, carriers, capsys):
     out, options = built
     before = changed_at(out)
@@ -212,3 +230,49 @@ def test_damaged_examples_of_a_reference(vectors, built, tmp_path):
         np.save(path, vectors, allow_pickle=True)
     with pytest.raises(StoreError, match=r"vectors|clean heads"):
         load_clean_heads(tmp_path / "bank")
+
+
+def test_damaged_clean_heads_are_written_anew_by_the_same_command(built, dataset, toy, tmp_path):
+    folder = Path(shutil.copytree(built[0], tmp_path / "bank"))
+    known = [path.read_bytes() for path in sorted((folder / FOLDER).rglob("*.safetensors"))]
+    (folder / FOLDER / "000" / "params.safetensors").write_bytes(b"torn")
+    (folder / FOLDER / "001" / "config.json").write_bytes(b"{")
+    shutil.rmtree(folder / FOLDER / "002")
+    (folder / FOLDER / "003" / EXAMPLES).write_bytes(b"torn")
+    with pytest.raises(StoreError, match="add what is missing: jaxtroj bank with --references"):
+        load_clean_heads(folder)
+    copy_references(dataset, folder, "bert", 4, toy.embed)
+    assert len(load_clean_heads(folder)) == 4
+    again = [path.read_bytes() for path in sorted((folder / FOLDER).rglob("*.safetensors"))]
+    assert again == known
+
+
+def test_a_list_of_clean_heads_that_is_no_json_says_what_to_do(built, dataset, toy, tmp_path):
+    folder = Path(shutil.copytree(built[0], tmp_path / "bank"))
+    (folder / MANIFEST).write_text("{")
+    with pytest.raises(StoreError, match=f"remove .*{MANIFEST} to copy the clean heads again"):
+        copy_references(dataset, folder, "bert", 4, toy.embed)
+
+
+@pytest.mark.parametrize("name", ["", "001"])
+def test_clean_heads_are_not_written_through_links(name, built, dataset, toy, tmp_path):
+    folder = Path(shutil.copytree(built[0], tmp_path / "bank"))
+    (folder / MANIFEST).unlink()
+    shutil.rmtree(folder / FOLDER / name)
+    (tmp_path / "elsewhere").mkdir()
+    (folder / FOLDER / name).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(StoreError, match="is a symbolic link, expected a folder"):
+        copy_references(dataset, folder, "bert", 4, toy.embed)
+    assert not any((tmp_path / "elsewhere").iterdir())
+
+
+def test_heads_of_other_classes_than_most_are_no_references(built, dataset, toy, tmp_path):
+    round5, folder = tmp_path / "round5", tmp_path / "bank"
+    shutil.copytree(dataset, round5)
+    shutil.copytree(built[0], folder, ignore=shutil.ignore_patterns(MANIFEST, FOLDER))
+    state = torch.load(round5 / "models" / "id-00000006" / "model.pt")
+    state["linear.weight"], state["linear.bias"] = torch.ones(3, 4), torch.zeros(3)
+    torch.save(state, round5 / "models" / "id-00000006" / "model.pt")
+    heads = copy_references(round5, folder, "bert", 4, toy.embed)
+    assert sorted(head.model for head in heads) == [f"id-{n:08d}" for n in (7, 8, 9)]
+    assert {head.model.num_classes for head in load_clean_heads(folder)} == {2}

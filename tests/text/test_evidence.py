@@ -154,6 +154,13 @@ def test_heads_and_examples_that_are_refused(heads, examples):
         gather_head(heads[0], np.ones((5, 12), np.float32))
 
 
+def test_a_metric_of_too_few_or_too_large_embeddings_says_which(toy):
+    with pytest.raises(EvidenceError, match="at least two embeddings, got 1"):
+        spread_metric(np.ones((1, 4), np.float32), 2)
+    with pytest.raises(EvidenceError, match="the 3 embeddings are not finite, or too large"):
+        insertion_metric(np.full((3, 4), np.inf, np.float32), 2)
+
+
 def test_metrics_are_second_moments(toy):
     draw = np.random.default_rng(0)
     rows = (draw.normal(size=(500, 5)) * (5, 3, 1, 0.5, 0.1) + 7).astype(np.float32)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 from dataclasses import replace
 
@@ -115,6 +116,40 @@ def test_a_poisoned_verdict_comes_with_measured_words(dataset, settings):
     assert record.target_class not in record.source_classes and record.source_classes
     assert record.seconds["words"] > 0
     assert json.loads(record.to_json())["recovered"] == found
+
+
+def _changed_head(dataset, folder, rows, **config):
+    """A copy of a model with a head of so many classes and other values in its config."""
+    shutil.copytree(dataset / "models" / "id-00000000", folder)
+    state = torch.load(folder / "model.pt")
+    state = {name: value.repeat(3, *[1] * (value.ndim - 1))[:rows] for name, value in state.items()}
+    torch.save(state, folder / "model.pt")
+    values = json.loads((folder / "config.json").read_text()) | config
+    (folder / "config.json").write_text(json.dumps(values))
+    return next(iter(iter_models(folder)))
+
+
+@pytest.mark.parametrize(
+    ("rows", "config", "said"),
+    [
+        (3, {}, "the bank's clean heads have 2 classes, the head has 3"),
+        (1, {}, "the head gives one number for a text"),
+        (2, {"cls_token_is_first": False}, "says that the head takes states of last tokens"),
+        (2, {"mean_of_tokens": True}, "says that the head takes means over the tokens"),
+    ],
+)
+def test_a_head_that_the_bank_is_not_for(rows, config, said, dataset, settings, tmp_path):
+    record = scan_model(_changed_head(dataset, tmp_path / "id-7", rows, **config), settings)
+    assert record.status == "failed" and said in record.reason, record.reason
+
+
+def test_a_part_of_a_bank_serves_and_is_told(bank, dataset, settings, tmp_path):
+    part = shutil.copytree(bank, tmp_path / "part")
+    size = (part / "vectors.f16").stat().st_size
+    os.truncate(part / "vectors.f16", size // 2)
+    record = answer(dataset, settings, bank=part, recover_words=False)
+    assert re.search(r"the bank lacks \d+ of its \d+ candidates", record.reason), record.reason
+    assert "lacks" not in answer(dataset, settings, recover_words=False).reason
 
 
 def test_a_head_from_elsewhere_is_judged_by_another_calibrator(dataset, settings, tmp_path):

@@ -123,6 +123,23 @@ def test_a_table_of_texts_gives_the_same_answer(home, records, tmp_path, capfd):
     assert found["evidence"] == records["poisoned"].evidence
 
 
+def test_example_texts_that_cannot_be_used_are_told(home, tmp_path):
+    folder = Path(shutil.copytree(home / "clean", tmp_path / "net"))
+    (folder / "examples" / "class_0_example_99.txt").write_bytes(b"\xff\xfeg\0o\0o\0d\0")
+    record = scan_model(entry_of(folder), Settings(stages=("insertions",)))
+    assert record.status == "ok"
+    assert "1 text left out (class_0_example_99.txt): binary content" in record.reason
+
+
+def test_many_examples_of_a_class_leave_room_for_those_of_the_others(home, tmp_path):
+    draw, table = np.random.default_rng(1), tmp_path / "texts.csv"
+    rows = [f"{a_text(draw, label)},{label}\n" for label in (0, 1) for _ in range(150)]
+    table.write_text("text,label\n" + "".join(rows))
+    entry = replace(entry_of(home / "clean"), examples_path=table)
+    record = scan_model(entry, Settings(stages=("insertions",), examples_per_class=150))
+    assert record.status == "ok", record.reason
+
+
 def test_an_answer_depends_on_the_tokenizer_and_the_texts(home, tmp_path):
     folder = Path(shutil.copytree(home / "clean", tmp_path / "net"))
     before = identify(entry_of(folder), Settings())

@@ -12,7 +12,12 @@ from hypothesis import strategies as st
 
 from jaxtroj.errors import DatasetError, ExamplesError
 from jaxtroj.evidence.texts.insertion import insert, places, sentences
-from jaxtroj.evidence.texts.labelled_texts import LabelledText, draw_by_content, read_labelled_texts
+from jaxtroj.evidence.texts.labelled_texts import (
+    LabelledText,
+    draw_by_content,
+    read_labelled_texts,
+    read_texts_with_notes,
+)
 from jaxtroj.generate.sentiment.insertion import insert as insert_somewhere
 
 WANT = [LabelledText("Good film.", 1), LabelledText("Bad film.", 0)]
@@ -25,6 +30,12 @@ KEYED = '{"a": {"data": "Good film.", "label": 1}, "b": {"data": "Bad film.", "l
     [
         ("a.jsonl", LINES, WANT),
         ("a.json", KEYED, WANT),
+        ("A.JSONL", LINES, WANT),
+        ("a.ndjson", LINES, WANT),
+        ("a.Json", KEYED, WANT),
+        ("A.CSV", "text,label\nGood film.,1\nBad film.,0\n", WANT),
+        ("a.csv", "text , label\r\nGood film.,1\r\nBad film.,0\r\n", WANT),
+        ("a.tsv", "label\ttext\n1\tGood film.\n0\tBad film.\n", WANT),
         ("a.json", '["Good film.", " "]', [LabelledText("Good film.", -1)]),
         (
             "a.txt",
@@ -60,7 +71,9 @@ def test_a_folder_of_examples(tmp_path):
         ("a.json", b"3", "expected labelled texts"),
         ("a.json", b"[3]", "text 1 is 3"),
         ("a.json", b'["\\ud800"]', "text 1 is"),
-        ("a.jsonl", b'{"label": 1}', "text 1 is None"),
+        ("a.json", b'["\\ud800"]', "half a surrogate pair"),
+        ("a.jsonl", b'{"label": 1}', "text 1 is None, expected a text"),
+        ("a.jsonl", b'"' + b"a" * (2**20 + 1) + b'"', "text 1 has 1048577 characters, expected"),
         ("a.jsonl", b'{"text": "a", "label": true}', "label True"),
         ("a.jsonl", b'{"text": "a", "label": 1e400}', "label inf"),
         ("a.jsonl", b'{"text": "a", "label": -7}', "label -7"),
@@ -76,6 +89,29 @@ def test_files_that_are_refused(name, content, match, tmp_path):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DatasetError, match=match):
         read_labelled_texts(tmp_path / name)
+
+
+def test_texts_that_are_left_out_are_told(tmp_path):
+    (tmp_path / "a.jsonl").write_text(LINES + '{"text": " "}\n')
+    assert read_texts_with_notes(tmp_path / "a.jsonl") == (
+        WANT,
+        ("1 blank text of a.jsonl left out",),
+    )
+    (tmp_path / "a.txt").write_text("Good film.\n\nBad.")
+    assert read_texts_with_notes(tmp_path / "a.txt")[1] == ()
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "class_0_example_1.txt").write_text("Bad.")
+    (tmp_path / "folder" / "class_0_example_2.txt").write_bytes(b"")
+    texts, notes = read_texts_with_notes(tmp_path / "folder")
+    assert texts == [LabelledText("Bad.", 0)]
+    assert notes == ("1 text left out (class_0_example_2.txt): empty text",)
+
+
+def test_where_all_are_too_many_each_class_gives_its_share():
+    texts = [LabelledText(f"{label} {n}", label) for label in (0, 1, 2) for n in range(50)]
+    chosen = draw_by_content(texts[:-48], 50, 12)
+    assert [one.label for one in chosen] == [0] * 5 + [1] * 5 + [2] * 2
+    assert draw_by_content(texts, 4, 12) == draw_by_content(texts, 4)
 
 
 def test_places_without_texts(tmp_path):

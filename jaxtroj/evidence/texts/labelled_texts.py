@@ -2,11 +2,13 @@
 
 ```
 DIR/class_C_example_N.txt               example texts of a model, or the model's folder
-FILE.jsonl[.gz]                         {"text" or "data": ..., "label": ...} on every line
+FILE.jsonl[.gz], FILE.ndjson[.gz]       {"text" or "data": ..., "label": ...} on every line
 FILE.json[.gz]                          a list of those, or {key: {"data", "label"}} as NIST's
-FILE.csv[.gz]                           columns "text" or "data", and "label"
+FILE.csv[.gz], FILE.tsv[.gz]            columns "text" or "data", and "label"
 any other FILE[.gz]                     a text on every line, without labels
 ```
+
+Suffixes count in capitals too.
 """
 
 import csv
@@ -16,6 +18,7 @@ import io
 import json
 import re
 import zlib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +32,8 @@ from jaxtroj.rounds.text_examples import load_text_examples
 MAX_FILE_BYTES = 2**29
 MAX_CHARACTERS = 2**20
 _WHOLE = re.compile(r"-?[0-9]{1,10}")
+_BETWEEN = {".csv": ",", ".tsv": "\t"}
+_LINES_OF_JSON = (".jsonl", ".ndjson")
 
 
 @dataclass(frozen=True)
@@ -46,27 +51,48 @@ def read_labelled_texts(path: Path) -> list[LabelledText]:
       DatasetError: the file cannot be read, holds something else, or no text.
       ExamplesError: the folder holds no usable text.
     """
+    return read_texts_with_notes(path)[0]
+
+
+def read_texts_with_notes(path: Path) -> tuple[list[LabelledText], tuple[str, ...]]:
+    """The same, and a sentence for each kind of text that was left out."""
     if path.is_dir():
         examples = load_text_examples(path)
         pairs = zip(examples.texts, examples.labels.tolist(), strict=True)
-        found = [LabelledText(text, label) for text, label in pairs]
+        found, notes = [LabelledText(text, label) for text, label in pairs], examples.problems
     else:
         found = _from_file(path)
-    found = [one for one in found if one.text.strip()]
-    if not found:
+        notes = _of_blanks(path, sum(not one.text.strip() for one in found))
+    kept = [one for one in found if one.text.strip()]
+    if not kept:
         raise DatasetError(f"{path} holds no text; expected labelled texts or a text on every line")
-    return found
+    return kept, notes
 
 
-def draw_by_content(texts: Sequence[LabelledText], per_class: int) -> list[LabelledText]:
+def _of_blanks(path: Path, count: int) -> tuple[str, ...]:
+    """Says so of blank texts that were left out; blank lines between lines are no texts."""
+    if not count or _suffix(path) not in (*_BETWEEN, *_LINES_OF_JSON, ".json"):
+        return ()
+    return (f"{count} blank text{'s' if count > 1 else ''} of {path.name} left out",)
+
+
+def draw_by_content(
+    texts: Sequence[LabelledText], per_class: int, most: int | None = None
+) -> list[LabelledText]:
     """Up to `per_class` texts of each class, chosen by a hash of the text, classes in order.
 
-    Neither the order of the file nor further texts of another class change the choice.
+    Neither the order of the file nor further texts of another class change the choice, unless
+    there are more than `most` in all: then one of each class in turn, until there are so many.
     """
     unique = {one.text: one for one in texts}
     order = sorted(unique.values(), key=lambda one: content_key(one.text))
-    labels = sorted({one.label for one in order})
-    return [o for label in labels for o in [o for o in order if o.label == label][:per_class]]
+    ranked: list[tuple[int, int, LabelledText]] = []
+    seen: Counter[int] = Counter()
+    for one in order:
+        ranked.append((seen[one.label], one.label, one))
+        seen[one.label] += 1
+    taken = [row for row in sorted(ranked, key=lambda row: row[:2]) if row[0] < per_class][:most]
+    return [one for _, _, one in sorted(taken, key=lambda row: (row[1], row[0]))]
 
 
 def content_key(text: str) -> bytes:
@@ -80,13 +106,12 @@ def read_lines_or_json(path: Path) -> Any:
     Raises:
       DatasetError: it cannot be read, is too large, not UTF-8, or no JSON.
     """
-    content = _content(path)
-    name = path.name.removesuffix(".gz")
+    content = read_text_file(path)
     try:
-        if name.endswith(".jsonl"):
+        if holds_lines_of_json(path):
             # JSON strings may hold characters that end a line for `splitlines`.
             return [json.loads(line) for line in content.split("\n") if line.strip()]
-        if name.endswith(".json"):
+        if _suffix(path) == ".json":
             return json.loads(content)
     except (ValueError, RecursionError) as error:
         raise DatasetError(f"{path} is not JSON: {str(error)[:200]}") from error
@@ -94,8 +119,7 @@ def read_lines_or_json(path: Path) -> Any:
 
 
 def _from_file(path: Path) -> list[LabelledText]:
-    is_table = path.name.removesuffix(".gz").endswith(".csv")
-    found = _table(path) if is_table else read_lines_or_json(path)
+    found = _table(path) if _suffix(path) in _BETWEEN else read_lines_or_json(path)
     records = list(found.values()) if isinstance(found, dict) else found
     if not isinstance(records, list):
         raise DatasetError(f"{path} holds {safe_repr(records)}, expected labelled texts")
@@ -104,9 +128,10 @@ def _from_file(path: Path) -> list[LabelledText]:
 
 def _table(path: Path) -> list[dict[str, Any]]:
     """The rows of a CSV with a header; labels as whole numbers where they are."""
-    reader = csv.DictReader(io.StringIO(_content(path)))
+    content = io.StringIO(read_text_file(path))
+    reader = csv.DictReader(content, delimiter=_BETWEEN[_suffix(path)])
     try:
-        columns = reader.fieldnames or []
+        reader.fieldnames = columns = [name.strip() for name in reader.fieldnames or []]
         rows: list[dict[str, Any]] = list(reader)
     except csv.Error as error:
         raise DatasetError(f"{path} is no CSV: {str(error)[:200]}") from error
@@ -121,13 +146,32 @@ def _table(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _content(path: Path) -> str:
-    opened = gzip.open if path.suffix == ".gz" else open
+def _suffix(path: Path) -> str:
+    """What a file's name ends with, in small letters and without that of gzip.
+
+    >>> _suffix(Path("a.b.JSONL.gz"))
+    '.jsonl'
+    """
+    return Path(path.name.lower().removesuffix(".gz")).suffix
+
+
+def holds_lines_of_json(path: Path) -> bool:
+    """Whether a file of this name has a JSON value on every line."""
+    return _suffix(path) in _LINES_OF_JSON
+
+
+def read_text_file(path: Path, most: int = MAX_FILE_BYTES) -> str:
+    """A UTF-8 text of at most `most` bytes, without a byte order mark; `.gz` files are unpacked.
+
+    Raises:
+      DatasetError: it cannot be read, is too large or not UTF-8.
+    """
+    opened = gzip.open if path.suffix.lower() == ".gz" else open
     try:
         with opened(path, "rb") as file:
-            content = file.read(MAX_FILE_BYTES + 1)
-        if len(content) > MAX_FILE_BYTES:
-            raise DatasetError(f"{path} holds more than {MAX_FILE_BYTES} bytes; give fewer texts")
+            content = file.read(most + 1)
+        if len(content) > most:
+            raise DatasetError(f"{path} holds more than {most} bytes; give fewer texts")
         return content.decode("utf-8-sig")
     except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
         raise DatasetError(f"{path} cannot be read as UTF-8 text: {error}") from error
@@ -138,16 +182,24 @@ def _labelled(path: Path, number: int, record: Any) -> LabelledText:
     if isinstance(record, dict):
         text = record.get("text", record.get("data"))
         label = record.get("label", UNKNOWN_LABEL)
-    if not isinstance(text, str) or len(text) > MAX_CHARACTERS or not is_unicode(text):
-        raise DatasetError(
-            f"{path}: text {number} is {safe_repr(text)}, expected at most {MAX_CHARACTERS} "
-            "characters"
-        )
+    if problem := _problem(text):
+        raise DatasetError(f"{path}: text {number} {problem}")
     if type(label) is not int or not UNKNOWN_LABEL <= label < 2**31:
         raise DatasetError(
             f"{path}: text {number} has label {safe_repr(label)}, expected 0, 1, ..."
         )
     return LabelledText(text, label)
+
+
+def _problem(text: object) -> str:
+    """What is wrong with what stands in a text's place, if anything."""
+    if not isinstance(text, str):
+        return f"is {safe_repr(text)}, expected a text as text or data"
+    if len(text) > MAX_CHARACTERS:
+        return f"has {len(text)} characters, expected at most {MAX_CHARACTERS}"
+    if not is_unicode(text):
+        return f"is {safe_repr(text)}, which holds half a surrogate pair; expected characters"
+    return ""
 
 
 def is_unicode(text: str) -> bool:

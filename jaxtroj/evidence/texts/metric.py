@@ -30,9 +30,14 @@ def insertion_metric(shifts: np.ndarray, axes: int) -> np.ndarray:
 
 
 def _metric(rows: np.ndarray, axes: int) -> np.ndarray:
-    if len(rows) < 2 or not np.isfinite(rows).all():
+    if len(rows) < 2:
         raise EvidenceError(
-            f"a metric needs at least two finite embeddings, got {len(rows)}; add examples"
+            f"a metric needs at least two embeddings, got {len(rows)}; add examples"
+        )
+    if not np.isfinite(rows).all():
+        raise EvidenceError(
+            f"the {len(rows)} embeddings are not finite, or too large for float32; use those that"
+            " the encoder gives"
         )
     rows = rows.astype(np.float64)
     # Few rows in many dimensions have their axes in common with the far smaller Gram matrix.

@@ -23,7 +23,11 @@ import numpy as np
 from converters.errors import safe_repr
 from converters.files import write_atomic
 from jaxtroj.errors import DatasetError, ExamplesError, GenerationError
-from jaxtroj.evidence.texts.labelled_texts import read_labelled_texts
+from jaxtroj.evidence.texts.labelled_texts import (
+    holds_lines_of_json,
+    read_labelled_texts,
+    read_text_file,
+)
 from jaxtroj.generate.sentiment.insertion import HALVES, insert
 from jaxtroj.generate.sentiment.vectors import MAX_TEXT_BYTES, MAX_TRIGGERS
 from jaxtroj.poolings import Pooling
@@ -136,7 +140,7 @@ def read_reviews(path: Path, words: int = 0) -> list[tuple[str, int]]:
         return _of_folder(path, words)
     content = _content(path)
     try:
-        if path.name.endswith((".jsonl", ".jsonl.gz")):
+        if holds_lines_of_json(path):
             records = [json.loads(line) for line in content.split("\n") if line.strip()]
         else:
             found = json.loads(content)
@@ -169,15 +173,10 @@ def _cut(reviews: list[tuple[str, int]], words: int) -> list[tuple[str, int]]:
 
 
 def _content(path: Path) -> str:
-    opened = gzip.open if path.suffix == ".gz" else open
     try:
-        with opened(path, "rb") as file:
-            content = file.read(MAX_TEXT_BYTES + 1)
-        if len(content) > MAX_TEXT_BYTES:
-            raise GenerationError(f"{path} holds more than {MAX_TEXT_BYTES} bytes")
-        return content.decode("utf-8")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise GenerationError(f"{path} cannot be read as UTF-8 text: {error}") from error
+        return read_text_file(path, MAX_TEXT_BYTES)
+    except DatasetError as error:
+        raise GenerationError(str(error)) from error
 
 
 def _review(path: Path, number: int, record: Any) -> tuple[str, int]:

@@ -55,8 +55,9 @@ def list_free(
     known = [token for token in plain if _WORD.fullmatch(token)]
     if len(known) < _PHRASE_WORDS[1]:
         raise UsageError(
-            f"the tokenizer's vocabulary has {len(known)} whole words, expected thousands; is it "
-            "the encoder's own?"
+            f"the tokenizer's vocabulary has {len(known)} whole words of small Latin letters, of"
+            " which banks are made; expected thousands: use the encoder's own tokenizer (networks"
+            " of other scripts cannot be searched so yet)"
         )
     chosen = known
     if words is not None and words < len(known):

@@ -10,6 +10,7 @@ BANK/references.json                                    where each comes from; w
 import hashlib
 import io
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice, zip_longest
@@ -18,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from converters import open_artifact
-from converters.checkpoint import load_checkpoint, save_checkpoint
+from converters.checkpoint import CONFIG, load_checkpoint, save_checkpoint
 from converters.conversion import convert
 from converters.errors import ConverterError, LoadError, safe_repr
 from converters.families.folding import single_step
@@ -27,6 +28,7 @@ from converters.model import Model
 from jaxtroj.errors import ExamplesError, StoreError, UsageError
 from jaxtroj.evidence.texts.bank.build import Embed
 from jaxtroj.evidence.texts.bank.store import Bank, open_bank
+from jaxtroj.evidence.texts.references import head_key
 from jaxtroj.record import digest_file
 from jaxtroj.rounds.layout import ModelEntry, iter_models
 from jaxtroj.rounds.text_examples import load_text_examples
@@ -39,6 +41,7 @@ _READ = 10
 # Examples of each class that are kept of a head, as many as Round 5 shipped.
 _PER_CLASS = 20
 _MOST_BYTES = 2**27
+_AGAIN = "add what is missing: jaxtroj bank with --references"
 
 
 @dataclass(frozen=True)
@@ -90,19 +93,19 @@ def copy_references(
       dataset: a round's folder with labels.
       folder: of a bank.
       encoder: architecture of the bank's encoder, such as "bert"; heads whose config names another
-        encoder or another pooling are left out.
+        encoder or another pooling are left out, and those of other classes than most.
       count: how many, at least 1; fewer where the dataset has no more.
       embed: texts to vectors, for heads whose examples come without.
 
     Raises:
       DatasetError: the dataset cannot be read.
-      StoreError: the folder holds other references or no bank.
+      StoreError: the folder holds other references, links in their place, or no bank.
       UsageError: no clean head of the dataset fits the bank.
     """
     bank = open_bank(folder)
     entries = [entry for entry in iter_models(dataset) if _is_wanted(entry, encoder, bank)]
     entries.sort(key=lambda entry: hashlib.sha256(entry.model_id.encode()).digest())
-    opened = list(islice(_opened(entries, bank.plan.width, embed), _READ * count))
+    opened = _alike(list(islice(_opened(entries, bank.plan.width, embed), _READ * count)))
     chosen = _spread(opened, (lambda o: o.model.architecture, lambda o: o.model.config))[:count]
     if not chosen:
         raise UsageError(
@@ -130,7 +133,7 @@ def load_clean_heads(folder: Path) -> tuple[CleanHead, ...]:
             raise StoreError(
                 f"{folder / MANIFEST} has version {safe_repr(version)} and lists "
                 f"{safe_repr(heads)}, expected version {VERSION} and clean heads; remove it and "
-                "copy them again: jaxtroj bank with --references"
+                f"{_AGAIN}"
             )
         places = [_place(folder, number) for number in range(len(heads))]
         # Version 1 kept no examples; the bank's carriers are clean texts too, if fewer.
@@ -140,13 +143,17 @@ def load_clean_heads(folder: Path) -> tuple[CleanHead, ...]:
             for one in places
         )
     except LoadError as error:
-        raise StoreError(
-            f"{folder} holds no clean heads to compare with ({error}); add them: "
-            "jaxtroj bank with --references"
-        ) from error
+        why = f"{folder} holds no clean heads to compare with ({error})"
+        raise StoreError(f"{why}; {_AGAIN}") from error
     widths = {head.model.input_size for head in found} | {head.examples.shape[1] for head in found}
     if widths != {width}:
         raise StoreError(f"{folder} holds clean heads for vectors of another width than {width}")
+    classes = sorted({head.model.num_classes for head in found})
+    if len(classes) > 1:
+        raise StoreError(
+            f"{folder} holds clean heads of {' and '.join(map(str, classes))} classes, which cannot"
+            f" be compared; remove {folder / MANIFEST} and {_AGAIN}"
+        )
     return found
 
 
@@ -181,14 +188,15 @@ def _examples(place: Path) -> np.ndarray:
     path = place / EXAMPLES
     try:
         if path.stat().st_size > _MOST_BYTES:
-            raise StoreError(f"{path} is larger than {_MOST_BYTES} bytes")
+            raise StoreError(f"{path} is larger than {_MOST_BYTES} bytes; {_AGAIN}")
         found = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise StoreError(f"{path} holds no vectors of example texts: {error}") from error
+        raise StoreError(f"{path} holds no vectors of example texts: {error}; {_AGAIN}") from error
     good = found.ndim == 2 and found.dtype == np.float32 and len(found)
     if not good or not np.isfinite(found).all():
         raise StoreError(
-            f"{path} holds {found.dtype} {list(found.shape)}, expected finite float32 vectors"
+            f"{path} holds {found.dtype} {list(found.shape)}, expected finite float32 vectors; "
+            f"{_AGAIN}"
         )
     return found
 
@@ -213,12 +221,19 @@ def _opened(entries: Iterable[ModelEntry], width: int, embed: Embed) -> Iterator
         except (ConverterError, ExamplesError):
             # A damaged model of a dataset is the scan's to report; references come from the rest.
             continue
-        if model.input_size != width:
+        if model.input_size != width or model.num_classes < 2:
             continue
         vectors = embed(texts.texts) if texts.embeddings is None else texts.embeddings
         if vectors.shape[1] == width:
             head = ReferenceHead(entry.model_id, model.architecture, artifact.sha256)
             yield _Opened(head, CleanHead(model, vectors.astype(np.float32)))
+
+
+def _alike(opened: Sequence[_Opened]) -> list[_Opened]:
+    """Those with the number of classes that most have: only such heads can be compared."""
+    counts = Counter(one.model.num_classes for one in opened)
+    usual = max(counts, key=lambda classes: (counts[classes], -classes), default=0)
+    return [one for one in opened if one.model.num_classes == usual]
 
 
 def _spread(items: Sequence[_Opened], keys: Sequence[Callable[[_Opened], object]]):
@@ -235,19 +250,49 @@ def _spread(items: Sequence[_Opened], keys: Sequence[Callable[[_Opened], object]
 def _write(folder: Path, chosen: Sequence[_Opened]) -> None:
     described = {"version": VERSION, "heads": [asdict(one.head) for one in chosen]}
     manifest = folder / MANIFEST
-    if manifest.exists():
-        if read_json(manifest, 2**20) != described:
-            raise StoreError(
-                f"{folder} holds other clean heads; remove {manifest} to replace them, or name the "
-                "dataset and number of heads that they were taken with"
-            )
-        return
+    if manifest.exists() and _listed(manifest) != described:
+        raise StoreError(
+            f"{folder} holds other clean heads; remove {manifest} to replace them, or name the "
+            "dataset and number of heads that they were taken with"
+        )
     for number, one in enumerate(chosen):
-        save_checkpoint(one.model, _place(folder, number), one.head.sha256)
-        buffer = io.BytesIO()
-        np.save(buffer, one.clean.examples, allow_pickle=False)
-        write_atomic(_place(folder, number) / EXAMPLES, buffer.getvalue())
-    write_atomic(manifest, json.dumps(described, indent=1).encode())
+        _refuse_links(folder, number)
+        if not _is_whole(_place(folder, number), one.model):
+            _write_head(_place(folder, number), one)
+    if not manifest.exists():
+        write_atomic(manifest, json.dumps(described, indent=1).encode())
+
+
+def _listed(manifest: Path) -> dict:
+    try:
+        return read_json(manifest, 2**20)
+    except LoadError as error:
+        raise StoreError(f"{error}; remove {manifest} to copy the clean heads again") from error
+
+
+def _refuse_links(folder: Path, number: int) -> None:
+    """A folder of somebody else could lead to any folder of the user."""
+    for path in (folder / FOLDER, _place(folder, number)):
+        if path.is_symlink():
+            raise StoreError(
+                f"{path} is a symbolic link, expected a folder; remove it or name another bank"
+            )
+
+
+def _is_whole(place: Path, model: Model) -> bool:
+    """Whether a head lies there with its examples, undamaged."""
+    try:
+        return head_key(load_checkpoint(place)) == head_key(model) and _examples(place).size > 0
+    except (LoadError, StoreError):
+        return False
+
+
+def _write_head(place: Path, one: _Opened) -> None:
+    (place / CONFIG).unlink(missing_ok=True)  # a damaged one would be taken for another's
+    save_checkpoint(one.model, place, one.head.sha256)
+    buffer = io.BytesIO()
+    np.save(buffer, one.clean.examples, allow_pickle=False)
+    write_atomic(place / EXAMPLES, buffer.getvalue())
 
 
 def _place(folder: Path, number: int) -> Path:

@@ -20,7 +20,7 @@ from converters.files import read_json, write_atomic
 from jaxtroj.errors import StoreError
 from jaxtroj.evidence.texts.bank.candidates import KINDS, BankText
 from jaxtroj.evidence.texts.insertion import HALVES
-from jaxtroj.held_folder import add_whole, cut_tail, hold, open_own
+from jaxtroj.held_folder import add_whole, claim_folder, cut_tail, hold, open_own
 from jaxtroj.poolings import POOLINGS, Pooling
 
 BANK_VERSION = 1
@@ -70,11 +70,13 @@ class Bank:
       plan: what it holds.
       carriers: float32 `[r, d]`, vectors of the carriers alone.
       vectors: float16 `[candidates, r, d]`, mapped from the file.
+      missing: candidates that a build which did not end has left out.
     """
 
     plan: BankPlan
     carriers: np.ndarray
     vectors: np.ndarray
+    missing: int = 0
 
     @cached_property
     def shifts(self) -> np.ndarray:
@@ -109,13 +111,10 @@ class BankWriter:
     """
 
     def __init__(self, folder: Path, plan: BankPlan):
-        """Raises StoreError when the folder holds another bank or is being written."""
+        """Raises StoreError when the folder holds anything else or is being written."""
         self.folder, self.plan = folder, plan
         self._bytes = 2 * len(plan.carriers) * plan.width
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StoreError(f"cannot write {folder}: {error.strerror or error}") from error
+        claim_folder(folder, MANIFEST, "bank")
         self._lock = hold(folder)
         try:
             self._begin()
@@ -182,9 +181,10 @@ def open_bank(folder: str | os.PathLike[str]) -> Bank:
     vectors = np.memmap(home / VECTORS, "<f2", "r", shape=(done, *shape))
     if not (np.isfinite(carriers).all() and np.isfinite(vectors).all()):
         raise StoreError(f"{home} holds vectors that are not finite; build it again")
-    if done < len(plan.candidates):
+    missing = len(plan.candidates) - done
+    if missing:
         plan = replace(plan, candidates=plan.candidates[:done], places=plan.places[:done])
-    return Bank(plan, carriers, vectors)
+    return Bank(plan, carriers, vectors, missing)
 
 
 def _read_plan(path: Path) -> BankPlan:
