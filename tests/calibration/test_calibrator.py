@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -286,7 +287,7 @@ def test_stops_early_only_where_the_labelled_models_allow_it():
 
 def test_a_clean_model_is_done_past_the_last_fitted_stage(fitted):
     rows, _, _ = population(60, 17)
-    attempt = SimpleNamespace(settings=Settings(), base_rate=0.5, traits=NOTHING_KNOWN)
+    attempt: Any = SimpleNamespace(settings=Settings(), base_rate=0.5, traits=NOTHING_KNOWN)
     stop = stop_rule_of_scans(attempt, fitted)
     called = [fitted.probability(row) > 0.5 for row in rows]
     assert any(called) and not all(called)

@@ -184,6 +184,7 @@ def _labelled(path: Path, number: int, record: Any) -> LabelledText:
         label = record.get("label", UNKNOWN_LABEL)
     if problem := _problem(text):
         raise DatasetError(f"{path}: text {number} {problem}")
+    assert isinstance(text, str)  # else `_problem` names it
     if type(label) is not int or not UNKNOWN_LABEL <= label < 2**31:
         raise DatasetError(
             f"{path}: text {number} has label {safe_repr(label)}, expected 0, 1, ..."
