@@ -16,13 +16,12 @@ import numpy as np
 from benchmarks.accuracy.picture_rows import PictureRow, read_rows
 from benchmarks.provenance import RESULTS
 from jaxtroj import scoring
+from jaxtroj.generate.zoo.unsearched import UNSEARCHED
 from jaxtroj.numerics import is_above
 
 Rows = list[tuple[str, ...]]
 BINS = (0.0, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.95, 1.0)
 """Borders of the bins of probability; a bin holds its upper border."""
-UNSEARCHED = ("quantise", "frequency", "ghost", "residual")
-"""Kinds of trigger that no stage searches for."""
 _LIGHT = ("none", "shift", "flip")
 _STRONG = "crop cutout erase paste rotate tones jitter noise several".split()
 _FEW = ("one", "two")

@@ -11,13 +11,13 @@ References:
     https://arxiv.org/abs/1802.00420, 2018: why searches need it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from converters.graph.graph import CONSTANT, INPUT, Graph, Node, Ref
+from converters.graph.graph import CONSTANT, INPUT, Graph, Node, Ref, TensorSpec
 from converters.graph.module import GraphConfig
 from converters.model import Model
 from converters.preparation import PreparedConfig
@@ -56,27 +56,25 @@ def passing_gradients(model: Model) -> tuple[Model, tuple[str, ...]]:
         return model, ()
     inner = replace(network, graph=graph)
     changed = replace(config, inner=inner) if isinstance(config, PreparedConfig) else inner
-    found = (
-        f"the network rounds {count} of its values; searches take gradients straight through that"
-    )
+    places = "one place" if count == 1 else f"{count} places"
+    found = f"the network rounds values in {places}; searches take gradients straight through"
     return replace(model, config=changed), (found,)
 
 
 def _through(graph: Graph) -> tuple[Graph, int]:
     """The graph with gradients through its roundings, and how many of these there are."""
-    carried = _carried(graph)
+    moved = frozenset(_from_input(graph))
+    carried = _carried(graph, moved)
     float_type = graph.float_dtype or "float32"
-    moved = set(_from_input(graph))
-    nodes, count = [], 0
+    nodes = []
     for node in graph.nodes:
-        name = node.outputs[0] if node.outputs else None
-        changed = node
+        name = _result(node)[0]
         if name in carried:
-            changed = _as_floats(node, carried, float_type)
+            node = _as_floats(node, carried, float_type)
         elif node.op in _THROUGH and name in moved:
-            changed = replace(node, op=_THROUGH[node.op])
-        count += changed.op.startswith("through.") and name in moved
-        nodes.append(changed)
+            node = replace(node, op=_THROUGH[node.op])
+        nodes.append(node)
+    count = sum(node.op.startswith("through.") for node in nodes)
     return replace(graph, nodes=tuple(nodes)), count
 
 
@@ -90,33 +88,33 @@ def _from_input(graph: Graph) -> Iterator[str]:
             yield from made
 
 
-def _carried(graph: Graph) -> frozenset[str]:
-    """Whole values made of floating ones that floating numbers can stand for in every use."""
-    sizes = _sizes(graph)
-    while sizes:
-        spoilt = {
-            name
-            for node in graph.nodes
-            for name in node.refs()
-            if name in sizes and not _can_take(node, sizes)
-        }
-        if not spoilt:
-            break
-        sizes = {name: size for name, size in sizes.items() if name not in spoilt}
-        sizes = {name: sizes[name] for name in _sizes(graph, sizes)}
-    outputs = {ref.name for ref in graph.outputs}
-    return frozenset() if outputs & set(sizes) else frozenset(sizes)
+def _carried(graph: Graph, moved: Collection[str]) -> frozenset[str]:
+    """Whole values made of floating ones that floating numbers can stand for in every use.
 
-
-def _sizes(graph: Graph, among: Mapping[str, float] | None = None) -> dict[str, float]:
-    """Whole values made of floating ones, those of `among` if given: how large each can be."""
-    found: dict[str, float] = {}
-    moved = set(_from_input(graph))
+    Values that are made of each other are carried together or not at all.
+    """
+    sizes = _sizes(graph, moved)
+    links: dict[str, list[str]] = {name: [] for name in sizes}
+    spoilt = [ref.name for ref in graph.outputs if ref.name in sizes]
     for node in graph.nodes:
-        name, spec = (node.outputs[0], node.specs[0]) if node.outputs else (None, None)
-        if name not in moved or spec is None or not _is_whole(spec.dtype):
-            continue
-        if among is not None and name not in among:
+        name, used = _result(node)[0], [ref for ref in node.refs() if ref in sizes]
+        if name in sizes:
+            links[name] += used
+            for other in used:
+                links[other].append(name)
+        elif not _gives_floats(node):
+            spoilt += used
+    while spoilt:
+        spoilt += links.pop(spoilt.pop(), ())
+    return frozenset(links)
+
+
+def _sizes(graph: Graph, moved: Collection[str]) -> dict[str, float]:
+    """Whole values made of floating ones by calls that are known: how large each can be."""
+    found: dict[str, float] = {}
+    for node in graph.nodes:
+        name, spec = _result(node)
+        if name is None or name not in moved or spec is None or not _is_whole(spec.dtype):
             continue
         size = _size(node, spec.dtype, found, graph)
         if size is not None:
@@ -164,13 +162,15 @@ def _static_size(graph: Graph, name: str) -> float | None:
     return float(np.abs(values.astype(np.float64)).max(initial=0))
 
 
-def _can_take(node: Node, sizes: Mapping[str, float]) -> bool:
-    """Whether a call may be given floating numbers in place of whole ones."""
-    name, spec = (node.outputs[0], node.specs[0]) if node.outputs else (None, None)
-    if name in sizes:
-        return True
-    is_floating = spec is not None and "float" in spec.dtype
-    return node.op in _COPIES and is_floating
+def _result(node: Node) -> tuple[str | None, TensorSpec | None]:
+    """Name and type of a call's first result; None where it has none."""
+    return (node.outputs[0], node.specs[0]) if node.outputs else (None, None)
+
+
+def _gives_floats(node: Node) -> bool:
+    """Whether a call only brings values to a floating type."""
+    spec = _result(node)[1]
+    return node.op in _COPIES and spec is not None and "float" in spec.dtype
 
 
 def _as_floats(node: Node, carried: frozenset[str], float_type: str) -> Node:

@@ -76,6 +76,22 @@ def test_answers_stay_and_gradients_pass(name):
     assert cosine > (0.5 if name == "bytes that overflow" else 0.95)
 
 
+def test_whole_numbers_of_unknown_use_keep_no_others_from_passing():
+    def both(x):
+        whole = (x * 255).to(torch.uint8).permute(0, 1, 3, 2)
+        return whole.float() / 255 + (x * 9).to(torch.int64).flip(1).float()
+
+    images = jnp.asarray(np.random.default_rng(1).random((2, 8, 8, 3)), jnp.float32)
+    model = _model(both)
+    changed, found = passing_gradients(model)
+    assert found == (
+        "the network rounds values in one place; searches take gradients straight through",
+    )
+    before, after = (apply(m.config, m.params, images) for m in (model, changed))
+    np.testing.assert_array_equal(after, before)
+    assert np.any(_gradient(changed, images))
+
+
 def test_a_network_that_rounds_nothing_stays_as_it_is():
     model = _model(lambda x: x * 2)
     assert passing_gradients(model) == (model, ())
