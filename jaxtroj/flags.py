@@ -39,7 +39,7 @@ NO_GRADIENT = Flag(
     "gradients-zero",
     "no pixel of any example changes the answer",
     "`--bounds` (a network for 0 to 255 sees pixels of 0 to 1 as black), or an export without"
-    " rounding and softmax",
+    " softmax, signs and hard thresholds",
 )
 GUESSED = Flag(
     "input-guessed",
