@@ -166,6 +166,8 @@ BENCHES = (
           _same("{zoo} --work {work}/zoo"), ("zoo",)),
     Bench("accuracy.worth", "what each stage of evidence is worth, beside its seconds",
           _same("{zoo} --work {work}/zoo"), ("zoo",)),
+    Bench("accuracy.order", "which stage next: the fixed order beside one by expected gain",
+          _same("{zoo} --work {work}/zoo"), ("zoo",)),
     Bench("accuracy.fresh", "networks that the shipped calibrator has not met",
           {"cpu-small": None, "cpu": "{rounds} --work {work}/fresh", "gpu": None},
           ("rounds",)),

@@ -18,6 +18,7 @@ from jaxtroj.flags import (
     LAGGING,
     LEFT_OUT,
     MISCLASSIFIED,
+    MISLEADING,
     NO_GRADIENT,
     NO_LAST_LAYER,
     NONE_HELD_OUT,
@@ -189,9 +190,13 @@ def _are_probabilities(rows: np.ndarray) -> bool:
 
 
 def _no_gradient(examples: AnchoredExamples) -> Raised | None:
-    if examples.gradient != 0:  # NaN where none was taken
+    if examples.is_led:
         return None
-    return Raised(NO_GRADIENT, "no pixel changes the answers; are the pixels in the right bounds?")
+    if examples.gradient == 0:
+        seen = "no pixel changes the answers; are the pixels in the right bounds?"
+        return Raised(NO_GRADIENT, seen)
+    seen = f"of the examples only {examples.led:.0%} are answered as the gradients say"
+    return Raised(MISLEADING, f"{seen} after a small step (chance is 50%)")
 
 
 def _guessed(classes: int, answers: _Answers, findings: Sequence[str]) -> Raised | None:

@@ -41,6 +41,13 @@ NO_GRADIENT = Flag(
     "`--bounds` (a network for 0 to 255 sees pixels of 0 to 1 as black), or an export without"
     " softmax, signs and hard thresholds",
 )
+MISLEADING = Flag(
+    "gradients-mislead",
+    "of ten examples six at most are answered more surely after a small step along their gradient"
+    " than after one against it: the network masks its gradients, on purpose or not, and is not"
+    " searched by them",
+    "the network without what stands before its first trained layer, or without its quantisation",
+)
 GUESSED = Flag(
     "input-guessed",
     "the input form was guessed, and right answers on labelled examples do not confirm the guess",
@@ -95,8 +102,8 @@ NO_COMPARISON = Flag(
     "`--reference` with a clean network of the same classes; examples named by their classes",
 )
 FLAGS = (
-    MISCLASSIFIED, PROBABILITIES, NO_GRADIENT, GUESSED, LEFT_OUT, NONE_HELD_OUT, LAGGING,
-    NO_LAST_LAYER, OTHER_LOGITS, OTHER_TEXTS, NO_COMPARISON,
+    MISCLASSIFIED, PROBABILITIES, NO_GRADIENT, MISLEADING, GUESSED, LEFT_OUT, NONE_HELD_OUT,
+    LAGGING, NO_LAST_LAYER, OTHER_LOGITS, OTHER_TEXTS, NO_COMPARISON,
 )  # fmt: skip
 
 

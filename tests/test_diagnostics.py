@@ -43,11 +43,11 @@ NOTE = ("the auxiliary head was left out", "the output 'was assumed' was left ou
 FORM = ("input form: there are no labelled examples: assumed RGB, pixels / 255",)
 
 
-def _examples(logits=LOGITS, accuracy=1.0, labelled=6, gradient=0.1):
+def _examples(logits=LOGITS, accuracy=1.0, labelled=6, gradient=0.1, led=1.0):
     n = len(logits)
     return AnchoredExamples(
         jnp.zeros((n, 4, 4, 3)), jnp.zeros((n, 2)), jnp.zeros(n, int), jnp.asarray(logits),
-        accuracy, labelled, gradient,
+        accuracy, labelled, gradient, led,
     )  # fmt: skip
 
 
@@ -75,6 +75,9 @@ def _names(examples, findings=()):
         (_examples(expit(LOGITS / 9)), (), []),
         (_examples(gradient=0.0), (), ["gradients-zero"]),
         (_examples(gradient=float("nan")), (), []),
+        (_examples(led=0.6), (), ["gradients-mislead"]),
+        (_examples(led=0.7), (), []),
+        (_examples(led=float("nan")), (), []),
         (None, GUESS, []),
     ],
 )

@@ -49,7 +49,7 @@ class Context(ABC):
 
     @property
     def has_gradient(self) -> bool:
-        """Whether the model's answers have a gradient by its input."""
+        """Whether the model has input gradients that lead anywhere."""
         return True
 
     @abstractmethod

@@ -62,8 +62,8 @@ def gather_steps(
     A fault of a stage is raised where the next progress was expected; what was yielded before it
     stands. The same context and stages give the same evidence, alone or among other models.
 
-    A stage that works by gradients is left out for a network without any: what it would find is no
-    evidence of a clean network.
+    A stage that works by gradients is left out for a network whose gradients lead nowhere: what it
+    would find is no evidence of a clean network.
 
     Args:
       context: of a model.

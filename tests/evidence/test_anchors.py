@@ -38,6 +38,23 @@ def test_the_anchor_is_on_the_object(height, width, colours, make_pictures, plac
         assert np.abs(place - middle).max() <= 1.5, f"picture {i}: {place}, object at {middle}"
 
 
+def test_examples_follow_true_gradients_and_not_false_ones(colours, make_pictures, monkeypatch):
+    examples = make_pictures([0, 1, 2, 0, 1, 2])
+    found = anchor(Network(colours), examples, 6)
+    assert found.led == 1.0 and found.is_led
+    true = Network.margin_gradients
+
+    def turned(self, images):
+        gradients, logits = true(self, images)
+        return -gradients, logits
+
+    monkeypatch.setattr(Network, "margin_gradients", turned)
+    found = anchor(Network(colours), examples, 6)
+    assert found.led == 0.0 and not found.is_led
+    few = anchor(Network(colours), make_pictures([0, 1, 2, 0]), 4)
+    assert np.isnan(few.led) and few.is_led, "four examples tell nothing"
+
+
 def test_offsets_lead_from_the_centre_to_the_anchor(colours, make_pictures):
     found = anchor(Network(colours), make_pictures([0, 1, 2], 14, 10), 3)
     assert found.offsets().dtype == jnp.int32

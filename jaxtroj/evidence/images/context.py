@@ -62,8 +62,8 @@ class ImageContext(Context):
 
     @property
     def has_gradient(self) -> bool:
-        """Whether any pixel of any example has one; see `AnchoredExamples.gradient`."""
-        return self.shared(anchored).gradient != 0
+        """Whether answers move as input gradients say; see `AnchoredExamples.is_led`."""
+        return self.shared(anchored).is_led
 
     def recover(self, candidates: Sequence[TriggerCandidate]) -> tuple[RecoveredTrigger, ...]:
         """Triggers of all methods that ran, those that flip most held-out examples first."""
