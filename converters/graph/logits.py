@@ -14,7 +14,6 @@ from converters.graph.module import GraphConfig
 from converters.graph.replay import run
 from converters.graph.structure import architecture_of, described
 from converters.model import Model
-from converters.preparation import PreparedConfig
 
 # How a reader's finding ends that an output is squashed; untrue once the squashing is cut off.
 NO_LOGITS = "not logits: their gradients are small where the network is sure"
@@ -60,15 +59,13 @@ def with_logits(model: Model) -> tuple[Model, tuple[str, ...]]:
     A model that does not end in one, reorders the classes after it, or is no graph, comes back as
     it is.
     """
-    config = model.config
-    network = config.inner if isinstance(config, PreparedConfig) else config
+    network = model.config.core
     if not isinstance(network, GraphConfig):
         return model, ()
     graph, cut = _before_softmax(network.graph, network.num_classes)
     if not cut:
         return model, ()
-    logits = replace(network, graph=graph)
-    changed = replace(config, inner=logits) if isinstance(config, PreparedConfig) else logits
+    changed = model.config.around(replace(network, graph=graph))
     found = f"the network ends in {cut}; what goes into it was taken for the logits"
     true = tuple(known for known in model.findings if not known.endswith(NO_LOGITS))
     named = _named(replace(model, config=changed, findings=true), network.graph, graph)
