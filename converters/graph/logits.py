@@ -23,7 +23,8 @@ _SOFTMAX = {
     "aten._log_softmax.default": "a log-softmax",
     "aten.log_softmax.int": "a log-softmax",
 }
-_SIGMOID = {"aten.sigmoid.default": "a sigmoid"}
+_SIGMOID = {"aten.sigmoid.default": "a sigmoid", "aten.hardsigmoid.default": "a hard sigmoid"}
+_LOG = "aten.log.default"
 # Of probabilities these keep the order of values; in a whole type all would be 0 or 1.
 _VALUES = frozenset(
     {
@@ -32,7 +33,7 @@ _VALUES = frozenset(
         "aten.clone.default",
         "aten.contiguous.default",
         "aten.detach.default",
-        "aten.log.default",
+        _LOG,
     }
 )
 # These keep the values, and may give them to other classes.
@@ -42,6 +43,7 @@ _PLACES = frozenset(
         "aten.flatten.using_ints",
         "aten.permute.default",
         "aten.reshape.default",
+        "aten.select.int",
         "aten.squeeze.default",
         "aten.squeeze.dim",
         "aten.squeeze.dims",
@@ -51,13 +53,17 @@ _PLACES = frozenset(
         "aten.view.default",
     }
 )
+_HALF = 0.5
+_ROUND = "aten.round.default"
+_CLAMPS = ("aten.clamp.default", "aten.hardtanh.default")
 
 
 def with_logits(model: Model) -> tuple[Model, tuple[str, ...]]:
     """The model that ends before its last softmax or sigmoid, and the finding that says so.
 
-    A model that does not end in one, reorders the classes after it, or is no graph, comes back as
-    it is.
+    Of a network with one output what only cuts its probability, and keeps on which side of 0.5 it
+    is, goes too. A model that does not end in one, reorders the classes after it, or is no graph,
+    comes back as it is.
     """
     network = model.config.core
     if not isinstance(network, GraphConfig):
@@ -87,7 +93,8 @@ def _before_softmax(graph: Graph, classes: int) -> tuple[Graph, str]:
     makers = {name: node for node in graph.nodes for name in node.outputs if name is not None}
     (end,) = graph.outputs
     node, after = makers.get(end.name), []
-    while node is not None and _keeps_values(node):
+    keeps = _keeps_side if classes == 1 else _keeps_values
+    while node is not None and keeps(node):
         after.insert(0, node)
         node = makers.get(_first(node).name)
     if node is None or not (node.op in _SIGMOID or _is_softmax(graph, node, classes)):
@@ -103,6 +110,19 @@ def _keeps_values(node: Node) -> bool:
     if node.op not in _VALUES | _PLACES or len(list(node.refs())) != 1:
         return False
     return all(spec is not None and "float" in spec.dtype for spec in node.specs)
+
+
+def _keeps_side(node: Node) -> bool:
+    """Whether a call keeps a probability on its side of 0.5."""
+    if node.op in _CLAMPS:
+        low, high = (*node.args[1:], None, None)[:2]
+        return (low is None or _is_below(low, _HALF)) and (high is None or _is_below(_HALF, high))
+    return node.op == _ROUND or (node.op != _LOG and _keeps_values(node))
+
+
+def _is_below(low: object, high: object) -> bool:
+    """Whether two arguments are numbers in that order."""
+    return isinstance(low, int | float) and isinstance(high, int | float) and low < high
 
 
 def _keep_places(graph: Graph, start: Node, after: list[Node]) -> bool:
@@ -121,8 +141,8 @@ def _keep_places(graph: Graph, start: Node, after: list[Node]) -> bool:
 
 
 def _is_softmax(graph: Graph, node: Node, classes: int) -> bool:
-    """Whether a call is a softmax over all classes."""
-    return node.op in _SOFTMAX and _width(graph, node) == classes
+    """Whether a call is a softmax over all classes; over one output it is 1 for every picture."""
+    return classes > 1 and node.op in _SOFTMAX and _width(graph, node) == classes
 
 
 def _first(node: Node) -> Ref:
