@@ -37,7 +37,9 @@ def _asked(node: Node, classes: int) -> list[str]:
 
 def _rows_fit(shape: tuple[int, ...], classes: int) -> bool:
     matrix = len(shape) == 2 or (len(shape) > 2 and set(shape[2:]) == {1})
-    return matrix and classes in shape[:2] and min(shape[:2]) > 1
+    if not matrix or classes not in shape[:2]:
+        return False
+    return max(shape[:2]) > 1 if classes == 1 else min(shape[:2]) > 1
 
 
 def rows_of(weight, classes: int) -> np.ndarray:
