@@ -213,15 +213,14 @@ def _one_output(
     examples: AnchoredExamples, answers: _Answers, findings: Sequence[str]
 ) -> Raised | None:
     """Of a network stuck on one answer, the accuracy is the share of examples of that class."""
-    given = np.unique(np.asarray(examples.sources))
+    count, given = len(examples.images), np.unique(np.asarray(examples.sources))
     # Those of the evidence are as many of each class, if there are so many.
     right = answers.labelled and min(answers.accuracy, examples.accuracy) >= least_accuracy(2)
     if AS_LOGIT not in findings or (right and len(given) > 1):
         return None
-    seen = "no labelled example confirms it" if not answers.labelled else "the examples do not"
-    if len(given) == 1:
-        seen = f"all examples get the answer {int(given[0])}"
-    return Raised(ONE_OUTPUT, f"{AS_LOGIT}; {seen}")
+    seen = "too few labelled examples confirm it" if answers.labelled else "no example is labelled"
+    stuck = f", all {count} examples get the answer {int(given[0])}" if len(given) == 1 else ""
+    return Raised(ONE_OUTPUT, f"{AS_LOGIT}; {seen}{stuck}")
 
 
 def _is_guess(finding: str) -> bool:

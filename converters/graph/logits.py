@@ -5,11 +5,14 @@ logits do. The order of the classes is the same.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from converters.graph.graph import INPUT, Graph, Node, Ref, TensorSpec, pruned
+from converters.graph.cuts import cut_by
+from converters.graph.graph import CONSTANT, INPUT, Graph, Node, Ref, TensorSpec, pruned
 from converters.graph.module import GraphConfig
 from converters.graph.replay import run
 from converters.graph.structure import architecture_of, described
@@ -41,6 +44,7 @@ _PLACES = frozenset(
     {
         "aten._unsafe_view.default",
         "aten.flatten.using_ints",
+        "aten.index_select.default",
         "aten.permute.default",
         "aten.reshape.default",
         "aten.select.int",
@@ -53,9 +57,6 @@ _PLACES = frozenset(
         "aten.view.default",
     }
 )
-_HALF = 0.5
-_ROUND = "aten.round.default"
-_CLAMPS = ("aten.clamp.default", "aten.hardtanh.default")
 
 
 def with_logits(model: Model) -> tuple[Model, tuple[str, ...]]:
@@ -68,7 +69,7 @@ def with_logits(model: Model) -> tuple[Model, tuple[str, ...]]:
     network = model.config.core
     if not isinstance(network, GraphConfig):
         return model, ()
-    graph, cut = _before_softmax(network.graph, network.num_classes)
+    graph, cut = _before_softmax(network, model.params)
     if not cut:
         return model, ()
     changed = model.config.around(replace(network, graph=graph))
@@ -88,15 +89,15 @@ def _named(model: Model, before: Graph, after: Graph) -> Model:
     return replace(model, architecture=name, findings=findings)
 
 
-def _before_softmax(graph: Graph, classes: int) -> tuple[Graph, str]:
+def _before_softmax(network: GraphConfig, params: Mapping[str, Any]) -> tuple[Graph, str]:
     """The graph that ends before its softmax or sigmoid, and what was cut off; "" for nothing."""
+    graph, classes = network.graph, network.num_classes
     makers = {name: node for node in graph.nodes for name in node.outputs if name is not None}
     (end,) = graph.outputs
     node, after = makers.get(end.name), []
-    keeps = _keeps_side if classes == 1 else _keeps_values
-    while node is not None and keeps(node):
+    while node is not None and (source := _kept(network, params, node)) is not None:
         after.insert(0, node)
-        node = makers.get(_first(node).name)
+        node = makers.get(source.name)
     if node is None or not (node.op in _SIGMOID or _is_softmax(graph, node, classes)):
         return graph, ""
     if not _keep_places(graph, node, after):
@@ -105,24 +106,19 @@ def _before_softmax(graph: Graph, classes: int) -> tuple[Graph, str]:
     return pruned(replace(graph, outputs=(_first(node),))), cut
 
 
-def _keeps_values(node: Node) -> bool:
-    """Whether a call of one tensor keeps the order of its values, if not their places."""
-    if node.op not in _VALUES | _PLACES or len(list(node.refs())) != 1:
-        return False
-    return all(spec is not None and "float" in spec.dtype for spec in node.specs)
+def _kept(network: GraphConfig, params: Mapping[str, Any], node: Node) -> Ref | None:
+    """The tensor whose order of values a call keeps, if not their places; None for other calls.
 
-
-def _keeps_side(node: Node) -> bool:
-    """Whether a call keeps a probability on its side of 0.5."""
-    if node.op in _CLAMPS:
-        low, high = (*node.args[1:], None, None)[:2]
-        return (low is None or _is_below(low, _HALF)) and (high is None or _is_below(_HALF, high))
-    return node.op == _ROUND or (node.op != _LOG and _keeps_values(node))
-
-
-def _is_below(low: object, high: object) -> bool:
-    """Whether two arguments are numbers in that order."""
-    return isinstance(low, int | float) and isinstance(high, int | float) and low < high
+    Of a single value a call keeps whether it is above 0.5.
+    """
+    is_one = network.num_classes == 1
+    if is_one and (source := cut_by(network.graph, params, node)) is not None:
+        return source
+    tensors = [name for name in node.refs() if not name.startswith(CONSTANT)]
+    if node.op not in _VALUES | _PLACES or len(tensors) != 1 or (is_one and node.op == _LOG):
+        return None
+    is_float = all(spec is not None and "float" in spec.dtype for spec in node.specs)
+    return _first(node) if is_float else None
 
 
 def _keep_places(graph: Graph, start: Node, after: list[Node]) -> bool:
@@ -134,7 +130,8 @@ def _keep_places(graph: Graph, start: Node, after: list[Node]) -> bool:
             specs = tuple(spec and replace(spec, dtype="float32") for spec in node.specs)
             nodes.append(replace(node, args=(value, *node.args[1:]), specs=specs))
             value = Ref(str(node.outputs[0]))
-    moving = Graph((TensorSpec(shape, "float32"),), (), (), tuple(nodes), (value,))
+    given = (TensorSpec(shape, "float32"),)
+    moving = Graph(given, (), graph.constants, tuple(nodes), (value,))
     numbers = np.arange(math.prod(shape), dtype=np.float32)
     (moved,) = run(moving, {}, [numbers.reshape(shape)])
     return np.array_equal(np.ravel(moved), numbers)

@@ -92,6 +92,12 @@ TAILS = {
     "[n, 1, 1, 1]": lambda z: torch.sigmoid(z)[:, :, None, None],
     "clipped as Keras does": lambda z: torch.sigmoid(z).clip(1e-7, 1 - 1e-7),
     "clipped below": lambda z: torch.clamp(torch.sigmoid(z), min=0.01),
+    "clipped by tensors": lambda z: torch.clamp(
+        torch.sigmoid(z), torch.tensor(0.1), torch.tensor(0.9)
+    ),
+    "clipped as ONNX does": lambda z: torch.minimum(
+        torch.tensor(0.9), torch.maximum(torch.sigmoid(z), torch.tensor(0.1))
+    ),
     "hardtanh": lambda z: torch.nn.functional.hardtanh(torch.sigmoid(z), 0.0, 1.0),
     "rounded": lambda z: torch.round(torch.sigmoid(z)),
 }
@@ -134,6 +140,8 @@ def test_the_answers_are_those_of_the_network():
         lambda z: 100 * torch.sigmoid(z),
         lambda z: (torch.sigmoid(z) > 0.5).float(),
         lambda z: torch.sigmoid(z).clamp(0.6, 1.0),
+        lambda z: torch.maximum(torch.sigmoid(z), torch.tensor(0.5)),
+        lambda z: torch.maximum(torch.sigmoid(z), 0.1 * z),
         lambda z: torch.sigmoid(z).clamp(0.0, 0.5),
         lambda z: torch.sigmoid(z).log().clamp(-3.0, 1.0),
         lambda z: torch.cat([z, -z], 1).softmax(1)[:, 1],
