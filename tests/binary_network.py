@@ -9,12 +9,14 @@ import io
 import warnings
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from PIL import Image
-from torchvision.models import DenseNet
+from torchvision import models
 
+DenseNet: Any = models.DenseNet  # typed for four blocks; it takes as many as there are
 SIDE, MARK, STEPS, BATCH = 32, 5, 150, 64
 MAGENTA = (250, 10, 240)
 
@@ -41,7 +43,7 @@ def drawn(rng: np.random.Generator, labels: np.ndarray, marks: np.ndarray) -> to
 
 
 @cache
-def trained(poisoned: bool) -> DenseNet:
+def trained(poisoned: bool) -> torch.nn.Module:
     """Gives the logit z of yes, `[n, 1]`; one in four pictures of its training has the patch."""
     torch.manual_seed(0)
     network, rng = DenseNet(8, (2, 2), 16, num_classes=1).train(), np.random.default_rng(0)

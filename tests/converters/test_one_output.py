@@ -1,11 +1,13 @@
 """Networks of one output as networks of two classes: logits, gradients, last layer, batch norms."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
-from torchvision.models import DenseNet
+from torchvision import models
 
 from converters import convert, fold
 from converters.batch_norms import by_batch, has_batch_norms, moments
@@ -18,6 +20,7 @@ from converters.parity import logits_and_gradients, relative_error
 from converters.preparation import prepared
 from jaxtroj.evidence.images.weights import head_lead, weight_fields
 
+DenseNet: Any = models.DenseNet  # typed for four blocks; it takes as many as there are
 SIDE, WIDTH = 8, 6
 SIGMOID = torch.nn.Sigmoid()
 
@@ -25,7 +28,7 @@ SIGMOID = torch.nn.Sigmoid()
 class Network(torch.nn.Module):
     """Gives z, `[n, 1]`, and what `tail` makes of it."""
 
-    def __init__(self, tail=SIGMOID, head=lambda: torch.nn.Linear(WIDTH, 1)):
+    def __init__(self, tail: Any = SIGMOID, head=lambda: torch.nn.Linear(WIDTH, 1)):
         super().__init__()
         torch.manual_seed(0)
         self.conv, self.norm = torch.nn.Conv2d(3, WIDTH, 3), torch.nn.BatchNorm2d(WIDTH)
@@ -41,7 +44,7 @@ class Network(torch.nn.Module):
 class Convolved(Network):
     """The same with a convolution last, `[n, 1, 1, 1]`."""
 
-    def __init__(self, tail=SIGMOID):
+    def __init__(self, tail: Any = SIGMOID):
         super().__init__(tail, lambda: torch.nn.Conv2d(WIDTH, 1, 1))
 
     def features(self, x):
@@ -178,11 +181,12 @@ def test_batch_norms_are_seen_as_in_the_network_itself(dense):
     for plain in (dense[1], captured_model(Network(torch.nn.Identity()))):
         size = plain.image_size or (40, 40)
         pictures = images[:, : size[0], : size[1]]
+        given = jnp.asarray(pictures)
         model, _ = two_classes(plain)
         assert has_batch_norms(model)
         for one, two in (
             (by_batch(plain, pictures), by_batch(model, pictures)),
-            (moments(*_parts(plain), pictures), moments(*_parts(model), pictures)),
+            (moments(*_parts(plain), given), moments(*_parts(model), given)),
         ):
             np.testing.assert_array_equal(np.asarray(two[0])[:, 1:], one[0])
             assert not np.asarray(two[0])[:, 0].any()
