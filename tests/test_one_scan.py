@@ -83,6 +83,17 @@ def test_steps_are_told_before_they_begin_and_the_loop_stops_when_asked():
     assert asked == [("first", {"first_size": 3.0}, True)]
 
 
+def test_a_stage_that_needs_a_gradient_is_left_out_where_there_is_none():
+    class Blind(CountingContext):
+        has_gradient = False
+
+    seeing = replace(BLEND, needs=Needs(gradient=True))
+    steps = list(gather_steps(Blind(), (PATCH, seeing)))
+    assert [step.following for step in steps] == ["first", TRIGGER, ""]
+    assert steps[-1].evidence.stages == ("first",) and steps[-1].evidence.searched == ("patch",)
+    assert gather(CountingContext(), (PATCH, seeing)).stages == ("first", "second")
+
+
 def test_what_was_known_before_a_fault_stands():
     broken = stage("third", fault=EvidenceError("as ordered"))
     steps = gather_steps(CountingContext(), (PATCH, broken, BLEND))

@@ -17,6 +17,13 @@ _SMALL = 2**20
 # What a network's weights allow its values to take: deep networks have both.
 _BYTES_PER_WEIGHT_BYTE = 8
 _BATCH_NORM = torch.ops.aten.native_batch_norm.default
+_PRODUCTS = {
+    torch.ops.aten.mm.default: 0,
+    torch.ops.aten.bmm.default: 0,
+    torch.ops.aten.addmm.default: 1,
+    torch.ops.aten.baddbmm.default: 1,
+}
+"""Products of matrices, and the place of the first factor among the arguments."""
 
 
 @dataclass(frozen=True)
@@ -78,9 +85,10 @@ class SizeGuard(LightMode):
 
     def _check(self, func, args: Any, kwargs: Any) -> bool:
         """Whether the shapes of the results were known, and counted."""
-        elements = _broadcast(func, args, kwargs)
+        elements = _elements(func, args, kwargs)
         if elements is not None:
             self._check_elements(func, elements)
+            self._count(func, args, kwargs, None)
             return False
         meta_args, meta_kwargs = tree_map(_to_meta, (args, kwargs))
         try:
@@ -135,11 +143,14 @@ def bounded(count: int, limits: WorkLimits | None = None) -> int:
     return count
 
 
-def _broadcast(func, args: Any, kwargs: Any) -> int | None:
-    """Elements of the result of an operation by element; None for other operations.
+def _elements(func, args: Any, kwargs: Any) -> int | None:
+    """Elements of the result of an operation by element, or of a product; None for others.
 
     torch works these out in Python on the meta device, and imports its compiler for that.
     """
+    factors = args[_PRODUCTS[func] :][:2] if func in _PRODUCTS else ()
+    if len(factors) == 2 and all(factor.dim() >= 2 for factor in factors):
+        return math.prod(factors[0].shape[:-1]) * factors[1].shape[-1]
     if func is not _BATCH_NORM and torch.Tag.pointwise not in func.tags:
         return None
     leaves = tree_flatten((args, kwargs))[0]

@@ -47,6 +47,11 @@ class Context(ABC):
         """The budget of a type: the one that was given, or the default."""
         return next((found for found in self.budgets if isinstance(found, kind)), None) or kind()
 
+    @property
+    def has_gradient(self) -> bool:
+        """Whether the model's answers have a gradient by its input."""
+        return True
+
     @abstractmethod
     def recover(self, candidates: Sequence[Any]) -> tuple[Any, ...]:
         """Triggers, the strongest first, from all candidates of the stages that ran."""

@@ -62,6 +62,9 @@ def gather_steps(
     A fault of a stage is raised where the next progress was expected; what was yielded before it
     stands. The same context and stages give the same evidence, alone or among other models.
 
+    A stage that works by gradients is left out for a network without any: what it would find is no
+    evidence of a clean network.
+
     Args:
       context: of a model.
       stages: cheap ones first, as `evidence.stage.stages_for` chooses them.
@@ -71,7 +74,9 @@ def gather_steps(
       EvidenceError: the model gives no finite answers. A stage may raise anything else.
     """
     evidence, candidates = Evidence(seconds=dict(context.seconds)), []
-    for place, stage in enumerate(stages):
+    for stage in stages:
+        if stage.needs.gradient and not context.has_gradient:
+            continue
         yield GatherStep(stage.name, evidence)
         started = time.perf_counter()
         result = context.shared(stage.run)
@@ -79,8 +84,7 @@ def gather_steps(
         evidence = _with_stage(evidence, stage, found, time.perf_counter() - started)
         evidence = replace(evidence, for_classes=(*evidence.for_classes, *result.for_classes))
         candidates += result.triggers
-        can_stop = evidence.searched and stop(stage.name, evidence.fields, bool(candidates))
-        if can_stop or place + 1 == len(stages):
+        if evidence.searched and stop(stage.name, evidence.fields, bool(candidates)):
             break
     yield GatherStep(TRIGGER, evidence)
     started = time.perf_counter()

@@ -84,6 +84,8 @@ class Needs:
       clean_heads: how many clean models it must have to compare with.
       batch_norm: whether it cannot run without batch norms.
       reference: whether it cannot run without a clean network of the same classes.
+      gradient: whether a network without any input gradient tells it nothing. That costs a gradient
+        to find out, so it is asked when the stage's turn comes (`gather.gather_steps`).
     """
 
     sides: tuple[float, float] = ANY_SIDE
@@ -91,6 +93,7 @@ class Needs:
     clean_heads: int = 0
     batch_norm: bool = False
     reference: bool = False
+    gradient: bool = False
 
     @property
     def words(self) -> str:
@@ -99,7 +102,8 @@ class Needs:
         heads = f"{self.clean_heads} clean heads or more in it" if self.clean_heads else ""
         norms = "batch norms" if self.batch_norm else ""
         beside = "a clean network of the same classes (--reference)" if self.reference else ""
-        return ", ".join(part for part in (bank, heads, norms, beside) if part) or "nothing"
+        slope = "an input gradient" if self.gradient else ""
+        return ", ".join(part for part in (bank, heads, norms, beside, slope) if part) or "nothing"
 
     def possible(self, subject: Subject) -> bool:
         """Whether the stage can run."""

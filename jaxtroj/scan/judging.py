@@ -53,8 +53,19 @@ def lacking(stages: Sequence[Stage], fitted: Collection[str], got: Collection[st
     wanted = [stage for stage in stages if stage.name in fitted]
     if not wanted or any(stage.name in got for stage in wanted):
         return ""
-    needs = " and ".join(f"{one.name}, which needs {one.needs.words}" for one in wanted)
+    by_needs: dict[str, list[str]] = {}
+    for stage in wanted:
+        by_needs.setdefault(stage.needs.words, []).append(stage.name)
+    needs = " and ".join(map(_need, by_needs.values(), by_needs))
     return f"{EVIDENCE_ONLY}, the probability is the base rate: the calibrator judges by {needs}"
+
+
+def _need(names: Sequence[str], words: str) -> str:
+    """
+    >>> _need(["beside"], "a probe bank"), _need(["fixed", "whole"], "an input gradient")
+    ('beside, which needs a probe bank', 'fixed, whole, which need an input gradient')
+    """
+    return f"{', '.join(names)}, which need{'' if len(names) > 1 else 's'} {words}"
 
 
 def judge(

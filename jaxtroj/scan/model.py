@@ -88,8 +88,7 @@ def _answer(attempt: Attempt, scan: KindOfScan) -> Record:
     attempt.unsearched = _unsearched(stages_for(scan.stages, met, None, fitted), attempt.evidence)
     attempt.flags = scan.flags(prepared.context)
     check_finite(attempt)
-    got = [stage.name for stage in stages]
-    lacks = lacking(scan.stages, fitted.stages, got)
+    lacks = lacking(scan.stages, fitted.stages, attempt.evidence.stages)
     target, sources = scan.target(attempt.evidence, prepared.context)
     verdict = judge(attempt, calibrator, target, sources, lacks)
     return answered_record(attempt, scan.judgement(attempt.evidence, verdict, prepared.context))

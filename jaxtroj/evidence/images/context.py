@@ -60,6 +60,11 @@ class ImageContext(Context):
         """The model, called in batches."""
         return Network(self.model)
 
+    @property
+    def has_gradient(self) -> bool:
+        """Whether any pixel of any example has one; see `AnchoredExamples.gradient`."""
+        return self.shared(anchored).gradient != 0
+
     def recover(self, candidates: Sequence[TriggerCandidate]) -> tuple[RecoveredTrigger, ...]:
         """Triggers of all methods that ran, those that flip most held-out examples first."""
         return strongest_first([candidate(self.shared(anchored)) for candidate in candidates])

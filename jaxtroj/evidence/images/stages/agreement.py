@@ -7,7 +7,7 @@ from jaxtroj.evidence.images.stages.fixed import FIXED
 from jaxtroj.evidence.images.stages.inversion import INVERSION
 from jaxtroj.evidence.images.stages.memory import MEMORY
 from jaxtroj.evidence.images.stages.probes import PROBES
-from jaxtroj.evidence.images.stages.sides import AT_PLACES
+from jaxtroj.evidence.images.stages.sides import AT_PLACES, by_gradients
 from jaxtroj.evidence.images.stages.weights import WEIGHTS
 from jaxtroj.evidence.images.stages.whole import WHOLE
 from jaxtroj.evidence.stage import Field, Stage, StageResult
@@ -41,4 +41,4 @@ def _run(context: "ImageContext") -> StageResult:
     return StageResult(agreement_fields(fields, found))
 
 
-AGREEMENT = Stage("agreement", FIELDS, _run, AT_PLACES, earlier=(WEIGHTS, WHOLE))
+AGREEMENT = Stage("agreement", FIELDS, _run, by_gradients(AT_PLACES), earlier=(WEIGHTS, WHOLE))

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from jaxtroj.evidence.images.stages.sides import AT_PLACES
+from jaxtroj.evidence.images.stages.sides import AT_PLACES, by_gradients
 from jaxtroj.evidence.stage import Field, Stage, StageResult
 
 if TYPE_CHECKING:
@@ -47,4 +47,4 @@ def _budget() -> "FixedBudget":
     return FixedBudget()
 
 
-FIXED = Stage("fixed", FIELDS, _run, AT_PLACES, ("window", "blend"), _budget)
+FIXED = Stage("fixed", FIELDS, _run, by_gradients(AT_PLACES), ("window", "blend"), _budget)

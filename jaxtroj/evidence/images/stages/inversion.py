@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from jaxtroj.evidence.images.stages.probes import bank, bank_trigger
-from jaxtroj.evidence.images.stages.sides import ON_OBJECTS
+from jaxtroj.evidence.images.stages.sides import ON_OBJECTS, by_gradients
 from jaxtroj.evidence.stage import Field, Stage, StageResult
 
 if TYPE_CHECKING:
@@ -56,4 +56,4 @@ def _budget() -> "InversionBudget":
     return InversionBudget()
 
 
-INVERSION = Stage("inversion", FIELDS, _run, ON_OBJECTS, ("patch", "mask"), _budget)
+INVERSION = Stage("inversion", FIELDS, _run, by_gradients(ON_OBJECTS), ("patch", "mask"), _budget)

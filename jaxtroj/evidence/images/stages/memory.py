@@ -93,4 +93,5 @@ def _budget() -> "MemoryBudget":
 
 
 KINDS = ("mask", "smooth", "colour map", "filter")
-MEMORY = Stage("memory", FIELDS, _run, Needs(sides=(1, 64), batch_norm=True), KINDS, _budget)
+_NEEDS = Needs(sides=(1, 64), batch_norm=True, gradient=True)
+MEMORY = Stage("memory", FIELDS, _run, _NEEDS, KINDS, _budget)

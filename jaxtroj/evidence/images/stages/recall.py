@@ -63,5 +63,5 @@ def _budget() -> "RecallBudget":
     return RecallBudget()
 
 
-_NEEDS = Needs(sides=EVERYWHERE.sides, batch_norm=True)
+_NEEDS = Needs(sides=EVERYWHERE.sides, batch_norm=True, gradient=True)
 RECALL = Stage("recall", FIELDS, _run, _NEEDS, budget=_budget, earlier=(WHOLE,))

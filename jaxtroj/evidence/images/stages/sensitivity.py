@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from jaxtroj.evidence.images.stages.sides import ON_OBJECTS
+from jaxtroj.evidence.images.stages.sides import ON_OBJECTS, by_gradients
 from jaxtroj.evidence.stage import Field, Stage, StageResult
 
 if TYPE_CHECKING:
@@ -40,4 +40,4 @@ def _budget() -> "SensitivityBudget":
     return SensitivityBudget()
 
 
-SENSITIVITY = Stage("sensitivity", FIELDS, _run, ON_OBJECTS, budget=_budget)
+SENSITIVITY = Stage("sensitivity", FIELDS, _run, by_gradients(ON_OBJECTS), budget=_budget)

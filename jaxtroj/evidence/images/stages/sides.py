@@ -4,6 +4,8 @@ In small pictures a trigger lies at one place and the object fills the picture; 
 are too many places to try each, and the trigger is looked for on the object.
 """
 
+from dataclasses import replace
+
 from jaxtroj.evidence.stage import Needs
 
 SMALL_SIDE = 32
@@ -11,3 +13,8 @@ SMALL_SIDE = 32
 ON_OBJECTS = Needs(sides=(SMALL_SIDE + 1, float("inf")))
 AT_PLACES = Needs(sides=(1, SMALL_SIDE))
 EVERYWHERE = Needs(sides=(1, 64))  # in larger pictures every stage is dear; it can be named there
+
+
+def by_gradients(needs: Needs) -> Needs:
+    """The same of a stage that searches by gradients, or counts what such searches found."""
+    return replace(needs, gradient=True)

@@ -1,0 +1,54 @@
+"""Products of matrices under the guard: refused by size and by work, and no compiler imported."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from converters.errors import TooLargeError
+from converters.graph.guard import SizeGuard, WorkLimits
+
+LONG = 20_000
+
+PRODUCTS = {
+    "mm": lambda long: torch.mm(torch.ones(long, 1), torch.ones(1, long)),
+    "bmm": lambda long: torch.bmm(torch.ones(2, long, 1), torch.ones(2, 1, long)),
+    "addmm": lambda long: torch.addmm(torch.ones(1), torch.ones(long, 1), torch.ones(1, long)),
+    "baddbmm": lambda long: torch.baddbmm(
+        torch.ones(1), torch.ones(2, long, 1), torch.ones(2, 1, long)
+    ),
+}
+
+
+@pytest.mark.parametrize("product", PRODUCTS.values(), ids=PRODUCTS)
+def test_the_result_of_a_product_is_refused_before_it_is_made(product):
+    with SizeGuard(WorkLimits()), pytest.raises(TooLargeError, match="value_elements"):
+        product(LONG)
+    with SizeGuard(WorkLimits()):
+        assert product(2).shape[-2:] == (2, 2)
+
+
+@pytest.mark.parametrize("product", PRODUCTS.values(), ids=PRODUCTS)
+def test_the_work_of_products_is_counted(product):
+    with SizeGuard(WorkLimits(multiply_adds=10**6)), pytest.raises(TooLargeError, match="multipl"):
+        product(2000)
+
+
+@pytest.mark.parametrize("shapes", [((), (3,)), ((2, 3), (2, 3)), ((2000, 2000), (3,))])
+def test_products_that_do_not_fit_are_torchs_to_refuse(shapes):
+    first, second = map(torch.ones, shapes)
+    with SizeGuard(WorkLimits()), pytest.raises(RuntimeError):
+        torch.mm(first, second)
+
+
+def test_products_do_not_import_torchs_compiler():
+    """1.5 s of every process that opens an ONNX file with a last layer."""
+    code = (
+        "import sys, torch\n"
+        "from converters.graph.guard import SizeGuard, WorkLimits\n"
+        "with SizeGuard(WorkLimits()):\n"
+        "    torch.nn.functional.linear(torch.ones(64, 64), torch.ones(64, 64), torch.ones(64))\n"
+        "sys.exit('torch._dynamo' in sys.modules)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
