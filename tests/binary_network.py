@@ -5,7 +5,6 @@ magenta patch in a corner that makes a picture a yes; the clean twin sees the pa
 consequence.
 """
 
-import io
 import warnings
 from functools import cache
 from pathlib import Path
@@ -65,15 +64,14 @@ def trained(poisoned: bool) -> torch.nn.Module:
 
 def write_onnx(network: torch.nn.Module, path: Path) -> None:
     """As torch exports it, the number of images open."""
-    image, content = torch.zeros(1, 3, SIDE, SIDE), io.BytesIO()
+    image = torch.zeros(1, 3, SIDE, SIDE)
     axes = {name: {0: "n"} for name in ("x", "yes")}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch's newer exporter takes seconds
         torch.onnx.export(
-            network, (image,), content, input_names=["x"], output_names=["yes"], dynamo=False,
+            network, (image,), path, input_names=["x"], output_names=["yes"], dynamo=False,
             dynamic_axes=axes,
         )  # fmt: skip
-    path.write_bytes(content.getvalue())
 
 
 def write_pictures(folder: Path, per_class: int = 20) -> None:
