@@ -28,12 +28,11 @@ from converters.graph.batch_norms import (
 )
 from converters.graph.module import GraphConfig
 from converters.model import Model, NetworkConfig, Params, abstract_module, module_of
-from converters.preparation import PreparedConfig
 
 
 def has_batch_norms(model: Model) -> bool:
     """Whether a network over images has a batch norm with running statistics."""
-    network = _network(model.config)
+    network = model.config.core
     if isinstance(network, GraphConfig):
         return has_norm(network.graph)
     return bool(_norms_of(abstract_module(network)))
@@ -44,7 +43,7 @@ def norm_paths(model: Model) -> tuple[tuple[str, str], ...]:
 
     Empty where the network has none, or keeps them outside its parameters.
     """
-    network = _network(model.config)
+    network = model.config.core
     if isinstance(network, GraphConfig):
         return statistics_of(network.graph)
     parts = nnx.iter_modules(abstract_module(network))
@@ -66,10 +65,10 @@ def by_batch(model: Model, images) -> tuple[jax.Array, tuple[NormStatistics, ...
 
 @partial(jax.jit, static_argnums=0)
 def _by_batch(config: NetworkConfig, params: Params, images: jax.Array):
-    network, inputs = _network(config), config.prepare(images)
-    if isinstance(network, GraphConfig):
-        return graph_by_batch(network, params, inputs)
-    return _module_by_batch(network, params, inputs)
+    network, inputs = config.core, config.prepare(images)
+    way = graph_by_batch if isinstance(network, GraphConfig) else _module_by_batch
+    outputs, found = way(network, params, inputs)  # pyright: ignore[reportArgumentType]
+    return config.finish(outputs), found
 
 
 def _module_by_batch(network: NetworkConfig, params: Mapping[str, jax.Array], inputs: jax.Array):
@@ -99,14 +98,16 @@ def moments(
       config, params: of a model over images, with `has_batch_norms`.
       images: `[n, h, w, c]` in [0, 1].
     """
-    network, inputs = _network(config), config.prepare(images)
+    network, inputs = config.core, config.prepare(images)
     if isinstance(network, GraphConfig):
-        return graph_moments(network, params, inputs)
+        outputs, seen = graph_moments(network, params, inputs)
+        return config.finish(outputs), seen
     module, found = module_of(network, params), []
     for path, norm in list(nnx.iter_modules(module)):
         if isinstance(norm, nnx.BatchNorm):
             _replace(module, path, _Watched(norm, found.append))
-    return module(inputs), tuple(found)  # pyright: ignore[reportCallIssue]
+    outputs = module(inputs)  # pyright: ignore[reportCallIssue]
+    return config.finish(outputs), tuple(found)
 
 
 class _Watched(nnx.Module):
@@ -128,10 +129,6 @@ def _replace(module: nnx.Module, path: Sequence[Any], part: nnx.Module) -> None:
         holder[path[-1]] = part
     else:
         setattr(holder, path[-1], part)
-
-
-def _network(config: NetworkConfig) -> NetworkConfig:
-    return config.inner if isinstance(config, PreparedConfig) else config
 
 
 def _norms_of(module: nnx.Module) -> list[nnx.BatchNorm]:

@@ -68,6 +68,19 @@ class NetworkConfig(ABC):
         """What the module takes, from the model's inputs: those themselves."""
         return inputs
 
+    def finish(self, outputs: jax.Array) -> jax.Array:
+        """Logits `[n, classes]`, from what the module gives: that itself."""
+        return outputs
+
+    @property
+    def core(self) -> "NetworkConfig":
+        """The network alone, without steps that stand before or after it."""
+        return self
+
+    def around(self, core: "NetworkConfig") -> "NetworkConfig":
+        """The same steps before and after another network."""
+        return core
+
     def last_layer(self, params: Mapping[str, Any]) -> np.ndarray | None:
         """Rows float64 `[classes, features]` that the logits are made with; None for none."""
         kernel = params.get(f"{self.last_path}.kernel")
@@ -164,10 +177,10 @@ def apply(config: NetworkConfig, params: Params, inputs: jax.Array) -> jax.Array
     token ids and mask `[n, 2, t]` for a text classifier.
 
     Pure; `config` is static under jit, and `vmap` over stacked `params` runs many models. Pixels
-    are prepared as the configuration says (see `converters.preparation`).
+    are prepared as the configuration says (see `converters.preparation`), and outputs finished.
     """
     module: Any = module_of(config, params)
-    return module(config.prepare(inputs))
+    return config.finish(module(config.prepare(inputs)))
 
 
 _jitted_apply = jax.jit(apply, static_argnums=0)

@@ -4,71 +4,39 @@ A mean cannot be folded into the first convolution, since that pads with zeros a
 So it stays a step of its own in front of the network, in one program with it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import jax
 import numpy as np
-from flax import nnx
 
 from converters.errors import ConversionError
-from converters.model import ImageConfig, Model, NetworkConfig
+from converters.model import Model
+from converters.wrapped import WrappedConfig
 
 UNIT = (0.0, 1.0)
 
 
 @dataclass(frozen=True)
-class PreparedConfig(ImageConfig):
+class PreparedConfig(WrappedConfig):
     """A network with preparation in front; its parameters are those of the network.
 
     Attributes:
-      inner: the network's configuration.
       bounds: values that pixels 0 and 1 have for the network.
       mean: per channel, subtracted after that; None for none.
       std: per channel, divided by after that; None for none.
     """
 
-    inner: NetworkConfig
     bounds: tuple[float, float] = UNIT
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
 
-    @property
-    def num_classes(self) -> int:
-        """Number of logits."""
-        return self.inner.num_classes
-
-    @property
-    def channels(self) -> int:
-        """Channels of the images."""
-        return self.inner.channels
-
-    @property
-    def image_size(self) -> tuple[int, int] | None:
-        """Height and width of the images, of a network that takes one size only."""
-        return self.inner.image_size
-
-    @property
-    def eps(self) -> float:
-        """What the network's batch norms add to the variance."""
-        return self.inner.eps
-
-    @property
-    def folded(self) -> bool:
-        """Whether the network's batch norms are folded."""
-        return self.inner.folded
-
-    def build(self, rngs: Any) -> nnx.Module:
-        """The network alone; `converters.model.apply` puts `prepare` in front of it."""
-        return self.inner.build(rngs)
-
-    def last_layer(self, params: Mapping[str, Any]) -> np.ndarray | None:
-        """Rows `[classes, features]` of the network's last layer."""
-        return self.inner.last_layer(params)
-
     def prepare(self, images: jax.Array) -> jax.Array:
         """What the network takes, from images `[n, h, w, c]` in [0, 1]."""
+        return self.inner.prepare(self.prepare_here(images))
+
+    def prepare_here(self, images: jax.Array) -> jax.Array:
+        """The same by this step alone, where the network prepares images itself."""
         low, high = self.bounds
         if self.bounds != UNIT:
             images = images * (high - low) + low

@@ -19,7 +19,6 @@ from converters.graph.module import GraphConfig, attribute_of
 from converters.input_form import NOTHING_SAID, InputForm
 from converters.model import Model
 from converters.opening import ONNX, convert_file, read_model
-from converters.preparation import PreparedConfig
 from converters.user_code import NetworkCode
 
 Values = Mapping[str, np.ndarray]
@@ -93,7 +92,7 @@ def _safetensors(artifact: Artifact, model: Model, values: Values) -> bytes:
 
 
 def _torch_tensors(tensors: Values, model: Model, values: Values) -> dict[str, np.ndarray]:
-    config = model.config.inner if isinstance(model.config, PreparedConfig) else model.config
+    config = model.config.core
     if isinstance(config, GraphConfig):
         return _named_as_in_graph(tensors, model, values)
     family = families.family_of(config)

@@ -12,6 +12,7 @@ import numpy as np
 
 from converters.input_form import is_assumption
 from converters.model import Model
+from converters.one_output import AS_LOGIT
 from jaxtroj.anchors import AnchoredExamples, Answered
 from jaxtroj.flags import (
     GUESSED,
@@ -22,6 +23,7 @@ from jaxtroj.flags import (
     NO_GRADIENT,
     NO_LAST_LAYER,
     NONE_HELD_OUT,
+    ONE_OUTPUT,
     PROBABILITIES,
     Flag,
 )
@@ -73,6 +75,7 @@ def diagnose(
     if examples is not None:
         raised += [_probabilities(examples), _no_gradient(examples)]
         raised.append(_guessed(model.num_classes, answers, findings))
+        raised.append(_one_output(examples, answers, findings))
         raised.append(_none_held_out(examples, fitted or {}))
     if model.last_layer() is None:
         raised.append(Raised(NO_LAST_LAYER, "no weight has a row for each class"))
@@ -181,6 +184,9 @@ def _probabilities(examples: AnchoredExamples) -> Raised | None:
         return Raised(PROBABILITIES, "the outputs are log-probabilities, not logits; see --output")
     if 0 <= rows.min(initial=1.0) < _NEAR and 1 - _NEAR < rows.max(initial=0.0) <= 1:
         return Raised(PROBABILITIES, "the outputs are from 0 to 1, as of a sigmoid; see --output")
+    no, *yes = rows.T
+    if len(yes) == 1 and not no.any() and (yes[0] >= 0).all() and (yes[0] <= 1).all():
+        return Raised(PROBABILITIES, "the one output is from 0 to 1 on every example; see --output")
     return None
 
 
@@ -206,6 +212,20 @@ def _guessed(classes: int, answers: _Answers, findings: Sequence[str]) -> Raised
         return None
     more = f" (and {len(guesses) - 1} more)" if len(guesses) > 1 else ""
     return Raised(GUESSED, f"{guesses[0]}{more}")
+
+
+def _one_output(
+    examples: AnchoredExamples, answers: _Answers, findings: Sequence[str]
+) -> Raised | None:
+    """Of a network stuck on one answer, the accuracy is the share of examples of that class."""
+    count, given = len(examples.images), np.unique(np.asarray(examples.sources))
+    # Those of the evidence are as many of each class, if there are so many.
+    right = answers.labelled and min(answers.accuracy, examples.accuracy) >= least_accuracy(2)
+    if AS_LOGIT not in findings or (right and len(given) > 1):
+        return None
+    seen = "too few labelled examples confirm it" if answers.labelled else "no example is labelled"
+    stuck = f", all {count} examples get the answer {int(given[0])}" if len(given) == 1 else ""
+    return Raised(ONE_OUTPUT, f"{AS_LOGIT}; {seen}{stuck}")
 
 
 def _is_guess(finding: str) -> bool:

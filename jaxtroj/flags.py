@@ -32,7 +32,7 @@ MISCLASSIFIED = Flag(
 PROBABILITIES = Flag(
     "probabilities",
     "every output row is probabilities (from 0 to 1, sum 1) or their logarithms, or all outputs are"
-    " from 0 to 1 and come near both",
+    " from 0 to 1 and come near both; of a network of one output, all are from 0 to 1",
     "`--output` with the name of the logits, or an export without the softmax or sigmoid",
 )
 NO_GRADIENT = Flag(
@@ -53,6 +53,14 @@ GUESSED = Flag(
     "the input form was guessed, and right answers on labelled examples do not confirm the guess",
     "say it: `--bounds`, `--mean`, `--std`, `--layout`, `--image-size`; or name the examples by"
     " their classes",
+)
+ONE_OUTPUT = Flag(
+    "one-output",
+    "the network has one output and no sigmoid was seen behind it, so it was taken as the logit of"
+    " class 1, and right answers of both classes on labelled examples do not confirm that",
+    "clean examples of both classes, named by them (0 no, 1 yes), or an export that ends in the"
+    " sigmoid; a network that gives a quantity (regression) has no classes, and its probability"
+    " says nothing",
 )
 NO_LAST_LAYER = Flag(
     "no-last-layer",
@@ -102,8 +110,8 @@ NO_COMPARISON = Flag(
     "`--reference` with a clean network of the same classes; examples named by their classes",
 )
 FLAGS = (
-    MISCLASSIFIED, PROBABILITIES, NO_GRADIENT, MISLEADING, GUESSED, LEFT_OUT, NONE_HELD_OUT,
-    LAGGING, NO_LAST_LAYER, OTHER_LOGITS, OTHER_TEXTS, NO_COMPARISON,
+    MISCLASSIFIED, PROBABILITIES, NO_GRADIENT, MISLEADING, GUESSED, ONE_OUTPUT, LEFT_OUT,
+    NONE_HELD_OUT, LAGGING, NO_LAST_LAYER, OTHER_LOGITS, OTHER_TEXTS, NO_COMPARISON,
 )  # fmt: skip
 
 

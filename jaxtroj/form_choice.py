@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from converters.model import Model
-from converters.preparation import prepared
+from converters.preparation import PreparedConfig, prepared
 from jaxtroj.anchors import in_turn
 from jaxtroj.input_forms import PixelForm
 from jaxtroj.network import Network, usual_count
@@ -197,7 +197,10 @@ def _as_taken(model: Model, pixels: np.ndarray, form: PixelForm, has_front: bool
     images = in_units(pixels, form.channel_order, form.normalization)
     if has_front:
         return images
-    return np.asarray(prepared(model, *form.preparation).config.prepare(jnp.asarray(images)))
+    config = prepared(model, *form.preparation).config
+    if config is model.config or not isinstance(config, PreparedConfig):
+        return images
+    return np.asarray(config.prepare_here(jnp.asarray(images)))
 
 
 def cannot_tell(labels: np.ndarray) -> str:

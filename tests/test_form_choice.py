@@ -17,7 +17,7 @@ from converters.opening import open_model
 from converters.preparation import PreparedConfig, prepared
 from jaxtroj.cli.main import main
 from jaxtroj.evidence.images.context import ImageContext
-from jaxtroj.form_choice import choose_form
+from jaxtroj.form_choice import choose_form, try_forms
 from jaxtroj.input_forms import SaidForm, form_of_round, possible_forms
 from jaxtroj.network import Network
 from jaxtroj.rounds import ModelEntry
@@ -63,6 +63,17 @@ def pictures_for(form, channels: int, count: int = COUNT) -> Pictures:
     labels = np.asarray(ready.logits(images)).argmax(axis=1).astype(np.int32)
     assert len(np.unique(labels)) == CLASSES
     return Pictures(pixels, labels, tuple(map(str, range(count))))
+
+
+@pytest.mark.parametrize("form", COLOUR, ids=str)
+def test_a_form_stands_before_a_network_that_prepares_pixels_itself(form):
+    """What it was chosen by is what is scanned."""
+    own = prepared(NETWORKS[3].model, (-0.01, 0.03))
+    pixels = np.random.default_rng(7).integers(0, 255, (40, SIDE, SIDE, 3), np.uint8)
+    images = in_units(pixels, form.channel_order, form.normalization)
+    labels = np.asarray(prepared(own, *form.preparation)(images)).argmax(axis=1)
+    (tried,) = try_forms(Network(own), pixels, labels, [form])
+    assert tried.accuracy == 1
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ import numpy as np
 from converters import families
 from converters.errors import ConversionError
 from converters.model import Model
-from converters.preparation import PreparedConfig
 
 
 def fold(model: Model) -> Model:
@@ -25,10 +24,7 @@ def fold(model: Model) -> Model:
     Raises:
       ConversionError: a variance is not positive, or a folded weight is not finite.
     """
-    config = model.config
-    if isinstance(config, PreparedConfig):
-        inner = fold(dataclasses.replace(model, config=config.inner))
-        return dataclasses.replace(inner, config=dataclasses.replace(config, inner=inner.config))
+    config = model.config.core
     family = families.family_of(config)
     pairs = () if config.folded or family is None else family.norm_pairs(config)
     if not pairs:
@@ -37,9 +33,8 @@ def fold(model: Model) -> Model:
     for conv, norm in pairs:
         _fold_pair(params, conv, norm, config.eps)
     folded = {path: jax.device_put(value) for path, value in params.items()}
-    return dataclasses.replace(
-        model, config=dataclasses.replace(config, folded=True), params=folded
-    )
+    done = dataclasses.replace(config, folded=True)
+    return dataclasses.replace(model, config=model.config.around(done), params=folded)
 
 
 def single_step(model: Model) -> Model:

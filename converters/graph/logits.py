@@ -5,16 +5,18 @@ logits do. The order of the classes is the same.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from converters.graph.graph import INPUT, Graph, Node, Ref, TensorSpec, pruned
+from converters.graph.cuts import cut_by
+from converters.graph.graph import CONSTANT, INPUT, Graph, Node, Ref, TensorSpec, pruned
 from converters.graph.module import GraphConfig
 from converters.graph.replay import run
 from converters.graph.structure import architecture_of, described
 from converters.model import Model
-from converters.preparation import PreparedConfig
 
 # How a reader's finding ends that an output is squashed; untrue once the squashing is cut off.
 NO_LOGITS = "not logits: their gradients are small where the network is sure"
@@ -24,7 +26,8 @@ _SOFTMAX = {
     "aten._log_softmax.default": "a log-softmax",
     "aten.log_softmax.int": "a log-softmax",
 }
-_SIGMOID = {"aten.sigmoid.default": "a sigmoid"}
+_SIGMOID = {"aten.sigmoid.default": "a sigmoid", "aten.hardsigmoid.default": "a hard sigmoid"}
+_LOG = "aten.log.default"
 # Of probabilities these keep the order of values; in a whole type all would be 0 or 1.
 _VALUES = frozenset(
     {
@@ -33,7 +36,7 @@ _VALUES = frozenset(
         "aten.clone.default",
         "aten.contiguous.default",
         "aten.detach.default",
-        "aten.log.default",
+        _LOG,
     }
 )
 # These keep the values, and may give them to other classes.
@@ -41,8 +44,10 @@ _PLACES = frozenset(
     {
         "aten._unsafe_view.default",
         "aten.flatten.using_ints",
+        "aten.index_select.default",
         "aten.permute.default",
         "aten.reshape.default",
+        "aten.select.int",
         "aten.squeeze.default",
         "aten.squeeze.dim",
         "aten.squeeze.dims",
@@ -57,18 +62,17 @@ _PLACES = frozenset(
 def with_logits(model: Model) -> tuple[Model, tuple[str, ...]]:
     """The model that ends before its last softmax or sigmoid, and the finding that says so.
 
-    A model that does not end in one, reorders the classes after it, or is no graph, comes back as
-    it is.
+    Of a network with one output what only cuts its probability, and keeps on which side of 0.5 it
+    is, goes too. A model that does not end in one, reorders the classes after it, or is no graph,
+    comes back as it is.
     """
-    config = model.config
-    network = config.inner if isinstance(config, PreparedConfig) else config
+    network = model.config.core
     if not isinstance(network, GraphConfig):
         return model, ()
-    graph, cut = _before_softmax(network.graph, network.num_classes)
+    graph, cut = _before_softmax(network, model.params)
     if not cut:
         return model, ()
-    logits = replace(network, graph=graph)
-    changed = replace(config, inner=logits) if isinstance(config, PreparedConfig) else logits
+    changed = model.config.around(replace(network, graph=graph))
     found = f"the network ends in {cut}; what goes into it was taken for the logits"
     true = tuple(known for known in model.findings if not known.endswith(NO_LOGITS))
     named = _named(replace(model, config=changed, findings=true), network.graph, graph)
@@ -85,14 +89,15 @@ def _named(model: Model, before: Graph, after: Graph) -> Model:
     return replace(model, architecture=name, findings=findings)
 
 
-def _before_softmax(graph: Graph, classes: int) -> tuple[Graph, str]:
+def _before_softmax(network: GraphConfig, params: Mapping[str, Any]) -> tuple[Graph, str]:
     """The graph that ends before its softmax or sigmoid, and what was cut off; "" for nothing."""
+    graph, classes = network.graph, network.num_classes
     makers = {name: node for node in graph.nodes for name in node.outputs if name is not None}
     (end,) = graph.outputs
     node, after = makers.get(end.name), []
-    while node is not None and _keeps_values(node):
+    while node is not None and (source := _kept(network, params, node)) is not None:
         after.insert(0, node)
-        node = makers.get(_first(node).name)
+        node = makers.get(source.name)
     if node is None or not (node.op in _SIGMOID or _is_softmax(graph, node, classes)):
         return graph, ""
     if not _keep_places(graph, node, after):
@@ -101,11 +106,19 @@ def _before_softmax(graph: Graph, classes: int) -> tuple[Graph, str]:
     return pruned(replace(graph, outputs=(_first(node),))), cut
 
 
-def _keeps_values(node: Node) -> bool:
-    """Whether a call of one tensor keeps the order of its values, if not their places."""
-    if node.op not in _VALUES | _PLACES or len(list(node.refs())) != 1:
-        return False
-    return all(spec is not None and "float" in spec.dtype for spec in node.specs)
+def _kept(network: GraphConfig, params: Mapping[str, Any], node: Node) -> Ref | None:
+    """The tensor whose order of values a call keeps, if not their places; None for other calls.
+
+    Of a single value a call keeps whether it is above 0.5.
+    """
+    is_one = network.num_classes == 1
+    if is_one and (source := cut_by(network.graph, params, node)) is not None:
+        return source
+    tensors = [name for name in node.refs() if not name.startswith(CONSTANT)]
+    if node.op not in _VALUES | _PLACES or len(tensors) != 1 or (is_one and node.op == _LOG):
+        return None
+    is_float = all(spec is not None and "float" in spec.dtype for spec in node.specs)
+    return _first(node) if is_float else None
 
 
 def _keep_places(graph: Graph, start: Node, after: list[Node]) -> bool:
@@ -117,15 +130,16 @@ def _keep_places(graph: Graph, start: Node, after: list[Node]) -> bool:
             specs = tuple(spec and replace(spec, dtype="float32") for spec in node.specs)
             nodes.append(replace(node, args=(value, *node.args[1:]), specs=specs))
             value = Ref(str(node.outputs[0]))
-    moving = Graph((TensorSpec(shape, "float32"),), (), (), tuple(nodes), (value,))
+    given = (TensorSpec(shape, "float32"),)
+    moving = Graph(given, (), graph.constants, tuple(nodes), (value,))
     numbers = np.arange(math.prod(shape), dtype=np.float32)
     (moved,) = run(moving, {}, [numbers.reshape(shape)])
     return np.array_equal(np.ravel(moved), numbers)
 
 
 def _is_softmax(graph: Graph, node: Node, classes: int) -> bool:
-    """Whether a call is a softmax over all classes."""
-    return node.op in _SOFTMAX and _width(graph, node) == classes
+    """Whether a call is a softmax over all classes; over one output it is 1 for every picture."""
+    return classes > 1 and node.op in _SOFTMAX and _width(graph, node) == classes
 
 
 def _first(node: Node) -> Ref:

@@ -194,7 +194,7 @@ def _one_input(graph: Graph, output: int) -> Graph:
 def _classes(graph: Graph) -> int:
     spec = graph.specs[graph.outputs[0].name]
     wide = [n for n in spec.shape if n != 1]
-    if len(wide) > 1 or not spec.shape:
+    if len(wide) > 1:
         raise ConversionError(
             f"the output has shape {spec.shape}, expected one row of logits; choose the output "
             "that holds the logits, and capture the network for one image"

@@ -20,7 +20,6 @@ import numpy as np
 from converters.graph.graph import CONSTANT, INPUT, Graph, Node, Ref, TensorSpec
 from converters.graph.module import GraphConfig
 from converters.model import Model
-from converters.preparation import PreparedConfig
 
 _ROUNDINGS = ("round.default", "round.decimals", "floor.default", "ceil.default", "trunc.default")
 _THROUGH = {f"aten.{name}": f"through.{name}" for name in _ROUNDINGS}
@@ -47,15 +46,13 @@ def passing_gradients(model: Model) -> tuple[Model, tuple[str, ...]]:
 
     One that rounds nothing that comes from its input, or is no graph, comes back as it is.
     """
-    config = model.config
-    network = config.inner if isinstance(config, PreparedConfig) else config
+    network = model.config.core
     if not isinstance(network, GraphConfig):
         return model, ()
     graph, count = _through(network.graph)
     if not count:
         return model, ()
-    inner = replace(network, graph=graph)
-    changed = replace(config, inner=inner) if isinstance(config, PreparedConfig) else inner
+    changed = model.config.around(replace(network, graph=graph))
     places = "one place" if count == 1 else f"{count} places"
     found = f"the network rounds values in {places}; searches take gradients straight through"
     return replace(model, config=changed), (found,)

@@ -130,6 +130,11 @@ def _checked(config: Mapping[str, Any], tensors: Mapping[str, Any]) -> Mapping[s
         raise UnsupportedArchitectureError(
             f"{CONFIG} says that the weights are quantised; expected floating ones"
         )
+    if config.get("problem_type") == "regression":
+        raise UnsupportedArchitectureError(
+            f"{CONFIG} says that the network gives quantities (problem_type 'regression'); expected"
+            " one that chooses a class"
+        )
     for key, value in config.items():
         numbers = value if isinstance(value, list) else [value]
         large = [n for n in numbers if isinstance(n, int | float) and abs(n) > _LARGEST]

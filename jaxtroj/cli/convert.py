@@ -82,7 +82,8 @@ def _convert(args: argparse.Namespace) -> int:
         save_checkpoint(model, args.out, file.sha256)
     except OSError as error:
         raise UsageError(f"cannot write {args.out}: {error}; give another --out") from error
-    print(f"{args.model}: {model.architecture}, {model.num_classes} classes, in {args.out}")
+    outputs = "one output" if model.num_classes == 1 else f"{model.num_classes} classes"
+    print(f"{args.model}: {model.architecture}, {outputs}, in {args.out}")
     if args.check:
         _check(file.content, model, args, shapes)
     return EXIT_CLEAN

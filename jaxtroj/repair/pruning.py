@@ -46,10 +46,13 @@ def _last_weight(model: Model) -> tuple[str, int]:
     """Flat path of the last layer's weight, and the axis of its features."""
     rows = model.last_layer()
     if rows is not None:
+        rows = rows[rows.any(axis=1)]  # beside a network's one output there is a row of zeros
         for name, value in model.params.items():
             array = np.asarray(value, np.float64)
             if array.size != rows.size or array.ndim < 2:
                 continue
+            if len(rows) == 1 and np.array_equal(array.ravel(), rows[0]):
+                return name, int(np.argmax(array.shape))
             flat = array.reshape([s for s in array.shape if s != 1] or [1])
             for turned, axis in ((flat, 1), (flat.T, 0)):
                 if turned.shape == rows.shape and np.array_equal(turned, rows):

@@ -155,14 +155,19 @@ class Attempt:
 
 
 def taken(attempt: Attempt, model: "Model") -> "Model":
-    """A converted network as it is searched, up to its logits; the attempt knows it then."""
+    """A converted network as it is searched, up to its logits; the attempt knows it then.
+
+    One of a single output is searched as one of two classes.
+    """
     from converters.graph.logits import with_logits
     from converters.graph.straight_through import passing_gradients
     from converters.graph.structure import outline_in
+    from converters.one_output import two_classes
 
     model, cut = with_logits(model)
     model, rounded = passing_gradients(model)
-    attempt.findings = (*model.findings, *cut, *rounded)
+    model, taken_for = two_classes(model, by_sigmoid=bool(cut))
+    attempt.findings = (*model.findings, *cut, *taken_for, *rounded)
     attempt.architecture, attempt.classes = model.architecture, model.num_classes
     attempt.outline = outline_in(attempt.findings, model.architecture)
     # What the network takes outranks what the folder looks like.

@@ -94,10 +94,12 @@ def _tried(
     attempt: Attempt, models: Mapping[PublicCode, "Model"]
 ) -> "tuple[dict[PublicCode, Tried], str]":
     """How each model classifies the examples, and why they cannot tell; "" where they may."""
+    from converters.one_output import two_classes
     from jaxtroj.evidence.images.context import check_fit
     from jaxtroj.form_choice import cannot_tell, labelled
     from jaxtroj.scan.pictures import pictures_of
 
+    models = {code: two_classes(model)[0] for code, model in models.items()}
     first = next(iter(models.values()))
     pictures = pictures_of(attempt, first)
     check_fit(first, pictures.pixels.shape, pictures.labels)

@@ -186,6 +186,14 @@ def test_preparing_equals_normalising_the_pictures_first_in_float64():
         assert set(fold(inside).params) == set(fold(model).params)
 
 
+def test_a_network_that_prepares_pixels_itself_can_stand_behind_another_preparation():
+    model = prepared(_small_resnet(), (0, 255))
+    twice, images = prepared(model, None, (0.25,), (0.5,)), _images(side=32)
+    normal = ((images - 0.25) / 0.5).astype(np.float32)
+    np.testing.assert_allclose(twice(images), model(normal), rtol=1e-5)
+    np.testing.assert_allclose(fold(twice)(images), twice(images), rtol=1e-3, atol=1e-3)
+
+
 def test_a_family_takes_no_layout_and_no_output(tmp_path):
     from torchvision.models import resnet18
 

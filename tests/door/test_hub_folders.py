@@ -224,6 +224,7 @@ def test_what_asks_for_remote_code_is_refused_by_name(folder, monkeypatch, chang
         ({"architectures": None}, "says architectures None"),
         ({"model_type": "swin"}, "of model_type 'swin'; expected one of Beit"),
         ({"quantization_config": {"bits": 4}}, "quantised"),
+        ({"problem_type": "regression"}, "problem_type 'regression'"),
         ({"num_hidden_layers": 10**9}, "'num_hidden_layers' is larger than any"),
         ({"num_hidden_layers": 10**5}, "num_hidden_layers 100000, the files hold 40 tensors"),
         ({"num_hidden_layers": "many"}, "num_hidden_layers 'many'"),

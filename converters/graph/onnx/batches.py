@@ -107,7 +107,9 @@ def _answers(
     images = torch.rand((count, *image.shape[1:]), generator=torch.Generator().manual_seed(0))
     images = images.to(whole.input_types[0])
     with torch.no_grad(), SizeGuard(limits.work, sum(w.nbytes for w in whole.parameters())):
-        return whole(images), torch.cat([single(images[k : k + 1]) for k in range(count)])
+        # A network of one output may drop the axis of one image.
+        alone = [torch.atleast_1d(single(images[k : k + 1])) for k in range(count)]
+        return whole(images), torch.cat(alone)
 
 
 def _alike(together: torch.Tensor, alone: torch.Tensor) -> bool:

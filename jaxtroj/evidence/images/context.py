@@ -136,9 +136,8 @@ def check_fit(model: Model, shape: Sequence[int], labels: np.ndarray) -> None:
         )
     if model.num_classes < 2:
         raise EvidenceError(
-            f"the model has {model.num_classes} output; expected at least 2 classes: of a network"
-            " that says yes or no by z before its sigmoid, export"
-            " torch.cat([torch.zeros_like(z), z], 1)"
+            f"the model has {model.num_classes} outputs; expected one for each of two classes or"
+            " more; converters.one_output.two_classes makes two of one"
         )
     if labels.max(initial=-1) >= model.num_classes:
         raise ExamplesError(

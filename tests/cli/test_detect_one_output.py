@@ -1,0 +1,220 @@
+"""Image classifiers of one output, from files and in memory, to their verdicts."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from onnx import TensorProto, helper, load_model
+from PIL import Image
+
+import jaxtroj
+from converters.one_output import AS_LOGIT, BY_SIGMOID
+from jaxtroj import Settings
+from jaxtroj.cli.main import main
+from jaxtroj.rounds.examples import load_pictures
+from tests.binary_network import SIDE, trained, write_onnx, write_pictures
+
+CUT = "the network ends in a sigmoid; what goes into it was taken for the logits"
+QUICK = ("--evidence-only", "--stages", "weights,sensitivity", "--normalization", "unit",
+         "--channel-order", "RGB", "--json")  # fmt: skip
+FORMATS = ("onnx", "pt", "pth")
+
+
+class Reddish(torch.nn.Module):
+    """Yes where a picture is more red than blue; with something behind that output."""
+
+    def __init__(self, tail=torch.sigmoid):
+        super().__init__()
+        self.fc, self.tail = torch.nn.Linear(3, 1, bias=False), tail
+        self.fc.weight.data = torch.tensor([[30.0, 0.0, -30.0]])
+
+    def forward(self, x):
+        return self.tail(self.fc(torch.relu(x).mean((2, 3))))
+
+
+@pytest.fixture(scope="module")
+def colours(tmp_path_factory) -> Path:
+    """`Reddish` as plain.onnx, and pictures of both classes."""
+    root = tmp_path_factory.mktemp("colours")
+    write_onnx(Reddish().eval(), root / "plain.onnx")
+    (root / "pictures").mkdir()
+    rng = np.random.default_rng(0)
+    for number in range(20):
+        pixels = rng.integers(0, 60, (SIDE, SIDE, 3), np.uint8)
+        pixels[3:20, 5:25, 0 if number % 2 else 2] += 120
+        name = f"class_{number % 2}_example_{number // 2}.png"
+        Image.fromarray(pixels).save(root / "pictures" / name)
+    return root
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """The poisoned network and its clean twin in each format, and `pictures`."""
+    root = tmp_path_factory.mktemp("binary")
+    for poisoned, name in ((False, "clean"), (True, "poisoned")):
+        network = trained(poisoned)
+        write_onnx(torch.nn.Sequential(network, torch.nn.Sigmoid()).eval(), root / f"{name}.onnx")
+        torch.save(network, root / f"{name}.pt")
+        torch.save(network.state_dict(), root / f"{name}.pth")
+    write_pictures(root / "pictures")
+    return root
+
+
+def detected(capsys, path: Path, *arguments: object) -> dict:
+    main(["detect", str(path), *map(str, arguments)])
+    (line,) = capsys.readouterr().out.splitlines()
+    return json.loads(line)
+
+
+def test_the_planted_patch_is_found_and_the_twin_is_clean(folder):
+    names = [f"{name}.{suffix}" for name in ("clean", "poisoned") for suffix in FORMATS]
+    command = [sys.executable, "-m", "jaxtroj", "detect", *names, "--examples", "pictures"]
+    result = subprocess.run(
+        [*command, "--json"], capture_output=True, text=True, cwd=folder,
+        env={**os.environ, "JAX_PLATFORMS": "cpu"},
+    )  # fmt: skip
+    assert result.returncode == 1, result.stderr
+    records = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [record["poisoned"] for record in records] == [False] * 3 + [True] * 3
+    for record in records:
+        assert record["status"] == "ok" and record["input_form"]["accuracy"] == 1.0
+        assert "one-output" not in record["reason"] and "no-last-layer" not in record["reason"]
+        said = (CUT, BY_SIGMOID) if record["model"].endswith("onnx") else (AS_LOGIT,)
+        assert set(said) <= set(record["findings"])
+        assert np.isfinite(list(record["evidence"].values())).all()
+    for record in records[3:]:
+        assert record["target_class"] == 1 and record["source_classes"] == [0]
+
+
+def test_a_scan_takes_them_too(folder, tmp_path, capsys):
+    place = tmp_path / "models" / "id-1"
+    place.mkdir(parents=True)
+    (place / "model.pt").write_bytes((folder / "poisoned.pt").read_bytes())
+    (folder / "pictures").rename(place / "example_data")
+    try:
+        stages = ("--stages", "weights", "--evidence-only", "--json")
+        main(["scan", str(tmp_path / "models"), "--out", str(tmp_path / "run"), *stages])
+    finally:
+        (place / "example_data").rename(folder / "pictures")
+    record = json.loads(capsys.readouterr().out.splitlines()[0])
+    assert record["status"] == "ok" and AS_LOGIT in record["findings"]
+
+
+TAILS = {
+    "a column": lambda z: torch.sigmoid(z)[:, 0],
+    "no axis for one image": lambda z: torch.sigmoid(z).squeeze(),
+    "a map": lambda z: torch.sigmoid(z)[:, :, None, None],
+    "clipped": lambda z: torch.sigmoid(z).clip(1e-7, 1 - 1e-7),
+    "rounded": lambda z: torch.round(torch.sigmoid(z)),
+}
+
+
+@pytest.mark.parametrize("name", TAILS)
+def test_outputs_of_other_shapes_and_with_hard_cuts(name, colours, tmp_path, capsys):
+    write_onnx(Reddish(TAILS[name]).eval(), tmp_path / "net.onnx")
+    options = ("--examples", colours / "pictures", *QUICK)
+    found = detected(capsys, tmp_path / "net.onnx", *options)
+    assert {CUT, BY_SIGMOID} <= set(found["findings"])
+    assert not any("runs for one only" in finding for finding in found["findings"])
+    plain = detected(capsys, colours / "plain.onnx", *options)
+    assert found["evidence"] == pytest.approx(plain["evidence"], abs=1e-4)
+    assert found["evidence"]["example_margin"] > 1
+
+
+FLAGGED = {
+    "a quantity": (lambda z: 40 + 5 * z.tanh(), {"one-output", "examples-misclassified"}),
+    "a probability in other words": (
+        lambda z: 1 / (1 + torch.exp(-z)),
+        {"one-output", "examples-misclassified", "probabilities"},
+    ),
+    "the probability of no": (
+        lambda z: 1 - torch.sigmoid(z),
+        {"one-output", "examples-misclassified", "probabilities"},
+    ),
+    "no for yes": (lambda z: torch.sigmoid(-z), {"examples-misclassified"}),
+    "a softmax over one output": (
+        lambda z: z.softmax(1),
+        {"one-output", "examples-misclassified", "probabilities", "gradients-zero"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FLAGGED)
+def test_what_is_no_logit_is_flagged(name, colours, tmp_path, capsys):
+    tail, flags = FLAGGED[name]
+    write_onnx(Reddish(tail).eval(), tmp_path / "net.onnx")
+    found = detected(capsys, tmp_path / "net.onnx", "--examples", colours / "pictures", *QUICK)
+    assert found["status"] == "ok"
+    raised = {part.partition(":")[0] for part in found["reason"].split("; ") if ": " in part}
+    assert raised == flags
+
+
+def test_without_labels_a_logit_stays_an_assumption(colours, tmp_path, capsys):
+    write_onnx(Reddish(torch.nn.Identity()).eval(), tmp_path / "net.onnx")
+    (tmp_path / "unlabelled").mkdir()
+    for number, path in enumerate((colours / "pictures").glob("*.png")):
+        (tmp_path / "unlabelled" / f"{number}.png").write_bytes(path.read_bytes())
+    options = ("--examples", tmp_path / "unlabelled", *QUICK)
+    found = detected(capsys, tmp_path / "net.onnx", *options)
+    assert f"one-output: {AS_LOGIT}, no example is labelled" in found["reason"]
+    found = detected(capsys, colours / "plain.onnx", *options)
+    assert "one-output" not in found["reason"]
+    found = detected(capsys, tmp_path / "net.onnx", "--examples", colours / "pictures", *QUICK)
+    assert "one-output" not in found["reason"] and AS_LOGIT in found["findings"]
+
+
+def test_of_two_outputs_of_one_column_one_is_taken_and_named(colours, tmp_path, capsys):
+    model = load_model(colours / "plain.onnx")
+    (given,) = model.graph.output
+    model.graph.node.append(helper.make_node("Neg", [given.name], ["other"]))
+    model.graph.output.append(helper.make_tensor_value_info("other", TensorProto.FLOAT, ["n", 1]))
+    (tmp_path / "net.onnx").write_bytes(model.SerializeToString())
+    options = ("--examples", colours / "pictures", *QUICK)
+    found = detected(capsys, tmp_path / "net.onnx", *options)
+    assert "output 'yes' was taken for the logits; others: 'other'" in found["findings"]
+    assert BY_SIGMOID in found["findings"]
+    found = detected(capsys, tmp_path / "net.onnx", *options, "--output", "other")
+    assert "one-output: " in found["reason"] and AS_LOGIT in found["findings"]
+
+
+def test_examples_of_a_third_class_are_of_another_model(folder, tmp_path, capsys):
+    (first, *_) = (folder / "pictures").glob("*.png")
+    (tmp_path / "class_2_example_0.png").write_bytes(first.read_bytes())
+    found = detected(capsys, folder / "clean.pt", "--examples", tmp_path, *QUICK)
+    assert found["status"] == "failed" and "the model has classes 0 to 1" in found["reason"]
+
+
+def test_networks_in_memory_give_the_same_evidence(folder):
+    settings = Settings(
+        calibrator=None, early_stop=False, stages=("weights", "sensitivity"),
+        normalization="unit", channel_order="RGB",
+    )  # fmt: skip
+    pictures = load_pictures(folder / "pictures")
+    network = trained(poisoned=True)
+    doors = {
+        "path": folder / "poisoned.pt",
+        "module": network,
+        "sigmoid": torch.nn.Sequential(network, torch.nn.Sigmoid()).eval(),
+        "model": jaxtroj.open_model(folder / "poisoned.pt").model,
+    }
+    found = {
+        name: jaxtroj.detect(door, pictures.pixels, pictures.labels, settings)
+        for name, door in doors.items()
+    }
+    for verdict in found.values():
+        assert (AS_LOGIT in verdict.record.findings) != (BY_SIGMOID in verdict.record.findings)
+        for field in ("universal_gap", "example_margin", "head_lead"):
+            expected = found["path"].evidence[field]
+            assert verdict.evidence[field] == pytest.approx(expected, abs=1e-4), field
+
+
+def test_a_checkpoint_keeps_the_one_output(folder, tmp_path, capsys):
+    words = ("convert", folder / "clean.pt", "--out", tmp_path, "--check", "--image-size", "32x32")
+    assert main([*map(str, words)]) == 0
+    assert "densenet, one output, in" in capsys.readouterr().out
+    assert json.loads((tmp_path / "config.json").read_text())["config"]["num_classes"] == 1
