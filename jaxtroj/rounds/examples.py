@@ -89,7 +89,10 @@ def normalize(pixels: np.ndarray, normalization: str = "min-max") -> np.ndarray:
 def in_units(pixels: np.ndarray, channel_order: str, normalization: str) -> np.ndarray:
     """uint8 [n, h, w, c], RGB or grey, to float32 [n, h, w, c] in [0, 1]; see `normalize`."""
     flip = slice(None, None, -1) if channel_order == "BGR" else slice(None)
-    return np.stack([normalize(picture[..., flip], normalization) for picture in pixels])
+    images = np.empty(pixels.shape, np.float32)  # many pictures are not held twice
+    for place, picture in enumerate(pixels):
+        images[place] = normalize(picture[..., flip], normalization)
+    return images
 
 
 def middle(pixels: np.ndarray, side: int) -> np.ndarray:
@@ -135,6 +138,7 @@ def load_pictures(
     limit_per_class: int | None = None,
     channels: int = 3,
     fit: Fit | None = None,
+    is_bounded: bool = False,
 ) -> Pictures:
     """Reads the example pictures of a model as they are.
 
@@ -146,6 +150,8 @@ def load_pictures(
         place, limit_per_class, channels: see `load_examples`.
         fit: makes all pictures one size, so that none is left out for its own; None takes them as
             they are.
+        is_bounded: whether without a limit only some pictures of very many classes are taken, see
+            `picture_folder.some_of_many`.
 
     Raises:
         ExamplesError, ValueError: as `load_examples`.
@@ -154,7 +160,7 @@ def load_pictures(
         raise ValueError(f"limit_per_class must be at least 1 or None, got {limit_per_class}")
     if channels not in (1, 3):
         raise ValueError(f"channels must be 1 or 3, got {channels}")
-    source = _source(Path(place), limit_per_class)
+    source = _source(Path(place), limit_per_class, is_bounded and limit_per_class is None)
     sizes, problems = source.sizes()
     names = list(sizes)
     if fit is None:
@@ -181,13 +187,13 @@ def usual_size(place: str | os.PathLike[str]) -> Size | None:
 
     None where no picture can be used; raises ExamplesError as `load_examples` for no folder.
     """
-    sizes, _ = _source(Path(place), 1).sizes()
+    sizes, _ = _source(Path(place), 1, is_bounded=True).sizes()
     return _most_common(sizes)
 
 
-def _source(place: Path, limit_per_class: int | None) -> PictureSource:
+def _source(place: Path, limit_per_class: int | None, is_bounded: bool) -> PictureSource:
     is_file = os.path.isfile(place)
-    return open_archive(place, limit_per_class) if is_file else open_folder(place)
+    return open_archive(place, limit_per_class) if is_file else open_folder(place, is_bounded)
 
 
 def _most_common(sizes: Mapping[str, Size]) -> Size | None:
