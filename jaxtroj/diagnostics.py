@@ -14,6 +14,7 @@ from converters.input_form import is_assumption
 from converters.model import Model
 from jaxtroj.anchors import AnchoredExamples, Answered
 from jaxtroj.flags import (
+    CLASSES_UNKNOWN,
     GUESSED,
     LAGGING,
     LEFT_OUT,
@@ -24,6 +25,7 @@ from jaxtroj.flags import (
     PROBABILITIES,
     Flag,
 )
+from jaxtroj.rounds.class_folders import in_words
 
 if TYPE_CHECKING:
     from jaxtroj.form_choice import FormChoice
@@ -83,6 +85,19 @@ def diagnose_sizes(of_other_size: float) -> tuple[Raised, ...]:
     if of_other_size <= _MOST_LEFT_OUT:
         return ()
     return (Raised(LEFT_OUT, f"{of_other_size:.0%} of the pictures are of another size than most"),)
+
+
+def diagnose_folders(unknown: Sequence[str], classes: int) -> tuple[Raised, ...]:
+    """The flag of class folders that are not those of all classes of a network.
+
+    Args:
+        unknown: their names; none where there is nothing to say.
+        classes: of the network.
+    """
+    if not unknown:
+        return ()
+    seen = f"{len(unknown)} class folders ({in_words(list(unknown))}), the network has {classes}"
+    return (Raised(CLASSES_UNKNOWN, f"{seen} classes: the pictures count as unlabelled"),)
 
 
 def diagnose_norms(fields: Mapping[str, float]) -> tuple[Raised, ...]:

@@ -21,6 +21,7 @@ from jaxtroj.rounds.image_file import ImageFileError, read_bytes
 from jaxtroj.rounds.picture_archive import open_archive
 from jaxtroj.rounds.picture_folder import PictureSource, Size, open_folder, sentences
 from jaxtroj.rounds.resizing import Fit
+from jaxtroj.rounds.turns import in_turn
 
 MAX_BATCH_BYTES = 4 * 2**30
 _Reader = Callable[[str], tuple[np.ndarray, str | None]]
@@ -38,6 +39,26 @@ class Pictures:
     problems: tuple[str, ...] = ()
     of_other_size: float = 0.0
     """Share of the pictures that was left out for its size, 0 to 1."""
+    unknown_folders: tuple[str, ...] = ()
+    """Class folders that cannot be matched with the network's classes, see `for_classes`."""
+
+    def for_classes(self, classes: int) -> "Pictures":
+        """The same for a network of so many classes.
+
+        Fewer class folders than that, whose names are no numbers, do not say which classes they
+        are of. Their pictures lose their labels, and come in turn of the folders.
+        """
+        folders = sorted({name.partition("/")[0] for name in self.names if "/" in name})
+        if not 0 < len(folders) < classes or all(name.isdecimal() for name in folders):
+            return self
+        order = in_turn(self.labels, len(self.labels))
+        return replace(
+            self,
+            pixels=self.pixels[order],
+            labels=np.full(len(order), UNKNOWN_LABEL, np.int32),
+            names=tuple(self.names[place] for place in order),
+            unknown_folders=tuple(folders),
+        )
 
     def cut(self, side: int | None, notes: Iterable[str] = ()) -> "Pictures":
         """The middle `side` pixels of each, or all; notes that are not empty join the problems."""
