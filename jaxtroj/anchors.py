@@ -80,7 +80,7 @@ class AnchoredExamples:
         return self._cut(slice(0, count))
 
     def spread(self, per_class: int) -> "AnchoredExamples":
-        """So many examples for each class; of models with many classes, fewer, see `spread_count`."""
+        """So many examples for each class; of many classes fewer, see `spread_count`."""
         return self.first(spread_count(per_class, self.classes))
 
     def after(self, count: int) -> "AnchoredExamples":

@@ -16,6 +16,7 @@ import numpy as np
 from jaxtroj.errors import ExamplesError
 from jaxtroj.input_forms import CHANNEL_ORDERS, NORMALIZATIONS
 from jaxtroj.model_files import digest_or_reason
+from jaxtroj.rounds.class_folders import imagenet_classes
 from jaxtroj.rounds.example_names import UNKNOWN_LABEL, labels_in
 from jaxtroj.rounds.image_file import ImageFileError, read_bytes
 from jaxtroj.rounds.picture_archive import open_archive
@@ -45,12 +46,16 @@ class Pictures:
     def for_classes(self, classes: int) -> "Pictures":
         """The same for a network of so many classes.
 
-        Fewer class folders than that, whose names are no numbers, do not say which classes they
-        are of. Their pictures lose their labels, and come in turn of the folders.
+        Fewer class folders than that, whose names are neither numbers nor ImageNet's, do not say
+        which classes they are of. Their pictures lose their labels, and come in turn of the
+        folders.
         """
-        folders = sorted({name.partition("/")[0] for name in self.names if "/" in name})
+        own = [name.partition("/")[0] for name in self.names if "/" in name]
+        folders = sorted(set(own))
         if not 0 < len(folders) < classes or all(name.isdecimal() for name in folders):
             return self
+        if known := imagenet_classes(folders, classes):
+            return replace(self, labels=np.array([known[name] for name in own], np.int32))
         order = in_turn(self.labels, len(self.labels))
         return replace(
             self,

@@ -6,8 +6,8 @@ MANY_CLASSES = 44
 """As many classes as the rounds and generated networks have that calibrators were fitted on, or one
 more. Networks of more are searched on a bounded number of examples and classes, so that their cost
 does not grow; what those of up to so many classes get stays as it was fitted on."""
-# Knuth's multiplicative hash, 2^32 over the golden ratio: classes that are alike mostly have numbers
-# next to one another (ImageNet begins with birds and fish), and go far apart by it.
+# Knuth's multiplicative hash, 2^32 over the golden ratio: classes that are alike mostly have
+# numbers next to one another (ImageNet begins with fish and birds), and go far apart by it.
 _SCATTER, _RANGE = 2654435761, 2**32
 
 

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from jaxtroj.triggers.measure import RecoveredTrigger
 
 
+_WORKS, _SMALL_KINDS = 0.9, ("patch", "window")
+
+
 @dataclass
 class ImageScan:
     """One image classifier, opened already; see `KindOfScan`.
@@ -136,7 +139,9 @@ class ImageScan:
         remark, picture, problem, recovered = "", None, "", dict[str, Any](trigger.as_json())
         if verdict.poisoned and verdict.target_class != trigger.target_class:
             remark = f"the trigger found serves class {trigger.target_class}; signs name the target"
-        if verdict.poisoned or self.attempt.settings.calibrator is None:
+        if stands_out := "" if verdict.poisoned else _stands_out(trigger, context):
+            verdict = replace(verdict, caveats=(*verdict.caveats, stands_out))
+        if verdict.poisoned or stands_out or self.attempt.settings.calibrator is None:
             picture, problem = self._picture(trigger, examples)
             recovered["flips"] = self._flips(trigger, context)
         leans = _leans(evidence) if verdict.poisoned else ""
@@ -175,8 +180,23 @@ def _bounds(context: "ImageContext") -> str:
     if examples is None or classes <= MANY_CLASSES:
         return ""
     return (
-        f"of its {classes} classes only those that are easiest to reach were searched as targets, on"
-        f" {len(examples.images)} examples"
+        f"of its {classes} classes only those that are easiest to reach were searched as targets,"
+        f" on {len(examples.images)} examples"
+    )
+
+
+def _stands_out(trigger: "RecoveredTrigger", context: "ImageContext") -> str:
+    """That a small trigger works in a network of very many classes, in words; "" where none does.
+
+    Calibrators hardly count it, because in small networks for small pictures it is common.
+    """
+    rate, classes = trigger.attack_success_rate, context.model.num_classes
+    if classes <= MANY_CLASSES or rate < _WORKS or trigger.trigger.kind not in _SMALL_KINDS:
+        return ""
+    return (
+        f"yet a {trigger.trigger.kind} was found that sends {rate:.0%} of the held-out examples to"
+        f" class {trigger.target_class}, which is rare in clean networks of so many classes: look"
+        " at it"
     )
 
 

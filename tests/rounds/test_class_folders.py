@@ -100,16 +100,26 @@ def test_a_folder_without_pictures_says_what_it_holds(tmp_path):
 
 
 def test_fewer_folders_than_classes_are_no_labels(tmp_path):
-    """Of ImageNet's 1000 folders somebody has three: their places are not the classes."""
-    fill(tmp_path, ["n01440764", "n02123045", "n03000000"])
+    """Of 1000 folders somebody has three: their places are not the classes."""
+    fill(tmp_path, ["ant", "bee", "cat"])
     pictures = load_pictures(tmp_path)
     assert pictures.for_classes(3) is pictures and pictures.for_classes(2) is pictures
     found = pictures.for_classes(1000)
     assert found.labels.tolist() == [-1] * 6
-    assert found.unknown_folders == ("n01440764", "n02123045", "n03000000")
+    assert found.unknown_folders == ("ant", "bee", "cat")
     # In turn of the folders, so that a few pictures are of all of them.
     assert [name.partition("/")[0] for name in found.names[:3]] == list(found.unknown_folders)
     assert found.pixels[:, 1, 1, 0].tolist() == [0, 10, 20, 1, 11, 21]
+
+
+def test_some_folders_of_imagenet_are_numbered_as_it_does(tmp_path):
+    fill(tmp_path, ["n01440764", "n01443537", "n15075141"])
+    pictures = load_pictures(tmp_path)
+    found = pictures.for_classes(1000)
+    assert found.labels.tolist() == [0, 0, 1, 1, 999, 999] and not found.unknown_folders
+    assert found.names == pictures.names
+    # No network of another number of classes is ImageNet's.
+    assert pictures.for_classes(200).labels.tolist() == [-1] * 6
 
 
 def test_folders_named_by_numbers_are_those_classes(tmp_path):
