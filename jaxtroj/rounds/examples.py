@@ -279,7 +279,8 @@ def _read_pixels(
         if len(pixels) * picture.size * 4 > MAX_BATCH_BYTES:
             raise ExamplesError(
                 f"the pictures in {place} need more than {MAX_BATCH_BYTES} bytes as float32 "
-                f"({len(names)} of {picture.shape[0]} x {picture.shape[1]}); set a limit per class"
+                f"({len(names)} of {picture.shape[0]} x {picture.shape[1]}); set a limit per"
+                " class (--examples-per-class)"
             )
     return pixels, taken, sentences(left_out, "left out") + sentences(notes, "used")
 

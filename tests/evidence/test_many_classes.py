@@ -140,3 +140,12 @@ def test_rows_of_few_classes_stand_out_as_ever():
     others = np.delete(values, values.argmax())
     spread = others.std() + 1e-3 * np.abs(values).mean() + 1e-12
     assert weights._outlier(values) == float((values.max() - others.mean()) / spread)
+
+
+def test_sums_over_all_pairs_are_those_of_the_pairs():
+    head = np.random.default_rng(0).normal(size=(300, 20)) + 0.3
+    fields = weight_fields({}, head)
+    assert fields["head_cosine_spread"] == pytest.approx(weights._cosines(head).std())
+    lean = head.sum(axis=1) / np.linalg.norm(head, axis=1) / np.sqrt(20)
+    gaps = [lean[place] - np.delete(lean, place).mean() for place in range(300)]
+    np.testing.assert_allclose(weights.head_gaps(head), gaps)
