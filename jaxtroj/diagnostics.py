@@ -26,6 +26,7 @@ from jaxtroj.flags import (
     Flag,
 )
 from jaxtroj.rounds.class_folders import in_words
+from jaxtroj.rounds.turns import MANY_CLASSES
 
 if TYPE_CHECKING:
     from jaxtroj.form_choice import FormChoice
@@ -229,9 +230,12 @@ def _none_held_out(examples: AnchoredExamples, fitted: Mapping[str, int]) -> Rai
     short = {search: count for search, count in fitted.items() if count >= given}
     if not short:
         return None
-    enough = max(short.values()) // examples.classes + 1
+    most = max(short.values())
+    # Searches of very many classes do not look at examples of each.
+    enough = f"{most // examples.classes + 1} of each class"
+    enough = f"more than {most}" if examples.classes > MANY_CLASSES else enough
     seen = (
         f"{', '.join(short)} measured on the {given} examples that were fitted to: too few"
-        f" examples, give {enough} of each class"
+        f" examples, give {enough}"
     )
     return Raised(NONE_HELD_OUT, seen)

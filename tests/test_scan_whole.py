@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from safetensors.numpy import save_file
 
 from jaxtroj.cli.main import main
 from jaxtroj.record import Record
+from jaxtroj.scan.images import _stands_out
 from jaxtroj.store import RunStore, read_records
 
 CLASSES, PIXELS = 3, 32
@@ -194,3 +196,23 @@ def test_of_very_many_classes_the_line_says_what_was_searched(tmp_path, capsys):
     assert "network of 50 classes, only of 6 to 43" in line
     assert "of its 50 classes only those that are easiest to reach were searched as targets" in line
     assert "classes-unknown: 2 class folders (n01440764, n02123045)" in line
+
+
+@pytest.mark.parametrize(
+    ("kind", "rate", "classes", "said"),
+    [
+        ("patch", 1.0, 1000, "yet a patch was found that sends 100% of the held-out examples to"),
+        ("window", 0.9, 45, "yet a window was found that sends 90% of the held-out examples to"),
+        ("patch", 0.89, 1000, ""),
+        ("patch", 1.0, 44, ""),
+        ("colour map", 1.0, 1000, ""),
+    ],
+)
+def test_a_small_trigger_that_works_in_very_many_classes_is_said(kind, rate, classes, said):
+    trigger = SimpleNamespace(
+        attack_success_rate=rate, target_class=7, trigger=SimpleNamespace(kind=kind)
+    )
+    context = SimpleNamespace(model=SimpleNamespace(num_classes=classes))
+    found = _stands_out(trigger, context)
+    assert found.startswith(said) and bool(found) == bool(said)
+    assert not said or "class 7" in found
