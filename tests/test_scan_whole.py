@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -209,10 +210,10 @@ def test_of_very_many_classes_the_line_says_what_was_searched(tmp_path, capsys):
     ],
 )
 def test_a_small_trigger_that_works_in_very_many_classes_is_said(kind, rate, classes, said):
-    trigger = SimpleNamespace(
+    trigger: Any = SimpleNamespace(
         attack_success_rate=rate, target_class=7, trigger=SimpleNamespace(kind=kind)
     )
-    context = SimpleNamespace(model=SimpleNamespace(num_classes=classes))
+    context: Any = SimpleNamespace(model=SimpleNamespace(num_classes=classes))
     found = _stands_out(trigger, context)
     assert found.startswith(said) and bool(found) == bool(said)
     assert not said or "class 7" in found
