@@ -15,6 +15,7 @@ import numpy as np
 from jaxtroj.errors import EvidenceError
 from jaxtroj.network import Network
 from jaxtroj.rounds.examples import Examples
+from jaxtroj.rounds.turns import MANY_CLASSES, in_turn
 
 # Deviation of the blur over the saliency map, as a share of the picture's side.
 _BLUR = 0.08
@@ -99,7 +100,7 @@ class AnchoredExamples:
         return self._cut(slice(0, count))
 
     def spread(self, per_class: int) -> "AnchoredExamples":
-        """So many examples for each class; of models with many classes, fewer."""
+        """So many examples for each class; of many classes fewer, see `spread_count`."""
         return self.first(spread_count(per_class, self.classes))
 
     def after(self, count: int) -> "AnchoredExamples":
@@ -126,12 +127,21 @@ class AnchoredExamples:
 
 
 def spread_count(per_class: int, classes: int) -> int:
-    """How many examples `AnchoredExamples.spread` takes at most.
+    """How many examples `AnchoredExamples.spread` takes at most: of very many classes not each one.
 
-    >>> spread_count(2, 10), spread_count(2, 20), spread_count(2, 100)
-    (20, 30, 100)
+    >>> spread_count(2, 10), spread_count(2, 20), spread_count(2, 40), spread_count(2, 1000)
+    (20, 30, 40, 30)
     """
-    return min(per_class * classes, max(_MOST, classes))
+    return min(per_class * classes, max(_MOST, counted_classes(classes)))
+
+
+def counted_classes(classes: int) -> int:
+    """As how many classes those of a network count where examples of each are taken.
+
+    >>> counted_classes(44), counted_classes(45), counted_classes(1000)
+    (44, 30, 30)
+    """
+    return classes if classes <= MANY_CLASSES else _MOST
 
 
 def anchor(network: Network, examples: Examples, limit: int) -> AnchoredExamples:
@@ -183,15 +193,6 @@ def _accuracy(said: np.ndarray, labels: np.ndarray) -> float:
     """Fraction of the examples of a known class that are classified so; 1 where there is none."""
     known = labels >= 0
     return float((said == labels)[known].mean()) if known.any() else 1.0
-
-
-def in_turn(labels: np.ndarray, limit: int) -> np.ndarray:
-    """Indices of at most `limit` examples that go through the labels in turn."""
-    ranks = np.zeros(len(labels), int)
-    for label in np.unique(labels):
-        where = labels == label
-        ranks[where] = np.arange(where.sum())
-    return np.lexsort((labels, ranks))[:limit]
 
 
 @jax.jit

@@ -15,6 +15,7 @@ from converters.model import Model
 from converters.one_output import AS_LOGIT
 from jaxtroj.anchors import AnchoredExamples, Answered
 from jaxtroj.flags import (
+    CLASSES_UNKNOWN,
     GUESSED,
     LAGGING,
     LEFT_OUT,
@@ -27,6 +28,8 @@ from jaxtroj.flags import (
     PROBABILITIES,
     Flag,
 )
+from jaxtroj.rounds.class_folders import in_words
+from jaxtroj.rounds.turns import MANY_CLASSES
 
 if TYPE_CHECKING:
     from jaxtroj.form_choice import FormChoice
@@ -87,6 +90,19 @@ def diagnose_sizes(of_other_size: float) -> tuple[Raised, ...]:
     if of_other_size <= _MOST_LEFT_OUT:
         return ()
     return (Raised(LEFT_OUT, f"{of_other_size:.0%} of the pictures are of another size than most"),)
+
+
+def diagnose_folders(unknown: Sequence[str], classes: int) -> tuple[Raised, ...]:
+    """The flag of class folders that are not those of all classes of a network.
+
+    Args:
+        unknown: their names; none where there is nothing to say.
+        classes: of the network.
+    """
+    if not unknown:
+        return ()
+    seen = f"{len(unknown)} class folders ({in_words(list(unknown))}), the network has {classes}"
+    return (Raised(CLASSES_UNKNOWN, f"{seen} classes: the pictures count as unlabelled"),)
 
 
 def diagnose_norms(fields: Mapping[str, float]) -> tuple[Raised, ...]:
@@ -239,9 +255,12 @@ def _none_held_out(examples: AnchoredExamples, fitted: Mapping[str, int]) -> Rai
     short = {search: count for search, count in fitted.items() if count >= given}
     if not short:
         return None
-    enough = max(short.values()) // examples.classes + 1
+    most = max(short.values())
+    # Searches of very many classes do not look at examples of each.
+    enough = f"{most // examples.classes + 1} of each class"
+    enough = f"more than {most}" if examples.classes > MANY_CLASSES else enough
     seen = (
         f"{', '.join(short)} measured on the {given} examples that were fitted to: too few"
-        f" examples, give {enough} of each class"
+        f" examples, give {enough}"
     )
     return Raised(NONE_HELD_OUT, seen)

@@ -88,6 +88,14 @@ LAGGING = Flag(
     " network was trained at a rate that never fell: average its statistics anew over training"
     " pictures",
 )
+CLASSES_UNKNOWN = Flag(
+    "classes-unknown",
+    "the examples lie in fewer class folders than the network has classes, and the folders' names"
+    " are neither numbers nor ImageNet's: only the order of the folders of all classes would"
+    " number them, so the pictures count as unlabelled",
+    "name the pictures by the numbers of their classes, `class_7_example_0.jpg` and so on, in one"
+    " folder; or give a folder with pictures for every class",
+)
 OTHER_LOGITS = Flag(
     "logits-differ",
     "`clean-example-logits.csv` beside the model holds other logits for its examples than the file"
@@ -110,8 +118,8 @@ NO_COMPARISON = Flag(
     "`--reference` with a clean network of the same classes; examples named by their classes",
 )
 FLAGS = (
-    MISCLASSIFIED, PROBABILITIES, NO_GRADIENT, MISLEADING, GUESSED, ONE_OUTPUT, LEFT_OUT,
-    NONE_HELD_OUT, LAGGING, NO_LAST_LAYER, OTHER_LOGITS, OTHER_TEXTS, NO_COMPARISON,
+    MISCLASSIFIED, PROBABILITIES, NO_GRADIENT, MISLEADING, CLASSES_UNKNOWN, GUESSED, ONE_OUTPUT,
+    LEFT_OUT, NONE_HELD_OUT, LAGGING, NO_LAST_LAYER, OTHER_LOGITS, OTHER_TEXTS, NO_COMPARISON,
 )  # fmt: skip
 
 

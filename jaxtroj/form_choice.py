@@ -15,10 +15,10 @@ import numpy as np
 
 from converters.model import Model
 from converters.preparation import PreparedConfig, prepared
-from jaxtroj.anchors import in_turn
 from jaxtroj.input_forms import PixelForm
 from jaxtroj.network import Network, usual_count
 from jaxtroj.rounds.examples import Pictures, in_units
+from jaxtroj.rounds.turns import in_turn
 
 # Every form is tried on so many examples at least, more where they are small, and
 # at most; the best ones on at most so many, of so many pixels together.

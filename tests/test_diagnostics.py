@@ -14,7 +14,7 @@ import jaxtroj
 from converters.input_form import InputForm, assumed_size
 from converters.model import ImageConfig, Model
 from jaxtroj.anchors import AnchoredExamples, Answered
-from jaxtroj.diagnostics import diagnose, diagnose_norms, diagnose_sizes
+from jaxtroj.diagnostics import diagnose, diagnose_folders, diagnose_norms, diagnose_sizes
 from jaxtroj.flags import FLAGS, raised_in
 from jaxtroj.form_choice import FormChoice
 from jaxtroj.input_forms import PixelForm
@@ -91,6 +91,21 @@ def test_searches_without_held_out_examples_are_told():
     assert str(raised).startswith("no-held-out-examples: probes measured on the 6 examples that")
     assert str(raised).endswith("give 3 of each class") and raised_in([str(raised)])
     assert diagnose(MODEL, _examples(), fitted={"probes": 5, "inversion": 3}) == ()
+
+
+def test_of_very_many_classes_no_example_of_each_is_asked_for():
+    model = Model(_Config(300), {"fc.kernel": jnp.ones((5, 300))}, "small")
+    examples = _examples(np.random.default_rng(0).normal(size=(20, 300)))
+    (raised,) = diagnose(model, examples, fitted={"probes": 30, "inversion": 8})
+    assert str(raised).endswith("too few examples, give more than 30")
+
+
+def test_class_folders_that_are_not_all_classes_are_told():
+    assert diagnose_folders((), 50) == ()
+    (raised,) = diagnose_folders(tuple("abcdef"), 50)
+    said = "classes-unknown: 6 class folders (a, b, c, d and 2 more), the network has 50 classes"
+    assert str(raised) == f"{said}: the pictures count as unlabelled"
+    assert raised_in([str(raised)])
 
 
 def test_the_accuracy_is_told():

@@ -2,6 +2,8 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,12 +12,13 @@ from safetensors.numpy import save_file
 
 from jaxtroj.cli.main import main
 from jaxtroj.record import Record
+from jaxtroj.scan.images import _stands_out
 from jaxtroj.store import RunStore, read_records
 
 CLASSES, PIXELS = 3, 32
 
 
-def narrow_resnet(seed: int) -> dict[str, np.ndarray]:
+def narrow_resnet(seed: int, classes: int = CLASSES) -> dict[str, np.ndarray]:
     """Random torch-named weights of a ResNet-18 of widths 8, 8, 8, 8."""
     random = np.random.default_rng(seed)
     tensors: dict[str, np.ndarray] = {}
@@ -34,8 +37,8 @@ def narrow_resnet(seed: int) -> dict[str, np.ndarray]:
                 conv(f"{home}.conv{k}", f"{home}.bn{k}", 3, 8)
             if layer > 1 and block == 0:
                 conv(f"{home}.downsample.0", f"{home}.downsample.1", 1, 8)
-    tensors["fc.weight"] = random.normal(size=(CLASSES, 8)).astype(np.float32)
-    tensors["fc.bias"] = np.zeros(CLASSES, np.float32)
+    tensors["fc.weight"] = random.normal(size=(classes, 8)).astype(np.float32)
+    tensors["fc.bias"] = np.zeros(classes, np.float32)
     return tensors
 
 
@@ -177,3 +180,40 @@ def test_calibrate_says_when_there_is_too_little(tmp_path, capsys):
     assert run("calibrate", tmp_path / "run", *arguments) == 4
     assert "at least 10 models" in capsys.readouterr().err
     assert not (tmp_path / "calibrator.json").exists()
+
+
+def test_of_very_many_classes_the_line_says_what_was_searched(tmp_path, capsys):
+    """And that two of fifty class folders do not say which classes they are of."""
+    save_file(narrow_resnet(0, 50), tmp_path / "model.pt")
+    random = np.random.default_rng(0)
+    for folder in ("n01440764", "n02123045"):
+        (tmp_path / "pictures" / folder).mkdir(parents=True)
+        for number in range(3):
+            pixels = random.integers(0, 256, (40, 40, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "pictures" / folder / f"{number}.png")
+    given = ("--examples", tmp_path / "pictures", "--stages", "weights,probes")
+    run("detect", tmp_path / "model.pt", *given)
+    line = capsys.readouterr().out
+    assert "network of 50 classes, only of 6 to 43" in line
+    assert "of its 50 classes only those that are easiest to reach were searched as targets" in line
+    assert "classes-unknown: 2 class folders (n01440764, n02123045)" in line
+
+
+@pytest.mark.parametrize(
+    ("kind", "rate", "classes", "said"),
+    [
+        ("patch", 1.0, 1000, "yet a patch was found that sends 100% of the held-out examples to"),
+        ("window", 0.9, 45, "yet a window was found that sends 90% of the held-out examples to"),
+        ("patch", 0.89, 1000, ""),
+        ("patch", 1.0, 44, ""),
+        ("colour map", 1.0, 1000, ""),
+    ],
+)
+def test_a_small_trigger_that_works_in_very_many_classes_is_said(kind, rate, classes, said):
+    trigger: Any = SimpleNamespace(
+        attack_success_rate=rate, target_class=7, trigger=SimpleNamespace(kind=kind)
+    )
+    context: Any = SimpleNamespace(model=SimpleNamespace(num_classes=classes))
+    found = _stands_out(trigger, context)
+    assert found.startswith(said) and bool(found) == bool(said)
+    assert not said or "class 7" in found

@@ -5,6 +5,8 @@ must be those numbers: "10" stands before "2" as text, and nobody knows which of
 """
 
 import os
+from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from jaxtroj.errors import ExamplesError
@@ -48,6 +50,28 @@ def classes_of(names: list[str], folder: Path) -> dict[str, int]:
             " pictures named class_0_example_0.png and so on in one folder"
         )
     return numbers
+
+
+def imagenet_classes(names: Sequence[str], classes: int) -> dict[str, int] | None:
+    """ImageNet's numbers of its class folders, of any number of them; None for other names.
+
+    Its 1000 classes are numbered by the order of their WordNet names, in all public networks.
+
+    >>> imagenet_classes(["n01440764", "n15075141"], 1000)
+    {'n01440764': 0, 'n15075141': 999}
+    >>> imagenet_classes(["n01440764", "n15075141"], 2), imagenet_classes(["cat"], 1000)
+    (None, None)
+    """
+    known = _imagenet()
+    if classes != len(known) or not known.keys() >= set(names):
+        return None
+    return {name: known[name] for name in names}
+
+
+@lru_cache(maxsize=1)
+def _imagenet() -> dict[str, int]:
+    text = (Path(__file__).parents[1] / "data" / "imagenet_classes.txt").read_text()
+    return {name: place for place, name in enumerate(text.split())}
 
 
 def in_words(names: list[str]) -> str:

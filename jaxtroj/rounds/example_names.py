@@ -70,7 +70,10 @@ def labels_in(folder: Path) -> dict[str, int]:
             " files for each class"
         )
     if len(found) > MAX_FILES:
-        raise ExamplesError(f"{len(found)} pictures in {folder}, expected at most {MAX_FILES}")
+        raise ExamplesError(
+            f"{len(found)} pictures in {folder}, expected at most {MAX_FILES}; a few of each class"
+            " are enough"
+        )
     return {name: found[name] for name in sorted(found, key=natural_key)}
 
 

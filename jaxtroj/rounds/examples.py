@@ -16,11 +16,13 @@ import numpy as np
 from jaxtroj.errors import ExamplesError
 from jaxtroj.input_forms import CHANNEL_ORDERS, NORMALIZATIONS
 from jaxtroj.model_files import digest_or_reason
+from jaxtroj.rounds.class_folders import imagenet_classes
 from jaxtroj.rounds.example_names import UNKNOWN_LABEL, labels_in
 from jaxtroj.rounds.image_file import ImageFileError, read_bytes
 from jaxtroj.rounds.picture_archive import open_archive
 from jaxtroj.rounds.picture_folder import PictureSource, Size, open_folder, sentences
 from jaxtroj.rounds.resizing import Fit
+from jaxtroj.rounds.turns import in_turn
 
 MAX_BATCH_BYTES = 4 * 2**30
 _Reader = Callable[[str], tuple[np.ndarray, str | None]]
@@ -38,6 +40,30 @@ class Pictures:
     problems: tuple[str, ...] = ()
     of_other_size: float = 0.0
     """Share of the pictures that was left out for its size, 0 to 1."""
+    unknown_folders: tuple[str, ...] = ()
+    """Class folders that cannot be matched with the network's classes, see `for_classes`."""
+
+    def for_classes(self, classes: int) -> "Pictures":
+        """The same for a network of so many classes.
+
+        Fewer class folders than that, whose names are neither numbers nor ImageNet's, do not say
+        which classes they are of. Their pictures lose their labels, and come in turn of the
+        folders.
+        """
+        own = [name.partition("/")[0] for name in self.names if "/" in name]
+        folders = sorted(set(own))
+        if not 0 < len(folders) < classes or all(name.isdecimal() for name in folders):
+            return self
+        if known := imagenet_classes(folders, classes):
+            return replace(self, labels=np.array([known[name] for name in own], np.int32))
+        order = in_turn(self.labels, len(self.labels))
+        return replace(
+            self,
+            pixels=self.pixels[order],
+            labels=np.full(len(order), UNKNOWN_LABEL, np.int32),
+            names=tuple(self.names[place] for place in order),
+            unknown_folders=tuple(folders),
+        )
 
     def cut(self, side: int | None, notes: Iterable[str] = ()) -> "Pictures":
         """The middle `side` pixels of each, or all; notes that are not empty join the problems."""
@@ -89,7 +115,10 @@ def normalize(pixels: np.ndarray, normalization: str = "min-max") -> np.ndarray:
 def in_units(pixels: np.ndarray, channel_order: str, normalization: str) -> np.ndarray:
     """uint8 [n, h, w, c], RGB or grey, to float32 [n, h, w, c] in [0, 1]; see `normalize`."""
     flip = slice(None, None, -1) if channel_order == "BGR" else slice(None)
-    return np.stack([normalize(picture[..., flip], normalization) for picture in pixels])
+    images = np.empty(pixels.shape, np.float32)  # many pictures are not held twice
+    for place, picture in enumerate(pixels):
+        images[place] = normalize(picture[..., flip], normalization)
+    return images
 
 
 def middle(pixels: np.ndarray, side: int) -> np.ndarray:
@@ -135,6 +164,7 @@ def load_pictures(
     limit_per_class: int | None = None,
     channels: int = 3,
     fit: Fit | None = None,
+    is_bounded: bool = False,
 ) -> Pictures:
     """Reads the example pictures of a model as they are.
 
@@ -146,6 +176,8 @@ def load_pictures(
         place, limit_per_class, channels: see `load_examples`.
         fit: makes all pictures one size, so that none is left out for its own; None takes them as
             they are.
+        is_bounded: whether without a limit only some pictures of very many classes are taken, see
+            `picture_folder.some_of_many`.
 
     Raises:
         ExamplesError, ValueError: as `load_examples`.
@@ -154,7 +186,7 @@ def load_pictures(
         raise ValueError(f"limit_per_class must be at least 1 or None, got {limit_per_class}")
     if channels not in (1, 3):
         raise ValueError(f"channels must be 1 or 3, got {channels}")
-    source = _source(Path(place), limit_per_class)
+    source = _source(Path(place), limit_per_class, is_bounded and limit_per_class is None)
     sizes, problems = source.sizes()
     names = list(sizes)
     if fit is None:
@@ -181,13 +213,13 @@ def usual_size(place: str | os.PathLike[str]) -> Size | None:
 
     None where no picture can be used; raises ExamplesError as `load_examples` for no folder.
     """
-    sizes, _ = _source(Path(place), 1).sizes()
+    sizes, _ = _source(Path(place), 1, is_bounded=True).sizes()
     return _most_common(sizes)
 
 
-def _source(place: Path, limit_per_class: int | None) -> PictureSource:
+def _source(place: Path, limit_per_class: int | None, is_bounded: bool) -> PictureSource:
     is_file = os.path.isfile(place)
-    return open_archive(place, limit_per_class) if is_file else open_folder(place)
+    return open_archive(place, limit_per_class) if is_file else open_folder(place, is_bounded)
 
 
 def _most_common(sizes: Mapping[str, Size]) -> Size | None:
@@ -247,7 +279,8 @@ def _read_pixels(
         if len(pixels) * picture.size * 4 > MAX_BATCH_BYTES:
             raise ExamplesError(
                 f"the pictures in {place} need more than {MAX_BATCH_BYTES} bytes as float32 "
-                f"({len(names)} of {picture.shape[0]} x {picture.shape[1]}); set a limit per class"
+                f"({len(names)} of {picture.shape[0]} x {picture.shape[1]}); set a limit per"
+                " class (--examples-per-class)"
             )
     return pixels, taken, sentences(left_out, "left out") + sentences(notes, "used")
 

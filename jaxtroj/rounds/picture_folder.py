@@ -2,17 +2,20 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 
-from jaxtroj.rounds.example_names import is_named_poisoned, labels_in
+from jaxtroj.rounds.example_names import UNKNOWN_LABEL, is_named_poisoned, labels_in
 from jaxtroj.rounds.image_file import ImageFileError, read_grey, read_header, read_rgb
+from jaxtroj.rounds.turns import MANY_CLASSES, in_turn
 
 Size = tuple[int, int]
 """Height and width in pixels."""
+PER_CLASS, MOST = 20, 2_000
+"""Of a folder of very many classes so many pictures of each are taken at most, and in all."""
 
 
 class PictureSource(Protocol):
@@ -44,10 +47,11 @@ class PictureSource(Protocol):
 
 @dataclass(frozen=True)
 class PictureFolder:
-    """The pictures of a folder; see `PictureSource`."""
+    """The pictures of a folder; see `PictureSource`. A note says which of them are left out."""
 
     place: Path
     labels: Mapping[str, int]
+    note: str = ""
 
     def sizes(self) -> tuple[dict[str, Size], list[str]]:
         """See `PictureSource`."""
@@ -63,16 +67,40 @@ class PictureFolder:
                 reasons[str(error)].append(name)
             else:
                 sizes[name] = (header.height, header.width)
-        return sizes, sentences(reasons, "left out")
+        return sizes, [self.note] * bool(self.note) + sentences(reasons, "left out")
 
     def read(self, name: str, channels: int) -> tuple[np.ndarray, str | None]:
         """See `PictureSource`."""
         return (read_grey if channels == 1 else read_rgb)(self.place / name)
 
 
-def open_folder(folder: Path) -> PictureFolder:
-    """The pictures of a folder; raises ExamplesError as `labels_in`."""
-    return PictureFolder(folder, labels_in(folder))
+def open_folder(folder: Path, is_bounded: bool = False) -> PictureFolder:
+    """The pictures of a folder; raises ExamplesError as `labels_in`.
+
+    Args:
+        folder: of pictures, or of class folders.
+        is_bounded: whether of very many classes only some pictures are taken, see `some_of_many`.
+    """
+    found = PictureFolder(folder, labels_in(folder))
+    return some_of_many(found) if is_bounded else found
+
+
+def some_of_many(folder: PictureFolder) -> PictureFolder:
+    """Of a folder of more than `MANY_CLASSES` classes the first pictures of each, in turn.
+
+    A search looks at a few hundred, and all of ImageNet's would fill the memory.
+    """
+    labels = np.array(list(folder.labels.values()))
+    classes = len(np.unique(labels[labels != UNKNOWN_LABEL]))
+    limit = min(MOST, PER_CLASS * classes)
+    if classes <= MANY_CLASSES or len(labels) <= limit:
+        return folder
+    names, taken = list(folder.labels), np.sort(in_turn(labels, limit))
+    note = (
+        f"{limit} of the {len(names)} pictures were taken, of its {classes} classes in turn"
+        " (--examples-per-class)"
+    )
+    return replace(folder, labels={names[i]: int(labels[i]) for i in taken}, note=note)
 
 
 def sentences(reasons: Mapping[str, Sequence[str]], outcome: str) -> list[str]:

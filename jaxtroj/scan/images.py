@@ -13,6 +13,7 @@ from jaxtroj.evidence.stages import IMAGE_STAGES
 from jaxtroj.record import finite, printable
 from jaxtroj.record_text import write_trigger
 from jaxtroj.rounds import Examples
+from jaxtroj.rounds.turns import MANY_CLASSES
 from jaxtroj.scan.attempt import Attempt
 from jaxtroj.scan.kinds import Prepared
 from jaxtroj.scan.naming import named_class, working_trigger
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from jaxtroj.evidence.images.context import ImageContext
     from jaxtroj.form_choice import FormChoice
     from jaxtroj.triggers.measure import RecoveredTrigger
+
+
+_WORKS, _SMALL_KINDS = 0.9, ("patch", "window")
 
 
 @dataclass
@@ -43,6 +47,7 @@ class ImageScan:
     _form: "FormChoice | None" = None
     _shown: "RecoveredTrigger | None" = None
     _of_other_size: float = 0.0
+    _unknown_folders: tuple[str, ...] = ()
 
     def prepare(self) -> Prepared:
         from converters.batch_norms import has_batch_norms
@@ -53,6 +58,7 @@ class ImageScan:
         with self.attempt.step("examples"):
             pictures = pictures_of(self.attempt, self.model)
         self._of_other_size = pictures.of_other_size
+        self._unknown_folders = pictures.unknown_folders
         height, width = pictures.pixels.shape[1:3]
         self.attempt.picture_size = (height, width)
         check_fit(self.model, pictures.pixels.shape, pictures.labels)
@@ -68,7 +74,12 @@ class ImageScan:
         return Prepared(context, Subject(side, has_batch_norm=norms, has_reference=beside))
 
     def flags(self, context: "ImageContext") -> tuple[str, ...]:
-        from jaxtroj.diagnostics import diagnose, diagnose_norms, diagnose_sizes
+        from jaxtroj.diagnostics import (
+            diagnose,
+            diagnose_folders,
+            diagnose_norms,
+            diagnose_sizes,
+        )
         from jaxtroj.evidence.images.context import anchored
         from jaxtroj.evidence.images.reference import labelled_answers
         from jaxtroj.evidence.images.statistics import answered
@@ -83,8 +94,9 @@ class ImageScan:
         folder = self.attempt.entry.model_path.parent
         stored = compare_stored(folder, context.network, context.examples)
         sizes = diagnose_sizes(self._of_other_size)
+        folders = diagnose_folders(self._unknown_folders, self.model.num_classes)
         lag = diagnose_norms(self.attempt.evidence.fields)
-        return (*stored, *map(str, (*sizes, *found, *lag)))
+        return (*stored, *map(str, (*sizes, *folders, *found, *lag)))
 
     def _fitted(self, context: "ImageContext") -> dict[str, int]:
         """The searches that ran, and to how many examples each fits triggers at most."""
@@ -120,12 +132,16 @@ class ImageScan:
 
     def judgement(self, evidence: Evidence, verdict: Verdict, context: "ImageContext") -> Judgement:
         trigger, examples = self._shown, context.examples
+        if bounds := _bounds(context):
+            verdict = replace(verdict, caveats=(*verdict.caveats, bounds))
         if trigger is None:
             return Judgement(verdict, remarks=examples.problems)
         remark, picture, problem, recovered = "", None, "", dict[str, Any](trigger.as_json())
         if verdict.poisoned and verdict.target_class != trigger.target_class:
             remark = f"the trigger found serves class {trigger.target_class}; signs name the target"
-        if verdict.poisoned or self.attempt.settings.calibrator is None:
+        if stands_out := "" if verdict.poisoned else _stands_out(trigger, context):
+            verdict = replace(verdict, caveats=(*verdict.caveats, stands_out))
+        if verdict.poisoned or stands_out or self.attempt.settings.calibrator is None:
             picture, problem = self._picture(trigger, examples)
             recovered["flips"] = self._flips(trigger, context)
         leans = _leans(evidence) if verdict.poisoned else ""
@@ -154,6 +170,34 @@ class ImageScan:
         except OSError as error:  # the answer stands without its picture
             return None, f"cannot write {self.trigger_path}: {error.strerror or error}"
         return printable(str(self.trigger_path)), ""
+
+
+def _bounds(context: "ImageContext") -> str:
+    """What of a network of very many classes was searched, in words; "" where all were."""
+    from jaxtroj.evidence.images.context import anchored
+
+    examples, classes = context.known(anchored), context.model.num_classes
+    if examples is None or classes <= MANY_CLASSES:
+        return ""
+    return (
+        f"of its {classes} classes only those that are easiest to reach were searched as targets,"
+        f" on {len(examples.images)} examples"
+    )
+
+
+def _stands_out(trigger: "RecoveredTrigger", context: "ImageContext") -> str:
+    """That a small trigger works in a network of very many classes, in words; "" where none does.
+
+    Calibrators hardly count it, because in small networks for small pictures it is common.
+    """
+    rate, classes = trigger.attack_success_rate, context.model.num_classes
+    if classes <= MANY_CLASSES or rate < _WORKS or trigger.trigger.kind not in _SMALL_KINDS:
+        return ""
+    return (
+        f"yet a {trigger.trigger.kind} was found that sends {rate:.0%} of the held-out examples to"
+        f" class {trigger.target_class}, which is rare in clean networks of so many classes: look"
+        " at it"
+    )
 
 
 def _leans(evidence: Evidence) -> str:

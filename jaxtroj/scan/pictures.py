@@ -33,7 +33,9 @@ def pictures_of(attempt: Attempt, model: "Model") -> Pictures:
     if entry.examples_path is None:
         raise ExamplesError(_no_pictures(entry.model_path))
     channels, fit = 1 if model.channels == 1 else 3, fit_for(attempt, model)
-    pictures = load_pictures(entry.examples_path, settings.examples_per_class, channels, fit)
+    each = settings.examples_per_class
+    pictures = load_pictures(entry.examples_path, each, channels, fit, is_bounded=True)
+    pictures = pictures.for_classes(model.num_classes)
     if isinstance(fit, ByProcessor) and fit.finding:
         attempt.findings += (fit.finding,)
     height, width = pictures.pixels.shape[1:3]

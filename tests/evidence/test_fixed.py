@@ -4,6 +4,7 @@ Two networks are trained on pictures that differ in a bright channel: one with a
 that means class 2, one without.
 """
 
+import jax
 import numpy as np
 import pytest
 
@@ -40,7 +41,9 @@ def found(models):
     for model in models:
         caller = Network(model)
         anchored = anchor(caller, examples(), 18)
-        windows, blends, scale = search_fixed(caller, anchored, FixedBudget(window=0.19))
+        windows, blends, scale = search_fixed(
+            caller, anchored, jax.random.key(0), FixedBudget(window=0.19)
+        )
         results.append((fixed_fields(windows, blends, scale), windows))
     return results
 

@@ -7,8 +7,9 @@ import pytest
 from PIL import Image
 
 from jaxtroj.errors import ExamplesError
-from jaxtroj.rounds import examples_digest
+from jaxtroj.rounds import examples_digest, picture_folder
 from jaxtroj.rounds.examples import load_pictures, usual_size
+from jaxtroj.rounds.picture_folder import PictureFolder, some_of_many
 
 
 def fill(folder, names, each=2, side=6):
@@ -16,7 +17,7 @@ def fill(folder, names, each=2, side=6):
     for place, name in enumerate(names):
         (folder / name).mkdir(parents=True)
         for number in range(each):
-            pixels = np.full((side, side, 3), 10 * place + number, np.uint8)
+            pixels = np.full((side, side, 3), (10 * place + number) % 256, np.uint8)
             pixels[0, 0] = 255
             Image.fromarray(pixels).save(folder / name / f"{number}.png")
 
@@ -96,3 +97,63 @@ def test_a_folder_without_pictures_says_what_it_holds(tmp_path):
     (tmp_path / "train").mkdir()
     with pytest.raises(ExamplesError, match=r"which holds 3 with .webp, 1 with no ending"):
         load_pictures(tmp_path)
+
+
+def test_fewer_folders_than_classes_are_no_labels(tmp_path):
+    """Of 1000 folders somebody has three: their places are not the classes."""
+    fill(tmp_path, ["ant", "bee", "cat"])
+    pictures = load_pictures(tmp_path)
+    assert pictures.for_classes(3) is pictures and pictures.for_classes(2) is pictures
+    found = pictures.for_classes(1000)
+    assert found.labels.tolist() == [-1] * 6
+    assert found.unknown_folders == ("ant", "bee", "cat")
+    # In turn of the folders, so that a few pictures are of all of them.
+    assert [name.partition("/")[0] for name in found.names[:3]] == list(found.unknown_folders)
+    assert found.pixels[:, 1, 1, 0].tolist() == [0, 10, 20, 1, 11, 21]
+
+
+def test_some_folders_of_imagenet_are_numbered_as_it_does(tmp_path):
+    fill(tmp_path, ["n01440764", "n01443537", "n15075141"])
+    pictures = load_pictures(tmp_path)
+    found = pictures.for_classes(1000)
+    assert found.labels.tolist() == [0, 0, 1, 1, 999, 999] and not found.unknown_folders
+    assert found.names == pictures.names
+    # No network of another number of classes is ImageNet's.
+    assert pictures.for_classes(200).labels.tolist() == [-1] * 6
+
+
+def test_folders_named_by_numbers_are_those_classes(tmp_path):
+    fill(tmp_path, ["000", "001", "002"])
+    pictures = load_pictures(tmp_path)
+    assert pictures.for_classes(1000) is pictures
+
+
+def test_pictures_of_one_folder_keep_what_their_names_say(tmp_path):
+    fill(tmp_path, ["a"])
+    for number, name in enumerate(("class_7_example_0.png", "class_9_example_0.png")):
+        os.rename(tmp_path / "a" / f"{number}.png", tmp_path / name)
+    pictures = load_pictures(tmp_path)
+    assert pictures.for_classes(1000) is pictures and pictures.labels.tolist() == [7, 9]
+
+
+@pytest.mark.parametrize(
+    ("classes", "each", "taken"), [(44, 30, 1320), (50, 30, 1000), (50, 20, 1000), (300, 12, 2000)]
+)
+def test_of_very_many_classes_some_pictures_are_taken(classes, each, taken, tmp_path):
+    names = {f"class_{c}_example_{n}.png": c for c in range(classes) for n in range(each)}
+    folder = some_of_many(PictureFolder(tmp_path, names))
+    assert len(folder.labels) == taken
+    assert list(folder.labels) == [name for name in names if name in folder.labels]
+    counts = np.bincount(list(folder.labels.values()), minlength=classes)
+    assert counts.max() - counts.min() <= 1
+    said = f"{taken} of the {len(names)} pictures were taken, of its {classes} classes in turn"
+    assert folder.note == (f"{said} (--examples-per-class)" if taken < len(names) else "")
+
+
+def test_who_asks_for_so_many_of_each_gets_them(tmp_path, monkeypatch):
+    monkeypatch.setattr(picture_folder, "PER_CLASS", 1)
+    fill(tmp_path, [f"{number:03d}" for number in range(50)])
+    assert len(load_pictures(tmp_path).labels) == 100
+    bounded = load_pictures(tmp_path, is_bounded=True)
+    assert len(bounded.labels) == 50 and bounded.problems[0].startswith("50 of the 100 pictures")
+    assert len(load_pictures(tmp_path, 2, is_bounded=True).labels) == 100

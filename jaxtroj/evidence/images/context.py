@@ -8,7 +8,7 @@ import numpy as np
 
 from converters.families.folding import fold
 from converters.model import Model
-from jaxtroj.anchors import AnchoredExamples, anchor
+from jaxtroj.anchors import AnchoredExamples, anchor, counted_classes
 from jaxtroj.errors import EvidenceError, ExamplesError
 from jaxtroj.evidence.context import Context
 from jaxtroj.network import Network
@@ -21,7 +21,10 @@ TriggerCandidate = Callable[[AnchoredExamples], RecoveredTrigger]
 
 @dataclass(frozen=True)
 class ExampleBudget:
-    """How many examples of a class all stages may use; the same on every device."""
+    """How many examples of a class all stages may use; the same on every device.
+
+    Networks of more than `rounds.turns.MANY_CLASSES` classes get as many as 30 classes would.
+    """
 
     per_class: int = 4
 
@@ -107,7 +110,8 @@ def image_context(
 
 def anchored(context: ImageContext) -> AnchoredExamples:
     """The examples with the model's answers and anchors: `context.shared(anchored)`."""
-    limit = context.budget(ExampleBudget).per_class * context.model.num_classes
+    classes = counted_classes(context.model.num_classes)
+    limit = context.budget(ExampleBudget).per_class * classes
     return anchor(context.network, context.examples, limit)
 
 

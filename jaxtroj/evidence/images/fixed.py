@@ -16,13 +16,14 @@ References:
   Moosavi-Dezfooli et al., Universal adversarial perturbations, https://arxiv.org/abs/1610.08401.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxtroj.anchors import AnchoredExamples
+from jaxtroj.evidence.images.reachable import ReachBudget, free_step, ranked_classes
 from jaxtroj.inversion.sign_steps import (
     Fit,
     Patterns,
@@ -48,6 +49,7 @@ class FixedBudget:
 
     Attributes:
       classes: most target classes tried, those that the gradients reach best.
+      reach: which of very many classes get a gradient.
       wide: examples that every window is tried on; located: those that tell where the best lies.
       fit: examples that patterns are fitted to; the rest of `held_out` measure them.
       held_out: examples to measure on, per class.
@@ -60,6 +62,7 @@ class FixedBudget:
     """
 
     classes: int = 10
+    reach: ReachBudget = field(default_factory=ReachBudget)
     wide: int = 2
     located: int = 4
     fit: int = 8
@@ -74,11 +77,18 @@ class FixedBudget:
 
 
 def search_fixed(
-    network: Network, examples: AnchoredExamples, budget: FixedBudget
+    network: Network, examples: AnchoredExamples, key: jax.Array, budget: FixedBudget
 ) -> tuple[Measured, Measured, float]:
-    """Windows and blends on held-out examples, and the mean margin of the clean ones."""
+    """Windows and blends on held-out examples, and the mean margin of the clean ones.
+
+    Args:
+      network: the model.
+      examples: of it.
+      key: of what very many classes are chosen by.
+      budget: what may be spent.
+    """
     fit, rest = split(network, examples, budget.fit, budget.held_out)
-    pulls = _mean_gradients(fit, examples.classes)
+    pulls = _mean_gradients(fit, examples.classes, _asked(fit, examples.classes, key, budget))
     reach = np.abs(pulls).mean(axis=(1, 2, 3))
     targets = np.sort(np.argsort(-reach, kind="stable")[: budget.classes])
     masks = _window_masks(fit.images.shape[1:3], budget)
@@ -97,13 +107,26 @@ def search_fixed(
     )
 
 
-def _mean_gradients(fit: Fit, classes: int) -> np.ndarray:
-    """Mean gradient `[classes, h, w, c]` of each class's margin on the clean examples."""
+def _asked(fit: Fit, classes: int, key: jax.Array, budget: FixedBudget) -> np.ndarray:
+    """Classes that get a gradient, by number: all, or of very many those that are reached most."""
+    if classes <= budget.reach.classes:
+        return np.arange(classes)
+    draw = free_step(fit.images.shape[1:])
+    ranked = ranked_classes(fit.network, fit.images, draw, key, budget.reach)
+    return np.sort(ranked[: budget.reach.classes])
+
+
+def _mean_gradients(fit: Fit, classes: int, asked: np.ndarray) -> np.ndarray:
+    """Mean gradient `[classes, h, w, c]` of each class's margin on the clean examples; 0 of those
+    that are not asked."""
     height, width, channels = fit.images.shape[1:]
-    shape = (classes, height, width)
-    arms = Patterns(np.arange(classes), np.zeros((*shape, 1)), np.zeros((*shape, channels)))
+    shape = (len(asked), height, width)
+    arms = Patterns(asked, np.zeros((*shape, 1)), np.zeros((*shape, channels)))
     found = image_gradients(fit, arms, logits_of(fit, arms))
-    return np.concatenate([gradients.mean(axis=1) for _, gradients, _ in found])
+    gradients = np.concatenate([gradients.mean(axis=1) for _, gradients, _ in found])
+    pulls = np.zeros((classes, *gradients.shape[1:]), gradients.dtype)
+    pulls[asked] = gradients
+    return pulls
 
 
 def _window_starts(fit: Fit, pulls, targets: np.ndarray, masks, budget: FixedBudget) -> Patterns:

@@ -13,14 +13,20 @@ References:
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import reduce
+from dataclasses import dataclass, field
+from functools import partial, reduce
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxtroj.anchors import AnchoredExamples
+from jaxtroj.evidence.images.reachable import (
+    STEP,
+    ReachBudget,
+    best_and_others,
+    ranked_classes,
+)
 from jaxtroj.margins import all_margins, share
 from jaxtroj.network import Network
 from jaxtroj.triggers.mask import roll
@@ -34,13 +40,15 @@ _PART = 2**25
 class SensitivityBudget:
     """Examples per class, and the size of the universal perturbation in [0, 1] pixel units.
 
-    Of networks with more than `classes` classes, those are looked at that the clean examples of
-    other classes come nearest to, on `few` examples in all.
+    Of networks with more classes than `reach` has, `best` are looked at that are reached most
+    easily, and `others` to compare them with, on `few` examples in all.
     """
 
     per_class: int = 2
-    classes: int = 64
-    few: int = 30
+    reach: ReachBudget = field(default_factory=ReachBudget)
+    best: int = 8
+    others: int = 16
+    few: int = 12
     epsilon: float = 0.06
     window: float = 0.25
 
@@ -59,10 +67,10 @@ def _moved(steps: jax.Array, offsets: jax.Array) -> jax.Array:
 
 
 def sensitivity_fields(
-    network: Network, examples: AnchoredExamples, budget: SensitivityBudget
+    network: Network, examples: AnchoredExamples, key: jax.Array, budget: SensitivityBudget
 ) -> dict[str, float]:
     """Evidence of the stage; `images.stages.sensitivity` says what each field means."""
-    some, targets = _looked_at(examples, budget)
+    some, targets = _looked_at(network, examples, key, budget)
     towards = zip(targets.tolist(), _towards_each(network, some, targets), strict=True)
     found = [_common(gradients, some, target, budget) for target, gradients in towards]
     directions, norms, agreements = zip(*found, strict=True)
@@ -77,17 +85,23 @@ def sensitivity_fields(
 
 
 def _looked_at(
-    examples: AnchoredExamples, budget: SensitivityBudget
+    network: Network, examples: AnchoredExamples, key: jax.Array, budget: SensitivityBudget
 ) -> tuple[AnchoredExamples, np.ndarray]:
     """The examples and the classes, sorted, that the budget allows."""
-    some, classes = examples.spread(budget.per_class), np.arange(examples.classes)
-    if examples.classes <= budget.classes:
-        return some, classes
-    others = examples.sources[:, None] != classes
-    near = np.asarray(share(all_margins(examples.logits), others, axis=0))
-    # A class that all examples are of has no others, and a share of 0.
-    near = np.where(np.asarray(others).any(axis=0), near, -np.inf)
-    return some.first(budget.few), np.sort(np.argsort(-near, kind="stable")[: budget.classes])
+    some = examples.spread(budget.per_class)
+    if examples.classes <= budget.reach.classes:
+        return some, np.arange(examples.classes)
+    few = some.first(budget.few)
+    draw = partial(_drawn, tuple(few.images.shape[1:]), budget.window, few.offsets())
+    ranked = ranked_classes(network, few.images, draw, key, budget.reach)
+    return few, best_and_others(ranked, budget.best, budget.others)
+
+
+def _drawn(shape: tuple[int, ...], window: float, offsets: jax.Array, key: jax.Array) -> jax.Array:
+    """A random step over the objects `[n, h, w, c]`, where the norms of the gradients are taken."""
+    signs = jax.random.rademacher(key, shape, jnp.float32)
+    inside = _window_mask(shape, window)
+    return _moved((STEP * signs * inside)[None], offsets)[0]
 
 
 def _parts(network: Network, images: jax.Array, count: int) -> Iterator[slice]:
@@ -134,10 +148,22 @@ def _common(gradients: jax.Array, examples: AnchoredExamples, target: int, budge
 
 def _window(x: jax.Array, size: float) -> jax.Array:
     """The central part of `[..., h, w, c]`, `size` of the side each way."""
-    height, width = x.shape[-3:-1]
+    rows, columns = _middle(x.shape[-3:-1], size)
+    return x[..., rows, columns, :]
+
+
+def _window_mask(shape: tuple[int, ...], size: float) -> np.ndarray:
+    """1 in that part of pictures `(h, w, c)`, else 0: `[h, w, 1]`."""
+    mask = np.zeros((*shape[:2], 1), np.float32)
+    mask[_middle(shape[:2], size)] = 1.0
+    return mask
+
+
+def _middle(shape: tuple[int, ...], size: float) -> tuple[slice, slice]:
+    height, width = shape
     h, w = max(1, int(height * size)), max(1, int(width * size))
     top, left = (height - h) // 2, (width - w) // 2
-    return x[..., top : top + h, left : left + w, :]
+    return slice(top, top + h), slice(left, left + w)
 
 
 def _universal_scores(

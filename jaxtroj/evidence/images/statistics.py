@@ -34,11 +34,12 @@ import numpy as np
 
 from converters.batch_norms import by_batch
 from converters.model import Model
-from jaxtroj.anchors import Answered, in_turn
+from jaxtroj.anchors import Answered
 from jaxtroj.evidence.images.context import ImageContext
 from jaxtroj.margins import all_margins
 from jaxtroj.network import usual_count
 from jaxtroj.rounds.examples import Examples
+from jaxtroj.rounds.turns import in_turn
 
 _FLOOR = 1e-3  # of a layer's mean variance: no channel counts as steadier
 _MOST = 3.0  # deviations or logs that one channel may differ by: a dead one would outweigh all

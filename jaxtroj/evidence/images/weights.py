@@ -10,6 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from jaxtroj.numerics import kurtosis
+from jaxtroj.rounds.turns import MANY_CLASSES
 
 _EPS = 1e-12
 
@@ -30,7 +31,7 @@ def weight_fields(params: Mapping[str, np.ndarray], head: np.ndarray | None) -> 
     if rows is not None:
         fields["head_mean_outlier"] = _outlier(rows.mean(axis=1))
         fields["head_norm_outlier"] = _outlier(np.linalg.norm(rows, axis=1))
-        fields["head_cosine_spread"] = float(_cosines(rows).std())
+        fields["head_cosine_spread"] = _cosine_spread(rows)
     fields["head_lead"], fields["head_lead_class"] = head_lead(head)
     return {**fields, "layer_kurtosis": float(np.mean(tails)) if tails else 0.0}
 
@@ -53,6 +54,8 @@ def head_gaps(head: np.ndarray | None) -> np.ndarray:
     rows = np.asarray(head, np.float64)
     lengths = np.linalg.norm(rows, axis=1) * np.sqrt(rows.shape[1])
     lean = rows.sum(axis=1) / np.maximum(lengths, _EPS)
+    if len(lean) > MANY_CLASSES:  # the same, without the others of each class in turn
+        return lean - (lean.sum() - lean) / (len(lean) - 1)
     return lean - np.array([np.delete(lean, place).mean() for place in range(len(lean))])
 
 
@@ -81,14 +84,51 @@ def _is_kernel(path: str, value: np.ndarray) -> bool:
 
 
 def _outlier(values: np.ndarray) -> float:
-    """How far the largest value stands above the mean of the others, in their deviations."""
+    """How far the largest value stands above the mean of the others, in their deviations.
+
+    The largest of many draws lies further out than that of few. Of more than `MANY_CLASSES` values
+    it is told as among so many: less what the largest of the others exceeds that of so few by.
+    """
     place = int(values.argmax())
     others = np.delete(values, place)
     if others.size < 2:
         return 0.0
-    return float(
-        (values[place] - others.mean()) / (others.std() + 1e-3 * np.abs(values).mean() + _EPS)
-    )
+    spread = others.std() + 1e-3 * np.abs(values).mean() + _EPS
+    if len(values) <= MANY_CLASSES:
+        return float((values[place] - others.mean()) / spread)
+    beyond = others.max() - expected_largest(others, MANY_CLASSES - 1)
+    return float((values[place] - beyond - others.mean()) / spread)
+
+
+def expected_largest(values: np.ndarray, count: int) -> float:
+    """Mean of the largest of `count` of the values `[n]`, over all choices; `count` <= n.
+
+    The i-th of the ascending values is the largest of C(i - 1, count - 1) of the C(n, count)
+    choices.
+
+    >>> expected_largest(np.array([1.0, 2.0, 3.0]), 2)  # of 1 2, 1 3 and 2 3
+    2.6666666666666665
+    """
+    n = len(values)
+    places = np.arange(n, count, -1)  # from the largest on
+    steps = (places - count) / (places - 1)
+    shares = count / n * np.concatenate([[1.0], np.cumprod(steps)])
+    return float((shares * np.sort(values)[::-1][: len(shares)]).sum())
+
+
+def _cosine_spread(rows: np.ndarray) -> float:
+    """Deviation of the cosines between rows `[classes, features]`.
+
+    Of very many rows by sums over all pairs, which needs no room for the pairs.
+    """
+    classes = len(rows)
+    if classes <= MANY_CLASSES:
+        return float(_cosines(rows).std())
+    unit = rows / (np.linalg.norm(rows, axis=1, keepdims=True) + _EPS)
+    own, pairs = (unit**2).sum(axis=1), classes * (classes - 1)
+    mean = ((unit.sum(axis=0) ** 2).sum() - own.sum()) / pairs
+    square = (((unit.T @ unit) ** 2).sum() - (own**2).sum()) / pairs
+    return float(np.sqrt(max(0.0, square - mean**2)))
 
 
 def _cosines(rows: np.ndarray) -> np.ndarray:

@@ -24,6 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtroj.anchors import AnchoredExamples
+from jaxtroj.evidence.images.reachable import STEP, ReachBudget, ranked_classes
 from jaxtroj.evidence.images.whole_banks import BankBudget, bank_of
 from jaxtroj.inversion.sign_steps import Fit, climb, split
 from jaxtroj.inversion.value_arms import (
@@ -34,6 +35,7 @@ from jaxtroj.inversion.value_arms import (
     value_arms,
 )
 from jaxtroj.network import Network
+from jaxtroj.triggers.fields import linear
 from jaxtroj.triggers.measure import Candidates, Measured, gains_together, sizes_of
 
 FAMILIES = ("filter", "sinusoid", "smooth", "warp", "border")
@@ -47,6 +49,7 @@ class WholeBudget:
     Attributes:
       bank: the candidates for no class; bank_examples: examples they are tried on.
       classes: most target classes that arms are for.
+      reach: which of very many classes get arms of one step, by which those are chosen.
       fit: examples that arms are fitted to; the rest, up to `held_out`, measure what was found.
       held_out: examples to measure on, per class.
       kept: classes of each family that are measured: the fields compare the two best.
@@ -59,6 +62,7 @@ class WholeBudget:
     bank: BankBudget = field(default_factory=BankBudget)
     bank_examples: int = 10
     classes: int = 10
+    reach: ReachBudget = field(default_factory=ReachBudget)
     fit: int = 8
     held_out: int = 2
     kept: int = 3
@@ -136,7 +140,8 @@ def _from_arms(fit: Fit, classes: int, key: jax.Array, budget: WholeBudget):
     """Family -> what the steps found for the classes that they moved most."""
     height, width, channels = fit.images.shape[1:]
     shape = (height, width, channels)
-    arms = value_arms(_families(budget, min(shape[:2])), np.arange(classes), shape, key)
+    targets = _targets(fit, classes, key, budget)
+    arms = value_arms(_families(budget, min(shape[:2])), targets, shape, key)
     if classes > budget.classes:
         arms = arms.take(_reached_first(fit, arms, budget))
     arms, reached = climb(fit, arms, budget.steps)
@@ -144,6 +149,21 @@ def _from_arms(fit: Fit, classes: int, key: jax.Array, budget: WholeBudget):
         name: _best_of_arms(arms.take(arms.kinds == kind), reached[arms.kinds == kind], fit, budget)
         for kind, name in enumerate(_SEARCHED)
     }
+
+
+def _targets(fit: Fit, classes: int, key: jax.Array, budget: WholeBudget) -> np.ndarray:
+    """Classes that get arms, by number: all, or of very many those that smooth steps move most."""
+    if classes <= budget.reach.classes:
+        return np.arange(classes)
+    height, width, channels = fit.images.shape[1:]
+    points = (min(budget.points, height), min(budget.points, width), channels)
+
+    def smooth_step(own: jax.Array) -> jax.Array:
+        signs = STEP * jax.random.rademacher(own, points, jnp.float32)
+        return linear(signs, (height, width))[None]
+
+    ranked = ranked_classes(fit.network, fit.images, smooth_step, key, budget.reach)
+    return np.sort(ranked[: budget.reach.classes])
 
 
 def _families(budget: WholeBudget, side: int):

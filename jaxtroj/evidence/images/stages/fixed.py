@@ -35,7 +35,7 @@ def _run(context: "ImageContext") -> StageResult:
 
     network, examples = context.network, context.shared(anchored)
     budget = context.budget(FixedBudget)
-    windows, blends, scale = search_fixed(network, examples, budget)
+    windows, blends, scale = search_fixed(network, examples, context.key, budget)
     located = locate(network, examples, windows, budget)
     triggers = (partial(best_of, located), partial(best_of, blends))
     return StageResult(fixed_fields(windows, blends, scale), triggers, (windows, blends))

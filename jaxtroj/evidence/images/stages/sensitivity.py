@@ -31,7 +31,8 @@ def _run(context: "ImageContext") -> StageResult:
     from jaxtroj.evidence.images.sensitivity import SensitivityBudget, sensitivity_fields
 
     budget = context.budget(SensitivityBudget)
-    return StageResult(sensitivity_fields(context.network, context.shared(anchored), budget))
+    examples = context.shared(anchored)
+    return StageResult(sensitivity_fields(context.network, examples, context.key, budget))
 
 
 def _budget() -> "SensitivityBudget":

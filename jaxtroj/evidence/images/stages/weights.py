@@ -10,10 +10,13 @@ if TYPE_CHECKING:
 FIELDS = (
     Field("head_mean_outlier", "weights", 1, "the outlying mean of one class's last-layer weights",
           "deviations",
-          "largest row mean above the others, in their deviations (Trojan Signatures)",
+          "largest row mean above the others, in their deviations (Trojan Signatures); of more than"
+          " 44 classes as among 44",
           source="Fields et al., arXiv:2109.02836, 2021"),
     Field("head_norm_outlier", "weights", 1, "the outlying size of one class's last-layer weights",
-          "deviations", "largest row norm above the others, in their deviations"),
+          "deviations",
+          "largest row norm above the others, in their deviations; of more than 44 classes as among"
+          " 44"),
     Field("head_cosine_spread", "weights", 0, "the spread of the angles between last-layer rows",
           "cosine", "deviation of the cosines between rows of the last layer"),
     Field("layer_kurtosis", "weights", 0, "the heaviness of the tails of the weights",
