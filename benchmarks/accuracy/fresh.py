@@ -45,7 +45,9 @@ def main() -> int:
     write_atomic(args.out.with_suffix(".evidence.jsonl"), lines.encode())
     result = {
         "provenance": provenance(),
-        "calibrators": {path.name: digest_file(path) for path in sorted(set(map(_path, rows)))},
+        "calibrators": {
+            path.name: digest_file(path) for path in sorted(set(map(calibrator_for, rows)))
+        },
         "populations": judged(rows),
     }
     write_atomic(args.out, json.dumps(result, indent=1).encode() + b"\n")
@@ -53,7 +55,7 @@ def main() -> int:
     return 0
 
 
-def _path(row: PictureRow) -> Path:
+def calibrator_for(row: PictureRow) -> Path:
     """The shipped calibrator that answers for a network of no known round."""
     asked = Asked(size=(row.side, row.side), has_batch_norm="norm_shift" in row.evidence)
     choice = choice_of(Settings(), asked)
@@ -63,10 +65,10 @@ def _path(row: PictureRow) -> Path:
 
 def judged(rows: Sequence[PictureRow]) -> dict[str, Any]:
     """Population -> scores, and what was said of each network by the calibrator for it."""
-    found, shipped = {}, {path: Calibrator.load(path) for path in set(map(_path, rows))}
+    found, shipped = {}, {path: Calibrator.load(path) for path in set(map(calibrator_for, rows))}
     for name in dict.fromkeys(row.population for row in rows):
         own = [row for row in rows if row.population == name]
-        said = np.array([probability(row, shipped[_path(row)]) for row in own])
+        said = np.array([probability(row, shipped[calibrator_for(row)]) for row in own])
         sure = np.array([row.converged for row in own])
         truth = np.array([row.poisoned for row in own])
         found[name] = {

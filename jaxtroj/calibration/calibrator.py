@@ -2,16 +2,18 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from jaxtroj.calibration import files
+from jaxtroj.calibration.few_classes import fit_few_classes
 from jaxtroj.calibration.fitted import Fitted, Provenance, StageReport, provenance_of
 from jaxtroj.calibration.judge import Judge
 from jaxtroj.calibration.kinds import KindFound, found_by_kind, shares_of
 from jaxtroj.calibration.labelled import UNKNOWN, Labelled, Origin, Scheme, make_population, matrix
-from jaxtroj.calibration.pooled import PooledStage
+from jaxtroj.calibration.pooled import FewClasses, PooledStage
+from jaxtroj.calibration.pooled_files import pooled_of
 from jaxtroj.calibration.stopping import stop_rule
 from jaxtroj.calibration.training import (
     OutOfFold,
@@ -119,6 +121,19 @@ class Calibrator:
             learn_transfer(labelled, scheme, origin.seed),
             found_by_kind(_probabilities(last, truth), truth, labelled.kinds),
         )
+
+    def for_few_classes(self, labelled: Labelled | None) -> "Calibrator":
+        """The same with what labelled networks of few classes show; with None, without it.
+
+        Raises:
+            CalibrationError: it is not pooled; see also `few_classes.fit_few_classes`.
+        """
+        model = pooled_of(self.stages)
+        if model is None:
+            raise CalibrationError("only a pooled calibrator judges networks of few classes apart")
+        few = None if labelled is None else fit_few_classes(model, labelled).few
+        changed = replace(model, few=few)
+        return replace(self, stages={name: PooledStage(changed, name) for name in self.stages})
 
     def probability(
         self,
@@ -265,9 +280,18 @@ class Calibrator:
         return self.stages[stage].usable(matrix([fields], self.stages[stage].names))
 
     def _judge(self, stage: str, traits: Traits) -> Judge:
-        """Of a stage, for a network's size of pictures."""
+        """Of a stage, for a network's size of pictures and number of classes."""
         judge = self.stages[stage]
-        return judge.for_side(traits.side) if isinstance(judge, PooledStage) else judge
+        if not isinstance(judge, PooledStage):
+            return judge
+        return judge.for_network(traits.side, traits.classes)
+
+    def _few(self, traits: Traits) -> FewClasses | None:
+        """What is known of networks of few classes, where this is one."""
+        model = pooled_of(self.stages)
+        few = None if model is None else model.few
+        is_one = few is not None and traits.classes is not None and traits.classes <= few.most
+        return few if is_one else None
 
     def _log_odds(
         self,
@@ -292,16 +316,27 @@ class Calibrator:
 
     def caveats(self, traits: Traits) -> tuple[str, ...]:
         """What must be said first of a network that no calibration model resembles."""
+        few = self._few(traits)
+        strange = self._strange(traits if few is None else replace(traits, classes=None))
+        not_met = f"the calibrator has met no {', and no '.join(strange)}"
+        if few is None:
+            return (f"{not_met}: {self._advice(traits)}",) if strange else ()
+        known = (
+            f"networks of 2 to {few.most} classes are judged beside {few.clean} clean ones;"
+            f" {few.models} such networks had a log score of {few.log_score:.2f} (0.5 scores 0.69)"
+        )
+        return (not_met, known) if strange else (known,)
+
+    def _strange(self, traits: Traits) -> tuple[str, ...]:
+        """What of a network the calibrator has not met, in words."""
         known = {name for report in self.reports.values() for name in report.by_architecture}
         known = known if self.met is None else set(self.met.architectures)
         strange = () if self.met is None else self.met.strange_shape(traits)
-        if traits.architecture not in known:
-            some = len(known) <= SHOWN_ARCHITECTURES
-            others = ", ".join(sorted(known)) if some else f"{len(known)} others"
-            strange = (f"{traits.name}, only {others or 'unnamed ones'}", *strange)
-        if not strange:
-            return ()
-        return (f"the calibrator has met no {', and no '.join(strange)}: {self._advice(traits)}",)
+        if traits.architecture in known:
+            return strange
+        some = len(known) <= SHOWN_ARCHITECTURES
+        others = ", ".join(sorted(known)) if some else f"{len(known)} others"
+        return (f"{traits.name}, only {others or 'unnamed ones'}", *strange)
 
     def _advice(self, traits: Traits) -> str:
         """What the probability of a network that was not met is worth, in words."""

@@ -21,10 +21,10 @@ from jaxtroj.calibration.transfer import Transfer
 from jaxtroj.errors import CalibrationError
 
 FORMAT = "jaxtroj calibrator"
-SCHEMA_VERSION = 3
-READABLE = (1, 2, SCHEMA_VERSION)
-"""Versions that are read; files of the first know of regressions alone, and pooled models of the
-second have no sum over fields."""
+SCHEMA_VERSION = 4
+READABLE = (1, 2, 3, SCHEMA_VERSION)
+"""Versions that are read; files of the first know of regressions alone, pooled models of the second
+have no sum over fields, those of the third nothing for networks of few classes."""
 MAX_BYTES = 16 * 2**20
 SCALES = (1e-100, LARGEST_NUMBER)
 SPREADS = (1e-6, 1e3)
@@ -155,7 +155,7 @@ def _from_json(root: Node) -> Fitted:
 def _judges(root: Node, stages: Sequence[tuple[str, Node]], version: int) -> Mapping[str, Judge]:
     if version > 1 and not root["pooled"].is_null():
         names = [name for name, _ in stages]
-        return pooled_files.read_pooled(root["pooled"], names, has_sum=version > 2)
+        return pooled_files.read_pooled(root["pooled"], names, version)
     models = {name: _stage(node) for name, node in stages}
     _check_cumulative(models)
     return models

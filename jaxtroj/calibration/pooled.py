@@ -48,6 +48,22 @@ LEAST_PART = 0.05
 
 
 @dataclass(frozen=True)
+class FewClasses:
+    """How networks of few classes are scored, see `few_classes`; log score in nats."""
+
+    tails: tuple[Tail, ...]
+    """Of the same fields in the same order."""
+    most: int
+    """Classes of such a network."""
+    clean: int
+    """Clean ones that the tails were fitted on."""
+    models: int
+    """Labelled ones that were at hand."""
+    log_score: float
+    """Of these, each by tails that have met neither it nor its twin."""
+
+
+@dataclass(frozen=True)
 class PooledModel:
     """The fitted model. Values are [n, fields], float64, NaN where missing."""
 
@@ -76,6 +92,14 @@ class PooledModel:
     sides: tuple[tuple[str, int, int], ...] = ()
     """Searches that are made for pictures of some sizes only: name, least and most pixels of the
     longest side."""
+    few: FewClasses | None = None
+    """For networks of few classes; None where no fit was made for them."""
+
+    def for_classes(self, classes: int | None) -> "PooledModel":
+        """The same for a network of so many classes; None for nobody knows."""
+        if self.few is None or classes is None or classes > self.few.most:
+            return self
+        return replace(self, tails=self.few.tails)
 
     def for_side(self, side: int | None) -> "PooledModel":
         """The same for pictures of one size: usual are all searches that such pictures can get.
@@ -127,9 +151,12 @@ class PooledStage:
         """Share of poisoned models in training."""
         return self.model.rate
 
-    def for_side(self, side: int | None) -> "PooledStage":
-        """The same for pictures of this longest side, pixels; None for nobody knows."""
-        return replace(self, model=self.model.for_side(side))
+    def for_network(self, side: int | None, classes: int | None) -> "PooledStage":
+        """The same for pictures of this longest side, pixels, and so many classes.
+
+        None for nobody knows.
+        """
+        return replace(self, model=self.model.for_side(side).for_classes(classes))
 
     def usable(self, values: np.ndarray) -> bool:
         """Whether any of the stage's own fields is there, in values [1, names]."""

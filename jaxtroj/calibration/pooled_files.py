@@ -6,7 +6,7 @@ from itertools import groupby
 from jaxtroj.calibration.checked import RATES, Node
 from jaxtroj.calibration.judge import Judge
 from jaxtroj.calibration.kinds import KindFound
-from jaxtroj.calibration.pooled import PARTS, WAYS, PooledModel, PooledStage
+from jaxtroj.calibration.pooled import PARTS, WAYS, FewClasses, PooledModel, PooledStage
 from jaxtroj.calibration.tails import Tail
 from jaxtroj.calibration.transfer import Met, Temperature, Transfer
 from jaxtroj.errors import CalibrationError
@@ -25,11 +25,12 @@ def pooled_of(stages: Mapping[str, Judge]) -> PooledModel | None:
     return judges[0].model if judges else None
 
 
-def read_pooled(node: Node, stages: Sequence[str], has_sum: bool) -> Mapping[str, Judge]:
-    """The judges of the named stages; `has_sum`: whether fields have weights, searches sides.
+def read_pooled(node: Node, stages: Sequence[str], version: int) -> Mapping[str, Judge]:
+    """The judges of the named stages, of a file of some version (`files.READABLE`).
 
     Raises CalibrationError.
     """
+    has_sum = version > 2  # fields have weights, searches sides
     tails = tuple(_tail(item, has_sum) for item in node["tails"].items())
     if len({tail.name for tail in tails}) != len(tails):
         raise CalibrationError(f"{node.place} names a field twice")
@@ -59,8 +60,29 @@ def read_pooled(node: Node, stages: Sequence[str], has_sum: bool) -> Mapping[str
         penalty=node["penalty"].number(0),
         models=node["models"].count(1),
         sides=tuple(_searched_sides(part) for part in node["sides"].items()) if has_sum else (),
+        few=_few(node["few"], tails) if version > 3 else None,
     )
     return {stage: PooledStage(model, stage) for stage in stages}
+
+
+def _few(node: Node, tails: Sequence[Tail]) -> FewClasses | None:
+    """What there is for networks of few classes; `tails` are those of the others."""
+    if node.is_null():
+        return None
+    own = tuple(_tail(item, has_sum=True) for item in node["tails"].items())
+    if [_places(tail) for tail in own] != [_places(tail) for tail in tails]:
+        raise CalibrationError(f"{node.place}.tails must be of the same fields, in their order")
+    return FewClasses(
+        tails=own,
+        most=node["most"].count(2),
+        clean=node["clean"].count(1),
+        models=node["models"].count(1),
+        log_score=node["log_score"].number(0),
+    )
+
+
+def _places(tail: Tail) -> tuple[str, str, str, int]:
+    return tail.name, tail.stage, tail.search, tail.direction
 
 
 def _searched_sides(node: Node) -> tuple[str, int, int]:

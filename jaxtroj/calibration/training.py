@@ -191,7 +191,7 @@ def _ask(judge: PooledStage, models: Labelled, held: np.ndarray, answers: OutOfF
     sides = np.array([models.sides[i] if models.sides else 0 for i in held.tolist()])
     for side in set(sides[usable].tolist()):
         own = usable & (sides == side)
-        asked, names = judge.for_side(side or None), [None] * int(own.sum())
+        asked, names = judge.for_network(side or None, None), [None] * int(own.sum())
         answers.log_odds[held[own]] = asked.log_odds(values[own], names)
         answers.at_clip[held[own]] = asked.at_clip(values[own], names)
 

@@ -358,10 +358,11 @@ def test_a_group_that_is_left_out_is_judged_as_a_scan_would_judge_it():
     rows = [matrix([labelled.rows[place]], judge.names) for place in held]
     sides = [labelled.sides[place] for place in held]
     asked = [
-        judge.for_side(side).log_odds(row, [None])[0] for side, row in zip(sides, rows, strict=True)
+        judge.for_network(side, None).log_odds(row, [None])[0]
+        for side, row in zip(sides, rows, strict=True)
     ]
     assert answers == pytest.approx(asked) and len(set(sides)) == 3
-    assert judge.for_side(28).model.missing_share(rows[0])[0] > 0
+    assert judge.for_network(28, None).model.missing_share(rows[0])[0] > 0
 
 
 def test_the_sides_of_searches_come_from_their_stages(general, fresh):

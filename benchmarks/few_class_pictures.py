@@ -1,6 +1,6 @@
 """Pictures of two to five classes out of those of `benchmarks.zoo_pictures`, for `generate zoo`.
 
-    python -m benchmarks.few_classes --pictures DIR --out DIR [--seed S]
+    python -m benchmarks.few_class_pictures --pictures DIR --out DIR [--seed S]
 
 Half of the sets pick some classes; the others put all classes into a few groups, as networks that
 say yes or no about many kinds of thing do. The seed draws which.

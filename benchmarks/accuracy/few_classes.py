@@ -1,0 +1,91 @@
+"""Networks of two to five classes: the general calibrators before and after they know of them.
+
+    python -m benchmarks.accuracy.few_classes SOURCE --fresh SOURCE --work WORK [--out FILE]
+        [--calibrator FILE ...]
+
+Each SOURCE is a folder of `jaxtroj generate zoo` on pictures of few classes
+(`benchmarks.few_class_pictures`), or a file of such evidence, whose rows may be of both. The first
+is fitted on (`jaxtroj.calibration.few_classes`), each network judged by a fit without it and its
+twin; the networks of `--fresh` are judged once. `--calibrator` names files that get the fit, in
+place. Log scores in nats. The evidence of all is written beside FILE.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.accuracy.fresh import calibrator_for, probability, scores
+from benchmarks.accuracy.picture_rows import PictureRow, labelled, read_rows
+from benchmarks.provenance import RESULTS, provenance
+from converters.files import write_atomic
+from jaxtroj.calibration import Calibrator
+
+Rows = Sequence[PictureRow]
+
+
+def main() -> int:
+    """Fit, judge, print and write; returns the exit status."""
+    parser = argparse.ArgumentParser(description="Networks of few classes.")
+    parser.add_argument("source", type=Path, metavar="SOURCE")
+    parser.add_argument("--fresh", type=Path, required=True, metavar="SOURCE")
+    parser.add_argument("--work", type=Path, required=True, help="run folders go here")
+    parser.add_argument("--out", type=Path, default=RESULTS / "few_classes.json")
+    parser.add_argument("--calibrator", type=Path, action="append", default=[])
+    args = parser.parse_args()
+    rows, fresh = read_rows(args.source, args.work), read_rows(args.fresh, args.work)
+    for name, some in ((".evidence.jsonl", rows), (".fresh.evidence.jsonl", fresh)):
+        lines = "".join(json.dumps(asdict(row)) + "\n" for row in some)
+        write_atomic(args.out.with_suffix(name), lines.encode())
+    result: dict[str, Any] = {"provenance": provenance(), **judged(rows, fresh)}
+    write_atomic(args.out, json.dumps(result, indent=1).encode() + b"\n")
+    print(json.dumps({name: part for name, part in result.items() if name != "provenance"}))
+    for path in args.calibrator:
+        Calibrator.load(path).for_few_classes(labelled(rows)).save(path)
+    return 0
+
+
+def judged(rows: Rows, fresh: Rows) -> dict[str, Any]:
+    """Scores of the networks of the fit and of fresh ones, by fits with and without few classes."""
+    paths = {*map(calibrator_for, (*rows, *fresh))}
+    shipped = {path: Calibrator.load(path).for_few_classes(None) for path in paths}
+    after = {path: one.for_few_classes(labelled(rows)) for path, one in shipped.items()}
+
+    def without_twin(row: PictureRow) -> Calibrator:
+        others = [one for one in rows if one.pair != row.pair]
+        return shipped[calibrator_for(row)].for_few_classes(labelled(others))
+
+    return {
+        "fitted": {
+            "before": _scores(rows, lambda row: shipped[calibrator_for(row)]),
+            "twins_left_out": _scores(rows, without_twin),
+        },
+        "fresh": {
+            "before": _scores(fresh, lambda row: shipped[calibrator_for(row)]),
+            "after": _scores(fresh, lambda row: after[calibrator_for(row)]),
+            "networks": [_network(row, shipped, after) for row in fresh],
+        },
+    }
+
+
+def _scores(rows: Rows, judge: Callable[[PictureRow], Calibrator]) -> dict[str, Any]:
+    said = np.array([probability(row, judge(row)) for row in rows])
+    return scores(said, np.array([row.poisoned for row in rows]))
+
+
+def _network(row: PictureRow, *fits: dict[Path, Calibrator]) -> dict[str, Any]:
+    before, after = (round(probability(row, fit[calibrator_for(row)]), 4) for fit in fits)
+    return {
+        "model": row.model, "dataset": row.dataset, "architecture": row.family,
+        "classes": row.classes, "poisoned": row.poisoned, "kind": row.kind,
+        "sources": row.sources, "before": before, "after": after,
+    }  # fmt: skip
+
+
+if __name__ == "__main__":
+    sys.exit(main())
