@@ -38,6 +38,8 @@ INPUTS = {
     "zoo": "folder that `jaxtroj generate zoo` wrote",
     "rounds": "folders that `jaxtroj generate round1` to `round4` wrote",
     "zoo_pictures": "folder of the .npz files that it was generated from (zoo_pictures.py)",
+    "few": "folder that `jaxtroj generate zoo` wrote of pictures of few classes (few_class_pictures.py)",
+    "few_fresh": "another one, of another seed",
 }
 """Data that is not part of the project, by name; given as `--input NAME=PATH`."""
 
@@ -166,6 +168,9 @@ BENCHES = (
           _same("{zoo} --work {work}/zoo"), ("zoo",)),
     Bench("accuracy.worth", "what each stage of evidence is worth, beside its seconds",
           _same("{zoo} --work {work}/zoo"), ("zoo",)),
+    Bench("accuracy.few_classes", "networks of two to five classes",
+          {"cpu-small": None, "cpu": "{few} --fresh {few_fresh} --work {work}/few", "gpu": None},
+          ("few", "few_fresh")),
     Bench("accuracy.order", "which stage next: the fixed order beside one by expected gain",
           _same("{zoo} --work {work}/zoo"), ("zoo",)),
     Bench("accuracy.fresh", "networks that the shipped calibrator has not met",

@@ -4,10 +4,10 @@
         [--calibrator FILE ...]
 
 Each SOURCE is a folder of `jaxtroj generate zoo` on pictures of few classes
-(`benchmarks.few_class_pictures`), or a file of such evidence, whose rows may be of both. The first
-is fitted on (`jaxtroj.calibration.few_classes`), each network judged by a fit without it and its
-twin; the networks of `--fresh` are judged once. `--calibrator` names files that get the fit, in
-place. Log scores in nats. The evidence of all is written beside FILE.
+(`benchmarks.few_class_pictures`), or a file of such evidence. The networks of `--fresh` are judged
+by a fit on the first alone (`jaxtroj.calibration.few_classes`), and all once more by fits without
+their own twin. `--calibrator` names files that get the fit on all, in place. Log scores in nats.
+The evidence is written beside FILE.
 """
 
 import argparse
@@ -46,24 +46,25 @@ def main() -> int:
     write_atomic(args.out, json.dumps(result, indent=1).encode() + b"\n")
     print(json.dumps({name: part for name, part in result.items() if name != "provenance"}))
     for path in args.calibrator:
-        Calibrator.load(path).for_few_classes(labelled(rows)).save(path)
+        Calibrator.load(path).for_few_classes(labelled([*rows, *fresh])).save(path)
     return 0
 
 
 def judged(rows: Rows, fresh: Rows) -> dict[str, Any]:
-    """Scores of the networks of the fit and of fresh ones, by fits with and without few classes."""
-    paths = {*map(calibrator_for, (*rows, *fresh))}
+    """Scores of fresh networks and of all, by fits that know of few classes or do not."""
+    every = (*rows, *fresh)
+    paths = {*map(calibrator_for, every)}
     shipped = {path: Calibrator.load(path).for_few_classes(None) for path in paths}
     after = {path: one.for_few_classes(labelled(rows)) for path, one in shipped.items()}
 
     def without_twin(row: PictureRow) -> Calibrator:
-        others = [one for one in rows if one.pair != row.pair]
+        others = [one for one in every if one.pair != row.pair]
         return shipped[calibrator_for(row)].for_few_classes(labelled(others))
 
     return {
-        "fitted": {
-            "before": _scores(rows, lambda row: shipped[calibrator_for(row)]),
-            "twins_left_out": _scores(rows, without_twin),
+        "all": {
+            "before": _scores(every, lambda row: shipped[calibrator_for(row)]),
+            "twins_left_out": _scores(every, without_twin),
         },
         "fresh": {
             "before": _scores(fresh, lambda row: shipped[calibrator_for(row)]),
