@@ -38,7 +38,7 @@ INPUTS = {
     "zoo": "folder that `jaxtroj generate zoo` wrote",
     "rounds": "folders that `jaxtroj generate round1` to `round4` wrote",
     "zoo_pictures": "folder of the .npz files that it was generated from (zoo_pictures.py)",
-    "few": "folder that `jaxtroj generate zoo` wrote of pictures of few classes (few_class_pictures.py)",
+    "few": "folder that `jaxtroj generate zoo` wrote of `few_class_pictures.py`",
     "few_fresh": "another one, of another seed",
 }
 """Data that is not part of the project, by name; given as `--input NAME=PATH`."""
