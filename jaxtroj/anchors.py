@@ -177,10 +177,10 @@ def _led(network: Network, images: jax.Array, gradients: jax.Array, sources: np.
     can_step = step.any(axis=(1, 2, 3))
     if can_step.sum() < _LEAST_STEPPED:
         return math.nan
-    images, step, sources = np.asarray(images)[can_step], step[can_step], sources[can_step]
-    stepped = np.concatenate([images + step, images - step]).clip(0, 1).astype(np.float32)
+    given, step, own = np.asarray(images)[can_step], step[can_step], sources[can_step]
+    stepped = np.concatenate([given + step, given - step]).clip(0, 1).astype(np.float32)
     along, against = np.split(np.asarray(network.logits(stepped), np.float64), 2)
-    return float((_margins(along, sources) > _margins(against, sources)).mean())
+    return float((_margins(along, own) > _margins(against, own)).mean())
 
 
 def _margins(logits: np.ndarray, classes: np.ndarray) -> np.ndarray:

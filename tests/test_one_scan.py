@@ -85,7 +85,9 @@ def test_steps_are_told_before_they_begin_and_the_loop_stops_when_asked():
 
 def test_a_stage_that_needs_a_gradient_is_left_out_where_there_is_none():
     class Blind(CountingContext):
-        has_gradient = False
+        @property
+        def has_gradient(self):
+            return False
 
     seeing = replace(BLEND, needs=Needs(gradient=True))
     steps = list(gather_steps(Blind(), (PATCH, seeing)))

@@ -71,24 +71,26 @@ def detected(capsys, path: Path, *arguments: object) -> dict:
     return json.loads(line)
 
 
-def test_the_planted_patch_is_found_and_the_twin_is_clean(folder):
+def test_the_planted_patch_is_found_in_every_format(folder):
+    """The calibrators are not asked: what they say of such networks stands in measurements."""
     names = [f"{name}.{suffix}" for name in ("clean", "poisoned") for suffix in FORMATS]
     command = [sys.executable, "-m", "jaxtroj", "detect", *names, "--examples", "pictures"]
     result = subprocess.run(
-        [*command, "--json"], capture_output=True, text=True, cwd=folder,
+        [*command, "--json", "--evidence-only"], capture_output=True, text=True, cwd=folder,
         env={**os.environ, "JAX_PLATFORMS": "cpu"},
     )  # fmt: skip
-    assert result.returncode == 1, result.stderr
+    assert result.returncode == 0, result.stderr
     records = [json.loads(line) for line in result.stdout.splitlines()]
-    assert [record["poisoned"] for record in records] == [False] * 3 + [True] * 3
     for record in records:
         assert record["status"] == "ok" and record["input_form"]["accuracy"] == 1.0
         assert "one-output" not in record["reason"] and "no-last-layer" not in record["reason"]
         said = (CUT, BY_SIGMOID) if record["model"].endswith("onnx") else (AS_LOGIT,)
         assert set(said) <= set(record["findings"])
         assert np.isfinite(list(record["evidence"].values())).all()
-    for record in records[3:]:
+    for clean, record in zip(records[:3], records[3:], strict=True):
         assert record["target_class"] == 1 and record["source_classes"] == [0]
+        assert record["recovered"]["kind"] == "window"
+        assert record["evidence"]["fixed_gap"] > clean["evidence"]["fixed_gap"] + 0.3
 
 
 def test_a_scan_takes_them_too(folder, tmp_path, capsys):
