@@ -20,7 +20,7 @@ from jaxtroj.rounds.turns import MANY_CLASSES, in_turn
 # Deviation of the blur over the saliency map, as a share of the picture's side.
 _BLUR = 0.08
 # A small step of all pixels; how many examples take it, and how many tell at least.
-_STEP, _STEPPED, _LEAST_STEPPED = 8 / 255, 10, 5
+_STEP, _STEPPED, _LEAST_STEPPED = 2 / 255, 10, 5
 # Of the examples that gradients must lead where they point; by chance 6 of 10 or fewer do in five
 # of six networks.
 _LEAST_LED = 0.65
