@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtroj.errors import EvidenceError
+from jaxtroj.margins import all_margins
 from jaxtroj.network import Network
 from jaxtroj.rounds.examples import Examples
 from jaxtroj.rounds.turns import MANY_CLASSES, in_turn
@@ -179,14 +180,9 @@ def _led(network: Network, images: jax.Array, gradients: jax.Array, sources: np.
         return math.nan
     given, step, own = np.asarray(images)[can_step], step[can_step], sources[can_step]
     stepped = np.concatenate([given + step, given - step]).clip(0, 1).astype(np.float32)
-    along, against = np.split(np.asarray(network.logits(stepped), np.float64), 2)
-    return float((_margins(along, own) > _margins(against, own)).mean())
-
-
-def _margins(logits: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    """Of logits `[n, classes]`, that of one class for each row, `[n]`."""
-    own = np.arange(logits.shape[1]) == classes[:, None]
-    return logits[own] - np.where(own, -np.inf, logits).max(axis=1)
+    margins = np.asarray(all_margins(network.logits(stepped)))
+    along, against = np.split(margins[np.arange(len(margins)), np.tile(own, 2)], 2)
+    return float((along > against).mean())
 
 
 def _accuracy(said: np.ndarray, labels: np.ndarray) -> float:

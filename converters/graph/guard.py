@@ -149,7 +149,7 @@ def _elements(func, args: Any, kwargs: Any) -> int | None:
     torch works these out in Python on the meta device, and imports its compiler for that.
     """
     factors = args[_PRODUCTS[func] :][:2] if func in _PRODUCTS else ()
-    if len(factors) == 2 and all(factor.dim() >= 2 for factor in factors):
+    if len(factors) == 2 and _fit(*factors):
         return math.prod(factors[0].shape[:-1]) * factors[1].shape[-1]
     if func is not _BATCH_NORM and torch.Tag.pointwise not in func.tags:
         return None
@@ -161,6 +161,13 @@ def _elements(func, args: Any, kwargs: Any) -> int | None:
         return math.prod(torch.broadcast_shapes(*shapes))
     except RuntimeError:  # it refuses, with the better message, for real
         return None
+
+
+def _fit(first: torch.Tensor, second: torch.Tensor) -> bool:
+    """Whether torch multiplies two matrices, or as many of one as of the other."""
+    if min(first.dim(), second.dim()) < 2 or first.shape[-1] != second.shape[-2]:
+        return False
+    return first.shape[:-2] == second.shape[:-2]
 
 
 def _to_meta(leaf: Any) -> Any:

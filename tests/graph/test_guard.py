@@ -35,11 +35,20 @@ def test_the_work_of_products_is_counted(product):
         product(2000)
 
 
-@pytest.mark.parametrize("shapes", [((), (3,)), ((2, 3), (2, 3)), ((2000, 2000), (3,))])
-def test_products_that_do_not_fit_are_torchs_to_refuse(shapes):
-    first, second = map(torch.ones, shapes)
+MISFITS = {
+    "no matrices": (torch.mm, (), (3,)),
+    "small": (torch.mm, (2, 3), (2, 3)),
+    "a matrix and a row": (torch.mm, (2000, 2000), (3,)),
+    "other inner sizes": (torch.mm, (2000, 2000), (3000, 10)),
+    "other inner sizes in a batch": (torch.bmm, (2, 500, 500), (2, 400, 500)),
+    "batches of other sizes": (torch.bmm, (2, 500, 500), (3, 500, 500)),
+}
+
+
+@pytest.mark.parametrize(("product", "first", "second"), MISFITS.values(), ids=MISFITS)
+def test_products_that_do_not_fit_are_torchs_to_refuse(product, first, second):
     with SizeGuard(WorkLimits()), pytest.raises(RuntimeError):
-        torch.mm(first, second)
+        product(torch.ones(first), torch.ones(second))
 
 
 def test_products_do_not_import_torchs_compiler():
