@@ -14,7 +14,8 @@ class Population:
     Attributes:
         name: for `--population`.
         kind: "image" or "text".
-        rounds: TrojAI rounds whose datasets it answers for (`rounds.which`).
+        rounds: TrojAI rounds whose datasets it answers for (`rounds.which`), where their pictures
+            have the sides that its file notes, if it notes any.
         by_size: whether it answers for all pictures of the sides that its file notes.
         apart: name of the file of the calibrator that answers in its place for heads whose clean
             heads come from another dataset; "" for none.
@@ -53,18 +54,26 @@ class Population:
 
 POPULATIONS = (
     Population("round0", "image", ("round0",)),
-    Population("round1", "image", ("round1",)),
+    Population(
+        "rounds",
+        "image",
+        ("round1", "round2", "round3", "round4"),
+        beside="general_reference",
+        without_norms="general_without_norms",
+    ),
     Population("small", "image", by_size=True),
     Population(
         "general",
         "image",
-        ("round2", "round3", "round4"),
         beside="general_reference",
         without_norms="general_without_norms",
     ),
     Population("round5", "text", ("round5", "round6"), apart="round5_apart"),
 )
-BY_NAME: Mapping[str, Population] = {one.name: one for one in POPULATIONS}
+BY_NAME: Mapping[str, Population] = {
+    name: one for one in POPULATIONS for name in dict.fromkeys((one.name, *one.rounds))
+}
+"""A population by its own name, and by that of each round that it answers for."""
 
 
 def shipped() -> tuple[Population, ...]:
@@ -153,7 +162,7 @@ class Candidates:
     rounds: tuple[tuple[str, Path], ...]
 
 
-Covers = Callable[[Path, tuple[int, int]], bool]
+Covers = Callable[[Path, tuple[int, int]], bool | None]
 Rule = Callable[[Candidates, Asked, Covers], Choice | None]
 
 
@@ -168,7 +177,9 @@ def _of_texts(known: Candidates, asked: Asked, covers: Covers) -> Choice | None:
 
 def _of_round(known: Candidates, asked: Asked, covers: Covers) -> Choice | None:
     path = dict(known.rounds).get(asked.round or "")
-    return None if path is None else Choice(path, f"for datasets of {asked.round}")
+    if path is None or (asked.size is not None and covers(path, asked.size) is False):
+        return None
+    return Choice(path, f"for datasets of {asked.round}")
 
 
 def _of_size(known: Candidates, asked: Asked, covers: Covers) -> Choice | None:
@@ -194,7 +205,7 @@ def choose(known: Candidates, asked: Asked, covers: Covers) -> Choice:
     Args:
         known: to choose from.
         asked: the model.
-        covers: whether a calibrator's file notes that it is for pictures of a size.
+        covers: whether a calibrator is for pictures of a size; None where its file notes no sizes.
     """
     found = next(found for rule in RULES if (found := rule(known, asked, covers)) is not None)
     instead = (one for one in _instead(found, asked) if one.path != found.path)

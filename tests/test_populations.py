@@ -20,7 +20,7 @@ KNOWN = Candidates(GENERAL, TEXT, (SMALL,), (("round0", ROUND),))
 
 
 def covers(path, size):
-    return path == SMALL and max(size) <= 32
+    return max(size) <= 32 if path == SMALL else None  # the others note no sizes
 
 
 @pytest.mark.parametrize(
@@ -38,6 +38,13 @@ def test_the_first_rule_that_holds_decides(asked, path, why):
     assert found.path == path and why in found.why
 
 
+def test_a_calibrator_of_a_round_leaves_sizes_that_it_is_not_for():
+    known = Candidates(GENERAL, TEXT, (), (("round0", SMALL),))
+    assert choose(known, Asked("image", (32, 32), "round0"), covers).path == SMALL
+    assert choose(known, Asked("image", (64, 64), "round0"), covers).path == GENERAL
+    assert choose(known, Asked("image", None, "round0"), covers).path == SMALL
+
+
 def test_one_that_is_named_answers_for_all():
     alone = Candidates(GENERAL, TEXT, (), ())
     expected = Choice(GENERAL, "as asked for all models")
@@ -47,7 +54,7 @@ def test_one_that_is_named_answers_for_all():
 def test_the_general_one_takes_the_place_of_sizes_once_it_ships(monkeypatch, tmp_path):
     there = {name: populations.BY_NAME[name].path for name in ("round0", "small")}
     assert populations.round_calibrators()[0] == ("round0", there["round0"])
-    for name in ("round0", "round1", "small", "round5"):
+    for name in ("round0", "rounds", "small", "round5"):
         (tmp_path / f"{name}.json").write_text("{}")
     monkeypatch.setattr(populations, "FOLDER", tmp_path)
     assert populations.default_calibrator().name == "round0.json"
@@ -75,7 +82,7 @@ def test_a_population_is_named_on_the_command_line():
 
 
 @pytest.mark.parametrize(("name", "expected"), [
-    (None, "round0"), ("round1", "round1"), ("round2", "general"), ("round4", "general"),
+    (None, "round0"), ("round1", "rounds"), ("round2", "rounds"), ("round4", "rounds"),
 ])  # fmt: skip
 def test_the_usual_population_leaves_known_rounds_theirs(name, expected):
     parser = argparse.ArgumentParser()
@@ -83,6 +90,31 @@ def test_the_usual_population_leaves_known_rounds_theirs(name, expected):
     parser.set_defaults(usual_population="round0")  # as `infer` does
     found = choice_of(settings_from(parser.parse_args([])), Asked("image", (64, 64), name))
     assert found is not None and found.path.name == f"{expected}.json"
+
+
+@pytest.mark.parametrize(
+    ("side", "expected"), [(64, "rounds"), (80, "rounds"), (224, "general"), (28, "general")]
+)
+def test_a_round_of_pictures_that_its_calibrator_is_not_for_gets_the_general_one(side, expected):
+    found = choice_of(Settings(), Asked("image", (side, side), "round2"))
+    assert found is not None and found.path.name == f"{expected}.json"
+    named = choice_of(settings("--population", "round2"), Asked("image", (side, side), "round2"))
+    assert named is not None and named.path.name == "rounds.json"
+
+
+@pytest.mark.parametrize(("name", "expected"), [
+    ("rounds", "rounds"), ("round1", "rounds"), ("round3", "rounds"), ("round6", "round5"),
+])  # fmt: skip
+def test_a_population_goes_by_the_names_of_its_rounds_too(name, expected):
+    kind = "text" if expected == "round5" else "image"
+    found = choice_of(settings("--population", name), Asked(kind, (64, 64)))
+    assert found is not None and found.path.name == f"{expected}.json"
+
+
+def test_a_network_of_a_round_without_batch_norms_gets_the_calibrator_of_such():
+    asked = Asked("image", (64, 64), "round2", has_batch_norm=False)
+    found = choice_of(Settings(), asked)
+    assert found is not None and found.path.name == "general_without_norms.json"
 
 
 def test_a_population_that_does_not_ship_is_refused(monkeypatch, tmp_path):

@@ -86,10 +86,11 @@ class Calibrator:
             return 0.5
         return self.provenance.poisoned / self.provenance.models
 
-    def covers(self, size: tuple[int, int]) -> bool:
-        """Whether it is for pictures of `size` (height and width, pixels)."""
+    def covers(self, size: tuple[int, int]) -> bool | None:
+        """Whether it is for pictures of `size` (height and width, pixels); None if it notes no
+        sizes."""
         sides = self.provenance.sides
-        return sides is not None and sides[0] <= min(size) and max(size) <= sides[1]
+        return None if sides is None else sides[0] <= min(size) and max(size) <= sides[1]
 
     @classmethod
     def fit(cls, labelled: Labelled, scheme: Scheme, origin: Origin = UNKNOWN) -> "Calibrator":

@@ -1,13 +1,11 @@
 """The benchmark of Rounds 1 to 4: what METADATA says, and the ways in which a round is judged."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from benchmarks.accuracy.picture_rows import described
-from benchmarks.accuracy.rounds import judge, text, write_calibrators
-from jaxtroj.calibration import Calibrator
+from benchmarks.accuracy.rounds import calibrator_of, judge, text
 from tests.calibration.test_zoo_benchmark import row
 
 FLAT = {
@@ -58,6 +56,7 @@ def rows():
         replace(
             row(i),
             dataset=names[i % 6 // 2],
+            population=f"folder {i % 6 // 2}",
             converged=i % 7 > 0,
             second_target=2,
             family=f"net{i // 2 % 7}",
@@ -66,14 +65,17 @@ def rows():
     ]
 
 
-def test_every_round_is_judged_in_four_ways(rows):
+def test_every_round_is_judged_in_five_ways(rows):
     result = judge(rows, 0)
     assert set(result["rounds"]) == {"round2", "round3"} and result["models"] == 72
     assert len(result["predictions"]) == 48
     part = result["rounds"]["round2"]
     assert part["models"] == 24 and part["poisoned"] == 12
-    for way in ("out_of_fold", "architectures_left_out", "round_left_out", "round_alone"):
+    for way in (
+        "out_of_fold", "architectures_left_out", "folder_left_out", "round_left_out", "round_alone",
+    ):  # fmt: skip
         assert part["scores"][way]["roc_auc"] > 0.9
+        assert result["together"][way]["models"] == 48
     assert part["scores"]["converged"]["models"] == part["converged"] < 24
     assert part["parts"]["kind"]["patch"]["poisoned"] > 0
     assert "round left out" in text(result)
@@ -99,9 +101,15 @@ def test_rows_of_no_round_are_refused(rows):
         judge([one for one in rows if one.dataset == "gtsrb"], 0)
 
 
-def test_a_round_gets_its_calibrator(rows, tmp_path: Path):
-    few = [one for i, one in enumerate(rows) if one.dataset == "round2" or i < 12]
-    (path,) = write_calibrators(few, 0, tmp_path)
-    assert path.name == "round2.json"
-    poisoned = next(one for one in few if one.poisoned)
-    assert Calibrator.load(path).probability(poisoned.evidence) > 0.5
+def test_the_rounds_get_one_calibrator_which_no_other_rows_fit(rows):
+    found = calibrator_of(rows, 0)
+    assert (
+        "48 networks" in found.provenance.population
+        and "24 of round2" in found.provenance.population
+    )
+    alone = calibrator_of([one for one in rows if one.dataset != "gtsrb"], 0)
+    assert [found.probability(one.evidence) for one in rows[:9]] == [
+        alone.probability(one.evidence) for one in rows[:9]
+    ]
+    poisoned = next(one for one in rows if one.poisoned and one.dataset == "round2")
+    assert found.probability(poisoned.evidence) > 0.5
