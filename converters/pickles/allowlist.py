@@ -8,7 +8,13 @@ import re
 
 from converters.errors import EXPORT, UnsafePickleError
 from converters.pickles.constructors import CONSTRUCTORS
-from converters.pickles.standins import STORAGES, TORCH_DTYPES, TYPED_STORAGES, Global
+from converters.pickles.standins import (
+    PICTURES,
+    STORAGES,
+    TORCH_DTYPES,
+    TYPED_STORAGES,
+    Global,
+)
 
 # Module classes carry no code here, so whole packages of them are allowed; but only plain class
 # names, which keeps out functions, submodules and dotted paths ("modules.os.system").
@@ -52,7 +58,7 @@ _NAMES = frozenset(
 )
 
 # Classes whose instances are kept as data although they are not modules.
-_DATA_CLASSES = frozenset({"argparse.Namespace"})
+_DATA_CLASSES = PICTURES | {"argparse.Namespace"}
 
 # Benign but unsupported: the error says what it is instead of only naming it.
 _UNSUPPORTED = {

@@ -12,6 +12,7 @@ from converters.pickles.numpy_values import ArrayRef, DtypeRef
 from converters.pickles.standins import (
     JSON_STATE,
     PARTIAL,
+    PICTURES,
     Global,
     OrderedMap,
     Standin,
@@ -215,7 +216,7 @@ def _without_effect(target: Any, state: Any) -> bool:
 def _build_standin(target: Standin, state: Any) -> None:
     """Take over ``state`` or ``(state, slots)``, dicts with text keys, once."""
     parts = state if isinstance(state, tuple) and len(state) == 2 else (state,)
-    if target.class_name == PARTIAL:
+    if target.class_name == PARTIAL or target.class_name in PICTURES:
         return
     if target.built:
         raise UnsafePickleError(f"the pickle sets the state of a {target.class_name} twice")

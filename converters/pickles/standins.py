@@ -29,6 +29,12 @@ RUST_TOKENIZER = "tokenizers.Tokenizer"
 JSON_STATE = "json"
 # A class with arguments, which a pickle makes and never calls; its state is not kept.
 PARTIAL = "functools.partial"
+# Pictures that a training script kept beside the weights, as BackdoorBench's datasets hold them;
+# their pixels are not kept.
+PICTURES = frozenset(
+    {"PIL.Image.Image"}
+    | {f"PIL.{name}ImagePlugin.{name}ImageFile" for name in ("Bmp", "Jpeg", "Png")}
+)
 
 
 def named(value: Any) -> str:

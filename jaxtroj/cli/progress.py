@@ -8,6 +8,8 @@ from rich.live import Live
 from rich.spinner import Spinner
 from rich.text import Text
 
+from jaxtroj.record import shown
+
 
 class Progress:
     """What a command is doing now and has done; use as a context manager.
@@ -21,12 +23,12 @@ class Progress:
         self._live: Live | None = None
 
     def update(self, text: str) -> None:
-        """Replace the live line."""
-        self._spinner.update(text=Text(text))
+        """Replace the live line; names in it may be a stranger's, so they are escaped."""
+        self._spinner.update(text=Text(shown(text)))
 
     def line(self, text: str) -> None:
-        """Add one line that stays, on stderr."""
-        self._console.print(text, markup=False)
+        """Add one line that stays, on stderr; escaped as in `update`."""
+        self._console.print(shown(text), markup=False)
 
     def result(self, text: str) -> None:
         """Add one line to stdout, at once."""

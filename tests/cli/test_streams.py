@@ -73,3 +73,12 @@ def test_progress_shows_names_as_they_are(capsys):
     with Progress() as progress:
         progress.line("a:skull:.pt [bold]b[/bold]")
     assert capsys.readouterr().err == "a:skull:.pt [bold]b[/bold]\n"
+
+
+def test_names_in_lines_of_progress_cannot_move_the_cursor(capsys):
+    with Progress() as progress:
+        progress.update("\x1b[2J")
+        progress.line("photo\x1b[31m\r\u202e.png is not used: [bold]no picture")
+    assert capsys.readouterr().err == (
+        "photo\\x1b[31m\\r\\u202e.png is not used: [bold]no picture\n"
+    )

@@ -9,6 +9,7 @@ from collections import Counter, OrderedDict, defaultdict
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from converters.artifact import open_artifact
 from converters.errors import LoadError, UnknownFormatError
@@ -139,6 +140,8 @@ def test_files_without_weights(value, message, tmp_path):
 
 def test_values_of_training_scripts_are_understood(tmp_path):
     """Everything below is common in checkpoints; none of it is needed, all of it must be read."""
+    Image.new("P", (2, 2)).save(tmp_path / "opened.png")
+    opened = Image.open(tmp_path / "opened.png")
     beside = {
         "args": argparse.Namespace(lr=0.1, layers=[1, 2]),
         "best": np.float64(0.25),
@@ -162,6 +165,8 @@ def test_values_of_training_scripts_are_understood(tmp_path):
         "class": nn.BatchNorm2d,
         "activation": torch.nn.functional.relu,
         "tuple": (1, (2.5, "x"), None),
+        "picture": Image.new("RGB", (3, 2), "red"),
+        "opened": opened,
     }
     for protocol in (2, 4):
         torch.save({"model": STATE, **beside}, tmp_path / "m.pt", pickle_protocol=protocol)
