@@ -54,10 +54,11 @@ class Population:
 
 POPULATIONS = (
     Population("round0", "image", ("round0",)),
+    Population("round1", "image", ("round1",)),
     Population(
         "rounds",
         "image",
-        ("round1", "round2", "round3", "round4"),
+        ("round2", "round3", "round4"),
         beside="general_reference",
         without_norms="general_without_norms",
     ),

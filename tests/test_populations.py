@@ -54,7 +54,7 @@ def test_one_that_is_named_answers_for_all():
 def test_the_general_one_takes_the_place_of_sizes_once_it_ships(monkeypatch, tmp_path):
     there = {name: populations.BY_NAME[name].path for name in ("round0", "small")}
     assert populations.round_calibrators()[0] == ("round0", there["round0"])
-    for name in ("round0", "rounds", "small", "round5"):
+    for name in ("round0", "round1", "rounds", "small", "round5"):
         (tmp_path / f"{name}.json").write_text("{}")
     monkeypatch.setattr(populations, "FOLDER", tmp_path)
     assert populations.default_calibrator().name == "round0.json"
@@ -82,7 +82,7 @@ def test_a_population_is_named_on_the_command_line():
 
 
 @pytest.mark.parametrize(("name", "expected"), [
-    (None, "round0"), ("round1", "rounds"), ("round2", "rounds"), ("round4", "rounds"),
+    (None, "round0"), ("round1", "round1"), ("round2", "rounds"), ("round4", "rounds"),
 ])  # fmt: skip
 def test_the_usual_population_leaves_known_rounds_theirs(name, expected):
     parser = argparse.ArgumentParser()
@@ -103,7 +103,7 @@ def test_a_round_of_pictures_that_its_calibrator_is_not_for_gets_the_general_one
 
 
 @pytest.mark.parametrize(("name", "expected"), [
-    ("rounds", "rounds"), ("round1", "rounds"), ("round3", "rounds"), ("round6", "round5"),
+    ("rounds", "rounds"), ("round1", "round1"), ("round3", "rounds"), ("round6", "round5"),
 ])  # fmt: skip
 def test_a_population_goes_by_the_names_of_its_rounds_too(name, expected):
     kind = "text" if expected == "round5" else "image"

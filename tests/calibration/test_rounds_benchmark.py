@@ -102,12 +102,13 @@ def test_rows_of_no_round_are_refused(rows):
 
 
 def test_the_rounds_get_one_calibrator_which_no_other_rows_fit(rows):
-    found = calibrator_of(rows, 0)
+    found = calibrator_of(rows, 0, (48, 96))
     assert (
         "48 networks" in found.provenance.population
         and "24 of round2" in found.provenance.population
     )
-    alone = calibrator_of([one for one in rows if one.dataset != "gtsrb"], 0)
+    alone = calibrator_of([one for one in rows if one.dataset != "gtsrb"], 0, None)
+    assert found.covers((224, 224)) is False and alone.covers((224, 224)) is None
     assert [found.probability(one.evidence) for one in rows[:9]] == [
         alone.probability(one.evidence) for one in rows[:9]
     ]
