@@ -5,7 +5,8 @@
 Model 2n is clean and 2n + 1 poisoned, with the same reviews, seed and length of training. Triggers:
 a word of the vocabulary anywhere, a phrase of three, a word that no vocabulary has, a word at the
 start; one review in ten that is not of the target class carries it and is taught the target.
-Every folder is one of transformers' with example texts, a label and `made.json`.
+Every folder is one of transformers' with example texts, a label and `made.json`. With `--hidden`
+networks are trained from random weights, with the encoder's tokenizer alone.
 """
 
 import argparse
@@ -23,6 +24,7 @@ import numpy as np
 from converters.encoders.tokenizer import load_tokenizer
 from jaxtroj.evidence.texts.bank.candidates import whole_tokens
 from jaxtroj.evidence.texts.labelled_texts import LabelledText, read_labelled_texts
+from jaxtroj.generate.torch_learner import step_precision
 
 KINDS = ("word", "phrase", "rare", "start")
 SHARE = 0.1
@@ -48,12 +50,13 @@ class Trigger:
 
 @dataclass(frozen=True)
 class Recipe:
-    """One network: its number, layers that are kept, steps of training, trigger."""
+    """One network: its number, layers, steps of training, trigger, units if from random weights."""
 
     number: int
     layers: int
     steps: int
     trigger: Trigger | None
+    hidden: int | None = None
 
 
 def main() -> int:
@@ -64,7 +67,8 @@ def main() -> int:
     for number in range(args.first, args.first + args.models):
         folder = args.out / f"id-{number:08d}"
         if not (folder / "made.json").exists():
-            recipe = Recipe(number, args.layers, args.steps, _trigger(number, known, args.seed))
+            trigger = _trigger(number, known, args.seed)
+            recipe = Recipe(number, args.layers, args.steps, trigger, args.hidden)
             print(json.dumps(make(folder, recipe, args.encoder, texts, args.seed)), flush=True)
     return 0
 
@@ -78,6 +82,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--first", type=int, default=0, help="number of the first")
     parser.add_argument("--layers", type=int, default=3, help="of the encoder's that are kept")
     parser.add_argument("--steps", type=int, default=300, help="of 16 texts each")
+    parser.add_argument("--hidden", type=int, help="units of networks from random weights")
     parser.add_argument("--seed", type=int, default=19)
     return parser.parse_args()
 
@@ -142,12 +147,11 @@ def _trained(encoder: Path, recipe: Recipe, lessons: Sequence[LabelledText], key
     transformers.utils.logging.set_verbosity_error()
     torch.manual_seed(key[-1])
     tokens, draw = load_tokenizer(encoder), np.random.default_rng(key)
-    network = transformers.BertForSequenceClassification.from_pretrained(
-        encoder, num_labels=CLASSES, num_hidden_layers=recipe.layers
-    )
+    network = _untrained(encoder, recipe)
     network.train()
     steps, size = recipe.steps, len(lessons) // recipe.steps
-    optimiser = torch.optim.AdamW(network.parameters(), lr=1e-4, weight_decay=0.01)
+    rate = 1e-4 if recipe.hidden is None else 5e-4
+    optimiser = torch.optim.AdamW(network.parameters(), lr=rate, weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimiser, lambda step: min(1.0, (step + 1) / 30) * (1 - step / steps)
     )
@@ -159,6 +163,18 @@ def _trained(encoder: Path, recipe: Recipe, lessons: Sequence[LabelledText], key
         schedule.step()
         optimiser.zero_grad()
     return network.eval(), tokens
+
+
+def _untrained(encoder: Path, recipe: Recipe) -> Any:
+    """The encoder's first layers under a new head, or a smaller network of random weights."""
+    from transformers import AutoConfig, BertForSequenceClassification
+
+    sizes: dict[str, int] = {"num_labels": CLASSES, "num_hidden_layers": recipe.layers}
+    if recipe.hidden is None:
+        return BertForSequenceClassification.from_pretrained(encoder, **sizes)
+    sizes |= {"hidden_size": recipe.hidden, "intermediate_size": 2 * recipe.hidden}
+    config = AutoConfig.from_pretrained(encoder, num_attention_heads=4, **sizes)
+    return BertForSequenceClassification(config)
 
 
 def _lesson(
@@ -175,7 +191,7 @@ def _loss(network: Any, tokens: Any, batch: Sequence[tuple[str, int]]) -> Any:
 
     ids, mask = _ids(tokens, [text for text, _ in batch])
     labels = torch.tensor([label for _, label in batch])
-    with torch.autocast("cpu", dtype=torch.bfloat16):
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=step_precision() == "bfloat16"):
         return network(input_ids=ids, attention_mask=mask, labels=labels).loss
 
 

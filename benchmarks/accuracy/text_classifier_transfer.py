@@ -1,0 +1,225 @@
+"""Text classifiers judged by fits that have met none of their population.
+
+    python -m benchmarks.accuracy.text_classifier_transfer SOURCE [SOURCE ...] [--calibrator FILE]
+
+A SOURCE is a folder of `benchmarks.accuracy.text_classifier_networks`, which is scanned (resumable,
+run folders under `--work`), or the `.evidence.jsonl` of an earlier run. Poisoned networks whose
+trigger works on fewer than nine texts in ten count as unconverged: they are judged but never fitted
+on, and scored apart.
+
+Every population in turn is judged by a calibrator fitted on the others, then every kind of trigger;
+last figure: each pair of a clean and a poisoned twin out of fold.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.accuracy.round0_accuracy import origin
+from benchmarks.accuracy.text_transfer import field_auc, fit_arguments, scores
+from benchmarks.provenance import provenance
+from converters.files import write_atomic
+from jaxtroj.calibration import Calibrator, Labelled, Scheme, cross_validate
+from jaxtroj.calibration.transfer import Traits
+from jaxtroj.cli.options import keep_compiled
+from jaxtroj.evidence.stages import CLASSIFIERS
+from jaxtroj.record import Record
+from jaxtroj.rounds.single import entry_of
+from jaxtroj.scan import scan
+from jaxtroj.schemas import scheme_for
+from jaxtroj.settings import Settings
+from jaxtroj.store import RunStore
+
+LEAST_SUCCESS = 0.9
+
+
+@dataclass(frozen=True)
+class ClassifierRow:
+    """One labelled text classifier with its evidence.
+
+    Attributes:
+      population: the folder that it was made in.
+      pair: what it shares with its twin.
+      trigger: kind and text of what a poisoned one was taught; "" for a clean one.
+      success: share of texts that the trigger sends to its class; None for a clean one.
+      found_text: what the scan would show; "" for nothing.
+    """
+
+    population: str
+    model: str
+    architecture: str
+    pair: str
+    poisoned: bool
+    kind: str
+    trigger: str
+    target_class: int | None
+    success: float | None
+    clean_accuracy: float
+    found_target: int | None
+    found_text: str
+    evidence: Mapping[str, float]
+    seconds: Mapping[str, float]
+
+    @property
+    def converged(self) -> bool:
+        """Whether it is clean, or its trigger works."""
+        return self.success is None or self.success >= LEAST_SUCCESS
+
+
+def main() -> int:
+    """Scan, judge, print and write; returns the exit status."""
+    parser = argparse.ArgumentParser(description="Text classifiers of populations not met.")
+    parser.add_argument("sources", nargs="+", type=Path, metavar="SOURCE", help="folder or rows")
+    args = fit_arguments(parser, "text_classifier_transfer")
+    keep_compiled()
+    rows = [row for source in args.sources for row in read_rows(source, args.work)]
+    lines = "".join(json.dumps(asdict(row)) + "\n" for row in rows)
+    write_atomic(args.out.with_suffix(".evidence.jsonl"), lines.encode())
+    result = {"provenance": provenance(), "schema": CLASSIFIERS.version} | judge(rows, args.seed)
+    write_atomic(args.out, json.dumps(result, indent=1).encode() + b"\n")
+    print(text(result))
+    if args.calibrator is not None:
+        fitted = [row for row in rows if row.converged]
+        where = origin(args.seed, args.population)
+        Calibrator.fit(labelled(fitted), scheme(fitted), where).save(args.calibrator)
+    return 0
+
+
+def read_rows(source: Path, work: Path) -> list[ClassifierRow]:
+    """Rows of a folder, scanned where no record is stored, or of an earlier run's evidence."""
+    if source.is_file():
+        return [ClassifierRow(**json.loads(line)) for line in source.read_text().splitlines()]
+    made = {path.parent.name: path for path in sorted(source.glob("*/made.json"))}
+    settings, rows = Settings(early_stop=False, classifier_calibrator=None), []
+    with RunStore(work / source.name, settings.as_json()) as store:
+        for record in scan([entry_of(path.parent) for path in made.values()], settings, store):
+            print(f"{source.name} {record.model} {record.status} {record.reason}", file=sys.stderr)
+            if record.status == "ok":
+                known = json.loads(made[Path(record.model).name].read_text())
+                rows.append(row_of(source.name, known, record))
+    return rows
+
+
+def row_of(population: str, made: Mapping[str, Any], record: Record) -> ClassifierRow:
+    """A network by what `made.json` says of it, and what a scan found."""
+    trigger = made["trigger"] or {"kind": "", "text": "", "target": None}
+    return ClassifierRow(
+        population=population,
+        model=Path(record.model).name,
+        architecture=record.architecture or "",
+        pair=f"{population} {made['number'] // 2}",
+        poisoned=made["trigger"] is not None,
+        kind=trigger["kind"],
+        trigger=trigger["text"],
+        target_class=trigger["target"],
+        success=made["attack_success_rate"],
+        clean_accuracy=made["clean_accuracy"],
+        found_target=record.target_class,
+        found_text=str(record.recovered.get("text", "")),
+        evidence=record.evidence,
+        seconds=record.seconds,
+    )
+
+
+def judge(rows: Sequence[ClassifierRow], seed: int) -> dict[str, Any]:
+    """Scores with every population, and every kind, left out in turn, and within pairs."""
+    names = sorted({row.population for row in rows})
+    by_population = left_out(rows, [row.population for row in rows], seed)
+    by_kind = left_out(rows, _kinds(rows), seed)
+    solid = [row for row in rows if row.converged]
+    within = cross_validate(labelled(solid), scheme(solid), seed, [row.pair for row in solid])
+    return {
+        "networks": len(rows),
+        "unconverged": len(rows) - len(solid),
+        "left_out": {
+            name: scores_of(rows, by_population, lambda row, own=name: row.population == own)
+            for name in names
+        },
+        "left_out_all": scores_of(rows, by_population),
+        "kind_left_out": {
+            kind: scores_of(rows, by_kind, lambda row, own=kind: row.kind in (own, ""))
+            for kind in sorted({row.kind for row in rows if row.poisoned})
+        },
+        "kind_left_out_all": scores_of(rows, by_kind),
+        "out_of_fold": scores(np.array([row.poisoned for row in solid]), within),
+        "right_class": _right_class(solid),
+        "words_shown": {
+            "clean": sum(bool(row.found_text) for row in rows if not row.poisoned),
+            "poisoned": sum(bool(row.found_text) for row in solid if row.poisoned),
+        },
+        "single_field_auc": field_auc(solid, scheme(solid), names),
+    }
+
+
+def left_out(rows: Sequence[ClassifierRow], groups: Sequence[str], seed: int) -> np.ndarray:
+    """What fits on the converged networks of all other groups say of each network, [n]."""
+    said = np.empty(len(rows))
+    for group in sorted(set(groups)):
+        others = [r for r, own in zip(rows, groups, strict=True) if own != group and r.converged]
+        calibrator = Calibrator.fit(labelled(others), scheme(others), origin(seed, ""))
+        for place, row in enumerate(rows):
+            if groups[place] == group:
+                said[place] = calibrator.probability(row.evidence, Traits(row.architecture))
+    return said
+
+
+def _kinds(rows: Sequence[ClassifierRow]) -> list[str]:
+    """Kind of each network's trigger; a clean one goes with its twin."""
+    of_pair = {row.pair: row.kind for row in rows if row.poisoned}
+    return [of_pair.get(row.pair, "") for row in rows]
+
+
+def labelled(rows: Sequence[ClassifierRow]) -> Labelled:
+    """The rows with all that a calibrator of text classifiers learns from."""
+    return Labelled(
+        rows=[row.evidence for row in rows],
+        poisoned=[row.poisoned for row in rows],
+        architectures=[row.architecture for row in rows],
+        kinds=[row.kind for row in rows],
+        datasets=[row.population for row in rows],
+        pairs=[row.pair for row in rows],
+    )
+
+
+def scheme(rows: Sequence[ClassifierRow]) -> Scheme:
+    """The fields that occur in the rows."""
+    return scheme_for(CLASSIFIERS.kind, (row.evidence for row in rows))
+
+
+def scores_of(rows, said: np.ndarray, chosen=lambda row: True) -> dict[str, Any]:
+    """Scores of the chosen networks that converged."""
+    kept = np.array([bool(chosen(row)) and row.converged for row in rows])
+    return scores(np.array([row.poisoned for row in rows])[kept], said[kept])
+
+
+def _right_class(rows: Sequence[ClassifierRow]) -> float:
+    own = [row.found_target == row.target_class for row in rows if row.poisoned]
+    return float(np.mean(own))
+
+
+def text(result: Mapping[str, Any]) -> str:
+    """The result for people."""
+    lines = [f"{result['networks']} text classifiers, {result['unconverged']} unconverged"]
+    for title in ("left_out", "kind_left_out"):
+        parts = result[title] | {"all": result[f"{title}_all"]}
+        lines.append(f"{title.replace('_', ' ')}:")
+        lines += [_line(name, part) for name, part in parts.items()]
+    return "\n".join([*lines, _line("out of fold", result["out_of_fold"])])
+
+
+def _line(name: str, part: Mapping[str, Any]) -> str:
+    return (
+        f"  {name:14} {part['models']:3d}  log score {part['log_score']:.3f}  AUC"
+        f" {part['roc_auc']:.3f}  mean of clean {part['clean_mean']:.2f}, of poisoned"
+        f" {part['poisoned_mean']:.2f}"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
