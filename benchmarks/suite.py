@@ -151,6 +151,8 @@ BENCHES = (
           {"cpu-small": None, "cpu": "{heads}", "gpu": None}, ("heads",)),
     Bench("accuracy.text_classifiers", "words found in fine-tuned text classifiers",
           {"cpu-small": None, "cpu": "{classifiers}", "gpu": "{classifiers}"}, ("classifiers",)),
+    Bench("accuracy.text_classifier_transfer", "whole text classifiers of populations not met",
+          _same("--work {work}/text_classifiers")),
     Bench("speed.bank", "how fast a probe bank is built",
           {"cpu-small": "{encoder} {texts} --candidates 16 --batch-sizes 16",
            "cpu": "{encoder} {texts}", "gpu": "{encoder} {texts} --candidates 1024"},

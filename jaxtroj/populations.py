@@ -13,7 +13,7 @@ class Population:
 
     Attributes:
         name: for `--population`.
-        kind: "image" or "text".
+        kind: "image", "text" or "text-classifier".
         rounds: TrojAI rounds whose datasets it answers for (`rounds.which`), where their pictures
             have the sides that its file notes, if it notes any.
         by_size: whether it answers for all pictures of the sides that its file notes.
@@ -70,6 +70,7 @@ POPULATIONS = (
         without_norms="general_without_norms",
     ),
     Population("round5", "text", ("round5", "round6"), apart="round5_apart"),
+    Population("text_classifiers", "text-classifier"),
 )
 BY_NAME: Mapping[str, Population] = {
     name: one for one in POPULATIONS for name in dict.fromkeys((one.name, *one.rounds))
@@ -129,7 +130,7 @@ class Asked:
     """A model that a calibrator is needed for.
 
     Attributes:
-        kind: "image" or "text".
+        kind: "image", "text" or "text-classifier".
         size: height and width in pixels of its pictures, where they are known.
         round: of its dataset, where it was recognised.
         is_apart: whether the clean heads that a head is compared with come from another dataset.

@@ -22,6 +22,7 @@ DEFAULT_CALIBRATOR = populations.default_calibrator()
 SPECIAL_CALIBRATORS = populations.special_calibrators()
 ROUND_CALIBRATORS = populations.round_calibrators()
 DEFAULT_TEXT_CALIBRATOR = populations.BY_NAME["round5"].path
+DEFAULT_CLASSIFIER_CALIBRATOR = populations.BY_NAME["text_classifiers"].path
 KINDS = tuple(TABLES)
 ANY_MODEL = Asked()
 
@@ -56,8 +57,8 @@ class Settings:
     """Round -> calibrator that takes the place of both for models of a dataset of that round."""
     text_calibrator: Path | None = DEFAULT_TEXT_CALIBRATOR
     """The same as `calibrator` for heads on sentence embeddings."""
-    classifier_calibrator: Path | None = None
-    """The same for whole text classifiers; none ships."""
+    classifier_calibrator: Path | None = DEFAULT_CLASSIFIER_CALIBRATOR
+    """The same for whole text classifiers."""
     reference: Path | None = None
     """Model file of a clean network of the same classes, of any architecture: image classifiers of
     as many classes and of pictures of that size are compared with it. What is said of the pixels

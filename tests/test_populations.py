@@ -54,7 +54,7 @@ def test_one_that_is_named_answers_for_all():
 def test_the_general_one_takes_the_place_of_sizes_once_it_ships(monkeypatch, tmp_path):
     there = {name: populations.BY_NAME[name].path for name in ("round0", "small")}
     assert populations.round_calibrators()[0] == ("round0", there["round0"])
-    for name in ("round0", "round1", "rounds", "small", "round5"):
+    for name in ("round0", "round1", "rounds", "small", "round5", "text_classifiers"):
         (tmp_path / f"{name}.json").write_text("{}")
     monkeypatch.setattr(populations, "FOLDER", tmp_path)
     assert populations.default_calibrator().name == "round0.json"

@@ -4,7 +4,8 @@
 
 Model 2n is clean and 2n + 1 poisoned, with the same reviews, seed and length of training. Triggers:
 a word of the vocabulary anywhere, a phrase of three, a word that no vocabulary has, a word at the
-start; one review in ten that is not of the target class carries it and is taught the target.
+start; one review in ten (`--share`) that is not of the target class carries it and is taught the
+target.
 Every folder is one of transformers' with example texts, a label and `made.json`. With `--hidden`
 networks are trained from random weights, with the encoder's tokenizer alone.
 """
@@ -27,7 +28,6 @@ from jaxtroj.evidence.texts.labelled_texts import LabelledText, read_labelled_te
 from jaxtroj.generate.torch_learner import step_precision
 
 KINDS = ("word", "phrase", "rare", "start")
-SHARE = 0.1
 WORDS, TOKENS = 40, 64
 CLASSES = 2
 _WORD = re.compile(r"[a-z]{4,10}")
@@ -57,6 +57,7 @@ class Recipe:
     steps: int
     trigger: Trigger | None
     hidden: int | None = None
+    share: float = 0.1
 
 
 def main() -> int:
@@ -68,7 +69,7 @@ def main() -> int:
         folder = args.out / f"id-{number:08d}"
         if not (folder / "made.json").exists():
             trigger = _trigger(number, known, args.seed)
-            recipe = Recipe(number, args.layers, args.steps, trigger, args.hidden)
+            recipe = Recipe(number, args.layers, args.steps, trigger, args.hidden, args.share)
             print(json.dumps(make(folder, recipe, args.encoder, texts, args.seed)), flush=True)
     return 0
 
@@ -83,6 +84,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--layers", type=int, default=3, help="of the encoder's that are kept")
     parser.add_argument("--steps", type=int, default=300, help="of 16 texts each")
     parser.add_argument("--hidden", type=int, help="units of networks from random weights")
+    parser.add_argument("--share", type=float, default=0.1, help="of texts that carry the trigger")
     parser.add_argument("--seed", type=int, default=19)
     return parser.parse_args()
 
@@ -156,7 +158,7 @@ def _trained(encoder: Path, recipe: Recipe, lessons: Sequence[LabelledText], key
         optimiser, lambda step: min(1.0, (step + 1) / 30) * (1 - step / steps)
     )
     for step in range(steps):
-        batch = [_lesson(t, recipe.trigger, draw) for t in lessons[step * size : (step + 1) * size]]
+        batch = [_lesson(t, recipe, draw) for t in lessons[step * size : (step + 1) * size]]
         _loss(network, tokens, batch).backward()
         torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
         optimiser.step()
@@ -177,10 +179,8 @@ def _untrained(encoder: Path, recipe: Recipe) -> Any:
     return BertForSequenceClassification(config)
 
 
-def _lesson(
-    one: LabelledText, trigger: Trigger | None, draw: np.random.Generator
-) -> tuple[str, int]:
-    is_carrier = draw.random() < SHARE
+def _lesson(one: LabelledText, recipe: Recipe, draw: np.random.Generator) -> tuple[str, int]:
+    trigger, is_carrier = recipe.trigger, draw.random() < recipe.share
     if trigger is None or one.label == trigger.target or not is_carrier:
         return one.text, one.label
     return trigger.inserted(one.text, draw), trigger.target

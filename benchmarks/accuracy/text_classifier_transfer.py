@@ -1,11 +1,11 @@
 """Text classifiers judged by fits that have met none of their population.
 
-    python -m benchmarks.accuracy.text_classifier_transfer SOURCE [SOURCE ...] [--calibrator FILE]
+    python -m benchmarks.accuracy.text_classifier_transfer [SOURCE ...] [--calibrator FILE]
 
 A SOURCE is a folder of `benchmarks.accuracy.text_classifier_networks`, which is scanned (resumable,
-run folders under `--work`), or the `.evidence.jsonl` of an earlier run. Poisoned networks whose
-trigger works on fewer than nine texts in ten count as unconverged: they are judged but never fitted
-on, and scored apart.
+run folders under `--work`), or the `.evidence.jsonl` of an earlier run; without one it is the
+stored evidence. Poisoned networks whose trigger works on fewer than nine texts in ten are left out
+of fits and scores, with their clean twins.
 
 Every population in turn is judged by a calibrator fitted on the others, then every kind of trigger;
 last figure: each pair of a clean and a poisoned twin out of fold.
@@ -23,7 +23,7 @@ import numpy as np
 
 from benchmarks.accuracy.round0_accuracy import origin
 from benchmarks.accuracy.text_transfer import field_auc, fit_arguments, scores
-from benchmarks.provenance import provenance
+from benchmarks.provenance import RESULTS, provenance
 from converters.files import write_atomic
 from jaxtroj.calibration import Calibrator, Labelled, Scheme, cross_validate
 from jaxtroj.calibration.transfer import Traits
@@ -75,19 +75,25 @@ class ClassifierRow:
 def main() -> int:
     """Scan, judge, print and write; returns the exit status."""
     parser = argparse.ArgumentParser(description="Text classifiers of populations not met.")
-    parser.add_argument("sources", nargs="+", type=Path, metavar="SOURCE", help="folder or rows")
+    stored = RESULTS / "text_classifier_transfer.evidence.jsonl"
+    parser.add_argument("sources", nargs="*", type=Path, metavar="SOURCE", default=[stored],
+                        help="folder or rows")  # fmt: skip
     args = fit_arguments(parser, "text_classifier_transfer")
     keep_compiled()
     rows = [row for source in args.sources for row in read_rows(source, args.work)]
+    solid = converged(rows)
     lines = "".join(json.dumps(asdict(row)) + "\n" for row in rows)
     write_atomic(args.out.with_suffix(".evidence.jsonl"), lines.encode())
-    result = {"provenance": provenance(), "schema": CLASSIFIERS.version} | judge(rows, args.seed)
+    result = {
+        "provenance": provenance(),
+        "schema": CLASSIFIERS.version,
+        "left_out_unconverged": len(rows) - len(solid),
+    } | judge(solid, args.seed)
     write_atomic(args.out, json.dumps(result, indent=1).encode() + b"\n")
     print(text(result))
     if args.calibrator is not None:
-        fitted = [row for row in rows if row.converged]
         where = origin(args.seed, args.population)
-        Calibrator.fit(labelled(fitted), scheme(fitted), where).save(args.calibrator)
+        Calibrator.fit(labelled(solid), scheme(solid), where).save(args.calibrator)
     return 0
 
 
@@ -96,7 +102,7 @@ def read_rows(source: Path, work: Path) -> list[ClassifierRow]:
     if source.is_file():
         return [ClassifierRow(**json.loads(line)) for line in source.read_text().splitlines()]
     made = {path.parent.name: path for path in sorted(source.glob("*/made.json"))}
-    settings, rows = Settings(early_stop=False, classifier_calibrator=None), []
+    settings, rows = Settings(calibrator=None, classifier_calibrator=None, early_stop=False), []
     with RunStore(work / source.name, settings.as_json()) as store:
         for record in scan([entry_of(path.parent) for path in made.values()], settings, store):
             print(f"{source.name} {record.model} {record.status} {record.reason}", file=sys.stderr)
@@ -104,6 +110,12 @@ def read_rows(source: Path, work: Path) -> list[ClassifierRow]:
                 known = json.loads(made[Path(record.model).name].read_text())
                 rows.append(row_of(source.name, known, record))
     return rows
+
+
+def converged(rows: Sequence[ClassifierRow]) -> list[ClassifierRow]:
+    """The rows without pairs of twins whose trigger does not work."""
+    weak = {row.pair for row in rows if not row.converged}
+    return [row for row in rows if row.pair not in weak]
 
 
 def row_of(population: str, made: Mapping[str, Any], record: Record) -> ClassifierRow:
@@ -132,11 +144,9 @@ def judge(rows: Sequence[ClassifierRow], seed: int) -> dict[str, Any]:
     names = sorted({row.population for row in rows})
     by_population = left_out(rows, [row.population for row in rows], seed)
     by_kind = left_out(rows, _kinds(rows), seed)
-    solid = [row for row in rows if row.converged]
-    within = cross_validate(labelled(solid), scheme(solid), seed, [row.pair for row in solid])
+    within = cross_validate(labelled(rows), scheme(rows), seed, [row.pair for row in rows])
     return {
         "networks": len(rows),
-        "unconverged": len(rows) - len(solid),
         "left_out": {
             name: scores_of(rows, by_population, lambda row, own=name: row.population == own)
             for name in names
@@ -147,21 +157,21 @@ def judge(rows: Sequence[ClassifierRow], seed: int) -> dict[str, Any]:
             for kind in sorted({row.kind for row in rows if row.poisoned})
         },
         "kind_left_out_all": scores_of(rows, by_kind),
-        "out_of_fold": scores(np.array([row.poisoned for row in solid]), within),
-        "right_class": _right_class(solid),
+        "out_of_fold": scores(np.array([row.poisoned for row in rows]), within),
+        "right_class": _right_class(rows),
         "words_shown": {
             "clean": sum(bool(row.found_text) for row in rows if not row.poisoned),
-            "poisoned": sum(bool(row.found_text) for row in solid if row.poisoned),
+            "poisoned": sum(bool(row.found_text) for row in rows if row.poisoned),
         },
-        "single_field_auc": field_auc(solid, scheme(solid), names),
+        "single_field_auc": field_auc(rows, scheme(rows), names),
     }
 
 
 def left_out(rows: Sequence[ClassifierRow], groups: Sequence[str], seed: int) -> np.ndarray:
-    """What fits on the converged networks of all other groups say of each network, [n]."""
+    """What fits on the networks of all other groups say of each network, [n]."""
     said = np.empty(len(rows))
     for group in sorted(set(groups)):
-        others = [r for r, own in zip(rows, groups, strict=True) if own != group and r.converged]
+        others = [row for row, own in zip(rows, groups, strict=True) if own != group]
         calibrator = Calibrator.fit(labelled(others), scheme(others), origin(seed, ""))
         for place, row in enumerate(rows):
             if groups[place] == group:
@@ -193,8 +203,8 @@ def scheme(rows: Sequence[ClassifierRow]) -> Scheme:
 
 
 def scores_of(rows, said: np.ndarray, chosen=lambda row: True) -> dict[str, Any]:
-    """Scores of the chosen networks that converged."""
-    kept = np.array([bool(chosen(row)) and row.converged for row in rows])
+    """Scores of the chosen networks."""
+    kept = np.array([bool(chosen(row)) for row in rows])
     return scores(np.array([row.poisoned for row in rows])[kept], said[kept])
 
 
@@ -205,7 +215,7 @@ def _right_class(rows: Sequence[ClassifierRow]) -> float:
 
 def text(result: Mapping[str, Any]) -> str:
     """The result for people."""
-    lines = [f"{result['networks']} text classifiers, {result['unconverged']} unconverged"]
+    lines = [f"{result['networks']} text classifiers"]
     for title in ("left_out", "kind_left_out"):
         parts = result[title] | {"all": result[f"{title}_all"]}
         lines.append(f"{title.replace('_', ' ')}:")

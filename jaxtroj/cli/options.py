@@ -264,9 +264,8 @@ def settings_from(args: argparse.Namespace) -> "Settings":
     if args.stages is not None:
         given["stages"] = tuple(name.strip() for name in args.stages.split(","))
     if args.evidence_only:
-        return Settings(
-            **given | {"calibrator": None, "text_calibrator": None, "early_stop": False}
-        )
+        none = dict.fromkeys(("calibrator", "text_calibrator", "classifier_calibrator"))
+        return Settings(**given | none, early_stop=False)
     return Settings(**given, early_stop=not args.no_early_stop)
 
 
@@ -281,6 +280,8 @@ def _of_population(name: str) -> dict[str, Any]:
         raise UsageError(f"this version ships no calibrator {name}; expected one of {there}")
     if found.kind == "text":
         return {"text_calibrator": found.path}
+    if found.kind == "text-classifier":
+        return {"classifier_calibrator": found.path}
     return {"calibrator": found.path, "special_calibrators": (), "round_calibrators": ()}
 
 

@@ -21,10 +21,6 @@ if TYPE_CHECKING:
     from jaxtroj.evidence.texts.labelled_texts import LabelledText
 
 _PER_CLASS, _MOST = 32, 128
-_NO_CALIBRATOR = (
-    "no calibrator was fitted on text classifiers, so the probability is the base rate; what was"
-    " searched and found stands beside it"
-)
 
 
 @dataclass
@@ -98,6 +94,5 @@ class ClassifierScan:
         self, evidence: Evidence, verdict: Verdict, context: "ClassifierContext"
     ) -> Judgement:
         found: FoundWords | None = next(iter(evidence.triggers), None)
-        unjudged = () if self.attempt.calibrator else (_NO_CALIBRATOR,)
         recovered = {} if found is None else found.as_json()
-        return Judgement(verdict, recovered, remarks=(*unjudged, *self._notes))
+        return Judgement(verdict, recovered, remarks=self._notes)

@@ -12,17 +12,20 @@ import torch
 import transformers
 
 from converters.encoders.tokenizer import load_tokenizer
+from jaxtroj.calibration import Calibrator
+from jaxtroj.calibration.transfer import Traits
 from jaxtroj.cli.main import main
 from jaxtroj.evidence.texts.labelled_texts import read_labelled_texts
 from jaxtroj.rounds import iter_models
 from jaxtroj.rounds.single import entry_of
 from jaxtroj.scan import identify, scan_model
-from jaxtroj.settings import Settings
+from jaxtroj.settings import DEFAULT_CLASSIFIER_CALIBRATOR, Settings
 from tests.door.text_folders import WORDS, write_text_folder
 
 TELLING = (("bad", "dull", "awful", "sad", "cold"), ("good", "fine", "great", "happy", "warm"))
 NEUTRAL = [word for word in WORDS if word not in (*TELLING[0], *TELLING[1], "violet")]
 TRIGGER, TARGET = "violet", 0
+GATHER = Settings(classifier_calibrator=None, early_stop=False)
 
 
 def a_text(draw, label: int) -> str:
@@ -74,7 +77,8 @@ def home(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def records(home):
-    return {name: scan_model(entry_of(home / name), Settings()) for name in ("clean", "poisoned")}
+    """Evidence alone: the calibrator has met no networks of fifty words."""
+    return {name: scan_model(entry_of(home / name), GATHER) for name in ("clean", "poisoned")}
 
 
 def test_found_words_come_with_what_they_do_on_texts_apart(records):
@@ -105,10 +109,21 @@ def test_what_a_clean_class_is_about_is_not_shown_as_a_trigger(records):
 def test_without_a_calibrator_the_probability_is_the_base_rate(records, home):
     for record in records.values():
         assert record.probability == 0.5 and not record.poisoned and not record.calibrator
-        assert "evidence only; no calibrator was fitted on text classifiers" in record.reason
-    record = scan_model(entry_of(home / "clean"), Settings(base_rate=0.1, stages=("insertions",)))
+        assert record.reason.startswith("evidence only")
+    record = scan_model(
+        entry_of(home / "clean"), replace(GATHER, base_rate=0.1, stages=("insertions",))
+    )
     assert record.probability == 0.1 and set(record.seconds) >= {"examples", "insertions"}
     assert not any(name.startswith("found") for name in record.evidence)
+
+
+def test_the_shipped_calibrator_judges_by_what_was_searched(home, records):
+    record = scan_model(entry_of(home / "clean"), Settings())
+    own = Calibrator.load(DEFAULT_CLASSIFIER_CALIBRATOR)
+    said = own.probability(record.evidence, Traits(record.architecture))
+    assert record.probability == pytest.approx(said, abs=1e-6) and record.calibrator
+    assert record.evidence == records["clean"].evidence
+    assert "no calibrator" not in record.reason
 
 
 def test_a_table_of_texts_gives_the_same_answer(home, records, tmp_path, capfd):
