@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtroj.errors import EvidenceError
+from jaxtroj.label_shift import LabelShift, label_shift
 from jaxtroj.margins import all_margins
 from jaxtroj.network import Network
 from jaxtroj.rounds.examples import Examples
@@ -53,6 +54,11 @@ class Answered:
         """Fraction of labelled examples classified as labelled; 1 when none is labelled."""
         return _accuracy(self.logits.argmax(axis=-1), self.labels)
 
+    @property
+    def shift(self) -> LabelShift | None:
+        """By how much all labels are off; None where they are not."""
+        return label_shift(self.logits.argmax(axis=-1), self.labels)
+
 
 @dataclass(frozen=True)
 class AnchoredExamples:
@@ -68,6 +74,7 @@ class AnchoredExamples:
       gradient: largest size of a pixel's gradient; NaN where none was taken.
       led: share of the examples whose margin is larger after a small step along its gradient than
         after one against it; NaN where fewer than 5 have a gradient to take it along.
+      shift: by how much all labels are off; None where they are not.
     """
 
     images: jax.Array
@@ -78,6 +85,7 @@ class AnchoredExamples:
     labelled: int = 0
     gradient: float = math.nan
     led: float = math.nan
+    shift: LabelShift | None = None
 
     @property
     def is_led(self) -> bool:
@@ -169,6 +177,7 @@ def anchor(network: Network, examples: Examples, limit: int) -> AnchoredExamples
         labelled=int((labels >= 0).sum()),
         gradient=float(jnp.abs(gradients).max()),
         led=_led(network, images[:_STEPPED], gradients[:_STEPPED], np.asarray(sources)[:_STEPPED]),
+        shift=label_shift(np.asarray(sources), labels),
     )
 
 

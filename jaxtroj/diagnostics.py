@@ -28,6 +28,7 @@ from jaxtroj.flags import (
     PROBABILITIES,
     Flag,
 )
+from jaxtroj.label_shift import LabelShift
 from jaxtroj.rounds.class_folders import in_words
 from jaxtroj.rounds.turns import MANY_CLASSES
 
@@ -164,18 +165,21 @@ def least_accuracy(classes: int) -> float:
 
 @dataclass(frozen=True)
 class _Answers:
-    """Accuracy on so many labelled examples, and in how many input forms they were asked."""
+    """Accuracy on so many labelled examples, in how many input forms; whether labels are off."""
 
     accuracy: float
     labelled: int
     forms: int = 1
+    shift: LabelShift | None = None
 
 
 def _answers(examples: AnchoredExamples | Answered | None, form: "FormChoice | None") -> _Answers:
     """What labelled examples say: all that the form was settled by, else those of the evidence."""
     if form is not None and form.accuracy is not None:
-        return _Answers(form.accuracy, form.examples, form.tried)
-    return _Answers(1.0, 0) if examples is None else _Answers(examples.accuracy, examples.labelled)
+        return _Answers(form.accuracy, form.examples, form.tried, form.shift)
+    if examples is None:
+        return _Answers(1.0, 0)
+    return _Answers(examples.accuracy, examples.labelled, shift=examples.shift)
 
 
 def _misclassified(classes: int, answers: _Answers) -> Raised | None:
@@ -185,6 +189,8 @@ def _misclassified(classes: int, answers: _Answers) -> Raised | None:
         f"clean accuracy {answers.accuracy:.2f} on {answers.labelled} labelled examples"
         f" ({1 / classes:.2f} is guessing)"
     )
+    if answers.shift is not None:
+        return Raised(MISCLASSIFIED, f"{seen}; {answers.shift}")
     if answers.forms > 1:
         return Raised(
             MISCLASSIFIED, f"{seen}; none of {answers.forms} usual input forms does better"

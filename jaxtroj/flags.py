@@ -27,7 +27,8 @@ MISCLASSIFIED = Flag(
     "on labelled examples the network is less than a quarter of the way from guessing to being"
     " always right (below 0.33 of 10 classes, 0.63 of 2), in every input form that was tried",
     "other `--channel-order`, `--normalization`, `--bounds`, `--mean` and `--std`; for a text model"
-    " the encoder of its example vectors; or these are examples of another model",
+    " the encoder of its example vectors; where the answers are the labels less 1 or plus 1, as the"
+    " flag then says, other numbers of the classes; or these are examples of another model",
 )
 PROBABILITIES = Flag(
     "probabilities",

@@ -16,6 +16,7 @@ import numpy as np
 from converters.model import Model
 from converters.preparation import PreparedConfig, prepared
 from jaxtroj.input_forms import PixelForm
+from jaxtroj.label_shift import LabelShift, clearest, label_shift
 from jaxtroj.network import Network, usual_count
 from jaxtroj.rounds.examples import Pictures, in_units
 from jaxtroj.rounds.turns import in_turn
@@ -47,12 +48,14 @@ class Tried:
         scores: `[n]` log score of each example's label, nats; -inf where logits are not finite.
         right: bool `[n]`, whether each is classified as labelled.
         guessing: accuracy of a network that is stuck on one class, or guesses.
+        shift: by how much all labels are off; None where they are not.
     """
 
     form: PixelForm
     scores: np.ndarray
     right: np.ndarray
     guessing: float
+    shift: LabelShift | None = None
 
     @property
     def score(self) -> float:
@@ -78,6 +81,7 @@ class FormChoice:
         examples: how many labelled ones were tried.
         runner_up: the best other form.
         tried: how many forms were.
+        shift: by how much all labels are off in the form that shows it best; None where in none.
     """
 
     form: PixelForm
@@ -87,6 +91,7 @@ class FormChoice:
     examples: int = 0
     runner_up: Tried | None = None
     tried: int = 1
+    shift: LabelShift | None = None
 
     def __str__(self) -> str:
         if self.accuracy is None:
@@ -187,9 +192,15 @@ def try_forms(
     answers = logits.reshape(len(forms), len(labels), -1)
     guessing = max(np.bincount(labels).max() / len(labels), 1 / answers.shape[-1])
     return [
-        Tried(form, _log_scores(rows, labels), rows.argmax(axis=1) == labels, float(guessing))
+        _tried(form, rows, labels, float(guessing))
         for form, rows in zip(forms, answers, strict=True)
     ]
+
+
+def _tried(form: PixelForm, logits: np.ndarray, labels: np.ndarray, guessing: float) -> Tried:
+    """How logits `[n, classes]` in one form suit the labels."""
+    answers, scores = logits.argmax(axis=1), _log_scores(logits, labels)
+    return Tried(form, scores, answers == labels, guessing, label_shift(answers, labels))
 
 
 def _as_taken(model: Model, pixels: np.ndarray, form: PixelForm, has_front: bool) -> np.ndarray:
@@ -215,10 +226,10 @@ def cannot_tell(labels: np.ndarray) -> str:
 
 
 def _likeliest(tried: Sequence[Tried]) -> list[Tried]:
-    """The first form and the best ones, in their order."""
+    """The first form, the best ones, and those in which all labels are off, in their order."""
     count = max(len(tried) // _SHARE_GOING_ON, _FEWEST_GOING_ON)
     best = sorted(tried[1:], key=lambda one: one.score, reverse=True)[:count]
-    return [one for one in tried if one is tried[0] or one in best]
+    return [one for one in tried if one is tried[0] or one in best or one.shift is not None]
 
 
 def _decided(tried: Sequence[Tried], examples: int, forms: int) -> FormChoice:
@@ -228,7 +239,8 @@ def _decided(tried: Sequence[Tried], examples: int, forms: int) -> FormChoice:
     if _gain(best, taken) > _ERRORS:
         taken = next(one for one in tried if _gain(best, one) <= _EVEN)
     following = max((one for one in tried if one is not taken), key=lambda one: one.score)
-    return FormChoice(taken.form, "examples", "", taken.accuracy, examples, following, forms)
+    shift = clearest(one.shift for one in tried)
+    return FormChoice(taken.form, "examples", "", taken.accuracy, examples, following, forms, shift)
 
 
 def _gain(one: Tried, other: Tried) -> float:

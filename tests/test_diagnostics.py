@@ -18,6 +18,7 @@ from jaxtroj.diagnostics import diagnose, diagnose_folders, diagnose_norms, diag
 from jaxtroj.flags import FLAGS, raised_in
 from jaxtroj.form_choice import FormChoice
 from jaxtroj.input_forms import PixelForm
+from jaxtroj.label_shift import label_shift
 from jaxtroj.rounds import ModelEntry
 from jaxtroj.rounds.example_names import label_of
 from jaxtroj.scan import scan_model
@@ -36,6 +37,7 @@ class _Config(ImageConfig):
 
 
 MODEL = Model(_Config(), {"fc.kernel": jnp.ones((5, 3))}, "small")
+MODEL_OF_FIVE = Model(_Config(5), {"fc.kernel": jnp.ones((5, 5))}, "small")
 HEADLESS = Model(_Config(), {"conv1.kernel": jnp.ones((1, 1, 3, 3))}, "small")
 LOGITS = np.random.default_rng(0).normal(size=(6, 3)) * 3
 GUESS = InputForm().unsaid
@@ -185,6 +187,56 @@ def test_a_scan_by_statistics_alone_tells_wrong_labels(tmp_path, shift, stages, 
     record = scan_model(entry, settings)
     assert record.status == "ok", record.reason
     assert record.reason.startswith("examples-misclassified: clean accuracy 0.0") == raised
+
+
+SHIFTS = {1: ("less", "lower"), -1: ("plus", "higher")}
+"""Labels less answers -> how the flag calls it, and what it asks for."""
+
+
+@pytest.mark.parametrize("by", SHIFTS)
+def test_labels_that_are_all_off_by_one_are_told(by):
+    labels = np.array([1, 2, 3, 1, 2, 3, -1])
+    answers = labels - by
+    answers[[0, 6]] = 0  # by 1 the first is right
+    labels[0] = 3
+    answered = Answered(np.zeros((7, 4, 4, 3)), labels, np.eye(5)[answers])
+    (raised,) = diagnose(MODEL_OF_FIVE, None, answered=answered)
+    moved, way = SHIFTS[by]
+    said = f"the answers are the labels {moved} 1 for 0.83 of the examples"
+    assert str(raised).endswith(f"; {said}: number their classes one {way}")
+
+
+@pytest.mark.parametrize(
+    ("labels", "answers"),
+    [
+        ([1, 2, 3, 1, 2], [0, 1, 2, 0, 1]),  # too few
+        ([1, 1, 1, 1, 1, 1], [0, 0, 0, 0, 0, 0]),  # a network stuck on one class
+        ([1, 1, 1, 1, 1, 1, 2], [0, 0, 0, 0, 0, 0, 0]),
+        ([1, 2, 3, 1, 2], [3, 1, 2, 3, 1]),  # too few of them
+        ([-1, -1, -1, -1, -1, -1, -1], [-2, 0, 0, 0, 0, 0, 0]),
+        ([0, 1, 2, 0, 1, 2], [2, 0, 1, 2, 0, 1]),  # around the end
+    ],
+)
+def test_no_shift_of_the_labels_is_made_up(labels, answers):
+    assert label_shift(np.array(answers), np.array(labels)) is None
+
+
+def test_a_scan_tells_files_that_are_numbered_from_one(tmp_path):
+    """Class 4 of the network has no file: with one, the examples are of a class that it lacks."""
+    for path in (SHIPPED / "example_data").glob("class_[0-3]_example_[0-3].png"):
+        label, number = label_of(path.name) + 1, path.stem[-1]
+        shutil.copy(path, tmp_path / f"class_{label}_example_{number}.png")
+    entry = ModelEntry("clean", SHIPPED / "model.pt", tmp_path, None)
+    known = {"channel_order": "BGR", "normalization": "min-max"}
+    for form in (known, {}):
+        settings = Settings(stages=("statistics",), calibrator=None, early_stop=False, **form)
+        record = scan_model(entry, settings)
+        assert record.reason.startswith("examples-misclassified: clean accuracy 0."), record.reason
+        assert "the answers are the labels less 1 for 1.00 of the examples" in record.reason
+    shutil.copy(tmp_path / "class_4_example_0.png", tmp_path / "class_5_example_0.png")
+    record = scan_model(entry, settings)
+    assert record.status == "failed" and "an example is of class 5" in record.reason
+    assert record.reason.endswith("they begin with class 1: number them from class 0")
 
 
 def test_the_accuracy_is_that_of_the_best_form_that_was_tried():

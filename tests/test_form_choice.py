@@ -19,6 +19,7 @@ from jaxtroj.cli.main import main
 from jaxtroj.evidence.images.context import ImageContext
 from jaxtroj.form_choice import choose_form, try_forms
 from jaxtroj.input_forms import SaidForm, form_of_round, possible_forms
+from jaxtroj.label_shift import LabelShift
 from jaxtroj.network import Network
 from jaxtroj.rounds import ModelEntry
 from jaxtroj.rounds.examples import Pictures, in_units, load_pictures
@@ -155,6 +156,16 @@ def test_wrong_labels_keep_the_first_form(seed):
     wrong = replace(whole, labels=np.where(labels == whole.labels, (labels + 1) % CLASSES, labels))
     found = choose_form(NETWORKS[3], wrong, COLOUR)
     assert found.form == COLOUR[0] and found.accuracy < 0.4
+
+
+@pytest.mark.parametrize("by", [1, -1])
+def test_labels_off_by_one_are_seen_in_a_form_that_is_not_taken(by):
+    whole = pictures_for(COLOUR[5], 3)
+    own = np.flatnonzero((whole.labels + by >= 0) & (whole.labels + by < CLASSES))
+    shifted = replace(whole, pixels=whole.pixels[own], labels=whole.labels[own] + by)
+    found = choose_form(NETWORKS[3], shifted, COLOUR)
+    assert found.form == COLOUR[0] and found.shift == LabelShift(-by, 1.0)
+    assert choose_form(NETWORKS[3], whole, COLOUR).shift is None
 
 
 def test_a_network_that_answers_the_same_or_nothing_keeps_the_first_form():

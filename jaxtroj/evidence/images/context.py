@@ -146,5 +146,13 @@ def check_fit(model: Model, shape: Sequence[int], labels: np.ndarray) -> None:
     if labels.max(initial=-1) >= model.num_classes:
         raise ExamplesError(
             f"an example is of class {labels.max()}, the model has classes 0 to "
-            f"{model.num_classes - 1}; are these the examples of another model?"
+            f"{model.num_classes - 1}; {_likely(labels, model.num_classes)}"
         )
+
+
+def _likely(labels: np.ndarray, classes: int) -> str:
+    """What is wrong with labels of classes that a network lacks, in words."""
+    known = labels[labels >= 0]
+    if (known.min(), known.max()) == (1, classes):
+        return "they begin with class 1: number them from class 0"
+    return "are these the examples of another model?"
