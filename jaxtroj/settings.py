@@ -12,7 +12,8 @@ from converters.opening import InputForm
 from jaxtroj import populations
 from jaxtroj.calibration import Calibrator
 from jaxtroj.errors import CalibrationError, UsageError
-from jaxtroj.evidence.stages import IMAGES, TABLES, TEXTS
+from jaxtroj.evidence.stages import TABLES
+from jaxtroj.evidence.versions import as_settings
 from jaxtroj.input_forms import CHANNEL_ORDERS, NORMALIZATIONS, SaidForm
 from jaxtroj.model_files import contents_digest, digest_or_reason, model_digests
 from jaxtroj.populations import Asked, Candidates, Choice, choose
@@ -223,9 +224,7 @@ class Settings:
         values = asdict(self)
         for name in ("stages", "bounds", "mean", "std", "image_size"):
             values[name] = None if values[name] is None else list(values[name])
-        values["evidence_schema"] = IMAGES.version
-        values["evidence_revision"] = IMAGES.revision
-        values["text_evidence_schema"] = TEXTS.version
+        values |= as_settings()
         if self.recover_words:  # as in the runs from before there was a choice
             del values["recover_words"]
         for name in ("enough", "resize", "public_code"):  # likewise

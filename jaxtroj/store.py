@@ -29,7 +29,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import IO, Any, Self
 
-from converters.files import strict_json, write_atomic
+from converters.errors import ConverterError
+from converters.files import read_json, strict_json, write_atomic
 from jaxtroj.errors import StoreError
 from jaxtroj.held_folder import add_whole, agree, claim_folder, cut_tail, hold, json_bytes, open_own
 from jaxtroj.record import Record, parse_record
@@ -38,6 +39,8 @@ SETTINGS = "settings.json"
 """What the answers of a run folder depend on."""
 ACCEPTED = "accepted.toml"
 """The copy of the file that a scan was given by --accept."""
+MAX_SETTINGS_BYTES = 2**22
+"""A run's settings have a few kilobytes."""
 SYNC_SECONDS = 1.0
 """How long a record may wait until it is forced to the disk."""
 
@@ -269,6 +272,21 @@ def iter_records(folder: Path) -> Iterator[Record]:
         with open(path, "rb") as file:
             for offset, size, number in places.values():
                 yield _record(path, number, os.pread(file.fileno(), size, offset))
+
+
+def read_settings(folder: Path) -> dict[str, Any]:
+    """The settings of a run folder; none where it has no such file.
+
+    Raises:
+        StoreError: the file is damaged.
+    """
+    path = Path(folder) / SETTINGS
+    if not os.path.lexists(path):
+        return {}
+    try:
+        return read_json(path, MAX_SETTINGS_BYTES, strict_json)
+    except ConverterError as error:
+        raise StoreError(f"{error}; expected what `jaxtroj scan --out` wrote") from error
 
 
 @contextmanager

@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 
 import jaxtroj
-from jaxtroj import settings
 from jaxtroj.errors import UsageError
+from jaxtroj.evidence import versions
+from jaxtroj.evidence.stages import IMAGES, TABLES
 from jaxtroj.settings import Settings
 
 SEED = "whole number from 0 to 2\\*\\*63 - 1, got"
@@ -86,7 +87,7 @@ def test_resize_is_part_of_what_an_answer_depends_on_only_where_it_is_said():
 
 def test_evidence_that_is_measured_otherwise_begins_a_scan_anew(monkeypatch):
     before = Settings().as_json()
-    raised = replace(settings.IMAGES, revision=settings.IMAGES.revision + 1)
-    monkeypatch.setattr(settings, "IMAGES", raised)
+    raised = replace(IMAGES, revision=IMAGES.revision + 1)
+    monkeypatch.setattr(versions, "TABLES", TABLES | {IMAGES.kind: raised})
     after = Settings().as_json()
     assert {name for name in after if after[name] != before[name]} == {"evidence_revision"}

@@ -71,13 +71,15 @@ def run(args: argparse.Namespace) -> int:
     """Fit, save and print the out-of-fold scores; returns the exit status.
 
     Raises:
-        CalibrationError: too few models, or the file cannot be written.
+        CalibrationError: too few models, evidence of another version or of several kinds, or the
+            file cannot be written.
     """
     from jaxtroj.calibration import Calibrator, Labelled, Origin, leave_out
     from jaxtroj.cli.evaluate import matched
+    from jaxtroj.evidence.versions import check_gathered
     from jaxtroj.leaderboard.cases import read_truth
-    from jaxtroj.schemas import scheme_of
-    from jaxtroj.store import read_records
+    from jaxtroj.schemas import kind_of, scheme_of
+    from jaxtroj.store import read_records, read_settings
 
     outputs.keep_inputs(args.out, (args.run_folder, args.truth))
     records = read_records(args.run_folder)
@@ -85,6 +87,9 @@ def run(args: argparse.Namespace) -> int:
     pairs = [(r, t) for r, t in matched(records, truth.poisoned) if r.whole_evidence]
     if not pairs:
         raise UsageError(f"no model of {args.run_folder} has evidence and a label in {args.truth}")
+    kind = kind_of(record for record, _ in pairs)
+    if doubt := check_gathered(kind, read_settings(args.run_folder)):
+        options.message(f"{args.run_folder}: {doubt}")
     labelled = Labelled(
         [record.whole_evidence for record, _ in pairs],
         [truth for _, truth in pairs],

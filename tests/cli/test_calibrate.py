@@ -1,14 +1,18 @@
 """`jaxtroj calibrate` on stored records."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from jaxtroj.cli.main import main
-from jaxtroj.evidence.stages import IMAGES
+from jaxtroj.errors import CalibrationError
+from jaxtroj.evidence.stages import CLASSIFIERS, IMAGES, TEXTS
+from jaxtroj.evidence.versions import as_settings, check_gathered
 from jaxtroj.record import Record
+from jaxtroj.settings import Settings
 from jaxtroj.store import RunStore, read_records
 
 FIELDS = IMAGES.judged_fields["weights"]
@@ -80,3 +84,56 @@ def test_evidence_of_a_scan_that_failed_half_way_teaches_nothing(run, tmp_path, 
 def test_groups_that_cannot_be(run, capsys, column, message):
     assert calibrate(run, "--groups", column) == 4
     assert message in capsys.readouterr().err
+
+
+OTHERS = [
+    # settings that differ from those of today, status, what is said
+    ({}, 0, ""),
+    (
+        {"evidence_schema": 2},
+        4,
+        f"image evidence of version 2, expected version {IMAGES.version}, in which fields mean",
+    ),
+    ({"evidence_schema": "\x1b[2J"}, 4, r"of version '\x1b[2J', expected"),
+    (
+        {"evidence_revision": 1},
+        0,
+        f"image evidence of revision 1, scans measure it by revision {IMAGES.revision}",
+    ),
+]
+
+
+@pytest.mark.parametrize(("other", "status", "said"), OTHERS)
+def test_evidence_of_another_version_is_refused(run, tmp_path, capsys, other, status, said):
+    with RunStore(tmp_path / "run", Settings().as_json() | other) as store:
+        for record in read_records(run / "run"):
+            store.append(record)
+    (tmp_path / "truth.csv").write_text((run / "truth.csv").read_text())
+    assert calibrate(tmp_path) == status
+    errors = capsys.readouterr().err
+    assert said in errors and ("evidence of" in errors) == bool(said)
+    assert ("gather it again: jaxtroj scan --evidence-only --restart" in errors) == bool(said)
+    assert (tmp_path / "c.json").exists() == (status == 0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "status", "said"),
+    [(None, 0, "nothing says by which version of image evidence"), ("[", 4, "is not JSON")],
+)
+def test_settings_that_are_lost_or_damaged_are_told(run, tmp_path, capsys, settings, status, said):
+    shutil.copytree(run, tmp_path / "copy")
+    (tmp_path / "copy/run/settings.json").unlink()
+    if settings is not None:
+        (tmp_path / "copy/run/settings.json").write_text(settings)
+    assert calibrate(tmp_path / "copy") == status
+    assert said in capsys.readouterr().err
+
+
+def test_every_kind_of_evidence_has_its_own_version():
+    now = as_settings()
+    assert now["evidence_schema"] == IMAGES.version and "classifier_evidence_schema" not in now
+    for kind, name in ((TEXTS.kind, "text_evidence_schema"),
+                       (CLASSIFIERS.kind, "classifier_evidence_schema")):  # fmt: skip
+        assert check_gathered(kind, now) == ""
+        with pytest.raises(CalibrationError, match=f"{kind} evidence of version 9, expected"):
+            check_gathered(kind, now | {name: 9})
