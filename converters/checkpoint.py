@@ -20,7 +20,7 @@ from converters.containers import sniff
 from converters.containers.safetensors_file import read_safetensors
 from converters.conversion import MAX_TENSORS
 from converters.errors import ConversionError, CorruptFileError, TooLargeError, safe_repr
-from converters.files import read_plain, write_atomic
+from converters.files import check_depth, read_plain, write_atomic
 from converters.limits import Limits
 from converters.model import Model, NetworkConfig, param_shapes
 from converters.preparation import PreparedConfig
@@ -167,6 +167,7 @@ def _read_config(path: Path) -> dict:
         if path.stat().st_size > _MAX_CONFIG_BYTES:
             raise TooLargeError(f"{path} is larger than {_MAX_CONFIG_BYTES} bytes")
         described = json.loads(path.read_bytes())
+        check_depth(described)
     except OSError as error:
         raise CorruptFileError(f"cannot read {path}: {error.strerror}; check the path") from error
     except (ValueError, RecursionError) as error:
@@ -206,7 +207,7 @@ def _config(described: dict, tensors: Mapping[str, np.ndarray]) -> NetworkConfig
 
 
 def _numbers(value: object) -> int:
-    # Nesting beyond json's own limit has been refused, so plain recursion is safe.
+    # What is nested deeper than `MOST_LEVELS` has been refused, so plain recursion is safe.
     if isinstance(value, dict):
         value = list(value.values())
     return sum(map(_numbers, value)) if isinstance(value, list) else 1

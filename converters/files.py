@@ -22,6 +22,8 @@ _KINDS = {
     stat.S_IFBLK: "a device",
 }
 _MOST_LINKS = 40  # as Linux follows
+MOST_LEVELS = 100
+"""How deep lists and objects of a JSON file may lie in each other; useful ones need ten."""
 
 
 def kind_of(mode: int) -> str:
@@ -154,15 +156,36 @@ def strict_json(text: str | bytes) -> Any:
     float, such as 1e999, is read as infinity all the same.
 
     Raises:
-      ValueError: it is no such JSON.
-      RecursionError: it is nested too deeply.
+      ValueError: it is no such JSON, or nested deeper than `MOST_LEVELS`.
+      RecursionError: it is nested far deeper.
 
     >>> strict_json('{"a": [1, 0.5]}')
     {'a': [1, 0.5]}
     """
     if isinstance(text, bytes):
         text = text.decode(json.detect_encoding(text), "surrogatepass")
-    return _STRICT.decode(text)
+    value = _STRICT.decode(text)
+    if text.count("[") + text.count("{") > MOST_LEVELS:  # else it cannot be nested so deeply
+        check_depth(value)
+    return value
+
+
+def check_depth(value: Any) -> None:
+    """Raise ValueError where lists and objects are nested deeper than `MOST_LEVELS`.
+
+    Python's reader stops by the depth of its own stack. What it reads just before that, whoever
+    compares or writes it from deeper in a program cannot.
+
+    >>> check_depth({"a": [1, 0.5]})
+    """
+    level = [value]
+    for _ in range(MOST_LEVELS + 1):
+        level = [part for part in level if isinstance(part, dict | list)]
+        if not level:
+            return
+        inner = (part.values() if isinstance(part, dict) else part for part in level)
+        level = [x for parts in inner for x in parts]
+    raise ValueError(f"lists and objects are nested deeper than {MOST_LEVELS} levels")
 
 
 def once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -186,10 +209,12 @@ def read_json(path: Path, most: int, parse: Callable[[bytes], Any] = json.loads)
     """A JSON object of at most `most` bytes; `parse` is `json.loads` or `strict_json`.
 
     Raises:
-      LoadError: missing, no regular file, larger, or no JSON object.
+      LoadError: missing, no regular file, larger, no JSON object, or one that is nested deeper than
+        `MOST_LEVELS`.
     """
     try:
         value = parse(read_at_most(path, most))
+        check_depth(value)
     except (ValueError, RecursionError) as error:
         raise CorruptFileError(f"{path} is not JSON: {str(error)[:200]}") from error
     if not isinstance(value, dict):

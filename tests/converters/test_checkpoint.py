@@ -300,3 +300,16 @@ def test_convert_to_where_a_file_stands(model_file, tmp_path, capsys):
 
 def test_errors_are_converter_errors():
     assert issubclass(CorruptFileError, ConverterError)
+
+
+@pytest.mark.parametrize("levels", [100, 960, 970, 975, 980, 985, 990, 5000])
+def test_a_config_that_is_nested_deeply_is_refused_at_any_depth(model, tmp_path, levels):
+    """A reader that recurses ends a little before, or after, whoever goes through what it read."""
+    path = save_checkpoint(model, tmp_path) / "config.json"
+    described = json.loads(path.read_text()) | {"config": {"x": 0}}
+    deep = "[" * levels + "]" * levels
+    path.write_text(json.dumps(described).replace('"x": 0', f'"x": {deep}'))
+    with pytest.raises(
+        CorruptFileError, match="is not JSON: (lists and objects|maximum recursion)"
+    ):
+        load_checkpoint(tmp_path)

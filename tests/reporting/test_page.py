@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from jaxtroj.cli.main import main
 from jaxtroj.errors import StoreError
 from jaxtroj.evidence.stages import IMAGES
 from jaxtroj.record import EVIDENCE_ONLY, Record
@@ -241,6 +242,18 @@ def test_a_damaged_environment_is_said_and_changes_nothing_else(run_and_truth):
     content = read_content(run)
     assert len(content.records) == 24 and "environment.json is not JSON" in content.problems[0]
     assert "environment.json is not JSON" in render(content)
+
+
+@pytest.mark.parametrize("form", ["sarif", "cyclonedx", "json"])
+def test_settings_that_are_nested_deeply_are_said_at_any_depth(run_and_truth, capsys, form):
+    """A format wrote, from deeper in the program, what had been read just so: internal error."""
+    run, _ = run_and_truth
+    for levels in (100, 920, *range(950, 1000, 2)):
+        (run / "settings.json").write_text(f'{{"x": {"[" * levels}{"]" * levels}}}')
+        problems = read_content(run).problems
+        assert "settings.json is not JSON: " in problems[0]
+        assert main(["report", str(run), "--format", form, "--out", "-"]) == 0
+        assert "internal error" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["settings.json", "environment.json"])
