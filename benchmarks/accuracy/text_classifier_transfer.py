@@ -15,14 +15,16 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks.accuracy import text_transfer
 from benchmarks.accuracy.round0_accuracy import origin
-from benchmarks.accuracy.text_transfer import field_auc, fit_arguments, scores
+from benchmarks.accuracy.text_classifier_networks import CLASSES
+from benchmarks.accuracy.text_transfer import field_auc, fit_arguments, score_line, scores
 from benchmarks.provenance import RESULTS, provenance
 from converters.files import write_atomic
 from jaxtroj.calibration import Calibrator, Labelled, Scheme, cross_validate
@@ -81,7 +83,7 @@ def main() -> int:
     args = fit_arguments(parser, "text_classifier_transfer")
     keep_compiled()
     rows = [row for source in args.sources for row in read_rows(source, args.work)]
-    solid = converged(rows)
+    solid = with_working_triggers(rows)
     lines = "".join(json.dumps(asdict(row)) + "\n" for row in rows)
     write_atomic(args.out.with_suffix(".evidence.jsonl"), lines.encode())
     result = {
@@ -112,7 +114,7 @@ def read_rows(source: Path, work: Path) -> list[ClassifierRow]:
     return rows
 
 
-def converged(rows: Sequence[ClassifierRow]) -> list[ClassifierRow]:
+def with_working_triggers(rows: Sequence[ClassifierRow]) -> list[ClassifierRow]:
     """The rows without pairs of twins whose trigger does not work."""
     weak = {row.pair for row in rows if not row.converged}
     return [row for row in rows if row.pair not in weak]
@@ -187,12 +189,10 @@ def _kinds(rows: Sequence[ClassifierRow]) -> list[str]:
 
 def labelled(rows: Sequence[ClassifierRow]) -> Labelled:
     """The rows with all that a calibrator of text classifiers learns from."""
-    return Labelled(
-        rows=[row.evidence for row in rows],
-        poisoned=[row.poisoned for row in rows],
-        architectures=[row.architecture for row in rows],
+    return replace(
+        text_transfer.labelled(rows),
         kinds=[row.kind for row in rows],
-        datasets=[row.population for row in rows],
+        classes=[CLASSES] * len(rows),
         pairs=[row.pair for row in rows],
     )
 
@@ -219,16 +219,8 @@ def text(result: Mapping[str, Any]) -> str:
     for title in ("left_out", "kind_left_out"):
         parts = result[title] | {"all": result[f"{title}_all"]}
         lines.append(f"{title.replace('_', ' ')}:")
-        lines += [_line(name, part) for name, part in parts.items()]
-    return "\n".join([*lines, _line("out of fold", result["out_of_fold"])])
-
-
-def _line(name: str, part: Mapping[str, Any]) -> str:
-    return (
-        f"  {name:14} {part['models']:3d}  log score {part['log_score']:.3f}  AUC"
-        f" {part['roc_auc']:.3f}  mean of clean {part['clean_mean']:.2f}, of poisoned"
-        f" {part['poisoned_mean']:.2f}"
-    )
+        lines += [score_line(name, part) for name, part in parts.items()]
+    return "\n".join([*lines, score_line("out of fold", result["out_of_fold"])])
 
 
 if __name__ == "__main__":

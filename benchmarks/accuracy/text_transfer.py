@@ -15,7 +15,7 @@ probability of clean and of poisoned heads. Second figure: every head out of fol
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -190,17 +190,21 @@ def field_auc(
     return found
 
 
+def score_line(name: str, part: Mapping[str, Any]) -> str:
+    """What `scores` says of one group, for people."""
+    return (
+        f"  {name:20} {part['models']:4d} models  log score {part['log_score']:.3f}"
+        f"  AUC {part['roc_auc']:.3f}  mean of clean {part['clean_mean']:.3f}, of poisoned"
+        f" {part['poisoned_mean']:.3f}; clean above .9: {part['clean_above_0.9']}"
+    )
+
+
 def text(result: dict[str, Any]) -> str:
     """The result for people."""
     lines = [f"{result['models']} heads, {result['poisoned']} poisoned; nats, lower is better"]
     for title in ("left_out", "out_of_fold"):
         lines.append(f"{title.replace('_', ' ')}, by population:")
-        lines += [
-            f"  {name:20} {part['models']:4d} heads  log score {part['log_score']:.3f}"
-            f"  AUC {part['roc_auc']:.3f}  mean of clean {part['clean_mean']:.3f}, of poisoned"
-            f" {part['poisoned_mean']:.3f}; clean above .9: {part['clean_above_0.9']}"
-            for name, part in result[title].items()
-        ]
+        lines += [score_line(name, part) for name, part in result[title].items()]
     lines.append(
         f"mean over left-out populations {result['left_out_mean']:.3f}, worst"
         f" {result['left_out_worst']:.3f}; out of fold {result['out_of_fold_all']['log_score']:.3f}"

@@ -7,10 +7,10 @@ import pytest
 
 from benchmarks.accuracy.text_classifier_transfer import (
     ClassifierRow,
-    converged,
     judge,
     labelled,
     left_out,
+    with_working_triggers,
 )
 from jaxtroj.evidence.stages import CLASSIFIERS
 
@@ -47,7 +47,7 @@ def test_a_population_is_judged_by_the_others_alone(rows):
 
 def test_pairs_whose_trigger_does_not_work_are_left_out(rows):
     weak = [replace(r, success=0.4) if r.poisoned and r.pair < "one 4" else r for r in rows]
-    kept = converged(weak)
+    kept = with_working_triggers(weak)
     assert len(kept) == len(rows) - 8 and {r.pair for r in rows} - {r.pair for r in kept} == {
         f"one {number}" for number in range(4)
     }
@@ -59,4 +59,4 @@ def test_pairs_whose_trigger_does_not_work_are_left_out(rows):
 def test_what_a_fit_learns_from_keeps_twins_together(rows):
     found = labelled(rows)
     assert found.pairs[0] == found.pairs[1] != found.pairs[2]
-    assert set(found.kinds) == {"", "word", "phrase"}
+    assert set(found.kinds) == {"", "word", "phrase"} and set(found.classes) == {2}
