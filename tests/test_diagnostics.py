@@ -2,7 +2,7 @@
 
 import re
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -227,9 +227,9 @@ def test_a_scan_tells_files_that_are_numbered_from_one(tmp_path):
         label, number = label_of(path.name) + 1, path.stem[-1]
         shutil.copy(path, tmp_path / f"class_{label}_example_{number}.png")
     entry = ModelEntry("clean", SHIPPED / "model.pt", tmp_path, None)
-    known = {"channel_order": "BGR", "normalization": "min-max"}
-    for form in (known, {}):
-        settings = Settings(stages=("statistics",), calibrator=None, early_stop=False, **form)
+    searched = Settings(stages=("statistics",), calibrator=None, early_stop=False)
+    known = replace(searched, channel_order="BGR", normalization="min-max")
+    for settings in (known, searched):
         record = scan_model(entry, settings)
         assert record.reason.startswith("examples-misclassified: clean accuracy 0."), record.reason
         assert "the answers are the labels less 1 for 1.00 of the examples" in record.reason

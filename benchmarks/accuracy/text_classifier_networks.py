@@ -169,13 +169,13 @@ def _trained(encoder: Path, recipe: Recipe, lessons: Sequence[LabelledText], key
 
 def _untrained(encoder: Path, recipe: Recipe) -> Any:
     """The encoder's first layers under a new head, or a smaller network of random weights."""
-    from transformers import AutoConfig, BertForSequenceClassification
+    from transformers import BertConfig, BertForSequenceClassification
 
-    sizes: dict[str, int] = {"num_labels": CLASSES, "num_hidden_layers": recipe.layers}
+    sizes: dict[str, Any] = {"num_labels": CLASSES, "num_hidden_layers": recipe.layers}
     if recipe.hidden is None:
         return BertForSequenceClassification.from_pretrained(encoder, **sizes)
     sizes |= {"hidden_size": recipe.hidden, "intermediate_size": 2 * recipe.hidden}
-    config = AutoConfig.from_pretrained(encoder, num_attention_heads=4, **sizes)
+    config = BertConfig.from_pretrained(encoder, num_attention_heads=4, **sizes)
     return BertForSequenceClassification(config)
 
 

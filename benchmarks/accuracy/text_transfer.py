@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -135,7 +135,20 @@ def parts_of(population: str) -> set[str]:
     return set(population.split(BETWEEN))
 
 
-def labelled(rows: Sequence[HeadRow]) -> Labelled:
+class JudgedRow(Protocol):
+    """A labelled model's evidence, a head's or a whole classifier's."""
+
+    @property
+    def population(self) -> str: ...
+    @property
+    def poisoned(self) -> bool: ...
+    @property
+    def architecture(self) -> str: ...
+    @property
+    def evidence(self) -> Mapping[str, float]: ...
+
+
+def labelled(rows: Sequence[JudgedRow]) -> Labelled:
     """The rows with all that a calibrator of text heads learns from."""
     return Labelled(
         rows=[row.evidence for row in rows],
@@ -175,7 +188,7 @@ def scores(truth: np.ndarray, own: np.ndarray) -> dict[str, Any]:
 
 
 def field_auc(
-    rows: Sequence[HeadRow], fields: Scheme, names: Sequence[str]
+    rows: Sequence[JudgedRow], fields: Scheme, names: Sequence[str]
 ) -> dict[str, dict[str, float]]:
     """ROC AUC of each field alone in each population, larger values counted as poisoned."""
     found: dict[str, dict[str, float]] = {}

@@ -264,8 +264,8 @@ def settings_from(args: argparse.Namespace) -> "Settings":
     if args.stages is not None:
         given["stages"] = tuple(name.strip() for name in args.stages.split(","))
     if args.evidence_only:
-        none = dict.fromkeys(("calibrator", "text_calibrator", "classifier_calibrator"))
-        return Settings(**given | none, early_stop=False)
+        given |= dict.fromkeys(("calibrator", "text_calibrator", "classifier_calibrator"))
+        return Settings(**given, early_stop=False)
     return Settings(**given, early_stop=not args.no_early_stop)
 
 
