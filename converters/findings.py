@@ -5,7 +5,8 @@ from collections.abc import Iterable
 SUSPICION = "possible architectural backdoor"
 PRECISION = "the network computes in"
 ONE_ONLY = "the file leaves the number of images open, but the network runs for one only"
-_DOUBTS = (SUSPICION, PRECISION, ONE_ONLY)
+COMMON_RANGE = "the network quantises by the range of all images that it gets at once"
+_DOUBTS = (SUSPICION, PRECISION, ONE_ONLY, COMMON_RANGE)
 
 
 def doubts(findings: Iterable[str]) -> tuple[str, ...]:

@@ -2,7 +2,9 @@
 
 A rounded value has no gradient, so a search by gradients finds nothing in a network that rounds
 its pixels or computes in eight bits, and a poisoned network needs one such call to hide. Every
-value stays as it is to the bit; the derivative of a rounding is taken to be one.
+value stays as it is to the bit; the derivative of a rounding is taken to be one, and that of the
+clip to the type of whole numbers too, at and beyond its bounds: pictures are full of black and
+white, which lie on them. Below a bound that stands for 0 it is zero, since that is a relu.
 
 References:
   Bengio et al., Estimating or Propagating Gradients Through Stochastic Neurons,
@@ -23,9 +25,14 @@ from converters.model import Model
 
 _ROUNDINGS = ("round.default", "round.decimals", "floor.default", "ceil.default", "trunc.default")
 _THROUGH = {f"aten.{name}": f"through.{name}" for name in _ROUNDINGS}
+_CLAMP = "through.clamp.default"
 _COPIES = ("aten._to_copy.default", "aten.to.dtype")
 _SMALL = {"int8": 2**7, "uint8": 2**8, "int16": 2**15, "uint16": 2**16}
 """Whole types of which two can be added in float32 without rounding, and their largest sizes."""
+_BOUNDS = {
+    name: (0, 2 * size - 1) if name.startswith("u") else (-size, size - 1)
+    for name, size in (("int8", 2**7), ("uint8", 2**7), ("int16", 2**15), ("uint16", 2**15))
+}
 _EXACT = 2.0**24
 # These give values of their first argument, so none is larger.
 _KEPT = frozenset(
@@ -62,16 +69,19 @@ def _through(graph: Graph) -> tuple[Graph, int]:
     """The graph with gradients through its roundings, and how many of these there are."""
     moved = frozenset(_from_input(graph))
     carried = _carried(graph, moved)
+    clipped = _clips(graph, carried)
     float_type = graph.float_dtype or "float32"
     nodes = []
     for node in graph.nodes:
         name = _result(node)[0]
         if name in carried:
             node = _as_floats(node, carried, float_type)
+        elif name in clipped:
+            node = replace(node, op=_CLAMP, args=(*node.args, clipped[name]), kwargs=())
         elif node.op in _THROUGH and name in moved:
             node = replace(node, op=_THROUGH[node.op])
         nodes.append(node)
-    count = sum(node.op.startswith("through.") for node in nodes)
+    count = sum(node.op.startswith("through.") and node.op != _CLAMP for node in nodes)
     return replace(graph, nodes=tuple(nodes)), count
 
 
@@ -104,6 +114,39 @@ def _carried(graph: Graph, moved: Collection[str]) -> frozenset[str]:
     while spoilt:
         spoilt += links.pop(spoilt.pop(), ())
     return frozenset(links)
+
+
+def _clips(graph: Graph, carried: Collection[str]) -> dict[str, bool]:
+    """Values that are clipped to the whole type that they become.
+
+    With each, whether its lower bound stands for 0: so quantisers write a relu.
+    """
+    made = {node.outputs[0]: node for node in graph.nodes if node.outputs}
+    found: dict[str, bool] = {}
+    for node in graph.nodes:
+        name, spec = _result(node)
+        source = node.args[0] if node.op in _COPIES and name in carried else None
+        if not isinstance(source, Ref) or spec is None:
+            continue
+        clip, bounds = made.get(source.name), _BOUNDS.get(spec.dtype)
+        if clip is None or clip.op != "aten.clamp.default":
+            continue
+        if bounds is not None and clip.args[1:] == bounds:
+            before = made.get(clip.args[0].name)
+            found[source.name] = _zero_points(before, graph) == {bounds[0]}
+    return found
+
+
+def _zero_points(node: Node | None, graph: Graph) -> set[float]:
+    """The whole numbers that stand for 0 after a call, which may add one; none if unknown."""
+    if node is None or node.op != "aten.add.Tensor":
+        return {0.0}
+    added = node.args[1]
+    if not isinstance(added, Ref):
+        return {float(added)}
+    if not added.name.startswith(CONSTANT):
+        return set()
+    return set(_static(graph, added.name).ravel().tolist())
 
 
 def _sizes(graph: Graph, moved: Collection[str]) -> dict[str, float]:
@@ -155,8 +198,12 @@ def _static_size(graph: Graph, name: str) -> float | None:
     """The largest size in a static tensor; None for other values."""
     if not name.startswith(CONSTANT):
         return None
-    values = graph.constants[int(name.removeprefix(CONSTANT))].array()
-    return float(np.abs(values.astype(np.float64)).max(initial=0))
+    return float(np.abs(_static(graph, name)).max(initial=0))
+
+
+def _static(graph: Graph, name: str) -> np.ndarray:
+    """A static tensor as float64."""
+    return graph.constants[int(name.removeprefix(CONSTANT))].array().astype(np.float64)
 
 
 def _result(node: Node) -> tuple[str | None, TensorSpec | None]:

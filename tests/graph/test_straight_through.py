@@ -76,6 +76,28 @@ def test_answers_stay_and_gradients_pass(name):
     assert cosine > (0.5 if name == "bytes that overflow" else 0.95)
 
 
+def _quantised(zero: int):
+    """Pixels to bytes around a zero point."""
+    return lambda x: (
+        (
+            torch.clamp(torch.round(x * 255) + zero, 0, 255).to(torch.uint8).to(torch.int64) - zero
+        ).float()
+        / 255
+    )
+
+
+@pytest.mark.parametrize(("zero", "below"), [(0, 0.0), (64, 1.0)])
+def test_gradients_pass_clips_but_no_relu(zero, below):
+    model, _ = passing_gradients(_model(_quantised(zero)))
+    found = []
+    for pixel in (-0.5, 0.0, 0.5, 1.0, 1.5):
+        images = jnp.full((1, 8, 8, 3), pixel)
+        cut = jnp.clip(jnp.round(images * 255), -zero, 255 - zero) / 255
+        smooth = _gradient(_model(lambda x: x), cut)
+        found.append(float(np.vdot(_gradient(model, images), smooth) / np.vdot(smooth, smooth)))
+    np.testing.assert_allclose(found, [below, 1, 1, 1, 1], atol=0.02)
+
+
 def test_whole_numbers_of_unknown_use_keep_no_others_from_passing():
     def both(x):
         whole = (x * 255).to(torch.uint8).permute(0, 1, 3, 2)

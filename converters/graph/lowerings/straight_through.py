@@ -28,6 +28,23 @@ def _slope(function, primals, tangents):
     return function(*primals), tangents[0]
 
 
+def _clipped(x, low, high, is_relu):
+    """x within the bounds of a whole type; below them it has a gradient unless that is a relu."""
+    return _cut(low, high, 0.0 if is_relu else 1.0, x)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2))
+def _cut(low, high, below, x):
+    del below
+    return jnp.clip(x, low, high)
+
+
+@_cut.defjvp
+def _slope_of_cut(low, high, below, primals, tangents):
+    (x,), (tangent,) = primals, tangents
+    return jnp.clip(x, low, high), jnp.where(x < low, below * tangent, tangent)
+
+
 def _rounded(decimals, x):
     return jnp.round(x, decimals)
 
@@ -43,5 +60,6 @@ lowers("through.round.decimals", layout=ELEMENTWISE)(
 )
 lowers("through.floor.default", layout=ELEMENTWISE)(_passing(jnp.floor))
 lowers("through.ceil.default", layout=ELEMENTWISE)(_passing(jnp.ceil))
+lowers("through.clamp.default", layout=ELEMENTWISE)(_clipped)
 lowers("through.trunc.default", layout=ELEMENTWISE)(_passing(jnp.trunc))
 lowers("through.whole.default", layout=ELEMENTWISE)(_passing(_whole))

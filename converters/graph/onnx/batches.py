@@ -2,8 +2,9 @@
 
 A file may name the size of its batch, or leave it open and compute with it. What a network answers
 for one image must be what it answers for that image among others; otherwise it is two networks.
-Three images are tried; what reads the number of images, and so could switch at more, is told by
-`batch_use`.
+Ranges that a quantised network takes from all images at once, and values that it rounds otherwise,
+are no difference (`ranges`). Three images are tried; what reads the number of images, and so could
+switch at more, is told by `batch_use`.
 """
 
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from converters.graph.counting import TOGETHER
 from converters.graph.guard import SizeGuard
 from converters.graph.onnx.batch_use import BatchUse
 from converters.graph.onnx.limits import OnnxLimits
+from converters.graph.onnx.ranges import is_quantised, only_ranges_differ, ranges_finding
 from converters.graph.onnx.torch_module import OnnxModule
 from converters.input_form import ImageInput
 
@@ -95,21 +97,44 @@ def _beside_others(
         return (ONE_ONLY,)
     if together.numel() != alone.numel():
         return (ONE_ONLY,)
-    if not _alike(together.flatten(), alone.flatten()):
+    if _alike(together.flatten(), alone.flatten()):
+        return ()
+    if not _only_ranges(whole, single, image, use.images, limits):
         raise ConversionError(_OPEN_BATCH)
-    return ()
+    said = ranges_finding(whole, together.flatten(), alone.flatten())
+    return () if said is None else (said,)
+
+
+def _only_ranges(
+    whole: OnnxModule, single: OnnxModule, image: ImageInput, count: int, limits: OnnxLimits
+) -> bool:
+    """Whether a network quantises, and images differ alone and together by no more than that."""
+    if not is_quantised(whole):
+        return False
+    images, others = _images(whole, image, 2 * count).split(count)
+    with torch.no_grad(), _guarded(whole, limits):
+        return only_ranges_differ(whole, single, images, others)
 
 
 def _answers(
     whole: OnnxModule, single: OnnxModule, count: int, image: ImageInput, limits: OnnxLimits
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """What the networks give for images together, and one by one."""
-    images = torch.rand((count, *image.shape[1:]), generator=torch.Generator().manual_seed(0))
-    images = images.to(whole.input_types[0])
-    with torch.no_grad(), SizeGuard(limits.work, sum(w.nbytes for w in whole.parameters())):
+    images = _images(whole, image, count)
+    with torch.no_grad(), _guarded(whole, limits):
         # A network of one output may drop the axis of one image.
         alone = [torch.atleast_1d(single(images[k : k + 1])) for k in range(count)]
         return whole(images), torch.cat(alone)
+
+
+def _images(whole: OnnxModule, image: ImageInput, count: int) -> torch.Tensor:
+    """Random images, always the same."""
+    images = torch.rand((count, *image.shape[1:]), generator=torch.Generator().manual_seed(0))
+    return images.to(whole.input_types[0])
+
+
+def _guarded(whole: OnnxModule, limits: OnnxLimits) -> SizeGuard:
+    return SizeGuard(limits.work, sum(weight.nbytes for weight in whole.parameters()))
 
 
 def _alike(together: torch.Tensor, alone: torch.Tensor) -> bool:

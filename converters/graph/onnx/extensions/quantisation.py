@@ -71,10 +71,15 @@ def dynamic_quantize(_, x):
     """8-bit values with the scale and zero point of the value's own range, 0 included."""
     zero_ = torch.zeros((), dtype=x.dtype)
     high, low = torch.maximum(x.amax(), zero_), torch.minimum(x.amin(), zero_)
-    scale = torch.where(high == low, torch.ones_like(high), high - low) / 255
-    zero = torch.round(torch.clamp(-low / scale, 0, 255))
-    y = torch.clamp(torch.round(x / scale) + zero, 0, 255)
-    return y.to(torch.uint8), scale, zero.to(torch.uint8)
+    # A range of 0 has no scale; any small one gives zeros, and no comparison stands in the graph.
+    scale = torch.clamp_min(high - low, torch.finfo(x.dtype).tiny * 256) / 255
+    zero = torch.round(torch.clamp(-low / scale, 0, 255)).to(torch.uint8)
+    return quantised_by(x, scale, zero), scale, zero
+
+
+def quantised_by(x, scale, zero):
+    """8-bit values by one scale and zero point."""
+    return _rounded(torch.round(x / scale) + zero.to(x.dtype), torch.uint8)
 
 
 def centred(values, zero, axis: int):
