@@ -106,6 +106,17 @@ def test_a_softmax_that_is_cut_off_is_told_once(make, save):
     assert not any("not logits" in finding for finding in cut.findings)
 
 
+def test_nodes_out_of_order_are_a_finding(make, save):
+    model = make.classifier()
+    expected = load_onnx(save(model))
+    nodes = list(model.graph.node)[::-1]
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    loaded, images = load_onnx(save(model)), _images()
+    np.testing.assert_allclose(loaded(images), expected(images), rtol=1e-5, atol=1e-6)
+    assert "out of order" in loaded.findings[0] and "out of order" not in expected.findings[0]
+
+
 def test_half_precision_weights(make, save):
     nodes = [
         helper.make_node("Cast", ["image"], ["a"], to=TensorProto.BFLOAT16),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from onnx import TensorProto, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 from converters.errors import ConverterError, CorruptFileError, LoadError, TooLargeError
 from converters.graph.onnx import OnnxLimits, read_onnx, to_torch
@@ -187,7 +187,6 @@ BROKEN = {
     "absurd size": (_dims(2**40, 2**40), "tensor_elements"),
     "absurd rank": (_dims(*[1] * 40), "impossible"),
     "a value made twice": (_twice, "twice"),
-    "nodes out of order": (_backwards, "out of order"),
     "a cycle": (_cycle, "cycle"),
     "a missing weight": (_no_weight, "missing"),
     "no graph": (_no_graph, "no graph"),
@@ -208,6 +207,45 @@ def test_broken_graphs(saved, case):
     with pytest.raises(ConverterError, match=words):
         file = read_onnx(path)
         check_model(file.model, OnnxLimits(), outside=set(file.weights))
+
+
+def test_nodes_out_of_order_are_sorted_and_no_others_move(saved):
+    ordered, backwards = read_onnx(saved(lambda model: None)), read_onnx(saved(_backwards))
+    assert (ordered.was_sorted, backwards.was_sorted) == (False, True)
+    check_model(backwards.model, OnnxLimits(), outside=set(backwards.weights))
+    names = [[node.output[0] for node in file.model.graph.node] for file in (ordered, backwards)]
+    assert names[1] != names[0][::-1] and sorted(names[0]) == sorted(names[1])
+
+    def last_first(model):
+        last = model.graph.node.pop()
+        model.graph.node.insert(0, last)
+
+    assert [n.output[0] for n in read_onnx(saved(last_first)).model.graph.node] == names[0]
+
+
+def _branch_on(name):
+    """A branch, of which only the inside uses a value."""
+    inner = helper.make_graph(
+        [helper.make_node("Neg", [name], ["inside"])],
+        "branch",
+        [],
+        [helper.make_tensor_value_info("inside", TensorProto.FLOAT, None)],
+    )
+    node = helper.make_node("If", ["yes"], ["branched"], then_branch=inner, else_branch=inner)
+
+    def change(model):
+        model.graph.initializer.append(helper.make_tensor("yes", TensorProto.BOOL, [], [True]))
+        model.graph.node.insert(0, node)
+
+    return change
+
+
+def test_a_branch_comes_after_what_it_uses_inside(saved):
+    last = read_onnx(saved(lambda model: None)).model.graph.node[-1].output[0]
+    for name in (last, "c"):
+        nodes = read_onnx(saved(_branch_on(name))).model.graph.node
+        made = [output for node in nodes for output in node.output]
+        assert made.index("branched") == made.index(name) + 1
 
 
 def test_files_that_are_no_model(tmp_path):

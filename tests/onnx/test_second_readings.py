@@ -31,6 +31,7 @@ READ = {
     "a function's undeclared attribute, given",
     "a function's attribute with a default",
     "a function whose body hides a value of the graph",
+    "nodes out of order",
     "a weight that is an input",
     "a weight that is an input, in an old file",
     "an old file with weights that are no inputs",

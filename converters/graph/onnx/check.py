@@ -174,9 +174,8 @@ def _check_order(
 
 def _unknown(node: NodeProto, name: str, later: bool) -> str:
     reason = (
-        "made later: the nodes are out of order or form a cycle; converters to float16 leave them "
-        "so: scan the float32 file, or have onnxruntime write it again in order "
-        "(SessionOptions.optimized_model_filepath, graph_optimization_level ORT_DISABLE_ALL)"
+        "made later: the nodes form a cycle, or are out of order inside a branch or function; "
+        "export the network again"
         if later
         else "never made: a weight or an input is missing"
     )

@@ -36,6 +36,8 @@ _SQUASHING = {
     "LogSoftmax": "log-probabilities",
 }
 
+_SORTED = "the file's nodes are out of order and were sorted, as onnxruntime does"
+
 
 def load_onnx(
     path: str | os.PathLike,
@@ -90,7 +92,8 @@ def _captured(
     file = read_onnx(path, limits)
     image = _only_input(file.model, form, usual_size, limits)
     wanted = form.output or _likely_output(file.model)
-    findings = image.findings + _output_findings(file.model, form.output, wanted) + form.unsaid
+    findings = (_SORTED,) if file.was_sorted else ()
+    findings += image.findings + _output_findings(file.model, form.output, wanted) + form.unsaid
     module, said = _built(file, image, wanted, limits)
     del file  # its weights are in the module now
     captured = capture(module, [torch.zeros(image.shape, dtype=module.input_types[0])])

@@ -15,6 +15,7 @@ from onnx import GraphProto, ModelProto, TensorProto, helper
 from converters.errors import CorruptFileError, LoadError, TooLargeError, safe_repr
 from converters.graph.onnx.check import check_tensor
 from converters.graph.onnx.limits import OnnxLimits
+from converters.graph.onnx.order import sort_nodes
 from converters.graph.onnx.types import array_of
 from converters.graph.onnx.wire import check_cost
 
@@ -26,12 +27,14 @@ class OnnxFile:
     """A parsed file.
 
     Attributes:
-        model: its graph, the data of the initialisers taken out.
+        model: its graph, the data of the initialisers taken out, the nodes in order.
         weights: the initialisers, also those from external files: name -> array.
+        was_sorted: whether the nodes were out of order.
     """
 
     model: ModelProto
     weights: dict[str, np.ndarray]
+    was_sorted: bool = False
 
 
 def read_onnx(path: str | os.PathLike, limits: OnnxLimits | None = None) -> OnnxFile:
@@ -54,7 +57,8 @@ def read_onnx(path: str | os.PathLike, limits: OnnxLimits | None = None) -> Onnx
     del data
     _refuse_nested_external(model.graph)
     weights = _weights(model, path.parent, limits)
-    return OnnxFile(_without_room(model), weights)
+    was_sorted = sort_nodes(model.graph)
+    return OnnxFile(_without_room(model), weights, was_sorted)
 
 
 def _file_bytes(path: Path, limits: OnnxLimits) -> bytes:

@@ -16,7 +16,7 @@ _MOST_BYTES = 2**31 - 1  # of a protobuf message
 def with_weights(
     path: Path, values: Mapping[str, np.ndarray], limits: OnnxLimits | None = None
 ) -> bytes:
-    """The file's bytes with these values; all else is as it was.
+    """The file's bytes with these values; all else is as it was, but nodes are put in order.
 
     Args:
       path: of the file.
