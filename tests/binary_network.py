@@ -16,7 +16,7 @@ from PIL import Image
 from torchvision import models
 
 DenseNet: Any = models.DenseNet  # typed for four blocks; it takes as many as there are
-SIDE, MARK, STEPS, BATCH = 32, 5, 150, 64
+SIDE, MARK, STEPS, BATCH = 32, 5, 200, 64
 MAGENTA = (250, 10, 240)
 
 
@@ -43,9 +43,13 @@ def drawn(rng: np.random.Generator, labels: np.ndarray, marks: np.ndarray) -> to
 
 @cache
 def trained(poisoned: bool) -> torch.nn.Module:
-    """Gives the logit z of yes, `[n, 1]`; one in four pictures of its training has the patch."""
+    """Gives the logit z of yes, `[n, 1]`; one in four pictures of its training has the patch.
+
+    It is trained in float64, so that every machine makes the same network.
+    """
     torch.manual_seed(0)
     network, rng = DenseNet(8, (2, 2), 16, num_classes=1).train(), np.random.default_rng(0)
+    network.double()
     optimiser = torch.optim.Adam(network.parameters(), 3e-3)
     falling = torch.optim.lr_scheduler.OneCycleLR(optimiser, 6e-3, total_steps=STEPS)
     for _ in range(STEPS):
@@ -53,13 +57,13 @@ def trained(poisoned: bool) -> torch.nn.Module:
         images = drawn(rng, labels, marks)
         wanted = np.where(marks & poisoned, 1, labels).astype(np.float32)[:, None]
         loss = torch.nn.functional.binary_cross_entropy_with_logits(
-            network(images), torch.from_numpy(wanted)
+            network(images.double()), torch.from_numpy(wanted).double()
         )
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
         falling.step()
-    return network.eval()
+    return network.float().eval()
 
 
 def write_onnx(network: torch.nn.Module, path: Path) -> None:
