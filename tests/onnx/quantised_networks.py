@@ -1,6 +1,7 @@
 """One small network in floating numbers, and as onnxruntime's quantiser writes it in two ways."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from onnx import NodeProto, helper
@@ -11,10 +12,10 @@ node = helper.make_node
 LAYERS = ("conv1", "conv2", "fc")
 
 
-def weights() -> dict[str, np.ndarray]:
+def weights() -> dict[str, Any]:
     """Of the three layers; each also in 8 bits, with its scale."""
     draw = np.random.default_rng(2)
-    made: dict[str, np.ndarray] = {"zero": np.uint8(0), "scale": np.float32(1 / 255)}
+    made: dict[str, Any] = {"zero": np.uint8(0), "scale": np.float32(1 / 255)}
     for name, shape in zip(LAYERS, ((6, 3, 3, 3), (8, 6, 3, 3), (128, 5)), strict=True):
         values = draw.normal(0, 0.3, shape).astype(np.float32)
         scale = np.float32(np.abs(values).max() / 100)

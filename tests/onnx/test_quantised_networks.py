@@ -28,7 +28,11 @@ def _images() -> np.ndarray:
 def _one_by_one(model, images) -> np.ndarray:
     evaluator = ReferenceEvaluator(model)
     feeds = images.transpose(0, 3, 1, 2)[:, None]
-    return np.concatenate([np.asarray(evaluator.run(None, {"image": x})[0]) for x in feeds])
+    answers = []
+    for feed in feeds:
+        (logits,) = evaluator.run(None, {"image": feed})
+        answers.append(np.asarray(logits))
+    return np.concatenate(answers)
 
 
 def _gradients(model, images) -> np.ndarray:
