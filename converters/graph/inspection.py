@@ -3,8 +3,9 @@
 A static check of a captured graph. It looks for comparisons of what the image decides that switch
 more than the element compared (Bober-Irizar et al., "Architectural Backdoors in Neural Networks",
 CVPR 2023, https://arxiv.org/abs/2206.07840), for pixels that reach the logits past the trained
-layers, for small paths beside the network, and for constants like patterns laid over the image.
-ReLU, clipping, pooling and activations written as comparisons element by element are none of it.
+layers (other than the scale of what was quantised, `dequantised`), for small paths beside the
+network, and for constants like patterns laid over the image. ReLU, clipping, pooling and
+activations written as comparisons element by element are none of it.
 """
 
 import math
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from converters.findings import SUSPICION
+from converters.graph.dequantised import Dequantisation
 from converters.graph.graph import CONSTANT, INPUT, PARAM, Graph, Node
 from converters.graph.recorder import Captured
 from converters.graph.structure import base_name
@@ -172,7 +174,7 @@ def _switches(graph: Graph, name: str, users: dict[str, list[Node]]) -> bool:
 def _bypasses(graph: Graph, traces: _Traces) -> Iterator[str]:
     output = graph.outputs[0].name
     joined = False
-    tail = _tail(graph)
+    tail, quantised = _tail(graph), Dequantisation(graph, traces.fewest)
     for node in graph.nodes:
         fed = list(dict.fromkeys(n for n in node.refs() if n in traces.fewest))
         if len(fed) < 2 or base_name(node) not in _JOINS:
@@ -180,6 +182,8 @@ def _bypasses(graph: Graph, traces: _Traces) -> Iterator[str]:
         raw = [n for n in fed if not traces.behind[n]]
         if raw and len(raw) < len(fed):
             joined = True
+            if quantised.takes_back_scale(node):
+                continue
             yield f"{_place(node)} lets pixels past the trained layers"
         elif node.outputs[0] in tail and (share := _smaller_share(fed, traces)) is not None:
             yield (

@@ -9,6 +9,7 @@ from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 from converters.errors import ConversionError
+from converters.findings import SUSPICION
 from converters.graph.onnx import load_onnx
 from converters.graph.onnx.ranges import is_quantised, only_ranges_differ
 from converters.graph.onnx.torch_module import to_torch
@@ -110,3 +111,52 @@ def test_sums_that_round_otherwise_for_several_images_are_no_mixing(make):
     assert is_quantised(whole) and not torch.equal(together, alone)
     assert only_ranges_differ(whole, single, *images)
     assert not only_ranges_differ(_rounding(make, 20.0, 3), single, *images)
+
+
+def test_taking_back_the_scale_of_the_pixels_is_no_way_past_the_layers(save):
+    assert SUSPICION not in " ".join(load_onnx(save(network("dynamic")), SEEN).findings)
+
+
+def _scale_of_squares(nodes):
+    """The answers of the first layer, times the scale of other values than it takes."""
+    nodes.append(helper.make_node("Mul", ["image", "image"], ["squares"]))
+    nodes.append(helper.make_node("DynamicQuantizeLinear", ["squares"], ["q2", "other", "z2"]))
+    return {"conv1.by": "other"}
+
+
+def _zero_of_squares(nodes):
+    """A zero point that is not that of the pixels."""
+    nodes.append(helper.make_node("Neg", ["image"], ["negative"]))
+    nodes.append(helper.make_node("DynamicQuantizeLinear", ["negative"], ["q2", "s2", "other"]))
+    return {"conv1.around": "other"}
+
+
+def _no_zero(_):
+    """No zero point: the answers hold that of the pixels, which is a sign of their range."""
+    return {"conv1.around": ""}
+
+
+def _twice(nodes):
+    """The scale twice."""
+    nodes.append(helper.make_node("Mul", ["conv1.by", "conv1.by"], ["square"]))
+    return {"conv1.by": "square"}
+
+
+def _raised(nodes):
+    """The scale, and a little of one pixel."""
+    axes = helper.make_node("ReduceMax", ["image"], ["brightest"], keepdims=0)
+    nodes.extend([axes, helper.make_node("Add", ["conv1.by", "brightest"], ["more"])])
+    return {"conv1.by": "more"}
+
+
+@pytest.mark.parametrize("change", [_scale_of_squares, _zero_of_squares, _no_zero, _twice, _raised])
+def test_another_scale_or_zero_point_is_told(save, change):
+    model, added = network("dynamic", batch=1), []
+    renamed = change(added)
+    nodes = list(model.graph.node)
+    for node in nodes:
+        if node.output[0] in ("conv1.both", "conv1.whole"):
+            node.input[:] = [renamed.get(name, name) for name in node.input]
+    del model.graph.node[:]
+    model.graph.node.extend([*nodes[:1], *added, *nodes[1:]])
+    assert SUSPICION in " ".join(load_onnx(save(model), SEEN).findings)
