@@ -180,7 +180,7 @@ _NUMBERS: dict[str, Range] = {
 _OBJECTS: dict[str, dict[str, Rule]] = {
     "recovered": {
         **dict.fromkeys(("method", "kind", "text", "words", "best_text"), _TEXT),
-        **dict.fromkeys(("score", "clean_heads", *_RATES), _NUMBER),
+        **dict.fromkeys(("score", "examples", "clean_heads", *_RATES), _NUMBER),
     },
     "input_form": {"name": _TEXT, "basis": _TEXT, "accuracy": _SHARE},
 }

@@ -76,13 +76,21 @@ class Measured:
         """Attack success rate `[a]`: fraction of the examples that it is for sent to the target."""
         return self._mean(self.gains > 0)
 
+    @property
+    def counts(self) -> np.ndarray:
+        """How many examples each is for, `[a]`."""
+        return self._own().sum(axis=1)
+
     def _mean(self, values: np.ndarray) -> np.ndarray:
-        """Means `[a]` over examples of other classes, or of the one class that each is for."""
-        origins = self.found.origins
-        if origins is None:
-            return mean_of_others(values, self.sources, self.targets)
-        own = self.sources == origins[:, None]
+        """Means `[a]` over the examples that each is for; 0 without any."""
+        own = self._own()
         return (values * own).sum(axis=1) / np.maximum(own.sum(axis=1), 1)
+
+    def _own(self) -> np.ndarray:
+        """Whether an example is of another class, or of the only one that each is for, `[a, n]`."""
+        if self.found.origins is None:
+            return self.sources != np.asarray(self.targets)[:, None]
+        return self.sources == self.found.origins[:, None]
 
     def source_classes(self, place: int) -> tuple[int, ...]:
         """Classes of which the candidate at `place` flips more than half of the examples."""
@@ -107,6 +115,7 @@ class RecoveredTrigger:
       offset: int `[2]`, from there to the object of the first example that is not of the target
         class; zero for one that stays where it is.
       moves: whether it lies at the object of each example.
+      examples: how many held-out examples the success rate is of.
     """
 
     target_class: int
@@ -118,6 +127,7 @@ class RecoveredTrigger:
     shape: Shape
     offset: Offset
     moves: bool = False
+    examples: int = 0
 
     def picture(self, clean: np.ndarray) -> tuple[np.ndarray, ...]:
         """Panels `[h, w, c]` for people, of one clean picture."""
@@ -129,6 +139,7 @@ class RecoveredTrigger:
             "method": self.method,
             "kind": self.trigger.kind,
             "score": self.attack_success_rate,
+            "examples": self.examples,
             **self.trigger.as_json(self.shape, self.offset),
         }
 
@@ -259,6 +270,7 @@ def _recovered(measured: Measured, place: int, examples: AnchoredExamples) -> Re
         shape=_shape(examples),
         offset=offset * int(found.anchored[place]),
         moves=bool(found.anchored[place]),
+        examples=int(measured.counts[place]),
     )
 
 

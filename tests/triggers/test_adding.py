@@ -40,6 +40,7 @@ def test_the_example_has_a_picture_and_json(checkerboard, network, examples, tmp
     best = best_of(measure(network, examples, found), examples)
     facts = best.as_json()
     assert facts.pop("score") == best.attack_success_rate
+    assert facts.pop("examples") == best.examples == (examples.sources != 0).sum()
     assert facts == {
         "method": "boards", "kind": "checkerboard", "amplitude": 0.25, "side": 2.0,
     }  # fmt: skip

@@ -27,6 +27,7 @@ def measured(gains, targets) -> Measured:
 def test_only_other_classes_count():
     found = measured([[9, 9, 9, -1, 1, 1], [-1, 2, 2, 9, 9, -3]], [0, 1])
     np.testing.assert_allclose(found.rates, [2 / 3, 2 / 4])
+    assert found.counts.tolist() == [3, 4]
     np.testing.assert_allclose(found.margins, [1 / 3, 0.0])
     assert found.source_classes(0) == (2,), "half of class 1 is not more than half"
     assert found.source_classes(1) == (0,)
@@ -38,6 +39,7 @@ def test_no_example_of_another_class_is_no_success():
         measured([[9, 9]], [0]).found, np.zeros(2, int), np.full((1, 2), 9.0), np.ones(1)
     )
     assert found.rates.tolist() == [0.0] and found.source_classes(0) == ()
+    assert found.counts.tolist() == [0]
 
 
 @pytest.fixture
@@ -70,5 +72,6 @@ def test_the_strongest_then_the_smallest_comes_first():
 def test_a_record_s_numbers():
     facts = recovered(0.9, 1.0).as_json()
     assert facts == {
-        "method": "test", "kind": "mask", "score": 0.9, "mask_l1": 4.0, "row": 0.5, "column": 0.5,
+        "method": "test", "kind": "mask", "score": 0.9, "examples": 0, "mask_l1": 4.0,
+        "row": 0.5, "column": 0.5,
     }  # fmt: skip
