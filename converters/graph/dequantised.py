@@ -32,12 +32,13 @@ class Dequantisation:
         self._graph, self._decided = graph, decided
         self._made: Mapping[str, Node] = {n.outputs[0]: n for n in graph.nodes if n.outputs[0]}
 
-    def takes_back_scale(self, node: Node) -> bool:
-        """Whether a product is that of a layer of quantised pixels and their own scale."""
+    def scale_taken_back(self, node: Node) -> str:
+        """The factor of a product that is the scale of its other one, a layer's; "" if none is."""
         names = list(node.refs())
         if base_name(node) != "mul" or len(names) != 2:
-            return False
-        return any(self._belong(*pair) for pair in (names, names[::-1]))
+            return ""
+        pairs = (names, names[::-1])
+        return next((factor for answer, factor in pairs if self._belong(answer, factor)), "")
 
     def _belong(self, answer: str, factor: str) -> bool:
         """Whether the layer behind `answer` takes values quantised by the scale in `factor`."""

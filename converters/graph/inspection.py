@@ -48,6 +48,7 @@ class _Traces:
     """What is known of every value.
 
     Attributes:
+      graph: of the network.
       fewest: trained layers on the shortest way from the image; values it does not decide lack.
       nearest: bits of the trained layers that the value comes from without another in between.
       behind: bits of all trained layers it comes from.
@@ -55,16 +56,24 @@ class _Traces:
       sizes: weights of each trained layer.
     """
 
-    fewest: dict[str, int] = field(default_factory=dict)
-    nearest: dict[str, int] = field(default_factory=dict)
-    behind: dict[str, int] = field(default_factory=dict)
+    graph: Graph
+    fewest: dict[str, int] = field(default_factory=lambda: {f"{INPUT}0": 0})
+    nearest: dict[str, int] = field(default_factory=lambda: {f"{INPUT}0": 0})
+    behind: dict[str, int] = field(default_factory=lambda: {f"{INPUT}0": 0})
     learned: set[str] = field(default_factory=set)
     sizes: list[int] = field(default_factory=list)
 
-    def add(self, node: Node, graph: Graph) -> None:
+    def __post_init__(self) -> None:
+        self._quantised = Dequantisation(self.graph, self.fewest)
+
+    def fed(self, node: Node) -> list[str]:
+        """What a call takes of the image; a scale that it only takes back is none of it."""
+        scale = self._quantised.scale_taken_back(node)
+        return [n for n in dict.fromkeys(node.refs()) if n in self.fewest and n != scale]
+
+    def add(self, node: Node) -> None:
         """Take in a call, those before it being known."""
-        names = list(dict.fromkeys(node.refs()))
-        fed = [name for name in names if name in self.fewest]
+        names, fed = list(dict.fromkeys(node.refs())), self.fed(node)
         weights = [n for n in names if n.startswith(PARAM) or n in self.learned]
         made = [name for name in node.outputs if name is not None]
         if not fed:
@@ -77,7 +86,7 @@ class _Traces:
         if base_name(node) in _LAYERS and weights:
             nearest = 1 << len(self.sizes)
             behind, fewest = behind | nearest, fewest + 1
-            self.sizes.append(sum(math.prod(graph.specs[n].shape) for n in weights))
+            self.sizes.append(sum(math.prod(self.graph.specs[n].shape) for n in weights))
         for name in made:
             self.fewest[name], self.nearest[name] = fewest, nearest
             self.behind[name] = behind
@@ -94,9 +103,9 @@ def inspect(captured: Captured) -> tuple[str, ...]:
       captured: for one image, with one output.
     """
     graph = captured.graph
-    traces = _Traces({f"{INPUT}0": 0}, {f"{INPUT}0": 0}, {f"{INPUT}0": 0})
+    traces = _Traces(graph)
     for node in graph.nodes:
-        traces.add(node, graph)
+        traces.add(node)
     found = [
         *_comparisons(graph, traces),
         *_bypasses(graph, traces),
@@ -174,16 +183,14 @@ def _switches(graph: Graph, name: str, users: dict[str, list[Node]]) -> bool:
 def _bypasses(graph: Graph, traces: _Traces) -> Iterator[str]:
     output = graph.outputs[0].name
     joined = False
-    tail, quantised = _tail(graph), Dequantisation(graph, traces.fewest)
+    tail = _tail(graph)
     for node in graph.nodes:
-        fed = list(dict.fromkeys(n for n in node.refs() if n in traces.fewest))
+        fed = traces.fed(node)
         if len(fed) < 2 or base_name(node) not in _JOINS:
             continue
         raw = [n for n in fed if not traces.behind[n]]
         if raw and len(raw) < len(fed):
             joined = True
-            if quantised.takes_back_scale(node):
-                continue
             yield f"{_place(node)} lets pixels past the trained layers"
         elif node.outputs[0] in tail and (share := _smaller_share(fed, traces)) is not None:
             yield (

@@ -83,13 +83,12 @@ class Measured:
 
     def _mean(self, values: np.ndarray) -> np.ndarray:
         """Means `[a]` over the examples that each is for; 0 without any."""
-        own = self._own()
-        return (values * own).sum(axis=1) / np.maximum(own.sum(axis=1), 1)
+        return _mean_over(values, self._own())
 
     def _own(self) -> np.ndarray:
         """Whether an example is of another class, or of the only one that each is for, `[a, n]`."""
         if self.found.origins is None:
-            return self.sources != np.asarray(self.targets)[:, None]
+            return _of_others(self.sources, self.targets)
         return self.sources == self.found.origins[:, None]
 
     def source_classes(self, place: int) -> tuple[int, ...]:
@@ -226,8 +225,15 @@ def sizes_of(triggers: Trigger, shape: Shape) -> np.ndarray:
 
 def mean_of_others(values: np.ndarray, sources: np.ndarray, targets: np.ndarray) -> np.ndarray:
     """Means `[a]` of `values` `[a, n]` over examples that are not of the target; 0 without any."""
-    others = sources != np.asarray(targets)[:, None]
-    return (values * others).sum(axis=1) / np.maximum(others.sum(axis=1), 1)
+    return _mean_over(values, _of_others(sources, targets))
+
+
+def _of_others(sources: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    return sources != np.asarray(targets)[:, None]
+
+
+def _mean_over(values: np.ndarray, own: np.ndarray) -> np.ndarray:
+    return (values * own).sum(axis=1) / np.maximum(own.sum(axis=1), 1)
 
 
 def best_of(measured: Measured, examples: AnchoredExamples) -> RecoveredTrigger:

@@ -160,7 +160,7 @@ def _check_order(
             if name and not any(name in names for names in scopes):
                 raise CorruptFileError(_unknown(node, name, name in later))
         check_attributes(node, inside)
-        for graph in _graphs(node):
+        for graph in inner_graphs(node):
             if len(scopes) > limits.depth:
                 raise TooLargeError(
                     f"graphs are nested deeper than OnnxLimits.depth = {limits.depth}"
@@ -182,7 +182,8 @@ def _unknown(node: NodeProto, name: str, later: bool) -> str:
     return f"{safe_repr(node.op_type)} node {safe_repr(node.name)} uses {safe_repr(name)}, {reason}"
 
 
-def _graphs(node: NodeProto) -> Iterable[GraphProto]:
+def inner_graphs(node: NodeProto) -> Iterable[GraphProto]:
+    """The graphs that a node holds as attributes: its branches, or the body of its loop."""
     for attribute in node.attribute:
         if attribute.HasField("g"):
             yield attribute.g

@@ -6,9 +6,10 @@ Branches and functions stay as they are: onnxruntime too refuses them out of ord
 """
 
 import heapq
-from collections.abc import Iterator
 
-from onnx import GraphProto, NodeProto
+from onnx import GraphProto
+
+from converters.graph.onnx.liveness import reads
 
 
 def sort_nodes(graph: GraphProto) -> bool:
@@ -18,7 +19,7 @@ def sort_nodes(graph: GraphProto) -> bool:
     """
     makers = {name: k for k, node in enumerate(graph.node) for name in node.output if name}
     made = sum(1 for node in graph.node for name in node.output if name)
-    needs = [{makers[name] for name in _used(node) if name in makers} for node in graph.node]
+    needs = [{makers[name] for name in reads(node) if name in makers} for node in graph.node]
     if len(makers) < made or all(max(before, default=-1) < k for k, before in enumerate(needs)):
         return False
     order = _order(needs)
@@ -47,16 +48,3 @@ def _order(needs: list[set[int]]) -> list[int]:
             if not left[user]:
                 heapq.heappush(ready, user)
     return order
-
-
-def _used(node: NodeProto) -> Iterator[str]:
-    """Names that a node reads, also in the graphs inside it."""
-    pending = [node]
-    while pending:
-        current = pending.pop()
-        yield from current.input
-        for attribute in current.attribute:
-            graphs = [attribute.g] if attribute.HasField("g") else []
-            for graph in (*graphs, *attribute.graphs):
-                pending += graph.node
-                yield from (info.name for info in graph.output)
