@@ -2,6 +2,7 @@
 
 import io
 import json
+import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -74,32 +75,65 @@ def text_line(record: Record, accepted: Accepted = NONE) -> str:
     >>> text_line(Record("id-7", "", 0.5, False, 1, (0,), "ok", "evidence only", **known))
     'id-7  gathered  probability 0.500  searched for a'
     """
-    word = word_of(record, accepted)
+    return "  ".join((*_answer(record, accepted), *_behind(record)))
+
+
+def text_lines(record: Record, accepted: Accepted = NONE, width: int = 100) -> str:
+    """The same on lines of at most so many characters: the answer, and below what is behind it.
+
+    >>> known = {"searched": ("patch",), "caveats": ("the calibrator has met no densenet",)}
+    >>> print(text_lines(Record("id-3", "", 0.1, False, None, (), "ok", "", **known), width=30))
+    id-3  clean     probability 0.100
+      searched for patch
+      the calibrator has met no
+        densenet
+    """
+    notes = (
+        textwrap.fill(
+            note,
+            width,
+            initial_indent="  ",
+            subsequent_indent="    ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        for note in _behind(record)
+    )
+    return "\n".join(("  ".join(_answer(record, accepted)), *notes))
+
+
+def _answer(record: Record, accepted: Accepted) -> Iterator[str]:
+    """The verdict, the class, and what was judged."""
     said = "probability" if record.status == "ok" else "not judged, base rate"
-    parts = [record.model, f"{word:8}", f"{said} {record.probability:.3f}"]
+    yield record.model
+    yield f"{word_of(record, accepted):8}"
+    yield f"{said} {record.probability:.3f}"
     if acceptance := accepted.of(record):
-        parts.append(str(acceptance))
+        yield str(acceptance)
     if _is_about_a_class(record):
-        parts += _classes(record)
+        yield from _classes(record)
     if record.architecture:
-        parts.append(record.architecture)
+        yield record.architecture
     if record.input_form.get("basis") in ("examples", "assumed"):
-        parts.append(_input_form(record.input_form))
+        yield _input_form(record.input_form)
     if record.seconds:
-        parts.append(f"{sum(record.seconds.values()):.1f} s")
+        yield f"{sum(record.seconds.values()):.1f} s"
+
+
+def _behind(record: Record) -> Iterator[str]:
+    """What a reader has to know beside the verdict."""
     if record.status != "ok":
-        parts.append(record.reason)
+        yield record.reason
     elif not record.poisoned and record.searched:
         # "Clean" says nothing about kinds of trigger that were not searched for.
-        parts.append(_search_text(record))
-    parts += record.caveats
+        yield _search_text(record)
+    yield from record.caveats
     if doubtful := (*raised_in(record.findings), *doubts(record.findings)):
-        parts.append(_findings_text(doubtful))
+        yield _findings_text(doubtful)
     if record.recovered.get("method") == "words":
-        parts.append(_words_text(record.recovered))
+        yield _words_text(record.recovered)
     if record.trigger:
-        parts.append(f"trigger in {record.trigger}")
-    return "  ".join(parts)
+        yield f"trigger in {record.trigger}"
 
 
 def _is_about_a_class(record: Record) -> bool:

@@ -118,10 +118,9 @@ def detect(
         accepted: models that are shown as accepted.
     """
     from jaxtroj.accepted import NONE
-    from jaxtroj.cli.progress import Progress
+    from jaxtroj.cli.progress import Progress, record_format
     from jaxtroj.engine.jobs import START_STEP, Watch
     from jaxtroj.engine.run import answer
-    from jaxtroj.record_text import json_line, text_line
 
     options.keep_compiled()
     nist.take_parameters(args)
@@ -140,8 +139,7 @@ def detect(
         for record in answers:
             if args.result_filepath is not None:
                 _write_result(args.result_filepath, record.probability)
-            line = json_line if as_json else text_line
-            progress.result(line(record, accepted or NONE))
+            progress.result(record_format(as_json)(record, accepted or NONE))
             records.append(record)
     return records
 

@@ -1,14 +1,22 @@
 """Progress on stderr, results on stdout, without one garbling the other."""
 
+import shutil
 import sys
-from typing import Self
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Self
 
 from rich.console import Console
 from rich.live import Live
 from rich.spinner import Spinner
 from rich.text import Text
 
-from jaxtroj.record import shown
+from jaxtroj.record import Record, shown
+
+if TYPE_CHECKING:
+    from jaxtroj.accepted import Accepted
+
+_WIDTHS = 60, 120  # of lines on a terminal, least and most
 
 
 class Progress:
@@ -61,6 +69,18 @@ class Progress:
         if self._live is not None:
             self._live.stop()
             self._live = None
+
+
+def record_format(as_json: bool) -> "Callable[[Record, Accepted], str]":
+    """How a command shows a record on stdout: one line, or on a terminal as many as people need."""
+    from jaxtroj.record_text import json_line, text_line, text_lines
+
+    if as_json:
+        return json_line
+    if not sys.stdout.isatty():
+        return text_line
+    least, most = _WIDTHS
+    return partial(text_lines, width=min(max(shutil.get_terminal_size().columns, least), most))
 
 
 def remaining(done: int, total: int, seconds: float) -> str:

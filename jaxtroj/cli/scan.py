@@ -247,13 +247,12 @@ class _Display:
         self.progress.update(f"{self.text()}  {self.step}")
 
     def show(self, outcome: "Outcome") -> None:
-        from jaxtroj.record_text import json_line, text_line
+        from jaxtroj.cli.progress import record_format
 
         self.interrupts.check()
         record = outcome.record
         try:
-            line = json_line if self.as_json else text_line
-            self.progress.result(line(record, self.tally.accepted))
+            self.progress.result(record_format(self.as_json)(record, self.tally.accepted))
         except OutputError as error:  # the records are what the scan is for
             self.progress.line(
                 f"stdout takes no more results ({error.strerror}); the scan goes on, and its run"

@@ -1,3 +1,4 @@
+import contextlib
 import json
 import os
 import subprocess
@@ -48,6 +49,33 @@ def test_names_that_the_terminal_cannot_show_are_escaped(garbage):
     assert result.returncode == 2
     starts = [line.split(b"  ")[0] for line in result.stdout.splitlines()]
     assert starts == [b"m\\xff.pt", b"\\xe9.pt", b"new\\nline.pt"]
+
+
+def test_on_a_terminal_what_stands_behind_a_verdict_has_lines_of_its_own(garbage):
+    command = [sys.executable, "-m", "jaxtroj", "detect", garbage]
+    lines = _on_terminal(command, {**os.environ, "COLUMNS": "80"})
+    assert lines[0].startswith(f"{garbage}  failed ")
+    assert len(lines) > 1 and all(line.startswith("  ") for line in lines[1:])
+    assert max(map(len, lines[1:])) <= 80
+    piped = subprocess.run(command, capture_output=True, text=True).stdout
+    assert piped.count("\n") == 1 and piped.split() == " ".join(lines).split()
+
+
+def _on_terminal(command, environment) -> list[str]:
+    """Lines that a command writes to stdout where this is a terminal."""
+    pty = pytest.importorskip("pty")
+    ours, its = pty.openpty()
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=its, stderr=subprocess.DEVNULL, env=environment
+    ):
+        os.close(its)
+        written = b""
+        # Linux ends a terminal whose last writer has gone by an error.
+        with contextlib.suppress(OSError):
+            while part := os.read(ours, 4096):
+                written += part
+    os.close(ours)
+    return written.decode().splitlines()
 
 
 NIST_EXTRA = ("--scratch_dirpath", "s", "--round_training_dataset_dirpath", "r")
