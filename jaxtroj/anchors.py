@@ -28,6 +28,7 @@ _STEP, _STEPPED, _LEAST_STEPPED = 2 / 255, 10, 5
 _LEAST_LED = 0.65
 # Beyond this, more examples of a stage do not make its evidence better, only dearer.
 _MOST = 30
+_FEW = 5  # classes, see `counted_classes`
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,10 @@ class AnchoredExamples:
         """So many examples for each class; of many classes fewer, see `spread_count`."""
         return self.first(spread_count(per_class, self.classes))
 
+    def fitted(self, per_class: int) -> int:
+        """How many of them triggers are fitted to, see `fitted_count`."""
+        return fitted_count(per_class, self.classes, len(self.images))
+
     def after(self, count: int) -> "AnchoredExamples":
         """The examples after the first `count`, to measure on; all of them when none is left."""
         return self._cut(slice(count if count < len(self.images) else 0, None))
@@ -140,16 +145,46 @@ def spread_count(per_class: int, classes: int) -> int:
 
     >>> spread_count(2, 10), spread_count(2, 20), spread_count(2, 40), spread_count(2, 1000)
     (20, 30, 40, 30)
+    >>> spread_count(2, 5), spread_count(2, 2)
+    (10, 16)
     """
-    return min(per_class * classes, max(_MOST, counted_classes(classes)))
+    counted = counted_classes(classes)
+    return min(per_class * counted, max(_MOST, counted))
+
+
+def fitted_count(per_class: int, classes: int, given: int) -> int:
+    """How many of the examples given triggers are fitted to: of few classes half of them at most.
+
+    >>> fitted_count(2, 2, 40), fitted_count(2, 2, 20), fitted_count(2, 2, 6), fitted_count(2, 5, 6)
+    (16, 10, 4, 10)
+    """
+    count = spread_count(per_class, classes)
+    return min(count, max(per_class * classes, given // 2)) if classes < _FEW else count
+
+
+def for_few(count: int, classes: int) -> int:
+    """How many examples to take where a network of five classes or more gets `count`.
+
+    >>> [for_few(10, classes) for classes in (2, 3, 4, 5, 40)]
+    [16, 12, 12, 10, 10]
+    """
+    return -(-count * counted_classes(classes) // _FEW) if classes < _FEW else count
 
 
 def counted_classes(classes: int) -> int:
     """As how many classes those of a network count where examples of each are taken.
 
+    A trigger is fitted to and measured on examples that are not of its target. Of two classes these
+    are half of all, and a few pictures follow any small perturbation by chance: so networks of few
+    classes get as many of these as five classes would.
+
+    >>> [counted_classes(classes) for classes in (2, 3, 4, 5, 6)]
+    [8, 6, 6, 5, 6]
     >>> counted_classes(44), counted_classes(45), counted_classes(1000)
     (44, 30, 30)
     """
+    if 1 < classes < _FEW:
+        return -(-(_FEW - 1) * classes // (classes - 1))
     return classes if classes <= MANY_CLASSES else _MOST
 
 

@@ -71,7 +71,7 @@ def diagnose(
       examples: with the model's answers; None where it was judged by its weights alone.
       findings: of the opened model; assumptions about its input are guesses.
       form: how its input form was settled, and the accuracy that it was settled by.
-      fitted: searches that ran, and to how many examples each fits triggers at most.
+      fitted: searches that ran, and to how many examples each fits triggers.
       answered: what a stage asked the network about where no stage needed `examples`.
     """
     answers = _answers(examples or answered, form)

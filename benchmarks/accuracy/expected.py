@@ -57,7 +57,7 @@ NETWORKS: tuple[Group, ...] = (
     ("learning rate that never fell", lambda one: one.row.schedule in ("adam", "constant")),
     ("adversarially trained, like Round 3", lambda one: one.row.dataset == "round3"),
     ("the same with conditional triggers, like Round 4", lambda one: one.row.dataset == "round4"),
-    ("two to five classes", lambda one: one.row.classes <= 5),
+    ("five classes (of Rounds 1 and 3)", lambda one: one.row.classes == 5),
     ("ResNet50, DenseNet121, Inception v3, like Round 1", lambda one: one.row.dataset == "round1"),
     ("CIFAR-10", lambda one: one.row.dataset == "cifar10"),
     ("GTSRB", lambda one: one.row.dataset == "gtsrb"),

@@ -1,13 +1,14 @@
 """Networks of two to five classes: the general calibrators before and after they know of them.
 
     python -m benchmarks.accuracy.few_classes SOURCE --fresh SOURCE --work WORK [--out FILE]
-        [--calibrator FILE ...]
+        [--earlier SOURCE] [--calibrator FILE ...]
 
 Each SOURCE is a folder of `jaxtroj generate zoo` on pictures of few classes
 (`benchmarks.few_class_pictures`), or a file of such evidence. The networks of `--fresh` are judged
 by a fit on the first alone (`jaxtroj.calibration.few_classes`), and all once more by fits without
-their own twin. `--calibrator` names files that get the fit on all, in place. Log scores in nats.
-The evidence is written beside FILE.
+their own twin. `--earlier` names evidence of some of the fresh ones as an earlier version gathered
+it: the same fit judges both. `--calibrator` names files that get the fit on all, in place. Log
+scores in nats. The evidence is written beside FILE.
 """
 
 import argparse
@@ -35,14 +36,17 @@ def main() -> int:
     parser.add_argument("source", type=Path, metavar="SOURCE")
     parser.add_argument("--fresh", type=Path, required=True, metavar="SOURCE")
     parser.add_argument("--work", type=Path, required=True, help="run folders go here")
+    parser.add_argument("--earlier", type=Path, metavar="SOURCE")
     parser.add_argument("--out", type=Path, default=RESULTS / "few_classes.json")
     parser.add_argument("--calibrator", type=Path, action="append", default=[])
     args = parser.parse_args()
     rows, fresh = read_rows(args.source, args.work), read_rows(args.fresh, args.work)
-    for name, some in ((".evidence.jsonl", rows), (".fresh.evidence.jsonl", fresh)):
+    earlier = [] if args.earlier is None else read_rows(args.earlier, args.work)
+    kept = {"": rows, ".fresh": fresh, ".earlier": earlier}
+    for name, some in ((f"{part}.evidence.jsonl", some) for part, some in kept.items() if some):
         lines = "".join(json.dumps(asdict(row)) + "\n" for row in some)
         write_atomic(args.out.with_suffix(name), lines.encode())
-    result: dict[str, Any] = {"provenance": provenance(), **judged(rows, fresh)}
+    result: dict[str, Any] = {"provenance": provenance(), **judged(rows, fresh, earlier)}
     write_atomic(args.out, json.dumps(result, indent=1).encode() + b"\n")
     print(json.dumps({name: part for name, part in result.items() if name != "provenance"}))
     for path in args.calibrator:
@@ -50,8 +54,10 @@ def main() -> int:
     return 0
 
 
-def judged(rows: Rows, fresh: Rows) -> dict[str, Any]:
+def judged(rows: Rows, fresh: Rows, earlier: Rows = ()) -> dict[str, Any]:
     """Scores of fresh networks and of all, by fits that know of few classes or do not."""
+    known = {(row.population, row.model) for row in earlier}
+    again = [row for row in fresh if (row.population, row.model) in known]
     every = (*rows, *fresh)
     paths = {*map(calibrator_for, every)}
     shipped = {path: Calibrator.load(path).for_few_classes(None) for path in paths}
@@ -71,7 +77,11 @@ def judged(rows: Rows, fresh: Rows) -> dict[str, Any]:
             "after": _scores(fresh, lambda row: after[calibrator_for(row)]),
             "networks": [_network(row, shipped, after) for row in fresh],
         },
-    }
+        "gathered_again": {
+            "earlier": _scores(earlier, lambda row: after[calibrator_for(row)]),
+            "now": _scores(again, lambda row: after[calibrator_for(row)]),
+        } if earlier else None,
+    }  # fmt: skip
 
 
 def _scores(rows: Rows, judge: Callable[[PictureRow], Calibrator]) -> dict[str, Any]:

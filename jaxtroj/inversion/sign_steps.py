@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxtroj.anchors import AnchoredExamples
+from jaxtroj.anchors import AnchoredExamples, for_few
 from jaxtroj.margins import all_margins
 from jaxtroj.network import Network
 from jaxtroj.triggers.measure import mean_of_others
@@ -35,15 +35,19 @@ class Fit:
     """Mean margin of the clean examples: the unit in which pulls are compared."""
 
     def first(self, count: int) -> "Fit":
-        """The same on the first `count` examples."""
+        """The same on the first `count` examples; of few classes more, see `anchors.for_few`."""
+        count = for_few(count, self.network.model.num_classes)
         return Fit(self.network, self.images[:count], self.sources[:count], self.scale)
 
 
 def split(
     network: Network, examples: AnchoredExamples, count: int, held_out: int
 ) -> tuple[Fit, AnchoredExamples]:
-    """At most `count` examples to fit to, and of the others `held_out` per class to measure on."""
-    count = max(1, min(count, len(examples.images) // 2))
+    """At most `count` examples to fit to, and of the others `held_out` per class to measure on.
+
+    Of few classes more, see `anchors.for_few`.
+    """
+    count = max(1, min(for_few(count, examples.classes), len(examples.images) // 2))
     few, rest = examples.first(count), examples.after(count).spread(held_out)
     order = np.sort(np.asarray(examples.logits), axis=-1)
     scale = max(float((order[:, -1] - order[:, -2]).mean()), 1e-3)

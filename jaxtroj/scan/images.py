@@ -88,7 +88,8 @@ class ImageScan:
 
         if context.reference is not None:
             self.attempt.findings += (comparison(self.attempt),)
-        examples, fitted = context.known(anchored), self._fitted(context)
+        examples = context.known(anchored)
+        fitted = {} if examples is None else self._fitted(context, len(examples.images))
         asked = context.known(answered) or context.known(labelled_answers)
         found = diagnose(self.model, examples, self.attempt.findings, self._form, fitted, asked)
         folder = self.attempt.entry.model_path.parent
@@ -98,16 +99,16 @@ class ImageScan:
         lag = diagnose_norms(self.attempt.evidence.fields)
         return (*stored, *map(str, (*sizes, *folders, *found, *lag)))
 
-    def _fitted(self, context: "ImageContext") -> dict[str, int]:
-        """The searches that ran, and to how many examples each fits triggers at most."""
-        from jaxtroj.anchors import spread_count
+    def _fitted(self, context: "ImageContext", given: int) -> dict[str, int]:
+        """The searches that ran, and to how many of the examples each fits triggers."""
+        from jaxtroj.anchors import fitted_count
         from jaxtroj.evidence.images.inversion import InversionBudget
         from jaxtroj.evidence.images.probes import ProbeBudget
 
         classes = self.model.num_classes
         counts = {
-            "probes": spread_count(context.budget(ProbeBudget).close_per_class, classes),
-            "inversion": context.budget(InversionBudget).fitted(classes),
+            "probes": fitted_count(context.budget(ProbeBudget).close_per_class, classes, given),
+            "inversion": context.budget(InversionBudget).fitted(classes, given),
             # These fit to half of the examples at most, or to the only one.
             "fixed": 1,
             "whole": 1,

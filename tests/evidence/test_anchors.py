@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxtroj.anchors import _peaks, anchor, in_turn
+from jaxtroj.anchors import _peaks, anchor, counted_classes, fitted_count, in_turn
 from jaxtroj.errors import EvidenceError
 from jaxtroj.network import Network
 
@@ -91,6 +91,20 @@ def test_first_and_after_part_the_examples(colours, make_pictures):
 def test_with_none_left_all_are_measured_on(count, colours, make_pictures):
     found = anchor(Network(colours), make_pictures([0, 1, 2, 0, 1, 2]), 6)
     assert len(found.after(count).images) == 6 and len(found.first(count).images) == 6
+
+
+@pytest.mark.parametrize("classes", range(2, 12))
+def test_each_target_has_examples_of_as_many_others_as_of_five_classes(classes):
+    others = counted_classes(classes) * (classes - 1) / classes
+    assert others >= 4  # those of five classes
+    assert others < 5 or classes > 5
+
+
+@pytest.mark.parametrize("classes", [2, 3, 4])
+@pytest.mark.parametrize("given", [4, 9, 40])
+def test_of_few_classes_some_examples_are_left_to_measure_on(classes, given):
+    for_each = fitted_count(1, classes, given)
+    assert classes <= for_each <= max(classes, given // 2)
 
 
 def test_non_finite_answers_are_refused(colours, make_pictures):

@@ -23,7 +23,7 @@ TriggerCandidate = Callable[[AnchoredExamples], RecoveredTrigger]
 class ExampleBudget:
     """How many examples of a class all stages may use; the same on every device.
 
-    Networks of more than `rounds.turns.MANY_CLASSES` classes get as many as 30 classes would.
+    Of how many classes, `anchors.counted_classes` says.
     """
 
     per_class: int = 4

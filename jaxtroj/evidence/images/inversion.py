@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxtroj.anchors import AnchoredExamples
+from jaxtroj.anchors import AnchoredExamples, fitted_count
 from jaxtroj.evidence.images.probes import Probed
 from jaxtroj.inversion.neural_cleanse import NeuralCleanse
 from jaxtroj.inversion.patch_search import PatchSearch
@@ -32,9 +32,9 @@ class InversionBudget:
     held_out_per_class: int = 3
     searches: tuple[SearchPlan, ...] = SEARCHES
 
-    def fitted(self, classes: int) -> int:
-        """How many examples triggers are fitted to, where there are as many."""
-        return min(self.per_class * classes, _MOST_IMAGES)
+    def fitted(self, classes: int, given: int) -> int:
+        """How many of the examples given triggers are fitted to, where there are as many."""
+        return min(fitted_count(self.per_class, classes, given), _MOST_IMAGES)
 
 
 def run_searches(
@@ -71,7 +71,7 @@ def _split(
     examples: AnchoredExamples, budget: InversionBudget
 ) -> tuple[AnchoredExamples, AnchoredExamples]:
     """Examples to fit a trigger to, and others to measure it on."""
-    count = budget.fitted(examples.classes)
+    count = budget.fitted(examples.classes, len(examples.images))
     return examples.first(count), examples.after(count).spread(budget.held_out_per_class)
 
 

@@ -71,7 +71,7 @@ def run_probes(
     _, wide_scores = try_patches(network, few, patches)
     best = np.argsort(-wide_scores.max(axis=1), kind="stable")[: budget.kept]
     close = vary(jax.random.fold_in(key, 1), take(patches, jnp.asarray(best)), budget.copies)
-    more = examples.spread(budget.close_per_class)
+    more = examples.first(examples.fitted(budget.close_per_class))
     flips, scores = try_patches(network, more, close)
     order = np.argsort(-scores.max(axis=1), kind="stable")
     return Probed(take(close, jnp.asarray(order)), flips[order], scores[order], wide_scores)
@@ -91,7 +91,7 @@ def probe_trigger(
     target = _best_class(probed)
     place = int(probed.scores[:, target].argmax())
     patch = take(probed.patches, jnp.asarray([place]))
-    rest = examples.after(len(examples.spread(budget.close_per_class).images))
+    rest = examples.after(examples.fitted(budget.close_per_class))
     found = Candidates("probe", patch, np.array([target]), np.ones(1, bool))
     return best_of(measure(network, rest, found), examples)
 

@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxtroj.anchors import AnchoredExamples
+from jaxtroj.anchors import AnchoredExamples, for_few
 from jaxtroj.evidence.images.reachable import STEP, ReachBudget, ranked_classes
 from jaxtroj.evidence.images.whole_banks import BankBudget, bank_of
 from jaxtroj.inversion.sign_steps import Fit, climb, split
@@ -114,7 +114,8 @@ def search_whole(
 def _from_bank(network, examples, key, order: str, budget: WholeBudget):
     """Family -> the bank's best candidates for the classes they move most; and the sink."""
     bank = bank_of(key, tuple(examples.images.shape[1:]), order, budget.bank)
-    few = examples.first(max(1, min(budget.bank_examples, len(examples.images) // 2)))
+    count = for_few(budget.bank_examples, examples.classes)
+    few = examples.first(max(1, min(count, len(examples.images) // 2)))
     kinds = [kind for family in bank.values() for kind in family]
     gains = gains_together(network, few, kinds)
     others = np.asarray(few.sources)[:, None] != np.arange(few.classes)
