@@ -43,6 +43,7 @@ CLASSIFIER_STAGES = (INSERTIONS, TOKENS)
 # Revision 3: no search by gradients where these lead nowhere; of more than 44 classes fewer are
 # searched, and rows of the last layer stand out less.
 # Revision 4: gradients pass the clip of quantised values to 8 or 16 bits.
+# Revision 5: more examples of networks of two to four classes.
 IMAGES = StageTable("image", 3, IMAGE_STAGES, revision=5)
 TEXTS = StageTable("text", 1, TEXT_STAGES)
 CLASSIFIERS = StageTable("text-classifier", 1, CLASSIFIER_STAGES)
