@@ -15,7 +15,7 @@ class OnnxLimits:
             2 GiB. Larger models keep their weights in external data.
         external_bytes: all external tensors together, and all files that a checksum is taken of.
         fields: protobuf fields of the file outside tensor data. A ResNet50 has 5,000, the largest
-            language models some 100,000; a million takes two seconds to walk.
+            language models some 100,000; a million takes a second to walk.
         text_bytes: names, strings and everything else of the file that is not tensor data.
         packed_bytes: packed integers, which take eight times their size in memory.
         nodes: nodes of all graphs, after functions are inlined and loops unrolled; the largest

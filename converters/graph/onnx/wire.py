@@ -89,7 +89,8 @@ def check_cost(data: bytes, limits: OnnxLimits) -> None:
                     f"wire type {wire}"
                 )
             if number in kind.inner:
-                stack.append((at, at + size, kind.inner[number], depth + 1))
+                if size:
+                    stack.append((at, at + size, kind.inner[number], depth + 1))
             elif tensor and number in _PACKED_FIELDS and wire == _BYTES:
                 packed += size
             elif not (tensor and number in _RAW_FIELDS):
@@ -110,10 +111,12 @@ def _check(name: str, found: int, cap: int) -> None:
 
 def _field(data: bytes, at: int, end: int) -> tuple[int, int, int, int]:
     """Number, wire type, start and size of the content of the field at `at`."""
-    key, at = _varint(data, at, end)
+    # Most keys and sizes are one byte, and a file may hold a million of them.
+    key, at = (data[at], at + 1) if data[at] < 0x80 else _varint(data, at, end)
     wire = key & 7
     if wire == _BYTES:
-        size, at = _varint(data, at, end)
+        one = at < end and data[at] < 0x80
+        size, at = (data[at], at + 1) if one else _varint(data, at, end)
     elif wire == _VARINT:
         size = _varint(data, at, end)[1] - at
     elif wire in (_FIXED32, _FIXED64):
@@ -126,15 +129,13 @@ def _field(data: bytes, at: int, end: int) -> tuple[int, int, int, int]:
 
 
 def _varint(data: bytes, at: int, end: int) -> tuple[int, int]:
-    if at < end and data[at] < 0x80:  # most numbers are one byte
-        return data[at], at + 1
     value = shift = 0
     while at < end and shift < 64:
         byte = data[at]
         at += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            if not byte:
+            if shift and not byte:
                 raise CorruptFileError("the file is no ONNX model: a number in it is padded")
             return value, at
         shift += 7
