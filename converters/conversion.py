@@ -122,7 +122,7 @@ def _refuse_unknown(
         f"no family has tensors named like these: {sample or 'none at all'}"
         f"{' ...' if len(tensors) > 2 else ''}; {EXPORT}; or name its code, if you trust it: "
         "--network FILE.py:CLASS. Weights alone are read for "
-        f"{', '.join(dict.fromkeys([*families.FAMILIES, *(f.name for f in KNOWN)]))}"
+        f"{', '.join(dict.fromkeys([*families.FAMILIES, *(f.name for f in KNOWN if f.tensors)]))}"
     )
 
 

@@ -2,6 +2,7 @@
 
 import torch
 
+from converters.errors import ConversionError
 from converters.graph.guard import SizeGuard, WorkLimits
 from converters.graph.module import graph_model
 from converters.graph.tape import capture
@@ -39,7 +40,7 @@ def rebuilt_model(
         findings += (assumed_size(size),)
     held = sum(tensor.nbytes for tensor in weights.tensors.values())
     with SizeGuard(WorkLimits(), held):
-        captured = capture(rebuilt.module, [torch.zeros(1, _channels(rebuilt.module), *size)])
+        captured = capture(rebuilt.module, [torch.zeros(1, _channels(rebuilt.module, size), *size)])
     return graph_model(
         captured,
         bounds=form.bounds,
@@ -50,6 +51,22 @@ def rebuilt_model(
     )
 
 
-def _channels(module: torch.nn.Module) -> int:
-    """Channels of the images: every known network begins with a convolution of them."""
-    return next(m.in_channels for m in module.modules() if isinstance(m, torch.nn.Conv2d))
+def _channels(module: torch.nn.Module, size: tuple[int, int]) -> int:
+    """Channels of the images: what the first convolution takes, or the first matrix by their size.
+
+    Raises:
+      ConversionError: the network has neither, or the matrix takes no such images.
+    """
+    kinds = (torch.nn.Conv2d, torch.nn.Linear)
+    first = next((m for m in module.modules() if isinstance(m, kinds)), None)
+    if isinstance(first, torch.nn.Conv2d):
+        return first.in_channels
+    if first is None:
+        raise ConversionError("the network has no convolution and no matrix, expected a classifier")
+    channels, rest = divmod(first.in_features, size[0] * size[1])
+    if rest or not channels:
+        raise ConversionError(
+            f"the first matrix takes {first.in_features} values, expected a multiple of those of "
+            f"{size[0]} x {size[1]} pixels; say the size: --image-size"
+        )
+    return channels

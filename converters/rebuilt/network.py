@@ -196,7 +196,7 @@ def _check_modules(module: Any, recorded: Mapping[str, ModuleInfo]) -> None:
     if faults:
         more = " ..." if len(faults) > 20 else ""
         raise MismatchError(
-            "the file's modules differ from torchvision's network of their class: "
+            "the file's modules differ from the network that their classes make: "
             f"{'; '.join(faults[:20])}{more}. Only unmodified networks are rebuilt; export this "
             "one to ONNX."
         )

@@ -8,7 +8,7 @@ from typing import Any
 
 from converters.errors import EXPORT, UnsupportedArchitectureError
 from converters.public_codes import HUYVNPHAN, MIXMATCH, NO_FIRST_POOL, XTERNALZ, PublicCode
-from converters.rebuilt import mobile, plain, residual, small_pictures, transformers
+from converters.rebuilt import mobile, plain, residual, sequential, small_pictures, transformers
 from converters.rebuilt.description import Description
 from converters.weights import Weights
 
@@ -48,7 +48,7 @@ class KnownNetwork:
       class_name: full name of torchvision's class, as files name it; empty for other code, whose
         whole networks are not read, since nobody sees what their classes compute.
       build: makes the network on torch's current device, with random weights.
-      tensors: names that tell its state dict from others.
+      tensors: names that tell its state dict from others; none where only whole networks are read.
       standards: torchvision's functions that make networks of the class, for state dicts, which do
         not name strides; empty where every number is seen in the weights.
       exact: whether a standard network serves only for a state dict of its very shapes, head and
@@ -211,6 +211,7 @@ KNOWN = (
         free=r"features\.0",
         unsaid=small_pictures.VGG_POOLS,
     ),
+    KnownNetwork("sequential", sequential.CLASS_NAME, sequential.sequential, ()),
 )
 
 
@@ -227,7 +228,7 @@ def known_network(weights: Weights) -> KnownNetwork | None:
         found = next((f for f in KNOWN if f.class_name and f.class_name == name), None)
         fits = found is None or not found.of_family or _has(weights.tensors, found.tensors)
         return found if fits else None
-    return next((f for f in KNOWN if _has(weights.tensors, f.tensors)), None)
+    return next((f for f in KNOWN if f.tensors and _has(weights.tensors, f.tensors)), None)
 
 
 def code_of(

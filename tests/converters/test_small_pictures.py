@@ -1,7 +1,5 @@
 """State dicts of public networks for small pictures: read as what they are, or refused in words."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 import torch
@@ -22,6 +20,7 @@ from converters.input_form import InputForm
 from converters.rebuilt.network import rebuild
 from converters.rewriting import open_rewritable
 from converters.weights import Weights
+from tests.converters.graph_parity import check_graph
 from tests.converters.public_networks import (
     NETWORKS,
     SHARED,
@@ -42,28 +41,12 @@ def _rebuilt(network: nn.Module, pickled, public_code: str | None = None):
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_logits_and_gradients_are_those_of_the_public_code(name, fill, pickled):
-    import jax
-    import jax.numpy as jnp
-
-    from converters.parity import logits_and_gradients, relative_error
-
     build, side, architecture = NETWORKS[name]
     network = fill(build).requires_grad_(False)
     form = InputForm(image_size=(side, side), bounds=(0, 1), public_code=SHARED.get(name))
     opened = open_model(pickled(network.state_dict()), form)
     assert opened.model.architecture == architecture
-    images, weights = pictures(side), torch.linspace(-1, 1, 15).reshape(3, 5).double()
-    with jax.enable_x64(True):
-        model = dataclasses.replace(opened.model, params=opened.model.astype(jnp.float64).params)
-        program = jax.jit(logits_and_gradients, static_argnums=0)
-        given = jnp.asarray(images.permute(0, 2, 3, 1).numpy()), jnp.asarray(weights.numpy())
-        got = [np.asarray(v) for v in program(model.config, model.params, *given)]
-    x = images.clone().requires_grad_(True)
-    logits = network.double()(x)
-    (gradient,) = torch.autograd.grad((logits * weights).sum(), x)
-    expected = logits.detach().numpy(), gradient.numpy().transpose(0, 2, 3, 1)
-    errors = [relative_error(g, e) for g, e in zip(got, expected, strict=True)]
-    assert all(error is not None and error <= 1e-10 for error in errors), errors
+    check_graph(opened.model, network, pictures(side))
 
 
 @pytest.mark.parametrize("name", NETWORKS)
