@@ -59,6 +59,10 @@ class CorruptFileError(LoadError):
     """The container is truncated, inconsistent or lies about its tensors."""
 
 
+NOTHING_EXECUTED = "nothing was executed"
+"""In the message of every refusal of code; reports tell such files from damaged ones by it."""
+
+
 class UnsafePickleError(LoadError):
     """The pickle asks for a global or an operation outside the allow-list.
 
@@ -67,12 +71,19 @@ class UnsafePickleError(LoadError):
     """
 
     def __init__(self, message: str, global_name: str | None = None):
-        super().__init__(message)
+        super().__init__(_of_code(message))
         self.global_name = global_name
 
 
 class UnsafeConfigError(LoadError):
     """A config asks for code that is no part of what is installed."""
+
+    def __init__(self, message: str):
+        super().__init__(_of_code(message))
+
+
+def _of_code(message: str) -> str:
+    return message if NOTHING_EXECUTED in message else f"{message}; {NOTHING_EXECUTED}"
 
 
 class TooLargeError(LoadError):

@@ -12,9 +12,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from converters.files import strict_json, what_is, write_atomic
+from converters.files import read_plain, strict_json, what_is, write_atomic
 from jaxtroj.errors import HeldError, StoreError
 
+MOST_JSON_BYTES = 2**26
+"""Of a folder's settings, or of what is kept of its sessions; a larger file is damaged."""
 LOCK = "lock"
 """Name of the file that is held; the system frees it when the process ends, however it ends."""
 
@@ -52,7 +54,7 @@ def hold(folder: Path, wait: bool = False, name: str = LOCK) -> IO[bytes]:
 
     Raises:
         HeldError: another process holds it.
-        StoreError: the lock cannot be written or is no plain file.
+        StoreError: the lock cannot be written or is no plain file, or the disk knows no locks.
     """
     try:
         file = open_own(folder / name)
@@ -60,7 +62,9 @@ def hold(folder: Path, wait: bool = False, name: str = LOCK) -> IO[bytes]:
         raise StoreError(f"cannot write in {folder}: {error.strerror or error}") from error
     try:
         fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except OSError as error:
+        file.truncate(0)
+        file.write(b"%d\n" % os.getpid())
+    except BlockingIOError as error:
         file.seek(0)
         holder = file.read(32).decode("ascii", "replace").strip()
         file.close()
@@ -68,8 +72,11 @@ def hold(folder: Path, wait: bool = False, name: str = LOCK) -> IO[bytes]:
             f"another process ({holder or 'unknown'}) is writing to {folder}; wait for it or name"
             " another folder"
         ) from error
-    file.truncate(0)
-    file.write(b"%d\n" % os.getpid())
+    except OSError as error:
+        file.close()
+        raise StoreError(
+            f"cannot lock {folder}: {error.strerror or error}; name a folder on a local disk"
+        ) from error
     return file
 
 
@@ -89,8 +96,26 @@ def open_own(path: Path) -> IO[bytes]:
         if stat.S_ISREG(mode):
             return open(descriptor, "a+b", buffering=0)
         os.close(descriptor)
+    raise _no_plain_file(path)
+
+
+def read_own(path: Path) -> bytes | None:
+    """The start of a small file of the folder, `MOST_JSON_BYTES` at most; None where there is none.
+
+    Links are not followed, and a pipe is not waited for.
+
+    Raises:
+        StoreError: it is a link or no plain file.
+        OSError: it cannot be read.
+    """
+    if path.is_symlink() or path.exists() and not path.is_file():
+        raise _no_plain_file(path)
+    return read_plain(path, MOST_JSON_BYTES) if path.exists() else None
+
+
+def _no_plain_file(path: Path) -> StoreError:
     found = "a symbolic link" if path.is_symlink() else what_is(path)
-    raise StoreError(f"{path} is {found}, expected a plain file; remove it or name another folder")
+    return StoreError(f"{path} is {found}, expected a plain file; remove it or name another folder")
 
 
 def agree(path: Path, settings: Mapping[str, Any], remedy: str = "name another folder") -> None:
@@ -102,15 +127,16 @@ def agree(path: Path, settings: Mapping[str, Any], remedy: str = "name another f
         remedy: what to do where they differ, besides taking the same settings.
 
     Raises:
-        StoreError: the stored settings differ, all of them named, or are damaged.
+        StoreError: the stored settings differ, all of them named, or are damaged or no plain file.
         OSError: the file cannot be read or written.
     """
     wanted = json.loads(json.dumps(dict(settings), allow_nan=False))
-    if not path.exists():
+    stored = read_own(path)
+    if stored is None:
         write_atomic(path, json_bytes(wanted))
         return
     try:
-        differ = differences(strict_json(path.read_bytes()), wanted)
+        differ = differences(strict_json(stored), wanted)
     except (ValueError, AttributeError, TypeError, RecursionError) as error:
         raise StoreError(f"{path} is damaged ({error}); {remedy}") from error
     if differ:

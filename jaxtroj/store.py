@@ -32,7 +32,16 @@ from typing import IO, Any, Self
 from converters.errors import ConverterError
 from converters.files import read_json, strict_json, write_atomic
 from jaxtroj.errors import StoreError
-from jaxtroj.held_folder import add_whole, agree, claim_folder, cut_tail, hold, json_bytes, open_own
+from jaxtroj.held_folder import (
+    add_whole,
+    agree,
+    claim_folder,
+    cut_tail,
+    hold,
+    json_bytes,
+    open_own,
+    read_own,
+)
 from jaxtroj.record import Record, parse_record
 
 SETTINGS = "settings.json"
@@ -83,6 +92,7 @@ class RunStore:
         settings: Mapping[str, Any],
         restart: bool = False,
         session: Mapping[str, Any] | None = None,
+        remedy: str = "name another folder or take --restart",
     ):
         self.folder = Path(folder)
         claim_folder(self.folder, SETTINGS, "run folder")
@@ -93,7 +103,7 @@ class RunStore:
         try:
             if restart:
                 _set_aside(self.folder, settings)
-            agree(self.folder / SETTINGS, settings, "name another folder or take --restart")
+            agree(self.folder / SETTINGS, settings, remedy)
             _add_environment(self.folder / "environment.json", session or {})
             self._file = self._opened(self.folder / "records.jsonl")
         except OSError as error:
@@ -148,21 +158,30 @@ class RunStore:
         line = record.to_json().encode() + b"\n"
         try:
             end = add_whole(self._file, line)
-            self._unsynced = True
-            if time.monotonic() - self._synced >= SYNC_SECONDS:
-                self.sync()
         except OSError as error:
-            raise StoreError(
-                f"cannot add to {self.folder}: {error.strerror or error}; the records before stand,"
-                " and the same command goes on from them"
-            ) from error
+            raise self._cannot_add(error) from error
         self._note(record, end, len(line))
+        self._unsynced = True
+        self.sync()
 
     def sync(self) -> None:
-        """Force what was appended to the disk, if it is due; call this a few times a second."""
+        """Force what was appended to the disk, if it is due; call this a few times a second.
+
+        Raises:
+            StoreError: the disk is failing.
+        """
         if self._unsynced and time.monotonic() - self._synced >= SYNC_SECONDS:
-            os.fsync(self._file.fileno())
+            try:
+                os.fsync(self._file.fileno())
+            except OSError as error:
+                raise self._cannot_add(error) from error
             self._unsynced, self._synced = False, time.monotonic()
+
+    def _cannot_add(self, error: OSError) -> StoreError:
+        return StoreError(
+            f"cannot add to {self.folder}: {error.strerror or error}; the records before stand,"
+            " and the same command goes on from them"
+        )
 
     def _note(self, record: Record, offset: int, size: int) -> None:
         pictured = record.trigger is not None
@@ -340,8 +359,9 @@ def _set_aside(folder: Path, settings: Mapping[str, Any]) -> None:
 
 
 def _add_environment(path: Path, more: Mapping[str, Any]) -> None:
+    stored = read_own(path)
     try:
-        sessions = list(strict_json(path.read_bytes())["sessions"]) if path.exists() else []
+        sessions = [] if stored is None else list(strict_json(stored)["sessions"])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise StoreError(f"{path} is damaged ({error!r}); remove it and scan again") from error
     session = {

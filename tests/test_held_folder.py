@@ -1,10 +1,11 @@
 """A folder of one writer: claimed, held, of one set of settings, never with half a piece."""
 
+import errno
 import os
 
 import pytest
 
-from jaxtroj.errors import StoreError
+from jaxtroj.errors import HeldError, StoreError
 from jaxtroj.held_folder import add_whole, agree, claim_folder, cut_tail, differences, hold
 
 MARKER = "settings.json"
@@ -29,6 +30,16 @@ def test_one_process_holds_and_closing_lets_go(tmp_path):
             hold(tmp_path)
     with hold(tmp_path, wait=True):
         pass
+
+
+def test_a_disk_without_locks_is_no_other_writer(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr("jaxtroj.held_folder.fcntl.flock", refuse)
+    with pytest.raises(StoreError, match="cannot lock .*: No locks available") as caught:
+        hold(tmp_path)
+    assert not isinstance(caught.value, HeldError)
 
 
 def test_settings_are_kept_and_differences_named(tmp_path):

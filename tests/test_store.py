@@ -193,6 +193,23 @@ def test_what_is_kept_of_a_record_is_where_it_lies(tmp_path):
     assert [r.identity for r in iter_records(tmp_path)] == ["f", "k"]
 
 
+def test_a_disk_that_fails_late_is_told_and_the_record_counts(tmp_path, monkeypatch):
+    with RunStore(tmp_path, SETTINGS) as store:
+        store.append(record("a"))
+        monkeypatch.setattr("jaxtroj.store.SYNC_SECONDS", 0.0)
+        with monkeypatch.context() as patched:
+            patched.setattr("jaxtroj.store.os.fsync", _failing)
+            for act in (store.sync, lambda: store.append(record("b"))):
+                store._unsynced = True
+                with pytest.raises(StoreError, match="cannot add to .*: Input/output error"):
+                    act()
+        assert store.finished("b", record("b").identity) == record("b")
+
+
+def _failing(_: int) -> None:
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
 def test_records_are_forced_to_the_disk_within_a_second(tmp_path, monkeypatch):
     now, forced = [100.0], []
     monkeypatch.setattr("jaxtroj.store.time.monotonic", lambda: now[0])
@@ -263,7 +280,9 @@ def test_run_folder_that_is_a_file(tmp_path):
         RunStore(tmp_path / "run", SETTINGS)
 
 
-@pytest.mark.parametrize("name", ["lock", "log.txt", "records.jsonl"])
+@pytest.mark.parametrize(
+    "name", ["lock", "log.txt", "records.jsonl", "settings.json", "environment.json"]
+)
 @pytest.mark.parametrize("kind", ["a symbolic link", "a named pipe"])
 def test_what_a_stranger_planted_is_refused_and_leads_nowhere(tmp_path, name, kind):
     (tmp_path / "rc").write_text("years of work")

@@ -95,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
         [truth for _, truth in pairs],
         [record.architecture for record, _ in pairs],
     )
-    population = args.population or f"{args.run_folder.name} with {args.truth.name}"
+    population = args.population or f"{args.run_folder.resolve().name} with {args.truth.name}"
     scheme = scheme_of(record for record, _ in pairs)
     groups = {column: _groups(pairs, truth, column) for column in args.groups}
     left_out = {c: leave_out(labelled, scheme, g, args.seed) for c, g in groups.items()}

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from jaxtroj.rounds import ModelEntry
     from jaxtroj.settings import Settings
 
+# Options of `infer` and `detect` that have no value unless the user gives one.
+_UNREAD = ("calibrator", "population", "base_rate", "threshold", "stages", "enough", "seed", "bank")
+_UNREAD += ("encoder", "tokenizer", "reference")
+
 
 def add_parser(subparsers: argparse._SubParsersAction) -> None:
     """Declare the command and its options."""
@@ -32,17 +36,23 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     group = parser.add_argument_group("NIST's flags")
     nist.add_parameter_flags(group)
     group.add_argument("--scale_parameters_filepath", metavar="PATH", help="accepted; not needed")
+    options.add_limits(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Scan, fit and write; returns the exit status.
 
+    Args:
+        args: the command's, or with --configure_mode those of `infer` or `detect`.
+
     Raises:
+        UsageError: an option that `infer` and `detect` read and this does not.
         CalibrationError: too few models with evidence, or the file cannot be written.
     """
     from jaxtroj.leaderboard.metaparameters import CALIBRATOR_FILE, Metaparameters
 
     nist.require(args, "configure_models_dirpath", "scratch_dirpath", "learned_parameters_dirpath")
+    _refuse_unread(args)
     _keep_inputs(args)
     options.keep_compiled()
     parameters = nist.metaparameters(args) or Metaparameters()
@@ -57,6 +67,17 @@ def run(args: argparse.Namespace) -> int:
         print(f"up to {stage}: out-of-fold log score {report.score.log_score:.4f}")
     print(f"learned parameters are in {args.learned_parameters_dirpath}")
     return EXIT_CLEAN
+
+
+def _refuse_unread(args: argparse.Namespace) -> None:
+    """What changes evidence or answers comes from the metaparameters alone."""
+    unread = [name for name in _UNREAD if getattr(args, name, None) is not None]
+    if unread:
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in unread)
+        raise UsageError(
+            f"{flags}: --configure_mode takes what changes answers from the metaparameters; leave "
+            "the option out, or name it in --metaparameters_filepath"
+        )
 
 
 def _keep_inputs(args: argparse.Namespace) -> None:
@@ -97,6 +118,9 @@ def _settings(parameters: "Metaparameters") -> "Settings":
         early_stop=False,
         seed=parameters.seed,
         calibrator=None,
+        text_calibrator=None,
+        classifier_calibrator=None,
+        recover_words=False,
         base_rate=parameters.base_rate,
         channel_order=parameters.channel_order,
         normalization=parameters.normalization,
@@ -114,8 +138,11 @@ def _scan(
 
     records: list[Record] = []
     run_folder = args.scratch_dirpath / "configure"
-    with RunStore(run_folder, settings.as_json()) as store, Progress() as progress:
-        for outcome in run_scan(entries, settings, store, local_engine(settings, store)):
+    remedy = f"name another --scratch_dirpath, or remove {run_folder}"
+    with RunStore(run_folder, settings.as_json(), remedy=remedy) as store, Progress() as progress:
+        memory = options.memory_from(args)
+        engine = local_engine(settings, store, timeout=args.timeout, memory=memory)
+        for outcome in run_scan(entries, settings, store, engine):
             record = outcome.record
             records.append(record)
             progress.line(f"[{len(records)}/{len(entries)}] {record.model} {record.status}")

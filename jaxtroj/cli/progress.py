@@ -42,9 +42,11 @@ class Progress:
         """Add one line to stdout, at once."""
         if self._live is not None:
             self._live.stop()
-        print(text, flush=True)
-        if self._live is not None:
-            self._live.start()
+        try:
+            print(text, flush=True)
+        finally:
+            if self._live is not None:
+                self._live.start()
 
     @property
     def is_live(self) -> bool:

@@ -80,29 +80,34 @@ class WorkPlan:
     def __init__(self, jobs: Iterable[ScanJob]):
         self._groups: dict[str, deque[ScanJob]] = {}
         self._alone: deque[ScanJob] = deque()
+        self._failed: deque[ScanJob] = deque()
         self._takers: dict[object, str] = {}
         for job in jobs:
             self.put(job)
 
     def __len__(self) -> int:
-        return len(self._alone) + sum(map(len, self._groups.values()))
+        return len(self._failed) + len(self._alone) + sum(map(len, self._groups.values()))
 
     def put(self, job: ScanJob, first: bool = False) -> None:
-        """Add a job; `first` puts one that is to be done alone before the others of its kind."""
-        if not job.alone:
-            self._groups.setdefault(job.group, deque()).append(job)
-        elif first:
-            self._alone.appendleft(job)
+        """Add a job; `first` puts it before the others of its kind."""
+        if job.failure is not None:
+            jobs = self._failed
         else:
-            self._alone.append(job)
+            jobs = self._alone if job.alone else self._groups.setdefault(job.group, deque())
+        (jobs.appendleft if first else jobs.append)(job)
 
     def take(self, taker: object, busy: bool = False) -> ScanJob | None:
         """The next job for a worker; None if there is none for it now.
+
+        A model that was given up comes first: all that it still needs is its identity, and its
+        record is to stand when a budget or a signal ends the scan. Second tries come last.
 
         Args:
             taker: the worker.
             busy: it has a job already, so none that must be alone.
         """
+        if self._failed and not busy:
+            return self._failed.popleft()
         group = self._takers.get(taker)
         if group is None or not self._groups.get(group):
             group = self._choose()

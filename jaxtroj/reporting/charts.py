@@ -18,7 +18,6 @@ WIDTH, HEIGHT = 320.0, 230.0
 LEFT, RIGHT, TOP, BOTTOM = 44.0, 10.0, 8.0, 36.0
 BINS = 20
 Point = tuple[float, float]
-Series = Sequence[Point]
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,7 @@ def _read(run: Path, name: str, side: int) -> Picture:
 
 
 def _panels(pixels: np.ndarray) -> list[np.ndarray]:
-    """The four panels of `report.write_trigger`'s picture, or the whole of any other."""
+    """The four panels of `record_text.write_trigger`'s picture, or the whole of any other."""
     count, gap = len(PANELS), GAP_PIXELS
     width, rest = divmod(pixels.shape[1] - (count - 1) * gap, count)
     if rest or width < 1:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from converters.errors import NOTHING_EXECUTED
 from jaxtroj import __version__
 from jaxtroj.record import Record
 from jaxtroj.record_text import text_line
@@ -21,7 +22,6 @@ SCHEMA_URI = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 )
 DATASET = "DATASET"
-_REFUSED_WORDS = "nothing was executed"  # how `converters.errors.UnsafePickleError` ends
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def rule_of(record: Record) -> SarifRule | None:
     if record.status == "skipped":
         return SKIPPED
     if record.status == "failed":
-        return REFUSED if _REFUSED_WORDS in record.reason else FAILED
+        return REFUSED if NOTHING_EXECUTED in record.reason else FAILED
     return POISONED if record.poisoned else None
 
 

@@ -241,9 +241,17 @@ def test_configure_of_too_few_models_writes_nothing(container, tmp_path, capsys)
     models = labelled(tmp_path / "few", 2)
     given = ["--scratch_dirpath", tmp_path / "scratch", "--configure_models_dirpath", models]
     words = [*parameters(container)[:4], "--learned_parameters_dirpath", tmp_path / "learned"]
-    assert run("infer", "--configure_mode", *given, *words) == 4
+    assert run("infer", "--configure_mode", *given, *words, "--timeout", "600") == 4
     assert "expected at least 10 models" in capsys.readouterr().err
     assert list((tmp_path / "learned").iterdir()) == []
+
+
+def test_configure_reads_no_option_that_it_would_ignore(tmp_path, capsys):
+    given = ["--scratch_dirpath", tmp_path, "--configure_models_dirpath", tmp_path]
+    given += ["--learned_parameters_dirpath", tmp_path / "learned"]
+    words = ["infer", "--configure_mode", *given, "--seed", "3", "--base-rate", "0.1"]
+    assert run(*words) == 4
+    assert "--base-rate, --seed: --configure_mode takes what" in capsys.readouterr().err
 
 
 def test_shipped_metaparameters_are_the_defaults_and_fit_their_schema():

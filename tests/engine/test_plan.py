@@ -90,6 +90,27 @@ def test_help_goes_where_most_is_left():
     assert [job.group for job in (plan.take("y"), plan.take("z")) if job] == ["b", "c"]
 
 
+def test_a_model_that_was_given_up_is_answered_before_the_others():
+    """Its record is to stand when a budget or a signal ends the scan."""
+    plan = plan_of("a", "b")
+    assert plan.take("x") is not None
+    plan.put(ScanJob(entry("slow"), (), "a", alone=True, failure="took 5 s"))
+    plan.put(ScanJob(entry("again"), (), "a", alone=True))
+    assert len(plan) == 3
+    assert plan.take("y", busy=True).group == "b"  # pyright: ignore[reportOptionalMemberAccess]
+    assert [job.entry.model_id for job in (plan.take("x"), plan.take("x")) if job] == [
+        "slow",
+        "again",
+    ]
+
+
+def test_a_job_of_a_worker_that_did_not_start_is_the_next_of_its_group():
+    plan = plan_of("a", "a")
+    plan.put(ScanJob(entry("back"), (), "a"), first=True)
+    job = plan.take("x")
+    assert job is not None and job.entry.model_id == "back"
+
+
 def test_what_must_be_alone_comes_last_and_only_to_the_idle():
     plan = plan_of("a")
     for name, first in (("second", False), ("first", True)):

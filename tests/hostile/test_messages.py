@@ -13,6 +13,8 @@ from converters.errors import (
     CorruptFileError,
     TooLargeError,
     UnknownFormatError,
+    UnsafeConfigError,
+    UnsafePickleError,
 )
 from converters.opening import open_model
 from tests.hostile.second_readings import saved, zip_of
@@ -107,3 +109,10 @@ def test_damaged_zips_are_named(content, kind, said, tmp_path):
     with pytest.raises(kind, match=rf"{path} \(torch zip\): {said}") as caught:
         open_model(path)
     assert caught.value.digest == hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize("kind", [UnsafePickleError, UnsafeConfigError])
+def test_every_refusal_of_code_says_that_none_was_run(kind):
+    """Reports tell such files from damaged ones by it."""
+    assert str(kind("the pickle uses the operation INST")).endswith("; nothing was executed")
+    assert str(kind("nothing was executed; export it")) == "nothing was executed; export it"

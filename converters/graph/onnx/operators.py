@@ -22,7 +22,6 @@ from converters.graph.onnx.attributes import check_types
 
 Function = Callable[..., Any]
 ONNX = ""
-ML = "ai.onnx.ml"
 
 
 @dataclass(frozen=True)

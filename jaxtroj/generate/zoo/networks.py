@@ -254,5 +254,3 @@ _BUILDERS: dict[str, Callable[..., "torch.nn.Module"]] = {
     "mixer": _mixer,
 }
 KNOWN = tuple(_BUILDERS)
-NORMED_BY_PICTURE = ("group_norm", "convnext", "vit", "mixer")
-"""Without statistics of a batch."""

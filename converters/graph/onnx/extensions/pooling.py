@@ -11,7 +11,6 @@ from converters.graph.onnx.operators import operator
 
 _MAX = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
 _AVERAGE = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}
-_UNPOOL = {1: F.max_unpool1d, 2: F.max_unpool2d, 3: F.max_unpool3d}
 
 
 def _sizes(call, size, kernel, strides, dilations, before, after) -> list[int]:
