@@ -6,7 +6,8 @@ function is searched in the caller's process, see `in_memory`.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -29,7 +30,7 @@ from jaxtroj.scan.attempt import Attempt, OnStep, silent
 from jaxtroj.scan.folder import PictureOf, identified
 from jaxtroj.scan.model import Opener, scan_attempt
 from jaxtroj.scan.opening import open_model
-from jaxtroj.scan.records import failed_record
+from jaxtroj.scan.records import failed_record, unpictured
 from jaxtroj.settings import Settings
 from jaxtroj.verdict import FoundTrigger, ScanError, Verdict
 
@@ -144,8 +145,19 @@ def _with_panels(attempt: Attempt, opener: Opener, picture_of: PictureOf | None)
     record = scan_attempt(attempt, opener)
     if attempt.panels and picture_of is not None:
         path = picture_of(record.model).with_suffix(_PANELS)
+        return _with_file(record, path, attempt.panels)
+    return record
+
+
+def _with_file(record: Record, path: Path, panels: Sequence[np.ndarray]) -> Record:
+    """The record, once its panels are on file; it stands without them where they cannot be."""
+    try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        np.savez(path, *attempt.panels)
+        np.savez(path, *panels)
+    except OSError as error:
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
+        return unpictured(record, path, error)
     return record
 
 

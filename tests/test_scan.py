@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 
 import jaxtroj
-from jaxtroj.detection import answer_with_panels
+from jaxtroj.detection import _with_file, answer_with_panels
 from jaxtroj.model_files import FILE_BYTES, contents_digest, model_digests
 from jaxtroj.record import parse_record
 from jaxtroj.record_text import json_line, write_trigger
@@ -124,6 +124,18 @@ def test_the_identity_is_of_the_file_as_it_was_before_the_scan(tmp_path, door):
     before = identify(entry, SETTINGS)
     record = door(entry, SETTINGS, None, lambda model, step: path.write_bytes(b"changed"))
     assert record.identity == before != identify(entry, SETTINGS)
+
+
+def test_an_answer_stands_without_its_panels(tmp_path):
+    """A full disk, here a file in the place of the folder, costs the picture alone."""
+    record = scan_model(entry_of(tmp_path / "absent.pt"), SETTINGS)
+    (tmp_path / "triggers").write_text("")
+    path = tmp_path / "triggers" / "a.npz"
+    kept = _with_file(record, path, [np.zeros((2, 2, 3))])
+    assert replace(kept, reason="") == replace(record, reason="")
+    assert kept.reason.startswith(record.reason) and f"cannot write {path}" in kept.reason
+    (tmp_path / "triggers").unlink()
+    assert _with_file(record, path, [np.zeros((2, 2, 3))]) == record and path.is_file()
 
 
 def test_a_fault_nobody_foresaw_is_a_record_that_says_where(tmp_path):

@@ -12,7 +12,7 @@ from jaxtroj.engine.local import LocalEngine, usual_limits
 from jaxtroj.engine.plan import make_jobs
 from jaxtroj.record import Record, printable
 from jaxtroj.rounds import ModelEntry
-from jaxtroj.scan.records import one_sentence, sentences, skipped_record
+from jaxtroj.scan.records import skipped_record, unpictured
 from jaxtroj.settings import Settings
 from jaxtroj.store import RunStore
 
@@ -135,9 +135,8 @@ def _with_picture(record: Record, picture: bytes, store: RunStore) -> Record:
     path = store.trigger_path(record.model)
     try:
         write_atomic(path, picture)
-    except OSError as error:  # the answer stands without its picture
-        problem = f"cannot write {path}: {error.strerror or error}"
-        return replace(record, reason=sentences((record.reason, one_sentence(problem))))
+    except OSError as error:
+        return unpictured(record, path, error)
     return replace(record, trigger=printable(str(path)))
 
 

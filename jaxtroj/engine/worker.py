@@ -4,8 +4,8 @@ Two lanes take turns: while one lane's model is on the device, the other reads a
 next. Answers leave in the order of the jobs. What is stuck or grows without end is ended from
 outside, see `guard.py`.
 
-From the parent: an 8-byte length and a pickle, first a `Setup`, then (ticket, `ScanJob`) pairs. To the
-parent, which trusts nobody who has read a model file, a JSON object a line:
+From the parent: an 8-byte length and a pickle, first a `Setup`, then (ticket, `ScanJob`) pairs. To
+the parent, which trusts nobody who has read a model file, a JSON object a line:
 
     {"ticket": 7, "step": ["id-00000012", "probes"]}   this begins
     {"ticket": 7, "waits": true}                       for others; its time stands still

@@ -2,7 +2,7 @@
 
 import traceback
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from converters.errors import ConverterError
@@ -120,6 +120,12 @@ def _known(attempt: Attempt) -> dict:
         "searched": attempt.evidence.searched,
         "findings": tuple(map(one_line, (*attempt.flags, *attempt.findings))),
     }
+
+
+def unpictured(record: Record, path: Path, error: OSError) -> Record:
+    """An answer that stands without its picture, and says why there is none."""
+    problem = f"cannot write {path}: {error.strerror or error}"
+    return replace(record, reason=sentences((record.reason, one_sentence(problem))))
 
 
 def sentences(parts: Iterable[str | None]) -> str:
