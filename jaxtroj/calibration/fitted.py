@@ -28,7 +28,7 @@ class Provenance:
     """The labelled models in words: which round, how made, at what size."""
     seed: int
     commit: str
-    """Commit of jaxtroj that gathered the evidence, empty when unknown."""
+    """Commit of jaxtroj that fitted it, empty when unknown."""
     models: int
     poisoned: int
     sides: tuple[int, int] | None = None

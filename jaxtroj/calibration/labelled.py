@@ -135,7 +135,7 @@ class Origin:
     population: str = ""
     """The models in words."""
     commit: str = ""
-    """Commit of jaxtroj that gathered the evidence."""
+    """Commit of jaxtroj that fitted it."""
     sides: tuple[int, int] | None = None
     """Shortest and longest side, pixels, of the pictures that the calibrator is for."""
 

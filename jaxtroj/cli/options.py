@@ -243,6 +243,11 @@ def settings_from(args: argparse.Namespace) -> "Settings":
         raise UsageError("--evidence-only and --calibrator exclude each other; give one")
     if args.population is not None and (args.evidence_only or args.calibrator is not None):
         raise UsageError("--population names a calibrator; leave the other option out")
+    if args.enough is not None and (args.evidence_only or args.no_early_stop):
+        raise UsageError(
+            "--enough ends a search by its probability; leave --evidence-only and --no-early-stop"
+            " out, or --enough"
+        )
     if args.bank is not None and (kind := what_is(args.bank)) != "a folder":
         raise UsageError(f"--bank {args.bank} is {kind}; expected a folder `jaxtroj bank` wrote")
     if args.reference is not None and (kind := what_is(args.reference)) not in _MODELS:
