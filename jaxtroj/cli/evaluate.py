@@ -171,12 +171,16 @@ def complain(problems: Sequence[str], match: "Matched", predicted_only: bool, so
             f" first: {match.blank[0]}"
         )
     if match.unlabelled:
-        options.message(f"{match.unlabelled} models of the run have no label and are left out")
+        options.message(
+            f"{source}: {match.unlabelled} models of the run have no label and are left out"
+        )
     if match.not_predicted and predicted_only:
-        options.message(f"{match.not_predicted} labelled models have no prediction; left out")
+        options.message(
+            f"{source}: {match.not_predicted} labelled models have no prediction; left out"
+        )
     elif match.not_predicted:
         options.message(
-            f"{match.not_predicted} labelled models have no prediction and count as 0.5"
+            f"{source}: {match.not_predicted} labelled models have no prediction and count as 0.5"
             " (--predicted-only leaves them out)"
         )
 
