@@ -112,9 +112,21 @@ def _layer(path: str, d: Description) -> Any:
             f"{path} is a batch norm without statistics, so a picture's logits depend on those "
             f"beside it; {EXPORT}"
         )
+    _check_axes(path, arguments)
     if name in ("conv.Conv2d", "linear.Linear"):
         arguments["bias"] = f"{path}.bias" in d.shapes
     return getattr(nn, name.rpartition(".")[2])(**arguments)
+
+
+def _check_axes(path: str, arguments: Mapping[str, Plain]) -> None:
+    """Refuse a softmax over the pictures of a batch, and a flattening that joins them."""
+    for key, others in (("dim", (None, -1)), ("start_dim", ())):
+        value = arguments.get(key, 1)
+        if value not in others and not (isinstance(value, int) and value >= 1):
+            raise MismatchError(
+                f"{path}.{key} is {safe_repr(value)}, so a picture's logits may depend on those "
+                f"beside it; expected 1 or more; {EXPORT}"
+            )
 
 
 def _argument(path: str, key: str, info: ModuleInfo) -> Plain:

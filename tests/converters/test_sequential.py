@@ -137,6 +137,10 @@ def _other_weight(network):
 REFUSED = {
     "by reflection": (lambda: stack(nn.Conv2d(8, 8, 3, padding_mode="reflect")), "zeros"),
     "no statistics": (lambda: stack(nn.BatchNorm2d(8, track_running_stats=False)), "beside it"),
+    "a softmax over the batch": (lambda: stack().append(nn.Softmax(0)), r"4\.dim is 0"),
+    "the batch flattened": (
+        lambda: nn.Sequential(nn.Conv2d(3, 8, 12), nn.Flatten(0), nn.Linear(8, 5)), "dim is 0",
+    ),
     "another class": (lambda: stack(nn.RReLU()), r"'1' is a torch\.nn\.modules\.activation\.RReLU"),
     "two results": (with_(_two_results, nn.MaxPool2d(2)), "return_indices is True"),
     "text as a number": (with_(_text, nn.MaxPool2d(2)), r"1\.stride is .*, expected numbers"),
