@@ -107,7 +107,7 @@ def _layer(path: str, d: Description) -> Any:
             f"torch's own layers for pictures; {EXPORT}"
         )
     arguments = {key: _argument(path, key, info) for key in taken if key in info.attributes}
-    if arguments.get("track_running_stats") is False:
+    if not arguments.get("track_running_stats", True):
         raise MismatchError(
             f"{path} is a batch norm without statistics, so a picture's logits depend on those "
             f"beside it; {EXPORT}"
@@ -120,7 +120,7 @@ def _layer(path: str, d: Description) -> Any:
 
 def _check_axes(path: str, arguments: Mapping[str, Plain]) -> None:
     """Refuse a softmax over the pictures of a batch, and a flattening that joins them."""
-    for key, others in (("dim", (None, -1)), ("start_dim", ())):
+    for key, others in (("dim", (-1,)), ("start_dim", ())):
         value = arguments.get(key, 1)
         if value not in others and not (isinstance(value, int) and value >= 1):
             raise MismatchError(
