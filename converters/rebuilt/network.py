@@ -193,6 +193,7 @@ def _check_modules(module: Any, recorded: Mapping[str, ModuleInfo]) -> None:
             faults.append(f"{path or 'the root'} is a {info.class_name}, expected no such module")
         else:
             faults += _differences(path or "the root", info, made[path])
+    faults += _order_faults(module, recorded)
     if faults:
         more = " ..." if len(faults) > 20 else ""
         raise MismatchError(
@@ -200,6 +201,23 @@ def _check_modules(module: Any, recorded: Mapping[str, ModuleInfo]) -> None:
             f"{'; '.join(faults[:20])}{more}. Only unmodified networks are rebuilt; export this "
             "one to ONNX."
         )
+
+
+def _order_faults(module: Any, recorded: Mapping[str, ModuleInfo]) -> list[str]:
+    """Containers run their parts in the file's order, which must be that of the made network."""
+    from torch import nn
+
+    parts: dict[str, list[str]] = {}
+    for path in filter(None, recorded):
+        parent, _, name = path.rpartition(".")
+        parts.setdefault(parent, []).append(name)
+    faults = []
+    for path, part in module.named_modules():
+        wanted, got = [*part._modules], parts.get(path, [])
+        is_container = isinstance(part, (nn.Sequential, nn.ModuleList, nn.ModuleDict))
+        if is_container and got != wanted and sorted(got) == sorted(wanted):
+            faults.append(f"the parts of {path or 'the root'} stand in another order")
+    return faults
 
 
 def _differences(where: str, got: ModuleInfo, made: ModuleInfo) -> list[str]:

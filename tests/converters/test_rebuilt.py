@@ -198,6 +198,16 @@ def test_every_classifier_of_torchvision(name, fill, pickled):
     _same(network, rebuild(open_artifact(pickled(network.state_dict())).weights), size)
 
 
+def test_named_layers_in_another_order_are_refused(small, pickled):
+    """torch runs them as they stand."""
+    network, _ = small("vit")
+    layers = network.encoder.layers._modules
+    for name in reversed([*layers]):
+        layers[name] = layers.pop(name)
+    with pytest.raises(ConverterError, match=r"parts of encoder\.layers stand in another order"):
+        open_model(pickled(network))
+
+
 def test_classes_and_signatures_are_unambiguous(small):
     classes = [family.class_name for family in KNOWN if family.class_name]
     assert len(set(classes)) == len(classes)
