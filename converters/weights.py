@@ -36,6 +36,15 @@ class ModuleInfo:
     attributes: Mapping[str, Plain] = field(default_factory=dict)
 
 
+def children_of(modules: Mapping[str, ModuleInfo]) -> dict[str, tuple[str, ...]]:
+    """Path -> names of its submodules, in the order of the file."""
+    found: dict[str, list[str]] = {}
+    for path in filter(None, modules):
+        parent, _, name = path.rpartition(".")
+        found.setdefault(parent, []).append(name)
+    return {parent: tuple(names) for parent, names in found.items()}
+
+
 @dataclass(frozen=True)
 class Weights:
     """The content of one model file.

@@ -75,7 +75,7 @@ def hold(folder: Path, wait: bool = False, name: str = LOCK) -> IO[bytes]:
     except OSError as error:
         file.close()
         raise StoreError(
-            f"cannot lock {folder}: {error.strerror or error}; name a folder on a local disk"
+            f"cannot lock {folder}: {error.strerror or error}; name a folder on another disk"
         ) from error
     return file
 

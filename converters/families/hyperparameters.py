@@ -18,7 +18,7 @@ from converters.families.family import Family, Modules
 from converters.families.layers import Conv
 from converters.families.names import Part
 from converters.model import NetworkConfig, abstract_module
-from converters.weights import ModuleInfo
+from converters.weights import ModuleInfo, children_of
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class NetworkModules:
             for path, info in infos.items()
             if not any(re.fullmatch(pattern, f"{path}.") for pattern in self.ignored)
         }
-        module, parts, children = abstract_module(config), self.parts(config), _children(kept)
+        module, parts, children = abstract_module(config), self.parts(config), children_of(kept)
         for path, info in kept.items():
             part = parts.get(path, Part())
             kind = self._kind(path)
@@ -135,15 +135,6 @@ class NetworkModules:
         elif kind.endswith("Pool2d"):
             pools = (pool for pattern, pool in self.pools.items() if re.fullmatch(pattern, path))
             yield from _differences(where, info, next(pools))
-
-
-def _children(infos: Modules) -> dict[str, tuple[str, ...]]:
-    """Path -> names of its submodules, in the order of the file."""
-    found: dict[str, list[str]] = {}
-    for path in filter(None, infos):
-        parent, _, name = path.rpartition(".")
-        found.setdefault(parent, []).append(name)
-    return {parent: tuple(names) for parent, names in found.items()}
 
 
 def _listed(names: tuple[str, ...]) -> str:

@@ -104,7 +104,13 @@ def _check_code(name: str, state: dict[str, Any]) -> None:
 
 
 def _check_order(name: str, module: Standin) -> None:
-    """Numbered submodules stand in order, since torch runs them as they stand."""
+    """Numbered submodules stand in order, since torch runs them as they stand; none is `None`."""
+    parts = module.state["_modules"]
+    if module.class_name.endswith(".container.Sequential") and None in parts.values():
+        raise CorruptFileError(
+            f"module {safe_repr(name)} is a Sequential with None in the place of a part, which "
+            "torch cannot run"
+        )
     numbers = [key for key in module.state["_modules"] if _NUMBER.fullmatch(key)]
     if numbers != sorted(numbers, key=int):
         raise CorruptFileError(

@@ -18,7 +18,7 @@ def rebuilt_model(
     form: InputForm,
     usual_size: tuple[int, int] | None,
 ) -> Model:
-    """The model of one of torchvision's networks outside the Flax families.
+    """The model of a network outside the Flax families, of those in `rebuilt.table`.
 
     Args:
       weights: what the file holds.

@@ -30,7 +30,7 @@ from converters.rebuilt.table import (
 )
 from converters.scripts import check_script
 from converters.torch_weights import differences, fill, is_counter
-from converters.weights import ModuleInfo, Weights
+from converters.weights import ModuleInfo, Weights, children_of
 
 # Without effect on logits: training only, or stale once a head was replaced.
 _NEEDLESS = frozenset(
@@ -207,13 +207,9 @@ def _order_faults(module: Any, recorded: Mapping[str, ModuleInfo]) -> list[str]:
     """Containers run their parts in the file's order, which must be that of the made network."""
     from torch import nn
 
-    parts: dict[str, list[str]] = {}
-    for path in filter(None, recorded):
-        parent, _, name = path.rpartition(".")
-        parts.setdefault(parent, []).append(name)
-    faults = []
+    parts, faults = children_of(recorded), []
     for path, part in module.named_modules():
-        wanted, got = [*part._modules], parts.get(path, [])
+        wanted, got = (*part._modules,), parts.get(path, ())
         is_container = isinstance(part, (nn.Sequential, nn.ModuleList, nn.ModuleDict))
         if is_container and got != wanted and sorted(got) == sorted(wanted):
             faults.append(f"the parts of {path or 'the root'} stand in another order")

@@ -15,7 +15,7 @@ from typing import Any
 
 from converters.errors import EXPORT, MismatchError, UnsupportedArchitectureError, safe_repr
 from converters.rebuilt.description import Description
-from converters.weights import ModuleInfo, Plain
+from converters.weights import ModuleInfo, Plain, children_of
 
 CLASS_NAME = "torch.nn.modules.container.Sequential"
 _MODULES = "torch.nn.modules."
@@ -74,14 +74,10 @@ def sequential(d: Description) -> Any:
     """
     if len(d.modules) > _MOST_LAYERS:
         raise MismatchError(f"{len(d.modules)} layers, expected at most {_MOST_LAYERS}")
-    parts: dict[str, list[str]] = {}
-    for path in filter(None, d.modules):
-        parent, _, key = path.rpartition(".")
-        parts.setdefault(parent, []).append(key)
-    return _container("", d, parts)
+    return _container("", d, children_of(d.modules))
 
 
-def _container(path: str, d: Description, parts: Mapping[str, list[str]]) -> Any:
+def _container(path: str, d: Description, parts: Mapping[str, tuple[str, ...]]) -> Any:
     """A `Sequential` with its parts in the file's order, in which torch runs them."""
     from torch import nn
 

@@ -126,6 +126,10 @@ def _named_train(network):
     network._modules["train"] = nn.Linear(5, 5)
 
 
+def _none(network):
+    network._modules["1"] = None
+
+
 def _inside_a_layer(network):
     network[0]._modules["more"] = nn.ReLU()
 
@@ -147,6 +151,7 @@ REFUSED = {
     "an odd word": (with_(_odd_word), r"0\.padding is 'full', expected same or valid"),
     "a tensor as a number": (with_(_tensor, nn.BatchNorm2d(8)), "'eps'"),
     "a name of every module": (with_(_named_train), "'train'"),
+    "None as a part": (with_(_none, nn.ReLU()), "a Sequential with None in the place of a part"),
     "a layer in a layer": (with_(_inside_a_layer), "0.more is a .*, expected no such module"),
     "weights of another kernel": (with_(_other_weight), r"0\.weight: got \(8, 3, 5, 5\)"),
     "work without end": (lambda: stack(nn.AdaptiveAvgPool2d(10**6)), "more than"),
