@@ -25,7 +25,7 @@ import numpy as np
 from converters.encoders.tokenizer import load_tokenizer
 from jaxtroj.evidence.texts.bank.candidates import whole_tokens
 from jaxtroj.evidence.texts.labelled_texts import LabelledText, read_labelled_texts
-from jaxtroj.generate.torch_learner import step_precision
+from jaxtroj.generate.torch_device import step_precision
 
 KINDS = ("word", "phrase", "rare", "start")
 WORDS, TOKENS = 40, 64

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from benchmarks.rivals.verdict import Budget, RivalVerdict
+from jaxtroj.generate.torch_device import torch_device
 
 _REACHED = 0.99
 _DEVIATION, _ANOMALY = 1.4826, 2.0  # of a median absolute deviation; the authors' threshold
@@ -29,14 +30,15 @@ class Inverted:
 
 
 def frozen(model: torch.nn.Module) -> torch.nn.Module:
-    """The network ready for inversion: no gradients of weights, the faster layout."""
-    return model.eval().requires_grad_(False).to(memory_format=torch.channels_last)
+    """The network ready for inversion: on the GPU if there is one, no gradients of weights."""
+    model = model.eval().requires_grad_(False).to(torch_device())
+    return model.to(memory_format=torch.channels_last)
 
 
 def pictures_for(images: np.ndarray, labels: np.ndarray, target: int) -> torch.Tensor:
     """Pictures `[n, h, w, c]` of the other classes as `[n, c, h, w]`, in the faster layout."""
     chosen = torch.from_numpy(images[labels != target].transpose(0, 3, 1, 2).copy())
-    return chosen.to(memory_format=torch.channels_last)
+    return chosen.to(torch_device(), memory_format=torch.channels_last)
 
 
 def batched_neural_cleanse(
@@ -61,10 +63,11 @@ def batched_inversion(
     model = frozen(model)
     chosen = torch.stack([pictures_for(images, labels, target) for target in range(classes)])
     _, count, channels, height, width = chosen.shape
-    mask = torch.full((classes, 1, 1, height, width), -2.0, requires_grad=True)
-    pattern = torch.zeros((classes, 1, channels, height, width), requires_grad=True)
+    on = {"requires_grad": True, "device": chosen.device}
+    mask = torch.full((classes, 1, 1, height, width), -2.0, **on)
+    pattern = torch.zeros((classes, 1, channels, height, width), **on)
     optimiser = torch.optim.Adam([mask, pattern], lr=0.1, betas=(0.5, 0.9))
-    wanted = torch.arange(classes).repeat_interleave(count)
+    wanted = torch.arange(classes, device=chosen.device).repeat_interleave(count)
     while True:
         m, p = torch.sigmoid(mask), torch.sigmoid(pattern)
         stamped = (chosen + m * (p - chosen)).flatten(0, 1)
@@ -100,10 +103,11 @@ def inversion(
     """
     model, chosen = frozen(model), pictures_for(images, labels, target)
     _, channels, height, width = chosen.shape
-    mask = torch.full((1, 1, height, width), -2.0, requires_grad=True)
-    pattern = torch.zeros((1, channels, height, width), requires_grad=True)
+    on = {"requires_grad": True, "device": chosen.device}
+    mask = torch.full((1, 1, height, width), -2.0, **on)
+    pattern = torch.zeros((1, channels, height, width), **on)
     optimiser = torch.optim.Adam([mask, pattern], lr=0.1, betas=(0.5, 0.9))
-    wanted = torch.full((len(chosen),), target)
+    wanted = torch.full((len(chosen),), target, device=chosen.device)
     cost, up, down = 1e-3, 0, 0
     best = float("inf")
     while True:

@@ -23,6 +23,7 @@ import numpy as np
 import torch
 
 from benchmarks.provenance import provenance
+from benchmarks.rivals.torch_neural_cleanse import frozen
 from benchmarks.speed.conversion import write_files
 from benchmarks.speed.floor import floor_seconds, measure_floor
 from benchmarks.speed.gradients import point_arguments
@@ -33,6 +34,7 @@ from converters.input_form import InputForm
 from converters.model import apply
 from converters.opening import convert_file, read_model
 from jaxtroj import runtime
+from jaxtroj.generate.torch_device import torch_device
 
 ARCHITECTURES = ("resnet50", "densenet121", "inception_v3", "mobilenet_v2", "vgg16_bn")
 
@@ -94,14 +96,14 @@ def _ours(path: Path, pictures: np.ndarray) -> tuple[Call, float]:
 def _rivals(pickled: Path, exported: Path, pictures: np.ndarray) -> dict[str, Call]:
     planes = np.ascontiguousarray(pictures.transpose(0, 3, 1, 2))
     # Written by this benchmark a moment ago, by torch itself.
-    network = torch.load(pickled, weights_only=False).to(memory_format=torch.channels_last)
-    x = torch.from_numpy(planes).to(memory_format=torch.channels_last)
+    network = frozen(torch.load(pickled, weights_only=False))
+    x = torch.from_numpy(planes).to(torch_device(), memory_format=torch.channels_last)
 
     def by_torch() -> np.ndarray:
         with torch.inference_mode():
-            return network(x).numpy()
+            return network(x).cpu().numpy()
 
-    if find_spec("onnxruntime") is None:
+    if find_spec("onnxruntime") is None or x.is_cuda:  # a rival of CPUs
         return {"pytorch": by_torch}
     import onnxruntime  # pyright: ignore[reportMissingImports]
 

@@ -25,6 +25,7 @@ import torch
 from flax import nnx
 
 from benchmarks.provenance import RESULTS, provenance
+from benchmarks.rivals.torch_neural_cleanse import frozen
 from benchmarks.speed.floor import floor_seconds, measure_floor
 from benchmarks.timing import interleaved_seconds
 from converters import families
@@ -33,6 +34,7 @@ from converters.families.reference import filled_module
 from converters.files import write_atomic
 from converters.model import Model, apply, params_of
 from jaxtroj import runtime
+from jaxtroj.generate.torch_device import torch_device
 from jaxtroj.generate.torch_file import state_dict
 
 ARCHITECTURES = ("resnet50", "densenet121", "inception_v3")
@@ -73,7 +75,8 @@ def measure(name: str, size: int, batch: int, floor: dict[str, Any]) -> dict[str
     ours, compiling, operations = _ours(model, pictures)
     theirs = _theirs(config, state_dict(module, name, _CLASSES, 1), pictures)
     seconds = interleaved_seconds({"jaxtroj": ours, "pytorch": theirs})
-    (logits, gradient), (their_logits, their_gradient) = ours(), theirs()
+    logits, gradient = ours()
+    their_logits, their_gradient = (found.cpu() for found in theirs())
     least = floor_seconds(floor, operations, 0.0)
     return {
         "architecture": name,
@@ -109,17 +112,23 @@ def _ours(model: Model, pictures: np.ndarray):
 
 def _theirs(config, tensors, pictures: np.ndarray):
     """A call that returns PyTorch's logits and gradient, channels last."""
-    network = filled_module(config, tensors).float().to(memory_format=torch.channels_last)
-    network.requires_grad_(False)
-    x = torch.from_numpy(pictures.transpose(0, 3, 1, 2)).to(memory_format=torch.channels_last)
-    x.requires_grad_(True)
+    network = frozen(filled_module(config, tensors).float())
+    x = torch.from_numpy(pictures.transpose(0, 3, 1, 2))
+    x = x.to(torch_device(), memory_format=torch.channels_last).requires_grad_(True)
 
     def call():
         logits = network(x)
         (gradient,) = torch.autograd.grad(logits.sum(), x)
-        return logits.detach().numpy(), gradient.permute(0, 2, 3, 1).numpy()
+        return finished(logits.detach()), finished(gradient.permute(0, 2, 3, 1))
 
     return call
+
+
+def finished(found: torch.Tensor) -> torch.Tensor:
+    """The tensor once it is computed; it stays where it is, as jax's do."""
+    if found.is_cuda:
+        torch.cuda.synchronize()
+    return found
 
 
 def _difference(ours, theirs) -> float:

@@ -20,10 +20,10 @@ _ABOUT = {
     "round4": "15 to 44 signs, 16 architectures, up to two triggers with conditions, hardened",
 }
 _DESCRIPTION = """\
-A folder in the layout of TrojAI's round, trained by torch on the CPU. A run that was stopped goes
-on where it was. Models come in pairs, one poisoned and one clean, that share all but the trojan. A
-third are trained from random weights, the others go on from base networks, trained first. Models
-that have not converged after the last try are kept; METADATA.csv says so."""
+A folder in the layout of TrojAI's round, trained by torch, on a GPU where it finds one. A run that
+was stopped goes on where it was. Models come in pairs, one poisoned and one clean, that share all
+but the trojan. A third are trained from random weights, the others go on from base networks,
+trained first. Models that have not converged after the last try are kept; METADATA.csv says so."""
 _TRAINING = {
     "base-steps": "most steps from random weights; default: 400",
     "cycle-steps": "of one cycle; default: 100",

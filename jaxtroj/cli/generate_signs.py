@@ -39,8 +39,8 @@ def add_parser(rounds: argparse._SubParsersAction, name: str) -> None:
         "--trainer",
         choices=("flax", "torch"),
         default="flax",
-        help="what computes the steps; torch (on the CPU) is the faster one on processors that "
-        "multiply bfloat16 matrices (default: flax)",
+        help="what computes the steps; torch (in bfloat16 where the device is fast at it) "
+        "is the faster one on some processors (default: flax)",
     )
     shared.add_given(group, {"max-steps": "before a try is given up", "batch-size": "default: 64"})
     group.add_argument(

@@ -12,7 +12,8 @@ from converters.files import write_atomic
 from jaxtroj.errors import GenerationError
 from jaxtroj.generate import networks
 from jaxtroj.generate.flax_learner import FlaxLearner
-from jaxtroj.generate.torch_learner import TorchLearner, step_precision
+from jaxtroj.generate.torch_device import step_precision
+from jaxtroj.generate.torch_learner import TorchLearner
 from jaxtroj.generate.training import Learner
 
 Weights = dict[str, np.ndarray]

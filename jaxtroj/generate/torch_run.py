@@ -1,8 +1,9 @@
-"""One network in training by torch on the CPU, in phases of steps at a rate that rises, then falls.
+"""One network in training by torch, in phases of steps at a rate that rises, then falls.
 
 What it is taught comes from its `Lessons`; what is against it, from an `Adversary`. Steps run under
-torch's autocast where the processor multiplies bfloat16 matrices; weights, statistics and moments
-are float32, and so are all answers that accuracies are measured on.
+torch's autocast where the device multiplies bfloat16 matrices; weights, statistics and moments are
+float32, and so are all answers that accuracies are measured on. The device is a GPU where torch
+finds one.
 
 References:
   Goyal et al., Accurate, Large Minibatch SGD, https://arxiv.org/abs/1706.02677 (warm-up, Nesterov).
@@ -11,6 +12,7 @@ References:
   Wong et al., Fast is better than free, https://arxiv.org/abs/2001.03994 (one random step).
 """
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -19,7 +21,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 import numpy as np
 
 from jaxtroj.errors import GenerationError
-from jaxtroj.generate.torch_learner import step_precision
+from jaxtroj.generate.torch_device import step_precision, torch_device
 
 if TYPE_CHECKING:
     import torch
@@ -36,8 +38,8 @@ Reached = TypeVar("Reached")
 class Lessons(Protocol):
     """Where a network's pictures come from."""
 
-    def batch(self, size: int) -> tuple[np.ndarray, np.ndarray]:
-        """Pictures float32 `[size, h, w, c]` in [0, 1], and what to teach about them.
+    def batch(self, size: int) -> "tuple[np.ndarray | torch.Tensor, np.ndarray]":
+        """Pictures float32 `[size, h, w, c]` in [0, 1], on any device; what to teach about them.
 
         That is classes, int `[size]`, or shares of classes, float32 `[size, classes]`.
         """
@@ -104,7 +106,8 @@ class Run:
         import torch
 
         self.torch, self.lessons, self.settings, self.draw = torch, lessons, settings, draw
-        self.network = network.to(memory_format=torch.channels_last)
+        self.device = torch_device()
+        self.network = network.to(self.device).to(memory_format=torch.channels_last)
         self.adversary = adversary
         self.optimizer, reach = _optimizer(network, settings)
         self.reach = reach * settings.factor
@@ -142,7 +145,7 @@ class Run:
         self.network.eval()
         with self.torch.inference_mode():
             parts = [
-                self.network(self._tensor(pixels[i : i + _TEST_BATCH])).numpy()
+                self.network(self._tensor(pixels[i : i + _TEST_BATCH])).cpu().numpy()
                 for i in range(0, len(pixels), _TEST_BATCH)
             ]
         return np.concatenate(parts)
@@ -151,13 +154,22 @@ class Run:
         """Predicted class `[n]` of pictures."""
         return self.answers(pixels).argmax(-1)
 
+    def trained(self) -> "torch.nn.Module":
+        """A copy of the network so far: on the CPU, in torch's own layout, in evaluation mode."""
+        network = copy.deepcopy(self.network).eval()
+        return network.cpu().to(memory_format=self.torch.contiguous_format)
+
+    def weights(self) -> dict[str, np.ndarray]:
+        """Every tensor of the network so far, by torch's name."""
+        return {name: value.cpu().numpy() for name, value in self.network.state_dict().items()}
+
     def _step(self, rate: float) -> tuple[float, float]:
         torch = self.torch
         self.network.train()
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         pixels, targets = self.lessons.batch(self.settings.batch_size)
-        images, labels = self._tensor(pixels), torch.from_numpy(targets)
+        images, labels = self._tensor(pixels), torch.from_numpy(targets).to(self.device)
         if self.adversary is not None and self.adversary.comes(self.draw):
             images = self._against(self.adversary, images, labels)
         logits = self._logits(images)
@@ -183,12 +195,14 @@ class Run:
 
     def _logits(self, images):
         enabled = self.precision != self.torch.float32
-        with self.torch.autocast("cpu", self.precision, enabled=enabled):
+        with self.torch.autocast(self.device, self.precision, enabled=enabled):
             return self.network(images).float()
 
-    def _tensor(self, pixels: np.ndarray):
+    def _tensor(self, pixels: "np.ndarray | torch.Tensor"):
+        is_array = isinstance(pixels, np.ndarray)
+        tensor = self.torch.from_numpy(np.ascontiguousarray(pixels)) if is_array else pixels
         # [n, c, h, w] over [n, h, w, c] memory is what torch calls channels_last.
-        return self.torch.from_numpy(np.ascontiguousarray(pixels)).permute(0, 3, 1, 2)
+        return tensor.to(self.device).permute(0, 3, 1, 2)
 
 
 def in_cycles(

@@ -206,11 +206,12 @@ def test_sizes_are_the_official_ones():
 def test_augmentation_keeps_pictures_and_mirrors_where_asked():
     images = np.full((64, SHOWN, SHOWN, 3), 120, np.uint8)
     images[:, :, : SHOWN // 2] = 30
-    seen = augmented(images, SIDE, np.random.default_rng(0), is_mirrored=False)
+    seen = augmented(images, SIDE, np.random.default_rng(0), is_mirrored=False).numpy()
     assert seen.shape == (64, SIDE, SIDE, 3) and 0 <= seen.min() <= seen.max() <= 1
     middle_rows = seen[:, SIDE // 2]
     assert (middle_rows[:, 8].mean(-1) < middle_rows[:, -8].mean(-1)).all()
-    mirrored = augmented(images, SIDE, np.random.default_rng(0), is_mirrored=True)[:, SIDE // 2]
+    mirrored = augmented(images, SIDE, np.random.default_rng(0), is_mirrored=True).numpy()
+    mirrored = mirrored[:, SIDE // 2]
     assert 0.2 < (mirrored[:, 8].mean(-1) > mirrored[:, -8].mean(-1)).mean() < 0.8
 
 

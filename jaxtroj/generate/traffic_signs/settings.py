@@ -10,6 +10,7 @@ import jax
 from jaxtroj.errors import GenerationError
 from jaxtroj.generate import networks
 from jaxtroj.generate.round import check_sizes, plain, refuse
+from jaxtroj.generate.torch_device import torch_device
 from jaxtroj.generate.traffic_signs.recipe import ROUND0, SignDesign, sample_recipe
 from jaxtroj.generate.training import TRAINERS, TrainingSettings
 
@@ -62,9 +63,9 @@ class RoundSettings:
 
     @property
     def device(self) -> str:
-        """Platform that computes the steps, such as "cpu" or "gpu"."""
-        # The torch trainer works on the CPU, whatever jax has.
-        return "cpu" if self.training.trainer == "torch" else jax.default_backend()
+        """Platform that computes the steps, such as "cpu", "gpu" or torch's "cuda"."""
+        is_torch = self.training.trainer == "torch"
+        return torch_device() if is_torch else jax.default_backend()
 
     @property
     def folder_names(self) -> dict[str, str]:

@@ -34,6 +34,7 @@ from jaxtroj.generate.small.labelled_pictures import (
     as_picture,
     write_examples,
 )
+from jaxtroj.generate.torch_device import torch_device
 from jaxtroj.generate.torch_run import Run
 from jaxtroj.generate.zoo import networks
 from jaxtroj.generate.zoo.label_mixing import HARD
@@ -170,13 +171,13 @@ class ZooRound:
         about["train_seconds"] = round(time.perf_counter() - started, 1)
         write_atomic(path.with_suffix(".json"), json.dumps(about).encode() + b"\n")
         yield Event(recipe.model, "warm start", f"{path.stem}: {_reached(reached)}", run.steps)
-        return {name: value.numpy() for name, value in run.network.state_dict().items()}
+        return run.weights()
 
     def fill(self, folder: Path, outcome: TrainingOutcome, tries: list[Record]) -> Record:
         model: ZooModel = outcome.trained
         recipe, pictures = model.recipe, self.pictures[model.recipe.dataset]
         path = folder / "model.onnx"
-        write_onnx(path, model.run.network, pictures.images.shape[1:], recipe.is_fused)
+        write_onnx(path, model.run.trained(), pictures.images.shape[1:], recipe.is_fused)
         draw = draw_for(recipe.master_seed, _EXAMPLES, 0)
         most = self.settings.examples_per_class
         write_examples(folder / "example_data", pictures, draw, most)
@@ -193,7 +194,7 @@ class ZooRound:
             "tries": tries,
             "train_seconds": round(model.seconds, 1),
             "sha256": digest_file(path),
-            **provenance("cpu"),
+            **provenance(torch_device()),
             "metadata": self._row(model),
         }
 

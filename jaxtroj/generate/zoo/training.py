@@ -1,4 +1,4 @@
-"""Training of a zoo's networks, by torch on the CPU: from random weights or from a warm base.
+"""Training of a zoo's networks, by torch: from random weights or from a warm base.
 
 A run goes in cycles whose rate rises, then falls linearly or stays (`schedules`); a poisoned
 network gets another cycle while its trigger works too seldom, and its clean partner goes through as

@@ -1,4 +1,5 @@
-"""What training does to pictures, as the official generators do: a batch at a time, in torch.
+"""What training does to pictures, as the official generators do: a batch at a time, in torch, on
+the device that trains.
 
 Source (usnistgov/trojai-round-generation): ColorJitter(.1, .1, .1, .1), RandomResizedCrop with an
 area of .8 to 1, RandomAffine(30 degrees, translate .1, scale .9 to 1.1); Round 1's page also names
@@ -6,8 +7,12 @@ mirrored pictures. Here crop and affine map are one resampling.
 """
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    import torch
 
 _JITTER, _TURN, _SHIFT = 0.1, 30.0, 0.1
 _AREAS, _SCALES, _LOG_RATIO = (0.8, 1.0), (0.9, 1.1), math.log(4 / 3)
@@ -15,8 +20,8 @@ _LUMA = (0.299, 0.587, 0.114)
 
 
 def augmented(
-    images: np.ndarray, side: int, draw: np.random.Generator, is_mirrored: bool
-) -> np.ndarray:
+    images: np.ndarray, side: int, draw: np.random.Generator, is_mirrored: bool, device: str = "cpu"
+) -> "torch.Tensor":
     """A batch as training sees it.
 
     Args:
@@ -24,18 +29,19 @@ def augmented(
         side: of what comes out, pixels.
         draw: of all random choices.
         is_mirrored: whether half of the pictures are mirrored.
+        device: what computes, and holds what comes out.
 
     Returns:
         float32 RGB `[n, side, side, 3]` in [0, 1].
     """
     import torch
 
-    maps = torch.from_numpy(_maps(len(images), draw, is_mirrored))
-    pixels = torch.from_numpy(images).permute(0, 3, 1, 2).float() / 255
+    maps = torch.from_numpy(_maps(len(images), draw, is_mirrored)).to(device)
+    pixels = torch.from_numpy(images).to(device).permute(0, 3, 1, 2).float() / 255
     shape = [len(images), 3, side, side]
     grid = torch.nn.functional.affine_grid(maps, shape, align_corners=False)
     seen = torch.nn.functional.grid_sample(pixels, grid, align_corners=False)
-    return _jittered(seen.permute(0, 2, 3, 1).numpy(), draw)
+    return _jittered(seen.permute(0, 2, 3, 1), draw)
 
 
 def _maps(count: int, draw: np.random.Generator, is_mirrored: bool) -> np.ndarray:
@@ -55,16 +61,17 @@ def _maps(count: int, draw: np.random.Generator, is_mirrored: bool) -> np.ndarra
     return maps.astype(np.float32)
 
 
-def _jittered(pixels: np.ndarray, draw: np.random.Generator) -> np.ndarray:
+def _jittered(pixels: "torch.Tensor", draw: np.random.Generator) -> "torch.Tensor":
     """Brightness, contrast, saturation and hue changed by up to a tenth, a picture at a time."""
+    import torch
+
     count = len(pixels)
     light, contrast, colour = 1 + draw.uniform(-_JITTER, _JITTER, (3, count))
     hue = 2 * math.pi * draw.uniform(-_JITTER, _JITTER, count)
-    maps = (light[:, None, None] * _colour_maps(colour, hue)).astype(np.float32)
-    changed = np.einsum("nhwc,ndc->nhwd", pixels, maps)
-    mean = (changed @ np.array(_LUMA, np.float32)).mean(axis=(1, 2))[:, None, None, None]
-    contrast = contrast.astype(np.float32)[:, None, None, None]
-    return np.clip(mean + contrast * (changed - mean), 0.0, 1.0)
+    maps = light[:, None, None] * _colour_maps(colour, hue)
+    changed = torch.einsum("nhwc,ndc->nhwd", pixels, pixels.new_tensor(maps))
+    mean = (changed @ pixels.new_tensor(_LUMA)).mean(dim=(1, 2))[:, None, None, None]
+    return (mean + pixels.new_tensor(contrast)[:, None, None, None] * (changed - mean)).clip(0, 1)
 
 
 def _colour_maps(saturation: np.ndarray, hue: np.ndarray) -> np.ndarray:

@@ -69,7 +69,7 @@ def _trained(
     write_atomic(path.with_suffix(".json"), json.dumps(about).encode() + b"\n")
     text = f"{path.stem}: clean accuracy {clean:.3f} of {own.number_classes} classes"
     yield Event(recipe.model, "warm start", text, run.steps)
-    return {name: value.numpy() for name, value in run.network.state_dict().items()}
+    return run.weights()
 
 
 def _recipe(settings: LaterSettings, recipe: SignRecipe) -> SignRecipe:

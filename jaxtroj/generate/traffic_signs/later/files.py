@@ -53,7 +53,7 @@ class Example:
 def write_model(folder: Path, model: SignModel, settings: LaterSettings) -> float:
     """Write everything but record and label; the share of clean examples that are right."""
     layout = settings.design.layout
-    torch_file.save_module(folder / "model.pt", _plain(model.run.network), layout.is_legacy)
+    torch_file.save_module(folder / "model.pt", model.run.trained(), layout.is_legacy)
     clean = list(_clean_examples(model))
     accuracy = _accuracy(clean)
     _write_examples(folder, layout.clean, clean, layout.has_logits)
@@ -73,12 +73,6 @@ def write_model(folder: Path, model: SignModel, settings: LaterSettings) -> floa
             path = folder / layout.trigger_name.format(number=trigger.number)
             write_atomic(path, _png(_trigger_picture(trigger)))
     return accuracy
-
-
-def _plain(network):
-    import torch
-
-    return network.to(memory_format=torch.contiguous_format)
 
 
 def _clean_examples(model: SignModel) -> Iterator[Example]:

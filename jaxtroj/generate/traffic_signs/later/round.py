@@ -24,7 +24,7 @@ from pathlib import Path
 from jaxtroj.generate.learners import Weights
 from jaxtroj.generate.round import Event, Record, RoundPlan, TrainingOutcome, Try, make_round
 from jaxtroj.generate.round_folder import csv_bytes, provenance
-from jaxtroj.generate.torch_learner import step_precision
+from jaxtroj.generate.torch_device import step_precision, torch_device
 from jaxtroj.generate.traffic_signs.later import architectures
 from jaxtroj.generate.traffic_signs.later.bases import about_bases, base_weights, start_from
 from jaxtroj.generate.traffic_signs.later.design import ANY
@@ -133,7 +133,7 @@ class LaterRound:
             "step_precision": step_precision(),
             "train_seconds": round(model.seconds, 1),
             "sha256": digest_file(folder / "model.pt"),
-            **provenance("cpu"),
+            **provenance(torch_device()),
             "metadata": metadata_row(recipe, settings, model.reached, accuracy, model.cycles),
         }
 

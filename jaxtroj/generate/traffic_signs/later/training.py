@@ -7,9 +7,11 @@ one while its accuracies are short of the goals, and its clean partner goes thro
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from jaxtroj.generate.torch_device import torch_device
 from jaxtroj.generate.torch_run import Run, RunSettings, in_cycles
 from jaxtroj.generate.traffic_signs.later.architectures import ARCHITECTURES
 from jaxtroj.generate.traffic_signs.later.augment import augmented
@@ -20,6 +22,9 @@ from jaxtroj.generate.traffic_signs.later.recipe import SignRecipe, SignTrigger
 from jaxtroj.generate.traffic_signs.later.teaching import Pace, Taught, teach
 from jaxtroj.rounds.examples import in_units, middle
 from jaxtroj.rounds.image_config import shown_side
+
+if TYPE_CHECKING:
+    import torch
 
 TRAIN, TEST, EXAMPLES, POISONED_EXAMPLES = 0, 1, 2, 3
 ATTACKS = 10  # and on: streams of one trigger each, as those of poisoned examples are
@@ -92,11 +97,11 @@ class SignLessons:
         )
         self.images = self.pictures.draw(TRAIN, self.taught.labels, self.taught.looks)
 
-    def batch(self, size: int) -> tuple[np.ndarray, np.ndarray]:
+    def batch(self, size: int) -> "tuple[torch.Tensor, np.ndarray]":
         """See `Lessons`."""
         chosen = np.sort(self.draw.choice(len(self.images), size=size, replace=False))
         is_mirrored = self.design.layout.channel_order == "BGR"  # Round 1 alone
-        pixels = augmented(self.images[chosen], self.side, self.draw, is_mirrored)
+        pixels = augmented(self.images[chosen], self.side, self.draw, is_mirrored, torch_device())
         return self._as_input(pixels), self.taught.targets[chosen]
 
     def inputs(self, images: np.ndarray) -> np.ndarray:
@@ -135,13 +140,13 @@ class SignLessons:
     def _answers(self, classify: Classify, stream: int, labels, looks) -> np.ndarray:
         return classify(self.inputs(self.pictures.draw(stream, labels, looks)))
 
-    def _as_input(self, pixels: np.ndarray) -> np.ndarray:
+    def _as_input(self, pixels: "torch.Tensor") -> "torch.Tensor":
         """Augmented pictures in [0, 1], RGB, in the network's form."""
         layout = self.design.layout
         if layout.normalization == "min-max":
-            low = pixels.min(axis=(1, 2, 3), keepdims=True)
-            pixels = (pixels - low) / np.maximum((pixels - low).max((1, 2, 3), keepdims=True), 1e-6)
-        return pixels[..., ::-1] if layout.channel_order == "BGR" else pixels
+            above = pixels - pixels.amin(dim=(1, 2, 3), keepdim=True)
+            pixels = above / above.amax(dim=(1, 2, 3), keepdim=True).clamp(min=1e-6)
+        return pixels.flip(-1) if layout.channel_order == "BGR" else pixels
 
 
 def train_model(
