@@ -20,12 +20,21 @@ from converters.errors import (
     UnsupportedArchitectureError,
     safe_repr,
 )
-from converters.files import read_at_most
+from converters.files import read_at_most, read_json
+from converters.hub.folder import CONFIG, MOST_CONFIG_BYTES, is_hub_folder
 
 MANIFEST = "MLmodel"
 _MOST_BYTES = 2**20
 # A path has lost one of the two slashes that some write.
 _ADDRESS = re.compile(r"models:/{1,2}[^/].*")
+# Loads what another flavor describes.
+_ANY = "python_function"
+# Where a flavor says its path.
+_PATHS = {
+    "onnx": "data", "pytorch": "model_data", "transformers": "model_binary", _ANY: "data",
+}  # fmt: skip
+# With these MLflow takes weights of transformers from elsewhere, or changes them.
+_ELSEWHERE = ("source_model_revision", "has_local_base_model_path", "peft_adaptor")
 _TORCH_FILES = ("model.pt2", "model.pth")
 _CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "jaxtroj", "mlflow")
 _TOKENIZER = Path("components", "tokenizer")
@@ -62,36 +71,86 @@ def model_of(folder: Path) -> MlflowModel:
     """The network of an MLflow folder.
 
     Raises:
-      CorruptFileError: its `MLmodel` says nothing usable.
+      CorruptFileError: its `MLmodel` says nothing usable, or more than one network may be meant.
       UnsupportedArchitectureError: it was saved with none of the flavors that can be read.
     """
     flavors = _flavors(folder)
-    for found in _candidates(folder, flavors):
-        inside = os.path.commonpath([folder.resolve(), found.path.resolve()])
-        if inside != str(folder.resolve()):
-            raise CorruptFileError(f"{folder / MANIFEST} names {found.path}, which lies outside")
-        if found.path.exists():
-            return found
-    raise UnsupportedArchitectureError(
-        f"{folder} was saved with {', '.join(map(safe_repr, flavors)) or 'no flavor'}; expected"
-        " onnx, pytorch or transformers with their files. Nothing of it was run; log the network"
-        " with mlflow.onnx or mlflow.pytorch"
-    )
+    found = [one for one in _candidates(folder, flavors) if _is_there(folder, one.path)]
+    if not found:
+        raise UnsupportedArchitectureError(
+            f"{folder} was saved with {', '.join(map(safe_repr, flavors)) or 'no flavor'}; expected"
+            " onnx, pytorch or transformers with their files. Nothing of it was run; log the"
+            " network with mlflow.onnx or mlflow.pytorch"
+        )
+    other = next(_other_networks(folder, flavors, [one.path for one in found]), None)
+    if other is not None:
+        raise CorruptFileError(
+            f"{folder} may be more than one network: {other}; expected one. Scan the file that is"
+            " meant itself, or log that network again, alone"
+        )
+    return found[0]
+
+
+def _is_there(folder: Path, path: Path) -> bool:
+    inside = os.path.commonpath([folder.resolve(), path.resolve()])
+    if inside != str(folder.resolve()):
+        raise CorruptFileError(f"{folder / MANIFEST} names {path}, which lies outside")
+    return path.exists()
 
 
 def _candidates(folder: Path, flavors: dict[str, Any]) -> Iterator[MlflowModel]:
-    if (onnx := _said(folder, flavors, "onnx", "data")) is not None:
+    if (onnx := _said(folder, flavors, "onnx")) is not None:
         yield MlflowModel(onnx)
-    if (home := _said(folder, flavors, "pytorch", "model_data")) is not None:
+    if (home := _said(folder, flavors, "pytorch")) is not None:
         yield from (MlflowModel(home / name) for name in _TORCH_FILES)
-    if (binary := _said(folder, flavors, "transformers", "model_binary")) is not None:
+    if (binary := _said(folder, flavors, "transformers")) is not None:
         tokenizer = folder / _TOKENIZER
         yield MlflowModel(binary, tokenizer if tokenizer.is_dir() else None)
 
 
-def _said(folder: Path, flavors: dict[str, Any], flavor: str, key: str) -> Path | None:
+def _other_networks(folder: Path, flavors: dict[str, Any], found: list[Path]) -> Iterator[str]:
+    """What some function of MLflow, or another reader, takes in place of the first found."""
+    named = [name for name in flavors if name != _ANY]
+    if len(named) > 1:  # each has its own `load_model`
+        yield f"MLmodel names the flavors {' and '.join(map(safe_repr, named))}"
+    if len(found) > 1:  # MLflow prefers model.pth, and before it knew the other read only that
+        yield f"it holds {' and '.join(map(str, found))}"
+    if is_hub_folder(folder) and found[0].resolve() != folder.resolve():
+        yield f"MLmodel names {found[0]}, and config.json the weights beside it"
+    yield from _loaded_otherwise(folder, flavors, named[0], found[0])
+    if named[0] == "transformers":
+        yield from _made_otherwise(flavors[named[0]], found[0])
+
+
+def _loaded_otherwise(
+    folder: Path, flavors: dict[str, Any], flavor: str, found: Path
+) -> Iterator[str]:
+    """What `mlflow.pyfunc` loads, if that is not the network of the flavor."""
+    if not isinstance(flavors.get(_ANY), dict):
+        return
+    loader = flavors[_ANY].get("loader_module")
+    if loader != f"mlflow.{flavor}":
+        yield f"mlflow.pyfunc loads it by {safe_repr(loader)}, expected mlflow.{flavor}"
+    path = _said(folder, flavors, _ANY)
+    # Old folders name the file of torch; those of transformers name no path.
+    usual = [None] if flavor == "transformers" else [_said(folder, flavors, flavor), found]
+    if path not in usual:
+        yield f"mlflow.pyfunc loads {path or folder}, not {found}"
+
+
+def _made_otherwise(values: dict[str, Any], found: Path) -> Iterator[str]:
+    """What of transformers MLflow makes that is not what its folder of weights describes."""
+    yield from (f"MLmodel says {key}, other weights" for key in _ELSEWHERE if key in values)
+    said = values.get("pipeline_model_type")
+    if said is not None and (found / CONFIG).exists():
+        described = read_json(found / CONFIG, MOST_CONFIG_BYTES).get("architectures")
+        if described != [said]:
+            yield f"MLmodel says that {found} is a {safe_repr(said)}, its {CONFIG} says otherwise"
+
+
+def _said(folder: Path, flavors: dict[str, Any], flavor: str) -> Path | None:
     """The path that a flavor names in its folder; None where it names none."""
-    values = flavors.get(flavor)
+    values, key = flavors.get(flavor), _PATHS[flavor]
     said = values.get(key) if isinstance(values, dict) else None
     if said is None:
         return None

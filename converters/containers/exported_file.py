@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from converters.containers.exported_members import has_program, program_root
 from converters.containers.zip_file import ZipReader
 from converters.errors import (
     CorruptFileError,
@@ -32,7 +33,6 @@ _LONGEST_EXPRESSION = 4000
 _MOST_CALLS, _MOST_OPERANDS, _MOST_EXTREMES = 200, 32, 4
 _MOST_EXPRESSIONS = 20_000
 _MOST_ELEMENTS = 2**28
-_MEMBER = re.compile(r"(?P<root>[^/]+/)?models/(?P<name>[^/]+)\.json")
 # `from_file` opens whatever path stands in the graph.
 _OPERATOR = re.compile(
     r"torch\.ops\.aten\.(?!from_file\b)\w+\.\w+|torch\.sym_(?:max|min|int|float|not|ite|sum)"
@@ -64,30 +64,27 @@ def is_exported(data: bytes, limits: Limits) -> bool:
     A damaged zip is none: who reads it as a torch zip says what is wrong with it, and where it is.
     """
     try:
-        members = ZipReader(data, limits).members
+        return has_program(ZipReader(data, limits))
     except LoadError:
         return False
-    return any(_MEMBER.fullmatch(name) for name in members)
 
 
 def read_exported(data: bytes, limits: Limits):
     """The `torch.export.ExportedProgram` in the bytes of a .pt2 file.
 
     Raises:
-      UnknownFormatError: not one program, or written by a torch before 2.8.
+      UnknownFormatError: not one program alone, or written by a torch before 2.9.
       CorruptFileError: members or tensors contradict each other.
       UnsupportedOperatorError: it calls something besides ATen operators.
       TooLargeError: a cap is exceeded.
     """
     archive = ZipReader(data, limits)
-    found = [match for name in archive.members if (match := _MEMBER.fullmatch(name))]
-    if len(found) != 1:
-        raise UnknownFormatError(f"{len(found)} exported programs in one file, expected one")
-    root, name = found[0]["root"] or "", found[0]["name"]
-    program = _json(archive, f"{root}models/{name}.json")
+    root = program_root(archive)
+    program = _json(archive, f"{root}models/model.json")
     _refuse_foreign(program)
-    weights = _tensors(archive, f"{root}data/weights/", f"{name}_weights_config.json", limits)
-    constants = _tensors(archive, f"{root}data/constants/", f"{name}_constants_config.json", limits)
+    weights = _tensors(archive, f"{root}data/weights/", "model_weights_config.json", limits)
+    constants = _tensors(archive, f"{root}data/constants/", "model_constants_config.json", limits)
+    _refuse_shared(weights, constants)
     return _deserialized(_inert(program), weights, constants)
 
 
@@ -95,7 +92,7 @@ def _json(archive: ZipReader, name: str) -> dict[str, Any]:
     member = archive.members.get(name)
     if member is None:
         raise UnknownFormatError(
-            f"the exported program lacks {safe_repr(name)}; export it with torch 2.8 or newer"
+            f"the exported program lacks {safe_repr(name)}; export it with torch 2.9 or newer"
         )
     if member.size > _JSON_BYTES:
         raise TooLargeError(
@@ -267,13 +264,40 @@ def _tensors(archive: ZipReader, folder: str, config: str, limits: Limits) -> di
         raise CorruptFileError(f"{safe_repr(folder + config)} lists no tensors, or too many")
     room = limits.view_ratio * max(len(archive.data), limits.free_expansion_bytes)
     tensors: dict[str, Any] = {}
+    types: dict[str, int] = {}
     for name, entry in entries.items():
         array = _array(archive, folder, name, entry)
+        _refuse_two_types(types, name, entry)
         room -= array.nbytes
         if room < 0 or array.nbytes > limits.tensor_bytes:
             raise TooLargeError(f"tensor {safe_repr(name)} exceeds the caps on memory of one file")
         tensors[name] = _torch_tensor(torch, np.ascontiguousarray(array), entry)
     return tensors
+
+
+def _refuse_two_types(types: dict[str, int], name: str, entry: Mapping[str, Any]) -> None:
+    """Refuse a second element type of one member: torch reads all of it by the first entry's.
+
+    Args:
+      types: of the members so far; that of the entry's is added.
+    """
+    path, dtype = entry["path_name"], entry["tensor_meta"]["dtype"]
+    if types.setdefault(path, dtype) != dtype:
+        raise CorruptFileError(
+            f"tensor {safe_repr(name)} of the exported program is {_TYPES[dtype]} and another in"
+            f" {safe_repr(path)} is {_TYPES[types[path]]}, expected one element type; export the"
+            " network again"
+        )
+
+
+def _refuse_shared(weights: Mapping[str, Any], constants: Mapping[str, Any]) -> None:
+    """Refuse a name in both tables: torch picks by what the graph says the tensor is."""
+    shared = [name for name in weights if name in constants]
+    if shared:
+        raise CorruptFileError(
+            f"{safe_repr(shared[0])} of the exported program is both a weight and a constant,"
+            " expected one of them; export the network again"
+        )
 
 
 def _array(archive: ZipReader, folder: str, name: str, entry: Any) -> np.ndarray:

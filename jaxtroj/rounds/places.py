@@ -74,10 +74,10 @@ def model_file(place: Path) -> ModelFile:
     """The model file of a place: the place itself, or the only model file in its folder."""
     if not os.path.isdir(place):
         return _checked(place)
+    if is_mlflow_folder(place):  # first: its MLmodel may name others than the weights beside it
+        return _mlflow_model(place)
     if is_hub_folder(place):
         return ModelFile(place)
-    if is_mlflow_folder(place):
-        return _mlflow_model(place)
     try:
         names = _candidates(place)
     except OSError as error:

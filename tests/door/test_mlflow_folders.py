@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import jaxtroj
-from converters.errors import ConverterError, LoadError
+from converters.errors import ConverterError, CorruptFileError, LoadError
 from converters.mlflow_folder import (
     MANIFEST,
     fetch_model,
@@ -21,30 +21,35 @@ from jaxtroj.rounds.single import entry_of
 from tests.door.conftest import cheap
 from tests.door.text_folders import write_text_folder
 
-MLMODEL = """
-flavors:
-  python_function: {loader_module: os, data: model.onnx}
-  %s
-"""
+_ONNX = "onnx: {data: model.onnx, onnx_version: 1.17}"
+_TORCH = "pytorch: {model_data: data, pytorch_version: 2.14}"
+_TEXTS = "transformers: {model_binary: model, task: text-classification}"
+_ANY_ONNX = "python_function: {loader_module: mlflow.onnx, data: model.onnx}"
+_ANY_TORCH = "python_function: {loader_module: mlflow.pytorch, data: data}"
+_ANY_TEXTS = "python_function: {loader_module: mlflow.transformers}"
 
 
-def described(folder: Path, flavor: str) -> Path:
-    (folder / MANIFEST).write_text(MLMODEL % flavor)
+def described(folder: Path, *flavors: str) -> Path:
+    (folder / MANIFEST).write_text("".join(["flavors:\n", *(f"  {one}\n" for one in flavors)]))
     return folder
 
 
 def test_the_networks_file_is_found(tmp_path):
     (tmp_path / "model.onnx").write_bytes(b"onnx")
-    described(tmp_path, "onnx: {data: model.onnx, onnx_version: 1.17}")
+    described(tmp_path, _ANY_ONNX, _ONNX)
     assert is_mlflow_folder(tmp_path) and model_of(tmp_path).path == tmp_path / "model.onnx"
     (entry,) = iter_models(tmp_path)
     assert entry.model_path == tmp_path / "model.onnx" and entry.problem is None
+    # A file that MLmodel does not name is loaded by nobody.
     (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "model.pth").write_bytes(b"torch")
-    described(tmp_path, "pytorch: {model_data: data}")
-    assert model_of(tmp_path).path == tmp_path / "data" / "model.pth"
-    (tmp_path / "data" / "model.pt2").write_bytes(b"torch")
-    assert model_of(tmp_path).path == tmp_path / "data" / "model.pt2"
+    for name in ("model.pth", "model.pt2"):
+        (tmp_path / "data" / name).write_bytes(b"torch")
+        for pyfunc in (
+            _ANY_TORCH,
+            f"python_function: {{loader_module: mlflow.pytorch, data: data/{name}}}",
+        ):
+            assert model_of(described(tmp_path, pyfunc, _TORCH)).path == tmp_path / "data" / name
+        (tmp_path / "data" / name).unlink()
 
 
 def test_a_text_classifier_has_its_tokenizer_beside_it(tmp_path):
@@ -53,10 +58,61 @@ def test_a_text_classifier_has_its_tokenizer_beside_it(tmp_path):
     home.mkdir(parents=True)
     for name in ("tokenizer.json", "tokenizer_config.json", "vocab.txt"):
         (tmp_path / "model" / name).rename(home / name)
-    described(tmp_path, "transformers: {model_binary: model, task: text-classification}")
+    kind = "pipeline_model_type: BertForSequenceClassification, source_model_name: bert"
+    described(tmp_path, _ANY_TEXTS, _TEXTS.replace("}", f", {kind}}}"))
     entry = entry_of(tmp_path)
+    assert entry.problem is None
     assert entry.model_path == tmp_path / "model" and entry.tokenizer_path == home
     assert entry.kind == "text-classifier"
+
+
+def _texts(said: str) -> str:
+    return _TEXTS.replace("}", f", {said}}}")
+
+
+@pytest.mark.parametrize(
+    ("flavors", "said"),
+    [
+        ((_ONNX, _TORCH), "MLmodel names the flavors 'onnx' and 'pytorch'"),
+        ((_ANY_ONNX, _TORCH, _ONNX), "MLmodel names the flavors 'pytorch' and 'onnx'"),
+        ((_ONNX, "keras: {data: data}"), "MLmodel names the flavors 'onnx' and 'keras'"),
+        ((_TEXTS, _TORCH), "MLmodel names the flavors 'transformers' and 'pytorch'"),
+        ((_ANY_TORCH, _TORCH), "it holds .*model.pt2 and .*model.pth"),
+        ((_ONNX, "python_function: {loader_module: os}"), "loads it by 'os', expected mlflow.onnx"),
+        ((_ONNX, "python_function: {}"), "loads it by None, expected mlflow.onnx"),
+        ((_ONNX, _ANY_TORCH), "loads it by 'mlflow.pytorch', expected mlflow.onnx"),
+        ((_ONNX, _ANY_ONNX.replace("model.onnx}", "b.onnx}")), "loads .*b.onnx, not .*model.onnx"),
+        ((_ONNX, "python_function: {loader_module: mlflow.onnx}"), "loads .*net, not .*model.onnx"),
+        ((_TEXTS, _ANY_TEXTS.replace("}", ", data: b}")), "loads .*b, not .*model"),
+        ((_texts("peft_adaptor: peft"),), "MLmodel says peft_adaptor, other weights"),
+        ((_texts("source_model_revision: a1"),), "MLmodel says source_model_revision, other"),
+        ((_texts("has_local_base_model_path: true"),), "says has_local_base_model_path, other"),
+        (
+            (_texts("pipeline_model_type: BertForTokenClassification"),),
+            "is a 'BertForTokenClassification', its config.json says otherwise",
+        ),
+    ],
+)
+def test_a_folder_of_two_networks_is_refused(tmp_path, flavors, said):
+    folder = tmp_path / "net"
+    for name in ("model.onnx", "b.onnx", "data/model.pth", "data/model.pt2", "model/config.json"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text('{"architectures": ["BertForSequenceClassification"]}')
+    expected = f"may be more than one network: .*{said}.*; expected one. Scan the file"
+    with pytest.raises(CorruptFileError, match=expected):
+        model_of(described(folder, *flavors))
+    (entry,) = iter_models(folder)
+    assert entry.problem and "may be more than one network" in entry.problem
+    assert entry_of(folder / "model.onnx").problem is None
+
+
+def test_weights_beside_mlmodel_are_another_network(tmp_path):
+    write_text_folder(tmp_path, "bert")
+    (tmp_path / "model.onnx").write_bytes(b"onnx")
+    (entry,) = iter_models(described(tmp_path, _ONNX))
+    assert entry.problem and "and config.json the weights beside it; expected one" in entry.problem
+    (entry,) = iter_models(described(tmp_path, _TEXTS.replace("model,", ".,")))
+    assert entry.problem is None and entry.model_path.resolve() == tmp_path
 
 
 @pytest.mark.parametrize(
