@@ -21,9 +21,10 @@ from converters.errors import (
 )
 from converters.limits import Limits
 from converters.pickles.contents import read_contents
+from converters.pickles.module_state import ACTIVATION_NAMES
 from converters.pickles.pickled import Pickled
 from converters.pickles.standins import Standin
-from converters.weights import ModuleInfo
+from converters.weights import ModuleInfo, Plain
 
 # Class of the pickled configuration, without its module -> model_type.
 _CONFIGS = {
@@ -55,7 +56,6 @@ _ACTIVATIONS = {
     },
     "transformers.activations.swish": "silu",
 }
-_ACTIVATION_NAMES = ("intermediate_act_fn", "activation", "act")
 _HEAD_NAMES = ("num_attention_heads", "n_heads", "n_head", "num_heads")
 
 
@@ -123,6 +123,8 @@ def _faults(
         if kind is not None:
             if ALIASES.get(kind, kind) != config.activation:
                 yield f"{where} is a {info.class_name}"
+            # GELUActivation runs the function that it holds.
+            yield from _activation_faults(where, said, config.activation)
             continue
         if not _TORCH.fullmatch(info.class_name) and not re.fullmatch(
             rf"transformers\.([a-z]\w*\.)*({family.classes})", info.class_name
@@ -133,8 +135,13 @@ def _faults(
         for name in _HEAD_NAMES:
             if said.get(name, config.heads) != config.heads:
                 yield f"{where}.{name} is {safe_repr(said[name])}, expected {config.heads}"
-        for name in _ACTIVATION_NAMES:
-            function = said.get(name)
-            kind = _ACTIVATIONS.get(function) if isinstance(function, str) else None
-            if function is not None and ALIASES.get(str(kind), kind) != config.activation:
-                yield f"{where}.{name} is {safe_repr(function)}, expected {config.activation}"
+        yield from _activation_faults(where, said, config.activation)
+
+
+def _activation_faults(where: str, said: Mapping[str, Plain], wanted: str) -> Iterator[str]:
+    """Functions among a module's attributes that are another activation."""
+    for name in ACTIVATION_NAMES:
+        function = said.get(name)
+        kind = _ACTIVATIONS.get(function) if isinstance(function, str) else None
+        if function is not None and ALIASES.get(str(kind), kind) != wanted:
+            yield f"{where}.{name} is {safe_repr(function)}, expected {wanted}"

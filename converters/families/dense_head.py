@@ -146,14 +146,19 @@ def expected_modules(config: DenseHeadConfig) -> dict[str, ExpectedModule]:
     root = {"model_factories.FCLinearModel"} | (
         set() if config.hidden_sizes else {"model_factories.LinearModel"}
     )
-    parts = {"": ExpectedModule(frozenset(root)), "linear": LINEAR, "dropout": DROPOUT}
-    if config.hidden_sizes:
-        parts |= {
-            "relu": ExpectedModule(frozenset({"torch.nn.modules.activation.ReLU"})),
-            "fc_layers": ExpectedModule(frozenset({"torch.nn.modules.container.ModuleList"})),
-            r"fc_layers\.\d+": LINEAR,
-        }
-    return parts
+    # Named also where there are no hidden layers: a list called `fc_layers` would be run.
+    layered = bool(config.hidden_sizes)
+    kinds = {"relu": "activation.ReLU", "fc_layers": "container.ModuleList"}
+    return {
+        "": ExpectedModule(frozenset(root)),
+        "linear": LINEAR,
+        "dropout": DROPOUT,
+        **{
+            part: ExpectedModule(frozenset({f"torch.nn.modules.{kind}"}), required=layered)
+            for part, kind in kinds.items()
+        },
+        **({r"fc_layers\.\d+": LINEAR} if layered else {}),
+    }
 
 
 def torch_module(config: DenseHeadConfig, names: Collection[str] = ()) -> Any:

@@ -58,9 +58,14 @@ def check_modules(family: Family, config: NetworkConfig, infos: Modules) -> None
 
 def differing_modules(expected: Mapping[str, ExpectedModule], infos: Modules) -> Iterator[str]:
     """Faults of modules that `expected` describes by pattern of their path, and what is missing."""
+
+    def expected_at(path: str) -> ExpectedModule | None:
+        return next((e for pattern, e in expected.items() if re.fullmatch(pattern, path)), None)
+
     for path, info in infos.items():
         where = path or "the root"
-        wanted = next((e for pattern, e in expected.items() if re.fullmatch(pattern, path)), None)
+        yield from _in_place_of_modules(path, info, lambda inner: expected_at(inner) is not None)
+        wanted = expected_at(path)
         if wanted is None:
             yield f"{where} is a {info.class_name}, expected no such module"
         elif info.class_name not in wanted.classes:
@@ -115,10 +120,7 @@ class NetworkModules:
 
     def _faults_of(self, module: nnx.Module, path: str, info: ModuleInfo) -> Iterator[str]:
         where = path or "the root"
-        for name, value in info.attributes.items():
-            # torch would call such an attribute in place of the module; None stands for no module.
-            if value is not None and self._kind(f"{path}.{name}".lstrip(".")) is not None:
-                yield f"{where}.{name} is an attribute, expected a module"
+        yield from _in_place_of_modules(path, info, lambda inner: self._kind(inner) is not None)
         kind = info.class_name.rpartition(".")[2]
         if kind == "Conv2d":
             conv = _at(module, path)
@@ -135,6 +137,16 @@ class NetworkModules:
         elif kind.endswith("Pool2d"):
             pools = (pool for pattern, pool in self.pools.items() if re.fullmatch(pattern, path))
             yield from _differences(where, info, next(pools))
+
+
+def _in_place_of_modules(
+    path: str, info: ModuleInfo, is_module: Callable[[str], bool]
+) -> Iterator[str]:
+    """Attributes where the family has a module: torch would call them in its place."""
+    for name, value in info.attributes.items():
+        # None stands for no module.
+        if value is not None and is_module(f"{path}.{name}".lstrip(".")):
+            yield f"{path or 'the root'}.{name} is an attribute, expected a module"
 
 
 def _listed(names: tuple[str, ...]) -> str:

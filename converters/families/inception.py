@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from converters.errors import MismatchError, safe_repr
 from converters.families import layers, pooling, windows
 from converters.families.family import Family, GraphOutline, Modules
 from converters.families.hyperparameters import NetworkModules, uniform_eps
@@ -321,9 +322,23 @@ def norm_pairs(config: InceptionConfig) -> tuple[tuple[str, str], ...]:
 
 def _with_hyperparameters(config: InceptionConfig, modules: Modules) -> InceptionConfig:
     eps = uniform_eps(modules, IGNORED, EPS)
+    return replace(config, eps=eps, transform_input=_transforms_input(modules))
+
+
+def _transforms_input(modules: Modules) -> bool:
+    """Whether a whole network normalises its pictures once more; False where no file says it.
+
+    Raises:
+      MismatchError: it is no truth value: torch takes `{}` for False, and only its type is known.
+    """
     root = modules.get("")
-    transforms = root is not None and bool(root.attributes.get("transform_input", False))
-    return replace(config, eps=eps, transform_input=transforms)
+    value = False if root is None else root.attributes.get("transform_input", False)
+    if not isinstance(value, bool):
+        raise MismatchError(
+            f"transform_input is {safe_repr(value)}, expected True or False; set it to one of them "
+            "and save the network again"
+        )
+    return value
 
 
 def _remarks(config: InceptionConfig, weights: Weights) -> Iterator[str]:

@@ -227,7 +227,7 @@ def _partial(limits: Limits, function: Any) -> Standin:
             "executed",
             global_name=function.name if isinstance(function, Global) else None,
         )
-    return Standin(PARTIAL)
+    return Standin(PARTIAL, {"func": function})
 
 
 def _typed(limits: Limits, value: Any, kind: Any = None) -> Any:

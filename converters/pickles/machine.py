@@ -18,6 +18,7 @@ from converters.pickles.standins import (
     Standin,
     instance_of,
     key_of,
+    named,
 )
 from converters.tensors import TensorRef
 
@@ -213,13 +214,27 @@ def _without_effect(target: Any, state: Any) -> bool:
     return target is None
 
 
+def _check_partial(target: Standin, state: Any) -> None:
+    """The state of a partial names the class once more, and that name is the one that is called."""
+    function = state[0] if isinstance(state, tuple) and len(state) == 4 else None
+    if not isinstance(function, Global) or function.name != target.state["func"].name:
+        raise UnsafePickleError(
+            f"the pickle makes a functools.partial of {named(target.state['func'])}, and its state "
+            f"one of {named(function)}; expected the same class; nothing was executed",
+            global_name=function.name if isinstance(function, Global) else None,
+        )
+
+
 def _build_standin(target: Standin, state: Any) -> None:
     """Take over ``state`` or ``(state, slots)``, dicts with text keys, once."""
     parts = state if isinstance(state, tuple) and len(state) == 2 else (state,)
-    if target.class_name == PARTIAL or target.class_name in PICTURES:
+    if target.class_name in PICTURES:
         return
     if target.built:
         raise UnsafePickleError(f"the pickle sets the state of a {target.class_name} twice")
+    if target.class_name == PARTIAL:
+        _check_partial(target, state)
+        parts = ()
     for part in parts:
         if part is None:
             continue

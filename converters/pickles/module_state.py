@@ -6,24 +6,39 @@ submodule of the same name hides it from the network's code; a name in two of a 
 one value in the state dict and another in the code. An attribute called `forward` is run in place
 of the class's code, and so are hooks beside it. A file with any of these computes something else
 than what is read out of it, so it is refused.
+
+Classes have many methods, and an attribute of the name of one is run in its place. So what could be
+run is refused under every name but the few under which real networks keep something of the kind.
 """
 
 import re
 from typing import Any
 
 from converters.errors import CorruptFileError, safe_repr
-from converters.pickles.standins import Standin
+from converters.pickles.standins import PARTIAL, Global, Standin
 from converters.tensors import TensorRef
 
-# Names under which torch's and torchvision's modules call code of their own class.
+# Names under which torch's and torchvision's modules call code of their own class. `_check_kept`
+# refuses functions under any name; these may hold nothing at all.
 _CODE = frozenset(
     "forward __call__ _call_impl _wrapped_call_impl _compiled_call_impl _slow_forward _forward "
     "_forward_impl _conv_forward _check_input_dim _output_padding _transform_input eager_outputs "
     "bn_function any_requires_grad call_checkpoint_bottleneck _process_input _scale _layers "
     "_split_input _run_cells check_forward_args permute_hidden get_expected_hidden_size "
     "check_input check_hidden_size extra_repr train eval requires_grad_ parameters children "
-    "named_children modules named_modules _get_name to float half".split()
+    "named_children modules named_modules _get_name to float half _apply cuda cpu double bfloat16 "
+    "items keys values get_relative_position_bias get_relative_positional_bias merge_masks "
+    "get_expected_cell_size flatten_parameters _update_flat_weights _weights_have_changed "
+    "_get_backward_hooks _get_backward_pre_hooks _maybe_warn_non_full_backward_hook "
+    "scatter gather replicate parallel_apply".split()
 )
+# Attributes that hold the class of a norm, or a partial of it; a network is made with it, and its
+# forward pass runs what was made. torchvision's ResNet and ViT have them.
+_NORM_CLASSES = frozenset({"norm_layer", "_norm_layer"})
+# Attributes of transformers' modules that hold a function; `encoders.pickled` says which it may be.
+ACTIVATION_NAMES = ("intermediate_act_fn", "activation", "act")
+# Objects that hold values and cannot be run.
+_VALUES = re.compile(r"transformers\.(\w+\.)*\w+Config|argparse\.Namespace", re.ASCII)
 # Tables of functions that torch calls around a module's code, and that may change what it gives.
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
@@ -45,6 +60,7 @@ def check_state(name: str, module: Standin) -> None:
     state = module.state
     _check_names(name, state)
     _check_code(name, state)
+    _check_kept(name, module)
     _check_order(name, module)
     parameters = state["_parameters"]
     keys = {key: _RECURRENT.fullmatch(key) for key in parameters}
@@ -101,6 +117,28 @@ def _check_code(name: str, state: dict[str, Any]) -> None:
                 f"{safe_repr(key)}, which its state dict does not show; register it, or export the "
                 "network to ONNX"
             )
+
+
+def _check_kept(name: str, module: Standin) -> None:
+    """Nothing that could be run stands among the attributes, but where real networks have it."""
+    for key, value in module.state.items():
+        if isinstance(value, (Global, Standin)) and not _is_kept(module.class_name, key, value):
+            what = value.name if isinstance(value, Global) else f"a {value.class_name}"
+            raise CorruptFileError(
+                f"module {safe_repr(name)} keeps {what} as its attribute {safe_repr(key)}, which "
+                "its code may run in place of its own; expected numbers, text and the like; delete "
+                "it before saving, or export the network to ONNX"
+            )
+
+
+def _is_kept(class_name: str, key: str, value: Global | Standin) -> bool:
+    """Whether no forward pass runs the value, or a reader says what it must be."""
+    if isinstance(value, Standin) and value.class_name != PARTIAL:
+        return _VALUES.fullmatch(value.class_name) is not None
+    if isinstance(value, Standin) or value.kind == "module":
+        return key in _NORM_CLASSES  # a class, or a partial of one
+    is_function = class_name.startswith("transformers.") and key in ACTIVATION_NAMES
+    return value.kind == "dtype" or (value.kind == "name" and is_function)
 
 
 def _check_order(name: str, module: Standin) -> None:

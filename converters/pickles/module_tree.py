@@ -98,13 +98,15 @@ def _read_one(name: str, module: Standin, tree: ModuleTree, limits: Limits) -> N
         raise CorruptFileError(f"module {safe_repr(name)}: its non-persistent buffers are no set")
     for part in ("_parameters", "_buffers"):
         for key, value in _part(module, part, name, tree, limits).items():
-            if value is None or (part == "_buffers" and key in skipped):
+            if value is None:
                 continue
+            # Also those that are not persistent: code finds a function there as well as a tensor.
             if not isinstance(value, TensorRef):
                 raise CorruptFileError(
                     f"{safe_repr(_join(name, key))} is {safe_repr(value)}, no tensor"
                 )
-            tree.tensors[_join(name, key)] = value
+            if part == "_parameters" or key not in skipped:
+                tree.tensors[_join(name, key)] = value
     if len(tree.tensors) > limits.tensors:
         raise TooLargeError(f"more tensors than Limits.tensors = {limits.tensors}")
     for what in _oddities(module):

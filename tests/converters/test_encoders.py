@@ -361,6 +361,8 @@ def test_weights_that_compute_nothing(value, message, folders, tmp_path):
      "num_attention_heads is 6, expected 3"),
     (lambda m: setattr(m.encoder.layer[1].intermediate, "intermediate_act_fn", torch.nn.ReLU()),
      "intermediate_act_fn is a torch.nn.modules.activation.ReLU"),
+    (lambda m: setattr(m.encoder.layer[0].intermediate.intermediate_act_fn, "act",
+                       torch.nn.functional.relu), "act_fn.act is 'torch.nn.functional.relu'"),
     (lambda m: setattr(m.embeddings, "dropout", torch.nn.Softmax(-1)), "Softmax"),
 ])  # fmt: skip
 def test_changed_modules_are_refused(change, message, tmp_path):

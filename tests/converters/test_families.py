@@ -9,7 +9,8 @@ import pytest
 import torch
 from torchvision import models
 
-from converters import convert, families, fold
+from converters import convert, families, fold, open_model
+from converters.errors import MismatchError
 from converters.parity import logits_and_gradients, relative_error
 
 DenseNet: Any = models.DenseNet  # typed for four blocks; it takes as many as there are
@@ -158,8 +159,6 @@ def test_every_architecture_eager_and_jit(architecture, folded, fill, artifact_o
 @pytest.mark.parametrize("aux_logits", [False, True])
 def test_inception_transforms_its_input(aux_logits, fill, pickled):
     """`transform_input` is an attribute of the pickled module, no tensor."""
-    from converters import open_model
-
     network = fill(
         lambda: models.Inception3(
             5, aux_logits=aux_logits, transform_input=True, init_weights=False
@@ -169,6 +168,15 @@ def test_inception_transforms_its_input(aux_logits, fill, pickled):
     assert model.config.transform_input
     assert any("auxiliary" in finding for finding in model.findings) == aux_logits
     check_exact(network, model, [(1, 75, 107)])
+
+
+def test_a_transform_that_is_no_truth_value_is_refused(fill, pickled):
+    """torch takes all but the last for False; what they hold is not read."""
+    network = fill(lambda: models.Inception3(5, aux_logits=False, init_weights=False))
+    for value in ({}, set(), b"", 0, None, "False"):
+        network.transform_input = value
+        with pytest.raises(MismatchError, match="transform_input is .*, expected True or False"):
+            open_model(pickled(network))
 
 
 def test_pooling_between_equal_values_sends_its_gradient_where_torch_does(fill, artifact_of):

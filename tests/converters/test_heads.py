@@ -404,6 +404,19 @@ def _shadow(path, name, value):
     return lambda head: head.get_submodule(path).__dict__.__setitem__(name, value)
 
 
+def _replaced(name, value):
+    """An attribute in the place of a module that the file lacks."""
+
+    def changed(head):
+        del head._modules[name]
+        head.__dict__[name] = value
+
+    return changed
+
+
+relu = torch.nn.functional.relu
+
+
 def _other_flat_weights(head):
     head.rnn._flat_weights[0] = nn.Parameter(head.rnn._flat_weights[0] + 1)
 
@@ -425,6 +438,8 @@ MODULES = {
     "flat weights": (LoadError, "_flat_weights, which torch", _other_flat_weights),
     "fewer": (LoadError, "_flat_weights, which", lambda head: head.rnn._flat_weights.pop()),
     "flat names": (LoadError, "_flat_weights_names, which torch", _swapped_names),
+    "a number for a module": (MismatchError, "dropout is an attribute", _replaced("dropout", 0.25)),
+    "a function for a module": (LoadError, "'dropout', which its code", _replaced("dropout", relu)),
     "hidden layer": (LoadError, "attribute and in its", _shadow("", "linear", nn.Linear(12, 2))),
     "hidden bias": (LoadError, "attribute and in its", _shadow("linear", "bias", 0.0)),
 }
@@ -446,11 +461,25 @@ def test_activation_is_not_taken_for_granted(factories, written):
         open_model(written(head))
 
 
-def test_missing_activation_is_refused(factories, written):
+@pytest.mark.parametrize(
+    ("in_its_place", "error", "message"),
+    [
+        (None, MismatchError, "relu is missing"),
+        (torch.nn.functional.gelu, LoadError, "'relu', which its code may run"),
+    ],
+)
+def test_missing_activation_is_refused(in_its_place, error, message, factories, written):
     head = dense(factories)
-    del head.relu
-    head.__dict__["relu"] = torch.nn.functional.gelu
-    with pytest.raises(MismatchError, match="relu is missing"):
+    _replaced("relu", in_its_place)(head)
+    with pytest.raises(error, match=message):
+        open_model(written(head))
+
+
+def test_a_list_of_layers_that_the_state_dict_does_not_show_is_refused(factories, written):
+    """The class runs them before `linear`, which alone has weights."""
+    head = dense(factories, (WIDTH,))
+    _replaced("fc_layers", [*head.fc_layers])(head)
+    with pytest.raises(MismatchError, match="fc_layers is an attribute, expected a module"):
         open_model(written(head))
 
 

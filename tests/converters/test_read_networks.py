@@ -1,9 +1,11 @@
 """Real files by torch.save: every tensor equal to torch's own, in torch's order."""
 
+import argparse
 import io
 import subprocess
 import sys
 import tracemalloc
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -186,11 +188,43 @@ def test_weights_that_hooks_compute(tmp_path):
     assert any("parametrise" in finding for finding in state.findings)
 
 
-def test_attribute_that_replaces_code_is_refused(tmp_path):
+METHODS = (
+    "forward _apply cuda cpu double bfloat16 items values get_relative_position_bias "
+    "get_relative_positional_bias merge_masks get_expected_cell_size flatten_parameters"
+).split()
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_attribute_that_replaces_code_is_refused(name, tmp_path):
+    """Whatever it is: also what is allowed under other names."""
     network = nn.Linear(2, 2)
-    network.forward = torch.nn.functional.relu
-    with pytest.raises(CorruptFileError, match="an attribute forward"):
+    network.__dict__[name] = torch.float32
+    with pytest.raises(CorruptFileError, match=f"an attribute {name}"):
         open_artifact(save(network, tmp_path / "model.pt"))
+
+
+@pytest.mark.parametrize("value", [nn.BatchNorm2d, partial(nn.LayerNorm, eps=1e-6), torch.Tensor])
+def test_what_could_be_run_is_refused_under_any_other_name(value, tmp_path):
+    network = nn.Linear(2, 2)
+    network.__dict__["other_name"] = value
+    with pytest.raises(CorruptFileError, match="'other_name', which its code may run"):
+        open_artifact(save(network, tmp_path / "model.pt"))
+
+
+KEPT = {
+    "a class of norms": ("_norm_layer", nn.BatchNorm2d),
+    "a partial of one": ("norm_layer", partial(nn.LayerNorm, eps=1e-6)),
+    "a type of numbers": ("dtype", torch.float16),
+    "arguments of a script": ("args", argparse.Namespace(epochs=3)),
+}
+
+
+@pytest.mark.parametrize("case", KEPT)
+def test_what_no_forward_pass_runs_may_be_kept(case, tmp_path):
+    network = nn.Linear(2, 2)
+    name, value = KEPT[case]
+    network.__dict__[name] = value
+    check_tensors(open_artifact(save(network, tmp_path / "model.pt")), network.state_dict())
 
 
 @both_containers

@@ -308,6 +308,15 @@ OPERATIONS: dict[str, bytes] = {
     "partial of a function": call(
         name("functools", "partial"), name("torch.nn.functional", "relu")
     ),
+    "state of a partial that names another function": call(
+        name("functools", "partial"), name("torch.nn", "Linear")
+    )
+    + row(name("builtins", "list"), row(), b"N", b"N")
+    + b"b",
+    "state of a partial that is none": call(
+        name("functools", "partial"), name("torch.nn", "Linear")
+    )
+    + b"Nb",
     "call of a partial": call(call(name("functools", "partial"), name("torch.nn", "Linear"))),
     "name from a number": b"K\x01" + text("system") + b"\x93",
     "state of a list": b"]" + table(append=b"N") + b"b",

@@ -3,6 +3,9 @@
 Each is given to the real torch too, in a process of its own, so that the test shows what it reads.
 """
 
+from functools import partial
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -12,8 +15,10 @@ from torch import nn
 from benchmarks.reading.differential.serve import example
 from converters import open_artifact
 from converters.conversion import convert
-from converters.errors import ConverterError
+from converters.errors import ConverterError, CorruptFileError, LoadError
 from converters.opening import open_model
+from converters.pickles.module_state import check_state
+from converters.pickles.standins import Global, Standin
 from tests.hostile.second_readings import SHAPE, logits, reads, saved
 
 
@@ -90,6 +95,18 @@ def _extra_layer(network):
     network.layer1.add_module("2", nn.Tanh())
 
 
+def _unsaved_buffer(value):
+    """In the place of a relu, which code finds there and the state dict does not show."""
+
+    def changed(network):
+        block = network.layer1[0]
+        del block._modules["relu"]
+        block._buffers["relu"] = value
+        block._non_persistent_buffers_set.add("relu")
+
+    return changed
+
+
 def _dilated(network):
     network.layer1[0].conv1.dilation = (2, 2)
     network.layer1[0].conv1.padding = (2, 2)
@@ -104,6 +121,8 @@ MODULES = {
     "another kind of module": _pool_as_relu,
     "a function in place of a module": _pool_attribute,
     "a function in place of an activation": _gelu_attribute,
+    "a function in an unsaved buffer": _unsaved_buffer(nn.functional.gelu),
+    "a module in an unsaved buffer": _unsaved_buffer(nn.Tanh()),
     "a bias as an attribute": _bias_attribute,
     "a tensor as epsilon": _epsilon_tensor,
     "one layer more": _extra_layer,
@@ -140,6 +159,112 @@ def test_dense_networks_run_in_the_order_of_the_file(case, runtime, tmp_path):
     reads(runtime, path)
     with pytest.raises(ConverterError, match="runs|order"):
         convert(open_artifact(path))
+
+
+class _Partial:
+    """A partial that is made of one class, and whose state names another function."""
+
+    def __init__(self, shown, used, *args):
+        self.parts = shown, used, args
+
+    def __reduce__(self):
+        shown, used, args = self.parts
+        return partial, (shown,), (used, args, None, None)
+
+
+def swin():
+    torch.manual_seed(0)
+    network = torchvision.models.SwinTransformer([4, 4], 8, [2], [2], [4, 4], num_classes=3)
+    for parameter in network.parameters():
+        nn.init.normal_(parameter)  # torchvision's are so small that attention changes little
+    return network.eval()
+
+
+def _hidden_layers():
+    """Dense layers of other weights, as pairs with their names."""
+    block: Any = densenet().features.denseblock1
+    for parameter in block.parameters():
+        parameter.data = -parameter.data
+    return [*block._modules.items()]
+
+
+def _set(path, name, value):
+    """An attribute in the place of a method."""
+    return lambda network: network.get_submodule(path).__dict__.__setitem__(name, value())
+
+
+def _without_table():
+    """A layer that runs, although it has no table of submodules."""
+    layer = nn.Softplus()
+    del layer.__dict__["_modules"]
+    return layer
+
+
+BLOCK, ATTENTION = "features.denseblock1", "features.1.0.attn"
+IN_PLACE_OF_METHODS = {
+    "items of a dense block": (
+        densenet,
+        _set(BLOCK, "items", lambda: partial(nn.ParameterList, _hidden_layers())),
+    ),
+    "items of a dense block, by the state": (
+        densenet,
+        _set(BLOCK, "items", lambda: _Partial(nn.Linear, list, _hidden_layers())),
+    ),
+    "positions of Swin": (
+        swin,
+        _set(
+            ATTENTION,
+            "get_relative_position_bias",
+            lambda: partial(nn.Buffer, torch.rand(1, 2, 16, 16)),
+        ),
+    ),
+    "a class": (resnet, _set("layer1.0", "other", lambda: nn.Buffer)),
+    "a class where a norm's may be": (resnet, _set("", "_norm_layer", lambda: torch.Size)),
+    "a layer without its tables": (resnet, _set("layer1.0", "other", _without_table)),
+    "a function that loading a network calls": (resnet, _set("", "_apply", lambda: dict)),
+}
+
+
+@pytest.mark.parametrize("case", IN_PLACE_OF_METHODS)
+def test_what_runs_in_place_of_a_method_is_refused(case, tmp_path):
+    make, change = IN_PLACE_OF_METHODS[case]
+    network, path = make(), tmp_path / "model.pt"
+    change(network)
+    path.write_bytes(saved(network))
+    with pytest.raises(LoadError, match="its attribute|an attribute|expected the same class"):
+        open_artifact(path)
+
+
+@pytest.mark.parametrize("case", [case for case in IN_PLACE_OF_METHODS if " of " in case])
+def test_a_partial_in_place_of_a_method_changes_the_logits(case, runtime, tmp_path):
+    """The control: this is why such attributes are refused."""
+    make, change = IN_PLACE_OF_METHODS[case]
+    network, path = make(), tmp_path / "model.pt"
+    plain = network(torch.from_numpy(example(SHAPE))).detach().numpy()
+    change(network)
+    path.write_bytes(saved(network))
+    assert np.abs(logits(runtime, path) - plain).max() > 1e-3
+
+
+LAYERS = {
+    "torchvision": lambda: [densenet(), swin(), resnet()],
+    "of heads": lambda: [nn.LSTM(2, 2), nn.GRU(2, 2), nn.Dropout()],
+    "attention": lambda: [nn.MultiheadAttention(2, 2)],
+    "a wrapper": lambda: [nn.DataParallel(nn.ReLU())],
+}
+
+
+@pytest.mark.parametrize("group", LAYERS)
+def test_no_method_can_be_replaced(group):
+    kinds = {type(layer) for network in LAYERS[group]() for layer in network.modules()}
+    for kind in kinds:
+        methods = [name for name in dir(kind) if callable(getattr(kind, name))]
+        assert {"forward", "_apply", "bfloat16"} <= set(methods)
+        for name in methods:
+            tables = {"_parameters": {}, "_buffers": {}, "_modules": {}}
+            module = Standin(kind.__module__, tables | {name: Global("builtins.dict", "name")})
+            with pytest.raises(CorruptFileError, match=name):
+                check_state("", module)
 
 
 @pytest.mark.parametrize("make", [resnet, densenet])
