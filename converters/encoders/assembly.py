@@ -10,6 +10,7 @@ import numpy as np
 
 from converters.encoders import bert, distilbert, gpt2, mpnet, roberta
 from converters.encoders.family import EncoderConfig, EncoderFamily
+from converters.encoders.fields import Fields
 from converters.errors import (
     MismatchError,
     UnsupportedArchitectureError,
@@ -134,8 +135,13 @@ def assemble(
         raise UnsupportedArchitectureError(
             f"{where} holds {len(tensors)} tensors, expected at most {MAX_TENSORS}"
         )
+    fields = Fields(values, where)
+    # Both change what transformers computes: which entry it reads for which, and who sees whom.
+    fields.only("attribute_map", None)
+    fields.only("is_causal", family.causal)
     config = family.configure(values, where)
     tensors, left_out = base_tensors(family, tensors)
+    _refuse_buffers(family, tensors, config.positions)
     filled = assign(family.table, family.ignored, tensors, param_shapes(config))
     params = {path: jnp.asarray(value) for path, value in single_precision(filled).items()}
     notes = (*findings, *left_out)
@@ -172,6 +178,27 @@ def base_tensors(
         f"left out {len(heads)} tensors that the last hidden state does not need: {named}"
         f"{' ...' if len(heads) > 6 else ''}"
     ]
+
+
+def _refuse_buffers(
+    family: EncoderFamily, tensors: Mapping[str, np.ndarray], positions: int
+) -> None:
+    """Raise MismatchError where a buffer is none that the family's code makes.
+
+    Networks compute with them where a file has them; newer versions of transformers make their own.
+    """
+    faults = [
+        f"{name} is {tensor.dtype} {tensor.shape} of other values, expected {buffer.said} for at "
+        f"least {positions} positions"
+        for name, tensor in tensors.items()
+        for buffer in family.buffers
+        if re.fullmatch(buffer.pattern, name) and not buffer.holds(tensor, positions)
+    ]
+    if faults:
+        raise MismatchError(
+            f"{'; '.join(faults[:5])}{' ...' if len(faults) > 5 else ''}. Versions of transformers "
+            "compute otherwise with it: load the encoder's weights into a new one and save that"
+        )
 
 
 def _known(family: EncoderFamily, name: str, prefix: str) -> bool:

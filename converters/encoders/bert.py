@@ -13,7 +13,12 @@ from flax import nnx
 
 from converters.encoders import blocks
 from converters.encoders.blocks import Group
-from converters.encoders.family import EncoderConfig, EncoderFamily
+from converters.encoders.family import (
+    POSITION_IDS,
+    TOKEN_TYPE_IDS,
+    EncoderConfig,
+    EncoderFamily,
+)
 from converters.encoders.fields import MAX_LAYERS, Fields
 
 _LAYER = r"encoder\.layer\.\d+\."
@@ -125,5 +130,15 @@ FAMILY = EncoderFamily(
     table=TABLE,
     ignored=(r"embeddings\.(?:position|token_type)_ids", r"pooler\..*"),
     heads=(r"cls\..*", r"classifier\..*", r"qa_outputs\..*"),
-    classes=r"Bert\w+",
+    classes={
+        "": "BertModel",
+        "embeddings": "BertEmbeddings",
+        "encoder": "BertEncoder",
+        "layer.#": "BertLayer",
+        "attention": "BertAttention",
+        "self": "Bert(Sdpa)?SelfAttention",
+        "intermediate": "BertIntermediate",
+        "output": "Bert(Self)?Output",
+    },
+    buffers=(POSITION_IDS, TOKEN_TYPE_IDS),
 )

@@ -12,9 +12,11 @@ from flax import nnx
 
 from converters.encoders import blocks
 from converters.encoders.blocks import Group
-from converters.encoders.family import EncoderConfig, EncoderFamily
-from converters.encoders.fields import MAX_LAYERS, Fields
+from converters.encoders.family import POSITION_IDS, EncoderConfig, EncoderFamily
+from converters.encoders.fields import MAX_LAYERS, Fields, own_names
 
+# transformers' other names of entries of its configuration.
+ALIASES = {"hidden_size": "dim", "num_attention_heads": "n_heads", "num_hidden_layers": "n_layers"}
 _LAYER = r"transformer\.layer\.\d+\."
 TABLE = (
     *blocks.embedding_rules(r"embeddings\.(?:word|position)_embeddings"),
@@ -77,7 +79,7 @@ def _layer(config: DistilBertConfig, rngs) -> Group:
 
 def configure(values: Mapping, where: str) -> DistilBertConfig:
     """See `EncoderFamily.configure`."""
-    fields = Fields(values, where)
+    fields = Fields(own_names(values, ALIASES, where), where)
     width = fields.whole("dim", 768)
     return DistilBertConfig(
         vocab_size=fields.whole("vocab_size", 30522),
@@ -97,5 +99,13 @@ FAMILY = EncoderFamily(
     table=TABLE,
     ignored=(r"embeddings\.position_ids",),
     heads=(r"vocab_\w+\..*", r"(?:pre_)?classifier\..*", r"qa_outputs\..*"),
-    classes=r"DistilBert\w+|MultiHeadSelfAttention|Embeddings|Transformer|TransformerBlock|FFN",
+    classes={
+        "": "DistilBertModel",
+        "embeddings": "Embeddings",
+        "transformer": "Transformer",
+        "layer.#": "TransformerBlock",
+        "attention": "MultiHeadSelfAttention|DistilBert(Self|Sdpa|Flash)Attention2?",
+        "ffn": "FFN",
+    },
+    buffers=(POSITION_IDS,),
 )

@@ -9,14 +9,22 @@ from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
 
 from converters.encoders import blocks
 from converters.encoders.blocks import Group
-from converters.encoders.family import EncoderConfig, EncoderFamily
-from converters.encoders.fields import MAX_LAYERS, Fields
+from converters.encoders.family import Buffer, EncoderConfig, EncoderFamily
+from converters.encoders.fields import MAX_LAYERS, Fields, own_names
 from converters.families.names import NameRule
 
+# transformers' other names of entries of its configuration.
+ALIASES = {
+    "hidden_size": "n_embd",
+    "max_position_embeddings": "n_positions",
+    "num_attention_heads": "n_head",
+    "num_hidden_layers": "n_layer",
+}
 _DENSE = r"h\.\d+\.(?:attn\.c_attn|attn\.c_proj|mlp\.c_fc|mlp\.c_proj)"
 TABLE = (
     *blocks.embedding_rules("wte|wpe"),
@@ -77,7 +85,7 @@ def _layer(config: GPT2Config, rngs) -> Group:
 
 def configure(values: Mapping, where: str) -> GPT2Config:
     """See `EncoderFamily.configure`."""
-    fields = Fields(values, where)
+    fields = Fields(own_names(values, ALIASES, where), where)
     fields.only("scale_attn_weights", True)
     fields.only("scale_attn_by_inverse_layer_idx", False)
     fields.only("add_cross_attention", False)
@@ -101,5 +109,20 @@ FAMILY = EncoderFamily(
     # Causal masks that older versions keep as buffers.
     ignored=(r"h\.\d+\.attn\.(?:masked_)?bias",),
     heads=(r"lm_head\..*", r"multiple_choice_head\..*", r"score\..*", r"classifier\..*"),
-    classes=r"GPT2\w+|Attention|MLP|Block|Conv1D",
+    classes={
+        "": "GPT2Model",
+        "h.#": "(GPT2)?Block",
+        "attn": "(GPT2(Sdpa|Flash)?)?Attention2?",
+        "mlp": "(GPT2)?MLP",
+    },
+    buffers=(
+        Buffer(
+            r"h\.\d+\.attn\.bias",
+            2,
+            lambda shape: np.tri(shape[-1])[None, None],
+            "ones for earlier tokens, zeros for later ones",
+        ),
+        Buffer(r"h\.\d+\.attn\.masked_bias", 0, lambda _: np.array(-1e4), "-10000"),
+    ),
+    causal=True,
 )

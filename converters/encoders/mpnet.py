@@ -15,7 +15,7 @@ from flax import nnx
 
 from converters.encoders import blocks
 from converters.encoders.blocks import Group
-from converters.encoders.family import EncoderConfig, EncoderFamily
+from converters.encoders.family import POSITION_IDS, EncoderConfig, EncoderFamily
 from converters.encoders.fields import MAX_LAYERS, Fields
 
 PADDING = 1  # MPNet's code has this id fixed; valid tokens have positions from PADDING + 1.
@@ -129,5 +129,15 @@ FAMILY = EncoderFamily(
     table=TABLE,
     ignored=(r"embeddings\.position_ids", r"pooler\..*"),
     heads=(r"lm_head\..*", r"classifier\..*", r"qa_outputs\..*"),
-    classes=r"MPNet\w+",
+    classes={
+        "": "MPNetModel",
+        "embeddings": "MPNetEmbeddings",
+        "encoder": "MPNetEncoder",
+        "layer.#": "MPNetLayer",
+        "attention": "MPNetAttention",
+        "attn": "MPNetSelfAttention",
+        "intermediate": "MPNetIntermediate",
+        "output": "MPNetOutput",
+    },
+    buffers=(POSITION_IDS,),
 )

@@ -33,5 +33,6 @@ FAMILY = EncoderFamily(
     table=bert.TABLE,
     ignored=bert.FAMILY.ignored,
     heads=(r"lm_head\..*", r"classifier\..*", r"qa_outputs\..*"),
-    classes=r"Roberta\w+",
+    classes={},  # None of its pickles is read.
+    buffers=bert.FAMILY.buffers,
 )

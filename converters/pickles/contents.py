@@ -42,7 +42,8 @@ _CANDIDATES = (
 # Keys of a classifier, which may have other tensors beside it (WaNet's `netC` has grids there), but
 # no other network: that may be the rest of it.
 _CLASSIFIERS = frozenset({"netC", "classifier"})
-_WRAPPERS = frozenset(
+# Classes around a network that only call it.
+WRAPPERS = frozenset(
     {
         "torch.nn.parallel.data_parallel.DataParallel",
         "torch.nn.parallel.distributed.DistributedDataParallel",
@@ -65,17 +66,25 @@ class _Source:
     modules: dict[str, ModuleInfo] = field(default_factory=dict)
     metadata: dict[str, Plain] = field(default_factory=dict)
     findings: list[str] = field(default_factory=list)
+    every_buffer: bool = False
 
 
-def read_contents(pickled: Pickled, limits: Limits) -> tuple[Weights, tuple[str, ...]]:
+def read_contents(
+    pickled: Pickled, limits: Limits, every_buffer: bool = False
+) -> tuple[Weights, tuple[str, ...]]:
     """Weights and findings of an unpickled file.
+
+    Args:
+        pickled: what the pickle holds.
+        limits: caps.
+        every_buffer: whether buffers count that a pickled network keeps out of its state dict.
 
     Raises:
         UnknownFormatError: it holds no network, or several.
         CorruptFileError: the network is malformed.
         TooLargeError: a cap is exceeded.
     """
-    source = _Source(findings=list(pickled.findings))
+    source = _Source(findings=list(pickled.findings), every_buffer=every_buffer)
     _enter(pickled.root, source, limits, "")
     if not source.refs:
         raise UnknownFormatError("the file holds a network without tensors; expected its weights")
@@ -206,12 +215,12 @@ def _read_standin(value: Standin, source: _Source, limits: Limits) -> None:
     for _ in range(_MAX_WRAPPING):
         children = value.state.get("_modules")
         inner = children.get("module") if isinstance(children, dict) else None
-        if value.class_name not in _WRAPPERS or not isinstance(inner, Standin):
+        if value.class_name not in WRAPPERS or not isinstance(inner, Standin):
             break
         check_wrapper(value)
         source.findings.append(f"{value.class_name} around the network removed")
         value = inner
-    tree = read_modules(value, limits)
+    tree = read_modules(value, limits, source.every_buffer)
     source.refs.update(tree.tensors)
     source.modules.update(tree.modules)
     source.findings.extend(tree.findings)

@@ -35,7 +35,7 @@ _CODE = frozenset(
 # Attributes that hold the class of a norm, or a partial of it; a network is made with it, and its
 # forward pass runs what was made. torchvision's ResNet and ViT have them.
 _NORM_CLASSES = frozenset({"norm_layer", "_norm_layer"})
-# Attributes of transformers' modules that hold a function; `encoders.pickled` says which it may be.
+# Attributes of transformers' modules that hold a function; `encoders.pickled_modules` compares it.
 ACTIVATION_NAMES = ("intermediate_act_fn", "activation", "act")
 # Objects that hold values and cannot be run.
 _VALUES = re.compile(r"transformers\.(\w+\.)*\w+Config|argparse\.Namespace", re.ASCII)

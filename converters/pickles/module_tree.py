@@ -29,11 +29,13 @@ class ModuleTree:
     """What `read_modules` found.
 
     Attributes:
+        every_buffer: whether `tensors` has buffers too that torch's state dict leaves out.
         tensors, modules: by dotted name, in torch's order.
         oddities: what a finding should say, with the names of the modules it is true of.
         values: values looked at so far; modules shared under many names count each time.
     """
 
+    every_buffer: bool = False
     tensors: dict[str, TensorRef] = field(default_factory=dict)
     modules: dict[str, ModuleInfo] = field(default_factory=dict)
     oddities: dict[str, list[str]] = field(default_factory=dict)
@@ -57,15 +59,17 @@ class ModuleTree:
             )
 
 
-def read_modules(root: Standin, limits: Limits) -> ModuleTree:
-    """Parameters, persistent buffers and plain attributes of ``root`` and its submodules.
+def read_modules(root: Standin, limits: Limits, every_buffer: bool = False) -> ModuleTree:
+    """Parameters, buffers and plain attributes of ``root`` and its submodules.
+
+    Of the buffers the persistent ones, which torch's state dict shows; with ``every_buffer`` all.
 
     Raises:
         CorruptFileError: a module does not have the parts every torch module has.
         TooLargeError: more modules, tensors or levels than ``limits`` (also when a module
             contains itself).
     """
-    tree = ModuleTree()
+    tree = ModuleTree(every_buffer)
     pending: list[tuple[str, Standin, int]] = [("", root, 0)]
     while pending:
         name, module, depth = pending.pop()
@@ -105,7 +109,7 @@ def _read_one(name: str, module: Standin, tree: ModuleTree, limits: Limits) -> N
                 raise CorruptFileError(
                     f"{safe_repr(_join(name, key))} is {safe_repr(value)}, no tensor"
                 )
-            if part == "_parameters" or key not in skipped:
+            if part == "_parameters" or key not in skipped or tree.every_buffer:
                 tree.tensors[_join(name, key)] = value
     if len(tree.tensors) > limits.tensors:
         raise TooLargeError(f"more tensors than Limits.tensors = {limits.tensors}")

@@ -1,5 +1,6 @@
 """Encoders: parity with transformers, folders, shards, pickles, and what is refused."""
 
+import copy
 import json
 import os
 from pathlib import Path
@@ -11,7 +12,7 @@ import torch
 import transformers
 from transformers.activations import ACT2FN
 
-from converters.encoders import encode, load_encoder
+from converters.encoders import distilbert, encode, gpt2, load_encoder
 from converters.encoders.assembly import FAMILIES
 from converters.encoders.blocks import ACTIVATIONS, ALIASES
 from converters.encoders.mpnet import relative_buckets
@@ -230,7 +231,7 @@ def test_gpt2_of_transformers_4(folders, tmp_path, old_class):
     old["Conv1D"] = old_class("transformers.modeling_utils.Conv1D", torch.nn.Module)
     converted = as_old(model, old)
     for block in converted.h:
-        block.attn.register_buffer("bias", torch.ones(1, 1, 8, 8, dtype=torch.uint8).tril())
+        block.attn.register_buffer("bias", torch.ones(1, 1, 1024, 1024).tril().byte())
         block.attn.register_buffer("masked_bias", torch.tensor(-1e4))
     config = old_class("transformers.models.gpt2.configuration_gpt2.GPT2Config")()
     config.__dict__.update(model.config.__dict__, n_ctx=1024, gradient_checkpointing=False)
@@ -292,10 +293,98 @@ def broken(folder: Path, tmp_path: Path, **changes) -> Path:
     ({"hidden_act": "__import__('os')"}, UnsupportedArchitectureError, "hidden_act"),
     ({"position_embedding_type": "relative_key"}, UnsupportedArchitectureError, "relative_key"),
     ({"is_decoder": True}, UnsupportedArchitectureError, "is_decoder is True"),
+    ({"is_causal": True}, UnsupportedArchitectureError, "is_causal is True; only False"),
+    ({"attribute_map": {"layer_norm_eps": "hidden_dropout_prob"}}, UnsupportedArchitectureError,
+     "attribute_map is a dict; only None"),
 ])  # fmt: skip
 def test_configurations_that_are_refused(changes, error, message, folders, tmp_path):
     with pytest.raises(error, match=message):
         load_encoder(broken(folders("bert")[1], tmp_path, **changes))
+
+
+ALIASED = {"distilbert": distilbert.ALIASES, "gpt2": gpt2.ALIASES}
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_aliases_are_those_of_transformers(kind):
+    config = transformers.AutoConfig.for_model(kind)
+    assert config.attribute_map == ALIASED.get(kind, {})
+
+
+@pytest.mark.parametrize("kind, alias", [(k, alias) for k in ALIASED for alias in ALIASED[k]])
+def test_an_alias_is_read_as_the_name(kind, alias, folders, tmp_path):
+    folder, own = folders(kind)[1], ALIASED[kind][alias]
+    value = json.loads((folder / "config.json").read_text())[own]
+    alone = broken(folder, tmp_path, **{own: None, alias: value})
+    assert load_encoder(alone).config == load_encoder(folder).config
+    (tmp_path / "both").mkdir()
+    assert load_encoder(broken(folder, tmp_path / "both", **{alias: value})).config.width == 24
+    (tmp_path / "other").mkdir()
+    other = broken(folder, tmp_path / "other", **{alias: 2 * value})
+    with pytest.raises(ConversionError, match=f"{own} is {value} and {alias}, .* is {2 * value}"):
+        load_encoder(other)
+
+
+@pytest.mark.parametrize("said", [False, None])
+def test_a_gpt2_that_sees_later_tokens_is_refused(said, folders, tmp_path):
+    folder = broken(folders("gpt2")[1], tmp_path)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "is_causal": said}))
+    with pytest.raises(UnsupportedArchitectureError, match=f"is_causal is {said}; only True"):
+        load_encoder(folder)
+
+
+@pytest.mark.parametrize("padding", ["1", True, 1.0, [1], 19])
+def test_a_padding_that_is_no_place_is_refused(padding, tmp_path):
+    sizes = {**WIDE, "intermediate_size": 40, "max_position_embeddings": 20}
+    config = transformers.AutoConfig.for_model("roberta", vocab_size=VOCABULARY, **sizes)
+    transformers.AutoModel.from_config(config).save_pretrained(tmp_path / "whole")
+    assert load_encoder(tmp_path / "whole").max_tokens == 18
+    (tmp_path / "broken").mkdir()
+    with pytest.raises(ConversionError, match="pad_token_id is .* expected a whole number from 0"):
+        load_encoder(broken(tmp_path / "whole", tmp_path / "broken", pad_token_id=padding))
+
+
+BUFFERS = [
+    ("bert", "embeddings.position_ids", lambda n: torch.arange(n).flip(0)[None]),
+    ("bert", "embeddings.position_ids", lambda _: torch.zeros(1, 1, dtype=torch.long)),
+    ("bert", "embeddings.token_type_ids", lambda n: torch.ones(1, n, dtype=torch.long)),
+    ("distilbert", "embeddings.position_ids", lambda n: torch.arange(n - 1)[None]),
+    ("mpnet", "embeddings.position_ids", lambda n: torch.arange(n).flip(0)[None]),
+    ("gpt2", "h.1.attn.bias", lambda n: torch.ones(1, 1, n, n, dtype=torch.bool)),
+    ("gpt2", "h.1.attn.bias", lambda _: torch.ones(1, 1, 1, 1, dtype=torch.bool)),
+    ("gpt2", "h.1.attn.masked_bias", lambda _: torch.tensor(0.0)),
+]
+
+
+@pytest.mark.parametrize("form", ["bin", "pickle"])
+@pytest.mark.parametrize("kind, name, values", BUFFERS)
+def test_other_buffers_than_the_code_makes_are_refused(kind, name, values, form, tmp_path):
+    model = reference(kind)
+    module, _, leaf = name.rpartition(".")
+    # In a pickle it is one that the state dict leaves out, as newer versions register it.
+    model.get_submodule(module).register_buffer(
+        leaf, values(model.config.max_position_embeddings), persistent=form == "bin"
+    )
+    with pytest.raises(MismatchError, match=f"{name} is .* of other values, expected "):
+        load_encoder(save(model, form, tmp_path))
+
+
+@pytest.mark.parametrize("kind, dtype", [
+    ("bert", torch.long), ("gpt2", torch.float32), ("gpt2", torch.bfloat16),
+])  # fmt: skip
+def test_buffers_that_the_code_makes_are_read(kind, dtype, folders, tmp_path):
+    """Also longer ones than the positions, and in the type of weights saved in half precision."""
+    model = reference(kind)
+    longer = model.config.max_position_embeddings + 1
+    if kind == "bert":
+        model.embeddings.register_buffer("position_ids", torch.arange(longer, dtype=dtype)[None])
+    else:
+        model.h[0].attn.register_buffer("bias", torch.ones(1, 1, longer, longer).tril().to(dtype))
+        model.h[0].attn.register_buffer("masked_bias", torch.tensor(-1e4).to(dtype))
+    assert (
+        load_encoder(save(model, "bin", tmp_path)).config == load_encoder(folders(kind)[1]).config
+    )
 
 
 @pytest.mark.parametrize("text, error", [
@@ -355,21 +444,88 @@ def test_weights_that_compute_nothing(value, message, folders, tmp_path):
         load_encoder(tmp_path)
 
 
-@pytest.mark.parametrize("change, message", [
-    (lambda m: setattr(m.encoder.layer[0].output.LayerNorm, "eps", 0.5), "eps is 0.5"),
-    (lambda m: setattr(m.encoder.layer[1].attention.self, "num_attention_heads", 6),
+def _attribute(path: str, name: str, value):
+    """A change of a model: one attribute of one module."""
+    return lambda model: setattr(model.get_submodule(path), name, value)
+
+
+def _without_modules(model):
+    """A dropout that is a function, which the state dict does not show."""
+    del model.drop
+    model.drop = torch.nn.functional.relu
+
+
+def _another_config(model):
+    """One layer that attends otherwise, so that no mask is made for it."""
+    model.h[1].attn.config = copy.deepcopy(model.config)
+    model.h[1].attn.config._attn_implementation = "eager"
+
+
+ATTENTION = "encoder.layer.1.attention.self"
+NO_WEIGHTS = torch.nn.LayerNorm(24, eps=1e-12, elementwise_affine=False)
+
+
+@pytest.mark.parametrize("kind, change, message", [
+    ("bert", _attribute("encoder.layer.0.output.LayerNorm", "eps", 0.5), "eps is 0.5"),
+    ("bert", _attribute(ATTENTION, "num_attention_heads", 6),
      "num_attention_heads is 6, expected 3"),
-    (lambda m: setattr(m.encoder.layer[1].intermediate, "intermediate_act_fn", torch.nn.ReLU()),
-     "intermediate_act_fn is a torch.nn.modules.activation.ReLU"),
-    (lambda m: setattr(m.encoder.layer[0].intermediate.intermediate_act_fn, "act",
-                       torch.nn.functional.relu), "act_fn.act is 'torch.nn.functional.relu'"),
-    (lambda m: setattr(m.embeddings, "dropout", torch.nn.Softmax(-1)), "Softmax"),
+    ("bert", _attribute(ATTENTION, "attention_head_size", 4),
+     "attention_head_size is 4, expected 8"),
+    ("bert", _attribute(ATTENTION, "scaling", 1.0), "scaling is 1.0, expected 0.35"),
+    ("bert", _attribute(ATTENTION, "is_causal", True), "is_causal is True, expected False"),
+    ("bert", _attribute("embeddings.word_embeddings", "max_norm", 0.1), "max_norm is 0.1"),
+    ("bert", _attribute("encoder.layer.1.intermediate", "intermediate_act_fn", torch.nn.ReLU()),
+     "intermediate_act_fn is a torch.nn.modules.activation.ReLU, expected gelu"),
+    ("bert", _attribute("encoder.layer.1.intermediate.intermediate_act_fn", "act",
+                        torch.nn.functional.relu), "act is torch.nn.functional.relu"),
+    ("bert", _attribute("embeddings", "dropout", torch.nn.Softmax(-1)), "Softmax"),
+    ("bert", _attribute("embeddings", "dropout", torch.nn.Tanh()), "dropout is a .*Tanh"),
+    ("bert", _attribute("embeddings", "dropout", ACT2FN["gelu"]), "dropout is a .*GELUActivation"),
+    ("bert", _attribute("embeddings", "dropout", NO_WEIGHTS), "dropout is a .*LayerNorm"),
+    ("bert", _attribute("embeddings", "more", torch.nn.Dropout()), "expected no part of that name"),
+    ("gpt2", _attribute("h.1.attn", "scaling", 1.0), "h.1.attn.scaling is 1.0"),
+    ("gpt2", _attribute("h.1.attn", "is_causal", False), "is_causal is False, expected True"),
+    ("gpt2", _attribute("h.1.attn", "head_dim", 4), "head_dim is 4, expected 8"),
+    ("gpt2", _attribute("h.1.attn", "layer_idx", 0), "layer_idx is 0, expected 1"),
+    ("gpt2", _attribute("h.1.attn", "scale_attn_weights", False), "scale_attn_weights is False"),
+    ("gpt2", _attribute("h.1.attn", "scale_attn_by_inverse_layer_idx", True),
+     "scale_attn_by_inverse_layer_idx is True"),
+    ("gpt2", _attribute("h.1.attn", "is_cross_attention", True), "is_cross_attention is True"),
+    ("gpt2", _attribute("h.1.attn", "_attn", torch.nn.functional.relu),
+     "'h.1.attn' keeps torch.nn.functional.relu as its attribute '_attn'"),
+    ("gpt2", _without_modules, "keeps torch.nn.functional.relu as its attribute 'drop'"),
+    ("gpt2", _another_config, "h.1.attn.config is another than the model's"),
+    ("distilbert", _attribute("transformer.layer.0.attention", "scaling", 1.0), "scaling is 1.0"),
+    ("distilbert", _attribute("transformer.layer.0.attention", "dim", 12), "dim is 12"),
+    ("mpnet", _attribute("embeddings", "padding_idx", 3), "padding_idx is 3, expected 1"),
 ])  # fmt: skip
-def test_changed_modules_are_refused(change, message, tmp_path):
-    model = reference("bert")
+def test_changed_modules_are_refused(kind, change, message, tmp_path):
+    model = reference(kind)
     change(model)
     torch.save(model, tmp_path / "e.pt")
-    with pytest.raises(MismatchError, match=message):
+    with pytest.raises((MismatchError, CorruptFileError), match=message):
+        load_encoder(tmp_path / "e.pt")
+
+
+def test_classes_of_another_family_are_refused(tmp_path, old_class):
+    """OpenAI's first GPT has blocks of the same parts and names, with norms elsewhere."""
+    model = reference("gpt2")
+    model.h[1].__class__ = old_class("transformers.models.openai.modeling_openai.Block",
+                                     torch.nn.Module)  # fmt: skip
+    torch.save(model, tmp_path / "e.pt")
+    with pytest.raises(MismatchError, match="h.1 is a transformers.models.openai"):
+        load_encoder(tmp_path / "e.pt")
+
+
+@pytest.mark.parametrize("wrap, message", [
+    (torch.nn.DataParallel, None), (lambda m: torch.nn.ModuleDict({"module": m}), "no model of"),
+])  # fmt: skip
+def test_what_only_calls_the_encoder_is_taken_off(wrap, message, folders, tmp_path):
+    torch.save(wrap(reference("bert")), tmp_path / "e.pt")
+    if message is None:
+        assert load_encoder(tmp_path / "e.pt").config == load_encoder(folders("bert")[1]).config
+        return
+    with pytest.raises(UnsupportedArchitectureError, match=message):
         load_encoder(tmp_path / "e.pt")
 
 

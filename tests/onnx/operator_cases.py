@@ -202,8 +202,29 @@ QUANTISED = {
         np.array([-1.0, 0.3, 24.5], np.float32),
     ),
 }  # fmt: skip
+# What onnxruntime 1.32.0 gave.
+_COUNTED = np.arange(1, 5, dtype=np.float32).reshape(1, 1, 2, 2)
+_SPARSE = [[1, 2, 0, 2, 4, 0, 0], [3, 4, 0, 6, 8, 0, 0], [0] * 7, [3, 6, 0, 4, 8, 0, 0],
+           [9, 12, 0, 12, 16, 0, 0], [0] * 7, [0] * 7]  # fmt: skip
+AUTO_PADDED = {
+    "a transposed convolution larger than its windows": OperatorCase(
+        "ConvTranspose",
+        17,
+        (_COUNTED, _COUNTED),
+        (np.array([[_SPARSE]], np.float32),),
+        {"strides": [3, 3], "output_shape": [7, 7]},
+    ),
+    "windows of one value, one apart": OperatorCase(
+        "Conv",
+        17,
+        (np.arange(16, dtype=np.float32).reshape(1, 1, 4, 4), np.ones((1, 1, 1, 1), np.float32)),
+        (np.array([[[[0, 2], [8, 10]]]], np.float32),),
+        {"strides": [2, 2], "auto_pad": "SAME_LOWER"},
+    ),
+}
 CASES = {
     **QUANTISED,
+    **AUTO_PADDED,
     "global p-norm": _lp_pool(2, 3),
     "global p-norm, its own p": _lp_pool(22, None),
     # The numbers that onnxruntime 1.31.1 gave.

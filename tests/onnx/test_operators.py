@@ -13,7 +13,7 @@ from converters.graph.onnx.attributes import domain_of
 from converters.graph.onnx.backend import JaxBackend, TorchBackend
 from converters.graph.onnx.extensions import SPECIAL
 from converters.graph.onnx.operators import entries
-from tests.onnx.operator_cases import CASES, quantised_lstm
+from tests.onnx.operator_cases import CASES, OperatorCase, quantised_lstm
 from tests.onnx.test_backend_suites import FEWEST, expected
 
 
@@ -47,6 +47,32 @@ def _operators(model: onnx.ModelProto) -> Iterator[tuple[str, str]]:
         for node in graphs.pop().node:
             yield domain_of(node.domain), node.op_type
             graphs += [a.g for a in node.attribute if a.type == AttributeProto.GRAPH]
+
+
+WIDE = {"strides": [4, 4]}
+THIN = np.ones((1, 1, 3, 3), np.float32)
+# Windows that onnxruntime 1.32.0 lays otherwise than the formula of ONNX's text.
+LAID_OTHERWISE = [
+    ("MaxPool", {"kernel_shape": [3, 3], "dilations": [2, 2]}, ()),
+    ("MaxPool", {"kernel_shape": [1, 1], **WIDE}, ()),
+    ("AveragePool", {"kernel_shape": [3, 3], "dilations": [2, 2]}, ()),
+    ("AveragePool", {"kernel_shape": [1, 1], **WIDE}, ()),
+    ("LpPool", {"kernel_shape": [3, 3], "dilations": [2, 2]}, ()),
+    ("LpPool", {"kernel_shape": [1, 1], **WIDE}, ()),
+    ("Conv", {"dilations": [2, 2]}, (THIN,)),
+    ("Conv", {"kernel_shape": [1, 1], **WIDE}, (THIN[:, :, :1, :1],)),
+    ("ConvTranspose", WIDE, (THIN,)),
+    ("ConvTranspose", {"output_shape": [32, 32], **WIDE}, (THIN,)),
+]
+
+
+@pytest.mark.parametrize("mode", ["SAME_UPPER", "SAME_LOWER"])
+@pytest.mark.parametrize("operator, attributes, weights", LAID_OTHERWISE)
+def test_padding_that_runtimes_choose_otherwise_is_refused(operator, attributes, weights, mode):
+    x = np.ones((1, 1, 8, 8), np.float32)
+    case = OperatorCase(operator, 22, (x, *weights), (None,), {**attributes, "auto_pad": mode})
+    with pytest.raises(UnsupportedOperatorError, match=f"{operator}.*auto_pad {mode} with .*pads"):
+        TorchBackend.prepare(case.model()).run(case.given)
 
 
 def test_a_quantised_lstm_with_lengths_is_refused():

@@ -6,6 +6,8 @@ import torch.nn.functional as F
 from converters.graph.onnx.operators import operator
 from converters.graph.onnx.values import ints
 
+# What sliding windows do not cover, for the support table.
+WINDOWS = "1, 2 or 3 spatial axes; auto_pad without dilations or values behind windows"
 _CONV = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 _TRANSPOSED = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}
 
@@ -31,14 +33,24 @@ def window(call, size, kernel) -> tuple[list[int], list[int], list[int], list[in
         return strides, dilations, pads[:rank], pads[rank:]
     if mode not in ("SAME_UPPER", "SAME_LOWER"):
         raise call.refuse(f"auto_pad {mode}")
-    totals = [
-        max((-(-n // s) - 1) * s + (k - 1) * d + 1 - n, 0)
-        for n, k, s, d in zip(size, kernel, strides, dilations, strict=True)
-    ]
-    small = [total // 2 for total in totals]
-    large = [total - half for total, half in zip(totals, small, strict=True)]
-    first, last = (small, large) if mode == "SAME_UPPER" else (large, small)
-    return strides, dilations, first, last
+    first, last = _same_pads(call, size, kernel, strides, dilations)
+    return strides, dilations, *((first, last) if mode == "SAME_UPPER" else (last, first))
+
+
+def _same_pads(call, size, kernel, strides, dilations) -> tuple[list[int], list[int]]:
+    """The smaller and the larger half of the padding with which each stride gives one value.
+
+    onnxruntime refuses dilations here or leaves them out, and where two values or more lie behind
+    the last window it lets the first begin further in than others do.
+    """
+    totals = [(-(-n // s) - 1) * s + k - n for n, k, s in zip(size, kernel, strides, strict=True)]
+    if max(dilations) > 1 or min(totals) < -1:
+        raise call.refuse(
+            f"auto_pad {call['auto_pad']} with dilations {dilations}, strides {strides} and a "
+            f"kernel of {list(kernel)}, which runtimes pad otherwise; export it with pads instead"
+        )
+    small = [max(total, 0) // 2 for total in totals]
+    return small, [max(total, 0) - half for total, half in zip(totals, small, strict=True)]
 
 
 def pad_spatial(x, before, after, value=0.0):
@@ -61,13 +73,13 @@ def convolve(call, x, weight, bias=None):
     return _CONV[rank](x, weight, bias, strides, padding, dilations, call["group"])
 
 
-@operator("Conv", (1, 11, 22), restrictions="1, 2 or 3 spatial axes")
+@operator("Conv", (1, 11, 22), restrictions=WINDOWS)
 def conv(call, x, weight, bias=None):
     """Cross-correlation."""
     return convolve(call, x, weight, bias)
 
 
-@operator("ConvInteger", (10,), restrictions="1, 2 or 3 spatial axes")
+@operator("ConvInteger", (10,), restrictions=WINDOWS)
 def conv_integer(call, x, weight, x_zero=None, w_zero=None):
     """Convolution of 8-bit values around their zero points; padding counts as the zero point."""
     x, weight = x.to(torch.int32), weight.to(torch.int32)
@@ -79,7 +91,11 @@ def conv_integer(call, x, weight, x_zero=None, w_zero=None):
     return convolve(call, x.double(), weight.double()).to(torch.int32)
 
 
-@operator("ConvTranspose", (1, 11, 22), restrictions="1, 2 or 3 spatial axes")
+@operator(
+    "ConvTranspose",
+    (1, 11, 22),
+    restrictions="1, 2 or 3 spatial axes; auto_pad without values behind windows",
+)
 def conv_transpose(call, x, weight, bias=None):
     """The transpose of a convolution; the output is computed whole, then cropped or padded."""
     rank = weight.dim() - 2
@@ -110,9 +126,16 @@ def _transposed_pads(call, size, strides, full) -> tuple[list[int], list[int]]:
         return pads[:rank], pads[rank:]
     target = list(wanted)[-rank:] if wanted else [n * s for n, s in zip(size, strides, strict=True)]
     totals = [f - t for f, t in zip(full, target, strict=True)]
-    small = [total // 2 for total in totals]
-    large = [total - half for total, half in zip(totals, small, strict=True)]
-    return (small, large) if mode == "SAME_UPPER" else (large, small)
+    if mode in ("SAME_UPPER", "SAME_LOWER") and min(totals) < 0:
+        raise call.refuse(
+            f"auto_pad {mode} with strides {strides} and {target} values to make of {full}, which "
+            "runtimes fill otherwise; export it with pads and output_padding instead"
+        )
+    # What an output_shape asks for beyond the full output goes behind it.
+    small = [max(total, 0) // 2 for total in totals]
+    large = [max(total, 0) - half for total, half in zip(totals, small, strict=True)]
+    before = small if mode == "SAME_UPPER" else large
+    return before, [total - b for total, b in zip(totals, before, strict=True)]
 
 
 @operator("Col2Im", (18,), static=(1, 2), restrictions="2 spatial axes")

@@ -6,7 +6,7 @@ import itertools
 import torch
 import torch.nn.functional as F
 
-from converters.graph.onnx.extensions.convolution import pad_spatial, window
+from converters.graph.onnx.extensions.convolution import WINDOWS, pad_spatial, window
 from converters.graph.onnx.operators import operator
 
 _MAX = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
@@ -48,7 +48,7 @@ def _as_torch(before, needed, kernel, strides) -> bool:
     return half and all(0 <= b - n < s for b, n, s in room)
 
 
-@operator("MaxPool", (1, 8, 10, 11, 12, 22), restrictions="1, 2 or 3 spatial axes")
+@operator("MaxPool", (1, 8, 10, 11, 12, 22), restrictions=WINDOWS)
 def max_pool(call, x):
     """Maximum of each window, and on request its place in the whole input."""
     kernel, strides, dilations, before, _, needed = _geometry(call, x)
@@ -86,7 +86,7 @@ def _whole_places(call, places, padded, shape, before):
     return flat + channels * volume
 
 
-@operator("AveragePool", (1, 7, 10, 11, 19, 22), restrictions="1, 2 or 3 spatial axes")
+@operator("AveragePool", (1, 7, 10, 11, 19, 22), restrictions=WINDOWS)
 def average_pool(call, x):
     """Mean of each window, padding counted or not."""
     kernel, strides, dilations, before, after, needed = _geometry(call, x)
@@ -138,7 +138,7 @@ def _taps_sum(x, kernel, strides, dilations):
     return functools.reduce(torch.add, parts)
 
 
-@operator("LpPool", (2, 11, 18, 22), restrictions="1, 2 or 3 spatial axes")
+@operator("LpPool", (2, 11, 18, 22), restrictions=WINDOWS)
 def lp_pool(call, x):
     """p-norm of each window."""
     kernel, strides, dilations, before, _, needed = _geometry(call, x)

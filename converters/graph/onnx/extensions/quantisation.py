@@ -3,7 +3,7 @@
 import torch
 
 from converters.graph.onnx.extensions.casting import cast_to
-from converters.graph.onnx.extensions.convolution import convolve
+from converters.graph.onnx.extensions.convolution import WINDOWS, convolve
 from converters.graph.onnx.operators import operator
 from converters.graph.onnx.types import torch_type
 from converters.graph.onnx.values import axes_of
@@ -94,7 +94,7 @@ def requantised(sums, factor, zero, dtype: torch.dtype):
     return _rounded(y if zero is None else y + zero.to(y.dtype), dtype)
 
 
-@operator("QLinearConv", (10,), restrictions="1, 2 or 3 spatial axes; one output zero point")
+@operator("QLinearConv", (10,), restrictions=f"{WINDOWS}; one output zero point")
 def qlinear_conv(call, x, x_scale, x_zero, weight, w_scale, w_zero, y_scale, y_zero, bias=None):
     """Convolution of quantised values; sums are exact."""
     kernel = centred(weight, w_zero, 0)
