@@ -91,6 +91,8 @@ BENCHES = (
     Bench("speed.gradients", "image-gradients a second, beside PyTorch",
           {"cpu-small": "--architectures resnet50 --image-size 64 --batches 8",
            "cpu": "", "gpu": "--batches 32 256"}),
+    Bench("speed.gpu_kernels", "what choosing kernels costs XLA on a GPU, and what they cost",
+          {"cpu-small": None, "cpu": None, "gpu": "--batches 32"}),
     Bench("speed.detect_speed", "seconds for a verdict, beside a PyTorch Neural Cleanse",
           {"cpu-small": "{model} {examples} --steps 5",
            "cpu": "{model} {examples} --image-size 224 --steps 20",

@@ -1,4 +1,4 @@
-"""Settings of the C library and of XLA that make jax fast on CPUs, for this process and children.
+"""Settings of the C library and of XLA that make jax fast, for this process and its children.
 
 Memory: jax takes one block for all that a program needs, half a gigabyte for a DenseNet121
 gradient, and frees it at the end of each call. By default glibc asks the kernel for every such
@@ -6,10 +6,17 @@ block anew, which then clears it page by page: a fifth of a gradient's time. Blo
 cannot be kept by a larger M_MMAP_THRESHOLD (glibc refuses it), nor in the arenas of its threads.
 
 XLA: jaxlib 0.10 gives convolutions to a library that hardly gains from a second core and is up to
-three times slower without padding; 0.12 does not. See docs/performance.md for the measurements.
+three times slower without padding; 0.12 does not. On GPUs it times every kernel that a product or
+convolution could have, Triton's too, and checks what each computes: on an H100 a network's first
+scan compiled for minutes. cuDNN's and cuBLAS's alone, unchecked, are chosen in seconds and no
+slower. Untimed ones are: up to fifty times. See docs/performance.md for the measurements.
+
+Precision: on GPUs jax multiplies float32 in TF32, which keeps ten bits. The calibrators were fitted
+to evidence of float32, so networks are computed in it there, too.
 """
 
 import ctypes
+import importlib.util
 import os
 from collections.abc import Mapping
 from importlib import metadata
@@ -25,6 +32,12 @@ _MEMORY = (
 _LIBRARY_FLAG = "--xla_cpu_experimental_ynn_fusion_type"
 # XLA ends the process over a flag that it does not know: tried with 0.10.0, 0.10.1 and 0.10.2.
 _FLAGS = {"0.10": f"{_LIBRARY_FLAG}=LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT"}
+GPU_PLUGINS = ("jax_cuda13_plugin", "jax_cuda12_plugin")
+"""Packages by which jax finds NVIDIA's GPUs."""
+_GPU_PLATFORMS = frozenset({"cuda", "gpu"})
+# Every version of jaxlib since 0.8 knows them.
+_GPU_FLAGS = ("--xla_gpu_enable_triton_gemm=false", "--xla_gpu_autotune_level=1")
+_PRECISION = {"JAX_DEFAULT_MATMUL_PRECISION": "highest"}
 
 
 def prepare() -> None:
@@ -32,7 +45,7 @@ def prepare() -> None:
 
     C libraries other than glibc are left alone.
     """
-    os.environ.update(_flags(os.environ))
+    os.environ.update(_flags(os.environ) | _precision(os.environ))
     mallopt = _of_glibc("mallopt")
     if mallopt is None:
         return
@@ -80,7 +93,8 @@ def variables(environment: Mapping[str, str]) -> dict[str, str]:
     A worker keeps what it compiles, whoever started it: else every call would compile anew.
     """
     memory = {name: str(value % 2**64) for name, _, value in _MEMORY if name not in environment}
-    return memory | _flags(environment) | compiled_programs(environment)
+    ours = _flags(environment) | _precision(environment)
+    return memory | ours | compiled_programs(environment)
 
 
 def compiled_programs(environment: Mapping[str, str]) -> dict[str, str]:
@@ -113,14 +127,27 @@ def _of_glibc(name: str):
         return None
 
 
+def may_use_gpus(environment: Mapping[str, str]) -> bool:
+    """Whether jax looks for NVIDIA's GPUs: it has a plugin for them, and nothing rules them out."""
+    platforms = {name.strip() for name in environment.get("JAX_PLATFORMS", "").split(",")} - {""}
+    if platforms and not platforms & _GPU_PLATFORMS:
+        return False
+    return any(importlib.util.find_spec(name) for name in GPU_PLUGINS)
+
+
+def _precision(environment: Mapping[str, str]) -> dict[str, str]:
+    """Products in float32 where GPUs may compute them; what the environment has stands."""
+    return {} if not may_use_gpus(environment) or environment.keys() & _PRECISION else _PRECISION
+
+
 def _flags(environment: Mapping[str, str]) -> dict[str, str]:
-    """XLA_FLAGS with the flag for the installed jaxlib, where it needs one that is not there."""
+    """XLA_FLAGS with those that the installed jaxlib needs and that are not there."""
     try:
         version = metadata.version("jaxlib")
     except metadata.PackageNotFoundError:
         return {}
-    flag = _FLAGS.get(".".join(version.split(".")[:2]))
     given = environment.get("XLA_FLAGS", "")
-    if flag is None or _LIBRARY_FLAG in given:
-        return {}
-    return {"XLA_FLAGS": f"{given} {flag}".strip()}
+    wanted = [_FLAGS.get(".".join(version.split(".")[:2]), "")]
+    wanted += _GPU_FLAGS if may_use_gpus(environment) else ()
+    missing = [flag for flag in wanted if flag and flag.split("=")[0] not in given]
+    return {"XLA_FLAGS": " ".join([given, *missing]).strip()} if missing else {}

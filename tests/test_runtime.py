@@ -91,3 +91,42 @@ def test_a_child_keeps_what_it_compiles_in_the_users_cache(tmp_path):
 def test_xla_gets_a_flag_only_where_its_version_knows_it(monkeypatch, version, given, expected):
     monkeypatch.setattr(runtime.metadata, "version", lambda name: version)
     assert runtime.variables({"XLA_FLAGS": given}).get("XLA_FLAGS") == expected
+
+
+_GPU = "--xla_gpu_enable_triton_gemm=false --xla_gpu_autotune_level=1"
+
+
+@pytest.mark.parametrize(
+    ("given", "flags", "precision"),
+    [
+        ({}, _GPU, "highest"),
+        ({"JAX_PLATFORMS": "cuda,cpu"}, _GPU, "highest"),
+        ({"JAX_PLATFORMS": "cpu"}, None, None),
+        ({"JAX_DEFAULT_MATMUL_PRECISION": "default"}, _GPU, None),
+        (
+            {"XLA_FLAGS": "--xla_gpu_autotune_level=4"},
+            "--xla_gpu_autotune_level=4 --xla_gpu_enable_triton_gemm=false",
+            "highest",
+        ),
+    ],
+)
+def test_gpus_compute_in_float32_with_kernels_that_are_chosen_fast(
+    monkeypatch, given, flags, precision
+):
+    monkeypatch.setattr(runtime.metadata, "version", lambda name: "0.12.0")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
+    found = runtime.variables(given)
+    assert found.get("XLA_FLAGS") == flags
+    assert found.get("JAX_DEFAULT_MATMUL_PRECISION") == precision
+
+
+def test_xla_knows_the_flags_for_gpus():
+    """XLA ends the process over a flag that it does not know, also where there is no GPU."""
+    code = "import jax; print(jax.numpy.ones(2).sum())"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env={"XLA_FLAGS": _GPU, "JAX_PLATFORMS": "cpu"},
+    )
+    assert (done.returncode, done.stdout) == (0, "2.0\n")

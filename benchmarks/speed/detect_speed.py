@@ -9,7 +9,6 @@ of the same architecture with PyTorch's, in turns: see `benchmarks.speed.gradien
 """
 
 import argparse
-import itertools
 import json
 import sys
 import time
@@ -29,7 +28,7 @@ from converters import convert, families, open_artifact
 from converters.families.reference import filled_module
 from converters.files import write_atomic
 from jaxtroj.cli.options import keep_compiled
-from jaxtroj.evidence.gather import gather
+from jaxtroj.evidence.gather import Evidence, gather_steps
 from jaxtroj.evidence.images.context import image_context
 from jaxtroj.evidence.stage import Subject, stages_for
 from jaxtroj.evidence.stages import IMAGE_STAGES
@@ -87,24 +86,21 @@ def _resized(examples: Examples, size: int | None) -> Examples:
 
 
 def _gathered(model, examples: Examples) -> dict[str, Any]:
-    # The processor's time tells more than the clock where other programs run beside.
-    started, used = time.perf_counter(), [time.process_time()]
-
-    def told(*_: object) -> bool:
-        used.append(time.process_time())
-        return False
-
     stages = stages_for(IMAGE_STAGES, Subject(side=max(examples.images.shape[1:3])))
-    evidence = gather(image_context(model, examples), stages, told)
-    used.append(time.process_time())
-    processor = [round(after - before, 2) for before, after in itertools.pairwise(used)]
+    started, used, processor = time.perf_counter(), time.process_time(), {"": time.process_time()}
+    evidence, following = Evidence(), ""
+    # The processor's time tells more than the clock where other programs run beside.
+    for step in gather_steps(image_context(model, examples), stages):
+        processor[following] = round(time.process_time() - processor[following], 2)
+        evidence, following = step.evidence, step.following
+        processor[following] = time.process_time()
     seconds = {stage: round(s, 2) for stage, s in evidence.seconds.items()}
     best = evidence.triggers[0]
     return {
         "seconds": seconds,
         "all_seconds": round(time.perf_counter() - started, 2),
-        "processor_seconds": dict(zip((*evidence.stages, "triggers"), processor, strict=True)),
-        "all_processor_seconds": round(used[-1] - used[0], 2),
+        "processor_seconds": {stage: s for stage, s in processor.items() if stage},
+        "all_processor_seconds": round(time.process_time() - used, 2),
         "cheap_seconds": round(seconds["weights"] + seconds["probes"], 2),
         "target_class": best.target_class,
         "attack_success_rate": round(best.attack_success_rate, 3),

@@ -1,6 +1,5 @@
 """Which GPUs there are, told without loading jax, and how much memory this machine has."""
 
-import importlib.util
 import os
 import re
 import subprocess
@@ -8,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-_PLUGINS = ("jax_cuda13_plugin", "jax_cuda12_plugin")
-_PLATFORMS_WITH_GPU = frozenset({"cuda", "gpu"})
+from jaxtroj import runtime
+
 _LISTED = re.compile(r"UUID: ((?:GPU|MIG)-[^)\s]+)")
 _SHARE_OF_MEMORY = 0.9
 _GPU_SHARE = 0.9
@@ -48,10 +47,7 @@ def local_slots(workers: int | None) -> list[Slot]:
 
 def visible_gpus() -> list[str]:
     """What `CUDA_VISIBLE_DEVICES` of each usable GPU would be; none where jax cannot use them."""
-    platforms = {name.strip() for name in os.environ.get("JAX_PLATFORMS", "").split(",")} - {""}
-    if platforms and not platforms & _PLATFORMS_WITH_GPU:
-        return []
-    if not any(importlib.util.find_spec(name) for name in _PLUGINS):
+    if not runtime.may_use_gpus(os.environ):
         return []
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
     if chosen is not None:

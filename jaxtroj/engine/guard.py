@@ -226,15 +226,12 @@ def start_python(
     Raises:
         EngineError: it does not start.
     """
-    variables: dict[str, str | None] = {
-        **os.environ,
-        **runtime.variables(os.environ),
-        **environment,
-    }
+    changed: dict[str, str | None] = {**os.environ, **environment}
+    variables = {name: value for name, value in changed.items() if value is not None}
     try:
         return subprocess.Popen(
             [sys.executable, "-c", code, *arguments],
-            env={name: value for name, value in variables.items() if value is not None},
+            env=variables | runtime.variables(variables),
             stdin=subprocess.DEVNULL,
             stdout=stdout,
             stderr=stderr,
