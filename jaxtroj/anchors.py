@@ -18,6 +18,7 @@ from jaxtroj.margins import all_margins
 from jaxtroj.network import Network
 from jaxtroj.rounds.examples import Examples
 from jaxtroj.rounds.turns import MANY_CLASSES, in_turn
+from jaxtroj.rows import taken
 
 # Deviation of the blur over the saliency map, as a share of the picture's side.
 _BLUR = 0.08
@@ -126,18 +127,14 @@ class AnchoredExamples:
         return self._cut(places)
 
     def _cut(self, cut: slice | np.ndarray) -> "AnchoredExamples":
-        return replace(
-            self,
-            images=self.images[cut],
-            anchors=self.anchors[cut],
-            sources=self.sources[cut],
-            logits=self.logits[cut],
-        )
+        every = (self.images, self.anchors, self.sources, self.logits)
+        images, anchors, sources, logits = taken(every, cut)
+        return replace(self, images=images, anchors=anchors, sources=sources, logits=logits)
 
     def offsets(self) -> jax.Array:
         """Whole pixels `[n, 2]` from the picture's centre to each anchor."""
         centre = np.asarray(self.images.shape[1:3]) // 2
-        return (self.anchors - centre).astype(jnp.int32)
+        return jnp.asarray((np.asarray(self.anchors) - centre).astype(np.int32))
 
 
 def spread_count(per_class: int, classes: int) -> int:

@@ -5,6 +5,7 @@ through one program of fixed batch size, and every input gradient through anothe
 padded.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -12,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from converters.model import Model, apply
+from jaxtroj.rows import joined, padded, taken
 
 # Pixels in one batch: fills two cores at 64 px, and at 224 px keeps activations under 2 GB. The
 # least is whole turns of the five classes that rounds mostly have, so that little is padding; the
@@ -54,10 +56,10 @@ class Network:
         """`[n, classes]` of images `[n, h, w, c]`."""
         size = self.batch(images)
         parts = [
-            _logits(self.model.config, self.model.params, padded(images[i : i + size], size))
-            for i in range(0, len(images), size)
+            _logits(self.model.config, self.model.params, padded(part, size))
+            for part in _batches(images, size)
         ]
-        return jnp.concatenate(parts)[: len(images)]
+        return taken(joined(parts), slice(len(images)))
 
     def gradients(self, images, weights) -> tuple[jax.Array, jax.Array]:
         """Gradient `[n, h, w, c]` of each image's weighted sum of logits, and the logits.
@@ -79,22 +81,17 @@ class Network:
             _gradients(
                 self.model.config,
                 self.model.params,
-                padded(images[i : i + size], size),
-                padded(weights[i : i + size], size),
+                padded(shown, size),
+                padded(wanted, size),
                 own,
             )
-            for i in range(0, len(images), size)
+            for shown, wanted in zip(*(_batches(x, size) for x in (images, weights)), strict=True)
         ]
-        gradients, logits = (
-            jnp.concatenate(part)[: len(images)] for part in zip(*parts, strict=True)
-        )
-        return gradients, logits
+        return taken(joined(parts), slice(len(images)))
 
 
-def padded(rows, size: int) -> jax.Array:
-    """Rows `[n, ...]` with zeros after them, `[size, ...]`."""
-    rows = jnp.asarray(rows)
-    return jnp.pad(rows, [(0, size - len(rows)), *[(0, 0)] * (rows.ndim - 1)])
+def _batches(rows, size: int) -> Iterator[jax.Array]:
+    return (taken(rows, slice(start, start + size)) for start in range(0, len(rows), size))
 
 
 def margin_weights(logits: jax.Array) -> jax.Array:

@@ -23,8 +23,8 @@ import numpy as np
 
 from converters.batch_norms import moments
 from converters.model import Model
-from jaxtroj.network import padded
 from jaxtroj.pytrees import pytree
+from jaxtroj.rows import padded
 
 _RIDGE = 0.3  # of the mean variance of clean pictures' axes: the least of any direction
 _STILL = 1e-2  # running deviations: no number counts as steadier

@@ -18,6 +18,7 @@ from jaxtroj.anchors import AnchoredExamples
 from jaxtroj.inversion.spread import dealt, devices_for, everywhere, on_each
 from jaxtroj.network import Network
 from jaxtroj.pytrees import pytree
+from jaxtroj.rows import joined, taken
 from jaxtroj.triggers.measure import Candidates
 from jaxtroj.triggers.trigger import Trigger
 
@@ -99,8 +100,7 @@ class Arms:
 
     def take(self, index: np.ndarray) -> "Arms":
         """The arms at `index`."""
-        states = _taken(self.states, jnp.asarray(index))
-        return Arms(states, self.targets[index], self.anchored[index])
+        return Arms(taken(self.states, index), self.targets[index], self.anchored[index])
 
 
 def begin(method: Method, starts: Any, labels, shape: tuple[int, int, int]) -> Arms:
@@ -129,11 +129,6 @@ def _started(method: Method, shape: tuple[int, int, int], starts):
 @partial(jax.jit, static_argnums=0)
 def _triggers(method: Method, states) -> Trigger:
     return jax.vmap(method.trigger)(states)
-
-
-@jax.jit
-def _taken(states, index: jax.Array):
-    return jax.tree.map(lambda x: x[index], states)
 
 
 @partial(jax.jit, static_argnames="method")
@@ -263,6 +258,6 @@ def _rows(examples: AnchoredExamples, targets: np.ndarray) -> np.ndarray:
 
 
 def _joined(parts: list[Arms]) -> Arms:
-    states = jax.tree.map(lambda *x: jnp.concatenate(x), *(part.states for part in parts))
+    states = joined([part.states for part in parts])
     targets, anchored = (np.concatenate(x) for x in zip(*(p.labels() for p in parts), strict=True))
     return Arms(states, targets, anchored)

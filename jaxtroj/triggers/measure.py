@@ -15,6 +15,7 @@ from jaxtroj.anchors import AnchoredExamples
 from jaxtroj.margins import all_margins
 from jaxtroj.network import Network
 from jaxtroj.numerics import sigmoid
+from jaxtroj.rows import joined, taken
 from jaxtroj.triggers.kinds import unit_rank
 from jaxtroj.triggers.trigger import Offset, Shape, Trigger
 
@@ -153,11 +154,11 @@ def all_gains(
     parts = []
     for start in range(0, count, chunk):
         part = slice(start, start + chunk)
-        some = jax.tree.map(lambda x, part=part: x[part], triggers)
+        some = taken(triggers, part)
         images = _applied(some, examples.images, jnp.asarray(moves[part], jnp.int32))
         logits = network.logits(images.reshape(-1, *images.shape[2:]))
         parts.append(all_margins(logits).reshape(-1, n, examples.classes))
-    return jnp.concatenate(parts)
+    return joined(parts)
 
 
 def gains_together(
@@ -272,7 +273,7 @@ def _recovered(measured: Measured, place: int, examples: AnchoredExamples) -> Re
         attack_success_rate=float(measured.rates[place]),
         size=float(measured.sizes[place]),
         method=found.method,
-        trigger=jax.tree.map(lambda x: x[place], found.triggers),
+        trigger=taken(found.triggers, place),
         shape=_shape(examples),
         offset=offset * int(found.anchored[place]),
         moves=bool(found.anchored[place]),

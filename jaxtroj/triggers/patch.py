@@ -128,12 +128,6 @@ def vary(key: jax.Array, patches: Patch, copies: int) -> Patch:
         )
 
     count = patches.radius.shape[0]
-    repeated = take(patches, jnp.arange(count * copies) % count)
+    repeated = jax.tree.map(lambda x: x[jnp.arange(count * copies) % count], patches)
     neighbours = jax.vmap(neighbour)(jnp.arange(count * copies), repeated)
     return jax.tree.map(lambda a, b: jnp.concatenate([a, b]), patches, neighbours)
-
-
-@jax.jit
-def take(patches: Patch, index: jax.Array) -> Patch:
-    """The patches at `index`."""
-    return jax.tree.map(lambda x: x[index], patches)

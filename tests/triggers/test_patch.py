@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxtroj.rows import taken
 from jaxtroj.triggers.mask import shift
 from jaxtroj.triggers.patch import (
     Patch,
     random_patches,
-    take,
     vary,
 )
 
@@ -150,8 +150,8 @@ def test_no_copies_are_the_originals():
     assert vary(jax.random.key(1), bank, copies=0).radius.shape == (2,)
 
 
-def test_take_takes_whole_patches():
+def test_rows_are_whole_patches():
     bank = random_patches(jax.random.key(0), 5, 3, (0.05, 0.1))
-    chosen = take(bank, jnp.asarray([4, 1]))
+    chosen = taken(bank, np.array([4, 1]))
     np.testing.assert_array_equal(chosen.colour, bank.colour[jnp.asarray([4, 1])])
     assert chosen.sides.tolist() == [int(bank.sides[4]), int(bank.sides[1])]

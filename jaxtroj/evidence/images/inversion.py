@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jaxtroj.anchors import AnchoredExamples, fitted_count
@@ -13,8 +12,8 @@ from jaxtroj.inversion.neural_cleanse import NeuralCleanse
 from jaxtroj.inversion.patch_search import PatchSearch
 from jaxtroj.inversion.searches import SEARCHES, Known, SearchPlan, run_search
 from jaxtroj.network import Network
+from jaxtroj.rows import taken
 from jaxtroj.triggers.measure import Measured
-from jaxtroj.triggers.patch import take
 
 _WORKS = 0.6
 _MOST_IMAGES = 8
@@ -55,7 +54,7 @@ def run_searches(
     """
     targets = _likely(probed, budget.classes)
     starts = probed.scores.argmax(axis=0)[targets]
-    patches = take(probed.patches, jnp.asarray(starts))
+    patches = taken(probed.patches, starts)
     known = Known(targets, patches, probed.scores[starts, targets], key)
     parts = _split(examples, budget)
     return tuple(run_search(search, network, parts, known) for search in budget.searches)

@@ -29,6 +29,7 @@ from jaxtroj.inversion.memory_search import (
 from jaxtroj.network import Network
 from jaxtroj.norm_memory import Memory, Norms, matches
 from jaxtroj.rounds.examples import Examples
+from jaxtroj.rows import taken
 from jaxtroj.triggers.colour_map import random_colour_maps
 from jaxtroj.triggers.filter import known_filters
 from jaxtroj.triggers.mask import FreeMask
@@ -172,7 +173,7 @@ def _best(norms: Norms, memory: Memory, images: np.ndarray, triggers: Trigger):
 def _singles(triggers: Trigger) -> list:
     """Triggers with a leading axis, one by one."""
     count = len(jax.tree.leaves(triggers)[0])
-    return [jax.tree.map(lambda x, i=i: x[i], triggers) for i in range(count)]
+    return [taken(triggers, i) for i in range(count)]
 
 
 def _measured(

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-import jax
 import numpy as np
 
 from jaxtroj.anchors import AnchoredExamples
 from jaxtroj.evidence.images.memory import Remembered
 from jaxtroj.network import Network
+from jaxtroj.rows import taken
 from jaxtroj.triggers.mask import FreeMask
 from jaxtroj.triggers.measure import Candidates, RecoveredTrigger, best_of, measure
 from jaxtroj.triggers.smooth import Smooth
@@ -113,7 +113,7 @@ def recovered(
     """
     best, target, origin = _shown(clean, found)
     origins = None if origin is None else np.array([origin])
-    one = jax.tree.map(lambda x: x[None], best.trigger)
+    one = taken(best.trigger, None)
     candidates = Candidates(
         "memory search", one, np.array([target]), np.array([best.moves]), origins
     )

@@ -7,11 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jaxtroj.evidence.images.pair_bank import BankAnswers
+from jaxtroj.rows import taken
 from jaxtroj.triggers.measure import Measured, best_of
 
 _MOST = 0.5  # of the held-out pictures: beyond it a trigger is no source's own
@@ -117,10 +116,10 @@ def _over(values: np.ndarray, counted: np.ndarray) -> np.ndarray:
 
 def _alone(measured: Measured, place: int) -> Measured:
     """The arm at `place` alone; one that moves most other pictures too is measured on all."""
-    found, rows = measured.found, [place]
+    found, rows = measured.found, np.array([place])
     one = replace(
         found,
-        triggers=jax.tree.map(lambda x: x[jnp.asarray(rows)], found.triggers),
+        triggers=taken(found.triggers, rows),
         targets=found.targets[rows],
         anchored=found.anchored[rows],
         origins=None,

@@ -15,8 +15,9 @@ from jaxtroj.anchors import AnchoredExamples
 from jaxtroj.evidence.images.weights import head_gap
 from jaxtroj.margins import share
 from jaxtroj.network import Network
+from jaxtroj.rows import taken
 from jaxtroj.triggers.measure import Candidates, RecoveredTrigger, all_gains, best_of, measure
-from jaxtroj.triggers.patch import Patch, random_patches, take, vary
+from jaxtroj.triggers.patch import Patch, random_patches, vary
 
 # Round 0's polygons have bounding boxes of 8-15 % and 20-25 % of the picture's side and fill about
 # half of them; these are the radii of circles of equal area.
@@ -70,11 +71,11 @@ def run_probes(
     few = examples.spread(budget.wide_per_class)
     _, wide_scores = try_patches(network, few, patches)
     best = np.argsort(-wide_scores.max(axis=1), kind="stable")[: budget.kept]
-    close = vary(jax.random.fold_in(key, 1), take(patches, jnp.asarray(best)), budget.copies)
+    close = vary(jax.random.fold_in(key, 1), taken(patches, best), budget.copies)
     more = examples.first(examples.fitted(budget.close_per_class))
     flips, scores = try_patches(network, more, close)
     order = np.argsort(-scores.max(axis=1), kind="stable")
-    return Probed(take(close, jnp.asarray(order)), flips[order], scores[order], wide_scores)
+    return Probed(taken(close, order), flips[order], scores[order], wide_scores)
 
 
 def probe_trigger(
@@ -90,7 +91,7 @@ def probe_trigger(
     """
     target = _best_class(probed)
     place = int(probed.scores[:, target].argmax())
-    patch = take(probed.patches, jnp.asarray([place]))
+    patch = taken(probed.patches, np.array([place]))
     rest = examples.after(examples.fitted(budget.close_per_class))
     found = Candidates("probe", patch, np.array([target]), np.ones(1, bool))
     return best_of(measure(network, rest, found), examples)

@@ -35,6 +35,7 @@ from jaxtroj.inversion.value_arms import (
     value_arms,
 )
 from jaxtroj.network import Network
+from jaxtroj.rows import taken
 from jaxtroj.triggers.fields import linear
 from jaxtroj.triggers.measure import Candidates, Measured, gains_together, sizes_of
 
@@ -132,8 +133,7 @@ def _from_bank(network, examples, key, order: str, budget: WholeBudget):
 def _best_of_bank(triggers, pulls: np.ndarray, budget: WholeBudget) -> Candidates:
     """For each of the classes that are moved most `[a, classes]`, the candidate that does it."""
     targets = np.argsort(-pulls.max(axis=0), kind="stable")[: budget.kept]
-    places = jnp.asarray(pulls[:, targets].argmax(axis=0))
-    chosen = jax.tree.map(lambda x: x[places], triggers)
+    chosen = taken(triggers, pulls[:, targets].argmax(axis=0))
     return Candidates(f"{triggers.kind} bank", chosen, targets, np.zeros(len(targets), bool))
 
 
