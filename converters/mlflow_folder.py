@@ -22,6 +22,7 @@ from converters.errors import (
 )
 from converters.files import read_at_most, read_json
 from converters.hub.folder import CONFIG, MOST_CONFIG_BYTES, is_hub_folder
+from converters.hub.redirections import type_said
 
 MANIFEST = "MLmodel"
 _MOST_BYTES = 2**20
@@ -141,11 +142,15 @@ def _loaded_otherwise(
 def _made_otherwise(values: dict[str, Any], found: Path) -> Iterator[str]:
     """What of transformers MLflow makes that is not what its folder of weights describes."""
     yield from (f"MLmodel says {key}, other weights" for key in _ELSEWHERE if key in values)
-    said = values.get("pipeline_model_type")
-    if said is not None and (found / CONFIG).exists():
-        described = read_json(found / CONFIG, MOST_CONFIG_BYTES).get("architectures")
-        if described != [said]:
-            yield f"MLmodel says that {found} is a {safe_repr(said)}, its {CONFIG} says otherwise"
+    if not (found / CONFIG).exists():
+        return
+    config = read_json(found / CONFIG, MOST_CONFIG_BYTES)
+    said, kind = values.get("pipeline_model_type"), values.get("torch_dtype")
+    if said is not None and config.get("architectures") != [said]:
+        yield f"MLmodel says that {found} is a {safe_repr(said)}, its {CONFIG} says otherwise"
+    # MLflow has weights loaded in its own type, which rounds those of a wider one.
+    if kind not in (None, "torch.float32", f"torch.{type_said(config)}"):
+        yield f"MLmodel says weights of {safe_repr(kind)}, its {CONFIG} says otherwise"
 
 
 def _said(folder: Path, flavors: dict[str, Any], flavor: str) -> Path | None:

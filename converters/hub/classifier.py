@@ -126,10 +126,6 @@ def _names(said: Any) -> str:
 
 def _checked(config: Mapping[str, Any], tensors: Mapping[str, Any]) -> Mapping[str, Any]:
     """The config, once its numbers are known to be few and small; raises MismatchError."""
-    if config.get("quantization_config"):
-        raise UnsupportedArchitectureError(
-            f"{CONFIG} says that the weights are quantised; expected floating ones"
-        )
     if config.get("problem_type") == "regression":
         raise UnsupportedArchitectureError(
             f"{CONFIG} says that the network gives quantities (problem_type 'regression'); expected"

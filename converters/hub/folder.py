@@ -14,6 +14,7 @@ from converters.errors import (
     safe_repr,
 )
 from converters.files import read_json, read_plain
+from converters.hub.redirections import refuse_redirections, refuse_rounding
 from converters.hub.weights import INDEX, WHOLE, FolderWeights, read_weights, weight_files
 
 CONFIG = "config.json"
@@ -125,7 +126,8 @@ def read_hub_folder(path: Path) -> HubFolder:
 
     Raises:
       UnsafeConfigError: it asks for code that is no part of transformers.
-      LoadError: a file is missing, damaged or unsafe.
+      LoadError: a file is missing, damaged or unsafe, or other weights are loaded where it is used.
+      ConversionError: weights are rounded or quantised there.
     """
     folder = snapshot_of(path)
     beside = _beside(folder)
@@ -134,7 +136,10 @@ def read_hub_folder(path: Path) -> HubFolder:
     configs = {name: read_json(folder / name, MOST_CONFIG_BYTES) for name in (CONFIG, *said)}
     for name, values in configs.items():
         refuse_code(values, name)
+    refuse_redirections(folder, configs[CONFIG], CONFIG)
     weights = read_weights(folder)
+    if "pretrained_cfg" not in configs[CONFIG]:  # timm's weights stay as they are
+        refuse_rounding(configs[CONFIG], weights, CONFIG)
     digests = {name: _digest(folder / name) for name in (CONFIG, *beside)} | dict(weights.digests)
     _check_blobs(folder, digests)
     return HubFolder(folder, configs[CONFIG], weights, digests)

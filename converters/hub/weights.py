@@ -82,9 +82,15 @@ def _from_files(folder: Path, names: list[str], places: dict[str, str] | None) -
 
 def _places(index: Path) -> dict[str, str]:
     """Tensor name -> file name, files of the same folder only."""
-    places = read_json(index, _MAX_INDEX_BYTES).get("weight_map")
+    said = read_json(index, _MAX_INDEX_BYTES)
+    places, about = said.get("weight_map"), said.get("metadata")
     if not isinstance(places, dict) or not places:
         raise CorruptFileError(f"{index}: weight_map is {safe_repr(places)}, expected an object")
+    if isinstance(about, dict) and about.get("dtype") is not None:
+        raise CorruptFileError(
+            f"{index}: metadata says the type {safe_repr(about['dtype'])}, to which transformers 5"
+            " rounds the weights; expected it in config.json"
+        )
     for name in places.values():
         inside = isinstance(name, str) and name.isprintable() and not set(name) & set("/\\")
         if not inside or name in ("", ".", ".."):

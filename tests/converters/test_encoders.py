@@ -294,6 +294,9 @@ def broken(folder: Path, tmp_path: Path, **changes) -> Path:
     ({"position_embedding_type": "relative_key"}, UnsupportedArchitectureError, "relative_key"),
     ({"is_decoder": True}, UnsupportedArchitectureError, "is_decoder is True"),
     ({"is_causal": True}, UnsupportedArchitectureError, "is_causal is True; only False"),
+    ({"transformers_weights": "b.safetensors"}, LoadError, "loaded as weights"),
+    ({"quantization_config": {"bits": 4}}, UnsupportedArchitectureError, "quantised"),
+    ({"dtype": "bfloat16"}, MismatchError, "loaded as bfloat16"),
     ({"attribute_map": {"layer_norm_eps": "hidden_dropout_prob"}}, UnsupportedArchitectureError,
      "attribute_map is a dict; only None"),
 ])  # fmt: skip

@@ -224,6 +224,11 @@ def test_what_asks_for_remote_code_is_refused_by_name(folder, monkeypatch, chang
         ({"architectures": None}, "says architectures None"),
         ({"model_type": "swin"}, "of model_type 'swin'; expected one of Beit"),
         ({"quantization_config": {"bits": 4}}, "quantised"),
+        ({"transformers_weights": "b.safetensors"}, "has 'b.safetensors' loaded as weights"),
+        ({"dtype": "float16"}, "loaded as float16, which 16 tensors, such as"),
+        ({"dtype": None, "torch_dtype": "bfloat16"}, "loaded as bfloat16"),
+        ({"dtype": "float8_e5m2"}, "dtype is 'float8_e5m2', expected float16, bfloat16"),
+        ({"dtype": {"": "float32"}}, "dtype is a dict, expected float16"),
         ({"problem_type": "regression"}, "problem_type 'regression'"),
         ({"num_hidden_layers": 10**9}, "'num_hidden_layers' is larger than any"),
         ({"num_hidden_layers": 10**5}, "num_hidden_layers 100000, the files hold 40 tensors"),
@@ -275,7 +280,7 @@ def test_compared_networks_are_not_the_ones_that_are_filled(tmp_path):
 
 
 def test_fields_that_choose_implementations_change_nothing(folder, vit):
-    change(folder, use_cache=True, attn_implementation="flash_attention_2", dtype="float16")
+    change(folder, use_cache=True, attn_implementation="flash_attention_2")
     images = np.random.default_rng(0).random((2, SIDE, SIDE, 3), np.float32)
     expected = open_model(vit).model(images)
     np.testing.assert_array_equal(open_model(folder).model(images), expected)
@@ -390,3 +395,73 @@ def test_timm_folders_that_do_not_fit_say_why(tmp_path, changes, said):
     change(tmp_path, **changes)
     with pytest.raises(ConverterError, match=said):
         open_model(tmp_path)
+
+
+def _theirs(folder: Path) -> dict[str, np.ndarray]:
+    """Weights that transformers computes with."""
+    network = transformers.AutoModelForImageClassification.from_pretrained(folder)
+    return {name: value.float().numpy() for name, value in network.state_dict().items()}
+
+
+def test_a_config_may_not_name_other_weights_than_are_read(folder):
+    """transformers loads the file that `transformers_weights` names."""
+    clean = _theirs(folder)
+    other = {name: np.array(value + 1) for name, value in clean.items()}
+    save_file(other, folder / "other.safetensors", {"format": "pt"})
+    change(folder, transformers_weights="other.safetensors")
+    assert any(not np.array_equal(value, clean[name]) for name, value in _theirs(folder).items())
+    with pytest.raises(ConverterError, match="'other.safetensors' loaded as weights"):
+        open_model(folder)
+
+
+def test_an_adapter_beside_the_weights_is_refused(folder):
+    (folder / "adapter_config.json").write_text("{}")
+    with pytest.raises(ConverterError, match="adapter_config.json lies beside the weights"):
+        open_model(folder)
+
+
+@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
+def test_weights_of_the_type_that_is_said_are_read(folder, kind):
+    """transformers rounds others to it, so that a network of other logits would be searched."""
+    clean = _theirs(folder)
+    change(folder, dtype=kind)
+    rounded = _theirs(folder)
+    assert any(not np.array_equal(value, clean[name]) for name, value in rounded.items())
+    with pytest.raises(MismatchError, match=f"weights loaded as {kind}"):
+        open_model(folder)
+    save_file(rounded, folder / "model.safetensors", {"format": "pt"})
+    for said in (kind, "float32", None):
+        change(folder, dtype=said)
+        assert open_model(folder).model.num_classes == 3
+
+
+def test_without_a_type_weights_of_two_types_may_not_need_rounding(folder):
+    """transformers then takes the type of the tensor that it meets first."""
+    change(folder, dtype=None)
+    tensors = load_file(folder / "model.safetensors")
+    first = min(tensors)
+    save_file(
+        tensors | {first: tensors[first].astype(np.float16)},
+        folder / "model.safetensors",
+        {"format": "pt"},
+    )
+    assert first == "classifier.bias"
+    head = _theirs(folder)["classifier.weight"]
+    assert not np.array_equal(head, tensors["classifier.weight"])
+    with pytest.raises(MismatchError, match="weights loaded as float16"):
+        open_model(folder)
+
+
+def test_torch_files_keep_their_order_of_types(folder):
+    """Where no type is said, that of the first tensor counts; a later one of 16 bits does not."""
+    change(folder, dtype=None)
+    tensors = {
+        name: torch.from_numpy(v) for name, v in load_file(folder / "model.safetensors").items()
+    }
+    (folder / "model.safetensors").unlink()
+    first, last = min(tensors), max(tensors)
+    torch.save(tensors | {last: tensors[last].half()}, folder / "pytorch_model.bin")
+    assert open_model(folder).model.num_classes == 3
+    torch.save(tensors | {first: tensors[first].half()}, folder / "pytorch_model.bin")
+    with pytest.raises(MismatchError, match="weights loaded as float16"):
+        open_model(folder)

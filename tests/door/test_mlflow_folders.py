@@ -87,6 +87,7 @@ def _texts(said: str) -> str:
         ((_texts("peft_adaptor: peft"),), "MLmodel says peft_adaptor, other weights"),
         ((_texts("source_model_revision: a1"),), "MLmodel says source_model_revision, other"),
         ((_texts("has_local_base_model_path: true"),), "says has_local_base_model_path, other"),
+        ((_texts("torch_dtype: torch.float16"),), "weights of 'torch.float16', its config.json"),
         (
             (_texts("pipeline_model_type: BertForTokenClassification"),),
             "is a 'BertForTokenClassification', its config.json says otherwise",
