@@ -21,7 +21,7 @@ from converters.errors import (
 )
 from converters.files import read_json
 
-CONFIG = "tokenizer_config.json"
+CONFIG, _USUAL = "tokenizer_config.json", "tokenizer.json"
 # The encoder's model_type -> class of transformers, where tokenizer_config.json names none.
 _OF_MODEL = {
     "bert": "BertTokenizer",
@@ -32,7 +32,7 @@ _OF_MODEL = {
 }
 _CLASSES = tuple(_OF_MODEL.values())
 # Without these, transformers 5 makes a tokenizer of a handful of tokens and says nothing.
-_VOCABULARIES = (("tokenizer.json",), ("vocab.txt",), ("vocab.json", "merges.txt"))
+_VOCABULARIES = ((_USUAL,), ("vocab.txt",), ("vocab.json", "merges.txt"))
 _MAX_CONFIG_BYTES = 2**20
 _MAX_FILE_BYTES = 2**26
 # A review has some thousand characters; beyond this a text is no review.
@@ -192,10 +192,15 @@ def wrap(backend: Any) -> Tokenizer:
 
 
 def _class_name(folder: Path) -> str:
-    """Name of the transformers class, from the allow-list."""
-    named = None
-    if (folder / CONFIG).exists():
-        named = read_json(folder / CONFIG, _MAX_CONFIG_BYTES).get("tokenizer_class")
+    """Name of the transformers class, from the allow-list; raises as `load_tokenizer`."""
+    said = read_json(folder / CONFIG, _MAX_CONFIG_BYTES) if (folder / CONFIG).exists() else {}
+    if said.get("fast_tokenizer_files", [_USUAL]) != [_USUAL]:
+        raise LoadError(
+            f"{folder / CONFIG} has other files than {_USUAL} loaded by some versions of"
+            " transformers (fast_tokenizer_files); expected no such entry, and the tokenizer in"
+            f" {_USUAL}"
+        )
+    named = said.get("tokenizer_class")
     if named is None:
         kind = read_json(folder / "config.json", _MAX_CONFIG_BYTES).get("model_type")
         named = _OF_MODEL.get(kind) if isinstance(kind, str) else None

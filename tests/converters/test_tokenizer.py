@@ -315,3 +315,22 @@ def test_a_panic_at_work_is_told_and_what_ends_a_program_goes_on():
     for fault in (KeyboardInterrupt, ValueError):
         with pytest.raises(fault):
             Tokenizer(Backend(fault), 0, None, {})(["good"], 8)
+
+
+def test_a_tokenizer_in_a_file_of_another_name_is_refused(tmp_path):
+    """transformers loads the one that `fast_tokenizer_files` names for its version."""
+    made("BertTokenizer").save_pretrained(tmp_path)
+    file = tmp_path / "tokenizer_config.json"
+    config = json.loads(file.read_text())
+    other = json.loads((tmp_path / "tokenizer.json").read_text())
+    vocabulary = other["model"]["vocab"]
+    first, last = list(vocabulary)[-2:]
+    vocabulary[first], vocabulary[last] = vocabulary[last], vocabulary[first]
+    (tmp_path / "tokenizer.4.0.0.json").write_text(json.dumps(other))
+    file.write_text(json.dumps(config | {"fast_tokenizer_files": ["tokenizer.4.0.0.json"]}))
+    theirs = transformers.BertTokenizer.from_pretrained(tmp_path)
+    assert theirs.get_vocab() != made("BertTokenizer").get_vocab()
+    with pytest.raises(LoadError, match="expected no such entry, and the tokenizer in tokenizer.j"):
+        load_tokenizer(tmp_path)
+    file.write_text(json.dumps(config | {"fast_tokenizer_files": ["tokenizer.json"]}))
+    same(load_tokenizer(tmp_path), made("BertTokenizer"))
