@@ -6,6 +6,7 @@ So it stays a step of its own in front of the network, in one program with it.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import jax
 import numpy as np
@@ -15,6 +16,7 @@ from converters.model import Model
 from converters.wrapped import WrappedConfig
 
 UNIT = (0.0, 1.0)
+Pixels = TypeVar("Pixels", jax.Array, np.ndarray)
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class PreparedConfig(WrappedConfig):
         """What the network takes, from images `[n, h, w, c]` in [0, 1]."""
         return self.inner.prepare(self.prepare_here(images))
 
-    def prepare_here(self, images: jax.Array) -> jax.Array:
+    def prepare_here(self, images: Pixels) -> Pixels:
         """The same by this step alone, where the network prepares images itself."""
         low, high = self.bounds
         if self.bounds != UNIT:

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from converters.model import Model
@@ -211,7 +210,7 @@ def _as_taken(model: Model, pixels: np.ndarray, form: PixelForm, has_front: bool
     config = prepared(model, *form.preparation).config
     if config is model.config or not isinstance(config, PreparedConfig):
         return images
-    return np.asarray(config.prepare_here(jnp.asarray(images)))
+    return np.asarray(config.prepare_here(images))
 
 
 def cannot_tell(labels: np.ndarray) -> str:

@@ -126,6 +126,12 @@ class Colours:
 Values = tuple[jax.Array, ...]
 
 
+@partial(jax.jit, static_argnums=0)
+def triggers_of(families: tuple[Family, ...], values: Values) -> tuple[Trigger, ...]:
+    """The trigger of each family's values."""
+    return tuple(f.trigger(own) for f, own in zip(families, values, strict=True))
+
+
 def offsets_for(key: jax.Array, images: np.ndarray) -> np.ndarray:
     """Where a moving trigger lies in each image `[n, h, w, c]`: int `[n, 2]` from the middle."""
     reach = np.array(images.shape[1:3]) // _REACH

@@ -25,6 +25,7 @@ from jaxtroj.inversion.memory_search import (
     Placed,
     climb,
     offsets_for,
+    triggers_of,
 )
 from jaxtroj.network import Network
 from jaxtroj.norm_memory import Memory, Norms, matches
@@ -155,7 +156,8 @@ def _candidates(
     maps = random_colour_maps(keys[-1], budget.maps, shape[2])
     values[-1] = Colours().values(_best(norms, memory, images, maps))
     fitted = climb(norms, memory, images, offsets, families, tuple(values), budget.steps)
-    found = [(f.name, f.trigger(own), f.moves) for f, own in zip(families, fitted, strict=True)]
+    triggers = triggers_of(families, fitted)
+    found = [(f.name, own, f.moves) for f, own in zip(families, triggers, strict=True)]
     known = [("filter", one, False) for one in _singles(known_filters(order))]
     return [*found, *known]
 

@@ -8,7 +8,6 @@ candidates and their neighbours on more examples.
 from dataclasses import dataclass
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jaxtroj.anchors import AnchoredExamples
@@ -56,8 +55,8 @@ class Probed:
 def try_patches(network: Network, examples: AnchoredExamples, patches: Patch):
     """Flip fractions and soft scores, each `[candidates, classes]`."""
     gain = all_gains(network, examples, patches, np.ones(len(patches.radius), bool))
-    others = (examples.sources[:, None] != jnp.arange(examples.classes))[None]
-    flips = share((gain > 0).astype(gain.dtype), others, axis=1)
+    others = (np.asarray(examples.sources)[:, None] != np.arange(examples.classes))[None]
+    flips = share((np.asarray(gain) > 0).astype(np.float32), others, axis=1)
     return np.asarray(flips, np.float64), np.asarray(
         share(jax.nn.sigmoid(gain), others, axis=1), np.float64
     )

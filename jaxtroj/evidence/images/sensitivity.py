@@ -66,6 +66,12 @@ def _moved(steps: jax.Array, offsets: jax.Array) -> jax.Array:
     return jax.vmap(each, in_axes=(0, None))(steps, offsets)
 
 
+@jax.jit
+def _changed(images: jax.Array, steps: jax.Array, offsets: jax.Array) -> jax.Array:
+    """Pictures `[classes, n, h, w, c]`: each of `images` changed by each of the moved `steps`."""
+    return jnp.clip(images + _moved(steps, offsets), 0.0, 1.0)
+
+
 def sensitivity_fields(
     network: Network, examples: AnchoredExamples, key: jax.Array, budget: SensitivityBudget
 ) -> dict[str, float]:
@@ -120,14 +126,14 @@ def _towards_each(
 ) -> Iterator[jax.Array]:
     """Gradients `[n, h, w, c]` of each target's logit less the mean of the others, in turn."""
     n, classes = len(examples.images), examples.classes
-    weights = jnp.eye(classes) * (classes / (classes - 1)) - 1.0 / (classes - 1)
+    weights = np.eye(classes, dtype=np.float32) * (classes / (classes - 1)) - 1.0 / (classes - 1)
     # The weights of all classes sum to zero, and so do the gradients.
     asked = targets[:-1] if len(targets) == classes else targets
     total = None
     for part in _parts(network, examples.images, len(asked)):
         rows = weights[asked[part]]
         images = jnp.tile(examples.images, (len(rows), 1, 1, 1))
-        gradients, _ = network.gradients(images, jnp.repeat(rows, n, axis=0))
+        gradients, _ = network.gradients(images, np.repeat(rows, n, axis=0))
         gradients = gradients.reshape(len(rows), n, *images.shape[1:])
         total = gradients.sum(axis=0) if total is None else reduce(jnp.add, gradients, total)
         yield from gradients
@@ -172,12 +178,12 @@ def _universal_scores(
     """Mean sigmoid of each target's margin `[targets]` with its perturbation at every anchor."""
     n, found = len(examples.images), []
     for part in _parts(network, examples.images, len(targets)):
-        images = jnp.clip(examples.images + _moved(steps[part], examples.offsets()), 0.0, 1.0)
+        images = _changed(examples.images, steps[part], examples.offsets())
         logits = network.logits(images.reshape(-1, *images.shape[2:]))
         found.append(logits.reshape(-1, n, examples.classes))
     margins = all_margins(jnp.concatenate(found))
-    own = jax.nn.sigmoid(margins[np.arange(len(targets)), :, targets]).T
-    others = examples.sources[:, None] != targets
+    own = jax.nn.sigmoid(np.asarray(margins)[np.arange(len(targets)), :, targets]).T
+    others = np.asarray(examples.sources)[:, None] != targets
     return np.asarray(share(own, others, axis=0), np.float64)
 
 
