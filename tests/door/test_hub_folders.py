@@ -324,6 +324,13 @@ def test_weights_of_two_shards(folder):
     index.write_text(json.dumps({"weight_map": dict.fromkeys(places, "../../etc/passwd")}))
     with pytest.raises(ConverterError, match="expected the name of a file beside it"):
         open_model(folder)
+    change(folder, dtype=None)
+    about = {"total_size": 1, "dtype": "float16"}
+    index.write_text(json.dumps({"metadata": about, "weight_map": places}))
+    head = _theirs(folder)["classifier.weight"]
+    assert not np.array_equal(head, tensors["classifier.weight"])
+    with pytest.raises(ConverterError, match="metadata says the type 'float16', to which trans"):
+        open_model(folder)
 
 
 def test_weights_that_are_not_finite_are_refused(folder):
@@ -336,6 +343,13 @@ def test_weights_that_are_not_finite_are_refused(folder):
 
 TIMM = {"architecture": "resnet10t", "num_classes": 3, "pretrained_cfg": {
     "input_size": [3, 64, 64], "mean": [0.5, 0.5, 0.5], "std": [0.5, 0.5, 0.5]}}  # fmt: skip
+
+
+def test_timm_may_not_be_sent_to_another_file(folder):
+    named = TIMM["pretrained_cfg"] | {"hf_hub_filename": "other.bin"}
+    (folder / "config.json").write_text(json.dumps(TIMM | {"pretrained_cfg": named}))
+    with pytest.raises(ConverterError, match="'other.bin' loaded as weights .hf_hub_filename of"):
+        open_model(folder)
 
 
 def test_without_timm_its_folders_say_so(folder, monkeypatch):
