@@ -22,9 +22,9 @@ from converters.errors import (
 )
 from converters.files import read_at_most, read_json
 from converters.hub.folder import CONFIG, MOST_CONFIG_BYTES, is_hub_folder
+from converters.hub.redirections import MLFLOW as MANIFEST
 from converters.hub.redirections import type_said
 
-MANIFEST = "MLmodel"
 _MOST_BYTES = 2**20
 # A path has lost one of the two slashes that some write.
 _ADDRESS = re.compile(r"models:/{1,2}[^/].*")

@@ -14,7 +14,7 @@ from converters.errors import LoadError, MismatchError, UnsupportedArchitectureE
 from converters.hub.weights import FolderWeights
 from converters.tensors import DTYPES
 
-ADAPTER = "adapter_config.json"
+ADAPTER, MLFLOW = "adapter_config.json", "MLmodel"
 _HALVES = {name: DTYPES[name] for name in ("float16", "bfloat16")}
 _WIDER = ("float32", "float64")
 
@@ -28,7 +28,7 @@ def refuse_redirections(folder: Path, config: Mapping[str, Any], place: str) -> 
       place: what to call that file.
 
     Raises:
-      LoadError: it names other files, or an adapter lies there.
+      LoadError: it names other files, or an adapter or MLflow's description lies there.
       UnsupportedArchitectureError: the weights are to be quantised.
     """
     if (folder / ADAPTER).exists():
@@ -36,6 +36,11 @@ def refuse_redirections(folder: Path, config: Mapping[str, Any], place: str) -> 
             f"{ADAPTER} lies beside the weights: transformers adds its adapter where peft is"
             " installed, and not elsewhere. Expected weights alone: save the network with the"
             " adapter merged (merge_and_unload), or take the file away"
+        )
+    if (folder / MLFLOW).exists():
+        raise LoadError(
+            f"{MLFLOW} lies beside the weights: MLflow loads the network that it describes, which"
+            " may be another. Expected one of both: take the other file away"
         )
     for entry, named in _named_files(config):
         raise LoadError(

@@ -428,9 +428,10 @@ def test_a_config_may_not_name_other_weights_than_are_read(folder):
         open_model(folder)
 
 
-def test_an_adapter_beside_the_weights_is_refused(folder):
-    (folder / "adapter_config.json").write_text("{}")
-    with pytest.raises(ConverterError, match="adapter_config.json lies beside the weights"):
+@pytest.mark.parametrize("name", ["adapter_config.json", "MLmodel"])
+def test_what_others_load_beside_the_weights_is_refused(folder, name):
+    (folder / name).write_text("{}")
+    with pytest.raises(ConverterError, match=f"{name} lies beside the weights"):
         open_model(folder)
 
 
