@@ -22,8 +22,7 @@ from converters.errors import (
 )
 from converters.files import read_at_most, read_json
 from converters.hub.folder import CONFIG, MOST_CONFIG_BYTES, is_hub_folder
-from converters.hub.redirections import MLFLOW as MANIFEST
-from converters.hub.redirections import type_said
+from converters.hub.redirections import MLFLOW, type_said
 
 _MOST_BYTES = 2**20
 # A path has lost one of the two slashes that some write.
@@ -56,7 +55,7 @@ class MlflowModel:
 
 def is_mlflow_folder(path: Path) -> bool:
     """Whether a folder is one of MLflow's."""
-    return (path / MANIFEST).is_file()
+    return (path / MLFLOW).is_file()
 
 
 def is_mlflow_address(text: str) -> bool:
@@ -95,7 +94,7 @@ def model_of(folder: Path) -> MlflowModel:
 def _is_there(folder: Path, path: Path) -> bool:
     inside = os.path.commonpath([folder.resolve(), path.resolve()])
     if inside != str(folder.resolve()):
-        raise CorruptFileError(f"{folder / MANIFEST} names {path}, which lies outside")
+        raise CorruptFileError(f"{folder / MLFLOW} names {path}, which lies outside")
     return path.exists()
 
 
@@ -161,7 +160,7 @@ def _said(folder: Path, flavors: dict[str, Any], flavor: str) -> Path | None:
         return None
     if not isinstance(said, str) or not said or Path(said).is_absolute() or ".." in said:
         raise CorruptFileError(
-            f"{folder / MANIFEST}: {key} of {flavor} is {safe_repr(said)}, expected a path within"
+            f"{folder / MLFLOW}: {key} of {flavor} is {safe_repr(said)}, expected a path within"
         )
     return folder / said
 
@@ -169,7 +168,7 @@ def _said(folder: Path, flavors: dict[str, Any], flavor: str) -> Path | None:
 def _flavors(folder: Path) -> dict[str, Any]:
     import yaml
 
-    path = folder / MANIFEST
+    path = folder / MLFLOW
     data = read_at_most(path, _MOST_BYTES)
     try:
         values = yaml.safe_load(data)

@@ -2,7 +2,7 @@
 
 XLA compiles a program for each shape of such a step: on CPUs hundreds of small ones took a first
 scan longer than the network's. So NumPy does them there, to which arrays of jax are no copy.
-Elsewhere pictures stay on the device.
+Elsewhere pictures stay where they are, on the device or off it: only the rows asked for move.
 """
 
 from collections.abc import Sequence
@@ -22,16 +22,15 @@ def taken(tree: Tree, index) -> Tree:
     >>> taken({"a": jnp.arange(3)}, slice(1, 3))["a"].tolist()
     [1, 2]
     """
-    library = _library()
-    return jax.tree.map(lambda leaf: jax.device_put(library.asarray(leaf)[index]), tree)
+    return jax.tree.map(lambda leaf: jax.device_put(_where_cut(leaf)[index]), tree)
 
 
 def joined(parts: Sequence[Tree]) -> Tree:
     """All rows of some trees of one structure, at least one."""
-    library = _library()
 
     def leaf(*leaves: jax.Array) -> jax.Array:
-        return jax.device_put(library.concatenate([library.asarray(each) for each in leaves]))
+        own = [_where_cut(each) for each in leaves]
+        return jax.device_put(_library(own[0]).concatenate(own))
 
     return parts[0] if len(parts) == 1 else jax.tree.map(leaf, *parts)
 
@@ -45,10 +44,13 @@ def padded(rows, size: int) -> jax.Array:
     missing = size - len(rows)
     if not missing:
         return jax.device_put(rows)
-    library = _library()
-    width = [(0, missing), *[(0, 0)] * (rows.ndim - 1)]
-    return jax.device_put(library.pad(library.asarray(rows), width))
+    own = _where_cut(rows)
+    return jax.device_put(_library(own).pad(own, [(0, missing), *[(0, 0)] * (own.ndim - 1)]))
 
 
-def _library():
-    return np if jax.default_backend() == "cpu" else jnp
+def _where_cut(leaf):
+    return np.asarray(leaf) if jax.default_backend() == "cpu" else leaf
+
+
+def _library(leaf):
+    return np if isinstance(leaf, np.ndarray) else jnp

@@ -52,11 +52,16 @@ def test_more_rows_than_the_size_are_refused():
         padded(np.ones((3, 2)), 2)
 
 
-def test_on_cpus_no_shape_costs_a_program(caplog):
-    given = jnp.asarray(np.ones((41, 7, 11), np.float32))
+@pytest.mark.parametrize(("device", "of"), [("cpu", jnp), ("cpu", np), ("another", np)])
+def test_no_shape_of_what_is_off_the_device_costs_a_program(monkeypatch, caplog, device, of):
+    """Nor is all of it moved to a device for some rows, which would compile a copy here."""
+    monkeypatch.setattr(jax, "default_backend", lambda: device)
+    given = of.asarray(np.ones((41, 7, 11), np.float32))
     jax.config.update("jax_log_compiles", True)
     try:
-        padded(joined([taken(given, slice(3, 17)), taken(given, np.array([1, 5]))]), 97)
+        taken({"some": given}, slice(3, 17))
+        taken(given, np.array([1, 5]))
+        joined([given[3:17], given[20:]]) if of is np else padded(taken(given, slice(5)), 97)
     finally:
         jax.config.update("jax_log_compiles", False)
     assert "Finished XLA compilation" not in caplog.text

@@ -66,8 +66,8 @@ def _named_files(config: Mapping[str, Any]) -> list[tuple[str, Any]]:
 def refuse_rounding(config: Mapping[str, Any], weights: FolderWeights, place: str) -> None:
     """Every weight must be a number of the type that the config has weights loaded in.
 
-    transformers 5 rounds weights to it, transformers 4 loads them in float32. Where no type is
-    said, transformers 5 takes that of the first tensor that it meets.
+    transformers 5 rounds weights to it, transformers 4 loads them in float32. Where the config says
+    none, transformers 5 takes that of the weights' index, else of the first tensor that it meets.
 
     Args:
       config: of the folder.
@@ -77,17 +77,10 @@ def refuse_rounding(config: Mapping[str, Any], weights: FolderWeights, place: st
     Raises:
       MismatchError: a weight would be rounded, or the type is none of torch's usual ones.
     """
-    said, tensors = type_said(config), weights.tensors
-    if said is None:
-        narrow = {name for name, kind in _HALVES.items() if kind in _first_types(weights)}
-    elif isinstance(said, str) and said in (*_HALVES, *_WIDER):
-        narrow = {said} & set(_HALVES)
-    else:
-        raise MismatchError(
-            f"{place}: dtype is {safe_repr(said)}, expected {', '.join((*_HALVES, *_WIDER))}"
-        )
-    for kind in sorted(narrow):
-        changed = [name for name, value in tensors.items() if _is_changed(value, _HALVES[kind])]
+    place, kinds = _loaded_as(config, weights, place)
+    for kind in sorted(kinds):
+        tensors = weights.tensors.items()
+        changed = [name for name, value in tensors if _is_changed(value, _HALVES[kind])]
         if changed:
             raise MismatchError(
                 f"{place} has weights loaded as {kind}, which {len(changed)} tensors, such as"
@@ -95,6 +88,23 @@ def refuse_rounding(config: Mapping[str, Any], weights: FolderWeights, place: st
                 " does not. Expected weights of the type that is said: save them in it, or say"
                 " float32"
             )
+
+
+def _loaded_as(
+    config: Mapping[str, Any], weights: FolderWeights, place: str
+) -> tuple[str, set[str]]:
+    """What says the type that weights are loaded in, and which types of 16 bits it may be."""
+    said = type_said(config)
+    if said is None:
+        said, place = weights.type_said, "the index of the weights"
+    if said is None:
+        first = _first_types(weights)
+        return "the first tensor's type", {name for name in _HALVES if _HALVES[name] in first}
+    if not isinstance(said, str) or said not in (*_HALVES, *_WIDER):
+        raise MismatchError(
+            f"{place}: dtype is {safe_repr(said)}, expected {', '.join((*_HALVES, *_WIDER))}"
+        )
+    return place, {said} & set(_HALVES)
 
 
 def type_said(config: Mapping[str, Any]) -> Any:

@@ -5,8 +5,9 @@ Layout: "Save" and "Sharded checkpoints" of the transformers documentation.
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -30,12 +31,14 @@ class FolderWeights:
       findings: of all files, each once.
       sha256: of the one file, or of the digests of all.
       digests: file name -> its sha256.
+      type_said: that an index has weights loaded in, if no config says one; None where it does not.
     """
 
     tensors: Mapping[str, np.ndarray]
     findings: tuple[str, ...]
     sha256: str
     digests: Mapping[str, str]
+    type_said: Any = None
 
 
 def weight_files(folder: Path) -> list[str]:
@@ -59,8 +62,12 @@ def read_weights(folder: Path) -> FolderWeights:
         raise UnknownFormatError(
             f"{folder} has no weights; expected one of {', '.join((*WHOLE, *INDEX))}"
         )
-    places = _places(folder / names.pop(0)) if names[0] in INDEX else None
-    return _from_files(folder, names, places)
+    if names[0] not in INDEX:
+        return _from_files(folder, names, None)
+    index, *shards = names
+    about = read_json(folder / index, _MAX_INDEX_BYTES).get("metadata")
+    kind = about.get("dtype") if isinstance(about, dict) else None
+    return replace(_from_files(folder, shards, _places(folder / index)), type_said=kind)
 
 
 def _from_files(folder: Path, names: list[str], places: dict[str, str] | None) -> FolderWeights:
@@ -82,15 +89,9 @@ def _from_files(folder: Path, names: list[str], places: dict[str, str] | None) -
 
 def _places(index: Path) -> dict[str, str]:
     """Tensor name -> file name, files of the same folder only."""
-    said = read_json(index, _MAX_INDEX_BYTES)
-    places, about = said.get("weight_map"), said.get("metadata")
+    places = read_json(index, _MAX_INDEX_BYTES).get("weight_map")
     if not isinstance(places, dict) or not places:
         raise CorruptFileError(f"{index}: weight_map is {safe_repr(places)}, expected an object")
-    if isinstance(about, dict) and about.get("dtype") is not None:
-        raise CorruptFileError(
-            f"{index}: metadata says the type {safe_repr(about['dtype'])}, to which transformers 5"
-            " rounds the weights; expected it in config.json"
-        )
     for name in places.values():
         inside = isinstance(name, str) and name.isprintable() and not set(name) & set("/\\")
         if not inside or name in ("", ".", ".."):

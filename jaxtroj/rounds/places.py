@@ -13,7 +13,8 @@ from pathlib import Path
 from converters.errors import ConverterError
 from converters.files import what_is
 from converters.hub.folder import is_hub_folder
-from converters.mlflow_folder import MANIFEST, is_mlflow_folder, model_of
+from converters.hub.redirections import MLFLOW
+from converters.mlflow_folder import is_mlflow_folder, model_of
 from jaxtroj.errors import DatasetError
 from jaxtroj.rounds.example_names import natural_key
 from jaxtroj.rounds.text_files import ENCODERS, OWN_ENCODER, OWN_TOKENIZER, TOKENIZERS
@@ -182,4 +183,4 @@ def _mlflow_model(folder: Path) -> ModelFile:
     try:
         return ModelFile(model_of(folder).path)
     except ConverterError as error:
-        return ModelFile(folder / MANIFEST, str(error))
+        return ModelFile(folder / MLFLOW, str(error))

@@ -329,8 +329,13 @@ def test_weights_of_two_shards(folder):
     index.write_text(json.dumps({"metadata": about, "weight_map": places}))
     head = _theirs(folder)["classifier.weight"]
     assert not np.array_equal(head, tensors["classifier.weight"])
-    with pytest.raises(ConverterError, match="metadata says the type 'float16', to which trans"):
+    with pytest.raises(ConverterError, match="the index of the weights has weights loaded as"):
         open_model(folder)
+    change(folder, dtype="float32")  # outranks the index
+    np.testing.assert_array_equal(
+        _theirs(folder)["classifier.weight"], tensors["classifier.weight"]
+    )
+    assert open_model(folder).model.num_classes == 3
 
 
 def test_weights_that_are_not_finite_are_refused(folder):

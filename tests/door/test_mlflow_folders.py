@@ -9,8 +9,8 @@ import pytest
 
 import jaxtroj
 from converters.errors import ConverterError, CorruptFileError, LoadError
+from converters.hub.redirections import MLFLOW
 from converters.mlflow_folder import (
-    MANIFEST,
     fetch_model,
     is_mlflow_address,
     is_mlflow_folder,
@@ -30,7 +30,7 @@ _ANY_TEXTS = "python_function: {loader_module: mlflow.transformers}"
 
 
 def described(folder: Path, *flavors: str) -> Path:
-    (folder / MANIFEST).write_text("".join(["flavors:\n", *(f"  {one}\n" for one in flavors)]))
+    (folder / MLFLOW).write_text("".join(["flavors:\n", *(f"  {one}\n" for one in flavors)]))
     return folder
 
 
@@ -136,7 +136,7 @@ def test_what_mlmodel_says_wrong_is_said(tmp_path, monkeypatch, content, said):
     folder = tmp_path / "net"
     folder.mkdir()
     (folder / "outside").symlink_to(tmp_path)
-    (folder / MANIFEST).write_text(content)
+    (folder / MLFLOW).write_text(content)
     with pytest.raises(ConverterError, match=said):
         model_of(folder)
     (entry,) = iter_models(folder)
