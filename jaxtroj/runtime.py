@@ -35,7 +35,7 @@ _FLAGS = {"0.10": f"{_LIBRARY_FLAG}=LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT"}
 GPU_PLUGINS = ("jax_cuda13_plugin", "jax_cuda12_plugin")
 """Packages by which jax finds NVIDIA's GPUs."""
 _GPU_PLATFORMS = frozenset({"cuda", "gpu"})
-# Every version of jaxlib since 0.8 knows them.
+# Known to jaxlib 0.8.0 (tried) to 0.12.0 (read in its library).
 _GPU_FLAGS = ("--xla_gpu_enable_triton_gemm=false", "--xla_gpu_autotune_level=1")
 _PRECISION = {"JAX_DEFAULT_MATMUL_PRECISION": "highest"}
 
