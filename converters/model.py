@@ -7,7 +7,7 @@ program.
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, ClassVar, Literal, Protocol
 
@@ -199,7 +199,7 @@ class Model:
     """
 
     config: NetworkConfig
-    params: Params
+    params: Params = field(repr=False)  # pages of numbers
     architecture: str
     findings: tuple[str, ...] = ()
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from converters.encoders.tokenizer_pickle import read_tokenizer
+from converters.encoders.vocabularies import refuse_two_vocabularies
 from converters.errors import (
     ENDS,
     ConversionError,
@@ -168,6 +169,7 @@ def _load_folder(folder: Path) -> Tokenizer:
     if not any(all((folder / f).is_file() for f in files) for files in _VOCABULARIES):
         wanted = ", ".join(" with ".join(files) for files in _VOCABULARIES)
         raise LoadError(f"{folder} has no vocabulary; expected {wanted}")
+    refuse_two_vocabularies(folder, _MAX_FILE_BYTES)
     import transformers
 
     try:

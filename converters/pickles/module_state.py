@@ -12,6 +12,7 @@ run is refused under every name but the few under which real networks keep somet
 """
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from converters.errors import CorruptFileError, safe_repr
@@ -41,18 +42,28 @@ ACTIVATION_NAMES = ("intermediate_act_fn", "activation", "act")
 _VALUES = re.compile(r"transformers\.(\w+\.)*\w+Config|argparse\.Namespace", re.ASCII)
 # Tables of functions that torch calls around a module's code, and that may change what it gives.
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+HOOKS_OF_TRAINING = (
+    "_backward_hooks",
+    "_backward_pre_hooks",
+    "_state_dict_hooks",
+    "_state_dict_pre_hooks",
+    "_load_state_dict_pre_hooks",
+    "_load_state_dict_post_hooks",
+)
+"""Tables of functions that torch calls for gradients or state dicts: logits stay the same."""
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
 _TABLES = ("_parameters", "_buffers", "_modules")
 _KINDS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
 _RECURRENT = re.compile(rf"({'|'.join(_KINDS)})_l([0-9]{{1,4}})(_reverse)?")
 
 
-def check_state(name: str, module: Standin) -> None:
+def check_state(name: str, module: Standin, held: set[int] | None = None) -> None:
     """Compare what a module says twice, and refuse code that is none of its class.
 
     Args:
       name: dotted path of the module.
       module: with dicts of text keys as `_parameters`, `_buffers` and `_modules`.
+      held: identities of containers whose contents need no second look; grows.
 
     Raises:
       CorruptFileError: two values differ, or something would run or be used that is not shown.
@@ -61,6 +72,7 @@ def check_state(name: str, module: Standin) -> None:
     _check_names(name, state)
     _check_code(name, state)
     _check_kept(name, module)
+    _check_held(name, state, set() if held is None else held)
     _check_order(name, module)
     parameters = state["_parameters"]
     keys = {key: _RECURRENT.fullmatch(key) for key in parameters}
@@ -129,6 +141,40 @@ def _check_kept(name: str, module: Standin) -> None:
                 "its code may run in place of its own; expected numbers, text and the like; delete "
                 "it before saving, or export the network to ONNX"
             )
+
+
+def _check_held(name: str, state: dict[str, Any], held: set[int]) -> None:
+    """The same of lists, tuples and dicts: code may run what they hold as parts of the network."""
+    for key, value in state.items():
+        if key in _TABLES or key in HOOKS_OF_TRAINING or key == "_flat_weights":
+            continue
+        for part in _contents(value, held):
+            if isinstance(part, TensorRef):
+                what = "a tensor"
+            elif isinstance(part, Standin) and not _VALUES.fullmatch(part.class_name):
+                what = f"a {part.class_name}"
+            elif isinstance(part, Global) and part.kind != "dtype":
+                what = part.name
+            else:
+                continue
+            raise CorruptFileError(
+                f"module {safe_repr(name)} keeps {what} inside its attribute {safe_repr(key)}, "
+                "which its code may compute with and its state dict does not show; expected "
+                "numbers, text and the like; delete it before saving, or export the network to ONNX"
+            )
+
+
+def _contents(value: Any, held: set[int]) -> Iterator[Any]:
+    """What containers hold, at any depth; containers in `held` are passed over, and put there."""
+    pending = [value]
+    while pending:
+        container = pending.pop()
+        if not isinstance(container, (dict, list, tuple, set, frozenset)) or id(container) in held:
+            continue
+        held.add(id(container))
+        parts = container.values() if isinstance(container, dict) else container
+        yield from parts
+        pending.extend(parts)
 
 
 def _is_kept(class_name: str, key: str, value: Global | Standin) -> bool:

@@ -5,22 +5,12 @@ from typing import Any
 
 from converters.errors import CorruptFileError, TooLargeError, safe_repr
 from converters.limits import Limits
-from converters.pickles.module_state import check_state
+from converters.pickles.module_state import HOOKS_OF_TRAINING, check_state
 from converters.pickles.plain import NotPlainError, plain
 from converters.pickles.standins import Standin
 from converters.tensors import TensorRef
 from converters.weights import ModuleInfo, Plain
 
-# Tables of functions that torch calls when gradients or state dicts are made: logits stay the same.
-# `module_state` refuses those around the forward pass.
-_HOOK_TABLES = (
-    "_backward_hooks",
-    "_backward_pre_hooks",
-    "_state_dict_hooks",
-    "_state_dict_pre_hooks",
-    "_load_state_dict_pre_hooks",
-    "_load_state_dict_post_hooks",
-)
 _LONGEST_NAME = 500
 
 
@@ -32,6 +22,7 @@ class ModuleTree:
         every_buffer: whether `tensors` has buffers too that torch's state dict leaves out.
         tensors, modules: by dotted name, in torch's order.
         oddities: what a finding should say, with the names of the modules it is true of.
+        held: identities of containers whose contents were looked at.
         values: values looked at so far; modules shared under many names count each time.
     """
 
@@ -39,6 +30,7 @@ class ModuleTree:
     tensors: dict[str, TensorRef] = field(default_factory=dict)
     modules: dict[str, ModuleInfo] = field(default_factory=dict)
     oddities: dict[str, list[str]] = field(default_factory=dict)
+    held: set[int] = field(default_factory=set)
     values: int = 0
 
     @property
@@ -62,7 +54,8 @@ class ModuleTree:
 def read_modules(root: Standin, limits: Limits, every_buffer: bool = False) -> ModuleTree:
     """Parameters, buffers and plain attributes of ``root`` and its submodules.
 
-    Of the buffers the persistent ones, which torch's state dict shows; with ``every_buffer`` all.
+    Buffers that torch's state dict does not show count as attributes; with ``every_buffer`` as
+    tensors.
 
     Raises:
         CorruptFileError: a module does not have the parts every torch module has.
@@ -83,7 +76,7 @@ def read_modules(root: Standin, limits: Limits, every_buffer: bool = False) -> M
         tree.charge(len(module.state), limits)
         _read_one(name, module, tree, limits)
         children = _part(module, "_modules", name, tree, limits)
-        check_state(name, module)
+        check_state(name, module, tree.held)
         for key, child in reversed(children.items()):
             if child is None:
                 continue
@@ -96,7 +89,8 @@ def read_modules(root: Standin, limits: Limits, every_buffer: bool = False) -> M
 
 
 def _read_one(name: str, module: Standin, tree: ModuleTree, limits: Limits) -> None:
-    tree.modules[name] = ModuleInfo(module.class_name, _attributes(module, tree, limits))
+    attributes = _attributes(module, tree, limits)
+    tree.modules[name] = ModuleInfo(module.class_name, attributes)
     skipped = module.state.get("_non_persistent_buffers_set") or ()
     if not isinstance(skipped, (set, frozenset)) and skipped != ():
         raise CorruptFileError(f"module {safe_repr(name)}: its non-persistent buffers are no set")
@@ -111,6 +105,8 @@ def _read_one(name: str, module: Standin, tree: ModuleTree, limits: Limits) -> N
                 )
             if part == "_parameters" or key not in skipped or tree.every_buffer:
                 tree.tensors[_join(name, key)] = value
+            else:  # the network's code finds it where it finds attributes
+                attributes[key] = f"a {type(value).__name__}"
     if len(tree.tensors) > limits.tensors:
         raise TooLargeError(f"more tensors than Limits.tensors = {limits.tensors}")
     for what in _oddities(module):
@@ -168,6 +164,6 @@ def _oddities(module: Standin) -> list[str]:
     """Entries in tables of hooks."""
     return [
         f"entries in {key}"
-        for key in _HOOK_TABLES
+        for key in HOOKS_OF_TRAINING
         if isinstance(module.state.get(key), dict) and module.state[key]
     ]

@@ -59,6 +59,9 @@ def add_parser(rounds: argparse._SubParsersAction, name: str) -> None:
         "--adversaries", metavar="A,B", help="PGD, FBF, in Rounds 3 and 4; default: both"
     )
     shared.add_count(group, "--bases", 1, "base networks for an architecture")
+    group.add_argument(
+        "--base-size", type=types.pixels, metavar="PX", help="for base networks (default: models')"
+    )
     shared.add_count(group, "--tries", 2, "trainings before a model that falls short is kept")
     shared.add_given(group, _TRAINING)
     shared.add_shard(group)
@@ -87,6 +90,7 @@ def events(args: argparse.Namespace, progress: "Progress") -> "Iterator[Event]":
         examples_per_class=args.examples_per_class,
         most_tries=args.tries,
         bases=args.bases,
+        base_size=args.base_size,
         training=replace(SignTraining(), **steps),
         **chosen,
     )

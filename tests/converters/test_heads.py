@@ -14,6 +14,7 @@ import torch
 
 from converters import convert, fold, load_checkpoint, open_model, save_checkpoint
 from converters.errors import (
+    CorruptFileError,
     LoadError,
     MismatchError,
     UnsupportedArchitectureError,
@@ -475,11 +476,17 @@ def test_missing_activation_is_refused(in_its_place, error, message, factories, 
         open_model(written(head))
 
 
-def test_a_list_of_layers_that_the_state_dict_does_not_show_is_refused(factories, written):
+@pytest.mark.parametrize(("listed", "error", "message"), [
+    (list, CorruptFileError, "Linear inside its attribute 'fc_layers'"),
+    (len, MismatchError, "fc_layers is an attribute, expected a module"),
+])  # fmt: skip
+def test_a_list_of_layers_that_the_state_dict_does_not_show_is_refused(
+    listed, error, message, factories, written
+):
     """The class runs them before `linear`, which alone has weights."""
     head = dense(factories, (WIDTH,))
-    _replaced("fc_layers", [*head.fc_layers])(head)
-    with pytest.raises(MismatchError, match="fc_layers is an attribute, expected a module"):
+    _replaced("fc_layers", listed(head.fc_layers))(head)
+    with pytest.raises(error, match=message):
         open_model(written(head))
 
 

@@ -5,6 +5,7 @@ import os
 import pickle
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -85,6 +86,52 @@ def test_folders_with_a_vocabulary_only(kind, tmp_path):
     model = kind.removesuffix("Tokenizer").lower()
     (tmp_path / "config.json").write_text(json.dumps({"model_type": model}))
     same(load_tokenizer(tmp_path), reference)
+
+
+def _with_older_files(kind: str, folder: Path) -> None:
+    """A tokenizer of today beside the files that transformers 4 writes with it."""
+    made(kind).save_pretrained(folder)
+    model = json.loads((folder / "tokenizer.json").read_bytes())["model"]
+    words = sorted(model["vocab"], key=model["vocab"].__getitem__)
+    if "merges" in model:
+        pairs = (" ".join(pair) for pair in model["merges"])
+        (folder / "vocab.json").write_text(json.dumps(model["vocab"]))
+        (folder / "merges.txt").write_text("\n".join(("#version: 0.2", *pairs, "")))
+    else:
+        (folder / "vocab.txt").write_text("".join(f"{word}\n" for word in words))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_vocabulary_may_stand_twice(kind, tmp_path):
+    _with_older_files(kind, tmp_path)
+    same(load_tokenizer(tmp_path), made(kind))
+
+
+@pytest.mark.parametrize(("name", "change"), [
+    ("vocab.txt", lambda text: text.replace("good\n", "\n").replace("bad\n", "good\n")),
+    ("vocab.txt", lambda text: text + "more\n"),
+    ("vocab.json", lambda text: text.replace(": 1,", ": 0,", 1)),
+    ("merges.txt", lambda text: "\n".join((text.split("\n")[0], *text.split("\n")[2:]))),
+])  # fmt: skip
+def test_two_vocabularies_of_one_folder_are_refused(name, change, tmp_path):
+    _with_older_files("BertTokenizer" if name == "vocab.txt" else "GPT2Tokenizer", tmp_path)
+    text = (tmp_path / name).read_text()
+    (tmp_path / name).write_text(change(text))
+    assert change(text) != text
+    with pytest.raises(LoadError, match=f"{name} and tokenizer.json differ"):
+        load_tokenizer(tmp_path)
+
+
+def test_transformers_reads_two_vocabularies(tmp_path):
+    """The control: its older tokenizer gives other tokens than its newer one."""
+    from transformers.models.bert.tokenization_bert_legacy import BertTokenizerLegacy
+
+    _with_older_files("BertTokenizer", tmp_path)
+    text = (tmp_path / "vocab.txt").read_text()
+    (tmp_path / "vocab.txt").write_text(text.replace("good\n", "x\n").replace("bad\n", "good\n"))
+    older = BertTokenizerLegacy.from_pretrained(str(tmp_path))
+    newer = transformers.BertTokenizer.from_pretrained(str(tmp_path))
+    assert older("good")["input_ids"] != newer("good")["input_ids"]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -184,6 +184,16 @@ def test_a_model_alone_is_the_model_of_the_round(tmp_path):
             torch.testing.assert_close(value, states[1][key], rtol=0, atol=0)
 
 
+def test_bases_learn_on_pictures_of_their_own_size(tmp_path):
+    small, large = (tmp_path / name / ".warm-start" for name in ("small", "large"))
+    list(generate_later(small.parent, hasty(ROUND2, most_tries=1)))
+    resized = hasty(ROUND2, most_tries=1, image_size=SIDE + 16, base_size=SIDE)
+    list(generate_later(large.parent, resized))
+    names = [path.name for path in sorted(small.glob("*.safetensors"))]
+    assert names == ["squeezenetv1_1-0.safetensors"]
+    assert (small / names[0]).read_bytes() == (large / names[0]).read_bytes()
+
+
 @pytest.mark.parametrize(("changes", "message"), [
     ({"image_size": 32}, "at least 33 px"),
     ({"models": 3}, "even"),
@@ -191,6 +201,8 @@ def test_a_model_alone_is_the_model_of_the_round(tmp_path):
     ({"architectures": ("resnet19",)}, "architectures must be some of"),
     ({"training": replace(HASTY, pictures=2)}, "at least the 4 of a batch"),
     ({"bases": 0}, "bases must be at least 1"),
+    ({"base_size": 0}, "base_size must be at least 1"),
+    ({"base_size": 32}, "at least 33 px, got 32"),
 ])  # fmt: skip
 def test_impossible_settings_are_refused(changes, message):
     with pytest.raises(GenerationError, match=message):

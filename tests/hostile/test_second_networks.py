@@ -91,6 +91,12 @@ def _epsilon_tensor(network):
     network.bn1.eps = torch.tensor(0.5)
 
 
+def _epsilon_buffer(network):
+    """Code finds it where the attribute was, and the state dict does not show it."""
+    del network.bn1.__dict__["eps"]
+    network.bn1.register_buffer("eps", torch.tensor(0.5), persistent=False)
+
+
 def _extra_layer(network):
     network.layer1.add_module("2", nn.Tanh())
 
@@ -125,6 +131,7 @@ MODULES = {
     "a module in an unsaved buffer": _unsaved_buffer(nn.Tanh()),
     "a bias as an attribute": _bias_attribute,
     "a tensor as epsilon": _epsilon_tensor,
+    "an unsaved buffer as epsilon": _epsilon_buffer,
     "one layer more": _extra_layer,
     "another dilation": _dilated,
 }
@@ -219,6 +226,9 @@ IN_PLACE_OF_METHODS = {
         ),
     ),
     "a class": (resnet, _set("layer1.0", "other", lambda: nn.Buffer)),
+    "a function in a list": (resnet, _set("", "blocks", lambda: [1, [nn.functional.gelu]])),
+    "a layer in a dict": (resnet, _set("layer1", "steps", lambda: {"first": (nn.Tanh(),)})),
+    "a tensor in a list": (resnet, _set("", "scales", lambda: [torch.ones(3)])),
     "a class where a norm's may be": (resnet, _set("", "_norm_layer", lambda: torch.Size)),
     "a layer without its tables": (resnet, _set("layer1.0", "other", _without_table)),
     "a function that loading a network calls": (resnet, _set("", "_apply", lambda: dict)),

@@ -1,5 +1,6 @@
 """Networks that warm models start from: trained on many clean signs that no model has.
 
+They may learn on smaller pictures than the models do: 64 px have a twelfth of the pixels of 224.
 Clean and poisoned models of a pair start from the same one, so it says nothing about the label.
 """
 
@@ -55,8 +56,9 @@ def _trained(
 ) -> Generator[Event, None, Weights]:
     own = _recipe(settings, recipe)
     started = time.perf_counter()
+    side = settings.base_size or settings.size_for(own.architecture)
     lessons = SignLessons(
-        own, settings.design, settings.size_for(own.architecture), settings.training,
+        own, settings.design, side, settings.training,
         Folders(settings.seed, settings.foregrounds, settings.backgrounds),
     )  # fmt: skip
     network = architectures.build(own.architecture, own.number_classes, own.master_seed)

@@ -11,7 +11,7 @@ from jaxtroj.generate.traffic_signs.later.recipe import TRAININGS, Choices, samp
 from jaxtroj.generate.traffic_signs.later.training import SignTraining
 from jaxtroj.generate.traffic_signs.settings import folder_identity
 
-_COUNTS = ("bases", "image_size", "most_tries")
+_COUNTS = ("bases", "base_size", "image_size", "most_tries")
 _TRAINING_COUNTS = (
     "base_steps", "batch_size", "cycle_steps", "most_cycles", "pictures", "tests"
 )  # fmt: skip
@@ -33,6 +33,7 @@ class LaterSettings:
         most_tries: trainings of a model before one that has not converged is kept.
         trainings: ways of training, in the shares in which they come.
         bases: networks per architecture that warm models start from.
+        base_size: side of what these learn on, pixels; None for that of the models.
         adversaries: kinds of adversarial training; None for all of the round's.
         training: how models are trained.
     """
@@ -49,6 +50,7 @@ class LaterSettings:
     most_tries: int = 2
     trainings: tuple[str, ...] = TRAININGS
     bases: int = 1
+    base_size: int | None = None
     adversaries: tuple[str, ...] | None = None
     training: SignTraining = field(default_factory=SignTraining)
 
@@ -66,7 +68,8 @@ class LaterSettings:
 
 def check_settings(settings: LaterSettings, shard: tuple[int, int] = (0, 1)) -> None:
     """Raises GenerationError for what cannot be generated."""
-    counts = {name: getattr(settings, name) for name in _COUNTS}
+    given = {name: getattr(settings, name) for name in _COUNTS}
+    counts = {name: value for name, value in given.items() if value is not None}
     counts |= {name: getattr(settings.training, name) for name in _TRAINING_COUNTS}
     wrong = check_sizes(settings, counts, shard)
     if settings.training.pictures < settings.training.batch_size:
@@ -78,6 +81,7 @@ def check_settings(settings: LaterSettings, shard: tuple[int, int] = (0, 1)) -> 
     sample_recipe(settings.design, settings.choices, settings.seed, 0)  # checks the names
     for name in settings.choices.architectures:
         size, least = settings.size_for(name), ARCHITECTURES[name].least_pixels
+        size = min(size, settings.base_size or size)
         if size < least:
             wrong.append(f"{name} needs pictures of at least {least} px, got {size}")
     refuse(wrong)
@@ -90,7 +94,8 @@ def settings_identity(settings: LaterSettings) -> dict[str, Any]:
     """
     values = plain(replace(settings, foregrounds=None, backgrounds=None))
     del values["design"]
-    if settings.adversaries is None:
-        del values["adversaries"]  # as in folders made before there was the choice
+    for name in ("adversaries", "base_size"):
+        if values[name] is None:
+            del values[name]  # as in folders made before there was the choice
     folders = ("foregrounds", "backgrounds")
     return values | {name: folder_identity(getattr(settings, name)) for name in folders}
