@@ -20,6 +20,7 @@ from converters.graph.last_layer import nearest_weight, rows_of
 from converters.graph.recorder import Captured
 from converters.graph.replay import Replace, run
 from converters.graph.structure import architecture_of, described
+from converters.graph.widths import refuse_wide
 from converters.model import ImageConfig, Model, apply
 from converters.preparation import prepared
 
@@ -125,6 +126,7 @@ def graph_model(
     std: Sequence[float] | None = None,
     architecture: str | None = None,
     findings: tuple[str, ...] = (),
+    by_operators: bool = False,
 ) -> Model:
     """The model of a captured network over images.
 
@@ -138,6 +140,7 @@ def graph_model(
       std: per channel, what pixels are divided by then.
       architecture: name for records; one by structure by default.
       findings: what was noticed on the way.
+      by_operators: see `refuse_wide`.
 
     Raises:
       UnsupportedOperatorError: an operator, or a form of one, cannot be lowered.
@@ -152,6 +155,7 @@ def graph_model(
     names = {attribute_of(name): name for name, _ in graph.params}
     if len(names) < len(graph.params):
         raise ConversionError("two weights have the same name once special names are escaped")
+    refuse_wide(graph, captured.params, by_operators)
     params = {a: jax.device_put(_single(captured.params[name])) for a, name in names.items()}
     image = jax.ShapeDtypeStruct((1, *image_shape), jnp.float32)
     jax.eval_shape(partial(apply, config), params, image)
@@ -165,11 +169,11 @@ def precision_finding(captured: Captured) -> tuple[str, ...]:
     """That the network computes in another precision than it is scanned in; none where not so."""
     name = captured.graph.float_dtype
     held = {str(np.asarray(value).dtype) for value in captured.params.values()}
-    narrow = sorted({name, *held} & {"float16", "bfloat16"})
-    if not narrow:
+    other = sorted({name, *(held - {"float64"})} & {"float16", "bfloat16", "float64"})
+    if not other:
         return ()
     return (
-        f"{PRECISION} {' and '.join(narrow)}; it is scanned in float32, which may "
+        f"{PRECISION} {' and '.join(other)}; it is scanned in float32, which may "
         "answer otherwise where two logits are close",
     )
 

@@ -202,6 +202,97 @@ QUANTISED = {
         np.array([-1.0, 0.3, 24.5], np.float32),
     ),
 }  # fmt: skip
+_ROWS = np.array([[0.13, -0.13, 0.64], [0.1, -0.54, 0.36]], np.float32)
+_BIAS = np.array([0.5, -1, 2], np.float32)
+_MAP = np.array(
+    [[[1.3, 0.9, -0.7], [-1.3, -0.6, 0], [-2.3, -0.2, -1.2]],
+     [[-0.7, -0.5, -0.3], [0.4, 1, -0.1], [1.4, -0.7, 0.4]]], np.float32,
+)[None]  # fmt: skip
+_KERNEL = np.array([[[0.9, 0.1], [-0.7, -0.9]], [[-0.5, 0.2], [-1, -0.2]]], np.float32)[None]
+
+
+def _fused(operator: str, inputs, output, **attributes) -> OperatorCase:
+    """What onnxruntime's optimizer makes; what it must give is what onnxruntime 1.32.0 gave."""
+    output = (np.array(output, np.float32),)
+    return OperatorCase(operator, 1, inputs, output, attributes, "com.microsoft", 2e-5)
+
+
+FUSED = {
+    "Gelu": _fused("Gelu", (_ROWS,), [[0.07172, -0.05828, 0.4729], [0.05398, -0.15908, 0.23061]]),
+    "Gelu of a sum": _fused(
+        "BiasGelu", (_ROWS, _BIAS), [[0.46346, -0.14604, 2.62906], [0.43545, -0.09514, 2.33844]]
+    ),
+    "FastGelu": _fused(
+        "FastGelu", (_ROWS,), [[0.07172, -0.05828, 0.47286], [0.05398, -0.15911, 0.2306]]
+    ),
+    "FastGelu of a sum": _fused(
+        "FastGelu", (_ROWS, _BIAS), [[0.46342, -0.14623, 2.62953], [0.43542, -0.09535, 2.33881]]
+    ),
+    "QuickGelu": _fused(
+        "QuickGelu", (_ROWS,), [[0.07216, -0.05784, 0.47888], [0.05424, -0.15398, 0.23348]]
+    ),
+    "QuickGelu, its own slope": _fused(
+        "QuickGelu",
+        (_ROWS,),
+        [[0.06922, -0.06078, 0.41904], [0.0525, -0.19882, 0.21205]],
+        alpha=1.0,
+    ),
+    "a scaled product, transposed": _fused(
+        "FusedMatMul", (_ROWS, _ROWS), [[0.2217, 0.1568], [0.1568, 0.2156]], transB=1, alpha=0.5
+    ),
+    "a product with the first transposed": _fused(
+        "FusedMatMul",
+        (_ROWS, _ROWS),
+        [[0.0269, -0.0709, 0.1192], [-0.0709, 0.3085, -0.2776], [0.1192, -0.2776, 0.5392]],
+        transA=1,
+    ),
+    "a product with one row, transposed": _fused(
+        "FusedMatMul", (_BIAS, _ROWS.T.copy()), [1.475, 1.31], transA=1
+    ),
+    "a product with the first axis moved": _fused(
+        "FusedMatMul",
+        (np.stack([_ROWS, 2 * _ROWS, _ROWS - 1]), np.stack([_ROWS.T, _ROWS.T + 1])),
+        [
+            [[0.4434, 0.3136], [0.8868, 0.6272], [-0.1966, 0.3936]],
+            [[0.2336, 0.3512], [0.4672, 0.7024], [-3.4064, -2.5688]],
+        ],
+        transBatchA=1,
+    ),
+    "a norm of a sum": _fused(
+        "SkipLayerNormalization",
+        (_ROWS[None], 2 * _ROWS[None], _BIAS, _BIAS, _BIAS),
+        [[[0.44253, 0.16322, 4.55633], [0.58111, 0.29777, 4.2711]]],
+    ),
+    "a norm of a sum, its own epsilon": _fused(
+        "SkipLayerNormalization",
+        (_ROWS[None], _ROWS[None], _BIAS),
+        [[[-0.11679, 0.96232, 2.39179], [0.15451, 1.25232, 1.88662]]],
+        epsilon=0.1,
+    ),
+    "a convolution and ReLU": _fused(
+        "FusedConv", (_MAP, _KERNEL), [[[[2.36, 0.37], [0, 0.78]]]], activation="Relu"
+    ),
+    "a convolution, a sum and ReLU": _fused(
+        "FusedConv",
+        (_MAP, _KERNEL, np.array([0.5], np.float32), np.ones((1, 1, 2, 2), np.float32)),
+        [[[[3.86, 1.87], [0.8, 2.28]]]],
+        activation="Relu",
+    ),
+    "a convolution and a clip": _fused(
+        "FusedConv",
+        (_MAP, _KERNEL),
+        [[[[1, 0.37], [-0.7, 0.78]]]],
+        activation="Clip",
+        activation_params=[-1.0, 1.0],
+    ),
+    "a convolution and a hard sigmoid": _fused(
+        "FusedConv",
+        (_MAP, _KERNEL),
+        [[[[0.972, 0.574], [0.36, 0.656]]]],
+        activation="HardSigmoid",
+        activation_params=[0.2, 0.5],
+    ),
+}
 # What onnxruntime 1.32.0 gave.
 _COUNTED = np.arange(1, 5, dtype=np.float32).reshape(1, 1, 2, 2)
 _SPARSE = [[1, 2, 0, 2, 4, 0, 0], [3, 4, 0, 6, 8, 0, 0], [0] * 7, [3, 6, 0, 4, 8, 0, 0],
@@ -223,6 +314,7 @@ AUTO_PADDED = {
     ),
 }
 CASES = {
+    **FUSED,
     **QUANTISED,
     **AUTO_PADDED,
     "global p-norm": _lp_pool(2, 3),

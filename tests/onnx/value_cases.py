@@ -3,7 +3,7 @@
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from tests.onnx.cases import case, weight
+from tests.onnx.cases import before_last, case, weight
 
 
 @case("a weight that is an input")
@@ -102,3 +102,29 @@ def _(model):
 @case("an output that is the image")
 def _(model):
     model.graph.output.insert(0, helper.make_tensor_value_info("image", TensorProto.FLOAT, None))
+
+
+@case("a second network in float64")
+def _(model):
+    """What 1e12 takes away of float32 stays in float64."""
+    before_last(
+        model,
+        helper.make_node("Cast", ["e"], ["wide"], to=TensorProto.DOUBLE),
+        helper.make_node("Add", ["wide", "much"], ["more"]),
+        helper.make_node("Sub", ["more", "much"], ["less"]),
+        helper.make_node("Cast", ["less"], ["f"], to=TensorProto.FLOAT),
+        weights={"much": np.array([1e12])},
+    )
+
+
+@case("a second network in int64")
+def _(model):
+    """Products beyond 32 bits that are divided again."""
+    before_last(
+        model,
+        helper.make_node("Cast", ["e"], ["whole"], to=TensorProto.INT64),
+        helper.make_node("Mul", ["whole", "much"], ["more"]),
+        helper.make_node("Div", ["more", "much"], ["less"]),
+        helper.make_node("Cast", ["less"], ["f"], to=TensorProto.FLOAT),
+        weights={"much": np.array([2**40])},
+    )

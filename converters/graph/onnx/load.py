@@ -110,6 +110,7 @@ def _as_graph(
         mean=form.mean,
         std=form.std,
         findings=findings,
+        by_operators=True,
     )
 
 
