@@ -40,6 +40,23 @@ def _recurrent(kind: str, *sizes, **options):
     return function
 
 
+def _enlarged(x, modes):
+    """The first 1 to 7 values of each axis, enlarged by factors next to 1 and 2 among others."""
+    return [
+        F.interpolate(x[..., :n] if x.ndim == 3 else x[..., :n, :n], scale_factor=f, mode=mode)
+        for mode in modes
+        for n in range(1, x.shape[-1] + 1)
+        for f in (1.1, 1.2, 1.49, 2.0, 2.3, 2.49, 2.6)
+    ]
+
+
+def _holed(*shape):
+    """Numbers with NaN among them."""
+    values = np.random.default_rng(0).normal(size=shape)
+    return np.where(np.random.default_rng(1).random(shape) < 0.15, np.nan, values)
+
+
+NAN = float("nan")
 IMAGE = (2, 4, 7, 6)
 CASES = {
     "unary": {
@@ -393,6 +410,14 @@ CASES = {
         "trilinear": (lambda x: F.interpolate(x, (3, 5, 2), mode="trilinear"), (1, 2, 2, 3, 4)),
         "nearest 1d": (lambda x: F.interpolate(x, 7), (2, 3, 5)),
         "nearest 3d": (lambda x: F.interpolate(x, (3, 5, 2)), (1, 2, 2, 3, 4)),
+        # torch treats pictures that keep or double their length apart from all others.
+        "nearest by many factors": (lambda x: _enlarged(x, ("nearest", "nearest-exact")), IMAGE),
+        "nearest with channels last": (
+            lambda x: _enlarged(x.contiguous(memory_format=torch.channels_last), ("nearest",)),
+            (1, 5, 7, 6),
+        ),
+        # torch's gradient in 1-d is that of the lengths in 2-d, not that of its own values.
+        "nearest 1d by many factors": (lambda x: _enlarged(x.detach(), ("nearest",)), (2, 3, 7)),
         **{
             f"sample {mode} {pad} {corners}": (
                 lambda x, g, m=mode, p=pad, c=corners: F.grid_sample(x, g, m, p, c),
