@@ -105,6 +105,23 @@ CASES = {
         "masked_fill": (lambda x: x.masked_fill(x > 1, 7.0), (3, 4)),
         "clamp": (lambda x: x.clamp(-1, 1) + x.clamp(min=0) + x.clamp(max=0), (3, 4)),
         "clamp by tensors": (lambda x, y: torch.clamp(x, y, y + 1), (3, 4), (4,)),
+        "bytes beside one number": (
+            lambda x: [
+                part
+                for number in (torch.tensor(300), torch.tensor(-1), torch.tensor([300]))
+                for compare in (torch.lt, torch.ge, torch.eq, torch.ne)
+                for part in (compare(x.to(torch.uint8), number), compare(number, x.to(torch.uint8)))
+            ],
+            np.arange(12).reshape(3, 4) * 20,
+        ),
+        "bytes with one number": (
+            lambda x: [
+                getattr(torch, name)(x.to(torch.uint8), torch.tensor(300))
+                for name in "maximum minimum fmax gcd remainder fmod floor_divide true_divide "
+                "clamp add mul pow bitwise_and".split()
+            ],
+            np.arange(12).reshape(3, 4) * 20,
+        ),
         "isin": (lambda x: torch.isin(x, torch.tensor([1, 2])), INTS),
         "equal maxima": (torch.maximum, np.array([1.0, 2]), np.array([1.0, 3])),
     },

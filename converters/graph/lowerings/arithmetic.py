@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from converters.graph.lowerings.comparison import promoted
 from converters.graph.registry import ELEMENTWISE, Restricted, lowers
 
 _UNARY = {
@@ -53,16 +54,16 @@ _UNARY = {
 _BINARY = {
     "atan2": jnp.arctan2,
     "copysign": jnp.copysign,
-    "fmax": jnp.fmax,
-    "fmin": jnp.fmin,
-    "gcd": jnp.gcd,
+    "fmax": promoted(jnp.fmax),
+    "fmin": promoted(jnp.fmin),
+    "gcd": promoted(jnp.gcd),
     "heaviside": jnp.heaviside,
     "hypot": jnp.hypot,
-    "lcm": jnp.lcm,
+    "lcm": promoted(jnp.lcm),
     "logaddexp": jnp.logaddexp,
     "logaddexp2": jnp.logaddexp2,
-    "maximum": jnp.maximum,
-    "minimum": jnp.minimum,
+    "maximum": promoted(jnp.maximum),
+    "minimum": promoted(jnp.minimum),
     "nextafter": jnp.nextafter,
 }
 
@@ -106,6 +107,11 @@ def divide_rounding(x, y, rounding_mode):
     """x / y, rounded down or towards zero."""
     if rounding_mode is None:
         return jnp.true_divide(x, y)
+    return _rounded(x, y, rounding_mode)
+
+
+@promoted
+def _rounded(x, y, rounding_mode):
     if rounding_mode == "floor":
         return jnp.floor_divide(x, y)
     if jnp.result_type(x, y).kind in "iu":
@@ -120,6 +126,7 @@ def _truncated(x, y):
 
 
 @lowers("aten.floor_divide.default", "aten.floor_divide.Scalar", layout=ELEMENTWISE)
+@promoted
 def floor_divide(x, y):
     """x / y, rounded down."""
     return jnp.floor_divide(x, y)
@@ -131,18 +138,21 @@ def floor_divide(x, y):
     "aten.remainder.Scalar_Tensor",
     layout=ELEMENTWISE,
 )
+@promoted
 def remainder(x, y):
     """x modulo y, with the sign of y."""
     return jnp.remainder(x, y)
 
 
 @lowers("aten.fmod.Tensor", "aten.fmod.Scalar", layout=ELEMENTWISE)
+@promoted
 def fmod(x, y):
     """x modulo y, with the sign of x."""
     return jnp.fmod(x, y)
 
 
 @lowers("aten.pow.Tensor_Tensor", "aten.pow.Tensor_Scalar", "aten.pow.Scalar", layout=ELEMENTWISE)
+@promoted
 def power(x, y):
     """x to the power y."""
     if isinstance(y, float) and y == 0.5:
