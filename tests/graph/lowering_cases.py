@@ -145,6 +145,32 @@ CASES = {
         "log_softmax": (lambda x: F.log_softmax(x, 1), (3, 4)),
         "dropout": (lambda x: F.dropout(x, 0.5, False), (3, 4)),
     },
+    "not a number": {
+        # Of single elements values only: torch's gradient where there is no number depends on how
+        # many elements there are.
+        **{
+            name: (lambda x, name=name: getattr(F, name)(x.detach()), _holed(3, 7))
+            for name in "hardtanh relu6 hardsigmoid hardswish relu leaky_relu elu softplus "
+            "softshrink hardshrink".split()
+        },
+        "sign": (lambda x: torch.sign(x) + torch.sgn(x), _holed(3, 7)),
+        "threshold": (lambda x: F.threshold(x.detach(), 0.5, 0.1), _holed(3, 7)),
+        "clamp": (lambda x: x.detach().clamp(-1, 1) + x.detach().clamp(min=0), _holed(3, 7)),
+        "bounds": (lambda x: (x.clamp(NAN, 1), x.clamp(0, NAN), x.clamp(min=NAN)), (3, 4)),
+        "bounds of hardtanh": (lambda x: F.hardtanh(x.detach(), NAN, 1.0), (3, 4)),
+        "median": (lambda x: (*x.median(1), *x.median(0, True)), _holed(5, 7)),
+        "median of all": (lambda x: x.detach().median(), _holed(5, 7)),
+        "kthvalue": (lambda x: x.kthvalue(2, 1), _holed(5, 7)),
+        "running": (lambda x: (*torch.cummax(x, 1), *torch.cummin(x, 0)), _holed(5, 7)),
+        "extremes": (lambda x: (*x.max(1), *x.min(0)), _holed(5, 7)),
+        "amax": (lambda x: (x.detach().amax(1), x.detach().amin()), _holed(5, 7)),
+        "small windows": (lambda x: F.max_pool2d(x, 3, 2, 1, return_indices=True), _holed(*IMAGE)),
+        "windows of pairs": (lambda x: F.max_pool2d(x, 2), _holed(*IMAGE)),
+        "large windows": (lambda x: F.max_pool2d(x, 4, 3, return_indices=True), _holed(*IMAGE)),
+        "lines": (lambda x: F.max_pool1d(x, 3, 2, 1), _holed(2, 4, 9)),
+        "volumes": (lambda x: F.max_pool3d(x, 2), _holed(1, 2, 4, 5, 3)),
+        "adaptive windows": (lambda x: F.adaptive_max_pool2d(x.detach(), (3, 2)), _holed(*IMAGE)),
+    },
     "reductions": {
         "sum": (lambda x: x.sum((0, 2)) + x.sum() + x.sum(-1).sum(), (2, 3, 4)),
         "whole sum": (lambda x: x.to(torch.int8).sum(1), INTS),

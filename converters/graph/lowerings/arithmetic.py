@@ -40,8 +40,6 @@ _UNARY = {
     "reciprocal": jnp.reciprocal,
     "round": jnp.round,
     "rsqrt": lambda x: lax.rsqrt(_floating(x)),
-    "sgn": jnp.sign,
-    "sign": jnp.sign,
     "sin": jnp.sin,
     "sinc": jnp.sinc,
     "sinh": jnp.sinh,
@@ -69,6 +67,14 @@ _BINARY = {
 
 for _name, _function in {**_UNARY, **_BINARY}.items():
     lowers(f"aten.{_name}.default", layout=ELEMENTWISE)(_function)
+
+
+@lowers("aten.sign.default", "aten.sgn.default", layout=ELEMENTWISE)
+def sign(x):
+    """-1, 0 or 1; 0 of what is not a number, as torch has it."""
+    return jnp.where(jnp.isnan(x), 0, jnp.sign(x))
+
+
 lowers("aten.absolute.default", layout=ELEMENTWISE)(jnp.abs)
 lowers("aten.mul.Tensor", "aten.mul.Scalar", layout=ELEMENTWISE)(jnp.multiply)
 lowers("aten.copysign.Tensor", "aten.copysign.Scalar", layout=ELEMENTWISE)(jnp.copysign)

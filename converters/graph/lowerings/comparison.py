@@ -93,6 +93,8 @@ def clamp(x, low, high):
     """x within bounds; the gradient at a bound is zero, as in torch 2.15."""
     dtype = jnp.result_type(x, *(b for b in (low, high) if b is not None))
     x = jnp.asarray(x, dtype)
+    if any(bound is not None and bound != bound for bound in (low, high)):
+        return jnp.full_like(x, jnp.nan)
     if low is not None:
         x = jnp.where(x <= low, jnp.asarray(low, dtype), x)
     # Last, so that an upper bound below the lower one wins, as in torch.
