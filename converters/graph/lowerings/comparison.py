@@ -4,6 +4,7 @@ import functools
 from collections.abc import Callable
 
 import jax.numpy as jnp
+import numpy as np
 
 from converters.graph.layout import is_array
 from converters.graph.registry import ELEMENTWISE, lowers
@@ -47,7 +48,7 @@ def promoted(function: Callable) -> Callable:
 
     @functools.wraps(function)
     def computed(x, y, *rest, **named):
-        if is_array(x) and is_array(y) and _one_kind(x.dtype, y.dtype):
+        if _is_tensor(x) and _is_tensor(y) and _one_kind(x.dtype, y.dtype):
             if x.ndim and not y.ndim:
                 y = y.astype(x.dtype)
             elif y.ndim and not x.ndim:
@@ -55,6 +56,11 @@ def promoted(function: Callable) -> Callable:
         return function(x, y, *rest, **named)
 
     return computed
+
+
+def _is_tensor(value) -> bool:
+    """Static tensors without axes may come as NumPy's numbers."""
+    return is_array(value) or isinstance(value, np.generic)
 
 
 def _one_kind(*dtypes) -> bool:
