@@ -271,7 +271,9 @@ def _tensors(archive: ZipReader, folder: str, config: str, limits: Limits) -> di
         room -= array.nbytes
         if room < 0 or array.nbytes > limits.tensor_bytes:
             raise TooLargeError(f"tensor {safe_repr(name)} exceeds the caps on memory of one file")
-        tensors[name] = _torch_tensor(torch, np.ascontiguousarray(array), entry)
+        # NumPy makes one axis of none, and torch's types depend on whether there is any.
+        whole = np.ascontiguousarray(array).reshape(array.shape)
+        tensors[name] = _torch_tensor(torch, whole, entry)
     return tensors
 
 

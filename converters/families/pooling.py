@@ -30,10 +30,15 @@ def max_pool(
     return _maximum(pair(window), pair(stride), pads, x)
 
 
+def above(value: jax.Array, best: jax.Array) -> jax.Array:
+    """Whether a value takes the best one's place; what is not a number always does, as in torch."""
+    return (value > best) | (value != value)
+
+
 @partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
 def _maximum(window: Pair, stride: Pair, pads: Pads, x: jax.Array) -> jax.Array:
     return reduce(
-        lambda best, tap: jnp.where(tap > best, tap, best),
+        lambda best, tap: jnp.where(above(tap, best), tap, best),
         windows(pad(x, pads, -jnp.inf), window, stride),
     )
 
@@ -45,7 +50,7 @@ def _forward(window: Pair, stride: Pair, pads: Pads, x: jax.Array):
         if best is None or which is None:
             best, which = tap, jnp.zeros(tap.shape, jnp.int16)
         else:
-            better = tap > best
+            better = above(tap, best)
             best = jnp.where(better, tap, best)
             which = jnp.where(better, jnp.int16(number), which)
     return best, (which, x.shape[1:3])

@@ -40,6 +40,23 @@ def _recurrent(kind: str, *sizes, **options):
     return function
 
 
+def _enlarged(x, modes):
+    """The first 1 to 7 values of each axis, enlarged by factors next to 1 and 2 among others."""
+    return [
+        F.interpolate(x[..., :n] if x.ndim == 3 else x[..., :n, :n], scale_factor=f, mode=mode)
+        for mode in modes
+        for n in range(1, x.shape[-1] + 1)
+        for f in (1.1, 1.2, 1.49, 2.0, 2.3, 2.49, 2.6)
+    ]
+
+
+def _holed(*shape):
+    """Numbers with NaN among them."""
+    values = np.random.default_rng(0).normal(size=shape)
+    return np.where(np.random.default_rng(1).random(shape) < 0.15, np.nan, values)
+
+
+NAN = float("nan")
 IMAGE = (2, 4, 7, 6)
 CASES = {
     "unary": {
@@ -88,6 +105,23 @@ CASES = {
         "masked_fill": (lambda x: x.masked_fill(x > 1, 7.0), (3, 4)),
         "clamp": (lambda x: x.clamp(-1, 1) + x.clamp(min=0) + x.clamp(max=0), (3, 4)),
         "clamp by tensors": (lambda x, y: torch.clamp(x, y, y + 1), (3, 4), (4,)),
+        "bytes beside one number": (
+            lambda x: [
+                part
+                for number in (torch.tensor(300), torch.tensor(-1), torch.tensor([300]))
+                for compare in (torch.lt, torch.ge, torch.eq, torch.ne)
+                for part in (compare(x.to(torch.uint8), number), compare(number, x.to(torch.uint8)))
+            ],
+            np.arange(12).reshape(3, 4) * 20,
+        ),
+        "bytes with one number": (
+            lambda x: [
+                getattr(torch, name)(x.to(torch.uint8), torch.tensor(300))
+                for name in "maximum minimum fmax gcd remainder fmod floor_divide true_divide "
+                "clamp add mul pow bitwise_and".split()
+            ],
+            np.arange(12).reshape(3, 4) * 20,
+        ),
         "isin": (lambda x: torch.isin(x, torch.tensor([1, 2])), INTS),
         "equal maxima": (torch.maximum, np.array([1.0, 2]), np.array([1.0, 3])),
     },
@@ -110,6 +144,32 @@ CASES = {
         "softmax": (lambda x: F.softmax(x, 1) + F.softmin(x, 0), (3, 4)),
         "log_softmax": (lambda x: F.log_softmax(x, 1), (3, 4)),
         "dropout": (lambda x: F.dropout(x, 0.5, False), (3, 4)),
+    },
+    "not a number": {
+        # Of single elements values only: torch's gradient where there is no number depends on how
+        # many elements there are.
+        **{
+            name: (lambda x, name=name: getattr(F, name)(x.detach()), _holed(3, 7))
+            for name in "hardtanh relu6 hardsigmoid hardswish relu leaky_relu elu softplus "
+            "softshrink hardshrink".split()
+        },
+        "sign": (lambda x: torch.sign(x) + torch.sgn(x), _holed(3, 7)),
+        "threshold": (lambda x: F.threshold(x.detach(), 0.5, 0.1), _holed(3, 7)),
+        "clamp": (lambda x: x.detach().clamp(-1, 1) + x.detach().clamp(min=0), _holed(3, 7)),
+        "bounds": (lambda x: (x.clamp(NAN, 1), x.clamp(0, NAN), x.clamp(min=NAN)), (3, 4)),
+        "bounds of hardtanh": (lambda x: F.hardtanh(x.detach(), NAN, 1.0), (3, 4)),
+        "median": (lambda x: (*x.median(1), *x.median(0, True)), _holed(5, 7)),
+        "median of all": (lambda x: x.detach().median(), _holed(5, 7)),
+        "kthvalue": (lambda x: x.kthvalue(2, 1), _holed(5, 7)),
+        "running": (lambda x: (*torch.cummax(x, 1), *torch.cummin(x, 0)), _holed(5, 7)),
+        "extremes": (lambda x: (*x.max(1), *x.min(0)), _holed(5, 7)),
+        "amax": (lambda x: (x.detach().amax(1), x.detach().amin()), _holed(5, 7)),
+        "small windows": (lambda x: F.max_pool2d(x, 3, 2, 1, return_indices=True), _holed(*IMAGE)),
+        "windows of pairs": (lambda x: F.max_pool2d(x, 2), _holed(*IMAGE)),
+        "large windows": (lambda x: F.max_pool2d(x, 4, 3, return_indices=True), _holed(*IMAGE)),
+        "lines": (lambda x: F.max_pool1d(x, 3, 2, 1), _holed(2, 4, 9)),
+        "volumes": (lambda x: F.max_pool3d(x, 2), _holed(1, 2, 4, 5, 3)),
+        "adaptive windows": (lambda x: F.adaptive_max_pool2d(x.detach(), (3, 2)), _holed(*IMAGE)),
     },
     "reductions": {
         "sum": (lambda x: x.sum((0, 2)) + x.sum() + x.sum(-1).sum(), (2, 3, 4)),
@@ -393,6 +453,14 @@ CASES = {
         "trilinear": (lambda x: F.interpolate(x, (3, 5, 2), mode="trilinear"), (1, 2, 2, 3, 4)),
         "nearest 1d": (lambda x: F.interpolate(x, 7), (2, 3, 5)),
         "nearest 3d": (lambda x: F.interpolate(x, (3, 5, 2)), (1, 2, 2, 3, 4)),
+        # torch treats pictures that keep or double their length apart from all others.
+        "nearest by many factors": (lambda x: _enlarged(x, ("nearest", "nearest-exact")), IMAGE),
+        "nearest with channels last": (
+            lambda x: _enlarged(x.contiguous(memory_format=torch.channels_last), ("nearest",)),
+            (1, 5, 7, 6),
+        ),
+        # torch's gradient in 1-d is that of the lengths in 2-d, not that of its own values.
+        "nearest 1d by many factors": (lambda x: _enlarged(x.detach(), ("nearest",)), (2, 3, 7)),
         **{
             f"sample {mode} {pad} {corners}": (
                 lambda x, g, m=mode, p=pad, c=corners: F.grid_sample(x, g, m, p, c),

@@ -3,9 +3,11 @@ import numpy as np
 import pytest
 import torch
 
+from converters import open_model
 from converters.errors import ConversionError
 from converters.graph.export import from_exported
 from converters.graph.replay import run
+from converters.input_form import InputForm
 
 
 class Head(torch.nn.Module):
@@ -87,3 +89,18 @@ def test_state_must_not_change():
 
     with pytest.raises(ConversionError, match="changes seen"):
         from_exported(_exported(Counting(), torch.ones(2)))
+
+
+class Bytes(torch.nn.Module):
+    """Bytes compared with one number, which torch makes a byte first: 44."""
+
+    def forward(self, x):
+        return ((x * 250).to(torch.uint8) < torch.tensor(300)).float().flatten(1)
+
+
+def test_a_number_without_axes_has_none_when_it_is_read_from_a_file(tmp_path):
+    x = torch.linspace(0, 1, 12).reshape(1, 3, 2, 2)
+    torch.export.save(_exported(Bytes(), x), tmp_path / "bytes.pt2")
+    model = open_model(tmp_path / "bytes.pt2", InputForm(bounds=(0, 1))).model
+    got = model(x.permute(0, 2, 3, 1).numpy())
+    np.testing.assert_array_equal(got, Bytes()(x).numpy())

@@ -1,3 +1,5 @@
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -50,6 +52,21 @@ def test_a_restricted_form_is_refused_by_name():
     graph = _graph("aten.dropout.default", args=(Ref("in:0"), 0.5, True))
     with pytest.raises(UnsupportedOperatorError, match="aten.dropout.default at layer.0: .*random"):
         run(graph, {}, [np.zeros(2, np.float32)])
+
+
+def test_volumes_that_torch_enlarges_by_their_order_in_memory_are_refused():
+    spec = TensorSpec((1, 5, 2, 2, 4), "float32")
+    args = (Ref("in:0"), None, (1.0, 1.0, 1.2))
+    graph = _graph("aten.upsample_nearest3d.vec", args=args, spec=spec)
+    graph = dataclasses.replace(graph, inputs=(spec,))
+    x = torch.arange(4.0).expand(spec.shape)
+    kept, other = (
+        torch.nn.functional.interpolate(x.contiguous(memory_format=order), scale_factor=args[2])
+        for order in (torch.contiguous_format, torch.channels_last_3d)
+    )
+    assert not torch.equal(kept, other)
+    with pytest.raises(UnsupportedOperatorError, match=r"nearest3d.*4 values enlarged.*sizes"):
+        run(graph, {}, [x.numpy()])
 
 
 def test_support_table():

@@ -313,10 +313,43 @@ AUTO_PADDED = {
         {"strides": [2, 2], "auto_pad": "SAME_LOWER"},
     ),
 }
+_HOLED = np.array([np.nan, -2, 0, 3, np.nan, 0.2], np.float32)
+_LEAST = -(2**31)
+
+
+def _power(numbers, powers, expected) -> OperatorCase:
+    values = [np.array(v, np.int32) for v in (numbers, powers, expected)]
+    return OperatorCase("Pow", 15, tuple(values[:2]), (values[2],))
+
+
+def _layer_norm(opset: int) -> OperatorCase:
+    x = np.array([[1, 2, 4], [0, -1, 5]], np.float32)
+    scale, bias = np.array([1, 2, 3], np.float32), np.array([0, 1, 0], np.float32)
+    expected = [[-1.06904, 0.46547, 4.00891], [-0.50800, -0.77801, 4.19101]]
+    return OperatorCase("LayerNormalization", opset, (x, scale, bias), (expected,), atol=1e-4)
+
+
+ONNXRUNTIME_S = {
+    "sign of what is not a number": OperatorCase(
+        "Sign", 13, (_HOLED,), (np.array([np.nan, -1, 0, 1, np.nan, 1]),)
+    ),
+    "shrunk what is not a number": OperatorCase(
+        "Shrink", 9, (_HOLED,), (np.array([0, -1.5, 0, 2.5, 0, 0]),), {"bias": 0.5}
+    ),
+    "whole powers": _power([3, 215, 216, -216, 2, 0], 4, [81, 2136750625, _LEAST, _LEAST, 16, 0]),
+    "whole squares": _power([3, 46341, -46341], 2, [9, -2147479015, -2147479015]),
+    "whole cubes": _power([3, 1291, -1291], 3, [27, -2143282125, 2143282125]),
+    "a whole square": _power([46341], 2, [_LEAST]),
+    "whole squares and cubes": _power([46341, 1291, 7], [2, 3, 2], [_LEAST, _LEAST, 49]),
+    "whole powers of one": _power([216], [0, 1, 3, 4], [1, 216, 10077696, _LEAST]),
+    "layer normalisation before ONNX has it": _layer_norm(16),
+    "layer normalisation long before": _layer_norm(11),
+}
 CASES = {
     **FUSED,
     **QUANTISED,
     **AUTO_PADDED,
+    **ONNXRUNTIME_S,
     "global p-norm": _lp_pool(2, 3),
     "global p-norm, its own p": _lp_pool(22, None),
     # The numbers that onnxruntime 1.31.1 gave.

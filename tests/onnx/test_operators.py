@@ -1,14 +1,16 @@
 """Every ONNX operator of ours has a case: one of ONNX's own, or one written by hand."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import onnx
 import pytest
-from onnx import AttributeProto
+from onnx import AttributeProto, helper
 from onnx.backend.test.loader import load_model_tests
 
 from converters.errors import UnsupportedOperatorError
+from converters.graph.onnx import to_torch
 from converters.graph.onnx.attributes import domain_of
 from converters.graph.onnx.backend import JaxBackend, TorchBackend
 from converters.graph.onnx.extensions import SPECIAL
@@ -73,6 +75,58 @@ def test_padding_that_runtimes_choose_otherwise_is_refused(operator, attributes,
     case = OperatorCase(operator, 22, (x, *weights), (None,), {**attributes, "auto_pad": mode})
     with pytest.raises(UnsupportedOperatorError, match=f"{operator}.*auto_pad {mode} with .*pads"):
         TorchBackend.prepare(case.model()).run(case.given)
+
+
+def _recurrent(operator: str, gates: int, lengths: list[int] | None = None, **attributes):
+    """A layer of two features over three steps of two examples."""
+    shapes = (3, 2, 2), (1, 2 * gates, 2), (1, 2 * gates, 2), (1, 4 * gates)
+    inputs = [np.ones(shape, np.float32) for shape in shapes]
+    lens = None if lengths is None else np.array(lengths, np.int32)
+    return OperatorCase(operator, 22, (*inputs, lens), (None,), {"hidden_size": 2, **attributes})
+
+
+LINE = np.arange(5, dtype=np.float32)
+ROWS = np.full((2, 1), 2, np.int32)
+# What onnxruntime 1.32.0 refuses, or computes in a way of its own.
+REFUSED = {
+    "largest elements in no order": (
+        OperatorCase("TopK", 11, (LINE, np.array([2])), (None, None), {"sorted": 0}),
+        "TopK-11: unsorted.*set sorted to 1",
+    ),
+    "affine": (_recurrent("RNN", 1, activations=["Affine"]), "affine without its alpha and beta"),
+    "affine, half of it": (
+        _recurrent("GRU", 3, activations=["Sigmoid", "Affine"], activation_alpha=[1.0]),
+        "affine without its alpha and beta",
+    ),
+    "clip below 0": (_recurrent("RNN", 1, clip=-1.0), "clip -1.0, expected more than 0"),
+    "clip at 0": (_recurrent("LSTM", 4, clip=0.0), "clip 0.0, expected more than 0"),
+    "no steps": (_recurrent("LSTM", 4, [3, 0]), r"lengths \[3, 0\] of 3 steps, expected 1 to 3"),
+    "too many steps": (_recurrent("GRU", 3, [4, 1]), r"lengths \[4, 1\] of 3 steps"),
+    "a power per row": (
+        OperatorCase("Pow", 15, (np.ones((2, 3), np.int32), ROWS), (ROWS,)),
+        "Pow-15: a power per row",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_onnxruntime_computes_otherwise_is_refused(name):
+    case, message = REFUSED[name]
+    with pytest.raises(UnsupportedOperatorError, match=message):
+        TorchBackend.prepare(case.model()).run(case.given)
+
+
+@pytest.mark.parametrize("limits", [(np.nan, 1), (0, np.nan)], ids=str)
+@pytest.mark.parametrize("opset", [6, 13])
+def test_limits_that_are_no_numbers_are_refused(make, limits, opset):
+    low, high = map(np.float32, limits)
+    old = opset < 11
+    inputs = ["x"] if old else ["x", "low", "high"]
+    attributes: dict[str, Any] = {"min": float(low), "max": float(high)} if old else {}
+    node = helper.make_node("Clip", inputs, ["y"], **attributes)
+    weights = {} if old else {"low": low, "high": high}
+    with pytest.raises(UnsupportedOperatorError, match="Clip.*a limit that is not a number"):
+        to_torch(make([node], {"x": [2]}, ["y"], weights, opset))
 
 
 def test_a_quantised_lstm_with_lengths_is_refused():

@@ -1,9 +1,13 @@
-"""Activations. Gradients at kinks are torch's: relu has 0 at 0, hardtanh 0 at its bounds."""
+"""Activations. Gradients at kinks are torch's: relu has 0 at 0, hardtanh 0 at its bounds.
+
+What is not a number stays so: comparisons with it are false, so it goes where none holds.
+"""
 
 import jax
 import jax.numpy as jnp
 
 from converters.graph.layout import ChannelsLast, axis_of, logical
+from converters.graph.lowerings.comparison import clamp
 from converters.graph.registry import ELEMENTWISE, OWN, Restricted, lowers
 
 # jnp.maximum(x, 0) would have gradient 0.5 at 0, and is slower.
@@ -15,8 +19,7 @@ lowers("aten.silu.default", layout=ELEMENTWISE)(jax.nn.silu)
 @lowers("aten.hardtanh.default", layout=ELEMENTWISE)
 def hardtanh(x, low, high):
     """x within bounds."""
-    inside = (x > low) & (x < high)
-    return jnp.where(inside, x, jnp.where(x <= low, low, high).astype(x.dtype))
+    return clamp(x, low, high).astype(x.dtype)
 
 
 @lowers("aten.relu6.default", layout=ELEMENTWISE)
@@ -118,19 +121,20 @@ def log_sigmoid_forward(x):
 @lowers("aten.threshold.default", layout=ELEMENTWISE)
 def threshold(x, limit, value):
     """x where above the limit, else a value."""
-    return jnp.where(x > limit, x, jnp.asarray(value, x.dtype))
+    return jnp.where(x <= limit, jnp.asarray(value, x.dtype), x)
 
 
 @lowers("aten.softshrink.default", layout=ELEMENTWISE)
 def softshrink(x, limit):
     """x moved towards zero by the limit, zero within it."""
-    return jnp.where(x > limit, x - limit, jnp.where(x < -limit, x + limit, 0.0)).astype(x.dtype)
+    moved = jnp.where(x < 0, x + limit, x - limit)
+    return jnp.where(jnp.abs(x) <= limit, 0.0, moved).astype(x.dtype)
 
 
 @lowers("aten.hardshrink.default", layout=ELEMENTWISE)
 def hardshrink(x, limit):
     """x, zero within the limit."""
-    return jnp.where(jnp.abs(x) > limit, x, 0.0).astype(x.dtype)
+    return jnp.where(jnp.abs(x) <= limit, 0.0, x).astype(x.dtype)
 
 
 @lowers("aten.glu.default")

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from converters.graph.lowerings.comparison import promoted
 from converters.graph.registry import ELEMENTWISE, Restricted, lowers
 
 _UNARY = {
@@ -39,8 +40,6 @@ _UNARY = {
     "reciprocal": jnp.reciprocal,
     "round": jnp.round,
     "rsqrt": lambda x: lax.rsqrt(_floating(x)),
-    "sgn": jnp.sign,
-    "sign": jnp.sign,
     "sin": jnp.sin,
     "sinc": jnp.sinc,
     "sinh": jnp.sinh,
@@ -53,21 +52,29 @@ _UNARY = {
 _BINARY = {
     "atan2": jnp.arctan2,
     "copysign": jnp.copysign,
-    "fmax": jnp.fmax,
-    "fmin": jnp.fmin,
-    "gcd": jnp.gcd,
+    "fmax": promoted(jnp.fmax),
+    "fmin": promoted(jnp.fmin),
+    "gcd": promoted(jnp.gcd),
     "heaviside": jnp.heaviside,
     "hypot": jnp.hypot,
-    "lcm": jnp.lcm,
+    "lcm": promoted(jnp.lcm),
     "logaddexp": jnp.logaddexp,
     "logaddexp2": jnp.logaddexp2,
-    "maximum": jnp.maximum,
-    "minimum": jnp.minimum,
+    "maximum": promoted(jnp.maximum),
+    "minimum": promoted(jnp.minimum),
     "nextafter": jnp.nextafter,
 }
 
 for _name, _function in {**_UNARY, **_BINARY}.items():
     lowers(f"aten.{_name}.default", layout=ELEMENTWISE)(_function)
+
+
+@lowers("aten.sign.default", "aten.sgn.default", layout=ELEMENTWISE)
+def sign(x):
+    """-1, 0 or 1; 0 of what is not a number, as torch has it."""
+    return jnp.where(jnp.isnan(x), 0, jnp.sign(x))
+
+
 lowers("aten.absolute.default", layout=ELEMENTWISE)(jnp.abs)
 lowers("aten.mul.Tensor", "aten.mul.Scalar", layout=ELEMENTWISE)(jnp.multiply)
 lowers("aten.copysign.Tensor", "aten.copysign.Scalar", layout=ELEMENTWISE)(jnp.copysign)
@@ -106,6 +113,11 @@ def divide_rounding(x, y, rounding_mode):
     """x / y, rounded down or towards zero."""
     if rounding_mode is None:
         return jnp.true_divide(x, y)
+    return _rounded(x, y, rounding_mode)
+
+
+@promoted
+def _rounded(x, y, rounding_mode):
     if rounding_mode == "floor":
         return jnp.floor_divide(x, y)
     if jnp.result_type(x, y).kind in "iu":
@@ -120,6 +132,7 @@ def _truncated(x, y):
 
 
 @lowers("aten.floor_divide.default", "aten.floor_divide.Scalar", layout=ELEMENTWISE)
+@promoted
 def floor_divide(x, y):
     """x / y, rounded down."""
     return jnp.floor_divide(x, y)
@@ -131,18 +144,21 @@ def floor_divide(x, y):
     "aten.remainder.Scalar_Tensor",
     layout=ELEMENTWISE,
 )
+@promoted
 def remainder(x, y):
     """x modulo y, with the sign of y."""
     return jnp.remainder(x, y)
 
 
 @lowers("aten.fmod.Tensor", "aten.fmod.Scalar", layout=ELEMENTWISE)
+@promoted
 def fmod(x, y):
     """x modulo y, with the sign of x."""
     return jnp.fmod(x, y)
 
 
 @lowers("aten.pow.Tensor_Tensor", "aten.pow.Tensor_Scalar", "aten.pow.Scalar", layout=ELEMENTWISE)
+@promoted
 def power(x, y):
     """x to the power y."""
     if isinstance(y, float) and y == 0.5:

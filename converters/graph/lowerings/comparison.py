@@ -1,7 +1,12 @@
 """Comparisons, logic, bits, choices and bounds."""
 
-import jax.numpy as jnp
+import functools
+from collections.abc import Callable
 
+import jax.numpy as jnp
+import numpy as np
+
+from converters.graph.layout import is_array
 from converters.graph.registry import ELEMENTWISE, lowers
 
 _COMPARISONS = {
@@ -34,9 +39,39 @@ _BITS = {
     "__xor__": jnp.bitwise_xor,
 }
 
+
+def promoted(function: Callable) -> Callable:
+    """Bring an operand without axes to the type of one of its kind with axes, as torch does.
+
+    JAX would take the wider type: beside bytes, torch's 300 is 44.
+    """
+
+    @functools.wraps(function)
+    def computed(x, y, *rest, **named):
+        if _is_tensor(x) and _is_tensor(y) and _one_kind(x.dtype, y.dtype):
+            if x.ndim and not y.ndim:
+                y = y.astype(x.dtype)
+            elif y.ndim and not x.ndim:
+                x = x.astype(y.dtype)
+        return function(x, y, *rest, **named)
+
+    return computed
+
+
+def _is_tensor(value) -> bool:
+    """Static tensors without axes may come as NumPy's numbers."""
+    return is_array(value) or isinstance(value, np.generic)
+
+
+def _one_kind(*dtypes) -> bool:
+    return any(all(jnp.issubdtype(d, kind) for d in dtypes) for kind in (jnp.integer, jnp.floating))
+
+
 for _names, _kinds in ((_COMPARISONS, ("Tensor", "Scalar")), (_BITS, ("Tensor", "Scalar"))):
     for _name, _function in _names.items():
-        lowers(*(f"aten.{_name}.{kind}" for kind in _kinds), layout=ELEMENTWISE)(_function)
+        lowers(*(f"aten.{_name}.{kind}" for kind in _kinds), layout=ELEMENTWISE)(
+            promoted(_function)
+        )
 for _name, _function in _LOGIC.items():
     lowers(f"aten.{_name}.default", layout=ELEMENTWISE)(_function)
 
@@ -64,6 +99,8 @@ def clamp(x, low, high):
     """x within bounds; the gradient at a bound is zero, as in torch 2.15."""
     dtype = jnp.result_type(x, *(b for b in (low, high) if b is not None))
     x = jnp.asarray(x, dtype)
+    if any(bound is not None and bound != bound for bound in (low, high)):
+        return jnp.full_like(x, jnp.nan)
     if low is not None:
         x = jnp.where(x <= low, jnp.asarray(low, dtype), x)
     # Last, so that an upper bound below the lower one wins, as in torch.
@@ -73,8 +110,8 @@ def clamp(x, low, high):
 @lowers("aten.clamp.Tensor", layout=ELEMENTWISE)
 def clamp_to(x, low, high):
     """x within bounds that are tensors; they share the gradient where they are met."""
-    x = x if low is None else jnp.maximum(x, low)
-    return x if high is None else jnp.minimum(x, high)
+    x = x if low is None else promoted(jnp.maximum)(x, low)
+    return x if high is None else promoted(jnp.minimum)(x, high)
 
 
 @lowers("aten.clamp_min.default", layout=ELEMENTWISE)
@@ -89,8 +126,8 @@ def clamp_max(x, high):
     return clamp(x, None, high)
 
 
-lowers("aten.clamp_min.Tensor", layout=ELEMENTWISE)(jnp.maximum)
-lowers("aten.clamp_max.Tensor", layout=ELEMENTWISE)(jnp.minimum)
+lowers("aten.clamp_min.Tensor", layout=ELEMENTWISE)(promoted(jnp.maximum))
+lowers("aten.clamp_max.Tensor", layout=ELEMENTWISE)(promoted(jnp.minimum))
 
 
 @lowers("aten.isclose.default")

@@ -110,7 +110,7 @@ def _max_along(x, place, axis: int, windows: _Axis, scale: int):
         if best is None:
             best, where = values, seen
         else:
-            better = values > best
+            better = pooling.above(values, best)
             best, where = jnp.where(better, values, best), jnp.where(better, seen, where)
     return best, where
 

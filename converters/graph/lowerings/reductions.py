@@ -256,7 +256,8 @@ def _running(better, x, dim):
     )
 
     def choose(left, right):
-        later = better(right[0], left[0])
+        # What is not a number is beyond all numbers, as in torch.
+        later = better(right[0], left[0]) | jnp.isnan(right[0])
         return jnp.where(later, right[0], left[0]), jnp.where(later, right[1], left[1])
 
     return lax.associative_scan(choose, (x, place), axis=dim % x.ndim)

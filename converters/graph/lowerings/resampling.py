@@ -19,11 +19,21 @@ def _ratio(size: int, out: int, scale: float | None) -> np.float32:
     return np.float32(size) / np.float32(out)
 
 
-def _nearest(size: int, out: int, scale: float | None, exact: bool) -> np.ndarray:
+def _nearest(size: int, out: int, scale: float | None, exact: bool, space: int) -> np.ndarray:
     """Which input element each output element takes."""
     steps = np.arange(out, dtype=np.float32) + np.float32(0.5 if exact else 0)
     places = np.floor(steps * _ratio(size, out, scale)).astype(np.int64)
-    return np.minimum(places, size - 1)
+    places = np.minimum(places, size - 1)
+    if exact or space == 1 or out not in (size, 2 * size):
+        return places
+    # torch copies or doubles pictures of these lengths, whatever the scale factor.
+    whole = np.arange(out) // (out // size)
+    if space == 3 and (places != whole).any():
+        raise Restricted(
+            f"{size} values enlarged to {out} by {scale}, where torch's answer depends on the "
+            "order of the volume in memory; give sizes instead of the scale factor"
+        )
+    return whole
 
 
 def _centres(size: int, out: int, scale: float | None, align_corners: bool) -> np.ndarray:
@@ -86,7 +96,7 @@ def _sizes(x, output_size, factors) -> tuple[list[int], Sequence[float | None]]:
 def _resize_nearest(x, output_size, factors, exact: bool):
     for axis, (out, factor) in enumerate(zip(*_sizes(x, output_size, factors), strict=True), 2):
         size = x.shape[axis]
-        places = _nearest(size, out, factor, exact)
+        places = _nearest(size, out, factor, exact, x.ndim - 2)
         if out % size == 0 and (places == np.arange(out) // (out // size)).all():
             x = jnp.repeat(x, out // size, axis=axis) if out != size else x
         else:
@@ -114,8 +124,9 @@ def _register_nearest(space: int) -> None:
             """Nearest neighbours."""
             return _resize_nearest(x, output_size, factors, exact)
 
-        lowers(f"aten.{name}.vec")(by_factors)
-        lowers(f"aten.{name}.default")(by_size)
+        limit = "no factor near but not 1 or 2" if space == 3 and not exact else ""
+        lowers(f"aten.{name}.vec", restriction=limit)(by_factors)
+        lowers(f"aten.{name}.default", restriction=limit)(by_size)
 
 
 def _register_weighted(name: str, weights) -> None:

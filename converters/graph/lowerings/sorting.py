@@ -63,11 +63,17 @@ def kthvalue(x, k, dim, keepdim):
 
 @lowers("aten.median.dim")
 def median_over(x, dim, keepdim):
-    """The lower median along a dimension and where it came from."""
-    return kthvalue(x, (x.shape[dim] + 1) // 2 if x.ndim else 1, dim, keepdim)
+    """The lower median, or the first that is not a number, and where it came from."""
+    if not x.ndim:
+        return x, jnp.zeros((), int)
+    place = jnp.take(_order(x, dim, False), jnp.array([(x.shape[dim] - 1) // 2]), axis=dim)
+    unknown = jnp.isnan(x)
+    first = jnp.argmax(unknown, axis=dim, keepdims=True)
+    place = jnp.where(unknown.any(axis=dim, keepdims=True), first, place)
+    return picked(x, place, dim, keepdim)
 
 
 @lowers("aten.median.default")
 def median(x):
     """The lower median of all elements."""
-    return kthvalue(x.reshape(-1), (x.size + 1) // 2, 0, False)[0]
+    return median_over(x.reshape(-1), 0, False)[0]

@@ -280,6 +280,8 @@ class Builder:
         if entry is None:
             module, positions = foreign.converted(node, call, inputs)
             return self.step(place, module, [inputs[k] for k in positions], node.output)
+        if entry.check is not None:
+            entry.check(call, *(v.data if v and v.kind != DATA else None for v in inputs))
         bound: dict[int, Any] = {}
         for position in entry.static:
             if position < len(inputs) and inputs[position] is not None:

@@ -60,11 +60,14 @@ class Entry:
         function: the torch calls.
         static: positions of inputs whose values decide shapes or branches.
         restrictions: what is not covered, for the support table.
+        check: given the call and its inputs, None for those that depend on the image, it raises
+            where a known value is not covered.
     """
 
     function: Function
     static: tuple[int, ...]
     restrictions: str
+    check: Callable[..., None] | None = None
 
 
 _ENTRIES: dict[tuple[str, str, int], Entry] = {}
@@ -99,11 +102,12 @@ def operator(
     static: tuple[int, ...] = (),
     domain: str = ONNX,
     restrictions: str = "",
+    check: Callable[..., None] | None = None,
 ) -> Callable[[Function], Function]:
     """Decorator: this function is the operator in these versions; duplicates raise ValueError."""
 
     def register(function: Function) -> Function:
-        entry = Entry(function, static, restrictions)
+        entry = Entry(function, static, restrictions, check)
         for version in versions:
             key = (domain, name, version)
             if key in _ENTRIES:

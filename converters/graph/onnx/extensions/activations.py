@@ -106,9 +106,9 @@ def shrink(call, x):
     """Moved towards zero by the bias where outside [-lambd, lambd], 0 inside."""
     bias, bound = call["bias"], call["lambd"]
     wide = x if x.is_floating_point() else x.float()
-    outside = torch.where(wide < -bound, wide + bias, wide - bias)
-    inside = (wide >= -bound) & (wide <= bound)
-    return torch.where(inside, torch.zeros_like(wide), outside).to(x.dtype)
+    # What is not a number is neither above nor below: 0, as onnxruntime has it.
+    above = torch.where(wide > bound, wide - bias, torch.zeros_like(wide))
+    return torch.where(wide < -bound, wide + bias, above).to(x.dtype)
 
 
 def _over_axis(call, x, function):
@@ -146,13 +146,20 @@ def hardmax(call, x):
     return _over_axis(call, x, one_hot)
 
 
+def _check_limits(call, x, *limits):
+    """onnxruntime takes a limit that is not a number for none, or for the other one, by place."""
+    if any(limit is not None and bool(limit.isnan().any()) for limit in limits):
+        raise call.refuse("a limit that is not a number; write it as a number, or leave it out")
+
+
 @operator("Clip", (1, 6))
 def clip_attributes(call, x):
     """Limits as attributes."""
+    _check_limits(call, x, torch.tensor(call["min"]), torch.tensor(call["max"]))
     return torch.clamp(x, call["min"], call["max"])
 
 
-@operator("Clip", (11, 12, 13))
+@operator("Clip", (11, 12, 13), check=_check_limits)
 @ordered
 def clip(_, x, low=None, high=None):
     """Limits as inputs; the upper one wins where they cross."""

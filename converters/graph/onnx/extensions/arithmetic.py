@@ -55,15 +55,35 @@ def _mod(call, a, b):
     return torch.fmod(a, b) if call["fmod"] else torch.remainder(a, b)
 
 
-@operator("Pow", (7, 12, 13, 15), restrictions="negative powers of integers as torch defines them")
-def power(_, a, b):
+@operator("Pow", (7, 12, 13, 15), restrictions="of whole numbers without one power per row")
+def power(call, a, b):
     """The base's type is the result's."""
     wide = a if a.dtype == torch.float64 else a.double()
     if a.is_floating_point():
         return torch.pow(a, b.to(a.dtype)) if a.dtype != torch.float16 else _exact(a, b)
     if b.is_floating_point():
         return torch.pow(wide, b.double()).to(a.dtype)
-    return torch.pow(a.long(), b.long()).to(a.dtype)
+    if a.dtype == torch.int32 and b.numel() > 1 and b.shape[-1] == 1:
+        raise call.refuse("a power per row of whole numbers, where onnxruntime wraps some only")
+    whole = torch.pow(a.long(), b.long()).to(a.dtype)
+    return _cut_off(whole, a, b) if a.dtype == torch.int32 else whole
+
+
+# The largest number whose power of 0, 1, 2, ... has 31 bits.
+_ROOTS = [2**31 - 1] * 2 + [int((2**31 - 0.5) ** (1 / power)) for power in range(2, 32)]
+
+
+def _cut_off(whole, a, b):
+    """Powers of 32-bit numbers as onnxruntime has them on x86: the least number where too large.
+
+    It computes them in double precision; but one square or cube of several is a product, and wraps.
+    """
+    wraps = b.numel() == 1 and a.numel() > 1
+    place = b.clamp(0, len(_ROOTS) - 1).long()
+    most = torch.tensor(_ROOTS, dtype=a.dtype)[place.reshape(-1)].reshape(b.shape)
+    large = (b > 1) & ((a > most) | (a < -most)) | (b < 0) & (a == 0)
+    large = large & (b != 2) & (b != 3) if wraps else large
+    return torch.where(large, torch.full_like(whole, -(2**31)), whole)
 
 
 def _exact(a, b):

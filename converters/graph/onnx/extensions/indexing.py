@@ -123,9 +123,11 @@ def top_k_attribute(call, x):
     return tuple(torch.topk(x, call["k"], call["axis"]))
 
 
-@operator("TopK", (10, 11, 24), static=(1,))
+@operator("TopK", (10, 11, 24), static=(1,), restrictions="in order, or one element")
 def top_k(call, x, k):
     """The largest or smallest elements and their places, the first of equals first."""
+    if call["sorted"] == 0 and scalar(k) > 1:
+        raise call.refuse("unsorted, where every runtime has an order of its own; set sorted to 1")
     axis = axes_of([call["axis"]], x.dim())[0]
     largest = call["largest"] in (None, 1)
     wide = x.to(torch.int64) ^ -(2**63) if x.dtype == torch.uint64 else x

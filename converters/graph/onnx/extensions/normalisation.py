@@ -60,21 +60,22 @@ def instance_normalization(call, x, scale, bias):
     return y * _channels(scale, x) + _channels(bias, x)
 
 
-@operator("LayerNormalization", (17,))
+@operator("LayerNormalization", (*range(7, 17), 17))
 def layer_normalization(call, x, scale, bias=None):
-    """The axes from `axis` on by their own statistics."""
-    axis = axes_of([call["axis"]], x.dim())[0]
+    """The axes from `axis` on by their own statistics; onnxruntime has it before ONNX does, too."""
+    axis = axes_of([-1 if call["axis"] is None else call["axis"]], x.dim())[0]
+    epsilon = 1e-5 if call["epsilon"] is None else call["epsilon"]
     shape = list(x.shape[axis:])
     if (
         call.outputs == 1
         and list(scale.shape) == shape
         and (bias is None or list(bias.shape) == shape)
     ):
-        return F.layer_norm(x, shape, scale, bias, call["epsilon"])
+        return F.layer_norm(x, shape, scale, bias, epsilon)
     axes = list(range(axis, x.dim()))
     wide = x if x.dtype == torch.float64 else x.float()
     mean = wide.mean(axes, keepdim=True)
-    inverse = torch.rsqrt(wide.var(axes, correction=0, keepdim=True) + call["epsilon"])
+    inverse = torch.rsqrt(wide.var(axes, correction=0, keepdim=True) + epsilon)
     y = ((wide - mean) * inverse).to(x.dtype) * scale
     y = y if bias is None else y + bias
     return (y, mean, inverse)[: call.outputs] if call.outputs > 1 else y

@@ -10,7 +10,7 @@ from functools import partial
 import torch
 
 from converters.graph.onnx.extensions.quantisation import centred, dynamic_quantize
-from converters.graph.onnx.extensions.recurrent import functions_of, lstm_cell, unrolled
+from converters.graph.onnx.extensions.recurrent import check_clip, functions_of, lstm_cell, unrolled
 from converters.graph.onnx.operators import operator
 from converters.graph.onnx.values import ints
 
@@ -60,6 +60,7 @@ def dynamic_quantize_lstm(call, x, w, r, b, lengths, h, c, p, w_scale, w_zero, r
     directions = w.shape[0]
     if _DIRECTIONS.get(direction) != directions:
         raise call.refuse(f"direction {direction} with weights for {directions}")
+    check_clip(call)
     if lengths is not None and any(length != x.shape[0] for length in ints(lengths)):
         raise call.refuse("lengths per example")
     zeros = torch.zeros([directions, x.shape[1], r.shape[1]], dtype=x.dtype)

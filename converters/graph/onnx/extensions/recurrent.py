@@ -16,7 +16,7 @@ _ACTIVATIONS: dict[str, Callable] = {
     "sigmoid": lambda x, a, b: torch.sigmoid(x),
     "tanh": lambda x, a, b: torch.tanh(x),
     "relu": lambda x, a, b: torch.relu(x),
-    "affine": lambda x, a, b: (1.0 if a is None else a) * x + (0.0 if b is None else b),
+    "affine": lambda x, a, b: a * x + b,
     "leakyrelu": lambda x, a, b: torch.where(x < 0, (0.01 if a is None else a) * x, x),
     "hardsigmoid": lambda x, a, b: torch.clamp(
         (0.2 if a is None else a) * x + (0.5 if b is None else b), 0, 1
@@ -53,6 +53,9 @@ def functions_of(call, direction: int, directions: int) -> list[Callable]:
         has_beta = name in ("affine", "hardsigmoid")
         alpha = alphas.pop(0) if has_alpha and alphas else None
         beta = betas.pop(0) if has_beta and betas else None
+        if name == "affine" and None in (alpha, beta):
+            # ONNX names no defaults; onnxruntime has zeros.
+            raise call.refuse("activation affine without its alpha and beta; write both")
         if k // each == direction:
             functions.append(lambda x, f=_ACTIVATIONS[name], a=alpha, b=beta: f(x, a, b))
     return functions
@@ -91,6 +94,12 @@ def _torch_layer(call, x, w, r, b, h, c):
     name = _names(call, directions)[0]
     layer = torch._VF.rnn_relu if name == "relu" else torch._VF.rnn_tanh
     return (*layer(x, h, *rest), None)
+
+
+def check_clip(call) -> None:
+    """Refuse a bound that is none; onnxruntime refuses it, or clips otherwise than between both."""
+    if call["clip"] is not None and not call["clip"] > 0:
+        raise call.refuse(f"clip {call['clip']}, expected more than 0; leave it out for no bound")
 
 
 def _clip(call, x):
@@ -155,7 +164,17 @@ def unrolled(advance: Callable, x, h, c, lengths):
     return torch.stack(outputs), h, c
 
 
+def _lengths(call, lengths, steps: int) -> list[int] | None:
+    """Lengths per example, None where all are whole."""
+    found = [steps] if lengths is None else ints(lengths)
+    if not all(1 <= length <= steps for length in found):
+        # onnxruntime refuses others; after 0 steps it gives zeros, not the state before them.
+        raise call.refuse(f"lengths {found[:8]} of {steps} steps, expected 1 to {steps}")
+    return None if all(length == steps for length in found) else found
+
+
 def _layer(call, x, w, r, b, lengths, h, c, p):
+    check_clip(call)
     if call["layout"]:
         x = x.transpose(0, 1)
         h, c = (None if s is None else s.transpose(0, 1) for s in (h, c))
@@ -166,9 +185,7 @@ def _layer(call, x, w, r, b, lengths, h, c, p):
         "bidirectional",
     ):
         raise call.refuse(f"direction {direction} with weights for {directions}")
-    lengths = None if lengths is None else ints(lengths)
-    if lengths is not None and all(length == x.shape[0] for length in lengths):
-        lengths = None
+    lengths = _lengths(call, lengths, x.shape[0])
     if lengths is not None and direction != "forward":
         raise call.refuse("lengths per example backwards in time")
     size = [directions, x.shape[1], r.shape[-1]]

@@ -51,8 +51,8 @@ def absolute(_, x):
 @operator("Sign", (9, 13))
 @ordered
 def sign(_, x):
-    """-1, 0 or 1."""
-    return torch.sign(x)
+    """-1, 0 or 1; what is not a number stays so, which torch makes 0."""
+    return torch.where(x.isnan(), x, torch.sign(x)) if x.is_floating_point() else torch.sign(x)
 
 
 @operator("IsInf", (10, 20))
