@@ -230,6 +230,7 @@ def test_what_asks_for_remote_code_is_refused_by_name(folder, monkeypatch, chang
         ({"dtype": "float8_e5m2"}, "dtype is 'float8_e5m2', expected float16, bfloat16"),
         ({"dtype": {"": "float32"}}, "dtype is a dict, expected float16"),
         ({"problem_type": "regression"}, "problem_type 'regression'"),
+        ({"attribute_map": {"layer_norm_eps": "hidden_dropout_prob"}}, "attribute_map is a dict"),
         ({"num_hidden_layers": 10**9}, "'num_hidden_layers' is larger than any"),
         ({"num_hidden_layers": 10**5}, "num_hidden_layers 100000, the files hold 40 tensors"),
         ({"num_hidden_layers": "many"}, "num_hidden_layers 'many'"),
@@ -246,6 +247,41 @@ def test_what_asks_for_remote_code_is_refused_by_name(folder, monkeypatch, chang
 def test_configs_that_do_not_fit_say_why(folder, changes, said):
     change(folder, **changes)
     with pytest.raises(ConverterError, match=said):
+        open_model(folder)
+
+
+ALIASES = {
+    "num_hidden_layers of ConvNeXt": ("convnext", "num_stages", "num_hidden_layers", 2),
+    "num_attention_heads of Swin": ("swin", "num_heads", "num_attention_heads", [2, 4]),
+}
+
+
+@pytest.mark.parametrize("name", ALIASES)
+def test_an_alias_is_read_as_the_name(tmp_path, name):
+    """transformers' `attribute_map` sets the own name to what stands under the alias."""
+    family, own, alias, value = ALIASES[name]
+    sizes = {"hidden_sizes": [8, 8], "depths": [1, 1]} if family == "convnext" else {}
+    folder = write_folder(tmp_path / family, family, **{own: value}, **sizes)
+    images = np.random.default_rng(0).random((2, SIDE, SIDE, 3), np.float32)
+    expected = open_model(folder).model(images)
+    values = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(values | {alias: value}))
+    np.testing.assert_array_equal(open_model(folder).model(images), expected)
+    del values[own]
+    (folder / "config.json").write_text(json.dumps(values | {alias: value}))
+    theirs = transformers.AutoConfig.from_pretrained(folder)
+    assert getattr(theirs, own) == value
+    np.testing.assert_array_equal(open_model(folder).model(images), expected)
+
+
+def test_an_alias_beside_another_value_is_refused(tmp_path):
+    """transformers reads the alias, and makes a network of half as many stages of it."""
+    sizes = [8, 8, 8, 8]
+    folder = write_folder(tmp_path / "convnext", "convnext", hidden_sizes=sizes)
+    change(folder, num_hidden_layers=2)
+    theirs = transformers.AutoModelForImageClassification.from_pretrained(folder)
+    assert len(theirs.convnext.encoder.stages) == 2
+    with pytest.raises(ConverterError, match="num_stages is 4 and num_hidden_layers, another name"):
         open_model(folder)
 
 
