@@ -188,6 +188,72 @@ def test_pictures_of_many_sizes_are_resized_as_the_folder_says(folder, tmp_path)
     assert "1 picture left out (class_1_example_4.jpg): 20000 x 1 pixels would be" in record.reason
 
 
+_EXACT = {"size": {"height": SIDE, "width": SIDE}, "do_center_crop": False}
+_CROPPED = {
+    "size": {"shortest_edge": SIDE + 4},
+    "crop_size": {"height": SIDE, "width": SIDE},
+    "do_center_crop": True,
+}
+PROCESSORS = {
+    "ViT": _EXACT,
+    "ViT in bytes": _EXACT
+    | {"do_rescale": False, "image_mean": [120.0] * 3, "image_std": [60.0] * 3},
+    "ViT from -1 to 1": _EXACT | {"rescale_factor": 1 / 127.5, "image_mean": [1.0] * 3},
+    "ViT alone": _EXACT | {"do_normalize": False},
+    "DeiT": _CROPPED,
+    "Beit": _EXACT,
+    "ConvNext": {"size": {"shortest_edge": SIDE}},
+    "MobileViT": _EXACT,
+    "MobileViT as RGB": _EXACT | {"do_flip_channel_order": False},
+    "CLIP": _CROPPED,
+    "Bit": _CROPPED,
+    "Levit": _CROPPED | {"size": {"shortest_edge": SIDE}},
+    "PoolFormer": _CROPPED,
+    "Siglip": _EXACT,
+    "EfficientNet": _EXACT | {"include_top": False},
+}
+"""Ordinary processors, and how they are told to make pictures of `SIDE` pixels."""
+
+
+def with_processor(folder: Path, name: str, how: dict) -> None:
+    said = how | {"image_processor_type": f"{name.split()[0]}ImageProcessor"}
+    (folder / "preprocessor_config.json").write_text(json.dumps(said))
+
+
+@pytest.mark.parametrize("name", PROCESSORS)
+def test_pixels_are_prepared_as_the_processor_does_it(folder, name):
+    with_processor(folder, name, PROCESSORS[name])
+    opened = open_model(folder, usual_size=PICTURES.shape[1:3])
+    processor = transformers.AutoImageProcessor.from_pretrained(folder)
+    network = transformers.AutoModelForImageClassification.from_pretrained(folder).eval()
+    with torch.no_grad():
+        expected = network(**processor(list(PICTURES), return_tensors="pt")).logits.numpy()
+    images = opened.folder_form.resized(PICTURES).astype(np.float32) / 255
+    if opened.folder_form.channel_order == "BGR":
+        images = images[..., ::-1]
+    np.testing.assert_allclose(opened.model(images), expected, atol=1e-3)
+    assert (opened.folder_form.channel_order == "BGR") == (name == "MobileViT")
+
+
+MORE = {
+    "EfficientNet": (
+        _EXACT | {"include_top": False, "rescale_offset": True, "rescale_factor": 1 / 127.5},
+        "a EfficientNetImageProcessor with 'rescale_offset' makes other values",
+    ),
+    "SuperPoint": (_EXACT | {"do_grayscale": True}, "'do_grayscale' makes other values"),
+    # It has no step that would do it.
+    "MobileViT": (_EXACT | {"do_normalize": True}, "makes other values of pixels than size, crop"),
+}
+
+
+@pytest.mark.parametrize("name", MORE)
+def test_processors_that_do_more_are_refused(folder, name):
+    how, said = MORE[name]
+    with_processor(folder, name, how)
+    with pytest.raises(ConverterError, match=said):
+        open_model(folder, usual_size=PICTURES.shape[1:3])
+
+
 def change(folder: Path, name: str = "config.json", **changes) -> None:
     values = json.loads((folder / name).read_text())
     (folder / name).write_text(json.dumps(values | changes))
