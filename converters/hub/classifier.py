@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from converters.encoders.fields import Fields, own_names
 from converters.errors import MismatchError, UnsupportedArchitectureError, safe_repr
 from converters.graph.torch_network import torch_model
+from converters.hub.aliases import own_names
 from converters.hub.folder import CONFIG, HubFolder
 from converters.hub.processor import FolderForm, form_of
 from converters.input_form import USUAL_SIZE, InputForm, assumed_size
@@ -129,7 +129,11 @@ def _names(said: Any) -> str:
 
 def _check(config: Mapping[str, Any], tensors: Mapping[str, Any]) -> None:
     """Raise for quantities, for aliases of the file's own, and for numbers of no real network."""
-    Fields(config, CONFIG).only("attribute_map", None)
+    if config.get("attribute_map") is not None:
+        raise UnsupportedArchitectureError(
+            f"{CONFIG} has other names of its own for entries (attribute_map), which transformers"
+            " reads; expected none: write each entry under its own name"
+        )
     if config.get("problem_type") == "regression":
         raise UnsupportedArchitectureError(
             f"{CONFIG} says that the network gives quantities (problem_type 'regression'); expected"

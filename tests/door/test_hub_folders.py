@@ -296,7 +296,10 @@ def test_what_asks_for_remote_code_is_refused_by_name(folder, monkeypatch, chang
         ({"dtype": "float8_e5m2"}, "dtype is 'float8_e5m2', expected float16, bfloat16"),
         ({"dtype": {"": "float32"}}, "dtype is a dict, expected float16"),
         ({"problem_type": "regression"}, "problem_type 'regression'"),
-        ({"attribute_map": {"layer_norm_eps": "hidden_dropout_prob"}}, "attribute_map is a dict"),
+        (
+            {"attribute_map": {"layer_norm_eps": "hidden_dropout_prob"}},
+            "names of its own for entries",
+        ),
         ({"num_hidden_layers": 10**9}, "'num_hidden_layers' is larger than any"),
         ({"num_hidden_layers": 10**5}, "num_hidden_layers 100000, the files hold 40 tensors"),
         ({"num_hidden_layers": "many"}, "num_hidden_layers 'many'"),
