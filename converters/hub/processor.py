@@ -123,7 +123,7 @@ def _refuse_more(form: FolderForm, usual_size: tuple[int, int]) -> None:
             continue
         more = [k for k, v in form.processor.to_dict().items() if v is True and k not in _KNOWN]
         raise ConversionError(
-            f"{form.source}: a {type(form.processor).__name__}"
+            f"{form.source}: {type(form.processor).__name__}"
             f"{' with ' + safe_repr(', '.join(more)) if more else ''} makes other values of pixels"
             " than size, crop, rescaling, mean, deviation and order of channels do:"
             f" {_range(found)} of random pictures, expected {_range(expected)}. Check the file's"

@@ -238,7 +238,7 @@ def test_pixels_are_prepared_as_the_processor_does_it(folder, name):
 MORE = {
     "EfficientNet": (
         _EXACT | {"include_top": False, "rescale_offset": True, "rescale_factor": 1 / 127.5},
-        "a EfficientNetImageProcessor with 'rescale_offset' makes other values",
+        "json: EfficientNetImageProcessor with 'rescale_offset' makes other values",
     ),
     "SuperPoint": (_EXACT | {"do_grayscale": True}, "'do_grayscale' makes other values"),
     # It has no step that would do it.
