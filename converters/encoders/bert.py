@@ -38,16 +38,17 @@ class BertConfig(EncoderConfig):
 
     Attributes:
       token_types: rows of the table of token types; all tokens are of type 0.
-      first_position: row of the first token in the table of positions.
+      padding: id that is counted as no token, RoBERTa's; positions start after its number. None
+        where each token's position is its place.
     """
 
     token_types: int
-    first_position: int = 0
+    padding: int | None = None
 
     @property
     def max_tokens(self) -> int:
         """Longest input."""
-        return self.positions - self.first_position
+        return self.positions - (0 if self.padding is None else self.padding + 1)
 
     def build(self, rngs) -> "Bert":
         return Bert(self, rngs)
@@ -65,9 +66,7 @@ class Bert(nnx.Module):
     def __call__(self, ids: jax.Array, mask: jax.Array) -> jax.Array:
         parts = self.embeddings
         words = parts.word_embeddings(ids) + parts.token_type_embeddings.embedding[0]
-        first = self.config.first_position
-        positions = parts.position_embeddings.embedding[first : first + ids.shape[1]]
-        x = parts.LayerNorm(words + positions)
+        x = parts.LayerNorm(words + self._positions(ids))
         allowed = blocks.seen(mask)
 
         def attend(query, key, value):
@@ -83,6 +82,12 @@ class Bert(nnx.Module):
                 self.config.activation,
             )
         return x
+
+    def _positions(self, ids: jax.Array) -> jax.Array:
+        table, padding = self.embeddings.position_embeddings, self.config.padding
+        if padding is None:
+            return table.embedding[: ids.shape[1]]
+        return table(blocks.counted_positions(ids, padding))
 
 
 def _layer(config: BertConfig, rngs) -> Group:

@@ -101,6 +101,13 @@ def embeddings(config: EncoderConfig, rngs, **more: nnx.Module) -> Group:
     )
 
 
+def counted_positions(ids: jax.Array, padding: int) -> jax.Array:
+    """Rows of the table of positions for `ids` `[n, t]`: `padding` for that id wherever it stands,
+    and the numbers after `padding` for all others."""
+    valid = (ids != padding).astype(ids.dtype)
+    return jnp.cumsum(valid, axis=1) * valid + padding
+
+
 def seen(mask: jax.Array) -> jax.Array:
     """`allowed` of an encoder whose tokens see all valid ones: `[n, 1, 1, t]` of `[n, t]`."""
     return mask[:, None, None, :] > 0

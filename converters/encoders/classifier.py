@@ -106,6 +106,7 @@ class TextClassifierConfig(NetworkConfig):
       encoder: what makes the states.
       head: what makes logits of them.
       num_classes: number of logits.
+      padding: id that is never taken for the last token, wherever it stands; None for no such id.
     """
 
     last_path = "head.last"
@@ -115,6 +116,7 @@ class TextClassifierConfig(NetworkConfig):
     encoder: EncoderConfig
     head: Head
     num_classes: int
+    padding: int | None = None
 
     @property
     def word_table(self) -> str:
@@ -136,11 +138,18 @@ class _Network(nnx.Module):
         encoder, head, how = self.encoder, self.head, self.config.head
         ids, mask = tokens[:, 0], tokens[:, 1]
         states = encoder(ids, mask)  # pyright: ignore[reportCallIssue]
-        place = jnp.maximum(mask.sum(axis=1) - 1, 0) if how.of_last_token else 0 * mask[:, 0]
+        place = self._last(ids, mask) if how.of_last_token else 0 * mask[:, 0]
         state = jnp.take_along_axis(states, place[:, None, None], axis=1)[:, 0]
         if how.hidden:
             state = _ACTIVATIONS[how.activation](head.hidden(state))  # pyright: ignore
         return head.last(state)  # pyright: ignore[reportAttributeAccessIssue]
+
+    def _last(self, ids: jax.Array, mask: jax.Array) -> jax.Array:
+        """Place of the last token `[n]`, 0 where a text has none."""
+        counts = mask > 0
+        if self.config.padding is not None:
+            counts &= ids != self.config.padding
+        return (jnp.arange(ids.shape[1]) * counts).argmax(axis=1)
 
 
 def head_of(config: Mapping[str, Any]) -> Head | None:
@@ -182,8 +191,20 @@ def classifier_model(
     filled = single_precision(assign(head.rules, (), own, shapes))
     params: Params = {f"encoder.{path}": value for path, value in encoder.params.items()}
     params |= {f"head.{path}": jnp.asarray(value) for path, value in filled.items()}
-    config = TextClassifierConfig(encoder.config, head, classes)
+    padding = _padding(values, encoder.vocab_size, where) if head.of_last_token else None
+    config = TextClassifierConfig(encoder.config, head, classes, padding)
     return Model(config, params, f"{encoder.architecture} classifier", ())
+
+
+def _padding(values: Mapping[str, Any], vocab_size: int, where: str) -> int | None:
+    """The id that transformers skips when it looks for a text's last token."""
+    padding = values.get("pad_token_id")
+    if padding is not None and type(padding) is not int:
+        raise MismatchError(
+            f"{where}: pad_token_id is {safe_repr(padding)}, expected a whole number or null"
+        )
+    # An id that no text has is never skipped.
+    return padding if padding is not None and 0 <= padding < vocab_size else None
 
 
 def _names(said: Any) -> str:

@@ -13,7 +13,8 @@ from flax import nnx
 from converters.encoders import blocks
 from converters.encoders.blocks import Group
 from converters.encoders.family import POSITION_IDS, EncoderConfig, EncoderFamily
-from converters.encoders.fields import MAX_LAYERS, Fields, own_names
+from converters.encoders.fields import MAX_LAYERS, Fields
+from converters.hub.aliases import own_names
 
 # transformers' other names of entries of its configuration.
 ALIASES = {"hidden_size": "dim", "num_attention_heads": "n_heads", "num_hidden_layers": "n_layers"}

@@ -12,29 +12,6 @@ MAX_LAYERS = 256
 MAX_SIZE = 2**24
 
 
-def own_names(values: Mapping[str, Any], aliases: Mapping[str, str], where: str) -> dict[str, Any]:
-    """`values` with what stands under an alias under the family's own name.
-
-    transformers' `attribute_map` sets the own name to what stands under the alias, even where both
-    are there.
-
-    Raises:
-      ConversionError: alias and own name are both there and differ.
-    """
-    renamed = dict(values)
-    for alias, own in aliases.items():
-        if alias not in renamed:
-            continue
-        value = renamed.pop(alias)
-        if own in renamed and renamed[own] != value:
-            raise ConversionError(
-                f"{where}: {own} is {safe_repr(renamed[own])} and {alias}, another name of it, is "
-                f"{safe_repr(value)}; expected one of them, or the same under both"
-            )
-        renamed[own] = value
-    return renamed
-
-
 @dataclass(frozen=True)
 class Fields:
     """Checked access to the entries of `values`, which came from `where`."""

@@ -15,8 +15,9 @@ from flax import nnx
 from converters.encoders import blocks
 from converters.encoders.blocks import Group
 from converters.encoders.family import Buffer, EncoderConfig, EncoderFamily
-from converters.encoders.fields import MAX_LAYERS, Fields, own_names
+from converters.encoders.fields import MAX_LAYERS, Fields
 from converters.families.names import NameRule
+from converters.hub.aliases import own_names
 
 # transformers' other names of entries of its configuration.
 ALIASES = {

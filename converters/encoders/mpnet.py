@@ -56,8 +56,7 @@ class MPNet(nnx.Module):
 
     def __call__(self, ids: jax.Array, mask: jax.Array) -> jax.Array:
         parts, encoder = self.embeddings, self.encoder
-        valid = (ids != PADDING).astype(ids.dtype)
-        positions = jnp.cumsum(valid, axis=1) * valid + PADDING
+        positions = blocks.counted_positions(ids, PADDING)
         x = parts.LayerNorm(parts.word_embeddings(ids) + parts.position_embeddings(positions))
         buckets = relative_buckets(ids.shape[1])
         bias = jnp.transpose(encoder.relative_attention_bias(buckets), (2, 0, 1))

@@ -1,4 +1,4 @@
-"""RoBERTa: BERT's layers, with the positions of padding before those of tokens.
+"""RoBERTa: BERT's layers, with the position of the padding id before those of all others.
 
 Reference:
   Liu et al., RoBERTa: A Robustly Optimized BERT Pretraining Approach,
@@ -24,7 +24,7 @@ def configure(values: Mapping, where: str) -> bert.BertConfig:
             f"{where}: pad_token_id is {safe_repr(padding)}, expected a whole number from 0 to"
             f" {config.positions - 2}"
         )
-    return replace(config, first_position=padding + 1)
+    return replace(config, padding=padding)
 
 
 FAMILY = EncoderFamily(

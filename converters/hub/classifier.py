@@ -10,6 +10,7 @@ import numpy as np
 
 from converters.errors import MismatchError, UnsupportedArchitectureError, safe_repr
 from converters.graph.torch_network import torch_model
+from converters.hub.aliases import own_names
 from converters.hub.folder import CONFIG, HubFolder
 from converters.hub.processor import FolderForm, form_of
 from converters.input_form import USUAL_SIZE, InputForm, assumed_size
@@ -90,8 +91,10 @@ def rebuild(folder: HubFolder) -> Any:
 
     from converters.hub.loading import loaded
 
-    name, values = _class_of(folder.config), _checked(folder.config, folder.weights.tensors)
+    name = _class_of(folder.config)
     cls = getattr(transformers, name)
+    values = own_names(folder.config, cls.config_class.attribute_map, CONFIG)
+    _check(values, folder.weights.tensors)
     tensors = {n: torch.from_numpy(v) for n, v in _plain(folder.weights.tensors).items()}
     with _quiet():
         try:
@@ -124,8 +127,13 @@ def _names(said: Any) -> str:
     return ", ".join(map(safe_repr, said[:3])) if isinstance(said, list) else safe_repr(said)
 
 
-def _checked(config: Mapping[str, Any], tensors: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The config, once its numbers are known to be few and small; raises MismatchError."""
+def _check(config: Mapping[str, Any], tensors: Mapping[str, Any]) -> None:
+    """Raise for quantities, for aliases of the file's own, and for numbers of no real network."""
+    if config.get("attribute_map") is not None:
+        raise UnsupportedArchitectureError(
+            f"{CONFIG} has other names of its own for entries (attribute_map), which transformers"
+            " reads; expected none: write each entry under its own name"
+        )
     if config.get("problem_type") == "regression":
         raise UnsupportedArchitectureError(
             f"{CONFIG} says that the network gives quantities (problem_type 'regression'); expected"
@@ -136,14 +144,13 @@ def _checked(config: Mapping[str, Any], tensors: Mapping[str, Any]) -> Mapping[s
         large = [n for n in numbers if isinstance(n, int | float) and abs(n) > _LARGEST]
         if large or (isinstance(value, list) and len(value) > _LONGEST):
             raise MismatchError(f"{CONFIG}: {safe_repr(key)} is larger than any network's")
-    for key in ("num_hidden_layers", "depths"):
+    for key in ("num_hidden_layers", "num_stages", "depths"):
         layers = config.get(key, 0)
         layers = layers if isinstance(layers, list) else [layers]
         if not all(isinstance(n, int) for n in layers) or sum(layers) > len(tensors):
             raise MismatchError(
                 f"{CONFIG} says {key} {_names(layers)}, the files hold {len(tensors)} tensors"
             )
-    return config
 
 
 def _fields(config_class: Any) -> set[str]:

@@ -12,6 +12,14 @@ from converters.hub.folder import PROCESSORS
 _SQUARE = (256, 256)
 _UNIT = 1 / 255
 _REFUSALS = (*(ValueError, TypeError, KeyError, AttributeError, OSError), RuntimeError)
+_PIXELS_STAY = {"do_resize": False, "do_center_crop": False, "do_pad": False}
+# Switches whose effect a `FolderForm` has, or that change nothing in pictures of three channels.
+_KNOWN = frozenset(
+    "do_resize do_center_crop do_pad do_rescale do_normalize do_flip_channel_order do_convert_rgb"
+    " default_to_square".split()
+)
+# In steps of a pixel: resized pictures are rounded to whole pixels here.
+_ROUNDING = 0.51
 
 
 @dataclass(frozen=True)
@@ -42,6 +50,22 @@ class FolderForm:
             return pixels
         return _processed(self.processor, pixels)
 
+    def prepared(self, pixels: np.ndarray) -> np.ndarray:
+        """uint8 pictures `[n, h, w, 3]` of the network's size as the network gets them."""
+        low, high = self.bounds or (0.0, 1.0)
+        scaled = (pixels[..., ::-1] if self.channel_order == "BGR" else pixels) / 255
+        return (scaled * (high - low) + low - np.array(self.mean or 0.0)) / self._deviation
+
+    @property
+    def rounding(self) -> np.ndarray:
+        """What rounding to whole pixels may change in each channel of `prepared`."""
+        low, high = self.bounds or (0.0, 1.0)
+        return np.abs(_ROUNDING / 255 * (high - low) / self._deviation)
+
+    @property
+    def _deviation(self) -> np.ndarray:
+        return np.array(self.std or 1.0)
+
 
 def form_of(folder: Path, usual_size: tuple[int, int] | None) -> FolderForm | None:
     """What the processor of a folder does; None where there is none.
@@ -51,7 +75,7 @@ def form_of(folder: Path, usual_size: tuple[int, int] | None) -> FolderForm | No
       usual_size: of the pictures at hand: some processors keep their proportions.
 
     Raises:
-      ConversionError: transformers cannot use the config.
+      ConversionError: transformers cannot use the config, or does more than a `FolderForm` says.
     """
     name = next((name for name in PROCESSORS if (folder / name).exists()), None)
     if name is None:
@@ -62,9 +86,9 @@ def form_of(folder: Path, usual_size: tuple[int, int] | None) -> FolderForm | No
         processor = AutoImageProcessor.from_pretrained(
             str(folder), local_files_only=True, trust_remote_code=False
         )
-        size = _processed(processor, np.zeros((1, *(usual_size or _SQUARE), 3), np.uint8)).shape
+        size = _processed(processor, _noise(usual_size or _SQUARE)).shape
         mean, std = _normalisation(processor)
-        return FolderForm(
+        form = FolderForm(
             source=name,
             size=(size[1], size[2]),
             bounds=_bounds(processor),
@@ -73,20 +97,58 @@ def form_of(folder: Path, usual_size: tuple[int, int] | None) -> FolderForm | No
             channel_order="BGR" if getattr(processor, "do_flip_channel_order", False) else "RGB",
             processor=processor,
         )
+        _refuse_more(form, usual_size or _SQUARE)
+        return form
     except _REFUSALS as error:
         raise ConversionError(
             f"transformers cannot use {name}: {type(error).__name__}: {safe_repr(str(error)[:300])}"
         ) from error
 
 
+def _noise(size: tuple[int, int]) -> np.ndarray:
+    """Two random pictures."""
+    return np.random.default_rng(0).integers(0, 256, (2, *size, 3), np.uint8)
+
+
+def _refuse_more(form: FolderForm, usual_size: tuple[int, int]) -> None:
+    """Raise ConversionError where the processor makes other values of pixels than `form` does.
+
+    Its attributes do not tell: each class has its own, such as an offset or grey pictures.
+    """
+    given, alone = _noise(usual_size), _noise(form.size or usual_size)
+    whole = _processed(form.processor, given)
+    for pixels, same, how in ((alone, alone, _PIXELS_STAY), (given, whole, {})):
+        found, expected = _values(form.processor, pixels, **how), form.prepared(same)
+        if found.shape == expected.shape and (np.abs(found - expected) <= form.rounding).all():
+            continue
+        more = [k for k, v in form.processor.to_dict().items() if v is True and k not in _KNOWN]
+        raise ConversionError(
+            f"{form.source}: {type(form.processor).__name__}"
+            f"{' with ' + safe_repr(', '.join(more)) if more else ''} makes other values of pixels"
+            " than size, crop, rescaling, mean, deviation and order of channels do:"
+            f" {_range(found)} of random pictures, expected {_range(expected)}. Check the file's"
+            " numbers, or take it out and say how pixels are prepared: --bounds, --mean and --std"
+        )
+
+
+def _range(values: np.ndarray) -> str:
+    shape = "x".join(map(str, values.shape))
+    return f"{shape} values from {values.min():.4g} to {values.max():.4g}, mean {values.mean():.4g}"
+
+
+def _values(processor: Any, pixels: np.ndarray, **how: Any) -> np.ndarray:
+    """What a processor makes of uint8 pictures `[n, h, w, 3]`, channels last."""
+    images = [image.transpose(2, 0, 1) for image in pixels]
+    plain = {"return_tensors": "np", "input_data_format": "channels_first"}
+    return np.asarray(processor(images, **plain, **how)["pixel_values"]).transpose(0, 2, 3, 1)
+
+
 def _processed(processor: Any, pixels: np.ndarray) -> np.ndarray:
     """Pictures resized and cropped, in whole pixels; nothing else is done to them."""
-    images = [image.transpose(2, 0, 1) for image in pixels]
-    plain = {"do_rescale": False, "do_normalize": False, "input_data_format": "channels_first"}
+    plain = {"do_rescale": False, "do_normalize": False}
     if hasattr(processor, "do_flip_channel_order"):
         plain["do_flip_channel_order"] = False
-    found = processor(images, return_tensors="np", **plain)["pixel_values"]
-    return np.rint(np.clip(np.asarray(found), 0, 255)).astype(np.uint8).transpose(0, 2, 3, 1)
+    return np.rint(np.clip(_values(processor, pixels, **plain), 0, 255)).astype(np.uint8)
 
 
 def _bounds(processor: Any) -> tuple[float, float] | None:

@@ -57,9 +57,10 @@ def _channels(module: torch.nn.Module, size: tuple[int, int]) -> int:
     Raises:
       ConversionError: the network has neither, or the matrix takes no such images.
     """
-    kinds = (torch.nn.Conv2d, torch.nn.Linear)
+    convolutions = (torch.nn.Conv2d, torch.nn.ConvTranspose2d)
+    kinds = (*convolutions, torch.nn.Linear)
     first = next((m for m in module.modules() if isinstance(m, kinds)), None)
-    if isinstance(first, torch.nn.Conv2d):
+    if isinstance(first, convolutions):
         return first.in_channels
     if first is None:
         raise ConversionError("the network has no convolution and no matrix, expected a classifier")

@@ -23,16 +23,22 @@ _MODULES = "torch.nn.modules."
 _MOST_LAYERS = 2000
 _POOL = ("kernel_size", "stride", "padding", "ceil_mode")
 _NORM = ("num_features", "eps", "affine", "track_running_stats")
+_RESIZED = ("size", "scale_factor", "mode", "align_corners", "recompute_scale_factor")
 # Class -> attributes that its constructor takes under their own names.
 _LAYERS: Mapping[str, tuple[str, ...]] = {
     "conv.Conv2d": (
         *("in_channels", "out_channels", "kernel_size", "stride", "padding", "dilation", "groups"),
         "padding_mode",
     ),
+    "conv.ConvTranspose2d": (
+        *("in_channels", "out_channels", "kernel_size", "stride", "padding", "output_padding"),
+        *("groups", "dilation", "padding_mode"),
+    ),
     "linear.Linear": ("in_features", "out_features"),
     "linear.Identity": (),
     "batchnorm.BatchNorm1d": _NORM,
     "batchnorm.BatchNorm2d": _NORM,
+    "instancenorm.InstanceNorm2d": _NORM,
     "normalization.GroupNorm": ("num_groups", "num_channels", "eps", "affine"),
     "normalization.LayerNorm": ("normalized_shape", "eps", "elementwise_affine"),
     "normalization.LocalResponseNorm": ("size", "alpha", "beta", "k"),
@@ -41,9 +47,14 @@ _LAYERS: Mapping[str, tuple[str, ...]] = {
     "pooling.AdaptiveAvgPool2d": ("output_size",),
     "pooling.AdaptiveMaxPool2d": ("output_size",),
     "flatten.Flatten": ("start_dim", "end_dim"),
+    "flatten.Unflatten": ("dim", "unflattened_size"),
     "padding.ZeroPad2d": ("padding",),
+    "padding.ConstantPad2d": ("padding", "value"),
+    "upsampling.Upsample": _RESIZED,
+    "pixelshuffle.PixelShuffle": ("upscale_factor",),
     "dropout.Dropout": ("p",),
     "dropout.Dropout2d": ("p",),
+    "dropout.AlphaDropout": ("p",),
     "activation.ReLU": (),
     "activation.ReLU6": (),
     "activation.LeakyReLU": ("negative_slope",),
@@ -53,16 +64,31 @@ _LAYERS: Mapping[str, tuple[str, ...]] = {
     "activation.SELU": (),
     "activation.GELU": ("approximate",),
     "activation.SiLU": (),
+    "activation.Mish": (),
     "activation.Hardswish": (),
+    "activation.Hardsigmoid": (),
     "activation.Hardtanh": ("min_val", "max_val"),
     "activation.Softplus": ("beta", "threshold"),
     "activation.Sigmoid": (),
+    "activation.Softsign": (),
     "activation.Tanh": (),
+    "activation.Threshold": ("threshold", "value"),
+    "activation.GLU": ("dim",),
     "activation.Softmax": ("dim",),
     "activation.LogSoftmax": ("dim",),
 }
+_BIASED = ("conv.Conv2d", "conv.ConvTranspose2d", "linear.Linear")
+# What `__setstate__` sets where an older torch did not record it, if it is not the default.
+_UNRECORDED: Mapping[str, Mapping[str, Plain]] = {
+    "upsampling.Upsample": {"recompute_scale_factor": True}
+}
 # The only text that an argument may be.
-_WORDS = {"padding_mode": ("zeros",), "padding": ("same", "valid"), "approximate": ("none", "tanh")}
+_WORDS = {
+    "padding_mode": ("zeros",),
+    "padding": ("same", "valid"),
+    "approximate": ("none", "tanh"),
+    "mode": ("nearest", "bilinear"),
+}
 
 
 def sequential(d: Description) -> Any:
@@ -102,20 +128,21 @@ def _layer(path: str, d: Description) -> Any:
             f"a Sequential whose layer {safe_repr(path)} is a {info.class_name[:100]}; expected "
             f"torch's own layers for pictures; {EXPORT}"
         )
-    arguments = {key: _argument(path, key, info) for key in taken if key in info.attributes}
-    if not arguments.get("track_running_stats", True):
+    recorded = {key: _argument(path, key, info) for key in taken if key in info.attributes}
+    arguments = {**_UNRECORDED.get(name, {}), **recorded}
+    if name.startswith("batchnorm.") and not arguments.get("track_running_stats", True):
         raise MismatchError(
             f"{path} is a batch norm without statistics, so a picture's logits depend on those "
             f"beside it; {EXPORT}"
         )
     _check_axes(path, arguments)
-    if name in ("conv.Conv2d", "linear.Linear"):
+    if name in _BIASED:
         arguments["bias"] = f"{path}.bias" in d.shapes
     return getattr(nn, name.rpartition(".")[2])(**arguments)
 
 
 def _check_axes(path: str, arguments: Mapping[str, Plain]) -> None:
-    """Refuse a softmax over the pictures of a batch, and a flattening that joins them."""
+    """Refuse what goes over the pictures of a batch, such as a softmax, or joins or splits them."""
     for key, others in (("dim", (-1,)), ("start_dim", ())):
         value = arguments.get(key, 1)
         if value not in others and not (isinstance(value, int) and value >= 1):

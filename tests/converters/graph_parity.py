@@ -8,8 +8,10 @@ import torch
 from converters.model import Model
 
 
-def check_graph(model: Model, network: torch.nn.Module, images: torch.Tensor) -> None:
-    """Logits and input gradients of both within 1e-10 of each other, in float64.
+def check_graph(
+    model: Model, network: torch.nn.Module, images: torch.Tensor, tolerance: float = 1e-10
+) -> None:
+    """Logits and input gradients of both within `tolerance` of each other, in float64.
 
     Args:
       model: with a graph as its config.
@@ -32,4 +34,4 @@ def check_graph(model: Model, network: torch.nn.Module, images: torch.Tensor) ->
         given = jnp.asarray(images.permute(0, 2, 3, 1).numpy()), jnp.asarray(weights.numpy())
         got = [np.asarray(v) for v in program(model.config, model.params, *given)]
     errors = [relative_error(g, e) for g, e in zip(got, expected, strict=True)]
-    assert all(error is not None and error <= 1e-10 for error in errors), errors
+    assert all(error is not None and error <= tolerance for error in errors), errors

@@ -188,6 +188,72 @@ def test_pictures_of_many_sizes_are_resized_as_the_folder_says(folder, tmp_path)
     assert "1 picture left out (class_1_example_4.jpg): 20000 x 1 pixels would be" in record.reason
 
 
+_EXACT = {"size": {"height": SIDE, "width": SIDE}, "do_center_crop": False}
+_CROPPED = {
+    "size": {"shortest_edge": SIDE + 4},
+    "crop_size": {"height": SIDE, "width": SIDE},
+    "do_center_crop": True,
+}
+PROCESSORS = {
+    "ViT": _EXACT,
+    "ViT in bytes": _EXACT
+    | {"do_rescale": False, "image_mean": [120.0] * 3, "image_std": [60.0] * 3},
+    "ViT from -1 to 1": _EXACT | {"rescale_factor": 1 / 127.5, "image_mean": [1.0] * 3},
+    "ViT alone": _EXACT | {"do_normalize": False},
+    "DeiT": _CROPPED,
+    "Beit": _EXACT,
+    "ConvNext": {"size": {"shortest_edge": SIDE}},
+    "MobileViT": _EXACT,
+    "MobileViT as RGB": _EXACT | {"do_flip_channel_order": False},
+    "CLIP": _CROPPED,
+    "Bit": _CROPPED,
+    "Levit": _CROPPED | {"size": {"shortest_edge": SIDE}},
+    "PoolFormer": _CROPPED,
+    "Siglip": _EXACT,
+    "EfficientNet": _EXACT | {"include_top": False},
+}
+"""Ordinary processors, and how they are told to make pictures of `SIDE` pixels."""
+
+
+def with_processor(folder: Path, name: str, how: dict) -> None:
+    said = how | {"image_processor_type": f"{name.split()[0]}ImageProcessor"}
+    (folder / "preprocessor_config.json").write_text(json.dumps(said))
+
+
+@pytest.mark.parametrize("name", PROCESSORS)
+def test_pixels_are_prepared_as_the_processor_does_it(folder, name):
+    with_processor(folder, name, PROCESSORS[name])
+    opened = open_model(folder, usual_size=PICTURES.shape[1:3])
+    processor = transformers.AutoImageProcessor.from_pretrained(folder)
+    network = transformers.AutoModelForImageClassification.from_pretrained(folder).eval()
+    with torch.no_grad():
+        expected = network(**processor(list(PICTURES), return_tensors="pt")).logits.numpy()
+    images = opened.folder_form.resized(PICTURES).astype(np.float32) / 255
+    if opened.folder_form.channel_order == "BGR":
+        images = images[..., ::-1]
+    np.testing.assert_allclose(opened.model(images), expected, atol=1e-3)
+    assert (opened.folder_form.channel_order == "BGR") == (name == "MobileViT")
+
+
+MORE = {
+    "EfficientNet": (
+        _EXACT | {"include_top": False, "rescale_offset": True, "rescale_factor": 1 / 127.5},
+        "json: EfficientNetImageProcessor with 'rescale_offset' makes other values",
+    ),
+    "SuperPoint": (_EXACT | {"do_grayscale": True}, "'do_grayscale' makes other values"),
+    # It has no step that would do it.
+    "MobileViT": (_EXACT | {"do_normalize": True}, "makes other values of pixels than size, crop"),
+}
+
+
+@pytest.mark.parametrize("name", MORE)
+def test_processors_that_do_more_are_refused(folder, name):
+    how, said = MORE[name]
+    with_processor(folder, name, how)
+    with pytest.raises(ConverterError, match=said):
+        open_model(folder, usual_size=PICTURES.shape[1:3])
+
+
 def change(folder: Path, name: str = "config.json", **changes) -> None:
     values = json.loads((folder / name).read_text())
     (folder / name).write_text(json.dumps(values | changes))
@@ -230,6 +296,10 @@ def test_what_asks_for_remote_code_is_refused_by_name(folder, monkeypatch, chang
         ({"dtype": "float8_e5m2"}, "dtype is 'float8_e5m2', expected float16, bfloat16"),
         ({"dtype": {"": "float32"}}, "dtype is a dict, expected float16"),
         ({"problem_type": "regression"}, "problem_type 'regression'"),
+        (
+            {"attribute_map": {"layer_norm_eps": "hidden_dropout_prob"}},
+            "names of its own for entries",
+        ),
         ({"num_hidden_layers": 10**9}, "'num_hidden_layers' is larger than any"),
         ({"num_hidden_layers": 10**5}, "num_hidden_layers 100000, the files hold 40 tensors"),
         ({"num_hidden_layers": "many"}, "num_hidden_layers 'many'"),
@@ -246,6 +316,41 @@ def test_what_asks_for_remote_code_is_refused_by_name(folder, monkeypatch, chang
 def test_configs_that_do_not_fit_say_why(folder, changes, said):
     change(folder, **changes)
     with pytest.raises(ConverterError, match=said):
+        open_model(folder)
+
+
+ALIASES = {
+    "num_hidden_layers of ConvNeXt": ("convnext", "num_stages", "num_hidden_layers", 2),
+    "num_attention_heads of Swin": ("swin", "num_heads", "num_attention_heads", [2, 4]),
+}
+
+
+@pytest.mark.parametrize("name", ALIASES)
+def test_an_alias_is_read_as_the_name(tmp_path, name):
+    """transformers' `attribute_map` sets the own name to what stands under the alias."""
+    family, own, alias, value = ALIASES[name]
+    sizes = {"hidden_sizes": [8, 8], "depths": [1, 1]} if family == "convnext" else {}
+    folder = write_folder(tmp_path / family, family, **{own: value}, **sizes)
+    images = np.random.default_rng(0).random((2, SIDE, SIDE, 3), np.float32)
+    expected = open_model(folder).model(images)
+    values = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(values | {alias: value}))
+    np.testing.assert_array_equal(open_model(folder).model(images), expected)
+    del values[own]
+    (folder / "config.json").write_text(json.dumps(values | {alias: value}))
+    theirs = transformers.AutoConfig.from_pretrained(folder)
+    assert getattr(theirs, own) == value
+    np.testing.assert_array_equal(open_model(folder).model(images), expected)
+
+
+def test_an_alias_beside_another_value_is_refused(tmp_path):
+    """transformers reads the alias, and makes a network of half as many stages of it."""
+    sizes = [8, 8, 8, 8]
+    folder = write_folder(tmp_path / "convnext", "convnext", hidden_sizes=sizes)
+    change(folder, num_hidden_layers=2)
+    theirs = transformers.AutoModelForImageClassification.from_pretrained(folder)
+    assert len(theirs.convnext.encoder.stages) == 2
+    with pytest.raises(ConverterError, match="num_stages is 4 and num_hidden_layers, another name"):
         open_model(folder)
 
 

@@ -47,6 +47,31 @@ def test_logits_are_the_librarys_and_gradients_finite(tmp_path, family):
     assert "classes of the folder: 0 'bad', 1 'good'" in opened.findings
 
 
+@pytest.mark.parametrize("family", ["gpt2", "roberta", "mpnet", "bert", "distilbert"])
+def test_an_ordinary_token_as_padding_counts_as_in_the_library(tmp_path, family):
+    """Skipped as GPT-2's last token, and in RoBERTa's positions; without effect elsewhere."""
+    ids = np.array([[9, 7, 11, 13, 7], [7, 9, 7, 10, 12], [7, 7, 7, 7, 7]])
+    folder = write_text_folder(tmp_path / family, family, pad_token_id=7)
+    network = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    with torch.no_grad():
+        expected = network(torch.tensor(ids), attention_mask=torch.ones(3, 5)).logits.numpy()
+    # The padding behind a text, of any id, changes nothing.
+    ids, mask = (np.pad(part, ((0, 0), (0, 3))) for part in (ids, np.ones_like(ids)))
+    found = open_model(folder).model(np.stack([ids, mask], axis=1).astype(np.int32))
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("padding", [None, 10**6, -3])
+def test_a_padding_that_no_text_has_is_never_skipped(tmp_path, padding):
+    folder = write_text_folder(tmp_path / "gpt2", "gpt2", pad_token_id=padding)
+    ids = torch.tensor([[9, 0, 11, 7]])
+    network = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    with torch.no_grad():
+        expected = network(ids, attention_mask=torch.ones(1, 4)).logits.numpy()
+    both = np.stack([ids.numpy(), np.ones((1, 4))], axis=1).astype(np.int32)
+    np.testing.assert_allclose(open_model(folder).model(both), expected, atol=1e-4)
+
+
 @pytest.fixture(scope="module")
 def bert(tmp_path_factory) -> Path:
     return write_text_folder(tmp_path_factory.mktemp("hub") / "bert", "bert")
@@ -77,6 +102,14 @@ def test_folders_that_do_not_fit_say_why(bert, tmp_path, name, changes, said):
     (folder / name).write_text(json.dumps(values | changes))
     with pytest.raises(ConverterError, match=said):
         open_model(folder)
+
+
+@pytest.mark.parametrize("padding", ["7", True, [7]])
+def test_a_padding_that_is_no_id_is_refused(tmp_path, padding):
+    config = write_text_folder(tmp_path / "gpt2", "gpt2") / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"pad_token_id": padding}))
+    with pytest.raises(ConverterError, match="pad_token_id is .*, expected a whole number or null"):
+        open_model(config.parent)
 
 
 def test_weights_of_another_head_are_refused(bert, tmp_path):
