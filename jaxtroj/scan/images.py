@@ -17,7 +17,7 @@ from jaxtroj.rounds.turns import MANY_CLASSES
 from jaxtroj.scan.attempt import Attempt
 from jaxtroj.scan.kinds import Prepared
 from jaxtroj.scan.naming import named_class, working_trigger
-from jaxtroj.scan.pictures import pictures_of
+from jaxtroj.scan.pictures import absent_classes, pictures_of
 from jaxtroj.scan.records import Judgement
 
 if TYPE_CHECKING:
@@ -133,8 +133,8 @@ class ImageScan:
 
     def judgement(self, evidence: Evidence, verdict: Verdict, context: "ImageContext") -> Judgement:
         trigger, examples = self._shown, context.examples
-        if bounds := _bounds(context):
-            verdict = replace(verdict, caveats=(*verdict.caveats, bounds))
+        bounds = filter(None, (_bounds(context), _unseen(verdict, context)))
+        verdict = replace(verdict, caveats=(*verdict.caveats, *bounds))
         if trigger is None:
             return Judgement(verdict, remarks=examples.problems)
         remark, picture, problem, recovered = "", None, "", dict[str, Any](trigger.as_json())
@@ -184,6 +184,12 @@ def _bounds(context: "ImageContext") -> str:
         f"of its {classes} classes only those that are easiest to reach were searched as targets,"
         f" on {len(examples.images)} examples"
     )
+
+
+def _unseen(verdict: Verdict, context: "ImageContext") -> str:
+    """The classes that a clean answer does not cover as sources, in words; "" for none."""
+    labels, classes = context.examples.labels, context.model.num_classes
+    return "" if verdict.poisoned else absent_classes(labels, classes)
 
 
 def _stands_out(trigger: "RecoveredTrigger", context: "ImageContext") -> str:

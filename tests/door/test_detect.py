@@ -26,9 +26,11 @@ from jaxtroj import Settings
 from jaxtroj.errors import DatasetError, ExamplesError, UsageError
 from jaxtroj.in_memory import entry_of_memory, opener_of
 from jaxtroj.record import Record, is_evidence_only
+from jaxtroj.record_text import text_line
 from jaxtroj.rounds.arrays import pictures_of, write_pictures
 from jaxtroj.scan.attempt import Attempt
 from jaxtroj.scan.model import scan_attempt
+from jaxtroj.scan.pictures import absent_classes
 from jaxtroj.scan.records import one_sentence, sentences
 from tests.door.conftest import Colours, cheap
 
@@ -119,6 +121,26 @@ def test_kinds_that_large_pictures_are_not_searched_for_are_named(colours, pixel
     assert record.status == "ok" and not record.poisoned and "patch" in record.searched
     unsaid = "did not search for filter, colour map, sinusoid, smooth, warp, border"
     assert not record.found and record.caveats[0] == unsaid
+
+
+def test_classes_without_an_example_are_on_the_plain_line(pixels, labels):
+    network, few = (colour_function, PARAMS), labels != 2
+    record = jaxtroj.detect(network, pixels[few], labels[few], QUICK).record
+    said = "1 of 3 classes have no example (2): no trigger from them was searched"
+    assert said in record.reason and text_line(record).count(said) == 1
+    record = jaxtroj.detect(network, pixels, np.where(few, labels, -1), QUICK).record
+    assert "1 of 3 classes have no labelled example (2)" in text_line(record)
+    for known in (labels, np.full(len(labels), -1)):
+        record = jaxtroj.detect(network, pixels, known, QUICK).record
+        assert "classes have no" not in record.reason + text_line(record)
+
+
+@pytest.mark.parametrize(("classes", "said"), [
+    (44, "42 of 44 classes have no example (1, 2, 3, 4, 5, 6, 7, 8 and more): no trigger from"),
+    (1000, "998 of 1000 classes have no example: no trigger from them was searched"),
+])  # fmt: skip
+def test_of_many_classes_without_an_example_the_count_is_said(classes, said):
+    assert absent_classes(np.array([0, classes - 1]), classes).startswith(said)
 
 
 def test_a_module_is_left_as_it_was(colours, pixels, labels):
