@@ -6,6 +6,8 @@ Imports nothing heavy: lines for people and reports know the names.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from converters.findings import doubts
+
 
 @dataclass(frozen=True)
 class Flag:
@@ -132,3 +134,13 @@ def raised_in(findings: Iterable[str]) -> tuple[str, ...]:
     """
     names = {flag.name for flag in FLAGS if flag is not NO_LAST_LAYER}
     return tuple(found for found in findings if found.partition(":")[0] in names)
+
+
+def in_doubt(findings: Iterable[str]) -> tuple[str, ...]:
+    """The findings that put an answer in doubt: flags, then what was found in the network itself.
+
+    >>> in_doubt(["possible architectural backdoor: gt at n", "probabilities: rows sum to 1"])
+    ('probabilities: rows sum to 1', 'possible architectural backdoor: gt at n')
+    """
+    found = tuple(findings)
+    return (*raised_in(found), *doubts(found))
