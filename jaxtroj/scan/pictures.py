@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from converters.model import Model
 
 _MOST_NAMED = 8  # classes that a sentence names
+NAMED = (
+    "detect takes --examples PATH, scan a column examples of a CSV manifest, Python images and"
+    " labels"
+)
+"""How each caller names pictures that lie elsewhere; a scan does not know who that is."""
 _MOST_ARCHIVES, _LONGEST_NAME = 3, 40  # of archives that a sentence names
 
 
@@ -51,15 +56,15 @@ def pictures_of(attempt: Attempt, model: "Model") -> Pictures:
 def _no_pictures(model: Path) -> str:
     """That no folder of pictures lies beside a model, and which archives do; names of strangers."""
     said = (
-        f"no example pictures beside {model}; expected a folder example_data, or name one with"
-        " --examples"
+        f"no example pictures beside {model}; expected a folder example_data there, or pictures"
+        f" that are named: {NAMED}"
     )
     names = archives_in(model if model.is_dir() else model.parent)
     if not names:
         return said
     shown = [safe_repr(name[:_LONGEST_NAME]) for name in names]
     archives = one_sentence(some_of(shown, _MOST_ARCHIVES))
-    return f"{said}; archives lie there, name one with --examples FILE: {archives}"
+    return f"{said}; archives lie there that can be named so: {archives}"
 
 
 def absent_classes(labels: np.ndarray, classes: int) -> str:
