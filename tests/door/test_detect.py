@@ -42,6 +42,7 @@ def colour_function(params, images):
     return jax.nn.relu(images).mean((1, 2)) @ params["fc"].T
 
 
+DATASET = torch.utils.data.TensorDataset(torch.zeros(4, 3, 16, 16), torch.arange(4))
 PARAMS = {"fc": 20 * np.eye(3, dtype=np.float32)}
 
 
@@ -181,6 +182,14 @@ def test_images_of_any_kind_give_one_answer(pixels, labels):
     [
         ("net", {"images": None, "labels": None}, UsageError, "no images were given"),
         ("net", {"labels": None}, UsageError, "images and labels need each other"),
+        ("net", {"images": "pics", "labels": None}, ExamplesError, "are the path 'pics', expected"),
+        (
+            "net",
+            {"images": DATASET, "labels": None},
+            ExamplesError,
+            "TensorDataset, expected an ar",
+        ),
+        ("net", {"settings": {"seed": 1}}, UsageError, r"jaxtroj.Settings\(\*\*settings\)"),
         (threading.Lock(), {}, UsageError, "the network is a lock, expected a path"),
         ((len, 3, 4), {}, UsageError, "the network is a tuple"),
         ("net", {"labels": [0, 1]}, ExamplesError, r"shape \(2,\), expected \(12,\)"),
