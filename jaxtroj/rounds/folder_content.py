@@ -32,6 +32,15 @@ def content_of(folder: Path) -> str:
     return (" and ".join(held) or "nothing") + (f": {remedy}" if remedy else "")
 
 
+def tables_in(folder: Path) -> list[str]:
+    """Names of the CSV files in a folder, in order; none of what is no folder."""
+    try:
+        names = [name for name in os.listdir(folder) if name.lower().endswith(".csv")]
+    except OSError:
+        return []
+    return sorted(name for name in names if not name.startswith("."))
+
+
 def _files_in(folder: Path) -> list[str]:
     """Endings of the files in a folder, hidden ones left out."""
     with os.scandir(folder) as entries:

@@ -77,6 +77,7 @@ class ImageScan:
         from jaxtroj.diagnostics import (
             diagnose,
             diagnose_folders,
+            diagnose_labels,
             diagnose_norms,
             diagnose_sizes,
         )
@@ -95,9 +96,18 @@ class ImageScan:
         folder = self.attempt.entry.model_path.parent
         stored = compare_stored(folder, context.network, context.examples)
         sizes = diagnose_sizes(self._of_other_size)
-        folders = diagnose_folders(self._unknown_folders, self.model.num_classes)
+        tables, classes = self._tables(), self.model.num_classes
+        unlabelled = diagnose_folders(self._unknown_folders, classes, tables)
+        unlabelled = unlabelled or diagnose_labels(context.examples.labels, tables)
         lag = diagnose_norms(self.attempt.evidence.fields)
-        return (*stored, *map(str, (*sizes, *folders, *found, *lag)))
+        return (*stored, *map(str, (*sizes, *unlabelled, *found, *lag)))
+
+    def _tables(self) -> list[str]:
+        """Names of tables beside the examples."""
+        from jaxtroj.rounds.folder_content import tables_in
+
+        place = self.attempt.entry.examples_path
+        return [] if place is None else tables_in(place)
 
     def _fitted(self, context: "ImageContext", given: int) -> dict[str, int]:
         """The searches that ran, and to how many of the examples each fits triggers."""
