@@ -24,7 +24,7 @@ from jaxtroj.errors import UsageError
 from jaxtroj.in_memory import EXAMPLES, Shape, entry_of_memory, open_put, opener_of, put
 from jaxtroj.record import Record
 from jaxtroj.rounds import ModelEntry, iter_models
-from jaxtroj.rounds.arrays import pictures_of, write_pictures
+from jaxtroj.rounds.arrays import check_images, pictures_of, write_pictures
 from jaxtroj.rounds.single import entry_of
 from jaxtroj.scan.attempt import Attempt, OnStep, silent
 from jaxtroj.scan.folder import PictureOf, identified
@@ -73,7 +73,7 @@ def detect(
         UsageError: the network is none of these, or arguments contradict each other.
         ScanError: the network could not be judged; `record` says why.
     """
-    settings, is_path = settings or Settings(), isinstance(network, str | os.PathLike)
+    settings, is_path = _checked_settings(settings), isinstance(network, str | os.PathLike)
     _check_arguments(is_path, images, labels)
     pictures = None
     if images is not None:
@@ -115,9 +115,10 @@ def scan_folder(
 
     Raises:
         DatasetError: there is no model in the folder.
+        UsageError: the settings are none.
         EngineError: the worker process does not start.
     """
-    return answer(iter_models(folder), settings or Settings(), limits, pictures)
+    return answer(iter_models(folder), _checked_settings(settings), limits, pictures)
 
 
 def answer_with_panels(
@@ -161,9 +162,20 @@ def _with_file(record: Record, path: Path, panels: Sequence[np.ndarray]) -> Reco
     return record
 
 
+def _checked_settings(settings: Settings | None) -> Settings:
+    if settings is not None and not isinstance(settings, Settings):
+        raise UsageError(
+            f"settings are a {type(settings).__name__}, expected jaxtroj.Settings; of a dict make"
+            " jaxtroj.Settings(**settings)"
+        )
+    return settings or Settings()
+
+
 def _check_arguments(is_path: bool, images: Any, labels: Any) -> None:
     if images is None and not is_path:
         raise UsageError("no images were given; expected clean examples beside the network")
+    if images is not None:
+        check_images(images)
     if (images is None) != (labels is None):
         raise UsageError("images and labels need each other; -1 is the label of an unknown class")
 

@@ -26,6 +26,7 @@ from jaxtroj.flags import (
     NONE_HELD_OUT,
     ONE_OUTPUT,
     PROBABILITIES,
+    UNLABELLED,
     Flag,
 )
 from jaxtroj.label_shift import LabelShift
@@ -93,17 +94,45 @@ def diagnose_sizes(of_other_size: float) -> tuple[Raised, ...]:
     return (Raised(LEFT_OUT, f"{of_other_size:.0%} of the pictures are of another size than most"),)
 
 
-def diagnose_folders(unknown: Sequence[str], classes: int) -> tuple[Raised, ...]:
+def diagnose_folders(
+    unknown: Sequence[str], classes: int, tables: Sequence[str] = ()
+) -> tuple[Raised, ...]:
     """The flag of class folders that are not those of all classes of a network.
 
     Args:
         unknown: their names; none where there is nothing to say.
         classes: of the network.
+        tables: names of the tables that lie beside the folders.
     """
     if not unknown:
         return ()
     seen = f"{len(unknown)} class folders ({in_words(list(unknown))}), the network has {classes}"
-    return (Raised(CLASSES_UNKNOWN, f"{seen} classes: the pictures count as unlabelled"),)
+    seen = f"{seen} classes: the pictures count as unlabelled{_unread(tables)}"
+    return (Raised(CLASSES_UNKNOWN, seen),)
+
+
+def diagnose_labels(labels: np.ndarray, tables: Sequence[str]) -> tuple[Raised, ...]:
+    """The flag of example pictures of which none names its class.
+
+    Args:
+        labels: int `[n]`, -1 where a name says no class.
+        tables: names of the tables that lie beside the pictures.
+    """
+    if (labels >= 0).any():
+        return ()
+    seen = (
+        "no picture names its class, so that the input form was not checked; name them"
+        " class_0_example_0.png and so on, or put them into a folder for each class"
+    )
+    return (Raised(UNLABELLED, seen + _unread(tables)),)
+
+
+def _unread(tables: Sequence[str]) -> str:
+    """That tables are no labels, in words; "" for none."""
+    if not tables:
+        return ""
+    are = "is" if len(tables) == 1 else "are"
+    return f" ({in_words(list(tables))} beside them {are} not read)"
 
 
 def diagnose_norms(fields: Mapping[str, float]) -> tuple[Raised, ...]:

@@ -6,6 +6,8 @@ Imports nothing heavy: lines for people and reports know the names.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from converters.findings import doubts
+
 
 @dataclass(frozen=True)
 class Flag:
@@ -97,6 +99,14 @@ CLASSES_UNKNOWN = Flag(
     "name the pictures by the numbers of their classes, `class_7_example_0.jpg` and so on, in one"
     " folder; or give a folder with pictures for every class",
 )
+UNLABELLED = Flag(
+    "examples-unlabelled",
+    "no example picture names its class, so that nothing checked the input form; a table of labels"
+    " that lies beside them is not read",
+    "name the pictures by their classes, `class_7_example_0.jpg` and so on, or put them into one"
+    " folder for each class; or give an archive with pictures `x` and labels `y`; from Python,"
+    " labels",
+)
 OTHER_LOGITS = Flag(
     "logits-differ",
     "`clean-example-logits.csv` beside the model holds other logits for its examples than the file"
@@ -119,8 +129,9 @@ NO_COMPARISON = Flag(
     "`--reference` with a clean network of the same classes; examples named by their classes",
 )
 FLAGS = (
-    MISCLASSIFIED, PROBABILITIES, NO_GRADIENT, MISLEADING, CLASSES_UNKNOWN, GUESSED, ONE_OUTPUT,
-    LEFT_OUT, NONE_HELD_OUT, LAGGING, NO_LAST_LAYER, OTHER_LOGITS, OTHER_TEXTS, NO_COMPARISON,
+    MISCLASSIFIED, PROBABILITIES, NO_GRADIENT, MISLEADING, CLASSES_UNKNOWN, UNLABELLED,
+    GUESSED, ONE_OUTPUT, LEFT_OUT, NONE_HELD_OUT, LAGGING, NO_LAST_LAYER,
+    OTHER_LOGITS, OTHER_TEXTS, NO_COMPARISON,
 )  # fmt: skip
 
 
@@ -132,3 +143,13 @@ def raised_in(findings: Iterable[str]) -> tuple[str, ...]:
     """
     names = {flag.name for flag in FLAGS if flag is not NO_LAST_LAYER}
     return tuple(found for found in findings if found.partition(":")[0] in names)
+
+
+def in_doubt(findings: Iterable[str]) -> tuple[str, ...]:
+    """The findings that put an answer in doubt: flags, then what was found in the network itself.
+
+    >>> in_doubt(["possible architectural backdoor: gt at n", "probabilities: rows sum to 1"])
+    ('probabilities: rows sum to 1', 'possible architectural backdoor: gt at n')
+    """
+    found = tuple(findings)
+    return (*raised_in(found), *doubts(found))

@@ -12,10 +12,9 @@ import numpy as np
 from PIL import Image
 
 from converters.files import write_atomic
-from converters.findings import doubts
 from jaxtroj.accepted import NONE, Accepted
 from jaxtroj.calibration.kinds import found_text
-from jaxtroj.flags import raised_in
+from jaxtroj.flags import in_doubt
 from jaxtroj.record import Record, is_evidence_only
 
 _PANEL_PIXELS = 224
@@ -128,7 +127,7 @@ def _behind(record: Record) -> Iterator[str]:
         # "Clean" says nothing about kinds of trigger that were not searched for.
         yield _search_text(record)
     yield from record.caveats
-    if doubtful := (*raised_in(record.findings), *doubts(record.findings)):
+    if doubtful := in_doubt(record.findings):
         yield _findings_text(doubtful)
     if record.recovered.get("method") == "words":
         yield _words_text(record.recovered)

@@ -32,6 +32,18 @@ def _is_size(value: object) -> bool:
     return isinstance(value, Sequence) and len(value) == 2 and all(map(_is_whole, value))
 
 
+def names_problem(value: object) -> str:
+    """Why a value is no list of names, in words; "" for None and for one that is.
+
+    >>> names_problem("weights"), names_problem(("weights",)), names_problem((1,))
+    ("expected a tuple of names, got the text 'weights'", '', 'expected a tuple of names, got (1)')
+    """
+    if isinstance(value, str):
+        return f"expected a tuple of names, got the text {safe_repr(value)}"
+    are_names = isinstance(value, Sequence) and all(isinstance(name, str) for name in value)
+    return "" if value is None or are_names else f"expected a tuple of names, got {shown(value)}"
+
+
 NUMBERS = {
     "seed": (_is_seed, "a whole number from 0 to 2**63 - 1"),
     "base_rate": (_is_number, "a number between 0 and 1"),

@@ -17,7 +17,7 @@ from jaxtroj.evidence.versions import as_settings
 from jaxtroj.input_forms import CHANNEL_ORDERS, NORMALIZATIONS, SaidForm
 from jaxtroj.model_files import contents_digest, digest_or_reason, model_digests
 from jaxtroj.populations import Asked, Candidates, Choice, choose
-from jaxtroj.setting_values import EVEN_ODDS, MOST_PIXELS, NUMBERS, OPEN, shown
+from jaxtroj.setting_values import EVEN_ODDS, MOST_PIXELS, NUMBERS, OPEN, names_problem, shown
 
 DEFAULT_CALIBRATOR = populations.default_calibrator()
 SPECIAL_CALIBRATORS = populations.special_calibrators()
@@ -118,12 +118,14 @@ class Settings:
             _cached_calibrator(path)
 
     def _of_other_kinds(self) -> list[str]:
-        """A sentence for each value that is no number, or not as many, where numbers are needed."""
+        """A sentence for each value that is no number or name, or not as many, where it must be."""
         found = []
         for name, (is_fit, expected) in NUMBERS.items():
             value = getattr(self, name)
             if not is_fit(value) and not (value is None and name in OPEN):
                 found.append(f"{name} must be {expected}, got {shown(value)}")
+        if problem := names_problem(self.stages):
+            found.append(f"stages: {problem}")
         return found
 
     def _out_of_range(self) -> list[str]:

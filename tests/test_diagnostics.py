@@ -14,7 +14,13 @@ import jaxtroj
 from converters.input_form import InputForm, assumed_size
 from converters.model import ImageConfig, Model
 from jaxtroj.anchors import AnchoredExamples, Answered
-from jaxtroj.diagnostics import diagnose, diagnose_folders, diagnose_norms, diagnose_sizes
+from jaxtroj.diagnostics import (
+    diagnose,
+    diagnose_folders,
+    diagnose_labels,
+    diagnose_norms,
+    diagnose_sizes,
+)
 from jaxtroj.flags import FLAGS, raised_in
 from jaxtroj.form_choice import FormChoice
 from jaxtroj.input_forms import PixelForm
@@ -108,6 +114,21 @@ def test_class_folders_that_are_not_all_classes_are_told():
     said = "classes-unknown: 6 class folders (a, b, c, d and 2 more), the network has 50 classes"
     assert str(raised) == f"{said}: the pictures count as unlabelled"
     assert raised_in([str(raised)])
+    (raised,) = diagnose_folders(("images",), 50, ["labels.csv"])
+    assert str(raised).endswith("count as unlabelled (labels.csv beside them is not read)")
+
+
+@pytest.mark.parametrize(("labels", "tables", "end"), [
+    ([-1, -1], [], "put them into a folder for each class"),
+    ([-1, -1], ["labels.csv"], "each class (labels.csv beside them is not read)"),
+    ([-1, -1], ["a.csv", "b.csv"], "each class (a.csv, b.csv beside them are not read)"),
+    ([-1, 0], ["labels.csv"], None),
+])  # fmt: skip
+def test_pictures_of_which_none_names_its_class_are_told(labels, tables, end):
+    found = [str(raised) for raised in diagnose_labels(np.array(labels), tables)]
+    assert len(found) == (end is not None) and raised_in(found) == tuple(found)
+    start = "examples-unlabelled: no picture names its class, so that the input form was not"
+    assert all(text.startswith(start) and text.endswith(end) for text in found)
 
 
 def test_the_accuracy_is_told():

@@ -39,6 +39,8 @@ NO_NUMBERS = [
     ({"bounds": ("0", "1")}, r"bounds must be two different finite numbers, got \('0', '1'\)"),
     ({"mean": 0.5}, "mean must be finite numbers, one for each channel, got 0.5"),
     ({"std": (None,)}, r"std must be finite numbers above 0, .* got \(None\)"),
+    ({"stages": "weights"}, "stages: expected a tuple of names, got the text 'weights'"),
+    ({"stages": 3}, "stages: expected a tuple of names, got 3"),
     ({"seed": 1.5, "image_size": (64,)}, "seed must be .*; image_size must be"),
 ]
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from converters.errors import CorruptFileError, TooLargeError, UnknownFormatError, safe_repr
 from converters.limits import Limits
+from converters.pickles.candidates import Decoder, are_equal, how_to_save, is_tensor
 from converters.pickles.module_state import check_wrapper
 from converters.pickles.module_tree import read_modules
 from converters.pickles.numpy_values import ArrayRef
@@ -19,8 +20,8 @@ from converters.pickles.standins import Standin
 from converters.tensors import TensorRef, check_total, materialise
 from converters.weights import ModuleInfo, Plain, Weights
 
-# Keys under which training scripts keep the network. Two of them in one file is an ambiguity
-# that only the author can resolve: which of the two is deployed decides the verdict.
+# Keys under which training scripts keep the network. Two of them in one file, unless equal, are an
+# ambiguity that only the author can resolve: which of the two is deployed decides the verdict.
 _CANDIDATES = (
     "state_dict",
     "model_state_dict",
@@ -85,7 +86,7 @@ def read_contents(
         TooLargeError: a cap is exceeded.
     """
     source = _Source(findings=list(pickled.findings), every_buffer=every_buffer)
-    _enter(pickled.root, source, limits, "")
+    _enter(pickled, source, limits)
     if not source.refs:
         raise UnknownFormatError("the file holds a network without tensors; expected its weights")
     tensors = _arrays(source.refs, pickled, limits)
@@ -93,23 +94,28 @@ def read_contents(
     return Weights(tensors, source.modules, source.metadata), tuple(source.findings)
 
 
-def _enter(value: Any, source: _Source, limits: Limits, path: str) -> None:
+def _enter(pickled: Pickled, source: _Source, limits: Limits) -> None:
     """Follow wrappers and checkpoint dicts to the network and read it."""
+    value, path = pickled.root, []
     for _ in range(_MAX_WRAPPING):
         if isinstance(value, Standin):
             _read_standin(value, source, limits)
             return
         if not isinstance(value, dict):
             break
-        key = _choose(value)
-        if key is None:
+        keys = _choices(value)
+        if not keys:
             _read_state_dict(value, source)
             return
+        if len(keys) > 1:
+            _check_equal(value, keys, path, lambda refs: _arrays(refs, pickled, limits))
+            source.findings.append(f"equal tensor for tensor, so one network: {_listed(keys)}")
+        key = keys[0]
         rest = {k: v for k, v in value.items() if k != key}
         _refuse_twice(key, value[key], rest)
-        source.metadata.update(plain_items(rest, path))
+        source.metadata.update(plain_items(rest, "".join(f"{part}." for part in path)))
         source.findings.append(_checkpoint_finding(key, rest))
-        value, path = value[key], f"{path}{key}."
+        value, path = value[key], [*path, key]
     what = safe_repr(value) if not isinstance(value, dict) else "a deeply wrapped dict"
     raise UnknownFormatError(
         f"the file holds {what}; expected a network, a state dict or a "
@@ -130,8 +136,8 @@ def _refuse_twice(key: str, chosen: Any, rest: dict) -> None:
     """
     if not isinstance(chosen, dict):
         return
-    names = {_bare(name) for name, item in chosen.items() if _is_tensor(item)}
-    both = [n for n, item in rest.items() if _is_tensor(item) and _bare(n) in names]
+    names = {_bare(name) for name, item in chosen.items() if is_tensor(item)}
+    both = [n for n, item in rest.items() if is_tensor(item) and _bare(n) in names]
     if both:
         raise UnknownFormatError(
             f"the checkpoint holds weights of one name twice, in {safe_repr(key)} and beside it: "
@@ -143,10 +149,6 @@ def _bare(name: Any) -> str:
     """A weight's name without what wrappers put before it."""
     text = name if isinstance(name, str) else ""
     return _WRAPPED.sub("", text)
-
-
-def _is_tensor(value: Any) -> bool:
-    return isinstance(value, (TensorRef, ArrayRef))
 
 
 def _looks_like_weights(value: dict | Standin) -> bool:
@@ -162,11 +164,27 @@ def _holds_tensors(value: dict | Standin) -> bool:
     if isinstance(value, Standin):
         return "_modules" in value.state
     first = islice(value.items(), _MAX_PARTS)
-    return any(isinstance(key, str) and _is_tensor(item) for key, item in first)
+    return any(isinstance(key, str) and is_tensor(item) for key, item in first)
 
 
-def _choose(value: dict) -> str | None:
-    """The key that leads to the network; None when ``value`` is itself a state dict."""
+def _check_equal(value: dict, keys: list[str], path: list[str], decode: Decoder) -> None:
+    """Refuse several networks, unless they are one under names that training scripts use.
+
+    Under other names they may be parts of one network, which are alike before any training.
+    """
+    networks = [value[key] for key in keys]
+    if set(_CANDIDATES).issuperset(keys) and are_equal(networks, decode):
+        return
+    line = how_to_save(path, keys[0])
+    remedy = f", such as {line}" if all(isinstance(one, dict) for one in networks) else ""
+    raise UnknownFormatError(
+        f"the checkpoint holds {len(keys)} networks under {_listed(keys)}; save the one to "
+        f"scan in a file of its own{remedy}"
+    )
+
+
+def _choices(value: dict) -> list[str]:
+    """The keys that lead to a network each; none when ``value`` is itself a state dict."""
     parts = {k: v for k, v in value.items() if isinstance(v, (dict, Standin)) and _is_name(k)}
     if len(parts) > _MAX_PARTS:
         raise UnknownFormatError(f"the file holds a dict of {len(parts)} dicts, expected a network")
@@ -175,17 +193,12 @@ def _choose(value: dict) -> str | None:
     if known and _CLASSIFIERS.issuperset(known):
         known = likely
     choice = known or ([] if _holds_tensors(value) else likely)
-    if len(choice) > 1:
-        raise UnknownFormatError(
-            f"the checkpoint holds {len(choice)} networks under {_listed(choice)}; save the one to "
-            "scan in a file of its own"
-        )
     if not choice and not _holds_tensors(value):
         raise UnknownFormatError(
             f"the file holds a dict without weights, with the keys {_listed(value) or 'none'}; "
             f"expected tensors or one of {', '.join(_CANDIDATES[:4])}"
         )
-    return choice[0] if choice else None
+    return choice
 
 
 def _is_name(key: Any) -> bool:
@@ -200,7 +213,7 @@ def _listed(keys: Iterable[Any]) -> str:
 def _read_state_dict(value: dict, source: _Source) -> None:
     others = {}
     for name, item in value.items():
-        if _is_tensor(item) and isinstance(name, str):
+        if is_tensor(item) and isinstance(name, str):
             source.refs[name] = item
         else:
             others[name] = item

@@ -46,14 +46,16 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the differences; returns the exit status."""
+    from jaxtroj.leaderboard.cases import at_base_rate
     from jaxtroj.leaderboard.paired import compare
 
     a, b = _same_models(args)
     found = compare(a, b, args.resamples, args.seed)
+    unjudged = {"a_at_base_rate": at_base_rate(a), "b_at_base_rate": at_base_rate(b)}
     if args.json:
-        print(json.dumps(asdict(found), allow_nan=False))
+        print(json.dumps(asdict(found) | unjudged, allow_nan=False))
     else:
-        print(_text(found))
+        print(_text(found, *unjudged.values()))
     return EXIT_CLEAN
 
 
@@ -85,11 +87,14 @@ def _has_answer(case: "Case") -> bool:
     return not math.isnan(case.probability)
 
 
-def _text(found: "PairedComparison") -> str:
+def _text(found: "PairedComparison", a_at_base_rate: int, b_at_base_rate: int) -> str:
     few = found.too_few_models
+    unjudged = ""
+    if a_at_base_rate or b_at_base_rate:
+        unjudged = f", without an answer (base rate) {a_at_base_rate} of A, {b_at_base_rate} of B"
     lines = [
-        f"{found.models} models, {found.poisoned} poisoned; A minus B with its 95 % interval over"
-        f" {found.resamples} paired resamples:",
+        f"{found.models} models, {found.poisoned} poisoned{unjudged}; A minus B with its 95 %"
+        f" interval over {found.resamples} paired resamples:",
         _row("log score", found.log_score, "lower is better", lower=True, few=few),
         _row("Brier score", found.brier_score, "lower is better", lower=True, few=few),
     ]

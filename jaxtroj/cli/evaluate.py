@@ -116,8 +116,7 @@ def _add_refits(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the scores; returns the exit status."""
-    from jaxtroj.leaderboard.cases import groups, probabilities, score_cases, worst_first
-    from jaxtroj.scoring import reliability
+    from jaxtroj.leaderboard.cases import groups, reliability_of, score_cases, worst_first
 
     if args.out is not None:
         _keep_inputs(args)
@@ -129,7 +128,7 @@ def run(args: argparse.Namespace) -> int:
     for column in args.by:
         shown |= {f"{column} {value}": part for value, part in groups(main, column).items()}
     scores = {name: score_cases(part) for name, part in shown.items()}
-    bins = reliability(probabilities(main), [case.poisoned for case in main])
+    bins = reliability_of(main)
     place = _standing(args.leaderboard, scores["all"])
     values = _as_json(scores, bins, matches, main, place)
     if args.out is not None:
@@ -137,7 +136,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(values, allow_nan=False))
         return EXIT_CLEAN
-    print(_text(scores, bins, main, worst_first(main)[: args.worst], place))
+    print(_text(scores, shown, bins, worst_first(main)[: args.worst], place))
     return EXIT_CLEAN
 
 
@@ -237,12 +236,19 @@ def matched(records: "Sequence[Record]", truth: Mapping[str, bool]) -> "list[Pai
     ]
 
 
-def scores_text(name: str, scores: "Scores") -> str:
-    """One line of scores; log score in nats with NIST's 95 % interval, lower is better."""
+def scores_text(name: str, scores: "Scores", at_base_rate: int = 0) -> str:
+    """One line of scores; log score in nats with NIST's 95 % interval, lower is better.
+
+    Args:
+        name: of the models.
+        scores: theirs.
+        at_base_rate: how many of them have no answer and count with a base rate.
+    """
     from jaxtroj.record import shown
 
     area = "none" if scores.roc_auc is None else f"{scores.roc_auc:.4f}"
     missing = f", {scores.missing} not predicted" if scores.missing else ""
+    missing += f", {at_base_rate} without an answer (base rate)" if at_base_rate else ""
     return (
         f"{shown(name)}: {scores.models} models, {scores.poisoned} poisoned{missing}"
         f"  log score {scores.log_score:.4f}"
@@ -275,13 +281,14 @@ def _as_json(
 ) -> dict[str, Any]:
     from dataclasses import asdict
 
-    from jaxtroj.leaderboard.cases import worst_first
+    from jaxtroj.leaderboard.cases import at_base_rate, worst_first
 
     right, of = _targets(cases)
     return {
         **scores["all"].as_dict(),
         "unlabelled": sum(match.unlabelled for match in matches),
         "not_predicted": sum(match.not_predicted for match in matches),
+        "at_base_rate": at_base_rate(cases),
         "target_class_right": right,
         "target_class_of": of,
         "reliability": [asdict(row) for row in bins],
@@ -301,16 +308,17 @@ def _as_json(
 
 def _text(
     scores: "Mapping[str, Scores]",
+    cases: "Mapping[str, Sequence[Case]]",
     bins: "Sequence[ReliabilityBin]",
-    cases: "Sequence[Case]",
     worst: "Sequence[tuple[Case, float]]",
     place: "Standing | None",
 ) -> str:
+    from jaxtroj.leaderboard.cases import at_base_rate
     from jaxtroj.record import shown
 
-    lines = [scores_text("all", scores["all"]), *_details(scores["all"])]
-    lines += [scores_text(name, group) for name, group in scores.items() if name != "all"]
-    right, of = _targets(cases)
+    said = {name: scores_text(name, one, at_base_rate(cases[name])) for name, one in scores.items()}
+    lines = [said.pop("all"), *_details(scores["all"]), *said.values()]
+    right, of = _targets(cases["all"])
     if of:
         lines.append(f"target class right in {right} of {of} true positives")
     if place is not None:
@@ -320,7 +328,7 @@ def _text(
             f" score, {area} by ROC AUC; the best is {shown(place.best.team)} with"
             f" {place.best.log_score:.4f}"
         )
-    lines.append(_reliability_text(bins))
+    lines.append(_reliability_text(bins, len(cases["all"])))
     lines.append("models that cost most:")
     lines += [_worst_text(case, part) for case, part in worst]
     return "\n".join(lines)
@@ -348,10 +356,12 @@ def _details(scores: "Scores") -> list[str]:
     ]
 
 
-def _reliability_text(bins: "Sequence[ReliabilityBin]") -> str:
+def _reliability_text(bins: "Sequence[ReliabilityBin]", models: int) -> str:
     rows = [
         f"  {row.low:.1f} to {row.high:.1f}  {row.count:5d} models"
         f"  stated {row.mean_probability:.3f}  observed {row.poisoned_fraction:.3f}"
         for row in bins
     ]
-    return "\n".join(["reliability, by stated probability:", *rows])
+    left_out = models - sum(row.count for row in bins)
+    said = f" ({left_out} models without an answer left out)" if left_out else ""
+    return "\n".join([f"reliability, by stated probability{said}:", *rows])

@@ -80,6 +80,13 @@ Results go to stdout, progress and messages to stderr.
 class Parser(argparse.ArgumentParser):
     """Like argparse's, with status 4 for usage errors: 2 means that a model failed."""
 
+    def parse_known_args(self, args=None, namespace=None):  # pyright: ignore
+        """As argparse's, but no argument is left over: the parser that met it names itself."""
+        parsed, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return parsed, unknown
+
     def error(self, message: str) -> NoReturn:
         """One line on stderr that says what was wrong, and exit status 4."""
         said = f"{self.prog}: error: {_escaped(message)} (see {self.prog} --help)"

@@ -11,10 +11,10 @@ import numpy as np
 from converters.errors import safe_repr
 from jaxtroj.errors import DatasetError, UsageError
 from jaxtroj.leaderboard.predictions import Predictions
-from jaxtroj.record import Record, printable
+from jaxtroj.record import Record, is_evidence_only, printable
 from jaxtroj.rounds import iter_models, load_truth
 from jaxtroj.rounds.tables import read_pairs
-from jaxtroj.scoring import Scores, contributions, score
+from jaxtroj.scoring import ReliabilityBin, Scores, contributions, reliability, score
 
 ARCHITECTURE, ROUND = "architecture", "round"
 MOST_GROUPS = 12  # of numbers; a column with more of them is cut into quarters
@@ -136,6 +136,29 @@ def labels(cases: Sequence[Case]) -> np.ndarray:
 def score_cases(cases: Sequence[Case]) -> Scores:
     """`scoring.score` of the cases."""
     return score(probabilities(cases), labels(cases))
+
+
+def has_answer(case: Case) -> bool:
+    """Whether somebody judged the model: its probability is not missing, and no mere base rate.
+
+    Failed models have that, and models of which only evidence was gathered until it is judged.
+    """
+    record = case.record
+    if record is None:
+        return not math.isnan(case.probability)
+    is_unjudged = is_evidence_only(record) and case.probability == record.probability
+    return record.status == "ok" and not is_unjudged
+
+
+def at_base_rate(cases: Sequence[Case]) -> int:
+    """How many have a record and no answer, and so count with the base rate they were given."""
+    return sum(case.record is not None and not has_answer(case) for case in cases)
+
+
+def reliability_of(cases: Sequence[Case]) -> tuple[ReliabilityBin, ...]:
+    """`scoring.reliability` of the cases that have an answer; none where no case has one."""
+    answered = [case for case in cases if has_answer(case)]
+    return reliability(probabilities(answered), labels(answered)) if answered else ()
 
 
 def worst_first(cases: Sequence[Case]) -> list[tuple[Case, float]]:

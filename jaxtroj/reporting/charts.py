@@ -143,7 +143,7 @@ def reliability_chart(scored: Scored) -> Chart:
     """Stated probability against the share of poisoned models."""
     points = tuple((b.mean_probability, b.poisoned_fraction) for b in scored.bins)
     gap = sum(b.count * abs(b.mean_probability - b.poisoned_fraction) for b in scored.bins)
-    mean = gap / sum(b.count for b in scored.bins)
+    mean = gap / max(1, sum(b.count for b in scored.bins))
     return Chart(
         key="reliability",
         title="Reliability",

@@ -21,6 +21,7 @@ from jaxtroj.leaderboard.cases import (
     match,
     probabilities,
     read_truth,
+    reliability_of,
     score_cases,
     value_of,
     worst_first,
@@ -31,7 +32,7 @@ from jaxtroj.leaderboard.sweep import SweepPoint, sweep
 from jaxtroj.record import Record, printable
 from jaxtroj.record_text import word_of
 from jaxtroj.rounds import ModelEntry, iter_models
-from jaxtroj.scoring import NistRoc, ReliabilityBin, Scores, reliability, roc_nist
+from jaxtroj.scoring import NistRoc, ReliabilityBin, Scores, roc_nist
 from jaxtroj.store import read_records
 
 ALL = "all"
@@ -45,7 +46,7 @@ class Scored:
     Attributes:
         matched: the cases, and how many models fell out.
         scores: of all cases, then of each value of the columns asked for; by name.
-        bins: stated against observed probability.
+        bins: stated against observed probability of the models that have an answer.
         nist, exact: the two ROC curves; None when the models are of one kind.
         sweep: the trojan percentage sweep; empty likewise.
         parts: each model's part of the log score in nats.
@@ -168,7 +169,7 @@ def score(matched: Matched, by: Sequence[str] = (), seed: int = 0) -> Scored:
     return Scored(
         matched=matched,
         scores=scores,
-        bins=reliability(said, truth),
+        bins=reliability_of(cases),
         nist=roc_nist(said, truth) if is_mixed else None,
         exact=roc_exact(said, truth) if is_mixed else None,
         sweep=sweep(cases, seed=seed),

@@ -9,10 +9,11 @@ which follow those show it; an accepted one carries who answers for it.
 import json
 import re
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from jaxtroj import __version__
+from jaxtroj.flags import in_doubt
 from jaxtroj.record import Record
 from jaxtroj.reporting.content import Content, architecture, started
 from jaxtroj.reporting.sarif import POISONED, REFUSED, SarifRule, rule_of
@@ -125,16 +126,17 @@ def _card(content: Content, record: Record) -> dict[str, Any]:
     return {
         "modelParameters": parameters,
         "quantitativeAnalysis": {"performanceMetrics": metrics},
-        "considerations": {"technicalLimitations": _limits(record.found, record.caveats)},
+        "considerations": {"technicalLimitations": _limits(record)},
     }
 
 
-def _limits(found: Mapping[str, float], caveats: Sequence[str]) -> list[str]:
+def _limits(record: Record) -> list[str]:
+    """Doubts about the answer first, as a reader may look at no more."""
     shares = [
         f"such a scan finds {share:.0%} of triggers of kind {kind}"
-        for kind, share in sorted(found.items())
+        for kind, share in sorted(record.found.items())
     ]
-    return [*caveats, *shares]
+    return [*in_doubt(record.findings), *record.caveats, *shares]
 
 
 def _vulnerabilities(content: Content) -> Iterator[dict[str, Any]]:

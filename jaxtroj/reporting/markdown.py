@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 
+from jaxtroj.flags import in_doubt
 from jaxtroj.record import Record, shown
 from jaxtroj.record_text import summary
 from jaxtroj.reporting.content import Content, architecture
@@ -25,6 +26,9 @@ def render(content: Content) -> str:
     flagged.sort(key=lambda record: -record.probability)
     if flagged:
         lines += ["", "## Models to look at", "", *_flagged(content, flagged)]
+    doubtful = [r for r in content.records if r.status == "ok" and in_doubt(r.findings)]
+    if doubtful:
+        lines += ["", "## Answers in doubt", "", *_doubtful(content, doubtful)]
     accepted = [r for r in content.records if content.word(r) == "accepted"]
     if accepted:
         lines += ["", "## Accepted models", "", *_accepted(content, accepted)]
@@ -87,6 +91,20 @@ def _flagged(content: Content, records: Sequence[Record]) -> list[str]:
         for record in records
     ]
     return _table(columns, rows)
+
+
+def _doubtful(content: Content, records: Sequence[Record]) -> list[str]:
+    """Flags ask for something to be done, whatever the verdict is; docs/flags.md says what."""
+    rows = [
+        (
+            escape(record.model),
+            content.word(record),
+            f"{record.probability:.3f}",
+            escape("; ".join(in_doubt(record.findings))),
+        )
+        for record in records
+    ]
+    return _table(("model", "verdict", "P(poisoned)", "doubts"), rows)
 
 
 def _accepted(content: Content, records: Sequence[Record]) -> list[str]:

@@ -1,8 +1,9 @@
 """SARIF 2.1.0, so that code-scanning tools show poisoned models, refused files and doubts.
 
 Format: https://docs.oasis-open.org/sarif/sarif/v2.1.0/. One run, one result for each model that is
-called poisoned, was refused, failed or was skipped, and one for each thing that was noticed in
-reading a model. A model that is called clean stands among the artifacts with its digest.
+called poisoned, was refused, failed or was skipped, and one for each finding: those that put the
+answer in doubt are warnings, all others are information and no matter of security. A model that is
+called clean stands among the artifacts with its digest.
 """
 
 import json
@@ -14,6 +15,7 @@ from urllib.parse import quote
 
 from converters.errors import NOTHING_EXECUTED
 from jaxtroj import __version__
+from jaxtroj.flags import in_doubt
 from jaxtroj.record import Record
 from jaxtroj.record_text import text_line
 from jaxtroj.reporting.content import Content, started
@@ -26,7 +28,7 @@ DATASET = "DATASET"
 
 @dataclass(frozen=True)
 class SarifRule:
-    """One kind of finding; `level` is SARIF's, `severity` GitHub's scale of 0 to 10."""
+    """One kind of finding; `level` is SARIF's, `severity` GitHub's scale of 0 to 10 or ""."""
 
     id: str
     name: str
@@ -72,12 +74,21 @@ SKIPPED = SarifRule(
 NOTICED = SarifRule(
     "JXT005",
     "FileFinding",
-    "note",
-    "1.0",
-    "Something was noticed in reading the model, such as a guessed input form.",
-    "Names before a colon are explained in docs/flags.md.",
+    "none",
+    "",
+    "Something was noticed in reading the model, such as how its layers were taken.",
+    "Nothing is to be done. Names before a colon are explained in docs/flags.md.",
 )
-RULES = (POISONED, REFUSED, FAILED, SKIPPED, NOTICED)
+IN_DOUBT = SarifRule(
+    "JXT006",
+    "AnswerInDoubt",
+    "warning",
+    "4.0",
+    "The answer for the model may be wrong: its examples or the network itself give cause to doubt"
+    " it.",
+    "Names before a colon are explained in docs/flags.md, with what to do.",
+)
+RULES = (POISONED, REFUSED, FAILED, SKIPPED, NOTICED, IN_DOUBT)
 
 
 def rule_of(record: Record) -> SarifRule | None:
@@ -121,18 +132,20 @@ def _driver() -> dict[str, Any]:
         "version": __version__,
         "semanticVersion": __version__,
         "shortDescription": {"text": "Scanner for poisoned neural networks."},
-        "rules": [
-            {
-                "id": rule.id,
-                "name": rule.name,
-                "shortDescription": {"text": rule.text},
-                "fullDescription": {"text": rule.text},
-                "help": {"text": rule.help},
-                "defaultConfiguration": {"level": rule.level},
-                "properties": {"security-severity": rule.severity, "tags": ["security"]},
-            }
-            for rule in RULES
-        ],
+        "rules": [_described(rule) for rule in RULES],
+    }
+
+
+def _described(rule: SarifRule) -> dict[str, Any]:
+    security = {"security-severity": rule.severity, "tags": ["security"]}
+    return {
+        "id": rule.id,
+        "name": rule.name,
+        "shortDescription": {"text": rule.text},
+        "fullDescription": {"text": rule.text},
+        "help": {"text": rule.help},
+        "defaultConfiguration": {"level": rule.level},
+        **({"properties": security} if rule.severity else {}),
     }
 
 
@@ -193,9 +206,11 @@ def _results(content: Content, place: int, record: Record) -> Iterator[dict[str,
                 "recovered": dict(record.recovered),
             },
         }
+    doubts = in_doubt(record.findings)
     for number, finding in enumerate(record.findings):
         text = _plain(f"{record.model}: {finding}")
-        yield _result(NOTICED, text, locations, f"{name}/{number}")
+        kind = IN_DOUBT if finding in doubts else NOTICED
+        yield _result(kind, text, locations, f"{name}/{number}")
 
 
 def _suppressions(content: Content, record: Record) -> dict[str, Any]:
@@ -214,6 +229,7 @@ def _result(
         "ruleId": rule.id,
         "ruleIndex": RULES.index(rule),
         "level": rule.level,
+        **({"kind": "informational"} if rule is NOTICED else {}),  # its level is "none" then
         "message": {"text": message},
         "locations": locations,
         "partialFingerprints": {"jaxtroj/v1": fingerprint},

@@ -4,6 +4,7 @@ Networks are scanned on pictures of 8 bits, so that all input forms can be tried
 as numbers from 0 to 1, or normalised, is brought back to those.
 """
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from converters.errors import safe_repr
 from jaxtroj.errors import ExamplesError
 from jaxtroj.input_forms import PixelForm, SaidForm, possible_forms
 from jaxtroj.rounds.example_names import MAX_FILES, UNKNOWN_LABEL
@@ -20,6 +22,8 @@ from jaxtroj.rounds.picture_axes import CHANNELS, LAYOUTS, told_layout
 _FEWEST, _FEWEST_CLASSES = 4, 2
 # Numbers that were pixels of 8 bits come so near whole ones again once the right form is undone.
 _NEAR_WHOLE = 0.02
+# What NumPy makes arrays of.
+_ARRAYS = ("__array__", "__array_interface__", "detach")
 
 
 def pictures_of(
@@ -48,6 +52,28 @@ def pictures_of(
         names.append(_name(label, counts[label]))
         counts[label] += 1
     return Pictures(pixels, known, tuple(names), (note,) if note else ())
+
+
+def check_images(images: Any) -> None:
+    """Tell people who give a folder or a dataset what is taken instead, before anything is opened.
+
+    Raises:
+        ExamplesError: images are no array, tensor or list of these.
+    """
+    if isinstance(images, str | bytes | os.PathLike):
+        raise ExamplesError(
+            f"images are the path {safe_repr(os.fspath(images))}, expected an array or tensor; of"
+            " a folder or archive: pictures = jaxtroj.rounds.examples.load_pictures(path), then"
+            " give pictures.pixels and pictures.labels"
+        )
+    if not isinstance(images, list | tuple | memoryview) and not any(
+        hasattr(images, n) for n in _ARRAYS
+    ):
+        raise ExamplesError(
+            f"images are a {type(images).__name__}, expected an array or tensor [n, h, w, c] or"
+            " [n, c, h, w]; of a dataset of pairs take a few of each class:"
+            " x, y = zip(*(dataset[i] for i in places)), then give numpy.stack(x) and y"
+        )
 
 
 def write_pictures(pictures: Pictures, folder: Path) -> Path:

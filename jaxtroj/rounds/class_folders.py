@@ -12,24 +12,33 @@ from pathlib import Path
 from jaxtroj.errors import ExamplesError
 
 MAX_CLASSES = 100_000
+_OF_MACOS = "__MACOSX"
 _SHOWN = 4  # folders that a sentence names
 
 
 def class_names(folder: Path) -> list[str]:
-    """Names of the plain folders in a folder, in their order as text; hidden ones are left out.
+    """Names of the class folders in a folder, see `folders_in`.
 
     Raises:
         OSError: the folder cannot be read.
         ExamplesError: there are more than `MAX_CLASSES`.
     """
-    with os.scandir(folder) as entries:
-        found = [e.name for e in entries if e.is_dir(follow_symlinks=False)]
-    names = sorted(name for name in found if not name.startswith("."))
+    names = folders_in(folder)
     if len(names) > MAX_CLASSES:
         raise ExamplesError(
             f"{len(names)} class folders in {folder}, expected at most {MAX_CLASSES}"
         )
     return names
+
+
+def folders_in(folder: Path) -> list[str]:
+    """Names of the plain folders in a folder, in their order as text; OSError if it is unreadable.
+
+    Hidden ones are left out, and what macOS adds to an archive.
+    """
+    with os.scandir(folder) as entries:
+        found = [e.name for e in entries if e.is_dir(follow_symlinks=False)]
+    return sorted(name for name in found if not name.startswith(".") and name != _OF_MACOS)
 
 
 def classes_of(names: list[str], folder: Path) -> dict[str, int]:
@@ -42,8 +51,15 @@ def classes_of(names: list[str], folder: Path) -> dict[str, int]:
         ExamplesError: the names are numbers, and not those of their places.
     """
     numbers = {name: place for place, name in enumerate(names)}
-    are_numbers = all(name.isdecimal() for name in names)
-    if are_numbers and any(int(name) != place for name, place in numbers.items()):
+    if not all(name.isdecimal() for name in names):
+        return numbers
+    if sorted(map(int, names)) == list(range(1, len(names) + 1)):
+        last = str(len(names) - 1)
+        raise ExamplesError(
+            f"the class folders {in_words(names)} in {folder} begin with {1:0{len(names[0])}}, and"
+            f" networks count their classes from 0: rename them to {0:0{len(last)}} ... {last}"
+        )
+    if any(int(name) != place for name, place in numbers.items()):
         raise ExamplesError(
             f"the class folders {in_words(names)} in {folder} can be numbered as text or as"
             f" numbers; expected 0 to {len(names) - 1}, padded with zeros from ten classes on, or"

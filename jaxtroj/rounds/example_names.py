@@ -2,11 +2,11 @@
 
 import os
 import re
-from collections import Counter
 from pathlib import Path
 
 from jaxtroj.errors import ExamplesError
 from jaxtroj.rounds.class_folders import class_names, classes_of, in_words
+from jaxtroj.rounds.folder_content import content_of
 from jaxtroj.rounds.image_file import SUFFIXES, is_named_as_picture
 
 MAX_FILES = 100_000
@@ -65,9 +65,9 @@ def labels_in(folder: Path) -> dict[str, int]:
         ) from error
     if not found:
         raise ExamplesError(
-            f"no picture in the examples folder {folder}, which holds {_content(folder)}; expected"
-            " .png, .jpg or .jpeg files named class_0_example_0.png and so on, or a folder of such"
-            " files for each class"
+            f"no picture in the examples folder {folder}, which holds {content_of(folder)};"
+            " expected .png, .jpg or .jpeg files named class_0_example_0.png and so on, or a folder"
+            " of such files for each class"
         )
     if len(found) > MAX_FILES:
         raise ExamplesError(
@@ -86,21 +86,8 @@ def _in_class_folders(folder: Path) -> dict[str, int]:
     if empty := [name for name, own in pictures.items() if not own]:
         raise ExamplesError(
             f"no picture (.png, .jpg or .jpeg) in the class folders {in_words(empty)} of {folder};"
-            " expected some in each, because the order of the folders numbers the classes"
+            " expected some in each, because the order of the folders numbers the classes: put some"
+            " there, or remove what is no class of the network"
         )
     numbers = classes_of(names, folder)
     return {f"{name}/{own}": numbers[name] for name, every in pictures.items() for own in every}
-
-
-def _content(folder: Path) -> str:
-    """What lies in a folder without pictures, in words.
-
-    >>> _content(Path("/dev/null/nowhere"))
-    'nothing that can be listed'
-    """
-    try:
-        names = os.listdir(folder)
-    except OSError:
-        return "nothing that can be listed"
-    kinds = Counter(os.path.splitext(name)[1].lower() or "no ending" for name in names)
-    return ", ".join(f"{n} with {kind}" for kind, n in kinds.most_common(3)) or "nothing"

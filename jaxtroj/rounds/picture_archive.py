@@ -181,7 +181,15 @@ def _labels(found: str, file: NpzFile, name: str, count: int) -> np.ndarray:
     """int64 [n] of classes; raises ExamplesError for anything else."""
     with _reading():
         header = file.header(name)
-    if header.shape not in ((count,), (count, 1)) or header.dtype.kind not in "iu":
+    are_whole = header.dtype.kind in "iu" and header.shape[1:] in ((), (1,))
+    if are_whole and header.shape and header.shape[0] != count:
+        number = abs(header.shape[0] - count)
+        many = "few" if header.shape[0] < count else "many"
+        raise ExamplesError(
+            f"{found} is {header}, {number} label{'s' * (number > 1)} too {many} for {count}"
+            " pictures; save the pictures with the labels that belong to them"
+        )
+    if not are_whole or not header.shape:
         raise ExamplesError(
             f"{found} is {header}, expected {count} labels, a whole number for each picture; save"
             " y.argmax(1) of rows with a 1 at the class, y.astype(int) of other numbers"

@@ -59,7 +59,8 @@ class ClassifierScan:
         if path is None:
             raise ExamplesError(
                 "there are no example texts; name a folder of class_0_example_1.txt and so on, or a"
-                " CSV or JSONL file of texts with labels, with --examples"
+                " CSV or JSONL file of texts with labels: detect takes --examples PATH, scan a"
+                " column examples of a CSV manifest"
             )
         per_class = self.attempt.settings.examples_per_class or _PER_CLASS
         texts, notes = read_texts_with_notes(path)

@@ -17,7 +17,7 @@ from jaxtroj.rounds.turns import MANY_CLASSES
 from jaxtroj.scan.attempt import Attempt
 from jaxtroj.scan.kinds import Prepared
 from jaxtroj.scan.naming import named_class, working_trigger
-from jaxtroj.scan.pictures import pictures_of
+from jaxtroj.scan.pictures import absent_classes, pictures_of
 from jaxtroj.scan.records import Judgement
 
 if TYPE_CHECKING:
@@ -77,6 +77,7 @@ class ImageScan:
         from jaxtroj.diagnostics import (
             diagnose,
             diagnose_folders,
+            diagnose_labels,
             diagnose_norms,
             diagnose_sizes,
         )
@@ -95,9 +96,18 @@ class ImageScan:
         folder = self.attempt.entry.model_path.parent
         stored = compare_stored(folder, context.network, context.examples)
         sizes = diagnose_sizes(self._of_other_size)
-        folders = diagnose_folders(self._unknown_folders, self.model.num_classes)
+        tables, classes = self._tables(), self.model.num_classes
+        unlabelled = diagnose_folders(self._unknown_folders, classes, tables)
+        unlabelled = unlabelled or diagnose_labels(context.examples.labels, tables)
         lag = diagnose_norms(self.attempt.evidence.fields)
-        return (*stored, *map(str, (*sizes, *folders, *found, *lag)))
+        return (*stored, *map(str, (*sizes, *unlabelled, *found, *lag)))
+
+    def _tables(self) -> list[str]:
+        """Names of tables beside the examples."""
+        from jaxtroj.rounds.folder_content import tables_in
+
+        place = self.attempt.entry.examples_path
+        return [] if place is None else tables_in(place)
 
     def _fitted(self, context: "ImageContext", given: int) -> dict[str, int]:
         """The searches that ran, and to how many of the examples each fits triggers."""
@@ -133,8 +143,8 @@ class ImageScan:
 
     def judgement(self, evidence: Evidence, verdict: Verdict, context: "ImageContext") -> Judgement:
         trigger, examples = self._shown, context.examples
-        if bounds := _bounds(context):
-            verdict = replace(verdict, caveats=(*verdict.caveats, bounds))
+        bounds = filter(None, (_bounds(context), _unseen(verdict, context)))
+        verdict = replace(verdict, caveats=(*verdict.caveats, *bounds))
         if trigger is None:
             return Judgement(verdict, remarks=examples.problems)
         remark, picture, problem, recovered = "", None, "", dict[str, Any](trigger.as_json())
@@ -184,6 +194,12 @@ def _bounds(context: "ImageContext") -> str:
         f"of its {classes} classes only those that are easiest to reach were searched as targets,"
         f" on {len(examples.images)} examples"
     )
+
+
+def _unseen(verdict: Verdict, context: "ImageContext") -> str:
+    """The classes that a clean answer does not cover as sources, in words; "" for none."""
+    labels, classes = context.examples.labels, context.model.num_classes
+    return "" if verdict.poisoned else absent_classes(labels, classes)
 
 
 def _stands_out(trigger: "RecoveredTrigger", context: "ImageContext") -> str:

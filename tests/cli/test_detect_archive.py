@@ -12,6 +12,7 @@ import pytest
 import jaxtroj
 from jaxtroj.cli.main import main
 from jaxtroj.rounds.examples import load_pictures
+from jaxtroj.scan.pictures import NAMED
 from tests.cli.test_detect_onnx import FORM, QUICK, _write_onnx
 
 EXAMPLE = Path(jaxtroj.__file__).parent / "data" / "examples" / "clean"
@@ -86,15 +87,15 @@ def test_an_archive_beside_the_model_is_named_and_not_opened(capsys, folder, tmp
     (tmp_path / "loop.npz").symlink_to("loop.npz")
     (tmp_path / ".hidden.npz").write_bytes(b"")
     reason = without_examples(capsys, tmp_path)
-    assert reason.endswith("expected a folder example_data, or name one with --examples")
+    assert reason.endswith(f"a folder example_data there, or pictures that are named: {NAMED}")
     os.mkfifo(tmp_path / "pipe.npz")  # opening it would wait for ever
     (tmp_path / "test.npz").write_bytes(b"no archive, which nobody looks at")
     reason = without_examples(capsys, tmp_path)
-    assert reason.endswith("; archives lie there, name one with --examples FILE: 'test.npz'")
+    assert reason.endswith(f"{NAMED}; archives lie there that can be named so: 'test.npz'")
     for name in ("Set.NPZ", "set2.npz", "set10.npz"):
         (tmp_path / name).write_bytes(b"")
     reason = without_examples(capsys, tmp_path)
-    assert reason.endswith("--examples FILE: 'Set.NPZ', 'set2.npz', 'set10.npz' and 1 more")
+    assert reason.endswith("named so: 'Set.NPZ', 'set2.npz', 'set10.npz' and 1 more")
 
 
 def test_names_of_archives_are_shown_safely(capsys, tmp_path):
@@ -103,7 +104,7 @@ def test_names_of_archives_are_shown_safely(capsys, tmp_path):
     (tmp_path / ("b" * 240 + ".npz")).write_bytes(b"")
     reason = without_examples(capsys, tmp_path)
     shown = r"'a\x1b[2J\n, evidence only\udcff.npz', '" + "b" * 40 + "'"
-    assert reason.endswith(f"--examples FILE: {shown}")
+    assert reason.endswith(f"named so: {shown}")
 
 
 REFUSED = [

@@ -166,8 +166,14 @@ def test_without_labels_a_logit_stays_an_assumption(colours, tmp_path, capsys):
     assert f"one-output: {AS_LOGIT}, no example is labelled" in found["reason"]
     found = detected(capsys, colours / "plain.onnx", *options)
     assert "one-output" not in found["reason"]
+    assert found["reason"].startswith("examples-unlabelled: no picture names its class")
+    assert "a folder for each class;" in found["reason"]
+    (tmp_path / "unlabelled" / "labels.csv").write_text("filename,label\n0.png,0\n")
+    found = detected(capsys, tmp_path / "net.onnx", *options)
+    assert "a folder for each class (labels.csv beside them is not read);" in found["reason"]
     found = detected(capsys, tmp_path / "net.onnx", "--examples", colours / "pictures", *QUICK)
     assert "one-output" not in found["reason"] and AS_LOGIT in found["findings"]
+    assert "examples-unlabelled" not in found["reason"]
 
 
 def test_of_two_outputs_of_one_column_one_is_taken_and_named(colours, tmp_path, capsys):

@@ -47,6 +47,39 @@ def test_evaluate_a_run(small, capsys):
     assert run(*arguments, "--by", "colour") == 4
 
 
+def test_models_without_an_answer_are_counted_and_in_no_reliability(small, capsys):
+    truth, table = small / "METADATA.csv", small / "table.csv"
+    with RunStore(small / "run", {"made": "up"}) as store:
+        store.append(Record("id-9", "", 0.9, True, 3, (), "ok", "because"))
+    assert run("evaluate", small / "run", "--truth", truth, "--by", "kind") == 0
+    said = capsys.readouterr().out
+    assert "all: 3 models, 2 poisoned, 2 without an answer (base rate)  log score" in said
+    assert "kind b: 1 models, 1 poisoned, 1 without an answer (base rate)" in said
+    assert "kind c: 1 models, 1 poisoned  log score" in said
+    rows = said.partition("reliability, by stated probability")[2].splitlines()
+    assert rows[0] == " (2 models without an answer left out):" and "  1 models" in rows[1]
+    assert rows[2] == "models that cost most:"
+    assert run("evaluate", small / "run", "--truth", truth, "--json") == 0
+    scores = json.loads(capsys.readouterr().out)
+    assert scores["at_base_rate"] == 2 and len(scores["reliability"]) == 1
+    table.write_text("id-00000000,0.1\nid-9,0.9\n")
+    compared = ("compare", small / "run", table, "--truth", truth, "--resamples", 50)
+    assert run(*compared) == 0
+    said = capsys.readouterr().out
+    assert "3 models, 2 poisoned, without an answer (base rate) 2 of A, 0 of B; A minus" in said
+    assert run(*compared, "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["a_at_base_rate"], found["b_at_base_rate"]) == (2, 0)
+
+
+def test_gathered_evidence_is_no_answer_until_it_is_judged(tmp_path, capsys):
+    folder, truth = labelled_run(tmp_path, "one", reason="evidence only")
+    for options, without in (((), 48), (("--cross-validate",), 0)):
+        assert run("evaluate", folder, "--truth", truth, "--json", *options) == 0
+        scores = json.loads(capsys.readouterr().out)
+        assert scores["at_base_rate"] == without and (scores["reliability"] == []) == (without > 0)
+
+
 def test_missing_predictions_count_as_one_half(small, capsys):
     (small / "results").mkdir()
     (small / "results" / "id-00000001.txt").write_text("0.9")
@@ -113,8 +146,11 @@ def test_target_of_either_trigger_is_right(tmp_path, capsys, cells, right, of):
     assert (scores["target_class_right"], scores["target_class_of"]) == (right, of)
 
 
-def labelled_run(folder, name: str, count: int = 48, shift: float = 2.0):
-    """A run with made-up evidence of the weights stage and two architectures, and its truth."""
+def labelled_run(folder, name: str, count: int = 48, shift: float = 2.0, reason: str = ""):
+    """A run with made-up evidence of the weights stage and two architectures, and its truth.
+
+    With a reason of `evidence only` no model is called poisoned.
+    """
     random = np.random.default_rng(len(name))
     lines = ["model_name,poisoned,part"]
     with RunStore(folder / name, {"made": "up"}) as store:
@@ -126,7 +162,19 @@ def labelled_run(folder, name: str, count: int = 48, shift: float = 2.0):
             said = 0.7 if poisoned else 0.3
             lines.append(f"{model},{poisoned},{('train', 'test')[number >= count // 2]}")
             store.append(
-                Record(model, "", said, poisoned, None, (), "ok", "", {}, evidence, architecture)
+                Record(
+                    model,
+                    "",
+                    said,
+                    poisoned and not reason,
+                    None,
+                    (),
+                    "ok",
+                    reason,
+                    {},
+                    evidence,
+                    architecture,
+                )
             )
     truth = folder / f"{name}.csv"
     truth.write_text("\n".join(lines))

@@ -175,3 +175,15 @@ def test_words_are_searched_for_one_model_and_not_for_hundreds(arguments, search
     parser = Parser()
     importlib.import_module(f"jaxtroj.cli.{arguments[0]}").add_parser(parser.add_subparsers())
     assert settings_from(parser.parse_args(arguments)).recover_words is searched
+
+
+@pytest.mark.parametrize("name", ["scan", "detect", "generate round1"])
+def test_an_unknown_argument_is_told_by_the_command_that_met_it(name, capsys):
+    given = {
+        "scan": ("data", "--out", "run"),
+        "detect": (),
+        "generate round1": ("--out", "x", "--models", "2"),
+    }
+    assert main([*name.split(), *given[name], "--nonsense"]) == 4
+    said = f"jaxtroj {name}: error: unrecognized arguments: --nonsense (see jaxtroj {name} --help)"
+    assert capsys.readouterr().err == f"{said}\n"

@@ -18,6 +18,8 @@ nn = torch.nn
 
 STATE = {"weight": torch.arange(6.0).reshape(2, 3), "bias": torch.tensor([1.0, 2.0])}
 
+OTHER = {name: tensor + 1 for name, tensor in STATE.items()}
+
 
 def read_back(value, tmp_path, zipped=True):
     torch.save(value, tmp_path / "model.pt", _use_new_zipfile_serialization=zipped)
@@ -104,19 +106,33 @@ def test_extra_entries_of_a_state_dict(tmp_path):
 @pytest.mark.parametrize(
     "value",
     [
-        {"state_dict": STATE, "model": STATE},
-        {"state_dict": STATE, "state_dict_ema": STATE},
+        {"state_dict": STATE, "model": OTHER},
+        {"state_dict": STATE, "state_dict_ema": OTHER},
+        {"state_dict": STATE, "state_dict_ema": STATE, "ema": OTHER},
+        {"state_dict": STATE, "model": {**STATE, "epoch": 3}},
         {"generator": STATE, "discriminator": STATE},
         {"netC": STATE, "netG": STATE, "identity_grid": torch.ones(2)},
         {"classifier": STATE, "features": STATE},
         {"classifier": STATE, "model": STATE},
-        {"net_state_dict": STATE, "ema_state_dict": STATE},
+        {"net_state_dict": STATE, "ema_state_dict": OTHER},
         {"model": nn.Linear(1, 1), "net": nn.Linear(1, 1)},
     ],
 )
 def test_several_networks_are_ambiguous(value, tmp_path):
-    with pytest.raises(UnknownFormatError, match="2 networks under"):
+    with pytest.raises(UnknownFormatError, match="[23] networks under") as refused:
         read_back(value, tmp_path)
+    assert str(refused.value).endswith("['state_dict'], 'one.pth')") == ("state_dict" in value)
+    assert ("weights_only=True" in str(refused.value)) == ("net" not in value)
+
+
+def test_networks_that_are_equal_are_one(tmp_path):
+    copy = {name: tensor.clone() for name, tensor in STATE.items()}
+    artifact = read_back({"model": STATE, "ema": copy, "epoch": 3}, tmp_path)
+    check_state(artifact)
+    assert artifact.findings[0] == "equal tensor for tensor, so one network: 'model', 'ema'"
+    assert artifact.findings[1].startswith("weights taken from 'model' of a checkpoint")
+    nan = {name: torch.full_like(tensor, torch.nan) for name, tensor in STATE.items()}
+    assert read_back({"model": nan, "ema": nan}, tmp_path).findings[0] == artifact.findings[0]
 
 
 @pytest.mark.parametrize(

@@ -26,9 +26,11 @@ from jaxtroj import Settings
 from jaxtroj.errors import DatasetError, ExamplesError, UsageError
 from jaxtroj.in_memory import entry_of_memory, opener_of
 from jaxtroj.record import Record, is_evidence_only
+from jaxtroj.record_text import text_line
 from jaxtroj.rounds.arrays import pictures_of, write_pictures
 from jaxtroj.scan.attempt import Attempt
 from jaxtroj.scan.model import scan_attempt
+from jaxtroj.scan.pictures import absent_classes
 from jaxtroj.scan.records import one_sentence, sentences
 from tests.door.conftest import Colours, cheap
 
@@ -40,6 +42,7 @@ def colour_function(params, images):
     return jax.nn.relu(images).mean((1, 2)) @ params["fc"].T
 
 
+DATASET = torch.utils.data.TensorDataset(torch.zeros(4, 3, 16, 16), torch.arange(4))
 PARAMS = {"fc": 20 * np.eye(3, dtype=np.float32)}
 
 
@@ -121,6 +124,26 @@ def test_kinds_that_large_pictures_are_not_searched_for_are_named(colours, pixel
     assert not record.found and record.caveats[0] == unsaid
 
 
+def test_classes_without_an_example_are_on_the_plain_line(pixels, labels):
+    network, few = (colour_function, PARAMS), labels != 2
+    record = jaxtroj.detect(network, pixels[few], labels[few], QUICK).record
+    said = "1 of 3 classes have no example (2): no trigger from them was searched"
+    assert said in record.reason and text_line(record).count(said) == 1
+    record = jaxtroj.detect(network, pixels, np.where(few, labels, -1), QUICK).record
+    assert "1 of 3 classes have no labelled example (2)" in text_line(record)
+    for known in (labels, np.full(len(labels), -1)):
+        record = jaxtroj.detect(network, pixels, known, QUICK).record
+        assert "classes have no" not in record.reason + text_line(record)
+
+
+@pytest.mark.parametrize(("classes", "said"), [
+    (44, "42 of 44 classes have no example (1, 2, 3, 4, 5, 6, 7, 8 and more): no trigger from"),
+    (1000, "998 of 1000 classes have no example: no trigger from them was searched"),
+])  # fmt: skip
+def test_of_many_classes_without_an_example_the_count_is_said(classes, said):
+    assert absent_classes(np.array([0, classes - 1]), classes).startswith(said)
+
+
 def test_a_module_is_left_as_it_was(colours, pixels, labels):
     colours.train()
     colours.fc.eval()
@@ -159,6 +182,14 @@ def test_images_of_any_kind_give_one_answer(pixels, labels):
     [
         ("net", {"images": None, "labels": None}, UsageError, "no images were given"),
         ("net", {"labels": None}, UsageError, "images and labels need each other"),
+        ("net", {"images": "pics", "labels": None}, ExamplesError, "are the path 'pics', expected"),
+        (
+            "net",
+            {"images": DATASET, "labels": None},
+            ExamplesError,
+            "TensorDataset, expected an ar",
+        ),
+        ("net", {"settings": {"seed": 1}}, UsageError, r"jaxtroj.Settings\(\*\*settings\)"),
         (threading.Lock(), {}, UsageError, "the network is a lock, expected a path"),
         ((len, 3, 4), {}, UsageError, "the network is a tuple"),
         ("net", {"labels": [0, 1]}, ExamplesError, r"shape \(2,\), expected \(12,\)"),

@@ -110,3 +110,24 @@ def hostile(tmp_path):
 def make():
     """`make_run`, for runs of another size."""
     return make_run
+
+
+DOUBTS = ("probabilities: sums of 1", "possible architectural backdoor: gt compares pixels")
+"""A flag, and what is no flag and puts an answer in doubt all the same."""
+PLAIN = ("batch norm x13; none of the 9 operators depends on x", "no-last-layer: no weight")
+
+
+@pytest.fixture
+def flagged(tmp_path):
+    """A run with a doubtful clean answer, a doubtful poisoned one, and one with plain findings."""
+    caveats = ("the calibrator has met no densenet",)
+    with RunStore(tmp_path / "run", {}) as store:
+        for name, findings, rate in (
+            ("flagged", (*DOUBTS, *PLAIN), 0.1),
+            ("called", DOUBTS[:1], 0.9),
+            ("plain", PLAIN, 0.1),
+        ):
+            said = {"findings": findings, "caveats": caveats, "identity": f"{len(name):032x}"}
+            record = Record(name, "", rate, rate > 0.5, None, (), "ok", "because", **said)
+            store.append(record)
+    return tmp_path / "run"

@@ -46,13 +46,26 @@ def test_sarif_has_a_result_for_each_finding(run_and_truth):
     assert len(set(fingerprints)) == len(fingerprints)
 
 
-def test_sarif_by_the_official_schema(hostile, shared_data):
+@pytest.mark.parametrize("run", ["hostile", "flagged"])
+def test_sarif_by_the_official_schema(run, shared_data, request):
     path = shared_data / OFFICIAL
     if not path.is_file():
         pytest.skip(f"needs ../shared/data/{OFFICIAL}, the schema that OASIS publishes")
     schema = json.loads(path.read_text())
-    log = sarif.sarif_log(read_content(*hostile))
+    made = request.getfixturevalue(run)
+    log = sarif.sarif_log(read_content(*made) if run == "hostile" else read_content(made))
     assert not list(jsonschema.Draft4Validator(schema).iter_errors(log))
+
+
+def test_sarif_warns_of_answers_in_doubt_and_tells_the_rest(flagged):
+    log = sarif.sarif_log(read_content(flagged))
+    check_sarif(log)
+    (run,) = log["runs"]
+    found = [(r["ruleId"], r["level"], r.get("kind")) for r in run["results"]]
+    doubt, told = ("JXT006", "warning", None), ("JXT005", "none", "informational")
+    assert found == [doubt, doubt, told, told, ("JXT001", "error", None), doubt, told, told]
+    told = next(rule for rule in run["tool"]["driver"]["rules"] if rule["id"] == "JXT005")
+    assert "properties" not in told  # which would make a matter of security of it
 
 
 class Opens:
@@ -100,6 +113,15 @@ def test_markdown_shows_what_to_look_at(run_and_truth):
     table = text.partition("## Models to look at")[2].partition("##")[0].strip().splitlines()
     assert len(table) == 2 + 8 and {line.count("|") for line in table} == {8}
     assert text.count("erratum") == 4
+
+
+def test_markdown_has_a_row_for_each_answer_in_doubt(flagged):
+    text = markdown.render(read_content(flagged)).replace("\\", "")
+    table = text.partition("## Answers in doubt")[2].partition("##")[0].strip().splitlines()
+    assert len(table) == 2 + 2
+    assert "| flagged | clean | 0.100 | probabilities: sums of 1; " in table[2]
+    assert "possible architectural backdoor: gt compares pixels |" in table[2]
+    assert table[3].startswith("| called | poisoned |")
 
 
 def test_markdown_escapes(hostile):

@@ -12,6 +12,7 @@ from jaxtroj.record import Record
 from jaxtroj.reporting import cyclonedx, intoto
 from jaxtroj.reporting.content import read_content
 from jaxtroj.store import RunStore
+from tests.reporting.conftest import DOUBTS
 
 # What https://github.com/in-toto/attestation/blob/main/spec/v1/statement.md demands.
 STATEMENT = {
@@ -70,6 +71,15 @@ def test_the_bill_is_cyclonedx(run, request):
     assert len(found["vulnerabilities"]) == 12  # 8 poisoned, 4 refused
     assert affected < {one["bom-ref"] for one in found["components"]}
     assert cyclonedx.render(content) == cyclonedx.render(content)
+
+
+def test_doubts_are_the_first_limits_in_the_bill(flagged):
+    first, second, plain = check_bill(cyclonedx.render(read_content(flagged)))["components"]
+    limits = [
+        one["modelCard"]["considerations"]["technicalLimitations"] for one in (first, second, plain)
+    ]
+    caveat = "the calibrator has met no densenet"
+    assert limits == [[*DOUBTS, caveat], [DOUBTS[0], caveat], [caveat]]
 
 
 def test_other_answers_have_another_serial_number(run_and_truth):

@@ -1,6 +1,7 @@
 """Examples in one folder for each class."""
 
 import os
+import re
 
 import numpy as np
 import pytest
@@ -45,19 +46,30 @@ def test_classes_are_numbered_by_their_folders_in_order(tmp_path, names):
     assert usual_size(tmp_path) == (6, 6)
 
 
-@pytest.mark.parametrize(
-    "names", [[str(number) for number in range(11)], ["1", "2", "3"], ["3", "7"]]
-)
+@pytest.mark.parametrize("names", [[str(number) for number in range(11)], ["3", "7"]])
 def test_numbers_that_may_mean_two_things_are_refused(tmp_path, names):
     fill(tmp_path, names, each=1)
     with pytest.raises(ExamplesError, match="can be numbered as text or as numbers"):
         load_pictures(tmp_path)
 
 
+@pytest.mark.parametrize(("names", "shown", "renamed"), [
+    (["1", "2", "3"], "1, 2, 3 in .* begin with 1,", "0 ... 2"),
+    ([f"{number:02d}" for number in range(1, 13)], "begin with 01,", "00 ... 11"),
+    ([str(number) for number in range(1, 13)], "1, 10, 11, 12 and 8 more", "00 ... 11"),
+])  # fmt: skip
+def test_classes_counted_from_one_are_told(tmp_path, names, shown, renamed):
+    fill(tmp_path, names, each=1)
+    with pytest.raises(ExamplesError, match=f"{shown}.*: rename them to {renamed}$"):
+        load_pictures(tmp_path)
+
+
 def test_a_class_without_pictures_would_shift_the_others(tmp_path):
     fill(tmp_path, ["a", "c"])
     (tmp_path / "b").mkdir()
-    with pytest.raises(ExamplesError, match="class folders b of"):
+    with pytest.raises(
+        ExamplesError, match="class folders b of .* put some there, or remove what is no"
+    ):
         load_pictures(tmp_path)
 
 
@@ -91,12 +103,31 @@ def test_the_digest_knows_names_of_classes_and_contents(tmp_path):
     assert first == same != other
 
 
-def test_a_folder_without_pictures_says_what_it_holds(tmp_path):
-    for number in range(3):
-        (tmp_path / f"{number}.webp").write_bytes(b"RIFF")
-    (tmp_path / "train").mkdir()
-    with pytest.raises(ExamplesError, match=r"which holds 3 with .webp, 1 with no ending"):
+@pytest.mark.parametrize(("files", "folders", "said"), [
+    (["0.webp", "1.webp", "2.WEBP", "notes"], ["train"],
+     "3 .webp, 1 without an ending and 1 folder: convert them to PNG or JPEG; expected"),
+    (["a/0.webp", "a/1.webp", "b/0.webp"], [], "2 folders, in them 3 .webp: convert them to"),
+    (["train/a/0.png", "val/b/0.png"], [], "2 folders: train, val hold class folders, name one of"),
+    (["val/a/0.png", "val/b/0.png", "list.csv"], [], "1 .csv and 1 folder: val holds class"),
+    (["a/.DS_Store"], ["b"], "2 folders: put clean pictures there; expected"),
+    ([], [], "nothing: put clean pictures there; expected"),
+    (["__MACOSX/._0.png", ".hidden/0.png"], [], "nothing: put clean pictures there"),
+])  # fmt: skip
+def test_a_folder_without_pictures_says_what_it_holds_and_what_to_do(
+    tmp_path, files, folders, said
+):
+    for name in folders:
+        (tmp_path / name).mkdir()
+    for name in files:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"-")
+    with pytest.raises(ExamplesError, match="which holds " + re.escape(said)):
         load_pictures(tmp_path)
+
+
+def test_what_macos_adds_is_no_class(tmp_path):
+    fill(tmp_path, ["a", "b", "__MACOSX"])
+    assert load_pictures(tmp_path).labels.tolist() == [0, 0, 1, 1]
 
 
 def test_fewer_folders_than_classes_are_no_labels(tmp_path):
