@@ -87,7 +87,7 @@ def refuse_wide(graph: Graph, params: Mapping[str, Any], by_operators: bool = Fa
     bounds = {f"{INPUT}0": _IMAGE} | {name: _span(array) for name, array in given.items()}
     sizes = {name: _sizes(array) for name, array in given.items()}
     known = _Known(bounds, {f"{INPUT}0"}, sizes, graph.specs)
-    is_double = {s.dtype for s in graph.specs.values() if "float" in s.dtype} == {"float64"}
+    is_double = {s.dtype for s in (*graph.inputs, *dict(graph.params).values())} == {"float64"}
     inner = set(_inner(graph)) if by_operators else set()
     steps = 0
     for node in graph.nodes:
