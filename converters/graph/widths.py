@@ -222,7 +222,9 @@ def _bounds_of(node: Node, number: int, known: _Known) -> Bounds:
         return 0, float(_size(node, known))
     if name in _WITHIN:
         return _WITHIN[name]
-    if name in _MOVED | _AVERAGED | _ROUNDED | _INDICES:
+    if name in _INDICES:  # of one tensor, or the larger or smaller of two
+        return _joined([_bounds(value, known) for value in node.args if isinstance(value, Ref)])
+    if name in _MOVED | _AVERAGED | _ROUNDED:
         return _rounded(*given[0]) if name in _ROUNDED else given[0]
     return _RULES[name](given, node, known) if name in _RULES else _ANY
 

@@ -49,6 +49,9 @@ HIDDEN = {
     "exp in float64": lambda v: torch.exp(v.double()).log().float(),
     "int64 beyond 32 bits": lambda v: ((v * 1000).long() * 2**40 // 2**40).float() / 1000,
     "int64 of numbers without bounds": lambda v: v.long().float(),
+    "the larger of two, of which one is beyond 32 bits": lambda v: torch.max(
+        (v > 0).long(), torch.tensor(2**40)
+    ).float(),
     "sums of int64 beyond 32 bits": lambda v: (
         (v.clamp(0, 1) * 2e9).long().sum(1, keepdim=True).float()
     ),

@@ -3,7 +3,7 @@
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from tests.onnx.cases import before_last, case, weight
+from tests.onnx.cases import before_last, case, own, weight
 
 
 @case("a weight that is an input")
@@ -104,17 +104,27 @@ def _(model):
     model.graph.output.insert(0, helper.make_tensor_value_info("image", TensorProto.FLOAT, None))
 
 
+_TAKEN_AWAY = (
+    helper.make_node("Cast", ["e"], ["wide"], to=TensorProto.DOUBLE),
+    helper.make_node("Add", ["wide", "much"], ["more"]),
+    helper.make_node("Sub", ["more", "much"], ["less"]),
+    helper.make_node("Cast", ["less"], ["f"], to=TensorProto.FLOAT),
+)
+"""What 1e12 takes away of float32 stays in float64."""
+
+
 @case("a second network in float64")
 def _(model):
-    """What 1e12 takes away of float32 stays in float64."""
-    before_last(
-        model,
-        helper.make_node("Cast", ["e"], ["wide"], to=TensorProto.DOUBLE),
-        helper.make_node("Add", ["wide", "much"], ["more"]),
-        helper.make_node("Sub", ["more", "much"], ["less"]),
-        helper.make_node("Cast", ["less"], ["f"], to=TensorProto.FLOAT),
-        weights={"much": np.array([1e12])},
-    )
+    before_last(model, *_TAKEN_AWAY, weights={"much": np.array([1e12])})
+
+
+@case("a second network in float64, in a function")
+def _(model):
+    much = numpy_helper.from_array(np.array([1e12]), "much")
+    nodes = [helper.make_node("Constant", [], ["much"], value=much), *_TAKEN_AWAY]
+    opset = [helper.make_opsetid("", 17)]
+    function = helper.make_function("own", "Hide", ["e"], ["f"], nodes, opset)
+    own(model, helper.make_node("Hide", ["e"], ["f"], domain="own"), function)
 
 
 @case("a second network in int64")
