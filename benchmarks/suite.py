@@ -37,6 +37,7 @@ INPUTS = {
     "small": "folder that `jaxtroj generate small` wrote",
     "zoo": "folder that `jaxtroj generate zoo` wrote",
     "rounds": "folders that `jaxtroj generate round1` to `round4` wrote",
+    "large": "folder that `jaxtroj generate round2 --image-size 224` wrote",
     "zoo_pictures": "folder of the .npz files that it was generated from (zoo_pictures.py)",
     "few": "folder that `jaxtroj generate zoo` wrote of `few_class_pictures.py`",
     "few_fresh": "another one, of another seed",
@@ -180,6 +181,9 @@ BENCHES = (
     Bench("accuracy.fresh", "networks that the shipped calibrator has not met",
           {"cpu-small": None, "cpu": "{rounds} --work {work}/fresh", "gpu": None},
           ("rounds",)),
+    Bench("accuracy.large_pictures", "pictures above 64 px: what the stages are worth that scans"
+          " leave out", {"cpu-small": None, "cpu": "{large} --work {work}/large", "gpu": None},
+          ("large",)),
     Bench("accuracy.reference", "what a clean network beside the one that is judged is worth",
           _same("--work {work}/reference")),
     Bench("accuracy.rounds", "Rounds 1 to 4 as NIST scores them, by fits that met them or did not",

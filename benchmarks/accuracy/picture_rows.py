@@ -81,13 +81,22 @@ class PictureRow(ImageRow):
         )  # fmt: skip
 
 
-def read_rows(source: Path, work: Path, limit: int | None = None) -> list[PictureRow]:
-    """Labelled rows of a zoo's folder, or of the evidence that an earlier run wrote."""
+def read_rows(
+    source: Path, work: Path, limit: int | None = None, stages: tuple[str, ...] | None = None
+) -> list[PictureRow]:
+    """Labelled rows of a zoo's folder, or of the evidence that an earlier run wrote.
+
+    Args:
+        source: folder or file.
+        work: where run folders go.
+        limit: how many networks, at most.
+        stages: to gather; those that scans take where nothing is named.
+    """
     if source.is_file():
         return [PictureRow(**json.loads(line)) for line in source.read_text().splitlines()][:limit]
     entries = [entry for entry in iter_models(source) if entry.poisoned is not None][:limit]
     known = {entry.model_id: entry for entry in entries}
-    settings = _settings(entries)
+    settings = replace(_settings(entries), **({} if stages is None else {"stages": stages}))
     rows = []
     with RunStore(work / source.name, settings.as_json()) as store:
         for record in scan(entries, settings, store):
