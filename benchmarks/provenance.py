@@ -1,13 +1,17 @@
 """Where a figure comes from: machine, versions, commit and command, kept beside every result."""
 
+import json
 import os
 import platform
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+from converters.files import write_atomic
 
 RESULTS = Path(__file__).parent / "results"
 _PACKAGES = ("jax", "flax", "optax", "numpy", "torch")
@@ -28,6 +32,17 @@ def provenance() -> dict[str, Any]:
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
         "load_average": round(os.getloadavg()[0], 1),
     }
+
+
+def write_evidence(out: Path, rows: Iterable[Any]) -> None:
+    """The rows that a result at `out` was computed from, a JSON line each, as `.evidence.jsonl`.
+
+    Args:
+        out: of the result.
+        rows: dataclasses of plain values.
+    """
+    lines = "".join(json.dumps(vars(row)) + "\n" for row in rows)
+    write_atomic(out.with_suffix(".evidence.jsonl"), lines.encode())
 
 
 def _shown(arguments: list[str]) -> list[str]:

@@ -12,14 +12,13 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.accuracy.picture_rows import NOT_JUDGED, PictureRow, read_rows
-from benchmarks.provenance import RESULTS, provenance
+from benchmarks.provenance import RESULTS, provenance, write_evidence
 from converters.files import write_atomic
 from jaxtroj import scoring
 from jaxtroj.calibration import Calibrator
@@ -41,8 +40,7 @@ def main() -> int:
     args = parser.parse_args()
     keep_compiled()
     rows = [row for source in args.sources for row in read_rows(source, args.work)]
-    lines = "".join(json.dumps(asdict(row)) + "\n" for row in rows)
-    write_atomic(args.out.with_suffix(".evidence.jsonl"), lines.encode())
+    write_evidence(args.out, rows)
     result = {
         "provenance": provenance(),
         "calibrators": {
@@ -79,9 +77,11 @@ def judged(rows: Sequence[PictureRow]) -> dict[str, Any]:
     return found
 
 
-def probability(row: PictureRow, calibrator: Calibrator) -> float:
-    """P(poisoned) at even odds, by the stages that scans take for the calibrator."""
-    gone = {field for stage in NOT_JUDGED for field in IMAGES.stage_fields[stage]}
+def probability(
+    row: PictureRow, calibrator: Calibrator, left_out: Sequence[str] = NOT_JUDGED
+) -> float:
+    """P(poisoned) at even odds, without the fields of stages; by default as scans judge."""
+    gone = {field for stage in left_out for field in IMAGES.stage_fields[stage]}
     fields = {name: value for name, value in row.evidence.items() if name not in gone}
     traits = Traits(row.architecture, side=row.side, classes=row.classes)
     return calibrator.probability(fields, traits)

@@ -13,18 +13,16 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.accuracy.fresh import network, scores
+from benchmarks.accuracy.fresh import network, probability, scores
 from benchmarks.accuracy.picture_rows import NOT_JUDGED, PictureRow, read_rows
-from benchmarks.provenance import RESULTS, provenance
+from benchmarks.provenance import RESULTS, provenance, write_evidence
 from converters.files import write_atomic
 from jaxtroj.calibration import Calibrator
-from jaxtroj.calibration.transfer import Traits
 from jaxtroj.cli.options import keep_compiled
 from jaxtroj.evidence.stages import IMAGES
 from jaxtroj.populations import BY_NAME
@@ -48,8 +46,7 @@ def main() -> int:
     args = parser.parse_args()
     keep_compiled()
     rows = [row for s in args.sources for row in read_rows(s, args.work, stages=STAGES)]
-    lines = "".join(json.dumps(asdict(row)) + "\n" for row in rows)
-    write_atomic(args.out.with_suffix(".evidence.jsonl"), lines.encode())
+    write_evidence(args.out, rows)
     result = {"provenance": provenance(), "judged": judged(rows)}
     write_atomic(args.out, json.dumps(result, indent=1).encode() + b"\n")
     print(text(result["judged"]))
@@ -69,7 +66,7 @@ def _by_stages(rows: Sequence[PictureRow], name: str):
     calibrator = Calibrator.load(BY_NAME[name].path)
     for stages, left_out in LEFT_OUT.items():
         own = [row for row in rows if _has(row, left_out)]
-        said = np.array([_probability(row, calibrator, left_out) for row in own])
+        said = np.array([probability(row, calibrator, (*NOT_JUDGED, *left_out)) for row in own])
         found = scores(said, np.array([row.poisoned for row in own]))
         networks = [network(row, float(p)) for row, p in zip(own, said, strict=True)]
         yield stages, {**found, "of": networks}
@@ -78,13 +75,6 @@ def _by_stages(rows: Sequence[PictureRow], name: str):
 def _has(row: PictureRow, left_out: Sequence[str]) -> bool:
     wanted = {"memory", "whole"} - {*left_out}
     return all({*IMAGES.stage_fields[stage]} & row.evidence.keys() for stage in wanted)
-
-
-def _probability(row: PictureRow, calibrator: Calibrator, left_out: Sequence[str]) -> float:
-    gone = {field for stage in (*NOT_JUDGED, *left_out) for field in IMAGES.stage_fields[stage]}
-    fields = {name: value for name, value in row.evidence.items() if name not in gone}
-    traits = Traits(row.architecture, side=row.side, classes=row.classes)
-    return calibrator.probability(fields, traits)
 
 
 def text(found: Mapping[str, Mapping[str, Any]]) -> str:

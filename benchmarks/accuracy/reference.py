@@ -16,7 +16,7 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -26,7 +26,7 @@ import numpy as np
 from benchmarks.accuracy.fresh import probability, scores
 from benchmarks.accuracy.picture_rows import PictureRow, read_rows
 from benchmarks.accuracy.zoo import fit
-from benchmarks.provenance import RESULTS, provenance
+from benchmarks.provenance import RESULTS, provenance, write_evidence
 from converters.files import write_atomic
 from jaxtroj.calibration import Calibrator
 from jaxtroj.cli.options import keep_compiled
@@ -52,8 +52,7 @@ def main() -> int:
     folders = {folder.name: folder for folder in args.zoos}
     rows = [row for row in rows if row.population in folders or _FIELDS[0] in row.evidence]
     rows = list(_with_reference(rows, folders, args.work / "reference.jsonl"))
-    lines = "".join(json.dumps(asdict(row)) + "\n" for row in rows)
-    write_atomic(args.out.with_suffix(".evidence.jsonl"), lines.encode())
+    write_evidence(args.out, rows)
     if args.calibrator is not None:
         _fit(rows, args.met).save(args.calibrator)
     result = {"provenance": provenance(), "met": args.met}

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.provenance import RESULTS, provenance
+from benchmarks.provenance import RESULTS, provenance, write_evidence
 from converters.files import write_atomic
 from jaxtroj import scoring
 from jaxtroj.calibration import Calibrator, Labelled, Origin, out_of_fold
@@ -57,8 +57,7 @@ def main() -> int:
     rows = [row for row in found if row.model not in args.leave_out]
     result = {"provenance": provenance(), "schema": IMAGES.version} | judge(rows, args.seed)
     write_atomic(args.out, json.dumps(result, indent=1).encode() + b"\n")
-    lines = "".join(json.dumps(vars(row)) + "\n" for row in rows)
-    write_atomic(args.out.with_suffix(".evidence.jsonl"), lines.encode())
+    write_evidence(args.out, rows)
     print(text(result))
     if args.calibrator is not None:
         fit(rows, args.seed, args.population).save(args.calibrator)

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.provenance import RESULTS, provenance
+from benchmarks.provenance import RESULTS, provenance, write_evidence
 from converters.files import write_atomic
 from jaxtroj import scoring
 from jaxtroj.calibration import Calibrator, Labelled, Origin, Scheme, out_of_fold
@@ -82,8 +82,7 @@ def main() -> int:
     if fresh:
         result["fresh"] = _fresh(rows, fresh, args.seed)
     write_atomic(args.out, json.dumps(result, indent=1).encode() + b"\n")
-    lines = "".join(json.dumps(vars(row)) + "\n" for row in [*rows, *fresh])
-    write_atomic(args.out.with_suffix(".evidence.jsonl"), lines.encode())
+    write_evidence(args.out, [*rows, *fresh])
     print(_text(result))
     if args.calibrator is not None:
         _fit(rows, args).save(args.calibrator)

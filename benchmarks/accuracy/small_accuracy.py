@@ -13,14 +13,14 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.accuracy.round0_accuracy import ImageRow, judge, labelled, origin, text
-from benchmarks.provenance import RESULTS, provenance
+from benchmarks.provenance import RESULTS, provenance, write_evidence
 from converters.files import write_atomic
 from jaxtroj import scoring
 from jaxtroj.calibration import Calibrator, Scheme
@@ -57,8 +57,7 @@ def main() -> int:
     result["by_trigger"] = by_trigger(rows, result["predictions"])
     result["left_out_bases"] = by_left_out_base(rows, args.seed)
     write_atomic(args.out, json.dumps(result, indent=1).encode() + b"\n")
-    lines = "".join(json.dumps(asdict(row)) + "\n" for row in rows)
-    write_atomic(args.out.with_suffix(".evidence.jsonl"), lines.encode())
+    write_evidence(args.out, rows)
     print(text(result))
     print("with the model's base left out:", result["left_out_bases"]["all"])
     for kind, found in result["by_trigger"].items():

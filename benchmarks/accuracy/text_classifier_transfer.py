@@ -15,7 +15,7 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from benchmarks.accuracy import text_transfer
 from benchmarks.accuracy.round0_accuracy import origin
 from benchmarks.accuracy.text_classifier_networks import CLASSES
 from benchmarks.accuracy.text_transfer import field_auc, fit_arguments, score_line, scores
-from benchmarks.provenance import RESULTS, provenance
+from benchmarks.provenance import RESULTS, provenance, write_evidence
 from converters.files import write_atomic
 from jaxtroj.calibration import Calibrator, Labelled, Scheme, cross_validate
 from jaxtroj.calibration.transfer import Traits
@@ -84,8 +84,7 @@ def main() -> int:
     keep_compiled()
     rows = [row for source in args.sources for row in read_rows(source, args.work)]
     solid = with_working_triggers(rows)
-    lines = "".join(json.dumps(asdict(row)) + "\n" for row in rows)
-    write_atomic(args.out.with_suffix(".evidence.jsonl"), lines.encode())
+    write_evidence(args.out, rows)
     result = {
         "provenance": provenance(),
         "schema": CLASSIFIERS.version,

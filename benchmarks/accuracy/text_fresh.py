@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.accuracy.text_transfer import read_rows, scores
-from benchmarks.provenance import RESULTS, provenance
+from benchmarks.provenance import RESULTS, provenance, write_evidence
 from converters.files import write_atomic
 from jaxtroj.calibration import Calibrator
 from jaxtroj.calibration.transfer import Traits
@@ -35,8 +35,7 @@ def main() -> int:
     args = parser.parse_args()
     keep_compiled()
     rows = [row for source in args.sources for row in read_rows(source, args.work)]
-    lines = "".join(json.dumps(vars(row)) + "\n" for row in rows)
-    write_atomic(args.out.with_suffix(".evidence.jsonl"), lines.encode())
+    write_evidence(args.out, rows)
     calibrator = Calibrator.load(DEFAULT_TEXT_CALIBRATOR)
     names, truth = ([getattr(r, key) for r in rows] for key in ("population", "poisoned"))
     said = [calibrator.probability(r.evidence, Traits(r.architecture or None)) for r in rows]

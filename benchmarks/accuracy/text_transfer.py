@@ -26,7 +26,7 @@ import numpy as np
 from benchmarks.accuracy.round0_accuracy import origin
 from benchmarks.accuracy.round5_accuracy import HeadRow, labelled_rows
 from benchmarks.accuracy.zoo import ranks_of
-from benchmarks.provenance import RESULTS, provenance
+from benchmarks.provenance import RESULTS, provenance, write_evidence
 from converters.files import write_atomic
 from jaxtroj import scoring
 from jaxtroj.calibration import Calibrator, Labelled, Scheme, cross_validate
@@ -47,8 +47,7 @@ def main() -> int:
     args = _arguments()
     keep_compiled()
     rows = [row for source in args.sources for row in read_rows(source, args.work)]
-    lines = "".join(json.dumps(vars(row)) + "\n" for row in rows)
-    write_atomic(args.out.with_suffix(".evidence.jsonl"), lines.encode())
+    write_evidence(args.out, rows)
     result = {"provenance": provenance(), "schema": TEXTS.version} | judge(rows, args.seed)
     write_atomic(args.out, json.dumps(result, indent=1).encode() + b"\n")
     print(text(result))

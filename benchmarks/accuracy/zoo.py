@@ -23,7 +23,7 @@ import numpy as np
 
 from benchmarks.accuracy.picture_rows import PictureRow, labelled, read_rows, scheme
 from benchmarks.accuracy.round0_accuracy import origin
-from benchmarks.provenance import RESULTS, provenance
+from benchmarks.provenance import RESULTS, provenance, write_evidence
 from converters.files import write_atomic
 from jaxtroj import scoring
 from jaxtroj.calibration import Calibrator, Scheme, cross_validate, leave_out
@@ -41,8 +41,7 @@ def main() -> int:
     keep_compiled()
     rows = [row for source in args.datasets for row in read_rows(source, args.work, args.limit)]
     rows = [row for row in rows if args.only is None or row.population in args.only.split(",")]
-    lines = "".join(json.dumps(asdict(row)) + "\n" for row in rows)
-    write_atomic(args.out.with_suffix(".evidence.jsonl"), lines.encode())
+    write_evidence(args.out, rows)
     result = {"provenance": provenance(), "schema": IMAGES.version} | judge(rows, args.seed)
     write_atomic(args.out, json.dumps(result, indent=1).encode() + b"\n")
     print(text(result))

@@ -11,7 +11,13 @@ from typing import Any
 import numpy as np
 
 from converters.encoders.tokenizer_pickle import read_tokenizer
-from converters.encoders.vocabularies import refuse_two_vocabularies
+from converters.encoders.vocabularies import (
+    FAST,
+    MERGES,
+    PIECES,
+    WORDS,
+    refuse_two_vocabularies,
+)
 from converters.errors import (
     ENDS,
     ConversionError,
@@ -22,7 +28,7 @@ from converters.errors import (
 )
 from converters.files import read_json
 
-CONFIG, _USUAL = "tokenizer_config.json", "tokenizer.json"
+CONFIG = "tokenizer_config.json"
 # The encoder's model_type -> class of transformers, where tokenizer_config.json names none.
 _OF_MODEL = {
     "bert": "BertTokenizer",
@@ -33,7 +39,7 @@ _OF_MODEL = {
 }
 _CLASSES = tuple(_OF_MODEL.values())
 # Without these, transformers 5 makes a tokenizer of a handful of tokens and says nothing.
-_VOCABULARIES = ((_USUAL,), ("vocab.txt",), ("vocab.json", "merges.txt"))
+_VOCABULARIES = ((FAST,), (WORDS,), (PIECES, MERGES))
 _MAX_CONFIG_BYTES = 2**20
 _MAX_FILE_BYTES = 2**26
 # A review has some thousand characters; beyond this a text is no review.
@@ -196,11 +202,11 @@ def wrap(backend: Any) -> Tokenizer:
 def _class_name(folder: Path) -> str:
     """Name of the transformers class, from the allow-list; raises as `load_tokenizer`."""
     said = read_json(folder / CONFIG, _MAX_CONFIG_BYTES) if (folder / CONFIG).exists() else {}
-    if said.get("fast_tokenizer_files", [_USUAL]) != [_USUAL]:
+    if said.get("fast_tokenizer_files", [FAST]) != [FAST]:
         raise LoadError(
-            f"{folder / CONFIG} has other files than {_USUAL} loaded by some versions of"
+            f"{folder / CONFIG} has other files than {FAST} loaded by some versions of"
             " transformers (fast_tokenizer_files); expected no such entry, and the tokenizer in"
-            f" {_USUAL}"
+            f" {FAST}"
         )
     named = said.get("tokenizer_class")
     if named is None:

@@ -1,10 +1,14 @@
 """A network of three colours, as people hold it, and pictures that it classifies."""
 
+import shutil
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
 from jaxtroj import Settings
+from tests.door.hub_folders import write_folder
 
 SIDE, CLASSES = 16, 3
 
@@ -47,3 +51,14 @@ def colours() -> Colours:
 def cheap(*stages: str, **changes) -> Settings:
     """Settings that gather the evidence of these stages and ask no calibrator."""
     return Settings(calibrator=None, early_stop=False, stages=stages, **changes)
+
+
+@pytest.fixture(scope="module")
+def vit(tmp_path_factory) -> Path:
+    return write_folder(tmp_path_factory.mktemp("hub") / "vit", "vit")
+
+
+@pytest.fixture
+def folder(vit, tmp_path) -> Path:
+    """A copy to be spoilt."""
+    return Path(shutil.copytree(vit, tmp_path / "vit"))

@@ -1,5 +1,6 @@
 """Folders of transformers' own networks with random weights, as `save_pretrained` writes them."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -101,3 +102,9 @@ def _network(family: str, values: dict[str, Any]) -> Any:
                 gain = 1.7 if weight.ndim == 4 else 1.0
                 weight.normal_(0, gain * weight[0].numel() ** -0.5)
     return network
+
+
+def change(folder: Path, name: str = "config.json", **changes) -> None:
+    """Set entries of a JSON file."""
+    values = json.loads((folder / name).read_text())
+    (folder / name).write_text(json.dumps(values | changes))
