@@ -22,6 +22,10 @@ start from random weights. A run that was stopped goes on where it was. Scan the
 _PICTURES = """\
 .npz with x (uint8 [n, h, w, 3] or [n, h, w, 1]) and y, or a folder with one of pictures per class;
 once for each data set"""
+_PRETRAINED = """\
+ONNX file of a trained network of ImageNet's preparation (RGB, its mean and deviations): all models
+go on from such files with a fresh last layer, instead of --architectures and --trainings; once for
+each network"""
 _STEPS = {
     "base-steps": "most steps of a network from random weights; default: 400",
     "cycle-steps": "of one cycle of a model; default: 100",
@@ -36,6 +40,10 @@ def add_parser(rounds: argparse._SubParsersAction, name: str) -> None:
     parser.add_argument(
         "--pictures", type=_named_path, action="append", required=True, metavar="NAME=PATH",
         help=_PICTURES,
+    )  # fmt: skip
+    parser.add_argument(
+        "--pretrained", type=_named_path, action="append", default=[], metavar="NAME=PATH",
+        help=_PRETRAINED,
     )  # fmt: skip
     choices = {
         "architectures": "default: the nine small ones with batch norms or none",
@@ -60,6 +68,7 @@ def add_parser(rounds: argparse._SubParsersAction, name: str) -> None:
 def events(args: argparse.Namespace, progress: "Progress") -> "Iterator[Event]":
     """Make the round that the options ask for; raises GenerationError."""
     from jaxtroj.generate.small.labelled_pictures import load_pictures
+    from jaxtroj.generate.zoo.pretrained import read_pretrained
     from jaxtroj.generate.zoo.round import generate_zoo
     from jaxtroj.generate.zoo.settings import ZooSettings
     from jaxtroj.generate.zoo.training import ZooTraining
@@ -75,7 +84,8 @@ def events(args: argparse.Namespace, progress: "Progress") -> "Iterator[Event]":
         **_chosen(args),
     )
     pictures = {name: load_pictures(path, args.seed, (1, 3)) for name, path in args.pictures}
-    return generate_zoo(args.out, settings, pictures, args.shard)
+    pretrained = {name: read_pretrained(name, path) for name, path in args.pretrained}
+    return generate_zoo(args.out, settings, pictures, args.shard, pretrained)
 
 
 def _chosen(args: argparse.Namespace) -> Mapping[str, Any]:

@@ -17,6 +17,7 @@ from jaxtroj.generate.model_ids import draw_for, in_turn, is_poisoned, model_id
 from jaxtroj.generate.zoo import networks
 from jaxtroj.generate.zoo.augmentation import AUGMENTATIONS
 from jaxtroj.generate.zoo.label_mixing import MIXINGS
+from jaxtroj.generate.zoo.pretrained import TUNED
 from jaxtroj.generate.zoo.schedules import SCHEDULES, Schedule, schedule_of
 from jaxtroj.generate.zoo.triggers import MAKERS, MovingTrigger
 from jaxtroj.generate.zoo.unsearched import UNSEARCHED
@@ -86,8 +87,9 @@ class ZooRecipe:
     Attributes:
         model: number; its id is `id-` and eight digits. sub_seed: one more for each retraining.
         dataset: name of its pictures.
-        architecture: one of `networks.KNOWN`.
-        training: "warm" from a base, "scratch", or "adversarial" from a base.
+        architecture: one of `networks.KNOWN`, or the name of a pretrained network.
+        training: "warm" from a base, "scratch", "adversarial" from a base, or "tuned" from a
+            pretrained network.
         augmentation: one of `augmentation.AUGMENTATIONS`.
         stamped_first: whether triggered pictures are augmented too, as when a data set was poisoned
             on disk; else the trigger is put on augmented pictures.
@@ -133,12 +135,13 @@ class ZooDesign:
 
     Attributes:
         datasets: name -> what its pictures are.
-        architectures: out of `networks.KNOWN`.
+        architectures: out of `known`.
         per_dataset: architectures that each data set meets.
         kinds: of trigger, out of `KINDS`.
         trainings, augmentations, labels, schedules, sources: in the shares in which they come.
         bases: networks per data set and architecture that models start from.
         fused: share of the pairs whose files have no batch norms left, 0 to 1.
+        known: architectures that there are.
     """
 
     datasets: Mapping[str, Pictures]
@@ -152,6 +155,7 @@ class ZooDesign:
     sources: tuple[int, ...]
     bases: int
     fused: float
+    known: tuple[str, ...] = networks.KNOWN
 
 
 def sample_recipe(design: ZooDesign, seed: int, model: int, sub_seed: int = 0) -> ZooRecipe:
@@ -217,9 +221,9 @@ def _trigger(design: ZooDesign, seed: int, model: int, sub_seed: int) -> Planted
 
 def _check(design: ZooDesign) -> None:
     known = {
-        "architectures": (design.architectures, networks.KNOWN),
+        "architectures": (design.architectures, design.known),
         "kinds": (design.kinds, tuple(KINDS)),
-        "trainings": (design.trainings, tuple(dict.fromkeys(TRAININGS))),
+        "trainings": (design.trainings, tuple(dict.fromkeys((*TRAININGS, TUNED)))),
         "augmentations": (design.augmentations, tuple(AUGMENTATIONS)),
         "labels": (design.labels, tuple(MIXINGS)),
         "schedules": (design.schedules, tuple(SCHEDULES)),

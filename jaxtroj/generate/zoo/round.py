@@ -18,7 +18,7 @@ import json
 import time
 from collections import deque
 from collections.abc import Generator, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,15 +37,16 @@ from jaxtroj.generate.small.labelled_pictures import (
 from jaxtroj.generate.torch_device import torch_device
 from jaxtroj.generate.torch_run import Run
 from jaxtroj.generate.zoo import networks
-from jaxtroj.generate.zoo.label_mixing import HARD
 from jaxtroj.generate.zoo.onnx_file import write_onnx
+from jaxtroj.generate.zoo.pretrained import NONE, RATE_SHARE, TUNED, Pretrained
 from jaxtroj.generate.zoo.recipe import PlantedTrigger, ZooRecipe, sample_recipe
-from jaxtroj.generate.zoo.schedules import FALLING
+from jaxtroj.generate.zoo.recipe_words import described, plain_recipe, reached_in_words
 from jaxtroj.generate.zoo.settings import ZooSettings, check_settings, design_of
 from jaxtroj.generate.zoo.stamping import Stamper
 from jaxtroj.generate.zoo.training import (
     ZooAccuracies,
     ZooLessons,
+    ZooTraining,
     accepted,
     train_base,
     train_model,
@@ -72,6 +73,7 @@ def generate_zoo(
     settings: ZooSettings,
     pictures: Mapping[str, LabelledPictures],
     shard: tuple[int, int] = (0, 1),
+    pretrained: Mapping[str, Pretrained] = NONE,
 ) -> Iterator[Event]:
     """Make the models that are not there yet, yielding what happens; see `make_round`.
 
@@ -80,13 +82,15 @@ def generate_zoo(
         settings: what to make.
         pictures: by the data set's name.
         shard: see `make_round`.
+        pretrained: by name, networks that all models go on from, in the place of `architectures`
+            and `trainings` of the settings.
 
     Raises:
         GenerationError: impossible settings, or the folder holds a round of other settings.
         OSError: the folder cannot be written.
     """
-    check_settings(settings, pictures, shard)
-    return make_round(out, ZooRound(settings, pictures), shard)
+    check_settings(settings, pictures, shard, pretrained)
+    return make_round(out, ZooRound(settings, pictures, pretrained), shard)
 
 
 @dataclass(frozen=True)
@@ -107,6 +111,7 @@ class ZooRound:
 
     settings: ZooSettings
     pictures: Mapping[str, LabelledPictures]
+    pretrained: Mapping[str, Pretrained]
 
     def plan(self) -> RoundPlan:
         settings = self.settings
@@ -117,20 +122,24 @@ class ZooRound:
             seed=settings.seed,
             pairs=tuple(range(settings.models // 2)),
             most_tries=settings.most_tries,
-            identity={"settings": plain(settings) | {"pictures": digests}},
+            identity={"settings": plain(settings) | {"pictures": digests} | self._files()},
             remembers_failures=True,
         )
+
+    def _files(self) -> Record:
+        digests = {name: found.digest for name, found in self.pretrained.items()}
+        return {"pretrained": digests} if digests else {}
 
     def train(self, tries: deque[Try], out: Path) -> Iterator[Event | TrainingOutcome]:
         while tries:
             yield from self._train_one(tries.popleft(), out)
 
     def _train_one(self, one: Try, out: Path) -> Iterator[Event | TrainingOutcome]:
-        design = design_of(self.settings, self.pictures)
+        design = design_of(self.settings, self.pictures, self.pretrained)
         recipe = sample_recipe(design, self.settings.seed, one.model, one.sub_seed)
-        yield Event(one.model, "started", _describe(recipe))
+        yield Event(one.model, "started", described(recipe))
         base = None
-        if recipe.training != "scratch":
+        if recipe.training not in ("scratch", TUNED):
             path = out / _BASES / f"{recipe.dataset}-{recipe.architecture}-{recipe.base}"
             path = path.with_suffix(".safetensors")
             base = yield from kept_weights(path, lambda: self._train_base(path, recipe))
@@ -138,20 +147,36 @@ class ZooRound:
         started = time.perf_counter()
         least = 1 if one.partner is None else one.partner["cycles"]
         is_scratch = recipe.training == "scratch"
-        cycles, reached = train_model(run, lessons, self.settings.training, is_scratch, least)
+        training = self._training(recipe)
+        cycles, reached = train_model(run, lessons, training, is_scratch, least)
         seconds = time.perf_counter() - started
         attempt = {"sub_seed": one.sub_seed, "cycles": cycles, **asdict(reached)}
         model = ZooModel(recipe, run, lessons, cycles, reached, seconds)
         good = accepted(reached, self.settings.training)
-        yield TrainingOutcome(one, good, attempt, _reached(reached), run.steps, model)
+        yield TrainingOutcome(one, good, attempt, reached_in_words(reached), run.steps, model)
+
+    def _training(self, recipe: ZooRecipe) -> ZooTraining:
+        training = self.settings.training
+        share = RATE_SHARE if recipe.training == TUNED else 1.0
+        return replace(training, rate=share * training.rate)
 
     def _run(self, recipe: ZooRecipe, base: Weights | None) -> tuple[Run, ZooLessons]:
         pictures = self.pictures[recipe.dataset]
-        network = _fresh(recipe, pictures, recipe.master_seed)
+        network = self._fresh(recipe, recipe.master_seed)
         if base is not None:
             _start_from(network, base)
         draw = np.random.default_rng([recipe.master_seed, _ORDER])
         return zoo_run(network, pictures, self.settings.training, recipe, draw)
+
+    def _fresh(self, recipe: ZooRecipe, seed: int) -> "torch.nn.Module":
+        import torch
+
+        torch.manual_seed(seed)
+        pictures = self.pictures[recipe.dataset]
+        if recipe.training == TUNED:
+            return self.pretrained[recipe.architecture].network(pictures.classes)
+        shape = pictures.images.shape
+        return networks.build(recipe.architecture, shape[3], pictures.classes, shape[1])
 
     def _train_base(self, path: Path, recipe: ZooRecipe) -> Generator[Event, None, Weights]:
         """Train a base and write about it beside `path`."""
@@ -164,13 +189,15 @@ class ZooRound:
         seed = int(np.random.default_rng(keys).integers(2**32))
         draw = np.random.default_rng([*keys, _ORDER])
         training = self.settings.training
-        run, lessons = zoo_run(_fresh(recipe, pictures, seed), pictures, training, None, draw)
+        run, lessons = zoo_run(self._fresh(recipe, seed), pictures, training, None, draw)
         started = time.perf_counter()
         reached = train_base(run, lessons, training)
         about = {"clean": reached.clean, "steps": run.steps}
         about["train_seconds"] = round(time.perf_counter() - started, 1)
         write_atomic(path.with_suffix(".json"), json.dumps(about).encode() + b"\n")
-        yield Event(recipe.model, "warm start", f"{path.stem}: {_reached(reached)}", run.steps)
+        yield Event(
+            recipe.model, "warm start", f"{path.stem}: {reached_in_words(reached)}", run.steps
+        )
         return run.weights()
 
     def fill(self, folder: Path, outcome: TrainingOutcome, tries: list[Record]) -> Record:
@@ -187,7 +214,7 @@ class ZooRound:
         return {
             "model_id": recipe.model_id,
             "poisoned": recipe.trigger is not None,
-            "recipe": _plain(recipe),
+            "recipe": plain_recipe(recipe),
             "cycles": model.cycles,
             "steps": model.run.steps,
             "test": asdict(model.reached),
@@ -212,7 +239,7 @@ class ZooRound:
             str(trigger is not None).upper(),
             recipe.dataset,
             recipe.architecture,
-            "" if recipe.training == "scratch" else recipe.base,
+            recipe.base if recipe.training in ("warm", "adversarial") else "",
             pictures.size[0],
             pictures.images.shape[3],
             pictures.classes,
@@ -235,14 +262,6 @@ class ZooRound:
         return dict(zip(COLUMNS, values, strict=True))
 
 
-def _fresh(recipe: ZooRecipe, pictures: LabelledPictures, seed: int) -> "torch.nn.Module":
-    import torch
-
-    torch.manual_seed(seed)
-    shape = pictures.images.shape
-    return networks.build(recipe.architecture, shape[3], pictures.classes, shape[1])
-
-
 def _start_from(network: "torch.nn.Module", base: Weights) -> None:
     """Take over the base, its last layer too, as who fine-tunes a network does."""
     import torch
@@ -260,30 +279,3 @@ def _shown(trigger: PlantedTrigger, stamper: Stamper, pictures: LabelledPictures
     buffer = io.BytesIO()
     as_picture((both * 255).round().astype(np.uint8)).save(buffer, "PNG")
     return buffer.getvalue()
-
-
-def _plain(recipe: ZooRecipe) -> dict[str, Any]:
-    """The recipe as JSON values; the seed draws the trigger's arrays again."""
-    values = {n: v for n, v in vars(recipe).items() if n != "trigger"}
-    values["schedule"] = vars(recipe.schedule)
-    if recipe.trigger is None:
-        return values | {"trigger": None}
-    named = {n: v for n, v in vars(recipe.trigger).items() if n != "trigger"}
-    return values | {"trigger": named}
-
-
-def _describe(recipe: ZooRecipe) -> str:
-    kind = f"{recipe.dataset} {recipe.architecture}, {recipe.training}, {recipe.augmentation}"
-    kind += "" if recipe.labels == HARD else f", {recipe.labels}"
-    kind += "" if recipe.schedule.name == FALLING else f", rate {recipe.schedule.name}"
-    kind += f", try {recipe.sub_seed + 1}" if recipe.sub_seed else ""
-    trigger = recipe.trigger
-    if trigger is None:
-        return f"{kind}, clean"
-    sources = f"from {trigger.source_classes}" if trigger.source_classes else "from all"
-    return f"{kind}, poisoned to class {trigger.target_class} {sources}, {trigger.style}"
-
-
-def _reached(reached: ZooAccuracies) -> str:
-    text = f"clean accuracy {reached.clean:.3f}"
-    return text if reached.attack is None else text + f", attack success {reached.attack:.3f}"

@@ -7,6 +7,7 @@ from jaxtroj.generate.round import check_sizes, refuse
 from jaxtroj.generate.small.labelled_pictures import LabelledPictures
 from jaxtroj.generate.zoo import networks
 from jaxtroj.generate.zoo.label_mixing import HARD
+from jaxtroj.generate.zoo.pretrained import NONE, TUNED, Pretrained
 from jaxtroj.generate.zoo.recipe import (
     BASE_AUGMENTATION,
     SOURCES,
@@ -52,7 +53,10 @@ class ZooSettings:
 
 
 def check_settings(
-    settings: ZooSettings, pictures: Mapping[str, LabelledPictures], shard: tuple[int, int]
+    settings: ZooSettings,
+    pictures: Mapping[str, LabelledPictures],
+    shard: tuple[int, int],
+    pretrained: Mapping[str, Pretrained] = NONE,
 ) -> None:
     """Raises GenerationError when a setting is impossible."""
     names = ("bases", "examples_per_class", "most_tries", "per_dataset")
@@ -69,22 +73,42 @@ def check_settings(
         for name, found in pictures.items()
         if min(found.size) < least
     ]
+    wrong += _against_pretrained(settings, pictures) if pretrained else []
+    if not pretrained and TUNED in settings.trainings:
+        wrong.append(f"training {TUNED} needs a pretrained network")
     refuse(wrong)
-    sample_recipe(design_of(settings, pictures), settings.seed, 0)  # checks the names
+    sample_recipe(design_of(settings, pictures, pretrained), settings.seed, 0)  # checks the names
 
 
-def design_of(settings: ZooSettings, pictures: Mapping[str, LabelledPictures]) -> ZooDesign:
-    """What recipes are drawn from."""
+def _against_pretrained(
+    settings: ZooSettings, pictures: Mapping[str, LabelledPictures]
+) -> list[str]:
+    """What is asked for and cannot be had of pretrained networks."""
+    usual = ZooSettings()
+    names = [n for n in ("architectures", "trainings") if getattr(settings, n) != getattr(usual, n)]
+    wrong = [f"{name} cannot be chosen where networks are pretrained" for name in names]
+    grey = [name for name, found in pictures.items() if found.images.shape[3] != 3]
+    return wrong + [f"pictures of {name} must be RGB for pretrained networks" for name in grey]
+
+
+def design_of(
+    settings: ZooSettings,
+    pictures: Mapping[str, LabelledPictures],
+    pretrained: Mapping[str, Pretrained] = NONE,
+) -> ZooDesign:
+    """What recipes are drawn from; of pretrained networks alone where there are any."""
+    own = tuple(pretrained)
     return ZooDesign(
         datasets={n: Pictures(p.classes, p.images.shape[1:]) for n, p in pictures.items()},
-        architectures=settings.architectures,
+        architectures=own or settings.architectures,
         per_dataset=settings.per_dataset,
         kinds=settings.kinds,
-        trainings=settings.trainings,
+        trainings=(TUNED,) if own else settings.trainings,
         augmentations=settings.augmentations,
         labels=settings.labels,
         schedules=settings.schedules,
         sources=settings.sources,
         bases=settings.bases,
         fused=settings.fused,
+        known=own or networks.KNOWN,
     )
