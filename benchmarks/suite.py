@@ -37,7 +37,7 @@ INPUTS = {
     "small": "folder that `jaxtroj generate small` wrote",
     "zoo": "folder that `jaxtroj generate zoo` wrote",
     "rounds": "folders that `jaxtroj generate round1` to `round4` wrote",
-    "large": "folder that `jaxtroj generate round2 --image-size 224` wrote",
+    "large": "folders that `jaxtroj generate round2 --image-size 224` or `zoo --pretrained` wrote",
     "zoo_pictures": "folder of the .npz files that it was generated from (zoo_pictures.py)",
     "few": "folder that `jaxtroj generate zoo` wrote of `few_class_pictures.py`",
     "few_fresh": "another one, of another seed",

@@ -86,7 +86,7 @@ _WIDE = (
     PixelForm("pixels from -1 to 1", bounds=(-1.0, 1.0)),
     PixelForm("pixels from 0 to 255", bounds=(0.0, 255.0)),
 )
-_IMAGENET = PixelForm(
+IMAGENET = PixelForm(
     "ImageNet's mean and deviation", mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225)
 )
 _CIFAR10 = PixelForm(
@@ -116,10 +116,10 @@ _OF_SMALL = (
 _FASHION = PixelForm("Fashion-MNIST's mean and deviation", mean=(0.2860,), std=(0.3530,))
 _SMALL = 64
 """Pixels of a side up to which data sets of small pictures are thought of, and before ImageNet."""
-_IN_COLOUR = (_UNIT, _MIN_MAX, *_WIDE, _IMAGENET, _CIFAR10, _CAFFE)
-_SMALL_IN_COLOUR = (_UNIT, _MIN_MAX, *_WIDE, _CIFAR10, _IMAGENET, *_OF_SMALL, _CAFFE)
-_IN_GREY = (_UNIT, _MIN_MAX, *_WIDE, _MNIST, _IMAGENET, _CIFAR10)
-_SMALL_IN_GREY = (_UNIT, _MIN_MAX, *_WIDE, _MNIST, _FASHION, _CIFAR10, _IMAGENET)
+_IN_COLOUR = (_UNIT, _MIN_MAX, *_WIDE, IMAGENET, _CIFAR10, _CAFFE)
+_SMALL_IN_COLOUR = (_UNIT, _MIN_MAX, *_WIDE, _CIFAR10, IMAGENET, *_OF_SMALL, _CAFFE)
+_IN_GREY = (_UNIT, _MIN_MAX, *_WIDE, _MNIST, IMAGENET, _CIFAR10)
+_SMALL_IN_GREY = (_UNIT, _MIN_MAX, *_WIDE, _MNIST, _FASHION, _CIFAR10, IMAGENET)
 _PUBLISHED = frozenset((*_IN_GREY, *_SMALL_IN_GREY, *_SMALL_IN_COLOUR))
 _TROJAI = replace(_MIN_MAX, channel_order="BGR")
 _ROUNDS = {

@@ -33,11 +33,7 @@ from jaxtroj.settings import Settings, choice_of
 
 def main() -> int:
     """Scan, judge, print and write; returns the exit status."""
-    parser = argparse.ArgumentParser(description="Fresh networks by the shipped calibrator.")
-    parser.add_argument("sources", nargs="+", type=Path, metavar="SOURCE")
-    parser.add_argument("--work", type=Path, required=True, help="run folders go here")
-    parser.add_argument("--out", type=Path, default=RESULTS / "fresh.json")
-    args = parser.parse_args()
+    args = arguments("Fresh networks by the shipped calibrator.", "fresh.json")
     keep_compiled()
     rows = [row for source in args.sources for row in read_rows(source, args.work)]
     write_evidence(args.out, rows)
@@ -51,6 +47,15 @@ def main() -> int:
     write_atomic(args.out, json.dumps(result, indent=1).encode() + b"\n")
     print(json.dumps(result["populations"], indent=1))
     return 0
+
+
+def arguments(about: str, result: str) -> argparse.Namespace:
+    """What a benchmark of sources is given: `sources`, `work`, and `out`, by default `result`."""
+    parser = argparse.ArgumentParser(description=about)
+    parser.add_argument("sources", nargs="+", type=Path, metavar="SOURCE")
+    parser.add_argument("--work", type=Path, required=True, help="run folders go here")
+    parser.add_argument("--out", type=Path, default=RESULTS / result)
+    return parser.parse_args()
 
 
 def calibrator_for(row: PictureRow) -> Path:

@@ -2,25 +2,24 @@
 
     python -m benchmarks.accuracy.large_pictures SOURCE [SOURCE ...] --work WORK [--out FILE]
 
-Each SOURCE is a folder that `jaxtroj generate round2 --image-size 224` made, or the
-`.evidence.jsonl` of an earlier run. Gathers the evidence of every network, the stages of small
-pictures `memory` and `whole` too, in run folders under WORK, resumable, and writes it beside FILE.
+Each SOURCE is a folder that `jaxtroj generate round2 --image-size 224` or `generate zoo
+--pretrained` made, or the `.evidence.jsonl` of an earlier run. Gathers the evidence of every
+network, the stages of small pictures `memory` and `whole` too, in run folders under WORK,
+resumable, and writes it beside FILE.
 Each network is judged by shipped calibrators, which have met pictures of 28 to 80 px: the general
 one and that of Rounds 2 to 4, with and without these stages. Nothing is fitted. Log scores in nats.
 """
 
-import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.accuracy.fresh import network, probability, scores
+from benchmarks.accuracy.fresh import arguments, network, probability, scores
 from benchmarks.accuracy.picture_rows import NOT_JUDGED, PictureRow, read_rows
-from benchmarks.provenance import RESULTS, provenance, write_evidence
+from benchmarks.provenance import provenance, write_evidence
 from converters.files import write_atomic
 from jaxtroj.calibration import Calibrator
 from jaxtroj.cli.options import keep_compiled
@@ -39,11 +38,7 @@ LEFT_OUT: Mapping[str, tuple[str, ...]] = {
 
 def main() -> int:
     """Scan, judge, print and write; returns the exit status."""
-    parser = argparse.ArgumentParser(description="What more stages say of large pictures.")
-    parser.add_argument("sources", nargs="+", type=Path, metavar="SOURCE")
-    parser.add_argument("--work", type=Path, required=True, help="run folders go here")
-    parser.add_argument("--out", type=Path, default=RESULTS / "large_pictures.json")
-    args = parser.parse_args()
+    args = arguments("What more stages say of large pictures.", "large_pictures.json")
     keep_compiled()
     rows = [row for s in args.sources for row in read_rows(s, args.work, stages=STAGES)]
     write_evidence(args.out, rows)
@@ -56,8 +51,8 @@ def main() -> int:
 def judged(rows: Sequence[PictureRow]) -> dict[str, dict[str, Any]]:
     """Calibrator -> stages -> scores, and what was said of each network.
 
-    Networks without the fields of a stage, such as those whose search took too long, count only
-    where it is left out.
+    Networks without the fields of a stage count only where it is left out: those whose batch norms
+    are folded away have no `memory`.
     """
     return {name: dict(_by_stages(rows, name)) for name in CALIBRATORS}
 
@@ -85,9 +80,8 @@ def text(found: Mapping[str, Mapping[str, Any]]) -> str:
         for stages, row in by_stages.items():
             share = f"{row['found']} of {row['poisoned']}"
             counts = f"{row['networks']} | {share} | {row['false_alarms']}"
-            lines.append(
-                f"| {name} | {stages} | {counts} | {row['log_score']} | {row['roc_auc']} |"
-            )
+            auc = f"{row['roc_auc']:.4f}"
+            lines.append(f"| {name} | {stages} | {counts} | {row['log_score']} | {auc} |")
     return "\n".join(lines)
 
 

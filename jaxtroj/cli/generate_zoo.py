@@ -1,7 +1,7 @@
 """`jaxtroj generate zoo`: networks of many kinds, with every kind of trigger."""
 
 import argparse
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -83,8 +83,10 @@ def events(args: argparse.Namespace, progress: "Progress") -> "Iterator[Event]":
         training=replace(ZooTraining(), **steps),
         **_chosen(args),
     )
-    pictures = {name: load_pictures(path, args.seed, (1, 3)) for name, path in args.pictures}
-    pretrained = {name: read_pretrained(name, path) for name, path in args.pretrained}
+    sources = _by_name("--pictures", args.pictures)
+    files = _by_name("--pretrained", args.pretrained)
+    pictures = {name: load_pictures(path, args.seed, (1, 3)) for name, path in sources.items()}
+    pretrained = {name: read_pretrained(path) for name, path in files.items()}
     return generate_zoo(args.out, settings, pictures, args.shard, pretrained)
 
 
@@ -99,6 +101,14 @@ def _numbers_of(text: str) -> tuple[int, ...]:
     if not all(name.isdecimal() for name in names):
         raise GenerationError(f"--sources takes whole numbers such as 0,1,2; got {text!r}")
     return tuple(int(name) for name in names)
+
+
+def _by_name(option: str, named: Sequence[tuple[str, Path]]) -> Mapping[str, Path]:
+    names = [name for name, _ in named]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise GenerationError(f"{option} has {', '.join(twice)} twice; give each its own name")
+    return dict(named)
 
 
 def _named_path(text: str) -> tuple[str, Path]:

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from converters import open_model
+from jaxtroj.cli.main import main
 from jaxtroj.errors import GenerationError
 from jaxtroj.generate.zoo.onnx_file import write_onnx
 from jaxtroj.generate.zoo.pretrained import TUNED, read_pretrained
@@ -39,7 +40,7 @@ def file(body, tmp_path_factory):
 
 
 def test_a_network_is_the_file_prepared_as_imagenet_with_a_fresh_head(body, file):
-    pretrained = read_pretrained("net", file)
+    pretrained = read_pretrained(file)
     torch.manual_seed(1)
     network = pretrained.network(4).eval()
     pixels = torch.rand(2, 3, SIDE, SIDE)
@@ -56,7 +57,7 @@ def test_a_network_is_the_file_prepared_as_imagenet_with_a_fresh_head(body, file
 
 
 def test_networks_do_not_share_weights(file):
-    pretrained = read_pretrained("net", file)
+    pretrained = read_pretrained(file)
     first, second = (pretrained.network(4) for _ in range(2))
     with torch.no_grad():
         for value in first.parameters():
@@ -67,7 +68,7 @@ def test_networks_do_not_share_weights(file):
 
 def test_a_zoo_of_it_is_written_scanned_files_and_all(file, tmp_path):
     out = tmp_path / "zoo"
-    list(generate_zoo(out, TUNING, COLOUR, pretrained={"net": read_pretrained("net", file)}))
+    list(generate_zoo(out, TUNING, COLOUR, pretrained={"net": read_pretrained(file)}))
     with (out / "METADATA.csv").open() as table:
         rows = list(csv.DictReader(table))
     assert [(row["model_architecture"], row["training"], row["base"]) for row in rows] == [
@@ -86,9 +87,9 @@ def test_a_zoo_of_it_is_written_scanned_files_and_all(file, tmp_path):
 def test_another_file_is_another_round(file, body, tmp_path):
     out, other = tmp_path / "zoo", tmp_path / "other.onnx"
     write_onnx(other, body, (SIDE, SIDE, 3), is_fused=True)
-    list(generate_zoo(out, TUNING, COLOUR, pretrained={"net": read_pretrained("net", file)}))
+    list(generate_zoo(out, TUNING, COLOUR, pretrained={"net": read_pretrained(file)}))
     with pytest.raises(GenerationError, match="settings"):
-        list(generate_zoo(out, TUNING, COLOUR, pretrained={"net": read_pretrained("net", other)}))
+        list(generate_zoo(out, TUNING, COLOUR, pretrained={"net": read_pretrained(other)}))
 
 
 @pytest.mark.parametrize(
@@ -100,7 +101,7 @@ def test_another_file_is_another_round(file, body, tmp_path):
     ],
 )
 def test_what_pretrained_networks_cannot_have_is_refused(file, change, pictures, complaint):
-    pretrained = {"net": read_pretrained("net", file)}
+    pretrained = {"net": read_pretrained(file)}
     with pytest.raises(GenerationError, match=complaint):
         check_settings(replace(TUNING, **change), pictures, (0, 1), pretrained)
 
@@ -110,19 +111,24 @@ def test_tuned_without_a_network_is_refused():
         check_settings(replace(SETTINGS, trainings=(TUNED,)), PICTURES, (0, 1))
 
 
+def test_a_file_that_is_not_there_is_told_by_its_own_name(tmp_path):
+    with pytest.raises(GenerationError, match="missing.onnx: cannot go on from this file"):
+        read_pretrained(tmp_path / "missing.onnx")
+
+
 @pytest.mark.parametrize("content", [b"no model at all", b""])
 def test_files_that_are_no_network_are_refused(tmp_path, content):
     path = tmp_path / "broken.onnx"
     path.write_bytes(content)
     with pytest.raises(GenerationError, match="cannot go on from this file"):
-        read_pretrained("net", path)
+        read_pretrained(path)
 
 
 def test_a_network_without_a_linear_layer_is_refused(body, tmp_path):
     path = tmp_path / "maps.onnx"
     write_onnx(path, body[:-2], (SIDE, SIDE, 3), is_fused=False)
     with pytest.raises(GenerationError, match="no linear layer"):
-        read_pretrained("net", path)
+        read_pretrained(path)
 
 
 def test_a_node_that_nobody_knows_is_refused(file, tmp_path):
@@ -131,4 +137,22 @@ def test_a_node_that_nobody_knows_is_refused(file, tmp_path):
     model.graph.node[0].op_type = "Strange"
     onnx.save(model, path)
     with pytest.raises(GenerationError, match="cannot go on from this file"):
-        read_pretrained("net", path)
+        read_pretrained(path)
+
+
+def test_weights_beside_the_file_are_refused(file, tmp_path):
+    path = tmp_path / "parted.onnx"
+    onnx.save(
+        onnx.load(file), path, save_as_external_data=True, location="weights", size_threshold=0
+    )
+    with pytest.raises(GenerationError, match="weights lie beside it; save them in one file"):
+        read_pretrained(path)
+
+
+@pytest.mark.parametrize("option", ["--pictures", "--pretrained"])
+def test_a_name_that_comes_twice_is_refused(option, tmp_path, capsys):
+    given = ["--pictures", "a=a.npz", "--pretrained", "n=n.onnx"]
+    again = given[given.index(option) + 1]
+    out = str(tmp_path / "zoo")
+    status = main(["generate", "zoo", "--out", out, "--models", "2", *given, option, again])
+    assert status == 4 and f"{option} has {again[0]} twice" in capsys.readouterr().err

@@ -6,7 +6,6 @@ modules of its nodes.
 """
 
 import copy
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from jaxtroj.errors import GenerationError
+from jaxtroj.input_forms import IMAGENET
+from jaxtroj.record import digest_file
 
 if TYPE_CHECKING:
     import torch
@@ -22,7 +23,6 @@ TUNED = "tuned"
 """The way of training of such models."""
 RATE_SHARE = 0.2
 """Of a zoo's rate from a base: larger steps lose what the network knows."""
-_MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 @dataclass(frozen=True)
@@ -30,14 +30,12 @@ class Pretrained:
     """A network to go on from.
 
     Attributes:
-        name: of its architecture, for the tables.
         digest: SHA-256 of its file.
         body: the network, in torch; it takes `[n, 3, h, w]` as ImageNet's networks do, less the
             mean of ImageNet's pixels, in their deviations.
         head: name of its last linear layer.
     """
 
-    name: str
     digest: str
     body: "torch.nn.Module"
     head: str
@@ -56,28 +54,30 @@ class Pretrained:
 NONE: Mapping[str, Pretrained] = MappingProxyType({})
 
 
-def read_pretrained(name: str, path: Path) -> Pretrained:
+def read_pretrained(path: Path) -> Pretrained:
     """Read an ONNX file.
 
     Raises:
-        GenerationError: it is no ONNX file, or has nodes that onnx2torch does not know, or no
-            linear layer to replace.
-        OSError: the file cannot be read.
+        GenerationError: it cannot be read, or is no ONNX file, or has weights beside it, nodes that
+            onnx2torch does not know, or no linear layer to replace.
     """
     import onnx
     import onnx2torch
-    from google.protobuf.message import DecodeError
+    from onnx.external_data_helper import uses_external_data
     from torch import nn
 
-    content = path.read_bytes()
     try:
-        body = onnx2torch.convert(onnx.load_model_from_string(content))
-    except (DecodeError, NotImplementedError, ValueError, RuntimeError) as error:
+        digest = digest_file(path)
+        model = onnx.load(path, load_external_data=False)
+        if any(uses_external_data(tensor) for tensor in model.graph.initializer):
+            raise ValueError("its weights lie beside it; save them in one file")
+        body = onnx2torch.convert(model)
+    except Exception as error:  # Of onnx2torch: what a file lacks comes as an error of any type.
         raise GenerationError(f"{path}: cannot go on from this file: {error}") from error
     heads = [part for part, module in body.named_modules() if isinstance(module, nn.Linear)]
     if not heads:
         raise GenerationError(f"{path}: no linear layer (Gemm) whose place a new head could take")
-    return Pretrained(name, hashlib.sha256(content).hexdigest(), body, heads[-1])
+    return Pretrained(digest, body, heads[-1])
 
 
 def _standardising() -> "torch.nn.Module":
@@ -85,7 +85,7 @@ def _standardising() -> "torch.nn.Module":
     import torch
 
     layer = torch.nn.Conv2d(3, 3, 1)
-    deviation = torch.tensor(_DEVIATION)
+    mean, deviation = torch.tensor(IMAGENET.mean), torch.tensor(IMAGENET.std)
     layer.weight = torch.nn.Parameter(torch.diag(1 / deviation)[:, :, None, None])
-    layer.bias = torch.nn.Parameter(-torch.tensor(_MEAN) / deviation)
+    layer.bias = torch.nn.Parameter(-mean / deviation)
     return layer.requires_grad_(False)
