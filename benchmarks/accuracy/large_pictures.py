@@ -7,7 +7,9 @@ Each SOURCE is a folder that `jaxtroj generate round2 --image-size 224` or `gene
 network, the stages of small pictures `memory` and `whole` too, in run folders under WORK,
 resumable, and writes it beside FILE.
 Each network is judged by shipped calibrators, which have met pictures of 28 to 80 px: the general
-one and that of Rounds 2 to 4, with and without these stages. Nothing is fitted. Log scores in nats.
+one and that of Rounds 2 to 4, with and without these stages. Networks whose batch norms are folded
+away are left out: another calibrator answers for them, and `memory` has nothing to look at. Nothing
+is fitted. Log scores in nats.
 """
 
 import json
@@ -51,10 +53,10 @@ def main() -> int:
 def judged(rows: Sequence[PictureRow]) -> dict[str, dict[str, Any]]:
     """Calibrator -> stages -> scores, and what was said of each network.
 
-    Networks without the fields of a stage count only where it is left out: those whose batch norms
-    are folded away have no `memory`.
+    Networks without the fields of a stage count only where it is left out.
     """
-    return {name: dict(_by_stages(rows, name)) for name in CALIBRATORS}
+    own = [row for row in rows if "norm_shift" in row.evidence]
+    return {name: dict(_by_stages(own, name)) for name in CALIBRATORS}
 
 
 def _by_stages(rows: Sequence[PictureRow], name: str):
