@@ -16,6 +16,7 @@ import numpy as np
 from benchmarks.accuracy.picture_rows import PictureRow, read_rows
 from benchmarks.provenance import RESULTS
 from jaxtroj import scoring
+from jaxtroj.generate.zoo.pretrained import TUNED
 from jaxtroj.generate.zoo.unsearched import UNSEARCHED
 from jaxtroj.numerics import is_above
 
@@ -54,6 +55,7 @@ NETWORKS: tuple[Group, ...] = (
     ("training pictures as they are, moved or mirrored", lambda one: one.is_augmented(_LIGHT)),
     ("cropped, cut out, erased, turned, recoloured, noisy", lambda one: one.is_augmented(_STRONG)),
     ("labels softened (mixup, CutMix, smoothing)", lambda one: one.row.labels not in ("", "hard")),
+    ("tuned from pretrained networks at 224 px", lambda one: one.row.training == TUNED),
     ("learning rate that never fell", lambda one: one.row.schedule in ("adam", "constant")),
     ("adversarially trained, like Round 3", lambda one: one.row.dataset == "round3"),
     ("the same with conditional triggers, like Round 4", lambda one: one.row.dataset == "round4"),
