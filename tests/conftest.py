@@ -1,7 +1,9 @@
 """Fixtures for all tests."""
 
 import gc
+import json
 import os
+import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -42,6 +44,19 @@ def shared_data() -> Path:
     if not SHARED_DATA.is_dir():
         pytest.skip("needs the data folder ../shared/data beside the checkout")
     return SHARED_DATA
+
+
+@pytest.fixture(scope="session")
+def lowered():
+    """What `benchmarks.speed.programs` says of a scan, in a process of its own: a row a program."""
+
+    def programs(*words) -> list[dict]:
+        command = [sys.executable, "-m", "benchmarks.speed.programs", *map(str, words)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=1500)
+        assert done.stdout, done.stderr[-2000:]
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    return programs
 
 
 @pytest.fixture(autouse=True)

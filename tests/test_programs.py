@@ -1,8 +1,5 @@
 """Accelerators: every program that a scan compiles lowers for them, though none is here."""
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import jax
@@ -66,15 +63,7 @@ def test_a_verdict_is_the_sum_of_what_bounds_each_program():
     assert told["longest"][0]["milliseconds"] == pytest.approx(1000)
 
 
-def lowered(*words) -> list[dict]:
-    """What `benchmarks.speed.programs` says of a scan, in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.speed.programs", *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=1500)
-    assert done.stdout, done.stderr[-2000:]
-    return [json.loads(line) for line in done.stdout.splitlines()]
-
-
-def test_every_program_of_a_graph_lowers_for_accelerators(tmp_path):
+def test_every_program_of_a_graph_lowers_for_accelerators(tmp_path, lowered):
     import torch
 
     (tmp_path / "net.py").write_text(CODE)
@@ -100,7 +89,7 @@ def test_every_program_of_a_graph_lowers_for_accelerators(tmp_path):
 
 
 @pytest.mark.slow
-def test_every_program_of_a_family_lowers_for_accelerators():
+def test_every_program_of_a_family_lowers_for_accelerators(lowered):
     found = lowered(EXAMPLE)
     assert len(found) > 20
     assert [row for row in found if any(row[platform] for platform in PLATFORMS)] == []

@@ -1,11 +1,13 @@
 """Every program that a scan compiles, and whether accelerators could run it.
 
     python -m benchmarks.speed.programs MODEL [--examples DIR] [--stages a,b] [--network CODE]
+        [--bank DIR]
 
-scans a model on this machine, and lowers each program that was compiled for `cuda` and `tpu` with
-jax's export, for which neither has to be there. Printed is a JSON line for each program: name,
-shapes, calls, and what is wrong with it: a callback to the host, a call that only CPUs know, a
-shape that is not fixed. Small operations that jax runs one by one between programs are not seen.
+scans a model, or all of a folder, on this machine, and lowers each program that was compiled for
+`cuda` and `tpu` with jax's export, for which neither has to be there. Printed is a JSON line for
+each program: name, shapes, calls, and what is wrong with it: a callback to the host, a call that
+only CPUs know, a shape that is not fixed. Small operations that jax runs one by one between
+programs are not seen.
 
 `record` must be called before the scanner is imported: it stands in for `jax.jit`.
 """
@@ -26,6 +28,7 @@ import jax.export
 
 if TYPE_CHECKING:
     from jaxtroj.record import Record
+    from jaxtroj.rounds import ModelEntry
 
 PLATFORMS = ("cuda", "tpu")
 _OURS = ("jaxtroj.", "converters.")
@@ -129,27 +132,40 @@ def faults(program: Program, platform: str) -> Iterator[str]:
         yield "has a shape that is not fixed"
 
 
-def scanned(programs: list[Program], args: argparse.Namespace) -> "Record":
-    """The record of a scan with every stage that `args` names; raises SystemExit if it failed."""
+def scanned(programs: list[Program], args: argparse.Namespace) -> "list[Record]":
+    """Records of scans with every stage that `args` names; raises SystemExit if one failed."""
     from dataclasses import replace
 
-    from converters.user_code import network_code
-    from jaxtroj.rounds.single import entry_of
     from jaxtroj.scan.model import scan_model
     from jaxtroj.settings import Settings
 
-    entry = entry_of(args.model)
-    if args.examples is not None:
-        entry = replace(entry, examples_path=args.examples)
-    if args.network is not None:
-        entry = replace(entry, code=network_code(args.network, None))
-    settings = Settings(early_stop=False, **({"stages": args.stages} if args.stages else {}))
-    settings = replace(settings, calibrator=None) if args.stages else settings
+    settings = Settings(early_stop=False, bank=args.bank)
+    if args.stages:
+        settings = replace(settings, stages=args.stages, calibrator=None, text_calibrator=None)
+    entries = list(_entries(args))
     programs.clear()
-    found = scan_model(entry, settings)
-    if found.status != "ok":
-        raise SystemExit(f"the scan failed: {found.reason}")
-    return found
+    records = [scan_model(entry, settings) for entry in entries]
+    for record in records:
+        if record.status != "ok":
+            raise SystemExit(f"{record.model}: the scan failed: {record.reason}")
+    return records
+
+
+def _entries(args: argparse.Namespace) -> "Iterator[ModelEntry]":
+    from dataclasses import replace
+
+    from converters.user_code import network_code
+    from jaxtroj.errors import UsageError
+    from jaxtroj.rounds import iter_models
+    from jaxtroj.rounds.single import entry_of
+
+    try:
+        found = [entry_of(args.model)]
+    except UsageError:  # several models
+        found = list(iter_models(args.model, include_errata=True))
+    for entry in found:
+        own = entry if args.examples is None else replace(entry, examples_path=args.examples)
+        yield own if args.network is None else replace(own, code=network_code(args.network, None))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -157,6 +173,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", type=Path)
     parser.add_argument("--examples", type=Path)
     parser.add_argument("--stages", type=lambda text: tuple(text.split(",")))
+    parser.add_argument("--bank", type=Path, help="probe bank of text heads")
     parser.add_argument(
         "--network", metavar="FILE.py:NAME", help="code of its network, which is run"
     )

@@ -1,10 +1,11 @@
 """What a verdict would cost on an accelerator that is not here: a lower bound, from its data sheet.
 
-    python -m benchmarks.speed.roofline MODEL [--examples DIR] [--stages a,b] [--out FILE]
+    python -m benchmarks.speed.roofline MODEL [--examples DIR] [--stages a,b] [--bank DIR]
+        [--out FILE]
 
-scans a model on this machine, counts the calls of every compiled program (`programs`), and takes
-operations and bytes of each from XLA's cost analysis of the program that was compiled here. On an
-accelerator a program takes at least the longest of
+scans a model, or all of a folder, on this machine, counts the calls of every compiled program
+(`programs`), and takes operations and bytes of each from XLA's cost analysis of the program that
+was compiled here. On an accelerator a program takes at least the longest of
 
     operations / peak rate,   bytes / memory rate,   kernels * seconds of a launch
 
@@ -108,7 +109,7 @@ def kernels_in(text: str) -> int:
 
 
 def table(costs: Sequence[tuple[Program, Cost]], chip: Chip, number: str) -> dict[str, Any]:
-    """Seconds of a verdict on a chip; the longest programs with what bounds them."""
+    """Seconds of all verdicts on a chip; the longest programs with what bounds them."""
     rows = []
     for program, cost in costs:
         seconds = cost.seconds(chip, number)
@@ -139,12 +140,13 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=RESULTS / "roofline.json")
     args = parser.parse_args(words)
     programs = record()
-    found = scanned(programs, args)
+    records = scanned(programs, args)
     costs = [(program, cost_of(program)) for program in list(programs)]
     result = {
         "provenance": provenance(),
-        "architecture": found.architecture,
-        "here_seconds": round(sum(found.seconds.values()), 2),
+        "models": len(records),
+        "architectures": sorted({record.architecture or "" for record in records}),
+        "here_seconds": round(sum(sum(record.seconds.values()) for record in records), 2),
         "operations": sum(cost.operations for _, cost in costs),
         "bytes": sum(cost.bytes for _, cost in costs),
         "chips": {

@@ -185,6 +185,14 @@ def architecture(content: Content, record: Record) -> str:
     return architecture_of(case) or ""
 
 
+def kind_of_trigger(record: Record) -> str:
+    """Kind of the trigger that the verdict shows; "" where none is."""
+    if not record.poisoned:
+        return ""
+    kind = record.recovered.get("kind")
+    return str(kind) if kind else "words" if record.recovered.get("text") else ""
+
+
 def started(content: Content) -> str:
     """When the scan began, as "2026-01-31T12:00:00Z"; "" where that is not known."""
     try:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from jaxtroj.flags import in_doubt
 from jaxtroj.record import Record, shown
 from jaxtroj.record_text import summary
-from jaxtroj.reporting.content import Content, architecture
+from jaxtroj.reporting.content import Content, architecture, kind_of_trigger
 from jaxtroj.scoring import Scores
 
 _SIGNS = re.compile(r"([\\`*_{}\[\]#!|~$@:]|(?<=www)\.)", re.IGNORECASE)
@@ -85,7 +85,7 @@ def _flagged(content: Content, records: Sequence[Record]) -> list[str]:
             f"{record.probability:.3f}",
             "" if record.target_class is None else str(record.target_class),
             escape(architecture(content, record)),
-            escape(str(record.recovered.get("text", ""))),
+            escape(str(record.recovered.get("text") or kind_of_trigger(record))),
             escape(record.reason),
         )
         for record in records

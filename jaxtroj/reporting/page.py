@@ -19,7 +19,7 @@ from jaxtroj import __version__
 from jaxtroj.record import Record
 from jaxtroj.reporting import charts
 from jaxtroj.reporting.beside import Beside
-from jaxtroj.reporting.content import Content, architecture, started
+from jaxtroj.reporting.content import Content, architecture, kind_of_trigger, started
 from jaxtroj.reporting.fields import fields_of
 from jaxtroj.reporting.flips import read_flips
 from jaxtroj.reporting.large import BRIEF, MOST_WHOLE, brief, spread, whole
@@ -138,7 +138,7 @@ def _model(
         "seconds": _short(sum(record.seconds.values())) if record.seconds else None,
         "steps": [_short(record.seconds.get(step)) for step in steps],
         "kind": record.kind,
-        "trigger": _kind_of_trigger(record),
+        "trigger": kind_of_trigger(record),
         "searched": len(record.searched) or None,
         "coverage": _coverage(record),
         "evidence": [_short(record.evidence.get(name)) for name in names],
@@ -147,14 +147,6 @@ def _model(
         "sha256": record.sha256,
         "identity": record.identity,
     }
-
-
-def _kind_of_trigger(record: Record) -> str:
-    """Kind of the trigger that the verdict shows; "" where none is."""
-    if not record.poisoned:
-        return ""
-    kind = record.recovered.get("kind")
-    return str(kind) if kind else "words" if record.recovered.get("text") else ""
 
 
 def _coverage(record: Record) -> list[list[Any]]:

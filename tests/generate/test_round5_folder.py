@@ -306,3 +306,10 @@ def test_the_command_makes_a_round(tmp_path, make_vectors):
     assert set(manifest["acceptance"]["trigger_reach"]) == {"omg", "that was that."}
     refused = subprocess.run([*command, "--vectors", "nowhere"], capture_output=True, text=True)
     assert refused.returncode == 4 and "nowhere" in refused.stderr
+
+
+def test_every_program_of_a_folder_of_heads_lowers_for_accelerators(made, lowered):
+    rows = lowered(made[0], "--stages", "weights,sensitivity,shift")
+    assert len(rows) >= 3
+    assert max(row["calls"] for row in rows) >= SETTINGS.models
+    assert [row for row in rows if row["cuda"] or row["tpu"]] == []

@@ -112,6 +112,8 @@ def test_markdown_shows_what_to_look_at(run_and_truth):
     assert text.startswith("# jaxtroj report: run\n\n24 models: 8 poisoned, 8 clean, 4 failed")
     table = text.partition("## Models to look at")[2].partition("##")[0].strip().splitlines()
     assert len(table) == 2 + 8 and {line.count("|") for line in table} == {8}
+    triggers = [line.split(" | ")[5] for line in table[2:]]
+    assert "mask" in triggers and {*triggers} <= {"mask", "wholly unforgettable"}
     assert text.count("erratum") == 4
 
 
