@@ -37,12 +37,11 @@ from jaxtroj.errors import CalibrationError
 from jaxtroj.evidence.stages import IMAGES
 
 ROUNDS = ("round1", "round2", "round3", "round4")
-CALIBRATORS: Mapping[str, tuple[int, int] | None] = {"round1": None, "rounds": (48, 96)}
+CALIBRATORS: Mapping[str, tuple[int, int] | None] = {"round1": None, "rounds": (48, 320)}
 """Name -> sides in pixels of the pictures that it is for; the same fit, which has met 64 and 80.
 
-Of larger pictures scans gather less. Judged without the stages that these lack, a round left out,
-the fit has a log score of .17 on Round 1 and of .46, .37 and .62 on Rounds 2 to 4; the general
-calibrator has .24 on Round 1 and .37 and .35 on Rounds 3 and 4, so it answers for large ones."""
+Above 64 px scans leave out `whole`, without which it is as good; above 320 px `memory` too, and
+without both it is no better than the general one on Rounds 3 and 4 (docs/measurements.md)."""
 TOGETHER = 4
 """Architectures that are left out at once."""
 PARTS: Mapping[str, Callable[[PictureRow], str]] = {

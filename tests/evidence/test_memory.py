@@ -11,7 +11,7 @@ from jaxtroj import network
 from jaxtroj.errors import EvidenceError
 from jaxtroj.evidence.gather import gather
 from jaxtroj.evidence.images.context import image_context
-from jaxtroj.evidence.images.memory import Remembered
+from jaxtroj.evidence.images.memory import MemoryBudget, Remembered
 from jaxtroj.evidence.images.memory_fields import is_shown, memory_fields, sent_by, strongest
 from jaxtroj.evidence.images.stages.memory import MEMORY
 from jaxtroj.evidence.images.statistics import halves, some_of
@@ -168,8 +168,18 @@ def test_the_stage_asks_for_norms_and_pictures_that_are_not_too_large():
     known = Subject(64, has_batch_norm=True)
     assert MEMORY in stages_for(IMAGE_STAGES, known)
     assert MEMORY not in stages_for(IMAGE_STAGES, Subject(64))
-    assert MEMORY not in stages_for(IMAGE_STAGES, Subject(224, has_batch_norm=True))
-    assert MEMORY in stages_for(IMAGE_STAGES, Subject(224, has_batch_norm=True), ("memory",))
+    assert MEMORY in stages_for(IMAGE_STAGES, Subject(299, has_batch_norm=True))
+    assert MEMORY not in stages_for(IMAGE_STAGES, Subject(512, has_batch_norm=True))
+    assert MEMORY in stages_for(IMAGE_STAGES, Subject(512, has_batch_norm=True), ("memory",))
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"), [((64, 64), (128, 160, 16)), ((64, 65), (64, 80, 8))]
+)
+def test_of_larger_pictures_half_as_many_are_searched(shape, expected):
+    budget = MemoryBudget().on(np.zeros((3, *shape, 3), np.float32))
+    assert (budget.least, budget.most, budget.fit) == expected
+    assert budget.steps == MemoryBudget().steps
 
 
 def test_the_gradient_is_that_of_the_match():

@@ -8,7 +8,7 @@ such as augmented training pictures, sends them nowhere.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jax
 import jax.numpy as jnp
@@ -43,9 +43,11 @@ class MemoryBudget:
     """Examples and steps of the stage.
 
     Attributes:
-      least: examples of both halves together, however large the pictures are.
+      least: examples of both halves together, of pictures of `full_side`.
       most: however small they are; between, as many as a batch of `Network` has.
       fit: examples of the first half that triggers are fitted on.
+      full_side: pixels of the longest side; of larger pictures half of `least`, `most` and `fit`
+        are taken, as each costs more.
       steps: of the fit.
       maps: random colour maps to start from.
       points: of a faint pattern's grid, along a side.
@@ -61,6 +63,14 @@ class MemoryBudget:
     points: int = 32
     cuts: int = 3
     cut_on: int = 4
+    full_side: int = 64
+
+    def on(self, images: np.ndarray) -> "MemoryBudget":
+        """What is spent on images `[n, h, w, c]` of this size."""
+        if max(images.shape[1:3]) <= self.full_side:
+            return self
+        halves = {name: getattr(self, name) // 2 for name in ("least", "most", "fit")}
+        return replace(self, **halves)
 
 
 @dataclass(frozen=True)
@@ -121,6 +131,7 @@ def search_memory(
       key: of all random choices.
       budget: what may be spent.
     """
+    budget = budget.on(examples.images)
     images = np.asarray(some_of(examples, budget.least, budget.most)[0], np.float32)
     norms = Norms(opened, network.batch(images))
     keys = jax.random.split(key, 4)

@@ -3,7 +3,7 @@
 from functools import partial
 from typing import TYPE_CHECKING
 
-from jaxtroj.evidence.images.stages.sides import SMALL_SIDE
+from jaxtroj.evidence.images.stages.sides import SMALL_SIDE, UP_TO_PHOTOS
 from jaxtroj.evidence.stage import Field, Needs, Stage, StageResult
 
 if TYPE_CHECKING:
@@ -93,5 +93,5 @@ def _budget() -> "MemoryBudget":
 
 
 KINDS = ("mask", "smooth", "colour map", "filter")
-_NEEDS = Needs(sides=(1, 64), batch_norm=True, gradient=True)
+_NEEDS = Needs(sides=UP_TO_PHOTOS.sides, batch_norm=True, gradient=True)
 MEMORY = Stage("memory", FIELDS, _run, _NEEDS, KINDS, _budget)

@@ -13,6 +13,7 @@ SMALL_SIDE = 32
 ON_OBJECTS = Needs(sides=(SMALL_SIDE + 1, float("inf")))
 AT_PLACES = Needs(sides=(1, SMALL_SIDE))
 EVERYWHERE = Needs(sides=(1, 64))  # in larger pictures every stage is dear; it can be named there
+UP_TO_PHOTOS = Needs(sides=(1, 320))  # networks of photos take 224 to 320 px
 
 
 def by_gradients(needs: Needs) -> Needs:

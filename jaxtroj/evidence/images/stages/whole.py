@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from jaxtroj.evidence.images.stages.sides import EVERYWHERE, by_gradients
+from jaxtroj.evidence.images.stages.sides import UP_TO_PHOTOS, by_gradients
 from jaxtroj.evidence.stage import Field, Stage, StageResult
 
 if TYPE_CHECKING:
@@ -68,4 +68,4 @@ def _budget() -> "WholeBudget":
 
 
 KINDS = ("filter", "colour map", "sinusoid", "smooth", "warp", "border")
-WHOLE = Stage("whole", FIELDS, _run, by_gradients(EVERYWHERE), KINDS, _budget)
+WHOLE = Stage("whole", FIELDS, _run, by_gradients(UP_TO_PHOTOS), KINDS, _budget)
