@@ -181,8 +181,8 @@ BENCHES = (
     Bench("accuracy.fresh", "networks that the shipped calibrator has not met",
           {"cpu-small": None, "cpu": "{rounds} --work {work}/fresh", "gpu": None},
           ("rounds",)),
-    Bench("accuracy.large_pictures", "pictures above 64 px: what the stages are worth that scans"
-          " leave out", {"cpu-small": None, "cpu": "{large} --work {work}/large", "gpu": None},
+    Bench("accuracy.large_pictures", "pictures above 64 px: what the stages are worth that cost"
+          " most there", {"cpu-small": None, "cpu": "{large} --work {work}/large", "gpu": None},
           ("large",)),
     Bench("accuracy.reference", "what a clean network beside the one that is judged is worth",
           _same("--work {work}/reference")),

@@ -12,7 +12,7 @@ from safetensors.numpy import save_file
 
 from jaxtroj.cli.main import main
 from jaxtroj.record import Record
-from jaxtroj.scan.images import _stands_out
+from jaxtroj.scan.images import _only_signs, _stands_out
 from jaxtroj.store import RunStore, read_records
 
 CLASSES, PIXELS = 3, 32
@@ -217,3 +217,22 @@ def test_a_small_trigger_that_works_in_very_many_classes_is_said(kind, rate, cla
     found = _stands_out(trigger, context)
     assert found.startswith(said) and bool(found) == bool(said)
     assert not said or "class 7" in found
+
+
+@pytest.mark.parametrize(
+    ("poisoned", "target", "served", "said"),
+    [
+        (True, 3, 3, ""),
+        (True, 3, 5, "the trigger found serves class 5, only signs name class 3: a class of many"),
+        (True, 3, None, "only signs name class 3: a class of many more training pictures than"),
+        (True, None, 5, ""),
+        (False, None, 5, ""),
+    ],
+)
+def test_a_class_that_only_signs_name_is_said_with_what_else_makes_them(
+    poisoned, target, served, said
+):
+    trigger: Any = None if served is None else SimpleNamespace(target_class=served)
+    verdict: Any = SimpleNamespace(poisoned=poisoned, target_class=target)
+    found = _only_signs(verdict, trigger)
+    assert found.startswith(said) and bool(found) == bool(said)

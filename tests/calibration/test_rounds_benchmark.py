@@ -108,7 +108,7 @@ def test_the_rounds_get_one_calibrator_which_no_other_rows_fit(rows):
         and "24 of round2" in found.provenance.population
     )
     alone = calibrator_of([one for one in rows if one.dataset != "gtsrb"], 0, None)
-    assert found.covers((224, 224)) is False and alone.covers((224, 224)) is None
+    assert found.covers((384, 384)) is False and alone.covers((384, 384)) is None
     assert [found.probability(one.evidence) for one in rows[:9]] == [
         alone.probability(one.evidence) for one in rows[:9]
     ]

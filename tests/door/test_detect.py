@@ -116,8 +116,8 @@ def test_evidence_only_is_told_by_the_whole_sentence(part, gathered):
 
 
 def test_kinds_that_large_pictures_are_not_searched_for_are_named(colours, pixels, labels):
-    """The general calibrator has met pictures of up to 64 pixels, with searches of whole ones."""
-    enlarged = np.kron(pixels, np.ones((1, 6, 6, 1), np.uint8))
+    """The general calibrator has met searches of whole pictures, of up to 64 pixels."""
+    enlarged = np.kron(pixels, np.ones((1, 21, 21, 1), np.uint8))
     record = jaxtroj.detect(colours, enlarged, labels, Settings(base_rate=0.0001)).record
     assert record.status == "ok" and not record.poisoned and "patch" in record.searched
     unsaid = "did not search for filter, colour map, sinusoid, smooth, warp, border"
