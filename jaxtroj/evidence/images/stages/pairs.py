@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from jaxtroj.evidence.images.stages.sides import EVERYWHERE, SMALL_SIDE, by_gradients
+from jaxtroj.evidence.images.stages.sides import SMALL_SIDE, UP_TO_64, by_gradients
 from jaxtroj.evidence.stage import Field, Stage, StageResult
 
 if TYPE_CHECKING:
@@ -63,4 +63,4 @@ def _budget() -> "PairBudget":
     return PairBudget()
 
 
-PAIRS = Stage("pairs", FIELDS, _run, by_gradients(EVERYWHERE), ("window", "mask"), _budget)
+PAIRS = Stage("pairs", FIELDS, _run, by_gradients(UP_TO_64), ("window", "mask"), _budget)

@@ -7,7 +7,7 @@ from jaxtroj.evidence.images.stages.fixed import FIXED
 from jaxtroj.evidence.images.stages.inversion import INVERSION
 from jaxtroj.evidence.images.stages.pairs import PAIRS
 from jaxtroj.evidence.images.stages.probes import PROBES
-from jaxtroj.evidence.images.stages.sides import EVERYWHERE
+from jaxtroj.evidence.images.stages.sides import UP_TO_64
 from jaxtroj.evidence.images.stages.whole import WHOLE
 from jaxtroj.evidence.stage import Field, Needs, Stage, StageResult
 
@@ -63,5 +63,5 @@ def _budget() -> "RecallBudget":
     return RecallBudget()
 
 
-_NEEDS = Needs(sides=EVERYWHERE.sides, batch_norm=True, gradient=True)
+_NEEDS = Needs(sides=UP_TO_64.sides, batch_norm=True, gradient=True)
 RECALL = Stage("recall", FIELDS, _run, _NEEDS, budget=_budget, earlier=(WHOLE,))

@@ -12,7 +12,7 @@ SMALL_SIDE = 32
 """Pixels of the longest side that a small picture has at most."""
 ON_OBJECTS = Needs(sides=(SMALL_SIDE + 1, float("inf")))
 AT_PLACES = Needs(sides=(1, SMALL_SIDE))
-EVERYWHERE = Needs(sides=(1, 64))  # in larger pictures every stage is dear; it can be named there
+UP_TO_64 = Needs(sides=(1, 64))  # in larger pictures every stage is dear; it can be named there
 UP_TO_PHOTOS = Needs(sides=(1, 320))  # networks of photos take 224 to 320 px
 
 
