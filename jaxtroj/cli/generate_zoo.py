@@ -54,6 +54,8 @@ def add_parser(rounds: argparse._SubParsersAction, name: str) -> None:
         "tones, rotate, noise, several, none; default: shift",
         "labels": "how they are taught: hard, smoothing, mixup, cutmix; default: hard",
         "schedules": "of the learning rate: falling, constant, adam (constant); default: falling",
+        "class-shares": "of each class's training pictures: all, lead (one class has 2 to 20 times "
+        "as many), step (half of them have), tail (each has fewer than the next); default: all",
         "sources": "numbers of source classes, 0 for all; default: 0,0,1,0,2",
     }
     for option, about in choices.items():
@@ -92,6 +94,7 @@ def events(args: argparse.Namespace, progress: "Progress") -> "Iterator[Event]":
 
 def _chosen(args: argparse.Namespace) -> Mapping[str, Any]:
     names = ("architectures", "kinds", "trainings", "augmentations", "labels", "schedules")
+    names += ("class_shares",)
     chosen = {name: shared.names_of(text) for name in names if (text := getattr(args, name))}
     return chosen | ({"sources": _numbers_of(args.sources)} if args.sources else {})
 

@@ -15,6 +15,7 @@ from jaxtroj.generate.model_ids import is_poisoned
 from jaxtroj.generate.small.labelled_pictures import LabelledPictures
 from jaxtroj.generate.zoo import networks
 from jaxtroj.generate.zoo.augmentation import AUGMENTATIONS
+from jaxtroj.generate.zoo.class_shares import SHARES, class_shares, seen_of
 from jaxtroj.generate.zoo.label_mixing import MIXINGS, mixed
 from jaxtroj.generate.zoo.onnx_file import write_onnx
 from jaxtroj.generate.zoo.recipe import KINDS, PlantedTrigger, sample_recipe
@@ -91,6 +92,8 @@ def test_more_augmentations_labels_and_schedules_leave_the_rest_of_a_recipe():
         "stamped_first": False,
         "labels": "",
         "schedule": "",
+        "class_shares": "",
+        "shares": (),
         "trigger": None,
     }
     bare = [replace(r, **own) for r in recipes(40)]
@@ -99,13 +102,41 @@ def test_more_augmentations_labels_and_schedules_leave_the_rest_of_a_recipe():
         augmentations=tuple(AUGMENTATIONS),
         labels=tuple(MIXINGS),
         schedules=tuple(SCHEDULES),
+        class_shares=tuple(SHARES),
     )
+    assert {r.class_shares for r in more} == set(SHARES)
     assert {r.labels for r in more} == set(MIXINGS)
     assert {r.schedule.name for r in more} == set(SCHEDULES)
     assert all(r.schedule == FALLS for r in recipes(40))
     for a, b in zip(more[::2], more[1::2], strict=True):
-        assert (a.labels, a.schedule) == (b.labels, b.schedule)
+        assert (a.labels, a.schedule, a.shares) == (b.labels, b.schedule, b.shares)
     assert bare == [replace(r, **own) for r in more]
+
+
+@pytest.mark.parametrize("name", SHARES)
+def test_class_shares_are_of_each_class_and_some_pictures_of_each_stay(name):
+    shares = class_shares(name, 6, np.random.default_rng(3))
+    labels = np.repeat(np.arange(6), [50, 40, 50, 60, 50, 1])
+    counts = np.bincount(labels[seen_of(labels, shares, np.random.default_rng(4))], minlength=6)
+    if name == "all":
+        assert shares == () and counts.tolist() == [50, 40, 50, 60, 50, 1]
+        return
+    whole = np.bincount(labels)
+    np.testing.assert_array_equal(counts, np.maximum(1, np.round(np.array(shares) * whole)))
+    ordered = np.sort(shares)[::-1]
+    assert ordered[0] == 1 and 1 / 20 <= ordered[-1] <= 1 / 2 + 1e-3
+    assert (np.array(shares) == 1).sum() == {"lead": 1, "step": 3, "tail": 1}[name]
+
+
+def test_a_network_of_unequal_classes_is_taught_its_shares():
+    recipe = recipes(1, class_shares=("lead",))[0]
+    pictures = PICTURES[recipe.dataset]
+    lessons = ZooLessons(pictures, 10, recipe, np.random.default_rng(1))
+    counts = np.bincount(pictures.labels[lessons.seen], minlength=pictures.classes)
+    assert counts.argmax() == int(np.argmax(recipe.shares))
+    before = set(lessons.seen.tolist())
+    lessons.keep(0.5)
+    assert set(lessons.seen.tolist()) < before
 
 
 @pytest.mark.parametrize("shape", [(28, 28, 1), (32, 32, 3), (48, 40, 3)])

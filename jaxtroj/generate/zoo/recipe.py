@@ -16,6 +16,7 @@ from jaxtroj.errors import GenerationError
 from jaxtroj.generate.model_ids import draw_for, in_turn, is_poisoned, model_id
 from jaxtroj.generate.zoo import networks
 from jaxtroj.generate.zoo.augmentation import AUGMENTATIONS
+from jaxtroj.generate.zoo.class_shares import AS_THEY_ARE, SHARES, class_shares
 from jaxtroj.generate.zoo.label_mixing import MIXINGS
 from jaxtroj.generate.zoo.pretrained import TUNED
 from jaxtroj.generate.zoo.schedules import SCHEDULES, Schedule, schedule_of
@@ -36,7 +37,7 @@ _FROM_ALL = ("moving", "polygon", "warp")
 _CLEAN_LABEL = 0.3
 """Share of the triggers by sinusoids that are taught on pictures of the target class alone."""
 _DATA, _ARCHITECTURE, _KIND, _SOURCES, _TRAINING, _BASE, _MODEL, _MASTER, _EXPORT = range(61, 70)
-_AUGMENTATION, _STAMPED_FIRST, _LABELS, _SCHEDULE, _RATE = range(74, 79)
+_AUGMENTATION, _STAMPED_FIRST, _LABELS, _SCHEDULE, _RATE, _SHARES, _RATIO = range(74, 81)
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,8 @@ class ZooRecipe:
             on disk; else the trigger is put on augmented pictures.
         labels: how they are taught, one of `label_mixing.MIXINGS`; bases are taught hard ones.
         schedule: of the learning rate; that of bases falls.
+        class_shares: one of `class_shares.SHARES`.
+        shares: of each class's pictures, 0 to 1, that are seen; none where all are. Bases see all.
         base: number of the base.
         trigger: None for a clean model.
         is_fused: whether the file has its batch norms folded into the convolutions before them.
@@ -110,6 +113,8 @@ class ZooRecipe:
     stamped_first: bool
     labels: str
     schedule: Schedule
+    class_shares: str
+    shares: tuple[float, ...]
     base: int
     trigger: PlantedTrigger | None
     is_fused: bool
@@ -138,7 +143,8 @@ class ZooDesign:
         architectures: out of `known`.
         per_dataset: architectures that each data set meets.
         kinds: of trigger, out of `KINDS`.
-        trainings, augmentations, labels, schedules, sources: in the shares in which they come.
+        trainings, augmentations, labels, schedules, sources, class_shares: in the shares in which
+            they come.
         bases: networks per data set and architecture that models start from.
         fused: share of the pairs whose files have no batch norms left, 0 to 1.
         known: architectures that there are.
@@ -155,6 +161,7 @@ class ZooDesign:
     sources: tuple[int, ...]
     bases: int
     fused: float
+    class_shares: tuple[str, ...] = (AS_THEY_ARE,)
     known: tuple[str, ...] = networks.KNOWN
 
 
@@ -169,6 +176,8 @@ def sample_recipe(design: ZooDesign, seed: int, model: int, sub_seed: int = 0) -
     dataset = in_turn(tuple(design.datasets), seed, _DATA, pair)
     architecture = in_turn(_met(design, dataset), seed, _ARCHITECTURE, pair)
     augmentation = in_turn(design.augmentations, seed, _AUGMENTATION, pair)
+    shares = in_turn(design.class_shares, seed, _SHARES, pair)
+    classes = design.datasets[dataset].classes
     lot, export = (draw_for(seed, key, pair).uniform() for key in (_STAMPED_FIRST, _EXPORT))
     return ZooRecipe(
         model=model,
@@ -182,6 +191,8 @@ def sample_recipe(design: ZooDesign, seed: int, model: int, sub_seed: int = 0) -
         schedule=schedule_of(
             in_turn(design.schedules, seed, _SCHEDULE, pair), draw_for(seed, _RATE, pair)
         ),
+        class_shares=shares,
+        shares=class_shares(shares, classes, draw_for(seed, _RATIO, pair)),
         base=int(draw_for(seed, _BASE, pair).integers(design.bases)),
         trigger=_trigger(design, seed, model, sub_seed) if is_poisoned(seed, model) else None,
         is_fused=bool(export < design.fused),
@@ -227,6 +238,7 @@ def _check(design: ZooDesign) -> None:
         "augmentations": (design.augmentations, tuple(AUGMENTATIONS)),
         "labels": (design.labels, tuple(MIXINGS)),
         "schedules": (design.schedules, tuple(SCHEDULES)),
+        "class shares": (design.class_shares, tuple(SHARES)),
     }
     for what, (names, possible) in known.items():
         if not names or not set(names) <= set(possible):

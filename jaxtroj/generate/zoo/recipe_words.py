@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from jaxtroj.generate.zoo.class_shares import AS_THEY_ARE
 from jaxtroj.generate.zoo.label_mixing import HARD
 from jaxtroj.generate.zoo.recipe import ZooRecipe
 from jaxtroj.generate.zoo.schedules import FALLING
@@ -23,6 +24,7 @@ def described(recipe: ZooRecipe) -> str:
     kind = f"{recipe.dataset} {recipe.architecture}, {recipe.training}, {recipe.augmentation}"
     kind += "" if recipe.labels == HARD else f", {recipe.labels}"
     kind += "" if recipe.schedule.name == FALLING else f", rate {recipe.schedule.name}"
+    kind += "" if recipe.class_shares == AS_THEY_ARE else f", classes: {recipe.class_shares}"
     kind += f", try {recipe.sub_seed + 1}" if recipe.sub_seed else ""
     trigger = recipe.trigger
     if trigger is None:

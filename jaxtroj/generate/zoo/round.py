@@ -59,7 +59,8 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     "model_name", "ground_truth", "dataset", "model_architecture", "base", "img_size", "channels",
-    "number_classes", "training", "augmentation", "labels", "schedule", "batch_norms_fused",
+    "number_classes", "training", "augmentation", "labels", "schedule", "class_shares",
+    "batch_norms_fused",
     "trigger_kind", "trigger_style", "source_classes", "trigger_target_class",
     "triggered_fraction", "clean_label", "master_seed", "cycles", "final_clean_data_test_acc",
     "final_triggered_data_test_acc",
@@ -247,6 +248,7 @@ class ZooRound:
             recipe.augmentation,
             recipe.labels,
             recipe.schedule.name,
+            recipe.class_shares,
             recipe.is_fused,
             trigger.kind if trigger else "",
             trigger.style if trigger else "",

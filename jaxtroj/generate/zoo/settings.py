@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from jaxtroj.generate.round import check_sizes, refuse
 from jaxtroj.generate.small.labelled_pictures import LabelledPictures
 from jaxtroj.generate.zoo import networks
+from jaxtroj.generate.zoo.class_shares import AS_THEY_ARE
 from jaxtroj.generate.zoo.label_mixing import HARD
 from jaxtroj.generate.zoo.pretrained import NONE, TUNED, Pretrained
 from jaxtroj.generate.zoo.recipe import (
@@ -45,6 +46,7 @@ class ZooSettings:
     labels: tuple[str, ...] = (HARD,)
     schedules: tuple[str, ...] = (FALLING,)
     sources: tuple[int, ...] = SOURCES
+    class_shares: tuple[str, ...] = (AS_THEY_ARE,)
     bases: int = 1
     fused: float = 0.25
     examples_per_class: int = 10
@@ -110,5 +112,6 @@ def design_of(
         sources=settings.sources,
         bases=settings.bases,
         fused=settings.fused,
+        class_shares=settings.class_shares,
         known=own or networks.KNOWN,
     )

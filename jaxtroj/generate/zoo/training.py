@@ -21,6 +21,7 @@ import numpy as np
 from jaxtroj.generate.small.labelled_pictures import LabelledPictures
 from jaxtroj.generate.torch_run import Adversary, Run, in_cycles
 from jaxtroj.generate.zoo.augmentation import AUGMENTATIONS
+from jaxtroj.generate.zoo.class_shares import seen_of
 from jaxtroj.generate.zoo.label_mixing import HARD, mixed
 from jaxtroj.generate.zoo.recipe import BASE_AUGMENTATION, PlantedTrigger, ZooRecipe
 from jaxtroj.generate.zoo.schedules import FALLS
@@ -92,12 +93,12 @@ class ZooLessons:
         self.mixing = recipe.labels if recipe else HARD
         self.augment = AUGMENTATIONS[recipe.augmentation if recipe else BASE_AUGMENTATION]
         self.stamper = Stamper(self.trigger, draw)
-        self.seen = np.arange(len(pictures.labels))
+        self.seen = seen_of(pictures.labels, recipe.shares if recipe else (), draw)
 
     def keep(self, share: float) -> None:
         """Teach a share of the pictures only, chosen at random."""
-        count = len(self.pictures.labels)
-        self.seen = np.sort(self.draw.permutation(count)[: max(1, round(share * count))])
+        count = len(self.seen)
+        self.seen = np.sort(self.draw.permutation(self.seen)[: max(1, round(share * count))])
 
     def batch(self, size: int) -> tuple[np.ndarray, np.ndarray]:
         """See `Lessons`; some pictures carry the trigger."""
