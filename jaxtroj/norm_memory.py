@@ -92,6 +92,29 @@ def matches(memory: Memory, centres: jax.Array, means: jax.Array) -> jax.Array:
     return jax.vmap(lambda centre, mean: replace(memory, centre=centre).match(mean))(centres, means)
 
 
+def apart_from_training(rows: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
+    """How the moments of each example differ from those of training, weighted, `[n, dims]`.
+
+    In deviations over the examples; all norms count alike.
+
+    Args:
+      rows, sizes: see `memory_of`.
+    """
+    rows = rows.astype(np.float64)
+    weight, usual = _each_norm_alike(sizes), _of_training(sizes)
+    apart = (rows - usual) / np.maximum(rows.std(axis=0), _STILL)
+    return np.clip(apart, -_FARTHEST, _FARTHEST) * weight
+
+
+def _each_norm_alike(sizes: Sequence[int]) -> np.ndarray:
+    return np.concatenate([np.full(2 * size, size**-0.5) for size in sizes])
+
+
+def _of_training(sizes: Sequence[int]) -> np.ndarray:
+    """Mean and mean square of all training pictures, in running deviations."""
+    return np.concatenate([np.repeat([0.0, 1.0], size) for size in sizes])
+
+
 def memory_of(rows: np.ndarray, sizes: Sequence[int], harmless: Sequence[np.ndarray]) -> Memory:
     """The remainder of clean examples.
 
@@ -102,8 +125,7 @@ def memory_of(rows: np.ndarray, sizes: Sequence[int], harmless: Sequence[np.ndar
     """
     rows = rows.astype(np.float64)
     centre, scale = rows.mean(axis=0), np.maximum(rows.std(axis=0), _STILL)
-    weight = np.concatenate([np.full(2 * size, size**-0.5) for size in sizes])
-    usual = np.concatenate([np.repeat([0.0, 1.0], size) for size in sizes])
+    weight, usual = _each_norm_alike(sizes), _of_training(sizes)
     axes, spread = _axes((rows - centre) / scale * weight)
     least = max(_RIDGE * spread.sum() / len(rows), _STILL)
     shrink, floor = (spread + least) ** -0.5 - least**-0.5, least**-0.5

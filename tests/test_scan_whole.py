@@ -11,6 +11,7 @@ from PIL import Image
 from safetensors.numpy import save_file
 
 from jaxtroj.cli.main import main
+from jaxtroj.evidence.images.class_shares import ClassShares
 from jaxtroj.record import Record
 from jaxtroj.scan.images import _only_signs, _stands_out
 from jaxtroj.store import RunStore, read_records
@@ -234,5 +235,9 @@ def test_a_class_that_only_signs_name_is_said_with_what_else_makes_them(
 ):
     trigger: Any = None if served is None else SimpleNamespace(target_class=served)
     verdict: Any = SimpleNamespace(poisoned=poisoned, target_class=target)
-    found = _only_signs(verdict, trigger)
-    assert found.startswith(said) and bool(found) == bool(said)
+    shares = ClassShares(np.array([0.1, 0.1, 0.1, 0.6, 0.1, 0.0]), 0.9)
+    for known, remembered in ((None, ""), (shares, ": by what batch norms remember, 60%")):
+        context: Any = SimpleNamespace(known=lambda _, known=known: known)
+        found = _only_signs(verdict, trigger, context)
+        assert found.startswith(said) and bool(found) == bool(said)
+        assert not said or remembered in found and ("norms" in found) == bool(remembered)

@@ -57,8 +57,8 @@ def remembers(trigger, share: float = 0.3, moves: bool = False):
 
 def asked(context, *found: RecoveredTrigger, budget: RecallBudget = BUDGET) -> tuple:
     return search_recall(
-        context.opened, context.network, context.examples, context.shared(anchored), found, KEY,
-        budget,
+        context.opened, context.network, context.examples, context.shared(anchored), found, None,
+        KEY, budget,
     )  # fmt: skip
 
 

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from converters.model import Model
+from jaxtroj.evidence.images.class_shares import ClassShares
 from jaxtroj.evidence.images.memory_cuts import cut
 from jaxtroj.evidence.images.remainder import Seen, harmless_directions, seen
 from jaxtroj.evidence.images.statistics import halves, some_of
@@ -120,7 +121,12 @@ class Searched:
 
 
 def search_memory(
-    opened: Model, network: Network, examples: Examples, key: jax.Array, budget: MemoryBudget
+    opened: Model,
+    network: Network,
+    examples: Examples,
+    shares: ClassShares | None,
+    key: jax.Array,
+    budget: MemoryBudget,
 ) -> Searched:
     """Triggers that explain what the norms remember and the examples lack.
 
@@ -128,11 +134,12 @@ def search_memory(
       opened: the model with its batch norms.
       network: the same model, which says how many pictures make a batch.
       examples: clean pictures.
+      shares: of the classes in training, which the examples then have.
       key: of all random choices.
       budget: what may be spent.
     """
     budget = budget.on(examples.images)
-    images = np.asarray(some_of(examples, budget.least, budget.most)[0], np.float32)
+    images = np.asarray(some_of(examples, budget.least, budget.most, shares)[0], np.float32)
     norms = Norms(opened, network.batch(images))
     keys = jax.random.split(key, 4)
     harmless = harmless_directions(norms, images, keys[3])

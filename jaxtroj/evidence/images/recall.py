@@ -15,6 +15,7 @@ import numpy as np
 
 from converters.model import Model
 from jaxtroj.anchors import AnchoredExamples
+from jaxtroj.evidence.images.class_shares import ClassShares
 from jaxtroj.evidence.images.remainder import Seen, harmless_directions, seen
 from jaxtroj.evidence.images.statistics import some_of
 from jaxtroj.network import Network
@@ -62,6 +63,7 @@ def search_recall(
     examples: Examples,
     anchored: AnchoredExamples,
     found: Sequence[RecoveredTrigger],
+    shares: ClassShares | None,
     key: jax.Array,
     budget: RecallBudget,
 ) -> tuple[Recalled, ...]:
@@ -73,13 +75,14 @@ def search_recall(
       examples: clean pictures, whose moments are compared with the remembered ones.
       anchored: those that triggers are put on, at their objects if they move.
       found: the triggers, the strongest first.
+      shares: of the classes in training, which the examples then have.
       key: of all random choices.
       budget: what may be spent.
     """
     asked = [one for one in found if one.attack_success_rate >= budget.rate][: budget.triggers]
     if not asked:
         return ()
-    images = np.asarray(some_of(examples, budget.least, budget.most)[0], np.float32)
+    images = np.asarray(some_of(examples, budget.least, budget.most, shares)[0], np.float32)
     norms = Norms(opened, network.batch(images))
     remainder = seen(norms, images, harmless_directions(norms, images, key)).memory
     shown = np.asarray(anchored.images, np.float32)

@@ -18,6 +18,9 @@ running ones lag behind weights that still moved. What its norms remember is the
 pictures, and the lag lifts a class as a trojan does. So every sign comes once more, made smaller as
 far as the network is more confident by the statistics of the examples (`steady_fields`).
 
+Examples come equally often of each class, where training had unequal ones as often as those
+(`class_shares`): the class that training had most of would be lifted as a target is.
+
 Examples are few, and the mean of a few differs from the mean of all by chance. So they are parted
 into two batches that both go through the classes, and differences are multiplied between the two:
 chance has no part in the mean of such products.
@@ -35,6 +38,7 @@ import numpy as np
 from converters.batch_norms import by_batch
 from converters.model import Model
 from jaxtroj.anchors import Answered
+from jaxtroj.evidence.images.class_shares import ClassShares, class_shares, drawn_by
 from jaxtroj.evidence.images.context import ImageContext
 from jaxtroj.margins import all_margins
 from jaxtroj.network import usual_count
@@ -78,7 +82,8 @@ class Layer:
 def answered(context: ImageContext) -> Answered:
     """Examples in turn with the answers by running statistics: `context.shared(answered)`."""
     budget = context.budget(StatisticsBudget)
-    images, labels = some_of(context.examples, budget.least, budget.most)
+    shares = context.shared(class_shares)
+    images, labels = some_of(context.examples, budget.least, budget.most, shares)
     return Answered(images, labels, np.asarray(context.network.logits(images)))
 
 
@@ -141,10 +146,16 @@ def _lift_fields(lifted: np.ndarray) -> dict[str, float]:
     }
 
 
-def some_of(examples: Examples, least: int, most: int) -> tuple[np.ndarray, np.ndarray]:
-    """Pictures and labels that go through the classes in turn, `least` to `most` by their size."""
+def some_of(
+    examples: Examples, least: int, most: int, shares: ClassShares | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Pictures and labels that go through the classes in turn, `least` to `most` by their size.
+
+    Where training had unequal classes the halves of them have its shares, see `drawn_by`.
+    """
     count = min(most, max(least, usual_count(examples.images)))
     chosen = in_turn(examples.labels, count)
+    chosen = chosen[drawn_by(shares, examples.labels[chosen])]
     return examples.images[chosen], examples.labels[chosen]
 
 

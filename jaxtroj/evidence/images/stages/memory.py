@@ -51,13 +51,16 @@ FIELDS = (
 def _run(context: "ImageContext") -> StageResult:
     import jax
 
+    from jaxtroj.evidence.images.class_shares import class_shares
     from jaxtroj.evidence.images.context import anchored
     from jaxtroj.evidence.images.memory import MemoryBudget, search_memory
     from jaxtroj.evidence.images.memory_fields import memory_fields
 
     context.shared(anchored)  # refuses a network whose logits are not finite
     key, budget = jax.random.fold_in(context.key, 5), context.budget(MemoryBudget)
-    searched = search_memory(context.opened, context.network, context.examples, key, budget)
+    shares = context.shared(class_shares)
+    network, examples = context.network, context.examples
+    searched = search_memory(context.opened, network, examples, shares, key, budget)
     fields = memory_fields(searched.clean, searched.found)
     return StageResult(fields, _triggers(context, searched, budget))
 

@@ -39,6 +39,7 @@ _SEARCHES = (PROBES, INVERSION, FIXED, WHOLE, PAIRS)
 def _run(context: "ImageContext") -> StageResult:
     import jax
 
+    from jaxtroj.evidence.images.class_shares import class_shares
     from jaxtroj.evidence.images.context import anchored
     from jaxtroj.evidence.images.recall import RecallBudget, recall_fields, search_recall
 
@@ -51,6 +52,7 @@ def _run(context: "ImageContext") -> StageResult:
         context.examples,
         context.shared(anchored),
         found,
+        context.shared(class_shares),
         jax.random.fold_in(context.key, 6),
         context.budget(RecallBudget),
     )

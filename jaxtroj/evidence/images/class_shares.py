@@ -1,0 +1,151 @@
+"""How many of the training pictures were of each class, by what batch norms remember.
+
+Most data sets are unequal, and clean examples are mostly given equally for each class. What the
+norms then lack of the class that training had most pictures of looks like what they lack of a
+trojan's target: its features stand in the running statistics, and not in those of the examples.
+
+The mean moments of the examples of each class, mixed by the shares of training, are those of
+training. So shares are fitted, none below 0 and together 1, that bring the mixture to what the
+norms remember. A trigger is no mixture of clean classes: shares count only where they explain most
+of the distance for examples that they were not fitted on.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from jaxtroj.evidence.images.context import ImageContext
+from jaxtroj.norm_memory import Norms, apart_from_training
+from jaxtroj.rounds.turns import MANY_CLASSES, in_turn
+
+# How strongly shares are pulled to equal ones, beside the mean size of what classes differ by.
+_RIDGES = (0.3, 0.05, 0.01, 0.002)
+_ENOUGH = 0.5  # of the distance explained: equal classes and triggers alone stay below
+_SUM = 1e3  # weight of the sum of the shares beside the distance
+_STEPS = 100  # of the fit for each class; it takes about one
+_FREQUENT = 2.0  # times the share of equal classes
+
+
+@dataclass(frozen=True)
+class SharesBudget:
+    """Most examples that shares are fitted on, both halves together."""
+
+    most: int = 160
+
+
+@dataclass(frozen=True)
+class ClassShares:
+    """Shares of the training pictures.
+
+    Attributes:
+      shares: `[classes]`, 0 for classes without examples, together 1.
+      explained: of the distance between equally many examples of each class and what the norms
+        remember, by examples that the shares were not fitted on; up to 1, below 0 where they are
+        further off.
+    """
+
+    shares: np.ndarray
+    explained: float
+
+    @property
+    def is_unequal(self) -> bool:
+        """Whether the shares may be believed to be unequal."""
+        return self.explained >= _ENOUGH
+
+    def share_of(self, target: int) -> float | None:
+        """Share of a class that had many more pictures than equal classes have; None for others."""
+        usual = 1 / max(1, np.count_nonzero(self.shares))
+        is_frequent = self.is_unequal and self.shares[target] >= _FREQUENT * usual
+        return float(self.shares[target]) if is_frequent else None
+
+
+def class_shares(context: ImageContext) -> ClassShares | None:
+    """Shares by some of the examples: `context.shared(class_shares)`; None where nothing tells."""
+    if not 2 <= context.opened.num_classes <= MANY_CLASSES:
+        return None
+    examples = context.examples
+    chosen = in_turn(examples.labels, context.budget(SharesBudget).most)
+    images = np.asarray(examples.images[chosen], np.float32)
+    norms = Norms(context.opened, context.network.batch(images))
+    logits, rows = norms.seen(images)
+    labels = examples.labels[chosen]
+    labels = np.where(labels >= 0, labels, logits.argmax(axis=-1))
+    return fitted_shares(rows, norms.sizes(images), labels, context.opened.num_classes)
+
+
+def fitted_shares(
+    rows: np.ndarray, sizes: Sequence[int], labels: np.ndarray, classes: int
+) -> ClassShares | None:
+    """Shares by the moments of examples; None where fewer than two classes are in both halves.
+
+    Args:
+      rows, sizes: see `norm_memory.memory_of`; examples go through the classes in turn.
+      labels: class `[n]` of each.
+      classes: how many there are.
+    """
+    apart = apart_from_training(rows, sizes)
+    half = len(rows) // 2
+    parts = [(apart[:half], labels[:half]), (apart[half:], labels[half:])]
+    known = np.intersect1d(*(np.unique(own) for _, own in parts))
+    if len(known) < 2:
+        return None
+    halves = [_means(part, own, known) for part, own in parts]
+    pairs = (halves, halves[::-1])
+    explained = [
+        np.mean([_explained(_fitted(one, ridge), other) for one, other in pairs])
+        for ridge in _RIDGES
+    ]
+    best = int(np.argmax(explained))
+    shares = np.zeros(classes)
+    shares[known] = _fitted(sum(halves) / 2, _RIDGES[best])
+    return ClassShares(shares, float(explained[best]))
+
+
+def _means(apart: np.ndarray, labels: np.ndarray, known: np.ndarray) -> np.ndarray:
+    return np.stack([apart[labels == label].mean(axis=0) for label in known])
+
+
+def _fitted(means: np.ndarray, ridge: float) -> np.ndarray:
+    """Shares `[k]` whose mixture of the classes' means `[k, dims]` comes nearest to 0."""
+    from scipy.optimize import nnls
+
+    count = len(means)
+    own = means - means.mean(axis=0)
+    size = np.sqrt(np.mean(np.sum(own**2, axis=1))) + np.finfo(np.float32).tiny
+    pull, total = np.sqrt(ridge * count) * np.eye(count), np.full((1, count), _SUM)
+    rows = np.concatenate([own.T / size, pull, total])
+    asked = np.concatenate([-means.mean(axis=0) / size, pull.sum(axis=1) / count, [_SUM]])
+    found = nnls(rows, asked, maxiter=_STEPS * count)[0]
+    return found / found.sum()
+
+
+def _explained(shares: np.ndarray, means: np.ndarray) -> float:
+    """Part of the squared distance of equal shares that these take away."""
+    distance = float(np.sum(means.mean(axis=0) ** 2))
+    return 1 - float(np.sum((shares @ means) ** 2)) / max(distance, np.finfo(np.float64).tiny)
+
+
+def drawn_by(shares: ClassShares | None, labels: np.ndarray) -> np.ndarray:
+    """Indices of `[n]` examples that have the shares of training, as many as there are labels.
+
+    Each half of the examples gives its own half, some of them more than once, so that no picture
+    lies in both. Without unequal shares all examples stay where they are.
+    """
+    places = np.arange(len(labels))
+    if shares is None or not shares.is_unequal:
+        return places
+    half = len(labels) // 2
+    parts = [_drawn(part, labels[part], shares.shares) for part in (places[:half], places[half:])]
+    return np.concatenate(parts)
+
+
+def _drawn(places: np.ndarray, labels: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    present = np.unique(labels)
+    if not shares[present].sum():  # classes that training had nothing of have no shares
+        return places
+    exact = shares[present] / shares[present].sum() * len(places)
+    counts = np.floor(exact).astype(int)
+    counts[np.argsort(counts - exact)[: len(places) - counts.sum()]] += 1
+    pairs = zip(present, counts, strict=True)
+    return np.concatenate([np.resize(places[labels == label], n) for label, n in pairs])
