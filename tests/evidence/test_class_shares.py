@@ -50,3 +50,40 @@ def test_equal_classes_and_triggers_alone_are_not_taken_for_unequal_ones(stamped
     images = of_classes(EQUAL, 1).images.copy()
     some = np.random.default_rng(4).permutation(len(images))[:stamped]
     images[some, 8:16, 8:16] = (1, 1, 0)
+    found = context_of(images).shared(class_shares)
+    assert not found.is_unequal and found.share_of(LEAD) is None
+
+
+def test_examples_of_the_shares_of_training_differ_from_it_by_little(unequal):
+    examples = unequal.examples
+    logits = np.asarray(unequal.network.logits(examples.images))
+    chosen = np.argsort(np.arange(len(examples.labels)) % 16, kind="stable")
+    equally = Answered(*(x[chosen] for x in (examples.images, examples.labels, logits)))
+    before = statistics_fields(unequal.opened, equally)
+    after = statistics_fields(unequal.opened, unequal.shared(answered))
+    assert after["norm_shift"] < 0.4 * before["norm_shift"]
+    assert after["norm_spread"] < 0.6 * before["norm_spread"]
+
+
+def test_each_half_has_the_shares_and_pictures_of_its_own():
+    labels, shares = np.arange(40) % CLASSES, ClassShares(np.array([0.1, 0.1, 0.7, 0.1]), 0.9)
+    places = drawn_by(shares, labels)
+    halves = places[:20], places[20:]
+    assert not set(halves[0].tolist()) & set(halves[1].tolist())
+    for half in halves:
+        assert np.bincount(labels[half], minlength=CLASSES).tolist() == [2, 2, 14, 2]
+    for none in (None, replace(shares, explained=0.4)):
+        np.testing.assert_array_equal(drawn_by(none, labels), np.arange(40))
+
+
+@pytest.mark.parametrize("labels", [[0, 1], [0, 0, 0], [1, 0, 1, 0, 2]])
+def test_examples_of_any_number_are_drawn_as_many_times(labels):
+    found = drawn_by(ClassShares(np.array([0.0, 0.0, 1.0]), 0.9), np.array(labels))
+    assert len(found) == len(labels) and set(found.tolist()) <= set(range(len(labels)))
+
+
+@pytest.mark.parametrize("which", range(5))
+def test_odd_networks_and_examples_have_finite_shares_or_none(which):
+    model, examples = [*odd_ones(), (overflowing(), pictures(12))][which]
+    found = image_context(model, examples).shared(class_shares)
+    assert found is None or (np.isfinite(found.shares).all() and np.isfinite(found.explained))
