@@ -52,6 +52,7 @@ class PictureRow(ImageRow):
         adversary: method of adversarial training; "" for none.
         augmentation: what was done to its training pictures; "" where nobody says.
         labels: how they were taught; schedule: of the learning rate; "" where nobody says.
+        class_shares: how many training pictures of each class it saw, see `generate.zoo`.
         converged: whether its accuracies reached what was asked for, as far as its folder says.
     """
 
@@ -71,6 +72,7 @@ class PictureRow(ImageRow):
     augmentation: str = ""
     labels: str = ""
     schedule: str = ""
+    class_shares: str = ""
     converged: bool = True
 
     @property
@@ -155,6 +157,7 @@ def _of_zoo(cells: Mapping[str, str]) -> dict[str, Any]:
         "augmentation": cells.get("augmentation", "shift"),
         "labels": cells.get("labels", "hard"),
         "schedule": cells.get("schedule", "falling"),
+        "class_shares": cells.get("class_shares", "all"),
     }
 
 
