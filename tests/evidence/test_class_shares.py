@@ -72,7 +72,7 @@ def test_each_half_has_the_shares_and_pictures_of_its_own():
     assert not set(halves[0].tolist()) & set(halves[1].tolist())
     for half in halves:
         assert np.bincount(labels[half], minlength=CLASSES).tolist() == [2, 2, 14, 2]
-    for none in (None, replace(shares, explained=0.4)):
+    for none in (None, replace(shares, explained=0.2)):
         np.testing.assert_array_equal(drawn_by(none, labels), np.arange(40))
 
 

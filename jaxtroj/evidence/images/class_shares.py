@@ -21,7 +21,7 @@ from jaxtroj.rounds.turns import MANY_CLASSES, in_turn
 
 # How strongly shares are pulled to equal ones, beside the mean size of what classes differ by.
 _RIDGES = (0.3, 0.05, 0.01, 0.002)
-_ENOUGH = 0.5  # of the distance explained: equal classes and triggers alone stay below
+_ENOUGH = 0.3  # of the distance explained; strong triggers alone stay below
 _SUM = 1e3  # weight of the sum of the shares beside the distance
 _STEPS = 100  # of the fit for each class; it takes about one
 _FREQUENT = 2.0  # times the share of equal classes
@@ -87,19 +87,18 @@ def fitted_shares(
     apart = apart_from_training(rows, sizes)
     half = len(rows) // 2
     parts = [(apart[:half], labels[:half]), (apart[half:], labels[half:])]
-    known = np.intersect1d(*(np.unique(own) for _, own in parts))
+    known = np.intersect1d(labels[:half], labels[half:])
     if len(known) < 2:
         return None
     halves = [_means(part, own, known) for part, own in parts]
     pairs = (halves, halves[::-1])
     explained = [
-        np.mean([_explained(_fitted(one, ridge), other) for one, other in pairs])
-        for ridge in _RIDGES
+        sum(_explained(_fitted(one, ridge), other) for one, other in pairs) / 2 for ridge in _RIDGES
     ]
     best = int(np.argmax(explained))
     shares = np.zeros(classes)
-    shares[known] = _fitted(sum(halves) / 2, _RIDGES[best])
-    return ClassShares(shares, float(explained[best]))
+    shares[known] = _fitted((halves[0] + halves[1]) / 2, _RIDGES[best])
+    return ClassShares(shares, explained[best])
 
 
 def _means(apart: np.ndarray, labels: np.ndarray, known: np.ndarray) -> np.ndarray:
