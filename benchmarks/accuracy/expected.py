@@ -56,6 +56,7 @@ NETWORKS: tuple[Group, ...] = (
     ("cropped, cut out, erased, turned, recoloured, noisy", lambda one: one.is_augmented(_STRONG)),
     ("labels softened (mixup, CutMix, smoothing)", lambda one: one.row.labels not in ("", "hard")),
     ("tuned from pretrained networks at 224 px", lambda one: one.row.training == TUNED),
+    ("classes of unequal size", lambda one: one.row.class_shares in ("lead", "step", "tail")),
     ("learning rate that never fell", lambda one: one.row.schedule in ("adam", "constant")),
     ("adversarially trained, like Round 3", lambda one: one.row.dataset == "round3"),
     ("the same with conditional triggers, like Round 4", lambda one: one.row.dataset == "round4"),

@@ -6,8 +6,9 @@ trojan's target: its features stand in the running statistics, and not in those 
 
 The mean moments of the examples of each class, mixed by the shares of training, are those of
 training. So shares are fitted, none below 0 and together 1, that bring the mixture to what the
-norms remember. A trigger is no mixture of clean classes: shares count only where they explain most
-of the distance for examples that they were not fitted on.
+norms remember. A trigger is no mixture of clean classes: shares count only where they explain half
+of the distance for examples that they were not fitted on. Distances are products of what two halves
+of the examples are off by, so that chance, which differs between them, has no part in their mean.
 """
 
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ from jaxtroj.rounds.turns import MANY_CLASSES, in_turn
 
 # How strongly shares are pulled to equal ones, beside the mean size of what classes differ by.
 _RIDGES = (0.3, 0.05, 0.01, 0.002)
-_ENOUGH = 0.3  # of the distance explained; strong triggers alone stay below
+_ENOUGH = 0.5  # of the distance explained; what triggers add is mostly no mixture of classes
 _SUM = 1e3  # weight of the sum of the shares beside the distance
 _STEPS = 100  # of the fit for each class; it takes about one
 _FREQUENT = 2.0  # times the share of equal classes
@@ -41,8 +42,7 @@ class ClassShares:
     Attributes:
       shares: `[classes]`, 0 for classes without examples, together 1.
       explained: of the distance between equally many examples of each class and what the norms
-        remember, by examples that the shares were not fitted on; up to 1, below 0 where they are
-        further off.
+        remember, 0 to 1; 0 where they are no further apart than by chance.
     """
 
     shares: np.ndarray
@@ -90,15 +90,12 @@ def fitted_shares(
     known = np.intersect1d(labels[:half], labels[half:])
     if len(known) < 2:
         return None
-    halves = [_means(part, own, known) for part, own in parts]
-    pairs = (halves, halves[::-1])
-    explained = [
-        sum(_explained(_fitted(one, ridge), other) for one, other in pairs) / 2 for ridge in _RIDGES
-    ]
+    first, second = (_means(part, own, known) for part, own in parts)
+    explained = [_explained(first, second, ridge) for ridge in _RIDGES]
     best = int(np.argmax(explained))
     shares = np.zeros(classes)
-    shares[known] = _fitted((halves[0] + halves[1]) / 2, _RIDGES[best])
-    return ClassShares(shares, explained[best])
+    shares[known] = _fitted((first + second) / 2, _RIDGES[best])
+    return ClassShares(shares, min(1.0, explained[best]))
 
 
 def _means(apart: np.ndarray, labels: np.ndarray, known: np.ndarray) -> np.ndarray:
@@ -119,10 +116,16 @@ def _fitted(means: np.ndarray, ridge: float) -> np.ndarray:
     return found / found.sum()
 
 
-def _explained(shares: np.ndarray, means: np.ndarray) -> float:
-    """Part of the squared distance of equal shares that these take away."""
-    distance = float(np.sum(means.mean(axis=0) ** 2))
-    return 1 - float(np.sum((shares @ means) ** 2)) / max(distance, np.finfo(np.float64).tiny)
+def _explained(first: np.ndarray, second: np.ndarray, ridge: float) -> float:
+    """Part of the squared distance of equal shares that fitted ones take away, of halves `[k, d]`.
+
+    What is left of each half is told by the shares that were fitted on the other.
+    """
+    distance = float(first.mean(axis=0) @ second.mean(axis=0))
+    if distance <= 0:
+        return 0.0
+    left = (_fitted(second, ridge) @ first) @ (_fitted(first, ridge) @ second)
+    return max(0.0, 1 - float(left) / distance)
 
 
 def drawn_by(shares: ClassShares | None, labels: np.ndarray) -> np.ndarray:
