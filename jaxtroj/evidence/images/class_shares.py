@@ -25,7 +25,7 @@ _RIDGES = (0.3, 0.05, 0.01, 0.002)
 _ENOUGH = 0.5  # of the distance explained; what triggers add is mostly no mixture of classes
 _SUM = 1e3  # weight of the sum of the shares beside the distance
 _STEPS = 100  # of the fit for each class; it takes about one
-_FREQUENT = 2.0  # times the share of equal classes
+_FREQUENT = 2.0  # times the share of a class among equal ones
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class ClassShares:
     """Shares of the training pictures.
 
     Attributes:
-      shares: `[classes]`, 0 for classes without examples, together 1.
+      shares: `[classes]`, together 1; equal ones for classes that too few examples are of.
       explained: of the distance between equally many examples of each class and what the norms
         remember, 0 to 1; 0 where they are no further apart than by chance.
     """
@@ -55,8 +55,7 @@ class ClassShares:
 
     def share_of(self, target: int) -> float | None:
         """Share of a class that had many more pictures than equal classes have; None for others."""
-        usual = 1 / max(1, np.count_nonzero(self.shares))
-        is_frequent = self.is_unequal and self.shares[target] >= _FREQUENT * usual
+        is_frequent = self.is_unequal and self.shares[target] >= _FREQUENT / len(self.shares)
         return float(self.shares[target]) if is_frequent else None
 
 
@@ -93,9 +92,9 @@ def fitted_shares(
     first, second = (_means(part, own, known) for part, own in parts)
     explained = [_explained(first, second, ridge) for ridge in _RIDGES]
     best = int(np.argmax(explained))
-    shares = np.zeros(classes)
+    shares = np.full(classes, 1 / len(known))
     shares[known] = _fitted((first + second) / 2, _RIDGES[best])
-    return ClassShares(shares, min(1.0, explained[best]))
+    return ClassShares(shares / shares.sum(), min(1.0, explained[best]))
 
 
 def _means(apart: np.ndarray, labels: np.ndarray, known: np.ndarray) -> np.ndarray:
