@@ -25,7 +25,7 @@ _RIDGES = (0.3, 0.05, 0.01, 0.002)
 _ENOUGH = 0.5  # of the distance explained; what triggers add is mostly no mixture of classes
 _SUM = 1e3  # weight of the sum of the shares beside the distance
 _STEPS = 100  # of the fit for each class; it takes about one
-_FREQUENT = 2.0  # times the share of a class among equal ones
+_UNEQUAL, _FREQUENT = 1.5, 2.0  # times the share of a class among equal ones
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,9 @@ class ClassShares:
 
     @property
     def is_unequal(self) -> bool:
-        """Whether the shares may be believed to be unequal."""
-        return self.explained >= _ENOUGH
+        """Whether the shares may be believed, and differ by more than fits of equal ones do."""
+        largest = float(self.shares.max()) * len(self.shares)
+        return self.explained >= _ENOUGH and largest >= _UNEQUAL
 
     def share_of(self, target: int) -> float | None:
         """Share of a class that had many more pictures than equal classes have; None for others."""
