@@ -13,7 +13,7 @@ from safetensors.numpy import save_file
 from jaxtroj.cli.main import main
 from jaxtroj.evidence.images.class_shares import ClassShares
 from jaxtroj.record import Record
-from jaxtroj.scan.images import _only_signs, _stands_out
+from jaxtroj.scan.images import _frequent_target, _only_signs, _stands_out
 from jaxtroj.store import RunStore, read_records
 
 CLASSES, PIXELS = 3, 32
@@ -235,9 +235,26 @@ def test_a_class_that_only_signs_name_is_said_with_what_else_makes_them(
 ):
     trigger: Any = None if served is None else SimpleNamespace(target_class=served)
     verdict: Any = SimpleNamespace(poisoned=poisoned, target_class=target)
-    shares = ClassShares(np.array([0.1, 0.1, 0.1, 0.6, 0.1, 0.0]), 0.9)
-    for known, remembered in ((None, ""), (shares, ": by what batch norms remember, 60%")):
-        context: Any = SimpleNamespace(known=lambda _, known=known: known)
-        found = _only_signs(verdict, trigger, context)
-        assert found.startswith(said) and bool(found) == bool(said)
-        assert not said or remembered in found and ("norms" in found) == bool(remembered)
+    found = _only_signs(verdict, trigger)
+    assert found.startswith(said) and bool(found) == bool(said)
+
+
+@pytest.mark.parametrize(
+    ("poisoned", "target", "explained", "is_said"),
+    [
+        (True, 3, 0.9, True),
+        (True, 3, 0.4, False),
+        (True, 2, 0.9, False),
+        (True, 3, None, False),
+        (True, None, 0.9, False),
+        (False, 3, 0.9, False),
+    ],
+)
+def test_a_target_that_training_had_most_pictures_of_is_said(poisoned, target, explained, is_said):
+    verdict: Any = SimpleNamespace(poisoned=poisoned, target_class=target)
+    shares = np.array([0.1, 0.1, 0.1, 0.6, 0.1])
+    known = None if explained is None else ClassShares(shares, explained)
+    context: Any = SimpleNamespace(known=lambda _: known)
+    found = _frequent_target(verdict, context)
+    assert bool(found) == is_said
+    assert not is_said or "60% of the training pictures were of class 3" in found

@@ -143,8 +143,8 @@ class ImageScan:
 
     def judgement(self, evidence: Evidence, verdict: Verdict, context: "ImageContext") -> Judgement:
         trigger, examples = self._shown, context.examples
-        signs = _only_signs(verdict, trigger, context)
-        limits = (_bounds(context), _unseen(verdict, context), signs)
+        signs, frequent = _only_signs(verdict, trigger), _frequent_target(verdict, context)
+        limits = (_bounds(context), _unseen(verdict, context), signs, frequent)
         bounds = filter(None, limits)
         verdict = replace(verdict, caveats=(*verdict.caveats, *bounds))
         if trigger is None:
@@ -202,9 +202,7 @@ def _unseen(verdict: Verdict, context: "ImageContext") -> str:
     return "" if verdict.poisoned else absent_classes(labels, classes)
 
 
-def _only_signs(
-    verdict: Verdict, trigger: "RecoveredTrigger | None", context: "ImageContext"
-) -> str:
+def _only_signs(verdict: Verdict, trigger: "RecoveredTrigger | None") -> str:
     """That no trigger was found for the class of a poisoned network, in words; "" where one was.
 
     Training teaches the last layer and the norms of a class that has most of the pictures what a
@@ -215,20 +213,31 @@ def _only_signs(
     if not verdict.poisoned or target is None or (trigger and trigger.target_class == target):
         return ""
     found = f"the trigger found serves class {trigger.target_class}, " if trigger else ""
-    share = _share_in_training(target, context)
-    remembered = f": by what batch norms remember, {share:.0%} of the pictures" if share else ""
     return (
         f"{found}only signs name class {target}: a class of many more training pictures than the"
-        f" others has such signs too{remembered}"
+        " others has such signs too"
     )
 
 
-def _share_in_training(target: int, context: "ImageContext") -> float | None:
-    """Of a class that training had many more pictures of, where a stage asked batch norms."""
+def _frequent_target(verdict: Verdict, context: "ImageContext") -> str:
+    """That training had many more pictures of the class of a poisoned network, in words; else "".
+
+    Clean networks of unequal classes are accused more often, mostly for their frequent class.
+    """
     from jaxtroj.evidence.images.class_shares import class_shares
 
-    shares = context.known(class_shares)
-    return shares.share_of(target) if shares else None
+    target, shares = verdict.target_class, context.known(class_shares)
+    if not verdict.poisoned or target is None or shares is None:
+        return ""
+    share = shares.share_of(target)
+    return (
+        ""
+        if share is None
+        else (
+            f"by what batch norms remember, {share:.0%} of the training pictures were of class"
+            f" {target}: a class of so many looks like a target in clean networks too"
+        )
+    )
 
 
 def _stands_out(trigger: "RecoveredTrigger", context: "ImageContext") -> str:
