@@ -94,7 +94,7 @@ def events(args: argparse.Namespace, progress: "Progress") -> "Iterator[Event]":
 
 def _chosen(args: argparse.Namespace) -> Mapping[str, Any]:
     names = ("architectures", "kinds", "trainings", "augmentations", "labels", "schedules")
-    names += ("class_shares",)
+    names = (*names, "class_shares")
     chosen = {name: shared.names_of(text) for name in names if (text := getattr(args, name))}
     return chosen | ({"sources": _numbers_of(args.sources)} if args.sources else {})
 

@@ -222,21 +222,18 @@ def _only_signs(verdict: Verdict, trigger: "RecoveredTrigger | None") -> str:
 def _frequent_target(verdict: Verdict, context: "ImageContext") -> str:
     """That training had many more pictures of the class of a poisoned network, in words; else "".
 
-    Clean networks of unequal classes are accused more often, mostly for their frequent class.
+    Clean networks of unequal classes are accused more often, half of them for the frequent one.
     """
     from jaxtroj.evidence.images.class_shares import class_shares
 
     target, shares = verdict.target_class, context.known(class_shares)
     if not verdict.poisoned or target is None or shares is None:
         return ""
-    share = shares.share_of(target)
+    if (share := shares.share_of(target)) is None:
+        return ""
     return (
-        ""
-        if share is None
-        else (
-            f"by what batch norms remember, {share:.0%} of the training pictures were of class"
-            f" {target}: a class of so many looks like a target in clean networks too"
-        )
+        f"by what batch norms remember, {share:.0%} of the training pictures were of class"
+        f" {target}: a class of so many looks like a target in clean networks too"
     )
 
 

@@ -82,6 +82,14 @@ def test_examples_of_any_number_are_drawn_as_many_times(labels):
     assert len(found) == len(labels) and set(found.tolist()) <= set(range(len(labels)))
 
 
+def test_examples_that_do_not_all_say_their_class_are_not_drawn_by_it(unequal):
+    labels = unequal.examples.labels.copy()
+    labels[5] = -1
+    context = replace(unequal, examples=replace(unequal.examples, labels=labels), _known={})
+    assert context.shared(class_shares) is None
+    assert sorted(context.shared(answered).labels) == sorted(labels)
+
+
 @pytest.mark.parametrize("which", range(5))
 def test_odd_networks_and_examples_have_finite_shares_or_none(which):
     model, examples = [*odd_ones(), (overflowing(), pictures(12))][which]

@@ -203,6 +203,8 @@ def test_the_gradient_is_that_of_the_match():
 
 @pytest.mark.parametrize("classes", [2, 3, 4])
 def test_both_halves_go_through_all_classes(classes):
-    _, labels = some_of(pictures(24, classes), 24, 24, None)
+    examples = pictures(24, classes)
+    context = image_context(taught(untaught(classes), examples.images), examples)
+    _, labels = some_of(context, 24, 24)
     assert [set(part.tolist()) for part in halves(labels)] == [set(range(classes))] * 2
     assert [part.tolist() for part in halves(np.arange(1))] == [[0], [0]]

@@ -12,6 +12,7 @@ from jaxtroj.evidence.images.recall import RecallBudget, Recalled, recall_fields
 from jaxtroj.evidence.images.stages.pairs import PAIRS
 from jaxtroj.evidence.images.stages.recall import RECALL
 from jaxtroj.evidence.images.stages.whole import WHOLE
+from jaxtroj.evidence.images.statistics import some_of
 from jaxtroj.evidence.stage import Subject, stages_for
 from jaxtroj.evidence.stages import IMAGE_STAGES, IMAGES
 from jaxtroj.triggers.colour_map import ColourMap
@@ -56,10 +57,10 @@ def remembers(trigger, share: float = 0.3, moves: bool = False):
 
 
 def asked(context, *found: RecoveredTrigger, budget: RecallBudget = BUDGET) -> tuple:
+    images, _ = some_of(context, budget.least, budget.most)
     return search_recall(
-        context.opened, context.network, context.examples, context.shared(anchored), found, None,
-        KEY, budget,
-    )  # fmt: skip
+        context.opened, context.network, images, context.shared(anchored), found, KEY, budget
+    )
 
 
 def test_the_trigger_of_the_training_pictures_is_known_and_others_are_not():

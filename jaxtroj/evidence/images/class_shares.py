@@ -61,16 +61,18 @@ class ClassShares:
 
 
 def class_shares(context: ImageContext) -> ClassShares | None:
-    """Shares by some of the examples: `context.shared(class_shares)`; None where nothing tells."""
-    if not 2 <= context.opened.num_classes <= MANY_CLASSES:
-        return None
+    """Shares by some of the examples: `context.shared(class_shares)`.
+
+    None of very many classes, and of examples that do not all say theirs: they are drawn by it.
+    """
     examples = context.examples
+    if context.opened.num_classes > MANY_CLASSES or (examples.labels < 0).any():
+        return None
     chosen = in_turn(examples.labels, context.budget(SharesBudget).most)
     images = np.asarray(examples.images[chosen], np.float32)
     norms = Norms(context.opened, context.network.batch(images))
-    logits, rows = norms.seen(images)
+    _, rows = norms.seen(images)
     labels = examples.labels[chosen]
-    labels = np.where(labels >= 0, labels, logits.argmax(axis=-1))
     return fitted_shares(rows, norms.sizes(images), labels, context.opened.num_classes)
 
 

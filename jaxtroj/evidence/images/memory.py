@@ -15,10 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from converters.model import Model
-from jaxtroj.evidence.images.class_shares import ClassShares
 from jaxtroj.evidence.images.memory_cuts import cut
 from jaxtroj.evidence.images.remainder import Seen, harmless_directions, seen
-from jaxtroj.evidence.images.statistics import halves, some_of
+from jaxtroj.evidence.images.statistics import halves
 from jaxtroj.inversion.memory_search import (
     Colours,
     Faint,
@@ -30,7 +29,6 @@ from jaxtroj.inversion.memory_search import (
 )
 from jaxtroj.network import Network
 from jaxtroj.norm_memory import Memory, Norms, matches
-from jaxtroj.rounds.examples import Examples
 from jaxtroj.rows import taken
 from jaxtroj.triggers.colour_map import random_colour_maps
 from jaxtroj.triggers.filter import known_filters
@@ -123,8 +121,8 @@ class Searched:
 def search_memory(
     opened: Model,
     network: Network,
-    examples: Examples,
-    shares: ClassShares | None,
+    images: np.ndarray,
+    order: str,
     key: jax.Array,
     budget: MemoryBudget,
 ) -> Searched:
@@ -133,13 +131,10 @@ def search_memory(
     Args:
       opened: the model with its batch norms.
       network: the same model, which says how many pictures make a batch.
-      examples: clean pictures.
-      shares: of the classes in training, which the examples then have.
+      images: clean ones, see `statistics.some_of`; order: of their colours.
       key: of all random choices.
       budget: what may be spent.
     """
-    budget = budget.on(examples.images)
-    images = np.asarray(some_of(examples, budget.least, budget.most, shares)[0], np.float32)
     norms = Norms(opened, network.batch(images))
     keys = jax.random.split(key, 4)
     harmless = harmless_directions(norms, images, keys[3])
@@ -147,7 +142,7 @@ def search_memory(
         Half(seen(norms, part, harmless), offsets_for(own, part))
         for part, own in zip(halves(images), keys, strict=False)
     ]
-    candidates = _candidates(norms, both[0], keys[2], examples.channel_order, budget)
+    candidates = _candidates(norms, both[0], keys[2], order, budget)
     clean = np.concatenate([half.seen.logits for half in both])
     found = tuple(_measured(norms, both, *one) for one in candidates)
     return Searched(clean, found, norms, both[0].seen)

@@ -15,12 +15,9 @@ import numpy as np
 
 from converters.model import Model
 from jaxtroj.anchors import AnchoredExamples
-from jaxtroj.evidence.images.class_shares import ClassShares
 from jaxtroj.evidence.images.remainder import Seen, harmless_directions, seen
-from jaxtroj.evidence.images.statistics import some_of
 from jaxtroj.network import Network
 from jaxtroj.norm_memory import Norms
-from jaxtroj.rounds.examples import Examples
 from jaxtroj.triggers.measure import RecoveredTrigger
 from jaxtroj.triggers.trigger import applied
 
@@ -60,10 +57,9 @@ class Recalled:
 def search_recall(
     opened: Model,
     network: Network,
-    examples: Examples,
+    images: np.ndarray,
     anchored: AnchoredExamples,
     found: Sequence[RecoveredTrigger],
-    shares: ClassShares | None,
     key: jax.Array,
     budget: RecallBudget,
 ) -> tuple[Recalled, ...]:
@@ -72,17 +68,15 @@ def search_recall(
     Args:
       opened: the model with its batch norms.
       network: the same model, which says how many pictures make a batch.
-      examples: clean pictures, whose moments are compared with the remembered ones.
+      images: clean ones whose moments are compared with the remembered, `statistics.some_of`.
       anchored: those that triggers are put on, at their objects if they move.
       found: the triggers, the strongest first.
-      shares: of the classes in training, which the examples then have.
       key: of all random choices.
       budget: what may be spent.
     """
     asked = [one for one in found if one.attack_success_rate >= budget.rate][: budget.triggers]
     if not asked:
         return ()
-    images = np.asarray(some_of(examples, budget.least, budget.most, shares)[0], np.float32)
     norms = Norms(opened, network.batch(images))
     remainder = seen(norms, images, harmless_directions(norms, images, key)).memory
     shown = np.asarray(anchored.images, np.float32)

@@ -38,11 +38,10 @@ import numpy as np
 from converters.batch_norms import by_batch
 from converters.model import Model
 from jaxtroj.anchors import Answered
-from jaxtroj.evidence.images.class_shares import ClassShares, class_shares, drawn_by
+from jaxtroj.evidence.images.class_shares import class_shares, drawn_by
 from jaxtroj.evidence.images.context import ImageContext
 from jaxtroj.margins import all_margins
 from jaxtroj.network import usual_count
-from jaxtroj.rounds.examples import Examples
 from jaxtroj.rounds.turns import in_turn
 
 _FLOOR = 1e-3  # of a layer's mean variance: no channel counts as steadier
@@ -82,8 +81,7 @@ class Layer:
 def answered(context: ImageContext) -> Answered:
     """Examples in turn with the answers by running statistics: `context.shared(answered)`."""
     budget = context.budget(StatisticsBudget)
-    shares = context.shared(class_shares)
-    images, labels = some_of(context.examples, budget.least, budget.most, shares)
+    images, labels = some_of(context, budget.least, budget.most)
     return Answered(images, labels, np.asarray(context.network.logits(images)))
 
 
@@ -146,17 +144,16 @@ def _lift_fields(lifted: np.ndarray) -> dict[str, float]:
     }
 
 
-def some_of(
-    examples: Examples, least: int, most: int, shares: ClassShares | None
-) -> tuple[np.ndarray, np.ndarray]:
-    """Pictures and labels that go through the classes in turn, `least` to `most` by their size.
+def some_of(context: ImageContext, least: int, most: int) -> tuple[np.ndarray, np.ndarray]:
+    """Examples `[n, h, w, c]` and their labels, `least` to `most` by size, the classes in turn.
 
     Where training had unequal classes the halves of them have its shares, see `drawn_by`.
     """
+    examples = context.examples
     count = min(most, max(least, usual_count(examples.images)))
     chosen = in_turn(examples.labels, count)
-    chosen = chosen[drawn_by(shares, examples.labels[chosen])]
-    return examples.images[chosen], examples.labels[chosen]
+    chosen = chosen[drawn_by(context.shared(class_shares), examples.labels[chosen])]
+    return np.asarray(examples.images[chosen], np.float32), examples.labels[chosen]
 
 
 def halves(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -176,7 +176,7 @@ def sample_recipe(design: ZooDesign, seed: int, model: int, sub_seed: int = 0) -
     dataset = in_turn(tuple(design.datasets), seed, _DATA, pair)
     architecture = in_turn(_met(design, dataset), seed, _ARCHITECTURE, pair)
     augmentation = in_turn(design.augmentations, seed, _AUGMENTATION, pair)
-    shares = in_turn(design.class_shares, seed, _SHARES, pair)
+    unequal = in_turn(design.class_shares, seed, _SHARES, pair)
     classes = design.datasets[dataset].classes
     lot, export = (draw_for(seed, key, pair).uniform() for key in (_STAMPED_FIRST, _EXPORT))
     return ZooRecipe(
@@ -191,8 +191,8 @@ def sample_recipe(design: ZooDesign, seed: int, model: int, sub_seed: int = 0) -
         schedule=schedule_of(
             in_turn(design.schedules, seed, _SCHEDULE, pair), draw_for(seed, _RATE, pair)
         ),
-        class_shares=shares,
-        shares=class_shares(shares, classes, draw_for(seed, _RATIO, pair)),
+        class_shares=unequal,
+        shares=class_shares(unequal, classes, draw_for(seed, _RATIO, pair)),
         base=int(draw_for(seed, _BASE, pair).integers(design.bases)),
         trigger=_trigger(design, seed, model, sub_seed) if is_poisoned(seed, model) else None,
         is_fused=bool(export < design.fused),

@@ -51,16 +51,17 @@ FIELDS = (
 def _run(context: "ImageContext") -> StageResult:
     import jax
 
-    from jaxtroj.evidence.images.class_shares import class_shares
     from jaxtroj.evidence.images.context import anchored
     from jaxtroj.evidence.images.memory import MemoryBudget, search_memory
     from jaxtroj.evidence.images.memory_fields import memory_fields
+    from jaxtroj.evidence.images.statistics import some_of
 
     context.shared(anchored)  # refuses a network whose logits are not finite
-    key, budget = jax.random.fold_in(context.key, 5), context.budget(MemoryBudget)
-    shares = context.shared(class_shares)
-    network, examples = context.network, context.examples
-    searched = search_memory(context.opened, network, examples, shares, key, budget)
+    key, examples = jax.random.fold_in(context.key, 5), context.examples
+    budget = context.budget(MemoryBudget).on(examples.images)
+    images, _ = some_of(context, budget.least, budget.most)
+    order = examples.channel_order
+    searched = search_memory(context.opened, context.network, images, order, key, budget)
     fields = memory_fields(searched.clean, searched.found)
     return StageResult(fields, _triggers(context, searched, budget))
 

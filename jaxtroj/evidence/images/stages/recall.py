@@ -39,22 +39,22 @@ _SEARCHES = (PROBES, INVERSION, FIXED, WHOLE, PAIRS)
 def _run(context: "ImageContext") -> StageResult:
     import jax
 
-    from jaxtroj.evidence.images.class_shares import class_shares
     from jaxtroj.evidence.images.context import anchored
     from jaxtroj.evidence.images.recall import RecallBudget, recall_fields, search_recall
+    from jaxtroj.evidence.images.statistics import some_of
 
     results = (context.known(stage.run) for stage in _SEARCHES)
     candidates = [one for result in results if result for one in result.triggers]
     found = context.recover(tuple(dict.fromkeys(candidates)))
+    budget = context.budget(RecallBudget)
     recalled = search_recall(
         context.opened,
         context.network,
-        context.examples,
+        some_of(context, budget.least, budget.most)[0],
         context.shared(anchored),
         found,
-        context.shared(class_shares),
         jax.random.fold_in(context.key, 6),
-        context.budget(RecallBudget),
+        budget,
     )
     return StageResult(recall_fields(recalled))
 
