@@ -190,6 +190,8 @@ BENCHES = (
           _same("{rounds} --work {work}/rounds"), ("rounds",)),
     Bench("accuracy.zoo_rivals", "verdicts beside Neural Cleanse, K-Arm and MM-BD",
           {"cpu-small": "{zoo} --each 4", "cpu": "{zoo} --each 16", "gpu": None}, ("zoo",)),
+    Bench("accuracy.round_rivals", "rivals on Rounds 1 to 4, in the same folds as our evidence",
+          _same("{rounds} --work {work}/rounds"), ("rounds",)),
     Bench("accuracy.repair", "poisoned networks mended: unlearning, fine-pruning, fine-tuning",
           {"cpu-small": None, "gpu": None,
            "cpu": "--zoo {zoo} --pictures {zoo_pictures} --seed 21"}, ("zoo", "zoo_pictures")),

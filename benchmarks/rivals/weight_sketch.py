@@ -1,10 +1,13 @@
-"""Linear weight classification (PL-GIFT, Huster et al. 2024) by what heads of any width share.
+"""Linear weight classification (PL-GIFT, Huster et al. 2024) by what networks of any width share.
 
-The original picks single weights, which heads of one shape alone have in common. This is its sorted
-variant taken to quantiles: every kernel divided by its deviation, sorted, at 33 quantiles; first
-kernels, inner ones and the last layer apart, each the mean over its kernels. A logistic regression
-learns from labelled heads.
+The original picks single weights, which networks of one shape alone have in common. This is its
+sorted variant taken to quantiles: every kernel divided by its deviation, sorted, at 33 quantiles;
+first kernels, inner ones and the last layer apart, each the mean over its kernels. A logistic
+regression learns from labelled networks.
 """
+
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 from sklearn.linear_model import LogisticRegression
@@ -20,15 +23,30 @@ GRID = {"logisticregression__C": [1e-4, 1e-3, 1e-2, 0.1, 1.0]}
 
 def features(model: Model) -> np.ndarray:
     """Sketch float64 `[99]` of a head."""
-    groups: dict[str, list[np.ndarray]] = {"first": [], "inner": [], "last": []}
+    firsts = model.config.first_kernels  # pyright: ignore[reportAttributeAccessIssue]
     kernels = {n: np.asarray(v) for n, v in model.params.items() if np.ndim(v) >= 2}
-    for name, kernel in kernels.items():
-        is_first = name in model.config.first_kernels  # pyright: ignore[reportAttributeAccessIssue]
-        group = "last" if name.startswith("linear") else "first" if is_first else "inner"
-        values = kernel.astype(np.float64).ravel()
-        groups[group].append(np.quantile(values / max(values.std(), 1e-12), QUANTILES))
-    empty = np.zeros(len(QUANTILES))
-    return np.concatenate([np.mean(g, axis=0) if g else empty for g in groups.values()])
+    last = {name for name in kernels if name.startswith("linear")}
+    first = {name for name in kernels if name in firsts} - last
+    groups = (first, set(kernels) - first - last, last)
+    return _sketch([[kernels[name] for name in kernels if name in group] for group in groups])
+
+
+def features_of_torch(network: Any) -> np.ndarray:
+    """Sketch float64 `[99]` of a torch module: its kernels stand in the order of the file."""
+    kernels = [value.detach().numpy() for value in network.parameters() if value.ndim >= 2]
+    return _sketch([kernels[:1], kernels[1:-1], kernels[-1:]])
+
+
+def _sketch(groups: Iterable[Sequence[np.ndarray]]) -> np.ndarray:
+    empty = [np.zeros(len(QUANTILES))]
+    return np.concatenate(
+        [np.mean([_quantiles(k) for k in group] or empty, axis=0) for group in groups]
+    )
+
+
+def _quantiles(kernel: np.ndarray) -> np.ndarray:
+    values = kernel.astype(np.float64).ravel()
+    return np.quantile(values / max(values.std(), 1e-12), QUANTILES)
 
 
 def classifier(seed: int = 0) -> GridSearchCV:
