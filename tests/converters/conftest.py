@@ -1,5 +1,6 @@
 """Torch networks with random weights, and their files, for the tests of conversion."""
 
+import importlib.util
 import sys
 import types
 from pathlib import Path
@@ -93,3 +94,49 @@ def old_class(monkeypatch):
 
 class _OldModule(types.ModuleType):
     """A module that holds only what a test put there."""
+
+
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory):
+    """`folders(kind)`: an encoder of transformers and its folder, made once."""
+    from tests.converters.encoder_models import reference
+
+    made = {}
+
+    def of(kind: str):
+        if kind not in made:
+            model = reference(kind)
+            made[kind] = model, tmp_path_factory.mktemp(kind)
+            model.save_pretrained(made[kind][1])
+        return made[kind]
+
+    return of
+
+
+@pytest.fixture(scope="module")
+def factories(tmp_path_factory):
+    """TrojAI's module `model_factories`, importable only while the tests of a file write models."""
+    from tests.converters.head_models import SOURCE
+
+    path = tmp_path_factory.mktemp("factories") / "model_factories.py"
+    path.write_text(SOURCE)
+    spec = importlib.util.spec_from_file_location("model_factories", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["model_factories"] = module
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules["model_factories"]
+
+
+@pytest.fixture
+def written(factories, tmp_path, monkeypatch):
+    """`written(value, legacy)`: a file torch saved; from then on model_factories is not there."""
+
+    def saved(value, legacy: bool = False):
+        path = tmp_path / "model.pt"
+        torch.save(value, path, _use_new_zipfile_serialization=not legacy)
+        monkeypatch.setitem(sys.modules, "model_factories", None)
+        return path
+
+    return saved

@@ -2,7 +2,6 @@
 
 import copy
 import dataclasses
-import importlib.util
 import json
 import sys
 
@@ -14,127 +13,17 @@ import torch
 
 from converters import convert, fold, load_checkpoint, open_model, save_checkpoint
 from converters.errors import (
-    CorruptFileError,
     LoadError,
-    MismatchError,
-    UnsupportedArchitectureError,
 )
 from converters.families.dense_head import DenseHeadConfig
 from converters.families.rnn_head import RnnHeadConfig, single_step
 from converters.model import apply, module_of
 from converters.parity import check_parity, logits_and_gradients, relative_error
 from jaxtroj.cli.main import main
+from tests.converters.head_models import HIDDEN, WIDTH, dense, recurrent
 
 nn = torch.nn
-
 EXACT, SINGLE = 1e-10, 1e-4
-WIDTH, HIDDEN = 12, 6
-
-# The classes of NIST's model_factories.py, written anew: rnn, linear, dropout; fc_layers, relu.
-SOURCE = """
-import torch
-
-
-class _RnnLinearModel(torch.nn.Module):
-    def __init__(self, rnn, linear, p):
-        super().__init__()
-        self.rnn, self.linear, self.dropout = rnn, linear, torch.nn.Dropout(p)
-
-    def forward(self, data):
-        self.rnn.flatten_parameters()
-        _, hidden = self.rnn(data)
-        hidden = hidden[0] if isinstance(hidden, tuple) else hidden
-        if self.rnn.bidirectional:
-            hidden = torch.cat((hidden[-2, :, :], hidden[-1, :, :]), dim=1)
-        else:
-            hidden = hidden[-1, :, :]
-        return self.linear(self.dropout(hidden))
-
-
-class GruLinearModel(_RnnLinearModel):
-    pass
-
-
-class LstmLinearModel(_RnnLinearModel):
-    pass
-
-
-class LinearModel(torch.nn.Module):
-    def __init__(self, linear, p):
-        super().__init__()
-        self.linear, self.dropout = linear, torch.nn.Dropout(p)
-
-    def forward(self, data):
-        return self.linear(self.dropout(data[:, 0, :]))
-
-
-class FCLinearModel(torch.nn.Module):
-    def __init__(self, layers, linear, p):
-        super().__init__()
-        self.relu, self.dropout = torch.nn.ReLU(), torch.nn.Dropout(p)
-        self.fc_layers, self.linear = torch.nn.ModuleList(layers), linear
-
-    def forward(self, data):
-        data = data[:, 0, :]
-        for layer in self.fc_layers:
-            data = self.relu(layer(data))
-        return self.linear(self.dropout(data))
-"""
-
-
-@pytest.fixture(scope="module")
-def factories(tmp_path_factory):
-    """TrojAI's module `model_factories`, importable only while this file's tests write models."""
-    path = tmp_path_factory.mktemp("factories") / "model_factories.py"
-    path.write_text(SOURCE)
-    spec = importlib.util.spec_from_file_location("model_factories", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["model_factories"] = module
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules["model_factories"]
-
-
-@pytest.fixture
-def written(factories, tmp_path, monkeypatch):
-    """`written(value, legacy)`: a file torch saved; from then on model_factories is not there."""
-
-    def saved(value, legacy: bool = False):
-        path = tmp_path / "model.pt"
-        torch.save(value, path, _use_new_zipfile_serialization=not legacy)
-        monkeypatch.setitem(sys.modules, "model_factories", None)
-        return path
-
-    return saved
-
-
-def recurrent(factories, cell="gru", **changed):
-    """A GRU or LSTM head of TrojAI's class with random weights."""
-    made = {"num_layers": 2, "bidirectional": True, "batch_first": True, "dropout": 0.0} | changed
-    rnn = {"gru": nn.GRU, "lstm": nn.LSTM}[cell](WIDTH, HIDDEN, **made)
-    name = {"gru": "GruLinearModel", "lstm": "LstmLinearModel"}[cell]
-    linear = nn.Linear(HIDDEN * (1 + made["bidirectional"]), 2)
-    return randomised(getattr(factories, name)(rnn, linear, 0.25))
-
-
-def dense(factories, hidden=(9, 7)):
-    """An FCLinear or Linear head of TrojAI's class with random weights."""
-    widths = (WIDTH, *hidden)
-    layers = [nn.Linear(a, b) for a, b in zip(widths, widths[1:], strict=False)]
-    linear = nn.Linear(widths[-1], 2)
-    if hidden:
-        return randomised(factories.FCLinearModel(layers, linear, 0.25))
-    return randomised(factories.LinearModel(linear, 0.25))
-
-
-def randomised(head):
-    """Weights and biases that are all distinct and large enough to matter."""
-    random = torch.Generator().manual_seed(len(list(head.parameters())))
-    for value in head.parameters():
-        with torch.no_grad():
-            value.copy_(0.5 * torch.randn(value.shape, generator=random))
-    return head.eval()
 
 
 def torch_values(head, embeddings, weights):
@@ -391,120 +280,3 @@ def test_reduced_head_has_no_reference(factories, artifact_of):
     config, params = single_step(model.config, model.params)
     with pytest.raises(ValueError, match="before single_step"):
         check_parity(artifact, dataclasses.replace(model, config=config, params=params))
-
-
-# ---- files that must be refused
-
-
-def _attribute(path, name, value):
-    return lambda head: setattr(head.get_submodule(path), name, value)
-
-
-def _shadow(path, name, value):
-    """An attribute that hides a parameter or module of that name."""
-    return lambda head: head.get_submodule(path).__dict__.__setitem__(name, value)
-
-
-def _replaced(name, value):
-    """An attribute in the place of a module that the file lacks."""
-
-    def changed(head):
-        del head._modules[name]
-        head.__dict__[name] = value
-
-    return changed
-
-
-relu = torch.nn.functional.relu
-
-
-def _other_flat_weights(head):
-    head.rnn._flat_weights[0] = nn.Parameter(head.rnn._flat_weights[0] + 1)
-
-
-def _swapped_names(head):
-    names = head.rnn._flat_weights_names
-    names[0], names[4] = names[4], names[0]
-
-
-MODULES = {
-    "projections": (MismatchError, "proj_size is 3", _attribute("rnn", "proj_size", 3)),
-    "mode": (MismatchError, "mode is LSTM", _attribute("rnn", "mode", "LSTM")),
-    "layers": (MismatchError, "num_layers is 1", _attribute("rnn", "num_layers", 1)),
-    "one way": (MismatchError, "bidirectional is False", _attribute("rnn", "bidirectional", False)),
-    "no bias": (MismatchError, "bias is False", _attribute("rnn", "bias", False)),
-    "layout": (MismatchError, "batch_first is 1", _attribute("rnn", "batch_first", 1)),
-    "dropout": (MismatchError, "dropout is a .*Tanh", _attribute("", "dropout", nn.Tanh())),
-    "more": (MismatchError, "expected no such module", _attribute("", "last", nn.Softmax(1))),
-    "flat weights": (LoadError, "_flat_weights, which torch", _other_flat_weights),
-    "fewer": (LoadError, "_flat_weights, which", lambda head: head.rnn._flat_weights.pop()),
-    "flat names": (LoadError, "_flat_weights_names, which torch", _swapped_names),
-    "a number for a module": (MismatchError, "dropout is an attribute", _replaced("dropout", 0.25)),
-    "a function for a module": (LoadError, "'dropout', which its code", _replaced("dropout", relu)),
-    "hidden layer": (LoadError, "attribute and in its", _shadow("", "linear", nn.Linear(12, 2))),
-    "hidden bias": (LoadError, "attribute and in its", _shadow("linear", "bias", 0.0)),
-}
-
-
-@pytest.mark.parametrize("what", MODULES)
-def test_changed_module_is_refused(what, factories, written):
-    error, named, change = MODULES[what]
-    head = recurrent(factories)
-    change(head)
-    with pytest.raises(error, match=named):
-        open_model(written(head))
-
-
-def test_activation_is_not_taken_for_granted(factories, written):
-    head = dense(factories)
-    head.relu = nn.GELU()
-    with pytest.raises(MismatchError, match="relu is a .*GELU"):
-        open_model(written(head))
-
-
-@pytest.mark.parametrize(
-    ("in_its_place", "error", "message"),
-    [
-        (None, MismatchError, "relu is missing"),
-        (torch.nn.functional.gelu, LoadError, "'relu', which its code may run"),
-    ],
-)
-def test_missing_activation_is_refused(in_its_place, error, message, factories, written):
-    head = dense(factories)
-    _replaced("relu", in_its_place)(head)
-    with pytest.raises(error, match=message):
-        open_model(written(head))
-
-
-@pytest.mark.parametrize(("listed", "error", "message"), [
-    (list, CorruptFileError, "Linear inside its attribute 'fc_layers'"),
-    (len, MismatchError, "fc_layers is an attribute, expected a module"),
-])  # fmt: skip
-def test_a_list_of_layers_that_the_state_dict_does_not_show_is_refused(
-    listed, error, message, factories, written
-):
-    """The class runs them before `linear`, which alone has weights."""
-    head = dense(factories, (WIDTH,))
-    _replaced("fc_layers", listed(head.fc_layers))(head)
-    with pytest.raises(error, match=message):
-        open_model(written(head))
-
-
-def test_class_of_the_other_cell_is_refused(factories, written):
-    head = recurrent(factories)
-    with pytest.raises(MismatchError, match="LstmLinearModel, expected .*GruLinearModel"):
-        open_model(written(factories.LstmLinearModel(head.rnn, head.linear, 0.1)))
-
-
-@pytest.mark.parametrize("whole", [False, True])
-def test_projections_are_refused(whole, factories, written):
-    rnn = nn.LSTM(WIDTH, HIDDEN, proj_size=3, batch_first=True)
-    head = factories.LstmLinearModel(rnn, nn.Linear(3, 2), 0.1).eval()
-    with pytest.raises(UnsupportedArchitectureError, match="proj_size"):
-        open_model(written(head if whole else head.state_dict()))
-
-
-def test_plain_recurrence_is_refused(factories, written):
-    head = factories.GruLinearModel(nn.RNN(WIDTH, HIDDEN), nn.Linear(HIDDEN, 2), 0.1)
-    with pytest.raises(UnsupportedArchitectureError, match="GRU"):
-        open_model(written(head))
