@@ -13,7 +13,7 @@ from safetensors.numpy import save_file
 from jaxtroj.cli.main import main
 from jaxtroj.evidence.images.class_shares import ClassShares
 from jaxtroj.record import Record
-from jaxtroj.scan.images import _frequent_target, _only_signs, _stands_out
+from jaxtroj.scan.image_limits import frequent_target, only_signs, standing_out
 from jaxtroj.store import RunStore, read_records
 
 CLASSES, PIXELS = 3, 32
@@ -215,7 +215,7 @@ def test_a_small_trigger_that_works_in_very_many_classes_is_said(kind, rate, cla
         attack_success_rate=rate, target_class=7, trigger=SimpleNamespace(kind=kind)
     )
     context: Any = SimpleNamespace(model=SimpleNamespace(num_classes=classes))
-    found = _stands_out(trigger, context)
+    found = standing_out(trigger, context)
     assert found.startswith(said) and bool(found) == bool(said)
     assert not said or "class 7" in found
 
@@ -235,7 +235,7 @@ def test_a_class_that_only_signs_name_is_said_with_what_else_makes_them(
 ):
     trigger: Any = None if served is None else SimpleNamespace(target_class=served)
     verdict: Any = SimpleNamespace(poisoned=poisoned, target_class=target)
-    found = _only_signs(verdict, trigger)
+    found = only_signs(verdict, trigger)
     assert found.startswith(said) and bool(found) == bool(said)
 
 
@@ -255,6 +255,6 @@ def test_a_target_that_training_had_most_pictures_of_is_said(poisoned, target, e
     shares = np.array([0.1, 0.1, 0.1, 0.6, 0.1])
     known = None if explained is None else ClassShares(shares, explained)
     context: Any = SimpleNamespace(known=lambda _: known)
-    found = _frequent_target(verdict, context)
+    found = frequent_target(verdict, context)
     assert bool(found) == is_said
     assert not is_said or "60% of the training pictures were of class 3" in found

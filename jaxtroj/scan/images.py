@@ -13,11 +13,11 @@ from jaxtroj.evidence.stages import IMAGE_STAGES
 from jaxtroj.record import finite, printable
 from jaxtroj.record_text import write_trigger
 from jaxtroj.rounds import Examples
-from jaxtroj.rounds.turns import MANY_CLASSES
 from jaxtroj.scan.attempt import Attempt
+from jaxtroj.scan.image_limits import limits_of, standing_out
 from jaxtroj.scan.kinds import Prepared
 from jaxtroj.scan.naming import named_class, working_trigger
-from jaxtroj.scan.pictures import absent_classes, pictures_of
+from jaxtroj.scan.pictures import pictures_of
 from jaxtroj.scan.records import Judgement
 
 if TYPE_CHECKING:
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from jaxtroj.evidence.images.context import ImageContext
     from jaxtroj.form_choice import FormChoice
     from jaxtroj.triggers.measure import RecoveredTrigger
-
-
-_WORKS, _SMALL_KINDS = 0.9, ("patch", "window")
 
 
 @dataclass
@@ -143,14 +140,12 @@ class ImageScan:
 
     def judgement(self, evidence: Evidence, verdict: Verdict, context: "ImageContext") -> Judgement:
         trigger, examples = self._shown, context.examples
-        signs, frequent = _only_signs(verdict, trigger), _frequent_target(verdict, context)
-        limits = (_bounds(context), _unseen(verdict, context), signs, frequent)
-        bounds = filter(None, limits)
-        verdict = replace(verdict, caveats=(*verdict.caveats, *bounds))
+        limits = limits_of(verdict, trigger, context)
+        verdict = replace(verdict, caveats=(*verdict.caveats, *limits))
         if trigger is None:
             return Judgement(verdict, remarks=examples.problems)
         picture, problem, recovered = None, "", dict[str, Any](trigger.as_json())
-        if stands_out := "" if verdict.poisoned else _stands_out(trigger, context):
+        if stands_out := "" if verdict.poisoned else standing_out(trigger, context):
             verdict = replace(verdict, caveats=(*verdict.caveats, stands_out))
         if verdict.poisoned or stands_out or self.attempt.settings.calibrator is None:
             picture, problem = self._picture(trigger, examples)
@@ -181,75 +176,6 @@ class ImageScan:
         except OSError as error:  # the answer stands without its picture
             return None, f"cannot write {self.trigger_path}: {error.strerror or error}"
         return printable(str(self.trigger_path)), ""
-
-
-def _bounds(context: "ImageContext") -> str:
-    """What of a network of very many classes was searched, in words; "" where all were."""
-    from jaxtroj.evidence.images.context import anchored
-
-    examples, classes = context.known(anchored), context.model.num_classes
-    if examples is None or classes <= MANY_CLASSES:
-        return ""
-    return (
-        f"of its {classes} classes only those that are easiest to reach were searched as targets,"
-        f" on {len(examples.images)} examples"
-    )
-
-
-def _unseen(verdict: Verdict, context: "ImageContext") -> str:
-    """The classes that a clean answer does not cover as sources, in words; "" for none."""
-    labels, classes = context.examples.labels, context.model.num_classes
-    return "" if verdict.poisoned else absent_classes(labels, classes)
-
-
-def _only_signs(verdict: Verdict, trigger: "RecoveredTrigger | None") -> str:
-    """That no trigger was found for the class of a poisoned network, in words; "" where one was.
-
-    Training teaches the last layer and the norms of a class that has most of the pictures what a
-    trojan teaches them: clean networks of 84 pictures of one class and 13 to 40 of each other one
-    were accused for that class (docs/measurements.md).
-    """
-    target = verdict.target_class
-    if not verdict.poisoned or target is None or (trigger and trigger.target_class == target):
-        return ""
-    found = f"the trigger found serves class {trigger.target_class}, " if trigger else ""
-    return (
-        f"{found}only signs name class {target}: a class of many more training pictures than the"
-        " others has such signs too"
-    )
-
-
-def _frequent_target(verdict: Verdict, context: "ImageContext") -> str:
-    """That training had many more pictures of the class of a poisoned network, in words; else "".
-
-    Clean networks of unequal classes are accused more often, half of them for the frequent one.
-    """
-    from jaxtroj.evidence.images.class_shares import class_shares
-
-    target, shares = verdict.target_class, context.known(class_shares)
-    if not verdict.poisoned or target is None or shares is None:
-        return ""
-    if (share := shares.share_of(target)) is None:
-        return ""
-    return (
-        f"by what batch norms remember, {share:.0%} of the training pictures were of class"
-        f" {target}: a class of so many looks like a target in clean networks too"
-    )
-
-
-def _stands_out(trigger: "RecoveredTrigger", context: "ImageContext") -> str:
-    """That a small trigger works in a network of very many classes, in words; "" where none does.
-
-    Calibrators hardly count it, because in small networks for small pictures it is common.
-    """
-    rate, classes = trigger.attack_success_rate, context.model.num_classes
-    if classes <= MANY_CLASSES or rate < _WORKS or trigger.trigger.kind not in _SMALL_KINDS:
-        return ""
-    return (
-        f"yet a {trigger.trigger.kind} was found that sends {rate:.0%} of the held-out examples to"
-        f" class {trigger.target_class}, which is rare in clean networks of so many classes: look"
-        " at it"
-    )
 
 
 def _leans(evidence: Evidence) -> str:

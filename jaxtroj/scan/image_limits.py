@@ -1,0 +1,96 @@
+"""What an answer about an image classifier leaves open, in words for its plain line."""
+
+from typing import TYPE_CHECKING
+
+from jaxtroj.calibration import Verdict
+from jaxtroj.rounds.turns import MANY_CLASSES
+from jaxtroj.scan.pictures import absent_classes
+
+if TYPE_CHECKING:
+    from jaxtroj.evidence.images.context import ImageContext
+    from jaxtroj.triggers.measure import RecoveredTrigger
+
+
+_WORKS, _SMALL_KINDS = 0.9, ("patch", "window")
+
+
+def limits_of(
+    verdict: Verdict, trigger: "RecoveredTrigger | None", context: "ImageContext"
+) -> tuple[str, ...]:
+    """What was not searched, and what else than a trojan makes the signs that were found."""
+    found = (
+        _bounds(context),
+        _unseen(verdict, context),
+        only_signs(verdict, trigger),
+        frequent_target(verdict, context),
+    )
+    return tuple(filter(None, found))
+
+
+def _bounds(context: "ImageContext") -> str:
+    """What of a network of very many classes was searched, in words; "" where all were."""
+    from jaxtroj.evidence.images.context import anchored
+
+    examples, classes = context.known(anchored), context.model.num_classes
+    if examples is None or classes <= MANY_CLASSES:
+        return ""
+    return (
+        f"of its {classes} classes only those that are easiest to reach were searched as targets,"
+        f" on {len(examples.images)} examples"
+    )
+
+
+def _unseen(verdict: Verdict, context: "ImageContext") -> str:
+    """The classes that a clean answer does not cover as sources, in words; "" for none."""
+    labels, classes = context.examples.labels, context.model.num_classes
+    return "" if verdict.poisoned else absent_classes(labels, classes)
+
+
+def only_signs(verdict: Verdict, trigger: "RecoveredTrigger | None") -> str:
+    """That no trigger was found for the class of a poisoned network, in words; "" where one was.
+
+    Training teaches the last layer and the norms of a class that has most of the pictures what a
+    trojan teaches them: clean networks of 84 pictures of one class and 13 to 40 of each other one
+    were accused for that class (docs/measurements.md).
+    """
+    target = verdict.target_class
+    if not verdict.poisoned or target is None or (trigger and trigger.target_class == target):
+        return ""
+    found = f"the trigger found serves class {trigger.target_class}, " if trigger else ""
+    return (
+        f"{found}only signs name class {target}: a class of many more training pictures than the"
+        " others has such signs too"
+    )
+
+
+def frequent_target(verdict: Verdict, context: "ImageContext") -> str:
+    """That training had many more pictures of the class of a poisoned network, in words; else "".
+
+    Clean networks of unequal classes are accused more often, half of them for the frequent one.
+    """
+    from jaxtroj.evidence.images.class_shares import class_shares
+
+    target, shares = verdict.target_class, context.known(class_shares)
+    if not verdict.poisoned or target is None or shares is None:
+        return ""
+    if (share := shares.share_of(target)) is None:
+        return ""
+    return (
+        f"by what batch norms remember, {share:.0%} of the training pictures were of class"
+        f" {target}: a class of so many looks like a target in clean networks too"
+    )
+
+
+def standing_out(trigger: "RecoveredTrigger", context: "ImageContext") -> str:
+    """That a small trigger works in a network of very many classes, in words; "" where none does.
+
+    Calibrators hardly count it, because in small networks for small pictures it is common.
+    """
+    rate, classes = trigger.attack_success_rate, context.model.num_classes
+    if classes <= MANY_CLASSES or rate < _WORKS or trigger.trigger.kind not in _SMALL_KINDS:
+        return ""
+    return (
+        f"yet a {trigger.trigger.kind} was found that sends {rate:.0%} of the held-out examples to"
+        f" class {trigger.target_class}, which is rare in clean networks of so many classes: look"
+        " at it"
+    )
