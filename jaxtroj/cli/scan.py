@@ -295,3 +295,5 @@ def _score(tally: "Tally", say: Callable[[str], None]) -> None:
         options.message("no labels in the dataset folder; nothing to score")
         return
     say(scores_text("all", scores))
+    if tally.at_base_rate:
+        say(f"{tally.at_base_rate} of them have no answer and count with the base rate")

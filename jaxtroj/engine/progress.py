@@ -19,12 +19,15 @@ class Tally:
         done: those with a record.
         fresh: those of them that this session scanned.
         accepted: poisoned models that count as accepted.
+        at_base_rate: models whose truth is known and that have no answer: failed ones, and those of
+            which only evidence was gathered.
     """
 
     total: int
     done: int = 0
     fresh: int = 0
     accepted: Accepted = NONE
+    at_base_rate: int = 0
     _loss: float = 0.0
     _probabilities: array = field(default_factory=lambda: array("d"))
     _truths: array = field(default_factory=lambda: array("b"))
@@ -47,6 +50,7 @@ class Tally:
             self._loss += float(contributions([record.probability], [poisoned])[0])
             self._probabilities.append(record.probability)
             self._truths.append(poisoned)
+            self.at_base_rate += record.status != "ok" or gathered
 
     def kinds(self) -> Iterator[Record]:
         """A record for each that was counted, alike in status and answer, to be counted again."""

@@ -40,7 +40,9 @@ def test_scan_records_every_model_and_goes_on_where_it_stopped(dataset, tmp_path
     assert "2 records" in captured.err and "3 failed" in captured.err
     assert "3 models, 1 poisoned  log score 0.6931" in captured.err
     assert run(*arguments, "--truth") == 2
-    assert "3 models, 1 poisoned  log score 0.6931" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "3 models, 1 poisoned  log score 0.6931" in said
+    assert "3 of them have no answer and count with the base rate" in said
 
 
 def test_no_worker_is_there_without_a_model(dataset, tmp_path):

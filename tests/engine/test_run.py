@@ -107,3 +107,13 @@ def test_a_tally_counts_and_scores_without_the_records():
     assert scores is not None and (scores.models, scores.poisoned) == (2, 1)
     assert [r.status for r in tally.kinds()] == ["ok", "ok", "failed", "skipped"]
     assert Tally(1).scores() is None and Tally(1).log_score is None
+    assert tally.at_base_rate == 0
+
+
+def test_a_tally_tells_answers_from_base_rates():
+    tally = Tally(4)
+    tally.add(Record("a", "", 0.9, True, 1, (), "ok", ""), True, True)
+    tally.add(Record("b", "", 0.5, False, None, (), "failed", "broken"), True, True)
+    tally.add(Record("c", "", 0.5, False, None, (), "ok", "evidence only"), True, False)
+    tally.add(Record("d", "", 0.5, False, None, (), "failed", "broken"), True, None)
+    assert tally.at_base_rate == 2
