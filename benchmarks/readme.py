@@ -192,9 +192,15 @@ def _scaling(result: Mapping[str, Any]) -> tuple[tuple[str, ...], Rows]:
         "ray": result.get("ray"),
         "ray; crashes, hangs, a node killed": result.get("ray_bad"),
     }
-    rows = (
+    rows = [
         (name, run["records"], *(run[key] for key in names)) for name, run in runs.items() if run
-    )
+    ]
+    if read := result.get("read"):
+        rows += [
+            (f"reading records, {way}; processor time", read["models"],
+             round(1e3 * read[f"{name}_processor_seconds"] / read["models"], 3), "", "")
+            for way, name in (("one by one", "iter_records"), ("at once", "read_records"))
+        ]  # fmt: skip
     return ("engine", "models", "ms a model", "MiB after a tenth", "MiB at the end"), rows
 
 
