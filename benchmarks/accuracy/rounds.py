@@ -38,10 +38,10 @@ from jaxtroj.evidence.stages import IMAGES
 
 ROUNDS = ("round1", "round2", "round3", "round4")
 CALIBRATORS: Mapping[str, tuple[int, int] | None] = {"round1": None, "rounds": (48, 320)}
-"""Name -> sides in pixels of the pictures that it is for; the same fit, which has met 64 and 80.
+"""Name -> sides in pixels of the pictures that it is for; one fit, which has met 64 and 80.
 
-Above 64 px scans leave out `whole`, without which it is as good; above 320 px `memory` too, and
-without both it is no better than the general one on Rounds 3 and 4 (docs/measurements.md)."""
+Above 320 px scans leave out `memory` and `whole`, and without both it is no better than the general
+one on Rounds 3 and 4. The `round1.json` that ships is an earlier fit, see docs/measurements.md."""
 TOGETHER = 4
 """Architectures that are left out at once."""
 PARTS: Mapping[str, Callable[[PictureRow], str]] = {
