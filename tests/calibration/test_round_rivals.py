@@ -64,7 +64,8 @@ def test_answers_on_file_without_a_statistic_do_not_count(tmp_path):
 def test_sketches_are_of_first_inner_and_last_kernels(tmp_path):
     network = torchvision.models.squeezenet1_1(num_classes=7)
     sketch = weight_sketch.features_of_torch(network)
-    first, last = network.features[0].weight, network.classifier[1].weight
+    kernels = dict(network.named_parameters())
+    first, last = kernels["features.0.weight"], kernels["classifier.1.weight"]
     for part, kernel in ((sketch[:33], first), (sketch[66:], last)):
         values = kernel.detach().double().numpy()
         assert part[16] == pytest.approx(np.median(values) / values.std(), abs=1e-9)
