@@ -1,11 +1,11 @@
 """Examples of the documents, run as the files that they tell people to write."""
 
-import importlib.util
 import re
-import sys
 import textwrap
 from pathlib import Path
 from types import ModuleType
+
+from tests.loading import module_at
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -17,12 +17,7 @@ def first_example(document: str, folder: Path) -> ModuleType:
     name = "example_" + document.removesuffix(".md").replace("-", "_")
     path = folder / f"{name}.py"
     path.write_text(block[1])
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look up the module of their annotations
-    spec.loader.exec_module(module)
-    return module
+    return module_at(path)
 
 
 def block_after(document: str, mark: str) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.accuracy.picture_rows import NOT_JUDGED, PictureRow, read_rows
+from benchmarks.accuracy.picture_rows import NOT_JUDGED, PictureRow, read_all
 from benchmarks.provenance import RESULTS, provenance, write_evidence
 from converters.files import write_atomic
 from jaxtroj import scoring
@@ -35,7 +35,7 @@ def main() -> int:
     """Scan, judge, print and write; returns the exit status."""
     args = arguments("Fresh networks by the shipped calibrator.", "fresh.json")
     keep_compiled()
-    rows = [row for source in args.sources for row in read_rows(source, args.work)]
+    rows = read_all(args.sources, args.work)
     write_evidence(args.out, rows)
     result = {
         "provenance": provenance(),

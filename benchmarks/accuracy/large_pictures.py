@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.accuracy.fresh import arguments, calibrator_for, network, probability, scores
-from benchmarks.accuracy.picture_rows import NOT_JUDGED, PictureRow, read_rows
+from benchmarks.accuracy.picture_rows import NOT_JUDGED, PictureRow, read_all
 from benchmarks.provenance import provenance, write_evidence
 from converters.files import write_atomic
 from jaxtroj.calibration import Calibrator
@@ -39,7 +39,7 @@ def main() -> int:
     """Scan, judge, print and write; returns the exit status."""
     args = arguments("What stages say of large pictures.", "large_pictures.json")
     keep_compiled()
-    rows = [row for source in args.sources for row in read_rows(source, args.work)]
+    rows = read_all(args.sources, args.work)
     write_evidence(args.out, rows)
     result = {"provenance": provenance(), "judged": judged(rows)}
     write_atomic(args.out, json.dumps(result, indent=1).encode() + b"\n")

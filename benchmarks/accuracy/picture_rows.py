@@ -8,7 +8,7 @@ training) is read from the METADATA.csv of its folder, which `jaxtroj generate z
 import json
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -106,6 +106,15 @@ def read_rows(
             if record.status == "ok":
                 rows.append(row_of(source.name, known[record.model], record))
     return rows
+
+
+def read_all(sources: Iterable[Path], work: Path, limit: int | None = None) -> list[PictureRow]:
+    """Rows of several sources; a network that stands in two of them comes once, by the first."""
+    found: dict[tuple[str, str], PictureRow] = {}
+    for source in sources:
+        for row in read_rows(source, work, limit):
+            found.setdefault((row.population, row.model), row)
+    return list(found.values())
 
 
 def _settings(entries: Sequence[ModelEntry]) -> Settings:

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.accuracy.fresh import probability, scores
-from benchmarks.accuracy.picture_rows import PictureRow, read_rows
+from benchmarks.accuracy.picture_rows import PictureRow, read_all, read_rows
 from benchmarks.accuracy.zoo import fit
 from benchmarks.provenance import RESULTS, provenance, write_evidence
 from converters.files import write_atomic
@@ -48,7 +48,7 @@ def main() -> int:
     """Gather, judge, print and write; returns the exit status."""
     args = _arguments()
     keep_compiled()
-    rows = [row for source in args.rows for row in read_rows(source, args.work)]
+    rows = read_all(args.rows, args.work)
     folders = {folder.name: folder for folder in args.zoos}
     rows = [row for row in rows if row.population in folders or _FIELDS[0] in row.evidence]
     rows = list(_with_reference(rows, folders, args.work / "reference.jsonl"))

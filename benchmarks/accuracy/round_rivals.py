@@ -9,8 +9,8 @@ classification reads the networks of folders; what it needs of them is added to 
 `.sketches.jsonl`, which only ever grows, and counts in later runs too. Everyone's statistic gets a
 logistic regression of its own, so that all answer by a probability: five folds, twins together,
 whatever is chosen is chosen inside the fold. `jaxtroj alone` fits on the evidence of the same
-networks and no others, `jaxtroj` on all rows but those of the fold. Two sets: networks that the
-three answered, and those with a sketch. Probabilities are clipped to [.01, .99].
+networks and no others, `jaxtroj` on all rows of rounds but those of the fold. Two sets: networks
+that the three answered, and those with a sketch. Probabilities are clipped to [.01, .99].
 """
 
 import argparse
@@ -26,7 +26,8 @@ from sklearn.model_selection import StratifiedGroupKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from benchmarks.accuracy.picture_rows import PictureRow, labelled, read_rows, scheme
+from benchmarks.accuracy.picture_rows import PictureRow, labelled, read_all, scheme
+from benchmarks.accuracy.rounds import ROUNDS
 from benchmarks.accuracy.zoo_rivals import OURS, read_answers, torch_network
 from benchmarks.provenance import RESULTS, provenance
 from benchmarks.rivals import weight_sketch
@@ -43,7 +44,7 @@ _OTHERS = "others"
 def main() -> int:
     """Sketch, judge, print and write; returns the exit status."""
     args = _arguments()
-    rows = [row for source in args.datasets for row in read_rows(source, args.work)]
+    rows = [row for row in read_all(args.datasets, args.work) if row.dataset in ROUNDS]
     sketches = args.out.with_suffix(".sketches.jsonl")
     for folder in [source for source in args.datasets if source.is_dir()]:
         add_sketches(folder, sketches)
@@ -66,14 +67,14 @@ def _arguments() -> argparse.Namespace:
 
 def add_sketches(folder: Path, path: Path) -> None:
     """Sketches of the networks of a folder that are not on file yet, a JSON line each."""
-    known = {name for features in read_sketches(path).values() for name in features}
+    known = read_sketches(path).get(SKETCH, {})
     for entry in iter_models(folder):
         name = f"{folder.name}/{entry.model_id}"
         if entry.poisoned is not None and name not in known:
             sketch = weight_sketch.features_of_torch(torch_network(entry.model_path))
-            line = {"model": name, "sketch": np.round(sketch, 6).tolist()}
-            with path.open("a") as file:
-                file.write(json.dumps(line) + "\n")
+            known[name] = np.round(sketch, 6).tolist()
+            lines = (json.dumps({"model": name, "sketch": own}) for name, own in known.items())
+            write_atomic(path, "".join(f"{line}\n" for line in lines).encode())
 
 
 def read_sketches(path: Path) -> dict[str, dict[str, list[float]]]:
@@ -105,8 +106,8 @@ def judge(
     own = [rows[i] for i in places]
     truth = np.array([row.poisoned for row in own], dtype=bool)
     if min(truth.sum(), (~truth).sum()) < FOLDS:
-        raise SystemExit(f"{truth.sum()} poisoned networks of {len(own)} that all have answered"
-                         f" for: expected {FOLDS} of each truth")  # fmt: skip
+        raise SystemExit(f"{len(own)} networks have every rival's answer, {truth.sum()} of them"
+                         f" poisoned; expected {FOLDS} of each truth")  # fmt: skip
     folds = _folds(own, truth)
     said = {
         rival: _out_of_fold(np.array([one[names[i]] for i in places]), truth, folds)

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.accuracy.picture_rows import PictureRow, labelled, read_rows, scheme
+from benchmarks.accuracy.picture_rows import PictureRow, labelled, read_all, scheme
 from benchmarks.accuracy.round0_accuracy import origin
 from benchmarks.accuracy.zoo import by, part_line
 from benchmarks.provenance import RESULTS, provenance, write_evidence
@@ -38,10 +38,10 @@ from jaxtroj.evidence.stages import IMAGES
 
 ROUNDS = ("round1", "round2", "round3", "round4")
 CALIBRATORS: Mapping[str, tuple[int, int] | None] = {"round1": None, "rounds": (48, 320)}
-"""Name -> sides in pixels of the pictures that it is for; one fit, which has met 64 and 80.
+"""Name -> sides in pixels of the pictures that it is for; the same fit, which has met 64 and 80.
 
 Above 320 px scans leave out `memory` and `whole`, and without both it is no better than the general
-one on Rounds 3 and 4. The `round1.json` that ships is an earlier fit, see docs/measurements.md."""
+one on Rounds 3 and 4 (docs/measurements.md)."""
 TOGETHER = 4
 """Architectures that are left out at once."""
 PARTS: Mapping[str, Callable[[PictureRow], str]] = {
@@ -59,7 +59,7 @@ def main() -> int:
     """Scan, judge, print and write; returns the exit status."""
     args = _arguments()
     keep_compiled()
-    rows = [row for source in args.datasets for row in read_rows(source, args.work, args.limit)]
+    rows = read_all(args.datasets, args.work, args.limit)
     rows = [row for row in rows if args.only is None or row.population in args.only.split(",")]
     write_evidence(args.out, [row for row in rows if row.dataset in ROUNDS])
     result = {"provenance": provenance(), "schema": IMAGES.version} | judge(rows, args.seed)

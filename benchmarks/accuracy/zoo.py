@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.accuracy.picture_rows import PictureRow, labelled, read_rows, scheme
+from benchmarks.accuracy.picture_rows import PictureRow, labelled, read_all, scheme
 from benchmarks.accuracy.round0_accuracy import origin
 from benchmarks.provenance import RESULTS, provenance, write_evidence
 from converters.files import write_atomic
@@ -39,7 +39,7 @@ def main() -> int:
     """Scan, judge, print and write; returns the exit status."""
     args = _arguments()
     keep_compiled()
-    rows = [row for source in args.datasets for row in read_rows(source, args.work, args.limit)]
+    rows = read_all(args.datasets, args.work, args.limit)
     rows = [row for row in rows if args.only is None or row.population in args.only.split(",")]
     write_evidence(args.out, rows)
     result = {"provenance": provenance(), "schema": IMAGES.version} | judge(rows, args.seed)

@@ -1,17 +1,10 @@
 """The challenge against the published algorithm as a slow loop, image by image."""
 
-import importlib.util
-from pathlib import Path
-
 import pytest
 
 from jaxtroj.backgrounds.challenge import Plan, choose_backgrounds
 from jaxtroj.backgrounds.normalization import PUBLISHED
-
-_spec = importlib.util.spec_from_file_location("slow_loop", Path(__file__).parent / "slow_loop.py")
-assert _spec is not None and _spec.loader is not None
-slow_loop = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(slow_loop)
+from tests.backgrounds import slow_loop
 
 cases = pytest.mark.parametrize(
     "case", [(kind, size) for kind in ("resnet", "densenet") for size in (9, 1000)], ids=str

@@ -46,7 +46,9 @@ def test_what_twins_share_is_no_help(rows):
 
 
 def test_too_few_networks_are_told(rows):
-    with pytest.raises(SystemExit, match="4 poisoned networks of 8 .* expected 5 of each truth"):
+    with pytest.raises(
+        SystemExit, match="8 networks have .* 4 of them poisoned; expected 5 of each"
+    ):
         judge(rows, {"one": features(rows[:8], lambda row: [0.0])})
 
 

@@ -1,13 +1,13 @@
 """The benchmark of a zoo, on made-up evidence."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from json import dumps, loads
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks.accuracy.picture_rows import PictureRow, read_rows, row_of
+from benchmarks.accuracy.picture_rows import PictureRow, read_all, read_rows, row_of
 from benchmarks.accuracy.zoo import by, judge, text
 from jaxtroj.record import Record
 from jaxtroj.rounds import ModelEntry
@@ -68,6 +68,10 @@ def test_rows_come_back_from_a_file(rows, tmp_path):
     path.write_text("".join(dumps(asdict(one)) + "\n" for one in rows))
     assert read_rows(path, tmp_path) == rows
     assert read_rows(path, tmp_path, 3) == rows[:3]
+    other = tmp_path / "other.evidence.jsonl"
+    changed = [replace(rows[1], kind="another"), replace(rows[1], population="another")]
+    other.write_text("".join(dumps(asdict(one)) + "\n" for one in changed))
+    assert read_all([path, other], tmp_path) == [*rows, changed[1]]
     assert loads(path.read_text().splitlines()[1])["kind"] == "patch"
 
 

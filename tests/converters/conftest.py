@@ -1,6 +1,5 @@
 """Torch networks with random weights, and their files, for the tests of conversion."""
 
-import importlib.util
 import sys
 import types
 from pathlib import Path
@@ -11,6 +10,7 @@ import torch
 
 from converters.artifact import Artifact
 from converters.weights import Weights
+from tests.loading import module_at
 
 
 def _random_tensor(name: str, shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray:
@@ -120,12 +120,7 @@ def factories(tmp_path_factory):
 
     path = tmp_path_factory.mktemp("factories") / "model_factories.py"
     path.write_text(SOURCE)
-    spec = importlib.util.spec_from_file_location("model_factories", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["model_factories"] = module
-    spec.loader.exec_module(module)
-    yield module
+    yield module_at(path)
     del sys.modules["model_factories"]
 
 

@@ -2,7 +2,6 @@
 
 import errno
 import hashlib
-import importlib.util
 import json
 import os
 import re
@@ -15,6 +14,7 @@ import pytest
 from jaxtroj import held_folder
 from jaxtroj.errors import GenerationError
 from jaxtroj.generate.model_ids import poisoned_first
+from tests.loading import module_at
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "adding-a-round.md"
 
@@ -75,12 +75,7 @@ def new_round(tmp_path_factory):
     [code] = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), flags=re.S)
     path = tmp_path_factory.mktemp("outside") / "new_round.py"
     path.write_text(code)
-    spec = importlib.util.spec_from_file_location("new_round", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["new_round"] = module
-    spec.loader.exec_module(module)
-    yield module
+    yield module_at(path)
     del sys.modules["new_round"]
 
 
