@@ -22,6 +22,8 @@ _CACHES = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 _COMPILED = _CACHES / "jaxtroj" / f"tests-{version('jax')}-{version('jaxlib')}"
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_COMPILED))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+# Hundreds of commands start: without bytecode each one parses a third of a second.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 runtime.prepare()
 
 
@@ -36,6 +38,12 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         if "slow" in item.keywords:
             item.add_marker(skip)
+
+
+def pytest_collection_finish():
+    """What was imported and collected stays: no collection of garbage goes through it again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

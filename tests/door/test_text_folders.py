@@ -42,7 +42,7 @@ def test_logits_are_the_librarys_and_gradients_finite(tmp_path, family):
         params = opened.model.params | {config.word_table: words}
         return apply(config, params, jnp.asarray(both)).sum()
 
-    gradient = np.asarray(jax.grad(total)(table))
+    gradient = np.asarray(jax.jit(jax.grad(total))(table))
     assert gradient.shape == table.shape and np.isfinite(gradient).all() and np.abs(gradient).max()
     assert "classes of the folder: 0 'bad', 1 'good'" in opened.findings
 

@@ -46,7 +46,8 @@ def repository(tmp_path):
     shutil.copytree(EXAMPLES / "poisoned", mine / "net")
     # Its own environment would hold the gigabytes of torch; the rest is as users have it.
     hook = {"id": "jaxtroj", "language": "system", "verbose": True}
-    accepted = {**hook, "alias": "accepted", "args": ["--accept", "ours.toml"]}
+    words = ["--accept", "ours.toml", "--stages", "weights,statistics"]
+    accepted = {**hook, "alias": "accepted", "args": words}
     config = {"repos": [{"repo": str(hooks), "rev": revision, "hooks": [hook, accepted]}]}
     (mine / ".pre-commit-config.yaml").write_text(yaml.safe_dump(config))
     digest = digest_file(mine / "net" / "model.pt")
