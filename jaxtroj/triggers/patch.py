@@ -78,7 +78,7 @@ class Patch:
         apothem = self.radius * side * jnp.sqrt(jnp.pi / wedge)
         y, x = (self._along(shape[axis], axis, offset, side) for axis in (0, 1))
         distance = jnp.sin(turns) * y[:, None, None] + jnp.cos(turns) * x[None, :, None]
-        farthest = jnp.where(jnp.arange(MAX_SIDES) < self.sides, distance, -jnp.inf).max(axis=-1)
+        farthest = _largest(jnp.where(jnp.arange(MAX_SIDES) < self.sides, distance, -jnp.inf))
         return jax.nn.sigmoid((apothem - farthest) / _EDGE_PIXELS)[..., None]
 
     def _along(self, length: int, axis: int, offset: jax.Array, side: int) -> jax.Array:
@@ -87,6 +87,24 @@ class Patch:
         # Where a pixel's content was before the move: so a patch moves as a mask is rolled.
         places = places % length if self.wraps else places
         return places - length // 2 - self.offset[axis] * side
+
+
+@jax.custom_jvp
+def _largest(values: jax.Array) -> jax.Array:
+    """Largest along the last axis, with a finite derivative.
+
+    That of jax divides by how many values equal the largest. Compilers compute values anew where
+    they are compared, rounded otherwise (fused multiply-add): then none may, and 0 / 0 is NaN.
+    """
+    return values.max(axis=-1)
+
+
+@_largest.defjvp
+def _largest_jvp(primals, tangents):
+    (values,), (change,) = primals, tangents
+    found = _largest(values)
+    is_best = (values == found[..., None]).astype(values.dtype)
+    return found, (change * is_best).sum(axis=-1) / jnp.maximum(is_best.sum(axis=-1), 1.0)
 
 
 @partial(jax.jit, static_argnums=(1, 2, 3))

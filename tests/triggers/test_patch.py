@@ -155,3 +155,23 @@ def test_rows_are_whole_patches():
     chosen = taken(bank, np.array([4, 1]))
     np.testing.assert_array_equal(chosen.colour, bank.colour[jnp.asarray([4, 1])])
     assert chosen.sides.tolist() == [int(bank.sides[4]), int(bank.sides[1])]
+
+
+def test_gradients_are_finite_when_compilers_round_otherwise():
+    """Unoptimised, XLA computes the distances anew to compare them, and none is the largest."""
+
+    def covered(patch):
+        return patch.size((12, 12)) * 3.0
+
+    patch = jax.tree.map(lambda leaf: leaf[0], random_patches(jax.random.key(3), 1, 3, (0.1,)))
+    program = jax.jit(jax.grad(covered, allow_int=True))
+    wanted = jax.grad(covered, allow_int=True)(patch)
+    jax.config.update("jax_disable_most_optimizations", True)
+    try:
+        found = program(patch)
+    finally:
+        jax.config.update("jax_disable_most_optimizations", False)
+    assert np.abs(wanted.offset).max() > 0
+    for name in ("offset", "radius"):
+        assert np.isfinite(getattr(found, name)).all()
+    np.testing.assert_allclose(found.radius, wanted.radius, rtol=1e-4)
