@@ -95,6 +95,7 @@ def _largest(values: jax.Array) -> jax.Array:
 
     That of jax divides by how many values equal the largest. Compilers compute values anew where
     they are compared, rounded otherwise (fused multiply-add): then none may, and 0 / 0 is NaN.
+    Here such a pixel has no derivative.
     """
     return values.max(axis=-1)
 

@@ -12,13 +12,13 @@ from jaxtroj.record import digest_file
 from tests.pipeline.runner import ROOT, Runner
 
 EXAMPLES = Path(jaxtroj.__file__).parent / "data" / "examples"
-QUICK = "--threshold 0.4 --stages weights,statistics"
+OPTIONS = "--threshold 0.4 --stages weights,statistics"
 UPLOADS = ["github/codeql-action/upload-sarif@v3", "actions/upload-artifact@v4"]
 
 
 def test_poisoned_fails_at_the_end_and_accepted_passes(tmp_path):
     shutil.copytree(EXAMPLES / "poisoned", tmp_path / "my models" / "poisoned")
-    found = Runner(tmp_path, models="my models", options=f"--limit 1\n{QUICK}\n").run()
+    found = Runner(tmp_path, models="my models", options=f"--limit 1\n{OPTIONS}\n").run()
     settings = json.loads((tmp_path / "jaxtroj-run" / "settings.json").read_text())
     assert settings["threshold"] == 0.4, "options of every line"
     assert (found.failed, found.outputs["status"]) == ("Verdict", "1"), found.log
@@ -33,7 +33,7 @@ def test_poisoned_fails_at_the_end_and_accepted_passes(tmp_path):
         f'[[accepted]]\nsha256 = "{digest}"\nowner = "A"\nreason = "b"\nexpires = 2999-01-01\n'
     )
     again = Runner(tmp_path, models="my models", accept="ours.toml", upload="false",
-                   options=f"--limit 1 {QUICK}").run()  # fmt: skip
+                   options=f"--limit 1 {OPTIONS}").run()  # fmt: skip
     assert (again.failed, again.outputs["status"]) == (None, "0"), again.log
     assert len(again.used) == 1 and "Accepted models" in again.summary
 

@@ -159,19 +159,18 @@ def test_rows_are_whole_patches():
 
 def test_gradients_are_finite_when_compilers_round_otherwise():
     """Unoptimised, XLA computes the distances anew to compare them, and none is the largest."""
+    weights = np.random.default_rng(0).normal(size=(12, 12, 1)).astype(np.float32)
 
-    def covered(patch):
-        return patch.size((12, 12)) * 3.0
+    def weighed(patch):
+        return (patch.drawn((12, 12), np.zeros(2, np.int32)).mask * weights).sum()
 
-    patch = jax.tree.map(lambda leaf: leaf[0], random_patches(jax.random.key(3), 1, 3, (0.1,)))
-    program = jax.jit(jax.grad(covered, allow_int=True))
-    wanted = jax.grad(covered, allow_int=True)(patch)
+    gradient = jax.vmap(jax.grad(weighed, allow_int=True))
+    bank = random_patches(jax.random.key(3), 8, 3, (0.1,))
+    wanted, program = gradient(bank), jax.jit(gradient)
     jax.config.update("jax_disable_most_optimizations", True)
     try:
-        found = program(patch)
+        found = program(bank)
     finally:
         jax.config.update("jax_disable_most_optimizations", False)
-    assert np.abs(wanted.offset).max() > 0
-    for name in ("offset", "radius"):
-        assert np.isfinite(getattr(found, name)).all()
-    np.testing.assert_allclose(found.radius, wanted.radius, rtol=1e-4)
+    assert np.abs(wanted.offset).min() > 0 and np.isfinite(found.offset).all()
+    np.testing.assert_allclose(found.radius, wanted.radius, rtol=1e-3)
