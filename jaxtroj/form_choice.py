@@ -14,6 +14,7 @@ import numpy as np
 
 from converters.model import Model
 from converters.preparation import PreparedConfig, prepared
+from jaxtroj.answer_shares import log_probabilities
 from jaxtroj.input_forms import PixelForm
 from jaxtroj.label_shift import LabelShift, clearest, label_shift
 from jaxtroj.network import Network, usual_count
@@ -35,7 +36,6 @@ _SAID = {
     "round": "as the round has it",
     "folder": "as the folder says",
 }
-_TEMPERATURES = 2.0 ** np.arange(-12, 13)
 
 
 @dataclass(frozen=True)
@@ -255,12 +255,6 @@ def _gain(one: Tried, other: Tried) -> float:
 
 def _log_scores(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Log scores `[n]` of labels, nats, at the best temperature: logits are divided by it."""
-    rows = np.arange(len(labels))
     if not np.isfinite(logits).all():
         return np.full(len(labels), -np.inf)
-    spread = max(float(logits.std()), np.finfo(np.float64).tiny)
-    scaled = (logits - logits.max(axis=1, keepdims=True)) / spread
-    scores = [
-        (scaled / t)[rows, labels] - np.log(np.exp(scaled / t).sum(axis=1)) for t in _TEMPERATURES
-    ]
-    return max(scores, key=np.mean)
+    return log_probabilities(logits, labels)[np.arange(len(labels)), labels]

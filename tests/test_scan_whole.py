@@ -240,21 +240,26 @@ def test_a_class_that_only_signs_name_is_said_with_what_else_makes_them(
 
 
 @pytest.mark.parametrize(
-    ("poisoned", "target", "explained", "is_said"),
+    ("poisoned", "target", "explained", "said"),
     [
-        (True, 3, 0.9, True),
-        (True, 3, 0.4, False),
-        (True, 2, 0.9, False),
-        (True, 3, None, False),
-        (True, None, 0.9, False),
-        (False, 3, 0.9, False),
+        (
+            True,
+            3,
+            0.9,
+            "by what batch norms remember, 60% of the training pictures were of",
+        ),
+        (True, 3, 0.4, "by how often it is the answer, training had many more pictures of"),
+        (True, 3, None, "by how often it is the answer"),
+        (True, 2, 0.9, ""),
+        (True, None, 0.9, ""),
+        (False, 3, 0.9, ""),
     ],
 )
-def test_a_target_that_training_had_most_pictures_of_is_said(poisoned, target, explained, is_said):
+def test_a_target_that_training_had_most_pictures_of_is_said(poisoned, target, explained, said):
     verdict: Any = SimpleNamespace(poisoned=poisoned, target_class=target)
     shares = np.array([0.1, 0.1, 0.1, 0.6, 0.1])
     known = None if explained is None else ClassShares(shares, explained)
-    context: Any = SimpleNamespace(known=lambda _: known)
+    frequent = np.arange(5) == 3
+    context: Any = SimpleNamespace(known=lambda _: known, shared=lambda _: frequent)
     found = frequent_target(verdict, context)
-    assert bool(found) == is_said
-    assert not is_said or "60% of the training pictures were of class 3" in found
+    assert found.startswith(said) and bool(found) == bool(said)

@@ -69,16 +69,20 @@ def frequent_target(verdict: Verdict, context: "ImageContext") -> str:
     Clean networks of unequal classes are accused more often, half of them for the frequent one.
     """
     from jaxtroj.evidence.images.class_shares import class_shares
+    from jaxtroj.evidence.images.frequent_classes import frequent_classes
 
-    target, shares = verdict.target_class, context.known(class_shares)
-    if not verdict.poisoned or target is None or shares is None:
+    target = verdict.target_class
+    if not verdict.poisoned or target is None or not context.shared(frequent_classes)[target]:
         return ""
-    if (share := shares.share_of(target)) is None:
-        return ""
-    return (
-        f"by what batch norms remember, {share:.0%} of the training pictures were of class"
-        f" {target}: a class of so many looks like a target in clean networks too"
+    shares = context.known(class_shares)
+    share = None if shares is None else shares.share_of(target)
+    known = (
+        f"by how often it is the answer, training had many more pictures of class {target}"
+        if share is None
+        else f"by what batch norms remember, {share:.0%} of the training pictures were of class"
+        f" {target}"
     )
+    return f"{known}: a class of so many looks like a target in clean networks too"
 
 
 def standing_out(trigger: "RecoveredTrigger", context: "ImageContext") -> str:

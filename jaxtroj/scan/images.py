@@ -47,8 +47,8 @@ class ImageScan:
     _unknown_folders: tuple[str, ...] = ()
 
     def prepare(self) -> Prepared:
-        from converters.batch_norms import has_batch_norms
         from jaxtroj.evidence.images.context import check_fit, image_context
+        from jaxtroj.evidence.images.labelled_examples import normed
         from jaxtroj.scan.forms import form_for, in_form
         from jaxtroj.scan.reference import reference_for
 
@@ -66,7 +66,7 @@ class ImageScan:
         self.attempt.has_reference = reference is not None
         seed = self.attempt.settings.seed
         context = image_context(self.model, examples, seed, reference=reference)
-        norms = self.attempt.has_batch_norm = has_batch_norms(self.model)
+        norms = self.attempt.has_batch_norm = context.shared(normed)
         side, beside = max(height, width), reference is not None
         return Prepared(context, Subject(side, has_batch_norm=norms, has_reference=beside))
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from jaxtroj.evidence.images.context import ImageContext
-from jaxtroj.norm_memory import Norms, apart_from_training
-from jaxtroj.rounds.turns import MANY_CLASSES, in_turn
+from jaxtroj.evidence.images.labelled_examples import labelled_examples
+from jaxtroj.norm_memory import apart_from_training
 
 # How strongly shares are pulled to equal ones, beside the mean size of what classes differ by.
 _RIDGES = (0.3, 0.05, 0.01, 0.002)
@@ -26,13 +26,6 @@ _ENOUGH = 0.5  # of the distance explained; what triggers add is mostly no mixtu
 _SUM = 1e3  # weight of the sum of the shares beside the distance
 _STEPS = 100  # of the fit for each class; it takes about one
 _UNEQUAL, _FREQUENT = 1.5, 2.0  # times the share of a class among equal ones
-
-
-@dataclass(frozen=True)
-class SharesBudget:
-    """Most examples that shares are fitted on, both halves together."""
-
-    most: int = 160
 
 
 @dataclass(frozen=True)
@@ -54,26 +47,26 @@ class ClassShares:
         largest = float(self.shares.max()) * len(self.shares)
         return self.explained >= _ENOUGH and largest >= _UNEQUAL
 
+    @property
+    def frequent(self) -> np.ndarray:
+        """Bool `[classes]`, whether a class had many more pictures than equal classes have."""
+        return self.is_unequal & (self.shares >= _FREQUENT / len(self.shares))
+
     def share_of(self, target: int) -> float | None:
         """Share of a class that had many more pictures than equal classes have; None for others."""
-        is_frequent = self.is_unequal and self.shares[target] >= _FREQUENT / len(self.shares)
-        return float(self.shares[target]) if is_frequent else None
+        return float(self.shares[target]) if self.frequent[target] else None
 
 
 def class_shares(context: ImageContext) -> ClassShares | None:
     """Shares by some of the examples: `context.shared(class_shares)`.
 
-    None of very many classes, and of examples that do not all say theirs: they are drawn by it.
+    Of a network with batch norms; None where the examples do not tell, see `labelled_examples`.
     """
-    examples = context.examples
-    if context.opened.num_classes > MANY_CLASSES or (examples.labels < 0).any():
+    examples = context.shared(labelled_examples)
+    if examples is None or examples.rows is None:
         return None
-    chosen = in_turn(examples.labels, context.budget(SharesBudget).most)
-    images = np.asarray(examples.images[chosen], np.float32)
-    norms = Norms(context.opened, context.network.batch(images))
-    _, rows = norms.seen(images)
-    labels = examples.labels[chosen]
-    return fitted_shares(rows, norms.sizes(images), labels, context.opened.num_classes)
+    classes = context.opened.num_classes
+    return fitted_shares(examples.rows, examples.sizes, examples.labels, classes)
 
 
 def fitted_shares(

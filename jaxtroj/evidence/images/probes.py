@@ -105,12 +105,15 @@ def _top(scores: np.ndarray) -> np.ndarray:
     return np.sort(scores, axis=0)[-_TOP:].mean(axis=0)
 
 
-def probe_fields(probed: Probed, head: np.ndarray | None = None) -> dict[str, float]:
+def probe_fields(
+    probed: Probed, head: np.ndarray | None = None, frequent: np.ndarray | None = None
+) -> dict[str, float]:
     """Evidence of the bank; `images.stages.probes` says what each field means.
 
     Args:
         probed: result of the bank.
         head: rows `[classes, features]` of the network's last layer, if it has one.
+        frequent: see `weights.weight_fields`.
     """
     top, wide, target = _top(probed.scores), np.sort(_top(probed.wide_scores)), _best_class(probed)
     return {
@@ -118,5 +121,5 @@ def probe_fields(probed: Probed, head: np.ndarray | None = None) -> dict[str, fl
         "probe_gap": float(top[target] - np.delete(top, target).max()),
         "probe_agreement": float((probed.scores.argmax(axis=1) == target).mean()),
         "probe_wide_gap": float(wide[-1] - wide[-2]),
-        "probe_head_gap": head_gap(head, target),
+        "probe_head_gap": head_gap(head, target, frequent),
     }

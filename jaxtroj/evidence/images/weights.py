@@ -13,27 +13,44 @@ from jaxtroj.numerics import kurtosis
 from jaxtroj.rounds.turns import MANY_CLASSES
 
 _EPS = 1e-12
+_FEWEST = 3  # classes that are compared: of fewer none has others that tell how far rows differ
 
 
-def weight_fields(params: Mapping[str, np.ndarray], head: np.ndarray | None) -> dict[str, float]:
-    """Evidence read off the parameters alone; `images.stages.weights` says what each means.
+def weight_fields(
+    params: Mapping[str, np.ndarray],
+    head: np.ndarray | None,
+    frequent: np.ndarray | None = None,
+) -> dict[str, float]:
+    """Evidence read off the parameters; `images.stages.weights` says what each means.
 
     Args:
         params: by Flax path, or by torch name for a captured graph.
         head: rows `[classes, features]` of the last layer, see `Model.last_layer`. Without any, no
             class stands out: those fields are 0.
+        frequent: bool `[classes]`, those whose rows stand out for another reason than a trojan, see
+            `frequent_classes`: the others are compared, if there are three of them at least.
     """
     rows = None if head is None else np.asarray(head, np.float64)
     kernels = [value for path, value in params.items() if _is_kernel(path, value)]
     tails = [kurtosis(np.asarray(kernel, np.float64)) for kernel in kernels if kernel.size > 256]
     names = ("head_mean_outlier", "head_norm_outlier", "head_cosine_spread")
     fields: dict[str, float] = dict.fromkeys(names, 0.0)
+    fields["head_lead"], fields["head_lead_class"] = 0.0, -1.0
     if rows is not None:
-        fields["head_mean_outlier"] = _outlier(rows.mean(axis=1))
-        fields["head_norm_outlier"] = _outlier(np.linalg.norm(rows, axis=1))
+        classes = _compared(rows, frequent)
+        fields["head_mean_outlier"] = _outlier(rows[classes].mean(axis=1))
+        fields["head_norm_outlier"] = _outlier(np.linalg.norm(rows[classes], axis=1))
         fields["head_cosine_spread"] = _cosine_spread(rows)
-    fields["head_lead"], fields["head_lead_class"] = head_lead(head)
+        fields["head_lead"], leading = head_lead(rows[classes])
+        fields["head_lead_class"] = float(classes[int(leading)]) if leading >= 0 else -1.0
     return {**fields, "layer_kurtosis": float(np.mean(tails)) if tails else 0.0}
+
+
+def _compared(rows: np.ndarray, frequent: np.ndarray | None) -> np.ndarray:
+    """The classes, int, whose rows are compared with one another."""
+    every = np.arange(len(rows))
+    rest = every if frequent is None or len(frequent) != len(rows) else every[~frequent]
+    return rest if len(rest) >= _FEWEST else every
 
 
 def head_gaps(head: np.ndarray | None) -> np.ndarray:
@@ -59,10 +76,16 @@ def head_gaps(head: np.ndarray | None) -> np.ndarray:
     return lean - np.array([np.delete(lean, place).mean() for place in range(len(lean))])
 
 
-def head_gap(head: np.ndarray | None, target: int) -> float:
-    """The gap of one class, see `head_gaps`; 0 without a last layer."""
-    gaps = head_gaps(head)
-    return float(gaps[target]) if gaps.size else 0.0
+def head_gap(head: np.ndarray | None, target: int, frequent: np.ndarray | None = None) -> float:
+    """The gap of one class, see `head_gaps` and `weight_fields`.
+
+    0 without a last layer, and for a class that is not compared as it is frequent.
+    """
+    classes = np.zeros(0, int) if head is None else _compared(head, frequent)
+    if head is None or target not in classes:
+        return 0.0
+    gaps = head_gaps(head[classes])
+    return float(gaps[classes == target][0]) if gaps.size else 0.0
 
 
 def head_lead(head: np.ndarray | None) -> tuple[float, float]:

@@ -45,9 +45,10 @@ def bank_trigger(context: "ImageContext") -> "TriggerCandidate":
 
 
 def _run(context: "ImageContext") -> StageResult:
+    from jaxtroj.evidence.images.frequent_classes import compared_head
     from jaxtroj.evidence.images.probes import probe_fields
 
-    fields = probe_fields(context.shared(bank), context.model.last_layer())
+    fields = probe_fields(context.shared(bank), *compared_head(context))
     return StageResult(fields, (context.shared(bank_trigger),))
 
 

@@ -1,0 +1,75 @@
+"""How often a network gives each class, where it is shown as many examples of each.
+
+Training on unequal classes makes a network answer the frequent ones more often than their pictures
+are, and the others less. On examples of which each class counts the same the share of a class among
+the answers says so. Answers are counted in probabilities, at the temperature that suits the labels
+best: a network that is wrong where it is sure says much about its classes, one that is always right
+nothing.
+
+References:
+  Saerens et al., Adjusting the Outputs of a Classifier to New a Priori Probabilities, Neural
+  Computation 14, 2002: shares of classes by the answers of a network.
+  Guo et al., On Calibration of Modern Neural Networks, https://arxiv.org/abs/1706.04599, 2017.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+# Times the share of equal classes, and standard errors above it, from where a class is frequent.
+_FREQUENT, _ERRORS = 1.5, 3.0
+_TEMPERATURES = 2.0 ** np.arange(-12, 13)
+
+
+@dataclass(frozen=True)
+class AnswerShares:
+    """Shares of the classes among a network's answers, each class of examples counting the same.
+
+    Attributes:
+      shares: `[classes]`, together 1.
+      errors: `[classes]`, the standard error of each by the examples; infinite where no class has
+        two of them.
+    """
+
+    shares: np.ndarray
+    errors: np.ndarray
+
+    @property
+    def frequent(self) -> np.ndarray:
+        """Bool `[classes]`, whether a class is answered far more often than equal ones are."""
+        equal = 1 / len(self.shares)
+        return self.shares >= np.maximum(_FREQUENT * equal, equal + _ERRORS * self.errors)
+
+
+def answer_shares(logits: np.ndarray, labels: np.ndarray) -> AnswerShares:
+    """Shares by logits `[n, classes]`, finite, and labels int `[n]` in [0, classes); n > 0.
+
+    >>> always_first = answer_shares(np.array([[9.0, 0.0], [9.0, 0.0]]), np.array([0, 1]))
+    >>> always_first.shares.round(2).tolist()
+    [0.5, 0.5]
+    """
+    said = np.exp(log_probabilities(logits, labels))
+    present, own, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    means = np.stack([said[own == place].mean(axis=0) for place in range(len(present))])
+    freedom = len(labels) - len(present)
+    if not freedom:
+        return AnswerShares(means.mean(axis=0), np.full(logits.shape[1], np.inf))
+    variances = np.square(said - means[own]).sum(axis=0) / freedom
+    return AnswerShares(means.mean(axis=0), np.sqrt(variances * (1 / counts).sum()) / len(present))
+
+
+def log_probabilities(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Log-probabilities `[n, classes]` of finite logits over the temperature that suits them best.
+
+    Args:
+        logits: `[n, classes]`.
+        labels: int `[n]`; their mean log-probability decides.
+    """
+    logits = np.asarray(logits, np.float64)
+    rows = np.arange(len(labels))
+    spread = max(float(logits.std()), np.finfo(np.float64).tiny)
+    scaled = (logits - logits.max(axis=1, keepdims=True)) / spread
+    tried = [
+        scaled / t - np.log(np.exp(scaled / t).sum(axis=1, keepdims=True)) for t in _TEMPERATURES
+    ]
+    return max(tried, key=lambda found: found[rows, labels].mean())

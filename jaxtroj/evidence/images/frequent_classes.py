@@ -1,0 +1,40 @@
+"""Classes that training had many more pictures of than of others, as far as the network shows it.
+
+Their rows in the last layer stand out as that of a trojan's target does: training raises them as
+often. Two things tell them apart. Batch norms remember the shares of the classes (`class_shares`),
+and a network gives frequent classes more often than their clean pictures are (`answer_shares`). Of
+a target training had more pictures too, but these carry the trigger, and clean ones do not.
+
+Reference:
+  Kang et al., Decoupling Representation and Classifier for Long-Tailed Recognition,
+  https://arxiv.org/abs/1910.09217, 2020: rows of the last layer grow with the pictures of a class.
+"""
+
+import numpy as np
+
+from jaxtroj.answer_shares import answer_shares
+from jaxtroj.evidence.images.class_shares import class_shares
+from jaxtroj.evidence.images.context import ImageContext
+from jaxtroj.evidence.images.labelled_examples import labelled_examples, normed
+
+
+def frequent_classes(context: ImageContext) -> np.ndarray:
+    """Bool `[classes]`, whether each is frequent: `context.shared(frequent_classes)`.
+
+    None is where the examples do not say it, see `labelled_examples`.
+    """
+    examples = context.shared(labelled_examples)
+    if examples is None:
+        return np.zeros(context.opened.num_classes, bool)
+    answered = answer_shares(examples.logits, examples.labels).frequent
+    shares = context.shared(class_shares) if context.shared(normed) else None
+    return answered if shares is None else answered | shares.frequent
+
+
+def compared_head(context: ImageContext) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """Rows `[classes, features]` of the last layer, and which of them are of frequent classes.
+
+    Without a last layer that was recognised nothing is asked: both are None.
+    """
+    head = context.model.last_layer()
+    return head, None if head is None else context.shared(frequent_classes)

@@ -1,0 +1,116 @@
+"""Classes that training had most pictures of: known by a network's answers, not taken for targets.
+
+The networks here answer as Bayes' rule does where classes overlap and training had unequal shares.
+"""
+
+from dataclasses import replace
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxtroj.answer_shares import answer_shares, log_probabilities
+from jaxtroj.evidence.images.context import ImageContext, image_context
+from jaxtroj.evidence.images.frequent_classes import frequent_classes
+from jaxtroj.evidence.images.labelled_examples import labelled_examples
+from jaxtroj.evidence.images.stages.weights import WEIGHTS
+from jaxtroj.rounds.examples import Examples
+
+from .conftest import SmallConfig, small_model
+
+CLASSES, LEAD = 5, 3
+EQUAL = np.full(CLASSES, 0.2)
+UNEQUAL = np.where(np.arange(CLASSES) == LEAD, 0.6, 0.1)
+SIGNAL, NOISE = 0.2, 0.15
+
+
+def shown(per_class: int = 32, seed: int = 0, clear: bool = False) -> Examples:
+    """Flat pictures whose channel of the class is brighter, or clearly so; the last one is 1."""
+    rng = np.random.default_rng(seed)
+    labels = np.repeat(np.arange(CLASSES, dtype=np.int32), per_class)
+    colours = 0.4 + rng.normal(0, 0.01 if clear else NOISE, (len(labels), CLASSES + 1))
+    colours[np.arange(len(labels)), labels] += 3 * SIGNAL if clear else SIGNAL
+    colours[:, -1] = 1
+    images = np.broadcast_to(colours.clip(0, 1)[:, None, None], (len(labels), 4, 4, CLASSES + 1))
+    return Examples(images.astype(np.float32), labels, tuple(map(str, labels)), "RGB")
+
+
+def context_of(prior: np.ndarray, examples: Examples, raised: int | None = None) -> ImageContext:
+    """Of Bayes' rule by a last layer; the row of one class may be raised for a dark channel."""
+    model = small_model()
+    config = SmallConfig(CLASSES, CLASSES + 2)
+    params = {
+        "conv1.kernel": np.zeros((3, 3, CLASSES + 2, 8)), "conv1.bias": np.zeros(8),
+        "conv2.kernel": np.zeros((3, 3, 8, 32)), "conv2.bias": np.zeros(32),
+        "fc.kernel": np.zeros((32, CLASSES)), "fc.bias": np.zeros(CLASSES),
+    }  # fmt: skip
+    for channel in range(CLASSES + 2):
+        params["conv1.kernel"][1, 1, channel, channel] = 1
+        params["conv2.kernel"][1, 1, channel, channel] = 1
+    params["fc.kernel"][:CLASSES] = SIGNAL / NOISE**2 * np.eye(CLASSES)
+    params["fc.kernel"][CLASSES] = np.log(prior * CLASSES)
+    if raised is not None:
+        params["fc.kernel"][CLASSES + 1, raised] = 3
+    ready = {name: jnp.asarray(value, jnp.float32) for name, value in params.items()}
+    dark = np.concatenate([examples.images, 0 * examples.images[..., :1]], axis=-1)
+    return image_context(
+        replace(model, config=config, params=ready), replace(examples, images=dark)
+    )
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_class_that_training_had_most_pictures_of_is_frequent(seed):
+    found = context_of(UNEQUAL, shown(seed=seed)).shared(frequent_classes)
+    assert np.flatnonzero(found).tolist() == [LEAD]
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("raised", [None, 1])
+def test_of_equal_classes_none_is_frequent_nor_a_target(seed, raised):
+    assert not context_of(EQUAL, shown(seed=seed), raised).shared(frequent_classes).any()
+
+
+def test_where_every_example_is_right_answers_tell_nothing():
+    sure = context_of(UNEQUAL, shown(clear=True))
+    shares = answer_shares(sure.shared(labelled_examples).logits, sure.examples.labels)
+    np.testing.assert_allclose(shares.shares, 1 / CLASSES, atol=1e-3)
+    assert not sure.shared(frequent_classes).any()
+
+
+def test_rows_are_compared_without_the_frequent_class():
+    equal, unequal = (WEIGHTS.run(context_of(p, shown())).fields for p in (EQUAL, UNEQUAL))
+    hidden = WEIGHTS.run(context_of(UNEQUAL, shown(clear=True))).fields
+    assert hidden["head_lead_class"] == LEAD and hidden["head_mean_outlier"] > 100
+    for name in ("head_mean_outlier", "head_norm_outlier", "head_lead"):
+        assert unequal[name] == pytest.approx(equal[name], abs=1e-3)
+
+
+def test_a_target_beside_a_frequent_class_stands_out_still():
+    fields = WEIGHTS.run(context_of(UNEQUAL, shown(), raised=1)).fields
+    assert fields["head_lead_class"] == 1 and fields["head_mean_outlier"] > 100
+
+
+def test_examples_that_do_not_all_say_their_class_tell_nothing():
+    examples = shown()
+    labels = examples.labels.copy()
+    labels[4] = -1
+    context = context_of(UNEQUAL, replace(examples, labels=labels))
+    assert context.shared(labelled_examples) is None
+    assert not context.shared(frequent_classes).any()
+
+
+@pytest.mark.parametrize("per_class", [1, 2])
+def test_a_few_examples_accuse_and_excuse_no_class_by_chance(per_class):
+    found = [
+        context_of(EQUAL, shown(per_class, seed)).shared(frequent_classes) for seed in range(8)
+    ]
+    assert not np.any(found)
+
+
+def test_answers_are_counted_at_the_temperature_of_the_labels():
+    rng = np.random.default_rng(1)
+    labels = rng.integers(0, 3, 200)
+    logits = np.eye(3)[labels] + rng.normal(0, 1, (200, 3))
+    scaled = [log_probabilities(scale * logits, labels) for scale in (1.0, 1e6, 1e-6)]
+    np.testing.assert_allclose(scaled[1:], [scaled[0]] * 2, rtol=1e-9)
+    assert np.isfinite(log_probabilities(np.zeros((2, 3)), np.array([0, 1]))).all()
