@@ -12,7 +12,7 @@ import pytest
 from jaxtroj.answer_shares import answer_shares, log_probabilities
 from jaxtroj.evidence.images.context import ImageContext, image_context
 from jaxtroj.evidence.images.frequent_classes import frequent_classes
-from jaxtroj.evidence.images.labelled_examples import labelled_examples
+from jaxtroj.evidence.images.labelled_examples import SharesBudget, labelled_examples
 from jaxtroj.evidence.images.stages.weights import WEIGHTS
 from jaxtroj.rounds.examples import Examples
 
@@ -105,6 +105,14 @@ def test_a_few_examples_accuse_and_excuse_no_class_by_chance(per_class):
         context_of(EQUAL, shown(per_class, seed)).shared(frequent_classes) for seed in range(8)
     ]
     assert not np.any(found)
+
+
+@pytest.mark.parametrize(
+    ("side", "has_norms", "count"), [(32, False, 160), (224, False, 80), (224, True, 160)]
+)
+def test_large_pictures_cost_no_more_examples_than_needed(side, has_norms, count):
+    images = np.broadcast_to(np.float32(0), (300, side, side, 3))
+    assert SharesBudget().of(images, has_norms) == count
 
 
 def test_answers_are_counted_at_the_temperature_of_the_labels():
