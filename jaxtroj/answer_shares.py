@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-# Times the share of equal classes, and standard errors above it, from where a class is frequent.
+# Times the share that a class is shown, and standard errors above it, from where it is frequent.
 _FREQUENT, _ERRORS = 1.5, 3.0
 _TEMPERATURES = 2.0 ** np.arange(-12, 13)
 
@@ -29,16 +29,19 @@ class AnswerShares:
       shares: `[classes]`, together 1.
       errors: `[classes]`, the standard error of each by the examples; infinite where no class has
         two of them.
+      equal: the share of a class that is given as often as it is shown: 1 over the number of
+        classes that there are examples of.
     """
 
     shares: np.ndarray
     errors: np.ndarray
+    equal: float
 
     @property
     def frequent(self) -> np.ndarray:
-        """Bool `[classes]`, whether a class is answered far more often than equal ones are."""
-        equal = 1 / len(self.shares)
-        return self.shares >= np.maximum(_FREQUENT * equal, equal + _ERRORS * self.errors)
+        """Bool `[classes]`, whether a class is given far more often than it is shown."""
+        least = np.maximum(_FREQUENT * self.equal, self.equal + _ERRORS * self.errors)
+        return self.shares >= least
 
 
 def answer_shares(logits: np.ndarray, labels: np.ndarray) -> AnswerShares:
@@ -51,11 +54,12 @@ def answer_shares(logits: np.ndarray, labels: np.ndarray) -> AnswerShares:
     said = np.exp(log_probabilities(logits, labels))
     present, own, counts = np.unique(labels, return_inverse=True, return_counts=True)
     means = np.stack([said[own == place].mean(axis=0) for place in range(len(present))])
-    freedom = len(labels) - len(present)
+    freedom, equal = len(labels) - len(present), 1 / len(present)
     if not freedom:
-        return AnswerShares(means.mean(axis=0), np.full(logits.shape[1], np.inf))
+        return AnswerShares(means.mean(axis=0), np.full(logits.shape[1], np.inf), equal)
     variances = np.square(said - means[own]).sum(axis=0) / freedom
-    return AnswerShares(means.mean(axis=0), np.sqrt(variances * (1 / counts).sum()) / len(present))
+    errors = equal * np.sqrt(variances * (1 / counts).sum())
+    return AnswerShares(means.mean(axis=0), errors, equal)
 
 
 def log_probabilities(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:

@@ -70,6 +70,14 @@ def test_of_equal_classes_none_is_frequent_nor_a_target(seed, raised):
     assert not context_of(EQUAL, shown(seed=seed), raised).shared(frequent_classes).any()
 
 
+@pytest.mark.parametrize("clear", [False, True])
+def test_classes_that_alone_are_shown_are_not_taken_for_frequent_ones(clear):
+    examples = shown(clear=clear)
+    some = examples.labels < 3
+    few = replace(examples, images=examples.images[some], labels=examples.labels[some])
+    assert not context_of(EQUAL, few).shared(frequent_classes).any()
+
+
 def test_where_every_example_is_right_answers_tell_nothing():
     sure = context_of(UNEQUAL, shown(clear=True))
     shares = answer_shares(sure.shared(labelled_examples).logits, sure.examples.labels)
