@@ -7,11 +7,17 @@ import pytest
 
 from converters.model import Model
 from jaxtroj import network
+from jaxtroj.anchors import Answered
 from jaxtroj.errors import EvidenceError
 from jaxtroj.evidence.gather import gather
 from jaxtroj.evidence.images.context import image_context
 from jaxtroj.evidence.images.stages.statistics import STATISTICS
-from jaxtroj.evidence.images.statistics import STEADIED, lifts, steady_fields
+from jaxtroj.evidence.images.statistics import (
+    STEADIED,
+    lifts,
+    statistics_fields,
+    steady_fields,
+)
 from jaxtroj.evidence.stage import Subject, stages_for
 from jaxtroj.evidence.stages import IMAGE_STAGES, IMAGES
 from jaxtroj.rounds.examples import Examples
@@ -69,6 +75,23 @@ def test_running_statistics_with_pictures_of_one_more_class_lift_it():
     like, unlike = (fields_of(taught(model, rest), pictures(32)), fields_of(both, pictures(32)))
     assert unlike["norm_lift"] > 2 * like["norm_lift"] >= 0
     assert unlike["norm_lift_class"] in (0.0, 1.0, 2.0)
+
+
+def test_the_lift_of_a_frequent_class_is_not_looked_at():
+    """The pictures that training had more of are clean ones of that class, for all it shows."""
+    added = np.clip(0.7 + 0.3 * pictures(20, seed=2).images, 0, 1)
+    opened = taught(untaught(4), np.concatenate([pictures(64, seed=1).images, added]))
+    shown = pictures(32, 4)
+    logits = np.asarray(image_context(opened, shown).network.logits(shown.images))
+    examples = Answered(shown.images, shown.labels, logits)
+    every = statistics_fields(opened, examples)
+    lifted = np.arange(4) == every["norm_lift_class"]
+    without = statistics_fields(opened, examples, lifted)
+    assert without["norm_lift_class"] != every["norm_lift_class"]
+    assert without["norm_lift"] != every["norm_lift"]
+    same = set(every) - {"norm_lift", "norm_lift_outlier", "norm_lift_class"}
+    same -= {"steady_lift", "steady_lift_outlier"}
+    assert all(without[name] == every[name] for name in same)
 
 
 @pytest.mark.parametrize(("drop", "share"), [(0.3, 1.0), (0.0, 1.0), (-0.05, np.exp(-1)), (-2, 0)])

@@ -17,6 +17,8 @@ from jaxtroj.evidence.images.class_shares import class_shares
 from jaxtroj.evidence.images.context import ImageContext
 from jaxtroj.evidence.images.labelled_examples import labelled_examples, normed
 
+_FEWEST = 3
+
 
 def frequent_classes(context: ImageContext) -> np.ndarray:
     """Bool `[classes]`, whether each is frequent: `context.shared(frequent_classes)`.
@@ -29,6 +31,16 @@ def frequent_classes(context: ImageContext) -> np.ndarray:
     answered = answer_shares(examples.logits, examples.labels).frequent
     shares = context.shared(class_shares) if context.shared(normed) else None
     return answered if shares is None else answered | shares.frequent
+
+
+def compared_classes(count: int, frequent: np.ndarray | None) -> np.ndarray:
+    """Classes, int, among which one that stands out may be a target: those that are not frequent.
+
+    All of them where fewer than three are left: of so few none has others to stand out from.
+    """
+    every = np.arange(count)
+    rest = every if frequent is None or len(frequent) != count else every[~frequent]
+    return rest if len(rest) >= _FEWEST else every
 
 
 def compared_head(context: ImageContext) -> tuple[np.ndarray | None, np.ndarray | None]:

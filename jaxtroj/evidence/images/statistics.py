@@ -40,6 +40,7 @@ from converters.model import Model
 from jaxtroj.anchors import Answered
 from jaxtroj.evidence.images.class_shares import class_shares, drawn_by
 from jaxtroj.evidence.images.context import ImageContext
+from jaxtroj.evidence.images.frequent_classes import compared_classes
 from jaxtroj.margins import all_margins
 from jaxtroj.network import usual_count
 from jaxtroj.rounds.turns import in_turn
@@ -85,12 +86,15 @@ def answered(context: ImageContext) -> Answered:
     return Answered(images, labels, np.asarray(context.network.logits(images)))
 
 
-def statistics_fields(opened: Model, examples: Answered) -> dict[str, float]:
+def statistics_fields(
+    opened: Model, examples: Answered, frequent: np.ndarray | None = None
+) -> dict[str, float]:
     """Evidence of the stage; `images.stages.statistics` says what each field means.
 
     Args:
       opened: the model with its batch norms.
       examples: clean pictures, with its answers by running statistics.
+      frequent: bool `[classes]`, whose lift is not looked at; see `compared_classes`.
     """
     images, known = examples.images, examples.logits
     labels = np.where(examples.labels >= 0, examples.labels, known.argmax(axis=-1))
@@ -101,7 +105,7 @@ def statistics_fields(opened: Model, examples: Answered) -> dict[str, float]:
     fields = {
         **_layer_fields(layers),
         **_answer_fields(known[rows], logits, labels[rows]),
-        **_lift_fields(lifts(known[rows], logits, labels[rows])),
+        **_lift_fields(lifts(known[rows], logits, labels[rows]), frequent),
     }
     return fields | steady_fields(fields)
 
@@ -133,14 +137,16 @@ def lifts(known: np.ndarray, logits: np.ndarray, labels: np.ndarray) -> np.ndarr
     return (rise * others).sum(axis=0) / np.maximum(others.sum(axis=0), 1) / scale
 
 
-def _lift_fields(lifted: np.ndarray) -> dict[str, float]:
+def _lift_fields(lifted: np.ndarray, frequent: np.ndarray | None) -> dict[str, float]:
+    classes = compared_classes(len(lifted), frequent)
+    lifted = lifted[classes]
     best = int(lifted.argmax())
     others = np.delete(lifted, best)
     lead = float(lifted[best] - others.max())
     return {
         "norm_lift": lead,
         "norm_lift_outlier": lead / float(others.std() + _SPREAD),
-        "norm_lift_class": float(best),
+        "norm_lift_class": float(classes[best]),
     }
 
 

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from jaxtroj.evidence.images.frequent_classes import compared_classes
 from jaxtroj.numerics import kurtosis
 from jaxtroj.rounds.turns import MANY_CLASSES
 
 _EPS = 1e-12
-_FEWEST = 3  # classes that are compared: of fewer none has others that tell how far rows differ
 
 
 def weight_fields(
@@ -27,8 +27,8 @@ def weight_fields(
         params: by Flax path, or by torch name for a captured graph.
         head: rows `[classes, features]` of the last layer, see `Model.last_layer`. Without any, no
             class stands out: those fields are 0.
-        frequent: bool `[classes]`, those whose rows stand out for another reason than a trojan, see
-            `frequent_classes`: the others are compared, if there are three of them at least.
+        frequent: bool `[classes]`, those whose rows stand out for another reason than a trojan; see
+            `compared_classes`.
     """
     rows = None if head is None else np.asarray(head, np.float64)
     kernels = [value for path, value in params.items() if _is_kernel(path, value)]
@@ -37,20 +37,13 @@ def weight_fields(
     fields: dict[str, float] = dict.fromkeys(names, 0.0)
     fields["head_lead"], fields["head_lead_class"] = 0.0, -1.0
     if rows is not None:
-        classes = _compared(rows, frequent)
+        classes = compared_classes(len(rows), frequent)
         fields["head_mean_outlier"] = _outlier(rows[classes].mean(axis=1))
         fields["head_norm_outlier"] = _outlier(np.linalg.norm(rows[classes], axis=1))
         fields["head_cosine_spread"] = _cosine_spread(rows)
         fields["head_lead"], leading = head_lead(rows[classes])
         fields["head_lead_class"] = float(classes[int(leading)]) if leading >= 0 else -1.0
     return {**fields, "layer_kurtosis": float(np.mean(tails)) if tails else 0.0}
-
-
-def _compared(rows: np.ndarray, frequent: np.ndarray | None) -> np.ndarray:
-    """The classes, int, whose rows are compared with one another."""
-    every = np.arange(len(rows))
-    rest = every if frequent is None or len(frequent) != len(rows) else every[~frequent]
-    return rest if len(rest) >= _FEWEST else every
 
 
 def head_gaps(head: np.ndarray | None) -> np.ndarray:
@@ -81,7 +74,7 @@ def head_gap(head: np.ndarray | None, target: int, frequent: np.ndarray | None =
 
     0 without a last layer, and for a class that is not compared as it is frequent.
     """
-    classes = np.zeros(0, int) if head is None else _compared(head, frequent)
+    classes = np.zeros(0, int) if head is None else compared_classes(len(head), frequent)
     if head is None or target not in classes:
         return 0.0
     gaps = head_gaps(head[classes])

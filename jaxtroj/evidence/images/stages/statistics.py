@@ -48,7 +48,8 @@ FIELDS = (
     _lift("norm_lift", direction=1, unit="clean margins",
           label="the lead of one class that the statistics of clean examples raise",
           meaning="rise of a class's logit on examples of other classes with batch statistics in"
-          " place of running ones; largest less second", is_judged=False),
+          " place of running ones; largest less second, frequent classes left out",
+          is_judged=False),
     _lift("norm_lift_outlier", direction=1, unit="deviations",
           label="how far that lead stands out among the classes",
           meaning="norm_lift over the deviation of the other classes' rises", is_judged=False),
@@ -78,9 +79,11 @@ FIELDS = (
 
 
 def _run(context: "ImageContext") -> StageResult:
+    from jaxtroj.evidence.images.frequent_classes import frequent_classes
     from jaxtroj.evidence.images.statistics import answered, statistics_fields
 
-    return StageResult(statistics_fields(context.opened, context.shared(answered)))
+    examples, frequent = context.shared(answered), context.shared(frequent_classes)
+    return StageResult(statistics_fields(context.opened, examples, frequent))
 
 
 def _budget() -> "StatisticsBudget":
