@@ -18,6 +18,7 @@ import numpy as np
 
 # Times the share that a class is shown, and standard errors above it, from where it is frequent.
 _FREQUENT, _ERRORS = 1.5, 3.0
+_MOST = 3.0  # times that an example counts at most, where its class has few
 _TEMPERATURES = 2.0 ** np.arange(-12, 13)
 
 
@@ -60,6 +61,38 @@ def answer_shares(logits: np.ndarray, labels: np.ndarray) -> AnswerShares:
     variances = np.square(said - means[own]).sum(axis=0) / freedom
     errors = equal * np.sqrt(variances * (1 / counts).sum())
     return AnswerShares(means.mean(axis=0), errors, equal)
+
+
+def logit_shifts(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """What makes labels likeliest when added to logits, each class counting the same.
+
+    Temperature and shifts are fitted together, in nats each drawn to 0 as by one deviation, so that
+    examples that are right whatever is added move nothing. The shifts have mean 0.
+
+    Args:
+        logits, labels: see `answer_shares`.
+    """
+    from scipy.optimize import minimize
+
+    logits = np.asarray(logits, np.float64)
+    centred = logits - logits.mean(axis=1, keepdims=True)
+    size = max(float(np.sqrt(np.square(centred).mean())), np.finfo(np.float64).tiny)
+    _, own, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    weights = np.minimum(len(labels) / len(counts) / counts[own], _MOST)[:, None]
+    is_own = labels[:, None] == np.arange(logits.shape[1])
+
+    def loss(values: np.ndarray) -> tuple[float, np.ndarray]:
+        scaled = centred / size * np.exp(values[0])
+        moved = scaled + values[1:]
+        largest = moved.max(axis=1, keepdims=True)
+        said = moved - largest - np.log(np.exp(moved - largest).sum(axis=1, keepdims=True))
+        off = weights * (np.exp(said) - is_own)
+        total = -(weights * said * is_own).sum() + np.square(values).sum() / 2
+        return total, np.append((off * scaled).sum(), off.sum(axis=0)) + values
+
+    start = np.zeros(1 + logits.shape[1])
+    found = minimize(loss, start, jac=True, method="L-BFGS-B").x
+    return (found[1:] - found[1:].mean()) * size / np.exp(found[0])
 
 
 def log_probabilities(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:

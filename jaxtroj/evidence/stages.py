@@ -46,7 +46,8 @@ CLASSIFIER_STAGES = (INSERTIONS, TOKENS)
 # Revision 5: more examples of networks of two to four classes.
 # Revision 6: of pictures above 64 px stage memory takes half as many examples.
 # Revision 7: norms are compared with examples of the classes' shares in training.
-# Revision 8: rows of the last layer, and lifts by norms, are compared without frequent classes.
+# Revision 8: rows of the last layer, and lifts by norms, are compared without frequent classes, and
+# searches see logits as equal classes would have them.
 IMAGES = StageTable("image", 3, IMAGE_STAGES, revision=8)
 TEXTS = StageTable("text", 1, TEXT_STAGES)
 CLASSIFIERS = StageTable("text-classifier", 1, CLASSIFIER_STAGES)

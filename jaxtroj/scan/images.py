@@ -48,6 +48,7 @@ class ImageScan:
 
     def prepare(self) -> Prepared:
         from jaxtroj.evidence.images.context import check_fit, image_context
+        from jaxtroj.evidence.images.evened import evened, evening
         from jaxtroj.evidence.images.labelled_examples import normed
         from jaxtroj.scan.forms import form_for, in_form
         from jaxtroj.scan.reference import reference_for
@@ -65,12 +66,17 @@ class ImageScan:
         reference = reference_for(self.attempt, self.model, pictures)
         self.attempt.has_reference = reference is not None
         seed = self.attempt.settings.seed
-        context = image_context(self.model, examples, seed, reference=reference)
+        plain = image_context(self.model, examples, seed, reference=reference)
+        with self.attempt.step("shares"):
+            context = evened(plain)
+        if context is not plain:
+            self.attempt.findings += (evening(context),)
         norms = self.attempt.has_batch_norm = context.shared(normed)
         side, beside = max(height, width), reference is not None
         return Prepared(context, Subject(side, has_batch_norm=norms, has_reference=beside))
 
     def flags(self, context: "ImageContext") -> tuple[str, ...]:
+        from converters.shifted_logits import unshifted
         from jaxtroj.diagnostics import (
             diagnose,
             diagnose_folders,
@@ -81,6 +87,7 @@ class ImageScan:
         from jaxtroj.evidence.images.context import anchored
         from jaxtroj.evidence.images.reference import labelled_answers
         from jaxtroj.evidence.images.statistics import answered
+        from jaxtroj.network import Network
         from jaxtroj.scan.reference import comparison
         from jaxtroj.scan.stored_logits import compare_stored
 
@@ -91,7 +98,7 @@ class ImageScan:
         asked = context.known(answered) or context.known(labelled_answers)
         found = diagnose(self.model, examples, self.attempt.findings, self._form, fitted, asked)
         folder = self.attempt.entry.model_path.parent
-        stored = compare_stored(folder, context.network, context.examples)
+        stored = compare_stored(folder, Network(unshifted(context.model)), context.examples)
         sizes = diagnose_sizes(self._of_other_size)
         tables, classes = self._tables(), self.model.num_classes
         unlabelled = diagnose_folders(self._unknown_folders, classes, tables)
@@ -157,10 +164,13 @@ class ImageScan:
         return Judgement(verdict, recovered, picture, remarks)
 
     def _flips(self, trigger: "RecoveredTrigger", context: "ImageContext") -> dict[str, list]:
+        from converters.shifted_logits import unshifted
         from jaxtroj.evidence.images.context import anchored
+        from jaxtroj.network import Network
         from jaxtroj.triggers.flips import flips_of
 
-        return flips_of(context.network, context.shared(anchored), trigger).as_json()
+        network = Network(unshifted(context.model))
+        return flips_of(network, context.shared(anchored), trigger).as_json()
 
     def _picture(self, trigger: "RecoveredTrigger", examples: Examples) -> tuple[str | None, str]:
         """Write the trigger's picture: its path, or None and why it could not be written."""

@@ -9,11 +9,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxtroj.answer_shares import answer_shares, log_probabilities
-from jaxtroj.evidence.images.context import ImageContext, image_context
+from converters.errors import ConversionError
+from converters.shifted_logits import shifted, unshifted
+from jaxtroj.answer_shares import answer_shares, log_probabilities, logit_shifts
+from jaxtroj.evidence.images.context import ImageContext, Reference, image_context
+from jaxtroj.evidence.images.evened import evened, evening
 from jaxtroj.evidence.images.frequent_classes import frequent_classes
 from jaxtroj.evidence.images.labelled_examples import SharesBudget, labelled_examples
 from jaxtroj.evidence.images.stages.weights import WEIGHTS
+from jaxtroj.network import Network
 from jaxtroj.rounds.examples import Examples
 
 from .conftest import SmallConfig, small_model
@@ -113,6 +117,47 @@ def test_a_few_examples_accuse_and_excuse_no_class_by_chance(per_class):
         context_of(EQUAL, shown(per_class, seed)).shared(frequent_classes) for seed in range(8)
     ]
     assert not np.any(found)
+
+
+def test_searches_see_what_equal_classes_would_have_taught():
+    """Logits less the log shares of training, but for a constant, as Bayes' rule has them."""
+    examples, plain = shown(per_class=200), context_of(UNEQUAL, shown(per_class=200))
+    seen, fair = evened(plain), context_of(EQUAL, examples)
+    pictures = plain.examples.images[:40]
+    found, expected = (np.asarray(c.network.logits(pictures)) for c in (seen, fair))
+    apart = (found - expected) - (found - expected).mean(axis=1, keepdims=True)
+    assert np.abs(apart).max() < 0.35 < np.log(UNEQUAL[LEAD] / UNEQUAL[0]) / 5
+    assert "pictures of class 3 than of others" in evening(seen)
+    opened = np.asarray(Network(seen.opened).logits(pictures))
+    np.testing.assert_allclose(opened, found, atol=1e-5)
+
+
+def test_what_a_network_itself_says_is_at_hand():
+    plain = context_of(UNEQUAL, shown())
+    again = Network(unshifted(evened(plain).model))
+    pictures = plain.examples.images[:8]
+    np.testing.assert_array_equal(again.logits(pictures), plain.network.logits(pictures))
+
+
+@pytest.mark.parametrize("prior", [EQUAL, UNEQUAL])
+def test_networks_without_frequent_classes_and_beside_a_reference_stay_as_they_are(prior):
+    clear = context_of(prior, shown(clear=True))
+    assert evened(clear) is clear
+    plain = context_of(prior, shown())
+    beside = replace(plain, reference=Reference(plain.opened, plain.examples.images))
+    assert evened(beside) is beside
+
+
+@pytest.mark.parametrize("shifts", [[0.0, 1.0], [0.0] * 4 + [np.inf]])
+def test_shifts_that_do_not_fit_the_classes_are_refused(shifts):
+    with pytest.raises(ConversionError, match="expected 5 finite ones, one for each class"):
+        shifted(context_of(EQUAL, shown()).model, shifts)
+
+
+def test_shifts_of_odd_logits_are_finite():
+    labels = np.array([0, 1, 2, 0])
+    for logits in (np.zeros((4, 3)), np.full((4, 3), 3e38), 1e-30 * np.eye(3)[labels]):
+        assert np.isfinite(logit_shifts(logits, labels)).all()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,46 @@
+"""A network that was trained on unequal classes, as stages look at it: with evened answers.
+
+Whatever moves a picture off its class moves it to frequent ones first: small patterns, warps and
+noise reach them as they reach a target. So where a class is frequent the logits are shifted by what
+makes the labels of the clean examples likeliest, each class counting the same. A trojan's
+target is reached by its trigger as before.
+
+Reference:
+  Menon et al., Long-tail Learning via Logit Adjustment, https://arxiv.org/abs/2007.07314, 2021:
+  logits less the log shares of training are those of equal classes.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from converters.shifted_logits import shifted
+from jaxtroj.answer_shares import logit_shifts
+from jaxtroj.evidence.images.context import ImageContext
+from jaxtroj.evidence.images.frequent_classes import frequent_classes
+from jaxtroj.evidence.images.labelled_examples import labelled_examples
+
+
+def evened(context: ImageContext) -> ImageContext:
+    """The context of the shifted network; the same one where no class is frequent.
+
+    Nor beside a reference, which has the shares of the same training.
+    """
+    examples = context.shared(labelled_examples)
+    if examples is None or context.reference or not context.shared(frequent_classes).any():
+        return context
+    shifts = logit_shifts(examples.logits, examples.labels).round(3).tolist()
+    opened, model = (shifted(own, shifts) for own in (context.opened, context.model))
+    return replace(context, opened=opened, model=model)
+
+
+def evening(context: ImageContext) -> str:
+    """What was done for which classes, in words; call it for a context that was `evened`."""
+    classes = np.flatnonzero(context.shared(frequent_classes)).tolist()
+    named = (
+        f"class {classes[0]}" if len(classes) == 1 else f"classes {', '.join(map(str, classes))}"
+    )
+    return (
+        f"training had many more pictures of {named} than of others: searches see the logits as"
+        " equal classes would have them"
+    )
