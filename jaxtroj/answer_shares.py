@@ -18,6 +18,7 @@ import numpy as np
 
 # Times the share that a class is shown, and standard errors above it, from where it is frequent.
 _FREQUENT, _ERRORS = 1.5, 3.0
+_WORKS = 2.0  # times the fraction that is right by giving one class always
 _MOST = 3.0  # times that an example counts at most, where its class has few
 _TEMPERATURES = 2.0 ** np.arange(-12, 13)
 
@@ -32,15 +33,23 @@ class AnswerShares:
         two of them.
       equal: the share of a class that is given as often as it is shown: 1 over the number of
         classes that there are examples of.
+      right: mean over these of the fraction of their examples that are classified as labelled.
     """
 
     shares: np.ndarray
     errors: np.ndarray
     equal: float
+    right: float
 
     @property
     def frequent(self) -> np.ndarray:
-        """Bool `[classes]`, whether a class is given far more often than it is shown."""
+        """Bool `[classes]`, whether a class is given far more often than it is shown.
+
+        None of a network that hardly does better than one that gives one class always: it is shown
+        in a wrong form, or gives something else than logits.
+        """
+        if self.right < _WORKS * self.equal:
+            return np.zeros(len(self.shares), bool)
         least = np.maximum(_FREQUENT * self.equal, self.equal + _ERRORS * self.errors)
         return self.shares >= least
 
@@ -56,11 +65,12 @@ def answer_shares(logits: np.ndarray, labels: np.ndarray) -> AnswerShares:
     present, own, counts = np.unique(labels, return_inverse=True, return_counts=True)
     means = np.stack([said[own == place].mean(axis=0) for place in range(len(present))])
     freedom, equal = len(labels) - len(present), 1 / len(present)
+    right = float(((said.argmax(axis=1) == labels) / counts[own]).sum()) * equal
     if not freedom:
-        return AnswerShares(means.mean(axis=0), np.full(logits.shape[1], np.inf), equal)
+        return AnswerShares(means.mean(axis=0), np.full(logits.shape[1], np.inf), equal, right)
     variances = np.square(said - means[own]).sum(axis=0) / freedom
     errors = equal * np.sqrt(variances * (1 / counts).sum())
-    return AnswerShares(means.mean(axis=0), errors, equal)
+    return AnswerShares(means.mean(axis=0), errors, equal, right)
 
 
 def logit_shifts(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:

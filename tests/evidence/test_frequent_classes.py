@@ -82,6 +82,16 @@ def test_classes_that_alone_are_shown_are_not_taken_for_frequent_ones(clear):
     assert not context_of(EQUAL, few).shared(frequent_classes).any()
 
 
+def test_a_network_that_is_stuck_on_a_class_has_no_frequent_one():
+    """It is shown in a wrong form, or what it gives are no logits: diagnoses must see it so."""
+    labels = np.arange(40) % 4
+    logits = 3 * np.eye(4)[labels] + 1.0 * np.eye(4)[1]
+    assert not answer_shares(logits, labels).frequent.any(), "all are right"
+    found = answer_shares(logits + 3 * np.eye(4)[1], labels)
+    assert found.right == 0.25 and not found.frequent.any()
+    assert replace(found, right=1.0).frequent.tolist() == [False, True, False, False]
+
+
 def test_where_every_example_is_right_answers_tell_nothing():
     sure = context_of(UNEQUAL, shown(clear=True))
     shares = answer_shares(sure.shared(labelled_examples).logits, sure.examples.labels)
