@@ -77,7 +77,8 @@ def logit_shifts(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """What makes labels likeliest when added to logits, each class counting the same.
 
     Temperature and shifts are fitted together, in nats each drawn to 0 as by one deviation, so that
-    examples that are right whatever is added move nothing. The shifts have mean 0.
+    examples that are right whatever is added move nothing. The shifts of the classes that there are
+    examples of have mean 0; of the others nobody knows how often they would be right, so they stay.
 
     Args:
         logits, labels: see `answer_shares`.
@@ -87,22 +88,23 @@ def logit_shifts(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
     logits = np.asarray(logits, np.float64)
     centred = logits - logits.mean(axis=1, keepdims=True)
     size = max(float(np.sqrt(np.square(centred).mean())), np.finfo(np.float64).tiny)
-    _, own, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    present, own, counts = np.unique(labels, return_inverse=True, return_counts=True)
     weights = np.minimum(len(labels) / len(counts) / counts[own], _MOST)[:, None]
     is_own = labels[:, None] == np.arange(logits.shape[1])
+    shifts = np.zeros(logits.shape[1])
 
     def loss(values: np.ndarray) -> tuple[float, np.ndarray]:
         scaled = centred / size * np.exp(values[0])
-        moved = scaled + values[1:]
-        largest = moved.max(axis=1, keepdims=True)
-        said = moved - largest - np.log(np.exp(moved - largest).sum(axis=1, keepdims=True))
+        shifts[present] = values[1:]
+        moved = scaled + shifts
+        said = _log_softmax(moved)
         off = weights * (np.exp(said) - is_own)
         total = -(weights * said * is_own).sum() + np.square(values).sum() / 2
-        return total, np.append((off * scaled).sum(), off.sum(axis=0)) + values
+        return total, np.append((off * scaled).sum(), off.sum(axis=0)[present]) + values
 
-    start = np.zeros(1 + logits.shape[1])
-    found = minimize(loss, start, jac=True, method="L-BFGS-B").x
-    return (found[1:] - found[1:].mean()) * size / np.exp(found[0])
+    found = minimize(loss, np.zeros(1 + len(present)), jac=True, method="L-BFGS-B").x
+    shifts[present] = (found[1:] - found[1:].mean()) * size / np.exp(found[0])
+    return shifts
 
 
 def log_probabilities(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -116,7 +118,10 @@ def log_probabilities(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
     rows = np.arange(len(labels))
     spread = max(float(logits.std()), np.finfo(np.float64).tiny)
     scaled = (logits - logits.max(axis=1, keepdims=True)) / spread
-    tried = [
-        scaled / t - np.log(np.exp(scaled / t).sum(axis=1, keepdims=True)) for t in _TEMPERATURES
-    ]
+    tried = [_log_softmax(scaled / t) for t in _TEMPERATURES]
     return max(tried, key=lambda found: found[rows, labels].mean())
+
+
+def _log_softmax(logits: np.ndarray) -> np.ndarray:
+    below = logits - logits.max(axis=1, keepdims=True)
+    return below - np.log(np.exp(below).sum(axis=1, keepdims=True))

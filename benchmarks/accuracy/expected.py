@@ -45,10 +45,10 @@ class Judged:
         """Whether its training pictures were changed in one of these ways."""
         return self.row.augmentation in ways
 
-    def is_of_photos(self, revision: int) -> bool:
-        """Whether it classifies photos, and which revision of the stages looked at it."""
+    def is_of_photos(self, by_revision_8: bool) -> bool:
+        """Whether it classifies photos, and stages of that revision or older ones looked at it."""
         is_new = self.row.population in _REVISION_8
-        return self.row.dataset.startswith("photos") and is_new == (revision == 8)
+        return self.row.dataset.startswith("photos") and is_new == by_revision_8
 
 
 Group = tuple[str, Callable[[Judged], bool]]
@@ -62,8 +62,8 @@ NETWORKS: tuple[Group, ...] = (
     ("cropped, cut out, erased, turned, recoloured, noisy", lambda one: one.is_augmented(_STRONG)),
     ("labels softened (mixup, CutMix, smoothing)", lambda one: one.row.labels not in ("", "hard")),
     ("tuned from pretrained networks, 112 and 224 px", lambda one: one.row.training == TUNED),
-    ("of these on photos, one class frequent, by revision 7", lambda one: one.is_of_photos(7)),
-    ("the same, by revision 8", lambda one: one.is_of_photos(8)),
+    ("of these on photos, one class frequent, before revision 8", lambda o: o.is_of_photos(False)),
+    ("the same, by revision 8", lambda one: one.is_of_photos(True)),
     ("classes made unequal", lambda one: one.row.class_shares in ("lead", "step", "tail")),
     ("learning rate that never fell", lambda one: one.row.schedule in ("adam", "constant")),
     ("adversarially trained, like Round 3", lambda one: one.row.dataset == "round3"),

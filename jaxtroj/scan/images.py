@@ -48,7 +48,7 @@ class ImageScan:
 
     def prepare(self) -> Prepared:
         from jaxtroj.evidence.images.context import check_fit, image_context
-        from jaxtroj.evidence.images.evened import evened, evening
+        from jaxtroj.evidence.images.evened import evened, evened_classes
         from jaxtroj.evidence.images.labelled_examples import normed
         from jaxtroj.scan.forms import form_for, in_form
         from jaxtroj.scan.reference import reference_for
@@ -70,7 +70,7 @@ class ImageScan:
         with self.attempt.step("shares"):
             context = evened(plain)
         if context is not plain:
-            self.attempt.findings += (evening(context),)
+            self.attempt.findings += (evened_classes(context),)
         norms = self.attempt.has_batch_norm = context.shared(normed)
         side, beside = max(height, width), reference is not None
         return Prepared(context, Subject(side, has_batch_norm=norms, has_reference=beside))

@@ -13,7 +13,7 @@ from converters.errors import ConversionError
 from converters.shifted_logits import shifted, unshifted
 from jaxtroj.answer_shares import answer_shares, log_probabilities, logit_shifts
 from jaxtroj.evidence.images.context import ImageContext, Reference, image_context
-from jaxtroj.evidence.images.evened import evened, evening
+from jaxtroj.evidence.images.evened import evened, evened_classes
 from jaxtroj.evidence.images.frequent_classes import frequent_classes
 from jaxtroj.evidence.images.labelled_examples import SharesBudget, labelled_examples
 from jaxtroj.evidence.images.stages.weights import WEIGHTS
@@ -70,7 +70,7 @@ def test_a_class_that_training_had_most_pictures_of_is_frequent(seed):
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("raised", [None, 1])
-def test_of_equal_classes_none_is_frequent_nor_a_target(seed, raised):
+def test_of_equal_classes_none_is_frequent_and_no_target_is(seed, raised):
     assert not context_of(EQUAL, shown(seed=seed), raised).shared(frequent_classes).any()
 
 
@@ -137,7 +137,7 @@ def test_searches_see_what_equal_classes_would_have_taught():
     found, expected = (np.asarray(c.network.logits(pictures)) for c in (seen, fair))
     apart = (found - expected) - (found - expected).mean(axis=1, keepdims=True)
     assert np.abs(apart).max() < 0.35 < np.log(UNEQUAL[LEAD] / UNEQUAL[0]) / 5
-    assert "pictures of class 3 than of others" in evening(seen)
+    assert "pictures of class 3 than of others" in evened_classes(seen)
     opened = np.asarray(Network(seen.opened).logits(pictures))
     np.testing.assert_allclose(opened, found, atol=1e-5)
 
@@ -162,6 +162,16 @@ def test_networks_without_frequent_classes_and_beside_a_reference_stay_as_they_a
 def test_shifts_that_do_not_fit_the_classes_are_refused(shifts):
     with pytest.raises(ConversionError, match="expected 5 finite ones, one for each class"):
         shifted(context_of(EQUAL, shown()).model, shifts)
+
+
+def test_classes_without_examples_are_not_moved():
+    """A trojan's target among them is as easy to reach as it was."""
+    context = context_of(UNEQUAL, shown())
+    logits, labels = np.asarray(context.network.logits(context.examples.images)), shown().labels
+    some = np.isin(labels, (0, 1, LEAD))
+    shifts = logit_shifts(logits[some], labels[some])
+    assert shifts[2] == shifts[4] == 0 and shifts.sum() == pytest.approx(0)
+    assert shifts[LEAD] < -0.5 < 0 < min(shifts[0], shifts[1])
 
 
 def test_shifts_of_odd_logits_are_finite():

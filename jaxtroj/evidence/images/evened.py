@@ -31,10 +31,11 @@ def evened(context: ImageContext) -> ImageContext:
         return context
     shifts = logit_shifts(examples.logits, examples.labels).round(3).tolist()
     opened, model = (shifted(own, shifts) for own in (context.opened, context.model))
+    # What is known so far is of the network itself, and stays: by evened logits none is frequent.
     return replace(context, opened=opened, model=model)
 
 
-def evening(context: ImageContext) -> str:
+def evened_classes(context: ImageContext) -> str:
     """What was done for which classes, in words; call it for a context that was `evened`."""
     classes = np.flatnonzero(context.shared(frequent_classes)).tolist()
     named = (
