@@ -50,6 +50,7 @@ NUMBERS = {
     "threshold": (_is_number, "a number between 0 and 1"),
     "enough": (_is_number, f"a number between 0 and {EVEN_ODDS}"),
     "examples_per_class": (_is_whole, "a whole number of at least 1"),
+    "class_counts": (_are_numbers, "numbers above 0, one for each class"),
     "bounds": (_are_numbers, "two different finite numbers"),
     "mean": (_are_numbers, "finite numbers, one for each channel"),
     "std": (_are_numbers, "finite numbers above 0, one for each channel"),

@@ -1,6 +1,7 @@
 """What besides model and examples changes an answer, and the calibrator it names."""
 
 import hashlib
+import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -87,6 +88,10 @@ class Settings:
     examples_per_class: int | None = None
     """Use at most this many examples of a class; None uses all of a folder, and as many of
     an archive as `rounds.picture_archive.usual_number` says."""
+    class_counts: tuple[float, ...] | None = None
+    """How many training pictures each class had, or their shares, in the order of the classes; for
+    image classifiers of as many classes. None has the evidence tell which classes were frequent, as
+    far as it does."""
     resize: int | None = None
     """Make every example so many pixels on its shorter side, then cut out the middle: `image_size`,
     else what the network takes, else a square of as many. None leaves out those of another size
@@ -152,6 +157,11 @@ class Settings:
             problems.append(f"normalization must be one of {NORMALIZATIONS} or None")
         if self.examples_per_class is not None and self.examples_per_class < 1:
             problems.append(f"examples_per_class must be at least 1, got {self.examples_per_class}")
+        counts = self.class_counts
+        if counts is not None and not (len(counts) > 1 and all(0 < n < math.inf for n in counts)):
+            problems.append(
+                f"class_counts must be numbers above 0, two or more, got {shown(counts)}"
+            )
         if self.resize is not None and not 1 <= self.resize <= MOST_PIXELS:
             problems.append(f"resize must be from 1 to {MOST_PIXELS} pixels, got {self.resize}")
         if self.resize is not None and max(self.image_size or (0,)) > self.resize:
@@ -224,12 +234,12 @@ class Settings:
     def as_json(self) -> dict[str, Any]:
         """JSON values: the settings, files by their digests, the version of the evidence."""
         values = asdict(self)
-        for name in ("stages", "bounds", "mean", "std", "image_size"):
+        for name in ("stages", "class_counts", "bounds", "mean", "std", "image_size"):
             values[name] = None if values[name] is None else list(values[name])
         values |= as_settings()
         if self.recover_words:  # as in the runs from before there was a choice
             del values["recover_words"]
-        for name in ("enough", "resize", "public_code"):  # likewise
+        for name in ("enough", "class_counts", "resize", "public_code"):  # likewise
             if values[name] is None:
                 del values[name]
         values["special_calibrators"] = list(map(digest_or_reason, self.special_calibrators))

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -13,7 +13,12 @@ from safetensors.numpy import save_file
 from jaxtroj.cli.main import main
 from jaxtroj.evidence.images.class_shares import ClassShares
 from jaxtroj.record import Record
-from jaxtroj.scan.image_limits import frequent_target, only_signs, standing_out
+from jaxtroj.scan.image_limits import (
+    frequent_target,
+    only_signs,
+    signs_left_out,
+    standing_out,
+)
 from jaxtroj.store import RunStore, read_records
 
 CLASSES, PIXELS = 3, 32
@@ -235,31 +240,47 @@ def test_a_class_that_only_signs_name_is_said_with_what_else_makes_them(
 ):
     trigger: Any = None if served is None else SimpleNamespace(target_class=served)
     verdict: Any = SimpleNamespace(poisoned=poisoned, target_class=target)
-    found = only_signs(verdict, trigger)
+    unsaid, counted = (SimpleNamespace(class_counts=counts) for counts in (None, (5.0, 5.0)))
+    found = only_signs(verdict, trigger, cast("Any", unsaid))
     assert found.startswith(said) and bool(found) == bool(said)
+    assert only_signs(verdict, trigger, cast("Any", counted)) == found.partition(":")[0]
 
 
 @pytest.mark.parametrize(
-    ("poisoned", "target", "explained", "said"),
+    ("poisoned", "target", "explained", "counts", "said"),
     [
-        (
-            True,
-            3,
-            0.9,
-            "by what batch norms remember, 60% of the training pictures were of",
-        ),
-        (True, 3, 0.4, "by how often it is the answer, training had many more pictures of"),
-        (True, 3, None, "by how often it is the answer"),
-        (True, 2, 0.9, ""),
-        (True, None, 0.9, ""),
-        (False, 3, 0.9, ""),
+        (True, 3, 0.9, None, "by what batch norms remember, 60% of the training pictures were of"),
+        (True, 3, 0.4, None, "by how often it is the answer, training had many more pictures of"),
+        (True, 3, None, None, "by how often it is the answer"),
+        (True, 3, None, (5, 5, 5, 30, 5), "as was said, 60% of the training pictures were of"),
+        (True, 2, 0.9, None, ""),
+        (True, None, 0.9, None, ""),
+        (False, 3, 0.9, None, ""),
     ],
 )
-def test_a_target_that_training_had_most_pictures_of_is_said(poisoned, target, explained, said):
+def test_a_target_that_training_had_most_pictures_of_is_said(
+    poisoned, target, explained, counts, said
+):
     verdict: Any = SimpleNamespace(poisoned=poisoned, target_class=target)
     shares = np.array([0.1, 0.1, 0.1, 0.6, 0.1])
     known = None if explained is None else ClassShares(shares, explained)
     frequent = np.arange(5) == 3
-    context: Any = SimpleNamespace(known=lambda _: known, shared=lambda _: frequent)
+    context: Any = SimpleNamespace(
+        known=lambda _: known, shared=lambda _: frequent, class_counts=counts
+    )
     found = frequent_target(verdict, context)
+    assert found.startswith(said) and bool(found) == bool(said)
+
+
+@pytest.mark.parametrize(
+    ("poisoned", "frequent", "said"),
+    [
+        (False, [0, 3], "signs of classes 0, 3 as target do not count"),
+        (False, [], ""),
+        (True, [0], ""),
+    ],
+)
+def test_a_clean_answer_says_whose_signs_were_left_out(poisoned, frequent, said):
+    context: Any = SimpleNamespace(shared=lambda _: np.isin(np.arange(5), frequent))
+    found = signs_left_out(cast("Any", SimpleNamespace(poisoned=poisoned)), context)
     assert found.startswith(said) and bool(found) == bool(said)

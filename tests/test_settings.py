@@ -25,6 +25,11 @@ NO_NUMBERS = [
     ({"threshold": None}, "threshold must be a number between 0 and 1, got None"),
     ({"enough": "0.1"}, "enough must be a number between 0 and 0.5, got '0.1'"),
     ({"examples_per_class": 2.5}, "examples_per_class must be a whole number of at least 1, got"),
+    ({"class_counts": 5}, "class_counts must be numbers above 0, one for each class, got 5"),
+    ({"class_counts": (5,)}, r"class_counts must be numbers above 0, two or more, got \(5\)"),
+    ({"class_counts": (5, 0)}, r"class_counts must be numbers above 0, two or more, got \(5, 0\)"),
+    ({"class_counts": (5, math.inf)}, "class_counts must be numbers above 0, two or more"),
+    ({"class_counts": (5, math.nan)}, "class_counts must be numbers above 0, two or more"),
     ({"resize": 2.5}, "resize must be a whole number from 1 to 4096, got 2.5"),
     ({"resize": 0}, "resize must be from 1 to 4096 pixels, got 0"),
     (
@@ -60,6 +65,7 @@ def test_settings_that_no_scan_could_use(values, message):
         {"seed": 2**63 - 1},
         {"image_size": (1, 4096)},
         {"resize": 64, "image_size": (64, 32)},
+        {"class_counts": (1e-9, 1e9)},
         {"bounds": (-1, 1), "mean": [0.5], "std": (1, 0.5, 2.0)},
         {"base_rate": None, "enough": None, "examples_per_class": None},
     ],
@@ -82,9 +88,13 @@ def test_limits_that_are_some():
     assert jaxtroj.Guard(0.5, 2**30).too_long(1.0) is not None
 
 
-def test_resize_is_part_of_what_an_answer_depends_on_only_where_it_is_said():
-    plain, said = Settings().as_json(), Settings(resize=256).as_json()
-    assert "resize" not in plain and said == plain | {"resize": 256}
+@pytest.mark.parametrize(
+    ("name", "value", "stored"),
+    [("resize", 256, 256), ("class_counts", (5.0, 50.0), [5.0, 50.0])],
+)
+def test_what_an_answer_depends_on_only_where_it_is_said(name, value, stored):
+    plain, said = Settings().as_json(), Settings(**{name: value}).as_json()
+    assert name not in plain and said == plain | {name: stored}
 
 
 def test_evidence_that_is_measured_otherwise_begins_a_scan_anew(monkeypatch):

@@ -26,7 +26,7 @@ BINS = (0.0, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.95, 1.0)
 _LIGHT = ("none", "shift", "flip")
 _STRONG = "crop cutout erase paste rotate tones jitter noise several".split()
 _FEW = ("one", "two")
-_REVISION_8 = ("tuned4", "tuned5", "unequal4")  # of evidence: frequent classes are left out
+_FREQUENT_LEFT_OUT = 8  # revision of the evidence from which frequent classes are left out
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,15 @@ class Judged:
         """Whether its training pictures were changed in one of these ways."""
         return self.row.augmentation in ways
 
-    def is_of_photos(self, by_revision_8: bool) -> bool:
-        """Whether it classifies photos, and stages of that revision or older ones looked at it."""
-        is_new = self.row.population in _REVISION_8
-        return self.row.dataset.startswith("photos") and is_new == by_revision_8
+    @property
+    def is_of_photos(self) -> bool:
+        """Whether it classifies photos, whose classes are unequal."""
+        return self.row.dataset.startswith("photos")
+
+    @property
+    def has_old_evidence(self) -> bool:
+        """Whether stages looked at it that took frequent classes like all others."""
+        return self.row.revision < _FREQUENT_LEFT_OUT
 
 
 Group = tuple[str, Callable[[Judged], bool]]
@@ -62,8 +67,14 @@ NETWORKS: tuple[Group, ...] = (
     ("cropped, cut out, erased, turned, recoloured, noisy", lambda one: one.is_augmented(_STRONG)),
     ("labels softened (mixup, CutMix, smoothing)", lambda one: one.row.labels not in ("", "hard")),
     ("tuned from pretrained networks, 112 and 224 px", lambda one: one.row.training == TUNED),
-    ("of these on photos, one class frequent, before revision 8", lambda o: o.is_of_photos(False)),
-    ("the same, by revision 8", lambda one: one.is_of_photos(True)),
+    (
+        "of these on photos, one class frequent, before revision 8",
+        lambda one: one.is_of_photos and one.has_old_evidence,
+    ),
+    (
+        "the same, by revision 8 and later ones",
+        lambda one: one.is_of_photos and not one.has_old_evidence,
+    ),
     ("classes made unequal", lambda one: one.row.class_shares in ("lead", "step", "tail")),
     ("learning rate that never fell", lambda one: one.row.schedule in ("adam", "constant")),
     ("adversarially trained, like Round 3", lambda one: one.row.dataset == "round3"),

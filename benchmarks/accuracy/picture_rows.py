@@ -15,6 +15,7 @@ from typing import Any
 
 from benchmarks.accuracy.round0_accuracy import ImageRow
 from jaxtroj.calibration import Labelled, Scheme
+from jaxtroj.evidence.stages import IMAGES
 from jaxtroj.record import Record
 from jaxtroj.rounds import ModelEntry, iter_models
 from jaxtroj.scan import scan
@@ -54,6 +55,7 @@ class PictureRow(ImageRow):
         labels: how they were taught; schedule: of the learning rate; "" where nobody says.
         class_shares: how many training pictures of each class it saw, see `generate.zoo`.
         converged: whether its accuracies reached what was asked for, as far as its folder says.
+        revision: of the evidence, see `jaxtroj.evidence.stages`; 0 where the row does not say.
     """
 
     dataset: str
@@ -74,6 +76,7 @@ class PictureRow(ImageRow):
     schedule: str = ""
     class_shares: str = ""
     converged: bool = True
+    revision: int = 0
 
     @property
     def has_right_target(self) -> bool:
@@ -142,6 +145,7 @@ def row_of(population: str, entry: ModelEntry, record: Record) -> PictureRow:
         classes=int(cells["number_classes"]),
         pair=f"{population} {int(record.model.removeprefix('id-')) // 2}",
         converged=cells.get("converged", "True") == "True",
+        revision=IMAGES.revision,
         **described(cells),
     )
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from converters.errors import safe_repr
+from converters.files import read_plain
 
 MOST = 10**9
 """Of any count."""
@@ -24,6 +25,7 @@ MOST_GIB = 2**20
 LONGEST_TEXT = 2000
 """Characters of a text that a calibrator keeps."""
 _MOST_SEED = 2**63 - 1
+_MOST_LISTED = 2**20  # bytes of a file of numbers
 _WHOLE = re.compile(r"[0-9]{1,19}")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
@@ -98,6 +100,31 @@ def numbers(text: str) -> tuple[float, ...]:
     if any(map(math.isnan, values)):
         raise refusal("numbers like 0.485,0.456,0.406", text)
     return values
+
+
+def class_counts(text: str) -> tuple[float, ...]:
+    """Numbers above 0, two or more, with commas between them; or a file of them, also by lines.
+
+    >>> class_counts("500,5000")
+    (500.0, 5000.0)
+    """
+    values = tuple(map(number, _listed(text)))
+    if len(values) < 2 or not all(value > 0 for value in values):
+        raise refusal("numbers above 0 like 500,5000, or a file of them", text)
+    return values
+
+
+def _listed(text: str) -> list[str]:
+    """Parts between commas, of a text of numbers or of the file that it names."""
+    if not math.isnan(number(text.split(",")[0])):
+        return text.split(",")
+    try:
+        content = read_plain(text, _MOST_LISTED + 1)
+    except OSError as error:
+        raise refusal(f"numbers, or a file of them ({error.strerror or error})", text) from error
+    if len(content) > _MOST_LISTED:
+        raise refusal(f"a file of at most {_MOST_LISTED} bytes", text)
+    return content.decode("ascii", "replace").replace(",", " ").split()
 
 
 def bounds(text: str) -> tuple[float, float]:

@@ -255,7 +255,7 @@ def settings_from(args: argparse.Namespace) -> "Settings":
     names = ("calibrator", "text_calibrator", "base_rate", "threshold", "seed")
     names += ("examples_per_class", "channel_order", "normalization", "layout", "bounds", "mean")
     names += ("std", "output", "image_size", "bank", "encoder", "tokenizer", "enough", "reference")
-    names += ("resize", "public_code")
+    names += ("class_counts", "resize", "public_code")
     given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
     if "calibrator" in given:  # it says itself for which kind of model it is
         given.setdefault("text_calibrator", given["calibrator"])

@@ -15,6 +15,14 @@ def add_picture_options(group: argparse._ArgumentGroup) -> None:
         help="of a class at most (default: all of a folder, usually 20 of an .npz archive)",
     )
     group.add_argument(
+        "--class-counts",
+        type=types.class_counts,
+        metavar="N,N,...",
+        help="training pictures of each class, in the order of the classes, or a text file of these"
+        " numbers: classes of many more than others look like targets (default: the evidence tells,"
+        " as far as it does)",
+    )
+    group.add_argument(
         "--resize",
         type=types.pixels,
         metavar="PX",

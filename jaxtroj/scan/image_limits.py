@@ -21,8 +21,9 @@ def limits_of(
     found = (
         _bounds(context),
         _unseen(verdict, context),
-        only_signs(verdict, trigger),
+        only_signs(verdict, trigger, context),
         frequent_target(verdict, context),
+        signs_left_out(verdict, context),
     )
     return tuple(filter(None, found))
 
@@ -46,7 +47,9 @@ def _unseen(verdict: Verdict, context: "ImageContext") -> str:
     return "" if verdict.poisoned else absent_classes(labels, classes)
 
 
-def only_signs(verdict: Verdict, trigger: "RecoveredTrigger | None") -> str:
+def only_signs(
+    verdict: Verdict, trigger: "RecoveredTrigger | None", context: "ImageContext"
+) -> str:
     """That no trigger was found for the class of a poisoned network, in words; "" where one was.
 
     Training teaches the last layer and the norms of a class that has most of the pictures what a
@@ -57,10 +60,10 @@ def only_signs(verdict: Verdict, trigger: "RecoveredTrigger | None") -> str:
     if not verdict.poisoned or target is None or (trigger and trigger.target_class == target):
         return ""
     found = f"the trigger found serves class {trigger.target_class}, " if trigger else ""
-    return (
-        f"{found}only signs name class {target}: a class of many more training pictures than the"
-        " others has such signs too"
-    )
+    said = f"{found}only signs name class {target}"
+    if context.class_counts is not None:
+        return said
+    return f"{said}: a class of many more training pictures than the others has such signs too"
 
 
 def frequent_target(verdict: Verdict, context: "ImageContext") -> str:
@@ -68,21 +71,32 @@ def frequent_target(verdict: Verdict, context: "ImageContext") -> str:
 
     Clean networks of unequal classes are accused more often, half of them for the frequent one.
     """
-    from jaxtroj.evidence.images.class_shares import class_shares
+    from jaxtroj.evidence.images.class_shares import class_shares, said_shares
     from jaxtroj.evidence.images.frequent_classes import frequent_classes
 
     target = verdict.target_class
     if not verdict.poisoned or target is None or not context.shared(frequent_classes)[target]:
         return ""
-    shares = context.known(class_shares)
-    share = None if shares is None else shares.share_of(target)
-    known = (
-        f"by how often it is the answer, training had many more pictures of class {target}"
-        if share is None
-        else f"by what batch norms remember, {share:.0%} of the training pictures were of class"
-        f" {target}"
-    )
+    shares = said_shares(context) or context.known(class_shares)
+    if shares is None or (share := shares.share_of(target)) is None:
+        known = f"by how often it is the answer, training had many more pictures of class {target}"
+    else:
+        source = "as was said" if shares.is_said else "by what batch norms remember"
+        known = f"{source}, {share:.0%} of the training pictures were of class {target}"
     return f"{known}: a class of so many looks like a target in clean networks too"
+
+
+def signs_left_out(verdict: Verdict, context: "ImageContext") -> str:
+    """The frequent classes that a clean answer covers less as targets, in words; "" for none."""
+    from jaxtroj.evidence.images.frequent_classes import frequent_classes, named
+
+    frequent = context.shared(frequent_classes)
+    if verdict.poisoned or not frequent.any():
+        return ""
+    return (
+        f"signs of {named(frequent)} as target do not count, as training had many more pictures:"
+        " a trojan there is missed more often"
+    )
 
 
 def standing_out(trigger: "RecoveredTrigger", context: "ImageContext") -> str:

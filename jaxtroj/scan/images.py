@@ -66,7 +66,8 @@ class ImageScan:
         reference = reference_for(self.attempt, self.model, pictures)
         self.attempt.has_reference = reference is not None
         seed = self.attempt.settings.seed
-        plain = image_context(self.model, examples, seed, reference=reference)
+        counts = self._class_counts()
+        plain = image_context(self.model, examples, seed, reference=reference, class_counts=counts)
         with self.attempt.step("shares"):
             context = evened(plain)
         if context is not plain:
@@ -74,6 +75,17 @@ class ImageScan:
         norms = self.attempt.has_batch_norm = context.shared(normed)
         side, beside = max(height, width), reference is not None
         return Prepared(context, Subject(side, has_batch_norm=norms, has_reference=beside))
+
+    def _class_counts(self) -> tuple[float, ...] | None:
+        """What people said of the training pictures of each class, where it fits the model."""
+        counts, classes = self.attempt.settings.class_counts, self.model.num_classes
+        if counts is None or len(counts) == classes:
+            return counts
+        self.attempt.findings += (
+            f"class counts are given for {len(counts)} classes, and the network has {classes}:"
+            " they are not used",
+        )
+        return None
 
     def flags(self, context: "ImageContext") -> tuple[str, ...]:
         from converters.shifted_logits import unshifted

@@ -33,6 +33,11 @@ ABSURD = [
         ("detect", "m.pt", "--image-size", "99999999x9"),
         "--image-size: expected height and width from 1 to",
     ),
+    (("detect", "m.pt", "--class-counts", "5"), "--class-counts: expected numbers above 0 like"),
+    (("detect", "m.pt", "--class-counts", "5,-1"), "--class-counts: expected numbers above 0"),
+    (("detect", "m.pt", "--class-counts", "5,1e999"), "--class-counts: expected numbers above 0"),
+    (("detect", "m.pt", "--class-counts", "gone.txt"), "a file of them (No such file or directory"),
+    (("detect", "m.pt", "--class-counts", "/dev/zero"), "it is a device, expected a file"),
     (
         ("detect", "m.pt", "--examples-per-class", "9" * 5000),
         "--examples-per-class: expected a whole",

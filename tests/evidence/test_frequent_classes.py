@@ -174,6 +174,34 @@ def test_classes_without_examples_are_not_moved():
     assert shifts[LEAD] < -0.5 < 0 < min(shifts[0], shifts[1])
 
 
+def said(context: ImageContext, shares: np.ndarray) -> ImageContext:
+    """The same anew, of which people said the training pictures of each class."""
+    return image_context(context.opened, context.examples, class_counts=tuple(100 * shares))
+
+
+def test_what_people_say_of_the_classes_stands_above_what_the_network_shows():
+    clear, unclear = context_of(UNEQUAL, shown(clear=True)), context_of(UNEQUAL, shown())
+    assert np.flatnonzero(said(clear, UNEQUAL).shared(frequent_classes)).tolist() == [LEAD]
+    assert not said(unclear, EQUAL).shared(frequent_classes).any()
+    equal = context_of(EQUAL, shown())
+    fields, hidden = (WEIGHTS.run(c).fields for c in (equal, said(clear, UNEQUAL)))
+    for name in ("head_mean_outlier", "head_norm_outlier", "head_lead"):
+        assert hidden[name] == pytest.approx(fields[name], abs=1e-3)
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+def test_where_examples_tell_nothing_logits_are_evened_by_what_was_said(labelled):
+    plain = context_of(UNEQUAL, shown(clear=True))
+    labels = plain.examples.labels if labelled else np.full_like(plain.examples.labels, -1)
+    plain = replace(plain, examples=replace(plain.examples, labels=labels))
+    assert evened(plain) is plain
+    pictures = plain.examples.images[:40]
+    seen, fair = evened(said(plain, UNEQUAL)), context_of(EQUAL, shown(clear=True))
+    found, expected = (np.asarray(c.network.logits(pictures)) for c in (seen, fair))
+    apart = (found - expected) - (found - expected).mean(axis=1, keepdims=True)
+    assert np.abs(apart).max() < 2e-3  # shifts are rounded
+
+
 def test_shifts_of_odd_logits_are_finite():
     labels = np.array([0, 1, 2, 0])
     for logits in (np.zeros((4, 3)), np.full((4, 3), 3e38), 1e-30 * np.eye(3)[labels]):

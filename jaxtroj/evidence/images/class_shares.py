@@ -9,6 +9,8 @@ training. So shares are fitted, none below 0 and together 1, that bring the mixt
 norms remember. A trigger is no mixture of clean classes: shares count only where they explain half
 of the distance for examples that they were not fitted on. Distances are products of what two halves
 of the examples are off by, so that chance, which differs between them, has no part in their mean.
+
+Where people said how many pictures each class had, nothing is fitted.
 """
 
 from collections.abc import Sequence
@@ -36,10 +38,12 @@ class ClassShares:
       shares: `[classes]`, together 1; equal ones for classes that too few examples are of.
       explained: of the distance between equally many examples of each class and what the norms
         remember, 0 to 1; 0 where they are no further apart than by chance.
+      is_said: whether people said them, so that nothing was fitted.
     """
 
     shares: np.ndarray
     explained: float
+    is_said: bool = False
 
     @property
     def is_unequal(self) -> bool:
@@ -50,7 +54,8 @@ class ClassShares:
     @property
     def frequent(self) -> np.ndarray:
         """Bool `[classes]`, whether a class had many more pictures than equal classes have."""
-        return self.is_unequal & (self.shares >= _FREQUENT / len(self.shares))
+        least = _UNEQUAL if self.is_said else _FREQUENT
+        return self.is_unequal & (self.shares >= least / len(self.shares))
 
     def share_of(self, target: int) -> float | None:
         """Share of a class that had many more pictures than equal classes have; None for others."""
@@ -60,13 +65,24 @@ class ClassShares:
 def class_shares(context: ImageContext) -> ClassShares | None:
     """Shares by some of the examples: `context.shared(class_shares)`.
 
-    Of a network with batch norms; None where the examples do not tell, see `labelled_examples`.
+    As people said, else of a network with batch norms; None where the examples do not tell, see
+    `labelled_examples`.
     """
+    if (said := said_shares(context)) is not None:
+        return said
     examples = context.shared(labelled_examples)
     if examples is None or examples.rows is None:
         return None
     classes = context.opened.num_classes
     return fitted_shares(examples.rows, examples.sizes, examples.labels, classes)
+
+
+def said_shares(context: ImageContext) -> ClassShares | None:
+    """What people said of the classes; None where they said nothing."""
+    if context.class_counts is None:
+        return None
+    counts = np.array(context.class_counts)
+    return ClassShares(counts / counts.sum(), 1.0, is_said=True)
 
 
 def fitted_shares(

@@ -51,12 +51,14 @@ class ImageContext(Context):
       opened: the same as it was opened, with its batch norms.
       examples: clean pictures that fit it.
       reference: a network that people call clean, where they gave one.
+      class_counts: how many training pictures each class had, above 0, where people said it.
     """
 
     model: Model
     opened: Model
     examples: Examples
     reference: Reference | None = None
+    class_counts: tuple[float, ...] | None = None
 
     @property
     def network(self) -> Network:
@@ -79,6 +81,7 @@ def image_context(
     seed: int = 0,
     budgets: tuple[object, ...] = (),
     reference: Reference | None = None,
+    class_counts: tuple[float, ...] | None = None,
 ) -> ImageContext:
     """The context of a model and its clean examples.
 
@@ -88,6 +91,7 @@ def image_context(
       seed: of all random choices.
       budgets: of stages, where they are not the default.
       reference: a clean network of the same classes, with the same examples.
+      class_counts: training pictures of each class, in proportion; None where nobody says.
 
     Raises:
       ExamplesError: the examples do not fit the model.
@@ -105,6 +109,7 @@ def image_context(
         opened=model,
         examples=examples,
         reference=reference,
+        class_counts=class_counts,
     )
 
 
