@@ -284,3 +284,24 @@ def test_a_clean_answer_says_whose_signs_were_left_out(poisoned, frequent, said)
     context: Any = SimpleNamespace(shared=lambda _: np.isin(np.arange(5), frequent))
     found = signs_left_out(cast("Any", SimpleNamespace(poisoned=poisoned)), context)
     assert found.startswith(said) and bool(found) == bool(said)
+
+
+@pytest.mark.parametrize(
+    ("counts", "said"),
+    [
+        ("50,5,5", "training had many more pictures of class 0 than of others"),
+        ("50,5", "class counts are given for 2 classes, and the network has 3: they are not used"),
+    ],
+)
+def test_what_was_said_of_the_classes_is_among_the_findings(
+    dataset, tmp_path, capsys, counts, said
+):
+    (tmp_path / "counts.txt").write_text(counts.replace(",", "\n"))
+    options = ("--evidence-only", "--stages", "weights", "--json")
+    fields = []
+    for source in (counts, tmp_path / "counts.txt"):
+        assert run("detect", dataset / "id-00000001", "--class-counts", source, *options) == 0
+        (record,) = found(capsys)
+        assert sum(finding.startswith(said) for finding in record["findings"]) == 1
+        fields.append(record["evidence"])
+    assert fields[0] == fields[1]
