@@ -15,6 +15,7 @@ from jaxtroj.evidence.images.memory import MemoryBudget, Remembered
 from jaxtroj.evidence.images.memory_fields import is_shown, memory_fields, sent_by, strongest
 from jaxtroj.evidence.images.stages.memory import MEMORY
 from jaxtroj.evidence.images.statistics import halves, some_of
+from jaxtroj.evidence.images.whole import WholeBudget
 from jaxtroj.evidence.stage import Subject, stages_for
 from jaxtroj.evidence.stages import IMAGE_STAGES, IMAGES
 from jaxtroj.norm_memory import memory_of
@@ -174,12 +175,17 @@ def test_the_stage_asks_for_norms_and_pictures_that_are_not_too_large():
 
 
 @pytest.mark.parametrize(
-    ("shape", "expected"), [((64, 64), (128, 160, 16)), ((64, 65), (64, 80, 8))]
+    ("budget", "changed"),
+    [
+        (MemoryBudget(), {"least": 64, "most": 80, "fit": 8}),
+        (WholeBudget(), {"bank_examples": 5, "fit": 4}),
+        (WholeBudget(fit=1), {"bank_examples": 5}),
+    ],
 )
-def test_of_larger_pictures_half_as_many_are_searched(shape, expected):
-    budget = MemoryBudget().on(np.zeros((3, *shape, 3), np.float32))
-    assert (budget.least, budget.most, budget.fit) == expected
-    assert budget.steps == MemoryBudget().steps
+def test_of_larger_pictures_half_as_many_are_searched(budget, changed):
+    small, large = (np.zeros((3, 64, side, 3), np.float32) for side in (64, 65))
+    assert budget.on(small) == budget
+    assert budget.on(large) == replace(budget, **changed)
 
 
 def test_the_gradient_is_that_of_the_match():

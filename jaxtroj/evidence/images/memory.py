@@ -8,13 +8,14 @@ such as augmented training pictures, sends them nowhere.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from converters.model import Model
+from jaxtroj.evidence.images.large_pictures import halved_for_large
 from jaxtroj.evidence.images.memory_cuts import cut
 from jaxtroj.evidence.images.remainder import Seen, harmless_directions, seen
 from jaxtroj.evidence.images.statistics import halves
@@ -42,11 +43,9 @@ class MemoryBudget:
     """Examples and steps of the stage.
 
     Attributes:
-      least: examples of both halves together, of pictures of `full_side`.
+      least: examples of both halves together; of large pictures half of `least`, `most` and `fit`.
       most: however small they are; between, as many as a batch of `Network` has.
       fit: examples of the first half that triggers are fitted on.
-      full_side: pixels of the longest side; of larger pictures half of `least`, `most` and `fit`
-        are taken, as each costs more.
       steps: of the fit.
       maps: random colour maps to start from.
       points: of a faint pattern's grid, along a side.
@@ -62,14 +61,10 @@ class MemoryBudget:
     points: int = 32
     cuts: int = 3
     cut_on: int = 4
-    full_side: int = 64
 
     def on(self, images: np.ndarray) -> "MemoryBudget":
         """What is spent on images `[n, h, w, c]` of this size."""
-        if max(images.shape[1:3]) <= self.full_side:
-            return self
-        halves = {name: getattr(self, name) // 2 for name in ("least", "most", "fit")}
-        return replace(self, **halves)
+        return halved_for_large(self, images, "least", "most", "fit")
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtroj.anchors import AnchoredExamples, for_few
+from jaxtroj.evidence.images.large_pictures import halved_for_large
 from jaxtroj.evidence.images.reachable import STEP, ReachBudget, ranked_classes
 from jaxtroj.evidence.images.whole_banks import BankBudget, bank_of
 from jaxtroj.inversion.sign_steps import Fit, climb, split
@@ -48,7 +49,8 @@ class WholeBudget:
     """Examples, candidates and steps of the stage; lengths are shares of the shorter side.
 
     Attributes:
-      bank: the candidates for no class; bank_examples: examples they are tried on.
+      bank: the candidates for no class; bank_examples: examples they are tried on; of large
+        pictures half of them and of `fit`.
       classes: most target classes that arms are for.
       reach: which of very many classes get arms of one step, by which those are chosen.
       fit: examples that arms are fitted to; the rest, up to `held_out`, measure what was found.
@@ -73,6 +75,10 @@ class WholeBudget:
     warp: float = 0.05
     warp_points: int = 5
     border: float = 0.0625
+
+    def on(self, images: np.ndarray) -> "WholeBudget":
+        """What is spent on images `[n, h, w, c]` of this size."""
+        return halved_for_large(self, images, "bank_examples", "fit")
 
 
 @dataclass(frozen=True)
