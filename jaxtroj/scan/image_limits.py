@@ -63,7 +63,10 @@ def only_signs(
     said = f"{found}only signs name class {target}"
     if context.class_counts is not None:
         return said
-    return f"{said}: a class of many more training pictures than the others has such signs too"
+    return (
+        f"{said}: a class of many more training pictures than the others has such signs too; if you"
+        " know the numbers, give --class-counts"
+    )
 
 
 def frequent_target(verdict: Verdict, context: "ImageContext") -> str:
