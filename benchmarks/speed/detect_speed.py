@@ -24,14 +24,13 @@ from benchmarks.provenance import RESULTS, provenance
 from benchmarks.rivals.torch_neural_cleanse import batched_neural_cleanse, neural_cleanse
 from benchmarks.speed.floor import measure_floor
 from benchmarks.speed.gradients import measure
+from benchmarks.speed.usual_stages import usual_stages
 from converters import convert, families, open_artifact
 from converters.families.reference import filled_module
 from converters.files import write_atomic
 from jaxtroj.cli.options import keep_compiled
 from jaxtroj.evidence.gather import Evidence, gather_steps
 from jaxtroj.evidence.images.context import image_context
-from jaxtroj.evidence.stage import Subject, stages_for
-from jaxtroj.evidence.stages import IMAGE_STAGES
 from jaxtroj.rounds import Examples, load_examples
 
 _BATCH = 8
@@ -86,11 +85,12 @@ def _resized(examples: Examples, size: int | None) -> Examples:
 
 
 def _gathered(model, examples: Examples) -> dict[str, Any]:
-    stages = stages_for(IMAGE_STAGES, Subject(side=max(examples.images.shape[1:3])))
+    context = image_context(model, examples)
+    stages = usual_stages(context)
     started, used, processor = time.perf_counter(), time.process_time(), {"": time.process_time()}
     evidence, following = Evidence(), ""
     # The processor's time tells more than the clock where other programs run beside.
-    for step in gather_steps(image_context(model, examples), stages):
+    for step in gather_steps(context, stages):
         processor[following] = round(time.process_time() - processor[following], 2)
         evidence, following = step.evidence, step.following
         processor[following] = time.process_time()

@@ -25,6 +25,7 @@ import numpy as np
 from flax import nnx
 
 from benchmarks.provenance import RESULTS, provenance
+from benchmarks.speed.usual_stages import usual_stages
 from converters import families
 from converters.families.folding import fold
 from converters.files import write_atomic
@@ -32,8 +33,6 @@ from converters.model import Model, params_of
 from jaxtroj.anchors import anchor
 from jaxtroj.evidence.gather import gather
 from jaxtroj.evidence.images.context import image_context
-from jaxtroj.evidence.stage import Subject, stages_for
-from jaxtroj.evidence.stages import IMAGE_STAGES
 from jaxtroj.inversion.driver import Arms, Rung, invert
 from jaxtroj.inversion.neural_cleanse import NeuralCleanse
 from jaxtroj.network import Network
@@ -127,8 +126,8 @@ def _gathered(
     """Seconds of all stages, and of each, for a network of random weights."""
     model, examples = _made(architecture, size, classes, seed)
     started = time.perf_counter()
-    stages = stages_for(IMAGE_STAGES, Subject(side=size))
-    evidence = gather(image_context(model, examples), stages)
+    context = image_context(model, examples)
+    evidence = gather(context, usual_stages(context))
     seconds = round(time.perf_counter() - started, 3)
     return seconds, {stage: round(s, 3) for stage, s in evidence.seconds.items()}
 
