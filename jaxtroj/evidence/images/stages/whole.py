@@ -54,7 +54,7 @@ def _run(context: "ImageContext") -> StageResult:
     from jaxtroj.triggers.measure import best_of
 
     examples, order = context.shared(anchored), context.examples.channel_order
-    budget = context.budget(WholeBudget).on(examples.images)
+    budget = context.budget(WholeBudget).on(context.examples.images)
     whole = search_whole(context.network, examples, context.key, order, budget)
     kinds = tuple(kind for family in whole.found.values() for kind in family)
     triggers = tuple(partial(best_of, kind) for kind in kinds)
