@@ -6,6 +6,8 @@ from numbers import Integral, Real
 from converters.errors import safe_repr
 
 EVEN_ODDS = 0.5
+MOST_COUNT = 1e15
+"""Pictures of a class: sums of more would not be exact, or finite."""
 MOST_PIXELS = 4096
 """Of a side of a picture."""
 _MOST_BITS = 128  # of numbers that messages show in full

@@ -1,7 +1,6 @@
 """What besides model and examples changes an answer, and the calibrator it names."""
 
 import hashlib
-import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -18,7 +17,15 @@ from jaxtroj.evidence.versions import as_settings
 from jaxtroj.input_forms import CHANNEL_ORDERS, NORMALIZATIONS, SaidForm
 from jaxtroj.model_files import contents_digest, digest_or_reason, model_digests
 from jaxtroj.populations import Asked, Candidates, Choice, choose
-from jaxtroj.setting_values import EVEN_ODDS, MOST_PIXELS, NUMBERS, OPEN, names_problem, shown
+from jaxtroj.setting_values import (
+    EVEN_ODDS,
+    MOST_COUNT,
+    MOST_PIXELS,
+    NUMBERS,
+    OPEN,
+    names_problem,
+    shown,
+)
 
 DEFAULT_CALIBRATOR = populations.default_calibrator()
 SPECIAL_CALIBRATORS = populations.special_calibrators()
@@ -158,9 +165,12 @@ class Settings:
         if self.examples_per_class is not None and self.examples_per_class < 1:
             problems.append(f"examples_per_class must be at least 1, got {self.examples_per_class}")
         counts = self.class_counts
-        if counts is not None and not (len(counts) > 1 and all(0 < n < math.inf for n in counts)):
+        if counts is not None and not (
+            len(counts) > 1 and all(0 < n <= MOST_COUNT for n in counts)
+        ):
             problems.append(
-                f"class_counts must be numbers above 0, two or more, got {shown(counts)}"
+                f"class_counts must be numbers above 0 and at most {MOST_COUNT:g}, two or more, got"
+                f" {shown(counts)}"
             )
         if self.resize is not None and not 1 <= self.resize <= MOST_PIXELS:
             problems.append(f"resize must be from 1 to {MOST_PIXELS} pixels, got {self.resize}")

@@ -277,6 +277,7 @@ def test_a_target_that_training_had_most_pictures_of_is_said(
     [
         (False, [0, 3], "signs of classes 0, 3 as target do not count"),
         (False, [], ""),
+        (False, [0, 1, 3], ""),  # too few others: all were compared
         (True, [0], ""),
     ],
 )

@@ -91,10 +91,10 @@ def frequent_target(verdict: Verdict, context: "ImageContext") -> str:
 
 def signs_left_out(verdict: Verdict, context: "ImageContext") -> str:
     """The frequent classes that a clean answer covers less as targets, in words; "" for none."""
-    from jaxtroj.evidence.images.frequent_classes import frequent_classes, named
+    from jaxtroj.evidence.images.frequent_classes import compared_classes, frequent_classes, named
 
     frequent = context.shared(frequent_classes)
-    if verdict.poisoned or not frequent.any():
+    if verdict.poisoned or len(compared_classes(len(frequent), frequent)) == len(frequent):
         return ""
     return (
         f"signs of {named(frequent)} as target do not count, as training had many more pictures:"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from converters.errors import ENDS
 from jaxtroj.calibration import Calibrator
 from jaxtroj.evidence.gather import Evidence, gather_steps
-from jaxtroj.evidence.stage import Fitted, Stage, Subject, stages_for
+from jaxtroj.evidence.stage import NO_CALIBRATOR, Fitted, Stage, Subject, stages_for
 from jaxtroj.record import Record
 from jaxtroj.rounds import ModelEntry
 from jaxtroj.scan.attempt import Attempt, OnStep, silent
@@ -73,11 +73,7 @@ def _answer(attempt: Attempt, scan: KindOfScan) -> Record:
     prepared = scan.prepare()
     attempt.context = prepared.context
     calibrator = attempt.calibrator
-    fitted = (
-        Fitted()
-        if calibrator is None
-        else Fitted((*calibrator.stages, *calibrator.unfitted), calibrator.needs_all)
-    )
+    fitted = fitted_on(calibrator)
     named = attempt.settings.stages_named(attempt.kind)
     stages = stages_for(scan.stages, prepared.subject, named, fitted)
     for progress in gather_steps(prepared.context, stages, stop_rule(attempt, calibrator)):
@@ -92,6 +88,13 @@ def _answer(attempt: Attempt, scan: KindOfScan) -> Record:
     target, sources = scan.target(attempt.evidence, prepared.context)
     verdict = judge(attempt, calibrator, target, sources, lacks)
     return answered_record(attempt, scan.judgement(attempt.evidence, verdict, prepared.context))
+
+
+def fitted_on(calibrator: Calibrator | None) -> Fitted:
+    """What decides which stages a model gets whose calibrator this is."""
+    if calibrator is None:
+        return NO_CALIBRATOR
+    return Fitted((*calibrator.stages, *calibrator.unfitted), calibrator.needs_all)
 
 
 def _as_met(subject: Subject, calibrator: Calibrator | None) -> Subject:
