@@ -18,16 +18,15 @@ import jax
 from flax import nnx
 
 from converters.graph.batch_norms import (
-    NormMoments,
     NormStatistics,
     graph_by_batch,
     graph_moments,
     has_norm,
-    moments_of,
     statistics_of,
 )
 from converters.graph.module import GraphConfig
 from converters.model import Model, NetworkConfig, Params, abstract_module, module_of
+from converters.norm_moments import NormMoments, moments_of
 
 
 def has_batch_norms(model: Model) -> bool:

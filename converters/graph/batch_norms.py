@@ -13,9 +13,9 @@ import jax.numpy as jnp
 from converters.graph.graph import CONSTANT, PARAM, Graph, Node, Ref
 from converters.graph.layout import logical, physical
 from converters.graph.module import GraphConfig, attribute_of, run_one
+from converters.norm_moments import NormMoments, moments_of
 
 _AXIS = "batch"
-_STILL = 1e-3  # of a layer's mean variance
 # (x, weight, bias, mean, variance, ...); where the sixth argument is a bool, it says "training".
 _NORMS = frozenset(
     {
@@ -26,17 +26,6 @@ _NORMS = frozenset(
         "aten._native_batch_norm_legit_no_training.default",
     }
 )
-
-
-class NormMoments(NamedTuple):
-    """Of each image what one norm sees, in its running deviations from its running means.
-
-    Mean and mean square over the pixels, `[n, channels]`: over all images that the network was
-    trained on they are about 0 and 1.
-    """
-
-    mean: jax.Array
-    square: jax.Array
 
 
 class NormStatistics(NamedTuple):
@@ -108,17 +97,6 @@ def graph_moments(
         return run_one(config, own, image, watched), tuple(found)
 
     return jax.vmap(one)(images)
-
-
-def moments_of(values: jax.Array, mean: jax.Array, var: jax.Array, pixels: int) -> NormMoments:
-    """Moments over the last `pixels` axes before the channels, values `[..., channels]`.
-
-    A channel that never varied in training counts as one that varied a little.
-    """
-    least = _STILL * var.mean() + jnp.finfo(jnp.float32).tiny
-    apart = (values - mean) / jnp.sqrt(jnp.maximum(var, least))
-    axes = tuple(range(-1 - pixels, -1))
-    return NormMoments(apart.mean(axes), jnp.square(apart).mean(axes))
 
 
 def _is_norm(node: Node) -> bool:

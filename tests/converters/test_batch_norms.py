@@ -1,10 +1,12 @@
 """Batch norms by the batch's statistics: as torch has them in training, in families and graphs."""
 
 import copy
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 import torch
 import torchvision
 from flax import nnx
@@ -16,6 +18,7 @@ from converters.graph.module import graph_model
 from converters.graph.recognition import family_model
 from converters.graph.tape import capture
 from converters.model import Model, params_of
+from converters.norm_moments import moments_of
 from converters.preparation import prepared
 
 SIZE = 40
@@ -165,3 +168,34 @@ def test_what_norms_see_of_each_picture_is_what_torchs_norms_see():
             for own, (mean, square) in zip(found, seen, strict=True):
                 np.testing.assert_allclose(own.mean, mean, rtol=2e-3, atol=2e-3)
                 np.testing.assert_allclose(own.square, square, rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize("pixels", [0, 1, 2, 3])
+def test_gradients_of_moments_are_those_of_the_formula(pixels):
+    def formula(values, mean, var):
+        apart = (values - mean) / jnp.sqrt(var)
+        axes = tuple(range(-1 - pixels, -1))
+        return apart.mean(axes), jnp.square(apart).mean(axes)
+
+    def weighted(moments):
+        return lambda *args: sum(jnp.sin(3 * part).sum() for part in moments(*args))
+
+    draw = np.random.default_rng(0)
+    with jax.enable_x64(True):
+        values = jnp.asarray(draw.normal(size=(5, *range(2, 2 + pixels), 6)))
+        mean, var = (jnp.asarray(draw.random(6) + add) for add in (0, 0.5))
+        own = partial(moments_of, pixels=pixels)
+        for args in ((0,), (1,), (2,)):
+            found, expected = (
+                jax.jit(jax.grad(weighted(each), args))(values, mean, var)
+                for each in (own, formula)
+            )
+            np.testing.assert_allclose(found[0], expected[0], rtol=1e-9, atol=1e-12)
+
+
+def test_moments_of_numbers_whose_squares_overflow_are_those_of_training():
+    values = np.array([[[1e25], [3e25]]], np.float32)
+    mean, var = np.array([2e25], np.float32), np.array([1e37], np.float32)
+    found = moments_of(jnp.asarray(values), jnp.asarray(mean), jnp.asarray(var), 1)
+    scaled = (values.astype(np.float64) - mean) / np.sqrt(var.astype(np.float64))
+    np.testing.assert_allclose(found.square, (scaled**2).mean(1), rtol=1e-4)

@@ -177,12 +177,15 @@ def test_the_stage_asks_for_norms_and_pictures_that_are_not_too_large():
 @pytest.mark.parametrize(
     ("budget", "changed"),
     [
-        (MemoryBudget(), {"least": 64, "most": 80, "fit": 8}),
+        (
+            MemoryBudget(),
+            {"least": 64, "most": 80, "harmless": 6, "fit": 4, "steps": 10, "filters": 2},
+        ),
         (WholeBudget(), {"bank_examples": 5, "fit": 4}),
         (WholeBudget(fit=1), {"bank_examples": 5}),
     ],
 )
-def test_of_larger_pictures_half_as_many_are_searched(budget, changed):
+def test_of_larger_pictures_fewer_are_searched(budget, changed):
     small, large = (np.zeros((3, 64, side, 3), np.float32) for side in (64, 65))
     assert budget.on(small) == budget
     assert budget.on(large) == replace(budget, **changed)

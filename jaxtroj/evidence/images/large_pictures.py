@@ -1,4 +1,4 @@
-"""Budgets of large pictures, of which each costs more: half as many examples."""
+"""Budgets of large pictures, of which each costs more: fewer examples, steps and candidates."""
 
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -10,12 +10,13 @@ FULL_SIDE = 64
 """Pixels of the longest side up to which budgets are spent whole."""
 
 
-def halved_for_large(budget: T, images: np.ndarray, *counts: str) -> T:
-    """The budget, a dataclass, for images `[n, h, w, c]`: above `FULL_SIDE` with half the counts.
+def less_for_large(budget: T, images: np.ndarray, **parts: float) -> T:
+    """The budget, a dataclass, for images `[n, h, w, c]`: above `FULL_SIDE` parts of its counts.
 
     Args:
-      counts: names of its attributes that are counts; one stays one.
+      parts: of each count, by the name of its attribute, 0 to 1; one stays one.
     """
     if max(images.shape[1:3]) <= FULL_SIDE:
         return budget
-    return replace(budget, **{name: max(1, getattr(budget, name) // 2) for name in counts})
+    spent = {name: max(1, int(getattr(budget, name) * part)) for name, part in parts.items()}
+    return replace(budget, **spent)

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from converters.model import Model
-from jaxtroj.evidence.images.large_pictures import halved_for_large
+from jaxtroj.evidence.images.large_pictures import less_for_large
 from jaxtroj.evidence.images.memory_cuts import cut
 from jaxtroj.evidence.images.remainder import Seen, harmless_directions, seen
 from jaxtroj.evidence.images.statistics import halves
@@ -37,17 +37,31 @@ from jaxtroj.triggers.mask import FreeMask
 from jaxtroj.triggers.trigger import Trigger, applied
 from jaxtroj.triggers.window import Window
 
+# Parts of the budget that are spent on large pictures: moments of few of them say as much, since
+# each has many places.
+_OF_LARGE = {
+    "least": 0.5,
+    "most": 0.5,
+    "harmless": 0.125,
+    "fit": 0.25,
+    "steps": 0.7,
+    "filters": 0.4,
+}
+
 
 @dataclass(frozen=True)
 class MemoryBudget:
-    """Examples and steps of the stage.
+    """Examples and steps of the stage; of large pictures parts of them.
 
     Attributes:
-      least: examples of both halves together; of large pictures half of `least`, `most` and `fit`.
+      least: examples of both halves together.
       most: however small they are; between, as many as a batch of `Network` has.
+      harmless: examples that harmless changes are measured on.
       fit: examples of the first half that triggers are fitted on.
       steps: of the fit.
       maps: random colour maps to start from.
+      filters: known colour filters that are measured, those that explain most of what triggers are
+        fitted to.
       points: of a faint pattern's grid, along a side.
       cuts: windows of the fitted mask's pattern that are kept, see `memory_cuts`.
       cut_on: examples that each is tried on before.
@@ -55,16 +69,18 @@ class MemoryBudget:
 
     least: int = 128
     most: int = 160
+    harmless: int = 48
     fit: int = 16
     steps: int = 15
     maps: int = 16
+    filters: int = 5
     points: int = 32
     cuts: int = 3
     cut_on: int = 4
 
     def on(self, images: np.ndarray) -> "MemoryBudget":
         """What is spent on images `[n, h, w, c]` of this size."""
-        return halved_for_large(self, images, "least", "most", "fit")
+        return less_for_large(self, images, **_OF_LARGE)
 
 
 @dataclass(frozen=True)
@@ -132,7 +148,7 @@ def search_memory(
     """
     norms = Norms(opened, network.batch(images))
     keys = jax.random.split(key, 4)
-    harmless = harmless_directions(norms, images, keys[3])
+    harmless = harmless_directions(norms, images, keys[3], budget.harmless)
     both = [
         Half(seen(norms, part, harmless), offsets_for(own, part))
         for part, own in zip(halves(images), keys, strict=False)
@@ -162,22 +178,25 @@ def _candidates(
     keys = jax.random.split(key, len(families) + 1)
     values = [f.start(own, shape) for f, own in zip(families, keys, strict=False)]
     maps = random_colour_maps(keys[-1], budget.maps, shape[2])
-    values[-1] = Colours().values(_best(norms, memory, images, maps))
+    values[-1] = Colours().values(_explaining(norms, memory, images, _singles(maps), 1)[0])
     fitted = climb(norms, memory, images, offsets, families, tuple(values), budget.steps)
     triggers = triggers_of(families, fitted)
     found = [(f.name, own, f.moves) for f, own in zip(families, triggers, strict=True)]
-    known = [("filter", one, False) for one in _singles(known_filters(order))]
-    return [*found, *known]
+    known = _explaining(norms, memory, images, _singles(known_filters(order)), budget.filters)
+    return [*found, *(("filter", one, False) for one in known)]
 
 
-def _best(norms: Norms, memory: Memory, images: np.ndarray, triggers: Trigger):
-    """The best of some triggers that lie everywhere."""
-    singles = _singles(triggers)
+def _explaining(
+    norms: Norms, memory: Memory, images: np.ndarray, triggers: list, count: int
+) -> list:
+    """So many of some triggers that lie everywhere: those that explain the remainder best."""
+    if len(triggers) <= count:
+        return triggers
     still = np.zeros((len(images), 2), np.int32)
-    shown = np.concatenate([np.asarray(applied(one, images, still)) for one in singles])
-    rows = norms.seen(shown)[1].reshape(len(singles), len(images), -1).mean(axis=1)
-    centres = np.broadcast_to(memory.centre, rows.shape)
-    return singles[int(np.argmax(matches(memory, centres, rows)))]
+    shown = np.concatenate([np.asarray(applied(one, images, still)) for one in triggers])
+    rows = norms.seen(shown)[1].reshape(len(triggers), len(images), -1).mean(axis=1)
+    found = np.asarray(matches(memory, np.broadcast_to(memory.centre, rows.shape), rows))
+    return [triggers[place] for place in np.argsort(-found, kind="stable")[:count]]
 
 
 def _singles(triggers: Trigger) -> list:

@@ -11,7 +11,7 @@ from jaxtroj.evidence.images.harmless import harmless_changes
 from jaxtroj.network import usual_count
 from jaxtroj.norm_memory import Memory, Norms, matches, memory_of
 
-_SOME = 48  # examples that harmless changes are measured on; fewer where pictures are large
+_SOME = 48
 
 
 @dataclass(frozen=True)
@@ -42,15 +42,18 @@ class Seen:
         return np.where(counts > 0, np.asarray(found), 0.0)
 
 
-def harmless_directions(norms: Norms, images: np.ndarray, key: jax.Array) -> list[np.ndarray]:
+def harmless_directions(
+    norms: Norms, images: np.ndarray, key: jax.Array, most: int = _SOME
+) -> list[np.ndarray]:
     """Mean change `[dims]` of the moments of some pictures by each harmless change.
 
     Args:
       norms: the network's.
       images: clean ones; the first few are changed.
       key: of what the changes draw.
+      most: pictures that are changed; no more than are a fair amount of work.
     """
-    some = images[: min(_SOME, usual_count(images))]
+    some = images[: min(most, usual_count(images))]
     draw = np.random.default_rng(np.asarray(jax.random.key_data(key)))
     rows = norms.seen(np.concatenate([some, *harmless_changes(some, draw)]))[1]
     found = rows.reshape(-1, len(some), rows.shape[1]).mean(axis=1)

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtroj.anchors import AnchoredExamples, for_few
-from jaxtroj.evidence.images.large_pictures import halved_for_large
+from jaxtroj.evidence.images.large_pictures import less_for_large
 from jaxtroj.evidence.images.reachable import STEP, ReachBudget, ranked_classes
 from jaxtroj.evidence.images.whole_banks import BankBudget, bank_of
 from jaxtroj.inversion.sign_steps import Fit, climb, split
@@ -78,7 +78,7 @@ class WholeBudget:
 
     def on(self, images: np.ndarray) -> "WholeBudget":
         """What is spent on images `[n, h, w, c]` of this size."""
-        return halved_for_large(self, images, "bank_examples", "fit")
+        return less_for_large(self, images, bank_examples=0.5, fit=0.5)
 
 
 @dataclass(frozen=True)
