@@ -6,6 +6,7 @@ from os import PathLike
 from pathlib import Path
 
 from converters.containers import sniff
+from converters.containers.onnx_wire import is_onnx
 from converters.containers.safetensors_file import read_safetensors
 from converters.containers.torch_legacy import read_bare, read_legacy
 from converters.containers.torch_tar import read_tar
@@ -62,8 +63,13 @@ def open_artifact(path: str | PathLike[str], limits: Limits | None = None) -> Ar
         TooLargeError: it exceeds ``limits``.
         LoadError: the base of these, and itself for a file that cannot be read.
     """
-    limits = limits or Limits()
-    return artifact_of(sniff.read_file(Path(path), limits), limits)
+    path, limits = Path(path), limits or Limits()
+    if is_onnx(path):
+        raise UnknownFormatError(
+            f"{path} is an ONNX file, which holds a network and not weights alone; expected"
+            " weights: converters.open_model takes both"
+        )
+    return artifact_of(sniff.read_file(path, limits), limits)
 
 
 def artifact_of(content: sniff.FileContent, limits: Limits) -> Artifact:

@@ -11,7 +11,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from converters.errors import ConverterError, CorruptFileError, LoadError, TooLargeError
+from converters import open_artifact
+from converters.errors import (
+    ConverterError,
+    CorruptFileError,
+    LoadError,
+    TooLargeError,
+    UnknownFormatError,
+)
 from converters.graph.onnx import OnnxLimits, read_onnx, to_torch
 from converters.graph.onnx.check import check_model
 from converters.graph.onnx.wire import check_cost
@@ -48,6 +55,11 @@ def test_a_file_reads_back_with_its_weights(saved, make):
     module = to_torch(file.model, {"image": (1, 3, 8, 8)}, weights=file.weights)
     for name, parameter in module.named_parameters():
         np.testing.assert_array_equal(parameter.numpy(), expected[name])
+
+
+def test_what_reads_weights_alone_names_what_reads_networks(saved):
+    with pytest.raises(UnknownFormatError, match=r"is an ONNX file.*converters\.open_model"):
+        open_artifact(saved())
 
 
 def test_external_data_beside_and_below_the_file(saved, tmp_path):
