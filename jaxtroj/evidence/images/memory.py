@@ -17,7 +17,7 @@ import numpy as np
 from converters.model import Model
 from jaxtroj.evidence.images.large_pictures import less_for_large
 from jaxtroj.evidence.images.memory_cuts import cut
-from jaxtroj.evidence.images.remainder import Seen, harmless_directions, seen
+from jaxtroj.evidence.images.remainder import SOME, Seen, harmless_directions, seen
 from jaxtroj.evidence.images.statistics import halves
 from jaxtroj.inversion.memory_search import (
     Colours,
@@ -69,7 +69,7 @@ class MemoryBudget:
 
     least: int = 128
     most: int = 160
-    harmless: int = 48
+    harmless: int = SOME
     fit: int = 16
     steps: int = 15
     maps: int = 16

@@ -11,7 +11,8 @@ from jaxtroj.evidence.images.harmless import harmless_changes
 from jaxtroj.network import usual_count
 from jaxtroj.norm_memory import Memory, Norms, matches, memory_of
 
-_SOME = 48
+SOME = 48
+"""Examples that harmless changes are measured on."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Seen:
 
 
 def harmless_directions(
-    norms: Norms, images: np.ndarray, key: jax.Array, most: int = _SOME
+    norms: Norms, images: np.ndarray, key: jax.Array, most: int = SOME
 ) -> list[np.ndarray]:
     """Mean change `[dims]` of the moments of some pictures by each harmless change.
 
