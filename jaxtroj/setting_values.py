@@ -1,9 +1,12 @@
-"""What values settings may have that are numbers: their kinds, told before their ranges."""
+"""What values settings may have: their kinds first, and of those that fit their ranges."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral, Real
+from typing import Any
 
 from converters.errors import safe_repr
+from jaxtroj.evidence.stages import TABLES
+from jaxtroj.input_forms import CHANNEL_ORDERS, NORMALIZATIONS
 
 EVEN_ODDS = 0.5
 MOST_COUNT = 1e15
@@ -62,6 +65,110 @@ NUMBERS = {
 """Setting -> what its value must be, before its range is looked at, and that in words."""
 OPEN = frozenset(NUMBERS) - {"seed", "threshold"}
 """Those of them that may be None."""
+
+
+def kind_problems(values: Mapping[str, Any]) -> list[str]:
+    """A sentence for each value that is no number or name, or not as many, where it must be.
+
+    Args:
+        values: name -> value of every setting.
+    """
+    found = []
+    for name, (is_fit, expected) in NUMBERS.items():
+        value = values[name]
+        if not is_fit(value) and not (value is None and name in OPEN):
+            found.append(f"{name} must be {expected}, got {shown(value)}")
+    if problem := names_problem(values["stages"]):
+        found.append(f"stages: {problem}")
+    return found
+
+
+def range_problems(values: Mapping[str, Any]) -> list[str]:
+    """A sentence for each value that is outside its range; all are of their kinds.
+
+    Args:
+        values: as for `kind_problems`.
+    """
+    return [problem for found in _RANGES if (problem := found(values))]
+
+
+def _of_share(name: str) -> Callable[[Mapping[str, Any]], str]:
+    def found(values: Mapping[str, Any]) -> str:
+        value = values[name]
+        is_fit = value is None or 0 < value < 1
+        return "" if is_fit else f"{name} must lie between 0 and 1, got {value}"
+
+    return found
+
+
+def _of_enough(values: Mapping[str, Any]) -> str:
+    enough, stops = values["enough"], values["early_stop"]
+    if enough is None or (0 < enough < EVEN_ODDS and stops):
+        return ""
+    return (
+        f"enough must lie between 0 and {EVEN_ODDS}, and early_stop be on, got {enough} and"
+        f" {'on' if stops else 'off'}"
+    )
+
+
+def _of_stages(values: Mapping[str, Any]) -> str:
+    stages = values["stages"]
+    if stages is None or any(table.holds(stages) for table in TABLES.values()):
+        return ""
+    known = " or of ".join(f"{', '.join(t.names)} ({k} models)" for k, t in TABLES.items())
+    return f"stages must be some of {known} in this order, got {', '.join(stages) or 'none'}"
+
+
+def _of_name(name: str, known: Sequence[str]) -> Callable[[Mapping[str, Any]], str]:
+    def found(values: Mapping[str, Any]) -> str:
+        is_known = values[name] in (None, *known)
+        return "" if is_known else f"{name} must be one of {known} or None"
+
+    return found
+
+
+def _of_examples(values: Mapping[str, Any]) -> str:
+    count = values["examples_per_class"]
+    is_fit = count is None or count >= 1
+    return "" if is_fit else f"examples_per_class must be at least 1, got {count}"
+
+
+def _of_counts(values: Mapping[str, Any]) -> str:
+    counts = values["class_counts"]
+    if counts is None or (len(counts) > 1 and all(0 < n <= MOST_COUNT for n in counts)):
+        return ""
+    return (
+        f"class_counts must be numbers above 0 and at most {MOST_COUNT:g}, two or more, got"
+        f" {shown(counts)}"
+    )
+
+
+def _of_resize(values: Mapping[str, Any]) -> str:
+    pixels = values["resize"]
+    is_fit = pixels is None or 1 <= pixels <= MOST_PIXELS
+    return "" if is_fit else f"resize must be from 1 to {MOST_PIXELS} pixels, got {pixels}"
+
+
+def _of_cut(values: Mapping[str, Any]) -> str:
+    """What is cut out of a resized picture lies within it."""
+    pixels, size = values["resize"], values["image_size"]
+    if pixels is None or max(size or (0,)) <= pixels:
+        return ""
+    return f"resize must be at least the sides of image_size, {shown(size)}, got {pixels}"
+
+
+_RANGES = (
+    _of_share("base_rate"),
+    _of_share("threshold"),
+    _of_enough,
+    _of_stages,
+    _of_name("channel_order", CHANNEL_ORDERS),
+    _of_name("normalization", NORMALIZATIONS),
+    _of_examples,
+    _of_counts,
+    _of_resize,
+    _of_cut,
+)
 
 
 def shown(value: object) -> str:

@@ -14,18 +14,10 @@ from jaxtroj.calibration import Calibrator
 from jaxtroj.errors import CalibrationError, UsageError
 from jaxtroj.evidence.stages import TABLES
 from jaxtroj.evidence.versions import as_settings
-from jaxtroj.input_forms import CHANNEL_ORDERS, NORMALIZATIONS, SaidForm
+from jaxtroj.input_forms import SaidForm
 from jaxtroj.model_files import contents_digest, digest_or_reason, model_digests
 from jaxtroj.populations import Asked, Candidates, Choice, choose
-from jaxtroj.setting_values import (
-    EVEN_ODDS,
-    MOST_COUNT,
-    MOST_PIXELS,
-    NUMBERS,
-    OPEN,
-    names_problem,
-    shown,
-)
+from jaxtroj.setting_values import EVEN_ODDS, kind_problems, range_problems
 
 DEFAULT_CALIBRATOR = populations.default_calibrator()
 SPECIAL_CALIBRATORS = populations.special_calibrators()
@@ -34,6 +26,23 @@ DEFAULT_TEXT_CALIBRATOR = populations.BY_NAME["round5"].path
 DEFAULT_CLASSIFIER_CALIBRATOR = populations.BY_NAME["text_classifiers"].path
 KINDS = tuple(TABLES)
 ANY_MODEL = Asked()
+
+_LISTS = ("stages", "class_counts", "bounds", "mean", "std", "image_size")
+_BEFORE = {
+    "recover_words": True,
+    "enough": None,
+    "class_counts": None,
+    "resize": None,
+    "public_code": None,
+    "reference": None,
+    "classifier_calibrator": None,
+    "special_calibrators": [],
+    "round_calibrators": {},
+    "apart_calibrator": None,
+    "beside_calibrators": None,
+    "without_norms_calibrators": [],
+}
+"""What runs had that say nothing of it: they are from before there was another value."""
 
 
 @dataclass(frozen=True)
@@ -123,67 +132,19 @@ class Settings:
     names and shapes. None takes what the labelled examples tell, see `scan.public_code`."""
 
     def __post_init__(self) -> None:
-        problems = self._of_other_kinds() or self._out_of_range()
+        values = vars(self)
+        problems = kind_problems(values) or [*range_problems(values), *self._form_problems()]
         if problems:
             raise UsageError("settings: " + "; ".join(problems))
         for path in self._calibrators():
             _cached_calibrator(path)
 
-    def _of_other_kinds(self) -> list[str]:
-        """A sentence for each value that is no number or name, or not as many, where it must be."""
-        found = []
-        for name, (is_fit, expected) in NUMBERS.items():
-            value = getattr(self, name)
-            if not is_fit(value) and not (value is None and name in OPEN):
-                found.append(f"{name} must be {expected}, got {shown(value)}")
-        if problem := names_problem(self.stages):
-            found.append(f"stages: {problem}")
-        return found
-
-    def _out_of_range(self) -> list[str]:
-        """A sentence for each value that is outside its range."""
-        problems = [
-            f"{name} must lie between 0 and 1, got {value}"
-            for name, value in (("base_rate", self.base_rate), ("threshold", self.threshold))
-            if value is not None and not 0 < value < 1
-        ]
-        if self.enough is not None and not (0 < self.enough < EVEN_ODDS and self.early_stop):
-            problems.append(
-                f"enough must lie between 0 and {EVEN_ODDS}, and early_stop be on, got"
-                f" {self.enough} and {'on' if self.early_stop else 'off'}"
-            )
-        if self.stages is not None and not any(t.holds(self.stages) for t in TABLES.values()):
-            known = " or of ".join(f"{', '.join(t.names)} ({k} models)" for k, t in TABLES.items())
-            problems.append(
-                f"stages must be some of {known} in this order,"
-                f" got {', '.join(self.stages) or 'none'}"
-            )
-        if self.channel_order not in (None, *CHANNEL_ORDERS):
-            problems.append(f"channel_order must be one of {CHANNEL_ORDERS} or None")
-        if self.normalization not in (None, *NORMALIZATIONS):
-            problems.append(f"normalization must be one of {NORMALIZATIONS} or None")
-        if self.examples_per_class is not None and self.examples_per_class < 1:
-            problems.append(f"examples_per_class must be at least 1, got {self.examples_per_class}")
-        counts = self.class_counts
-        if counts is not None and not (
-            len(counts) > 1 and all(0 < n <= MOST_COUNT for n in counts)
-        ):
-            problems.append(
-                f"class_counts must be numbers above 0 and at most {MOST_COUNT:g}, two or more, got"
-                f" {shown(counts)}"
-            )
-        if self.resize is not None and not 1 <= self.resize <= MOST_PIXELS:
-            problems.append(f"resize must be from 1 to {MOST_PIXELS} pixels, got {self.resize}")
-        if self.resize is not None and max(self.image_size or (0,)) > self.resize:
-            problems.append(
-                f"resize must be at least the sides of image_size, {shown(self.image_size)}, got"
-                f" {self.resize}"
-            )
+    def _form_problems(self) -> list[str]:
         try:
             self.input_form()
         except ConversionError as error:
-            problems.append(str(error))
-        return problems
+            return [str(error)]
+        return []
 
     def _calibrators(self) -> tuple[Path, ...]:
         """Every file that may answer."""
@@ -244,43 +205,39 @@ class Settings:
     def as_json(self) -> dict[str, Any]:
         """JSON values: the settings, files by their digests, the version of the evidence."""
         values = asdict(self)
-        for name in ("stages", "class_counts", "bounds", "mean", "std", "image_size"):
+        for name in _LISTS:
             values[name] = None if values[name] is None else list(values[name])
-        values |= as_settings()
-        if self.recover_words:  # as in the runs from before there was a choice
-            del values["recover_words"]
-        for name in ("enough", "class_counts", "resize", "public_code"):  # likewise
-            if values[name] is None:
-                del values[name]
-        values["special_calibrators"] = list(map(digest_or_reason, self.special_calibrators))
-        values["round_calibrators"] = {
-            name: digest_or_reason(path) for name, path in self.round_calibrators
+        values |= as_settings() | self._digests() | self._calibrator_digests()
+        return {
+            name: value
+            for name, value in values.items()
+            if name not in _BEFORE or value != _BEFORE[name]
         }
-        for name in ("special_calibrators", "round_calibrators"):
-            if self.calibrator is None or not values[name]:
-                del values[name]
-        if self.classifier_calibrator is None:  # as in the runs from before there were any
-            del values["classifier_calibrator"]
-        for name in ("calibrator", "text_calibrator", "classifier_calibrator"):
-            if name not in values:
-                continue
-            path = getattr(self, name)
-            values[name] = None if path is None else digest_or_reason(path)
-        apart = self._apart_calibrator
-        if apart is not None and apart != self.text_calibrator:
-            values["apart_calibrator"] = digest_or_reason(apart)
-        if self.reference is None:  # likewise
-            del values["reference"]
-        else:
-            values["reference"] = model_digests(self.reference)
-            values["beside_calibrators"] = list(map(digest_or_reason, self._beside_calibrators()))
-        if without := self._without_norms_calibrators():
-            values["without_norms_calibrators"] = list(map(digest_or_reason, without))
-        values["bank"] = None if self.bank is None else _bank_digest(self.bank)
-        for name in ("encoder", "tokenizer"):
-            path = getattr(self, name)
-            values[name] = None if path is None else contents_digest(path)
-        return values
+
+    def _digests(self) -> dict[str, Any]:
+        """What is known of every file but those of calibrators."""
+        return {
+            "reference": None if self.reference is None else model_digests(self.reference),
+            "bank": None if self.bank is None else _bank_digest(self.bank),
+            "encoder": None if self.encoder is None else contents_digest(self.encoder),
+            "tokenizer": None if self.tokenizer is None else contents_digest(self.tokenizer),
+        }
+
+    def _calibrator_digests(self) -> dict[str, Any]:
+        """Of the files of calibrators, also of those that answer instead of one that is named."""
+        apart, beside = self._apart_calibrator, self._beside_calibrators()
+        special = () if self.calibrator is None else self.special_calibrators
+        rounds = () if self.calibrator is None else self.round_calibrators
+        return {
+            "calibrator": _digest(self.calibrator),
+            "text_calibrator": _digest(self.text_calibrator),
+            "classifier_calibrator": _digest(self.classifier_calibrator),
+            "special_calibrators": list(map(_digest, special)),
+            "round_calibrators": {name: _digest(path) for name, path in rounds},
+            "apart_calibrator": None if apart == self.text_calibrator else _digest(apart),
+            "beside_calibrators": None if self.reference is None else list(map(_digest, beside)),
+            "without_norms_calibrators": list(map(_digest, self._without_norms_calibrators())),
+        }
 
 
 def choice_of(settings: Settings, asked: Asked = ANY_MODEL) -> Choice | None:
@@ -328,6 +285,10 @@ def base_rate(settings: Settings, asked: Asked = ANY_MODEL) -> float:
 @lru_cache(maxsize=8)
 def _cached_calibrator(path: Path) -> Calibrator:
     return Calibrator.load(path)
+
+
+def _digest(path: Path | None) -> str | None:
+    return None if path is None else digest_or_reason(path)
 
 
 def _bank_digest(folder: Path) -> str:

@@ -14,8 +14,6 @@ a second while the scan runs: a power failure takes at most the records of the l
 Memory does not grow with the records: what is kept of each is where it lies.
 """
 
-import hashlib
-import json
 import os
 import platform
 import re
@@ -32,6 +30,7 @@ from typing import IO, Any, Self
 from converters.errors import ConverterError
 from converters.files import read_json, strict_json, write_atomic
 from jaxtroj.errors import StoreError
+from jaxtroj.file_names import picture_file
 from jaxtroj.held_folder import (
     add_whole,
     agree,
@@ -43,6 +42,7 @@ from jaxtroj.held_folder import (
     read_own,
 )
 from jaxtroj.record import Record, parse_record
+from jaxtroj.record_lines import named, parsed, record_of
 
 SETTINGS = "settings.json"
 """What the answers of a run folder depend on."""
@@ -53,11 +53,7 @@ MAX_SETTINGS_BYTES = 2**22
 SYNC_SECONDS = 1.0
 """How long a record may wait until it is forced to the disk."""
 
-_MODEL = re.compile(rb'\{"model": ("(?:[ -!#-\[\]-~]|\\["\\/bfnrt]|\\u[0-9a-f]{4})*"), "sha256": ')
-"""How `Record.to_json` begins."""
 _ASIDE = re.compile(r"records\.([0-9]+)\.jsonl")
-_DIGEST_LETTERS = 24
-_DIGEST_END = re.compile(rf"-[0-9a-f]{{{_DIGEST_LETTERS}}}$")
 _PACKAGES = ("jaxtroj", "jax", "jaxlib", "flax", "optax", "numpy", "pillow")
 
 
@@ -123,7 +119,7 @@ class RunStore:
     @property
     def records(self) -> list[Record]:
         """All records on file, in the order they were written."""
-        return [record for _, _, record in _parsed(self.folder / "records.jsonl")]
+        return [record for _, _, record in parsed(self.folder / "records.jsonl")]
 
     def finished(self, model: str, identity: str) -> Record | None:
         """The stored answer for this model with this identity, if one stands."""
@@ -202,7 +198,7 @@ class RunStore:
     def _recover(self, path: Path) -> int:
         """Find the records on file; where the last whole one ends, before what a crash tore."""
         end = 0
-        for offset, size, record in _parsed(path):
+        for offset, size, record in parsed(path):
             self._note(record, offset, size)
             end = offset + size
         return end
@@ -273,7 +269,7 @@ def read_records(folder: Path) -> list[Record]:
         StoreError: there is no `records.jsonl`, it is empty, or a finished line is damaged.
     """
     with _reading(folder) as path:
-        latest = {record.model: record for _, _, record in _parsed(path)}
+        latest = {record.model: record for _, _, record in parsed(path)}
         _refuse_none(latest, path)
     return list(latest.values())
 
@@ -286,11 +282,11 @@ def iter_records(folder: Path) -> Iterator[Record]:
             that has a later record is not looked at.
     """
     with _reading(folder) as path:
-        places = {model: place for model, *place in _named(path)}
+        places = {model: place for model, *place in named(path)}
         _refuse_none(places, path)
         with open(path, "rb") as file:
             for offset, size, number in places.values():
-                yield _record(path, number, os.pread(file.fileno(), size, offset))
+                yield record_of(path, number, os.pread(file.fileno(), size, offset))
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
@@ -323,28 +319,6 @@ def _reading(folder: Path) -> Iterator[Path]:
 def _refuse_none(found: Mapping[str, object], path: Path) -> None:
     if not found:
         raise StoreError(f"{path} holds no finished record yet")
-
-
-def picture_file(folder: Path, model: str) -> Path:
-    """Where in a folder of pictures the one of this model's trigger belongs."""
-    return folder / f"{file_stem(model)}.png"
-
-
-def file_stem(name: str) -> str:
-    """A file name for any model name: the same if harmless, else shortened with a digest.
-
-    Different names stay different: one that ends like a digest gets one as well.
-
-    >>> file_stem("id-00000001")
-    'id-00000001'
-    >>> file_stem("../a b")
-    'a_b-2c2c791a0618990cda102121'
-    """
-    safe = re.sub(r"[^A-Za-z0-9._-]+", "_", name).strip("._")[:70]
-    if safe and safe == name and not _DIGEST_END.search(name):
-        return name
-    digest = hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()
-    return f"{safe}-{digest[:_DIGEST_LETTERS]}"
 
 
 def _set_aside(folder: Path, settings: Mapping[str, Any]) -> None:
@@ -380,38 +354,3 @@ def _version(package: str) -> str | None:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
-
-
-def _lines(path: Path) -> Iterator[tuple[int, int, bytes]]:
-    """Number, offset and text of every finished line; the torn one at the end is left out."""
-    offset = 0
-    with open(path, "rb") as file:
-        for number, line in enumerate(file, start=1):
-            if not line.endswith(b"\n"):
-                return
-            yield number, offset, line
-            offset += len(line)
-
-
-def _parsed(path: Path) -> Iterator[tuple[int, int, Record]]:
-    """Offset, length and content of every finished line."""
-    for number, offset, line in _lines(path):
-        yield offset, len(line), _record(path, number, line)
-
-
-def _named(path: Path) -> Iterator[tuple[str, int, int, int]]:
-    """Model, offset, length and number of every finished line; most are not parsed for that."""
-    for number, offset, line in _lines(path):
-        start = _MODEL.match(line)
-        model = json.loads(start[1]) if start else _record(path, number, line).model
-        yield model, offset, len(line), number
-
-
-def _record(path: Path, number: int, line: bytes) -> Record:
-    try:
-        return parse_record(line)
-    except StoreError as error:
-        raise StoreError(
-            f"{path}, line {number}: {error}. Remove that line to scan its model again,"
-            " or all records of an older version with --restart"
-        ) from error

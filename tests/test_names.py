@@ -7,8 +7,9 @@ import os
 import pytest
 
 from jaxtroj.cli.main import main
+from jaxtroj.file_names import file_stem
 from jaxtroj.record import printable
-from jaxtroj.store import file_stem, read_records
+from jaxtroj.store import read_records
 
 FILES = (
     b"a\nb.pt",

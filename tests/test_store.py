@@ -12,9 +12,10 @@ import pytest
 from converters.files import write_atomic
 from jaxtroj.errors import StoreError
 from jaxtroj.evidence.stages import TABLES
+from jaxtroj.file_names import file_stem
 from jaxtroj.record import Record, finite, identity, parse_record, printable
 from jaxtroj.record_values import KINDS
-from jaxtroj.store import RunStore, file_stem, iter_records, read_records
+from jaxtroj.store import RunStore, iter_records, read_records
 
 SETTINGS = {"seed": 0, "stages": ["weights"]}
 

@@ -14,7 +14,7 @@ from jaxtroj.backgrounds.challenge import Pairs, Plan, State, search
 from jaxtroj.backgrounds.classifier import Classifier, Resident
 from jaxtroj.backgrounds.layout import ChallengeData, Reading
 from jaxtroj.backgrounds.run_folder import RunFolder
-from jaxtroj.store import file_stem
+from jaxtroj.file_names import file_stem
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from converters.errors import safe_repr
 from converters.files import strict_json
 from jaxtroj.engine.jobs import ScanJob
 from jaxtroj.errors import EngineError, StoreError
+from jaxtroj.file_names import picture_file
 from jaxtroj.record import Record, parse_record, printable
-from jaxtroj.store import picture_file
 
 
 class NonsenseError(EngineError):

@@ -24,8 +24,8 @@ from jaxtroj.engine.local import LocalEngine, failed_record
 from jaxtroj.engine.plan import WorkPlan
 from jaxtroj.engine.worker import LANES
 from jaxtroj.errors import EngineError, UsageError
+from jaxtroj.file_names import picture_file
 from jaxtroj.scan.records import sentences
-from jaxtroj.store import picture_file
 
 if TYPE_CHECKING:
     from ray.actor import ActorHandle

@@ -33,9 +33,9 @@ from typing import Any
 from jaxtroj import runtime
 from jaxtroj.engine.jobs import DETECTOR, START_STEP, Detector, ScanJob, Setup
 from jaxtroj.engine.programs import Programs
+from jaxtroj.file_names import picture_file
 from jaxtroj.record import printable
 from jaxtroj.scan import identify
-from jaxtroj.store import picture_file
 
 LANES = 2
 READING_STEPS = frozenset({"read", "convert", "examples"})

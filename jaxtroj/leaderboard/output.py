@@ -21,13 +21,13 @@ from typing import Any
 from converters.files import write_atomic
 from jaxtroj.csv_text import csv_text
 from jaxtroj.errors import UsageError
+from jaxtroj.file_names import file_stem
 from jaxtroj.leaderboard.cases import Case, architecture_of, labels, probabilities, worst_first
 from jaxtroj.leaderboard.curves import ExactRoc, roc_exact
 from jaxtroj.leaderboard.plots import save_roc, save_sweep
 from jaxtroj.leaderboard.predictions import write_results
 from jaxtroj.leaderboard.sweep import SweepPoint
 from jaxtroj.scoring import NistRoc, nist_confusions, roc_nist
-from jaxtroj.store import file_stem
 
 TABLES = ("scores.json", "models.csv", "confusion.csv", "roc.csv", "sweep.csv")
 PLOTS = ("roc.svg", "roc.png", "sweep.svg", "sweep.png")

@@ -10,10 +10,10 @@ import numpy as np
 from PIL import Image
 
 from converters.files import leads_out
+from jaxtroj.file_names import file_stem
 from jaxtroj.record import Record
 from jaxtroj.record_text import GAP_PIXELS
 from jaxtroj.rounds.image_file import ImageFileError, read_rgb
-from jaxtroj.store import file_stem
 
 PANELS = ("clean example", "same example, stamped", "mask", "pattern under the mask")
 MAX_EMBEDDED_BYTES = 12 * 2**20
