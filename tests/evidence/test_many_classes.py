@@ -41,9 +41,9 @@ def asked(monkeypatch) -> dict[str, int]:
     return counts
 
 
-def gathered(classes: int, count: int, budgets):
+def gathered(classes: int, count: int, budgets, stages=STAGES):
     labels = np.arange(count) * 7 % classes
-    return gather_images(small_model(classes), pictures(labels), STAGES, budgets=budgets)
+    return gather_images(small_model(classes), pictures(labels), stages, budgets=budgets)
 
 
 def test_up_to_so_many_classes_none_is_left_out(monkeypatch, quick):
@@ -57,8 +57,9 @@ def test_up_to_so_many_classes_none_is_left_out(monkeypatch, quick):
     budgets = (*quick, WholeBudget(BankBudget(maps=2, frequencies=(2,), warps=2), fit=2))
     found = gathered(MANY_CLASSES, MANY_CLASSES, budgets)
     assert np.isfinite(list(found.fields.values())).all()
-    with pytest.raises(AssertionError, match="all are searched"):
-        gathered(MANY_CLASSES + 1, MANY_CLASSES, budgets)
+    for stage in ("sensitivity", "fixed", "whole"):
+        with pytest.raises(AssertionError, match="all are searched"):
+            gathered(MANY_CLASSES + 1, MANY_CLASSES, budgets, (stage,))
 
 
 @pytest.mark.parametrize("classes", [1, *range(5, MANY_CLASSES + 1)])
