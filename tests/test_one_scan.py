@@ -1,6 +1,7 @@
 """One scan for both kinds: the loop's contract, stages by name, kinds in records, faults apart."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -133,6 +134,17 @@ def heads(tmp_path_factory) -> Path:
         torch.save(tensors, folder / "model.pt")
     (root / "models" / "id-00000001" / "model.pt").write_bytes(b"not a model")
     return root
+
+
+def test_keys_of_a_config_that_nobody_knows_are_told(heads, tmp_path):
+    folder = shutil.copytree(heads / "models" / "id-00000000", tmp_path / "id-0")
+    said = {"embedding": "BERT", "cls_token_is_frist": True, "a;b\n": 1}
+    (folder / "config.json").write_text(json.dumps(said))
+    (odd,), (usual, *_) = iter_models(folder), iter_models(heads)
+    reason = scan_model(odd, SETTINGS).reason
+    assert "config.json has keys that no round's has: a" in reason, reason
+    assert "cls_token_is_frist" in reason and "\n" not in reason
+    assert "no round's has" not in scan_model(usual, SETTINGS).reason
 
 
 def test_a_record_as_soon_as_a_head_is_done_and_a_bad_one_costs_itself_only(heads, tmp_path):

@@ -16,6 +16,7 @@ from jaxtroj.evidence.texts.kinship import LIMIT
 from jaxtroj.poolings import SAID
 from jaxtroj.record import EVIDENCE_ONLY
 from jaxtroj.rounds import ModelEntry, TextExamples, load_text_examples
+from jaxtroj.rounds.text_config import TextConfig
 from jaxtroj.scan.attempt import Attempt
 from jaxtroj.scan.encoders import are_together, bank_of, embedding_of
 from jaxtroj.scan.kinds import Prepared
@@ -143,7 +144,7 @@ class HeadScan:
 
     def _remarks(self) -> tuple[str, ...]:
         ready, entry = self.ready, self.attempt.entry
-        known = _of_bank(ready.probes)
+        known = (*_of_bank(ready.probes), *_of_config(entry.text_config))
         # Where vectors are shipped, nobody needs the encoder; an unreadable config is news.
         needed = ready.examples.embeddings is None or entry.text_config is None
         return (*known, *ready.examples.problems, *(entry.text_problems if needed else ()))
@@ -231,6 +232,13 @@ def _of_bank(probes: "EncoderProbes | None") -> tuple[str, ...]:
     return (
         f"the bank lacks {missing} of its {whole} candidates; the command that began it goes on",
     )
+
+
+def _of_config(config: TextConfig | None) -> tuple[str, ...]:
+    """What config.json says that nobody reads: a misspelt key would be one, too."""
+    if config is None or not config.unknown_keys:
+        return ()
+    return (f"config.json has keys that no round's has: {', '.join(config.unknown_keys)}",)
 
 
 def _described(found: "FoundText") -> dict[str, Any]:
