@@ -6,6 +6,7 @@ from os import PathLike
 from pathlib import Path
 
 from converters.containers import sniff
+from converters.containers.exported_file import is_exported
 from converters.containers.onnx_wire import is_onnx
 from converters.containers.safetensors_file import read_safetensors
 from converters.containers.torch_legacy import read_bare, read_legacy
@@ -65,11 +66,18 @@ def open_artifact(path: str | PathLike[str], limits: Limits | None = None) -> Ar
     """
     path, limits = Path(path), limits or Limits()
     if is_onnx(path):
-        raise UnknownFormatError(
-            f"{path} is an ONNX file, which holds a network and not weights alone; expected"
-            " weights: converters.open_model takes both"
-        )
-    return artifact_of(sniff.read_file(path, limits), limits)
+        raise _more_than_weights(path, "an ONNX file")
+    content = sniff.read_file(path, limits)
+    if content.format == sniff.TORCH_ZIP and is_exported(content.data, limits):
+        raise _more_than_weights(path, "an exported program")
+    return artifact_of(content, limits)
+
+
+def _more_than_weights(path: Path, what: str) -> UnknownFormatError:
+    return UnknownFormatError(
+        f"{path} is {what}, which holds a network and not weights alone; expected weights:"
+        " converters.open_model takes both"
+    )
 
 
 def artifact_of(content: sniff.FileContent, limits: Limits) -> Artifact:

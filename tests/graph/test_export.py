@@ -3,8 +3,8 @@ import numpy as np
 import pytest
 import torch
 
-from converters import open_model
-from converters.errors import ConversionError
+from converters import open_artifact, open_model
+from converters.errors import ConversionError, UnknownFormatError
 from converters.graph.export import from_exported
 from converters.graph.replay import run
 from converters.input_form import InputForm
@@ -64,6 +64,13 @@ def test_symbols_take_the_value_asked_for_or_one():
     assert from_exported(program, [torch.rand(3, 2, 3)]).graph.inputs[0].shape == (3, 2, 3)
     with pytest.raises(ConversionError, match="exported for"):
         from_exported(program, [torch.rand(3, 2, 4)])
+
+
+def test_what_reads_weights_alone_names_what_reads_networks(tmp_path):
+    module = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(6, 2)).eval()
+    torch.export.save(_exported(module, torch.rand(1, 2, 3)), tmp_path / "net.pt2")
+    with pytest.raises(UnknownFormatError, match=r"an exported program, .*converters\.open_model"):
+        open_artifact(tmp_path / "net.pt2")
 
 
 def test_a_fixed_batch_is_refused_with_what_to_do():
