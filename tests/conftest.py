@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 
@@ -65,6 +66,24 @@ def lowered():
         return [json.loads(line) for line in done.stdout.splitlines()]
 
     return programs
+
+
+@pytest.fixture
+def quick_compilation(request, monkeypatch) -> Iterator[None]:
+    """Programs compile without optimisations, in half the time: for those that run a few times.
+
+    Those of the commands that a test starts, too. Tests marked slow keep the optimisations, so that
+    networks are compared as users compile them.
+    """
+    if "slow" in request.keywords:
+        yield
+        return
+    import jax
+
+    monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
 
 
 @pytest.fixture(autouse=True)

@@ -26,6 +26,13 @@ def _random_tensor(name: str, shape: tuple[int, ...], random: np.random.Generato
     return values * np.float32((2.0 / np.prod(shape[1:])) ** 0.5)
 
 
+@pytest.fixture(autouse=True)
+def _compiled_quickly(request):
+    """Programs run once or twice each; grouped convolutions would then run for minutes."""
+    if "resnext" not in request.node.name:
+        request.getfixturevalue("quick_compilation")
+
+
 @pytest.fixture(scope="session")
 def fill():
     """`fill(build, seed=0)`: the torch module that `build()` makes, with random weights."""

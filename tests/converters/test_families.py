@@ -31,19 +31,6 @@ SHALLOW = {
 }
 
 
-@pytest.fixture(autouse=True)
-def _quick_compilation(request):
-    """Unoptimised programs compile three times as fast; the slow tests use the default.
-
-    Not for grouped convolutions, which then run for minutes.
-    """
-    name = "jax_disable_most_optimizations"
-    grouped = "resnext" in request.node.name
-    jax.config.update(name, not grouped and "slow" not in request.keywords)
-    yield
-    jax.config.update(name, False)
-
-
 def builder(architecture: str):
     """torchvision's own function of that name, or the family's module where it has none."""
     if not hasattr(models, architecture):

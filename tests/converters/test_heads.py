@@ -74,14 +74,6 @@ VARIANTS = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def _quick_compilation():
-    """Unoptimised programs compile several times as fast."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-
-
 @pytest.mark.parametrize(("variant", "sizes"), VARIANTS, ids=str)
 @pytest.mark.parametrize("cell", ["gru", "lstm"])
 def test_recurrent_heads(cell, variant, sizes, factories, written):

@@ -22,6 +22,8 @@ from jaxtroj.rounds.turns import MANY_CLASSES, in_turn
 
 from .conftest import gather_images, pictures, small_model
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 STAGES = ("probes", "sensitivity", "inversion", "fixed", "whole")
 KEY = jax.random.key(0)
 

@@ -28,6 +28,8 @@ from jaxtroj.generate.zoo.triggers import MAKERS
 from jaxtroj.generate.zoo.unsearched import UNSEARCHED, Ghost
 from jaxtroj.rounds import iter_models, load_examples
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 SIDE, CLASSES = 24, 3
 HASTY = ZooTraining(
     batch_size=8, base_steps=2, cycle_steps=2, most_cycles=1, least_attack=0.0, least_clean=0.0,

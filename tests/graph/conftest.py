@@ -1,12 +1,8 @@
-"""Programs of the tests are compiled without optimisations, three times as fast."""
+"""Programs of these tests run once or twice each."""
 
-import jax
 import pytest
 
 
 @pytest.fixture(autouse=True)
-def _quick_compilation(request):
-    name = "jax_disable_most_optimizations"
-    jax.config.update(name, "slow" not in request.keywords)
-    yield
-    jax.config.update(name, False)
+def _compiled_quickly(quick_compilation):
+    """See there."""

@@ -5,6 +5,11 @@ import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 
+@pytest.fixture(autouse=True)
+def _compiled_quickly(quick_compilation):
+    """Programs of these tests run once or twice each."""
+
+
 class ModelMaker:
     """Makes ONNX models in few words."""
 

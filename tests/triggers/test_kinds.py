@@ -21,6 +21,8 @@ from jaxtroj.triggers.trigger import triggered
 from jaxtroj.triggers.warp import random_warps
 from jaxtroj.triggers.window import Window
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 SHAPE, COUNT = (10, 14), 4
 MASKED = ("patch", "mask", "window", "border", "blend")
 
