@@ -26,6 +26,8 @@ from jaxtroj.triggers.smooth import Smooth
 
 from .norm_models import SIDE, odd_ones, overflowing, pictures, taught, untaught
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 SIZES = (12, 20)
 DIMS = 2 * sum(SIZES)
 

@@ -30,6 +30,8 @@ from jaxtroj.triggers.mask import FreeMask
 from jaxtroj.triggers.measure import Candidates, Measured, best_of
 from jaxtroj.triggers.patch import Patch
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 QUICK = (PairBudget(patches=4, pairs=6, arms=2, steps=2),)
 
 

@@ -15,6 +15,8 @@ from jaxtroj.rounds.examples import Examples
 
 from .conftest import small_model
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 SIDE, KEY = 12, jax.random.key(0)
 
 

@@ -21,7 +21,7 @@ from .conftest import pictures, small_model
 from .taught import SIDE, TARGET, examples, trained
 
 SMALL = WholeBudget(BankBudget(maps=2, frequencies=(2, 3), warps=2), fit=4)
-pytestmark = pytest.mark.usefixtures("small_batches")
+pytestmark = pytest.mark.usefixtures("small_batches", "quick_compilation")
 
 
 def frame() -> SmallTrigger:
