@@ -55,6 +55,11 @@ def network():
 """
 
 
+@pytest.fixture(autouse=True)
+def _compiled_quickly():
+    """Not here: what is compared bit for bit is compiled as users compile it."""
+
+
 def scanned(folder: Path, devices: int) -> dict:
     """What a scan says in a process that has so many devices."""
     flags = f"--xla_force_host_platform_device_count={devices}"
