@@ -73,7 +73,8 @@ def quick_compilation(request, monkeypatch) -> Iterator[None]:
     """Programs compile without optimisations, in half the time: for those that run a few times.
 
     Those of the commands that a test starts, too. Tests marked slow keep the optimisations, so that
-    networks are compared as users compile them.
+    networks are compared as users compile them. Not for comparisons bit for bit with what a fixture
+    of a wider scope computed.
     """
     if "slow" in request.keywords:
         yield

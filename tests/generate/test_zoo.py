@@ -28,8 +28,6 @@ from jaxtroj.generate.zoo.triggers import MAKERS
 from jaxtroj.generate.zoo.unsearched import UNSEARCHED, Ghost
 from jaxtroj.rounds import iter_models, load_examples
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 SIDE, CLASSES = 24, 3
 HASTY = ZooTraining(
     batch_size=8, base_steps=2, cycle_steps=2, most_cycles=1, least_attack=0.0, least_clean=0.0,
@@ -298,6 +296,7 @@ def test_a_clean_label_trigger_changes_no_label():
     assert set(labels[(shown != images).any(axis=(1, 2, 3))]) == {2}
 
 
+@pytest.mark.usefixtures("quick_compilation")
 @pytest.mark.parametrize("is_fused", [True, False])
 @pytest.mark.parametrize("architecture", [n for n in networks.KNOWN if n != "resnet18"])
 def test_the_file_computes_what_the_network_does(architecture, is_fused, tmp_path):
