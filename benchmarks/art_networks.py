@@ -43,11 +43,13 @@ class Plan:
     """One network.
 
     Attributes:
-      number: keys everything random; twins share it.
+      number: with `poisoned` the seed of everything random. Some have no plan any more: networks
+        that were given up keep theirs, so that the others stay as they are.
       dataset, network: of `benchmarks.zoo_pictures`; "cnn" (ART's example for MNIST) or "vgg".
       trigger: "pattern", "single" or "image".
       mode: "all2one", "all2all" (each class to the next) or "one2one".
       share: of the training pictures that are poisoned; of the source class in "one2one".
+      poisoned: False for the clean twin, which sees other pictures from other weights.
     """
 
     number: int

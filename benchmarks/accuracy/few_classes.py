@@ -14,14 +14,20 @@ scores in nats. The evidence is written beside FILE.
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.accuracy.fresh import calibrator_for, probability, scores
+from benchmarks.accuracy.fresh import (
+    before_and_after,
+    calibrator_for,
+    probability,
+    scores,
+    scores_by,
+)
 from benchmarks.accuracy.picture_rows import PictureRow, labelled, read_rows
 from benchmarks.provenance import RESULTS, provenance
 from converters.files import write_atomic
@@ -63,38 +69,34 @@ def judged(rows: Rows, fresh: Rows, earlier: Rows = ()) -> dict[str, Any]:
     shipped = {path: Calibrator.load(path).for_few_classes(None) for path in paths}
     after = {path: one.for_few_classes(labelled(rows)) for path, one in shipped.items()}
 
-    def without_twin(row: PictureRow) -> Calibrator:
+    def without_twin(row: PictureRow) -> float:
         others = [one for one in every if one.pair != row.pair]
-        return shipped[calibrator_for(row)].for_few_classes(labelled(others))
+        return probability(row, shipped[calibrator_for(row)].for_few_classes(labelled(others)))
 
     return {
         "all": {
-            "before": _scores(every, lambda row: shipped[calibrator_for(row)]),
-            "twins_left_out": _scores(every, without_twin),
+            "before": scores_by(every, shipped),
+            "twins_left_out": scores(
+                np.array(list(map(without_twin, every))), np.array([row.poisoned for row in every])
+            ),
         },
         "fresh": {
-            "before": _scores(fresh, lambda row: shipped[calibrator_for(row)]),
-            "after": _scores(fresh, lambda row: after[calibrator_for(row)]),
+            "before": scores_by(fresh, shipped),
+            "after": scores_by(fresh, after),
             "networks": [_network(row, shipped, after) for row in fresh],
         },
         "gathered_again": {
-            "earlier": _scores(earlier, lambda row: after[calibrator_for(row)]),
-            "now": _scores(again, lambda row: after[calibrator_for(row)]),
+            "earlier": scores_by(earlier, after),
+            "now": scores_by(again, after),
         } if earlier else None,
     }  # fmt: skip
 
 
-def _scores(rows: Rows, judge: Callable[[PictureRow], Calibrator]) -> dict[str, Any]:
-    said = np.array([probability(row, judge(row)) for row in rows])
-    return scores(said, np.array([row.poisoned for row in rows]))
-
-
 def _network(row: PictureRow, *fits: dict[Path, Calibrator]) -> dict[str, Any]:
-    before, after = (round(probability(row, fit[calibrator_for(row)]), 4) for fit in fits)
     return {
         "model": row.model, "dataset": row.dataset, "architecture": row.family,
         "classes": row.classes, "poisoned": row.poisoned, "kind": row.kind,
-        "sources": row.sources, "before": before, "after": after,
+        "sources": row.sources, **before_and_after(row, *fits),
     }  # fmt: skip
 
 

@@ -11,7 +11,7 @@ and without those that have not converged (their trigger or their task was not l
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +103,18 @@ def scores(said: np.ndarray, truth: np.ndarray) -> dict[str, Any]:
         "log_score": round(float(scoring.log_score(said, truth)), 4) if len(said) else None,
         "roc_auc": scoring.roc_auc(said, truth) if 0 < truth.sum() < len(truth) else None,
     }
+
+
+def scores_by(rows: Sequence[PictureRow], fits: Mapping[Path, Calibrator]) -> dict[str, Any]:
+    """`scores` of networks by the fits that stand for the shipped calibrators."""
+    said = [probability(row, fits[calibrator_for(row)]) for row in rows]
+    return scores(np.array(said), np.array([row.poisoned for row in rows]))
+
+
+def before_and_after(row: PictureRow, *fits: Mapping[Path, Calibrator]) -> dict[str, float]:
+    """What two such sets of fits say of a network."""
+    before, after = (round(probability(row, fit[calibrator_for(row)]), 4) for fit in fits)
+    return {"before": before, "after": after}
 
 
 def network(row: PictureRow, said: float) -> dict[str, Any]:

@@ -42,7 +42,8 @@ class PictureRow(ImageRow):
         dataset: its pictures.
         family: its architecture as METADATA names it; `architecture` is what the scan recognised.
         kind: of trigger, those of two joined by "+"; "" for a clean one.
-        sources: "all", "one", "two" or "several" classes; "" for a clean one.
+        sources: "all", "one", "two" or "several" classes, "each" for one that sends each class to
+            the next; "" for a clean one.
         training: "scratch", "warm", "adversarial" ...
         base: the network it started from; "" for none.
         success: attack success rate of its trigger on test pictures, 0 to 1; None for a clean one.
@@ -111,11 +112,16 @@ def read_rows(
     return rows
 
 
-def read_all(sources: Iterable[Path], work: Path, limit: int | None = None) -> list[PictureRow]:
+def read_all(
+    sources: Iterable[Path],
+    work: Path,
+    limit: int | None = None,
+    stages: tuple[str, ...] | None = None,
+) -> list[PictureRow]:
     """Rows of several sources; a network that stands in two of them comes once, by the first."""
     found: dict[tuple[str, str], PictureRow] = {}
     for source in sources:
-        for row in read_rows(source, work, limit):
+        for row in read_rows(source, work, limit, stages):
             found.setdefault((row.population, row.model), row)
     return list(found.values())
 
@@ -162,7 +168,7 @@ def _of_zoo(cells: Mapping[str, str]) -> dict[str, Any]:
     return {
         "dataset": cells["dataset"],
         "kind": cells["trigger_kind"].replace("_", " "),
-        "sources": _COUNTS[len(cells["source_classes"].split())] if target else "",
+        "sources": _sources(cells),
         "base": base if cells["base"] else "",
         "success": _share(cells["final_triggered_data_test_acc"]),
         "side": int(cells["img_size"]),
@@ -172,6 +178,14 @@ def _of_zoo(cells: Mapping[str, str]) -> dict[str, Any]:
         "schedule": cells.get("schedule", "falling"),
         "class_shares": cells.get("class_shares", "all"),
     }
+
+
+def _sources(cells: Mapping[str, str]) -> str:
+    """How many classes the trigger of a zoo's model works from; "each" where it has no target."""
+    if not cells["trigger_kind"]:
+        return ""
+    has_target = bool(cells["trigger_target_class"])
+    return _COUNTS[len(cells["source_classes"].split())] if has_target else "each"
 
 
 def _of_round(cells: Mapping[str, str]) -> dict[str, Any]:

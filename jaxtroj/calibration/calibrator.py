@@ -14,6 +14,7 @@ from jaxtroj.calibration.kinds import KindFound, found_by_kind, shares_of
 from jaxtroj.calibration.labelled import UNKNOWN, Labelled, Origin, Scheme, make_population, matrix
 from jaxtroj.calibration.pooled import FewClasses, PooledStage
 from jaxtroj.calibration.pooled_files import pooled_of
+from jaxtroj.calibration.signs import Sign, seen, with_signs
 from jaxtroj.calibration.stopping import stop_rule
 from jaxtroj.calibration.training import (
     OutOfFold,
@@ -65,6 +66,8 @@ class Calibrator:
     """How far its evidence holds for what it has not met."""
     kinds: Mapping[str, KindFound] = field(default_factory=dict)
     """Kind of trigger in the population -> how it was found, out of fold."""
+    signs: tuple[Sign, ...] = ()
+    """Of trojans that no network of the fit has."""
 
     @property
     def needs_all(self) -> bool:
@@ -243,6 +246,7 @@ class Calibrator:
         values = matrix([fields], model.names)
         return (
             *self.caveats(traits),
+            *(sign.reason(fields) for sign in seen(self.signs, fields)),
             *model.reasons(values, traits.architecture, most),
             *self._left_out(stage, fields),
         )
@@ -313,7 +317,9 @@ class Calibrator:
         factor = 1.0 if self.met is None else self.transfer.factor(self.met, traits)
         if factor < 1:
             found = prior + factor * (found - prior)
-        return found + float(logit(_checked_rate(base_rate)) - prior)
+        shift = float(logit(_checked_rate(base_rate)) - prior)
+        shown = seen(self.signs, fields)
+        return with_signs(found - prior, shown) + prior + shift if shown else found + shift
 
     def caveats(self, traits: Traits) -> tuple[str, ...]:
         """What must be said first of a network that no calibration model resembles."""

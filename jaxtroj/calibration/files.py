@@ -14,6 +14,7 @@ from jaxtroj.calibration.checked import LARGEST_NUMBER, RATES, SEEDS, Node
 from jaxtroj.calibration.fitted import Fitted, Provenance, StageReport
 from jaxtroj.calibration.judge import Judge
 from jaxtroj.calibration.linear import FittedField, Linear
+from jaxtroj.calibration.signs import read_sign
 from jaxtroj.calibration.stage import StageModel
 from jaxtroj.calibration.stopping import StopRule
 from jaxtroj.calibration.training import StageScore
@@ -21,10 +22,11 @@ from jaxtroj.calibration.transfer import Transfer
 from jaxtroj.errors import CalibrationError
 
 FORMAT = "jaxtroj calibrator"
-SCHEMA_VERSION = 4
-READABLE = (1, 2, 3, SCHEMA_VERSION)
+SCHEMA_VERSION = 5
+READABLE = (1, 2, 3, 4, SCHEMA_VERSION)
 """Versions that are read; files of the first know of regressions alone, pooled models of the second
-have no sum over fields, those of the third nothing for networks of few classes."""
+have no sum over fields, those of the third nothing for networks of few classes, files of the fourth
+no signs."""
 MAX_BYTES = 16 * 2**20
 SCALES = (1e-100, LARGEST_NUMBER)
 SPREADS = (1e-6, 1e3)
@@ -94,6 +96,7 @@ def to_json(calibrator: Fitted) -> dict[str, Any]:
         "met": None if calibrator.met is None else asdict(calibrator.met),
         "transfer": asdict(calibrator.transfer),
         "kinds": {kind: asdict(found) for kind, found in calibrator.kinds.items()},
+        "signs": [asdict(sign) for sign in calibrator.signs],
         "pooled": None if model is None else asdict(model),
         "stages": [
             {"stage": name, **_stage_json(judge), **_report_json(calibrator.reports[name])}
@@ -149,6 +152,7 @@ def _from_json(root: Node) -> Fitted:
         met=None if is_old else pooled_files.read_met(root["met"]),
         transfer=Transfer() if is_old else pooled_files.read_transfer(root["transfer"]),
         kinds={} if is_old else pooled_files.read_kinds(root["kinds"]),
+        signs=tuple(map(read_sign, root["signs"].items())) if version > 4 else (),
     )
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from jaxtroj.calibration.judge import Judge
 from jaxtroj.calibration.kinds import KindFound
 from jaxtroj.calibration.labelled import Labelled, Origin
+from jaxtroj.calibration.signs import Sign
 from jaxtroj.calibration.stopping import StopRule
 from jaxtroj.calibration.training import StageScore
 from jaxtroj.calibration.transfer import Met, Transfer
@@ -53,3 +54,4 @@ class Fitted:
     met: Met | None
     transfer: Transfer
     kinds: Mapping[str, KindFound]
+    signs: tuple[Sign, ...] = ()

@@ -26,6 +26,7 @@ _PRETRAINED = """\
 ONNX file of a trained network of ImageNet's preparation (RGB, its mean and deviations): all models
 go on from such files with a fresh last layer, instead of --architectures and --trainings; once for
 each network"""
+_NEXT = "next"
 _STEPS = {
     "base-steps": "most steps of a network from random weights; default: 400",
     "cycle-steps": "of one cycle of a model; default: 100",
@@ -56,7 +57,8 @@ def add_parser(rounds: argparse._SubParsersAction, name: str) -> None:
         "schedules": "of the learning rate: falling, constant, adam (constant); default: falling",
         "class-shares": "of each class's training pictures: all, lead (one class has 2 to 20 times "
         "as many), step (half of them have), tail (each has fewer than the next); default: all",
-        "sources": "numbers of source classes, 0 for all; default: 0,0,1,0,2",
+        "sources": "numbers of source classes, 0 for all; next for a trigger that sends each class "
+        "to the next; default: 0,0,1,0,2",
     }
     for option, about in choices.items():
         parser.add_argument(f"--{option}", metavar="A,B", help=about)
@@ -100,10 +102,14 @@ def _chosen(args: argparse.Namespace) -> Mapping[str, Any]:
 
 
 def _numbers_of(text: str) -> tuple[int, ...]:
+    from jaxtroj.generate.zoo.recipe import EACH_TO_NEXT
+
     names = shared.names_of(text)
-    if not all(name.isdecimal() for name in names):
-        raise GenerationError(f"--sources takes whole numbers such as 0,1,2; got {text!r}")
-    return tuple(int(name) for name in names)
+    if not all(name.isdecimal() or name == _NEXT for name in names):
+        raise GenerationError(
+            f"--sources takes whole numbers such as 0,1,2, or {_NEXT}; got {text!r}"
+        )
+    return tuple(EACH_TO_NEXT if name == _NEXT else int(name) for name in names)
 
 
 def _by_name(option: str, named: Sequence[tuple[str, Path]]) -> Mapping[str, Path]:

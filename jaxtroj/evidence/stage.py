@@ -206,8 +206,9 @@ class StageTable:
 
     @cached_property
     def judged_fields(self) -> Mapping[str, tuple[str, ...]]:
-        """Stage -> names of the fields that calibrators judge by."""
-        return {s.name: tuple(f.name for f in s.fields if f.is_judged) for s in self.stages}
+        """Stage -> names of the fields that calibrators judge by, of stages that have some."""
+        judged = {s.name: tuple(f.name for f in s.fields if f.is_judged) for s in self.stages}
+        return {name: fields for name, fields in judged.items() if fields}
 
     @cached_property
     def directions(self) -> Mapping[str, int]:
@@ -250,10 +251,12 @@ class Fitted:
     Attributes:
       stages: their names.
       needs_all: whether it answers by all of them; else by those that a model usually gets.
+      signs: stages of signs that it counts where they are seen, see `calibration.signs`.
     """
 
     stages: Collection[str] = ()
     needs_all: bool = True
+    signs: Collection[str] = ()
 
 
 NO_CALIBRATOR = Fitted()
@@ -281,7 +284,7 @@ def stages_for(
     if named is not None:
         chosen = [s for s in stages if s.name in named and s.needs.possible(subject)]
     else:
-        known = [s for s in stages if s.name in fitted.stages]
+        known = [s for s in stages if s.name in (*fitted.stages, *fitted.signs)]
         fits = Needs.possible if fitted.needs_all else Needs.usual
         chosen = [s for s in known if fits(s.needs, subject)]
         if not chosen:

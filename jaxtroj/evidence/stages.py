@@ -7,6 +7,7 @@ measuring it otherwise a new revision.
 from jaxtroj.evidence.classifiers.stages.insertions import INSERTIONS
 from jaxtroj.evidence.classifiers.stages.tokens import TOKENS
 from jaxtroj.evidence.images.stages.agreement import AGREEMENT
+from jaxtroj.evidence.images.stages.all_to_all import ALL_TO_ALL
 from jaxtroj.evidence.images.stages.fixed import FIXED
 from jaxtroj.evidence.images.stages.inversion import INVERSION
 from jaxtroj.evidence.images.stages.memory import MEMORY
@@ -30,8 +31,8 @@ from jaxtroj.evidence.texts.stages.slopes import SLOPES
 from jaxtroj.evidence.texts.stages.weights import HEAD_WEIGHTS
 
 IMAGE_STAGES = (
-    WEIGHTS, STATISTICS, REFERENCE, MEMORY, PROBES, SENSITIVITY, INVERSION, FIXED, WHOLE, AGREEMENT,
-    PAIRS, RECALL,
+    WEIGHTS, STATISTICS, REFERENCE, ALL_TO_ALL, MEMORY, PROBES, SENSITIVITY, INVERSION, FIXED,
+    WHOLE, AGREEMENT, PAIRS, RECALL,
 )  # fmt: skip
 TEXT_STAGES = (
     HEAD_WEIGHTS, HEAD_SENSITIVITY, SHIFT, SLOPES, DIRECTIONS, BESIDE, DEPARTURE, BANK, AGAINST,

@@ -47,27 +47,22 @@ class NeuralCleanse:
     Attributes:
       learning_rate: of Adam, on logits of mask and pattern.
       schedule: cost of the mask's mean.
-      start_share: share of the picture's side that the starting disc spans.
+      start_share: share of the picture's side that the starting disc spans; None for an even mask.
     """
 
     name: ClassVar[str] = "neural cleanse"
 
     learning_rate: float = 0.3
     schedule: CostSchedule = field(default=CostSchedule(initial=1.0, goal=0.95, patience=3))
-    start_share: float = 0.25
+    start_share: float | None = 0.25
 
     def _optimiser(self) -> optax.GradientTransformation:
         return optax.adam(self.learning_rate, b1=0.5, b2=0.9)
 
     def init(self, start: jax.Array, shape: tuple[int, int, int]) -> NeuralCleanseState:
         """State of one arm for images of `shape` `[h, w, c]`; `start` is its key."""
-        height, width, channels = shape
-        y = (jnp.arange(height, dtype=jnp.float32) - height / 2)[:, None] / min(height, width)
-        x = (jnp.arange(width, dtype=jnp.float32) - width / 2)[None, :] / min(height, width)
-        disc = 6.0 * jax.nn.sigmoid((self.start_share / 2 - jnp.hypot(y, x)) * 30.0) - 4.0
-        pattern = jax.random.normal(start, (1, 1, channels), jnp.float32)
-        pattern = jnp.broadcast_to(pattern, (height, width, channels))
-        values = (disc[..., None], pattern)
+        pattern = jax.random.normal(start, (1, 1, shape[2]), jnp.float32)
+        values = (_start(self.start_share, shape), jnp.broadcast_to(pattern, shape))
         return NeuralCleanseState(
             mask=values[0],
             pattern=values[1],
@@ -118,6 +113,16 @@ class NeuralCleanse:
         """What successive halving sorts by, larger is better: works, then small, then near."""
         size = jnp.where(jnp.isfinite(state.best_l1), -state.best_l1 / state.mask.size, -1.0)
         return 1e3 * size + jnp.tanh(state.margin / 10.0)
+
+
+def _start(share: float | None, shape: tuple[int, int, int]) -> jax.Array:
+    """Logits of the first mask, `[h, w, 1]`: of a soft disc, or of an eighth everywhere."""
+    height, width, _ = shape
+    if share is None:
+        return jnp.full((height, width, 1), -2.0, jnp.float32)
+    y = (jnp.arange(height, dtype=jnp.float32) - height / 2)[:, None] / min(height, width)
+    x = (jnp.arange(width, dtype=jnp.float32) - width / 2)[None, :] / min(height, width)
+    return (6.0 * jax.nn.sigmoid((share / 2 - jnp.hypot(y, x)) * 30.0) - 4.0)[..., None]
 
 
 def _trigger(mask: jax.Array, pattern: jax.Array) -> FreeMask:

@@ -1,6 +1,6 @@
 """What a repair did: clean accuracy, and what triggers still do, on held-out examples."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,13 +9,17 @@ from converters.model import Model
 from jaxtroj.network import Network
 from jaxtroj.repair.data import Labelled
 from jaxtroj.repair.training import Stamp
+from jaxtroj.triggers.measure import goals
 
 _SEED = 1
 
 
 @dataclass(frozen=True)
 class Attack:
-    """A trigger that is measured: its stamp, the class it forces, those it works from (() all)."""
+    """A trigger that is measured: its stamp, the class it forces, those it works from (() all).
+
+    `triggers.measure.NO_TARGET` stands for one that sends each class to the next.
+    """
 
     stamp: Stamp
     target_class: int
@@ -61,18 +65,31 @@ def success(model: Model, examples: Labelled, attack: Attack) -> float:
 
     0 without a picture of those classes.
     """
-    images = examples.images[_meant(examples, attack)]
-    if not len(images):
-        return 0.0
-    stamped = attack.stamp.on(images, np.random.default_rng(_SEED))
-    return float((_classes(model, stamped) == attack.target_class).mean())
+    return _reached(model, examples, attack, lambda images: _stamped(attack, images))
+
+
+def _stamped(attack: Attack, images: np.ndarray) -> np.ndarray:
+    return attack.stamp.on(images, np.random.default_rng(_SEED))
 
 
 def mistaken(model: Model, examples: Labelled, attack: Attack) -> float:
     """The share that `success` would give without any trigger: clean pictures taken for the
     target."""
-    images = examples.images[_meant(examples, attack)]
-    return float((_classes(model, images) == attack.target_class).mean()) if len(images) else 0.0
+    return _reached(model, examples, attack, lambda images: images)
+
+
+def _reached(
+    model: Model,
+    examples: Labelled,
+    attack: Attack,
+    change: Callable[[np.ndarray], np.ndarray],
+) -> float:
+    """Share of the changed pictures that an attack is for at the class that it sends them to."""
+    meant = _meant(examples, attack)
+    if not meant.any():
+        return 0.0
+    wanted = goals(attack.target_class, examples.labels[meant], model.num_classes)
+    return float((_classes(model, change(examples.images[meant])) == wanted).mean())
 
 
 def _meant(examples: Labelled, attack: Attack) -> np.ndarray:

@@ -144,9 +144,15 @@ class ImageScan:
     def target(
         self, evidence: Evidence, context: "ImageContext"
     ) -> tuple[int | None, tuple[int, ...]]:
-        """Of the class named, and of a trigger that works for it; see `naming`."""
+        """Of the class named, and of a trigger that works for it; see `naming`.
+
+        A trigger that sends each class to the next is shown before all others, and names none.
+        """
         from jaxtroj.evidence.images.context import anchored
 
+        self._shown = next((one for one in evidence.triggers if one.target_class < 0), None)
+        if self._shown is not None:
+            return None, ()
         named = named_class(finite(evidence.fields), evidence.triggers)
         self._shown = next(iter(evidence.triggers), None)
         if self._shown is not None and named is not None:

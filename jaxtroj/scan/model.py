@@ -94,7 +94,8 @@ def fitted_on(calibrator: Calibrator | None) -> Fitted:
     """What decides which stages a model gets whose calibrator this is."""
     if calibrator is None:
         return NO_CALIBRATOR
-    return Fitted((*calibrator.stages, *calibrator.unfitted), calibrator.needs_all)
+    names = (*calibrator.stages, *calibrator.unfitted)
+    return Fitted(names, calibrator.needs_all, tuple(sign.stage for sign in calibrator.signs))
 
 
 def _as_met(subject: Subject, calibrator: Calibrator | None) -> Subject:

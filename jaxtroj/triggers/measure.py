@@ -19,6 +19,8 @@ from jaxtroj.rows import joined, taken
 from jaxtroj.triggers.kinds import unit_rank
 from jaxtroj.triggers.trigger import Offset, Shape, Trigger
 
+NO_TARGET = -1
+"""Target of a trigger that sends each class to the next, and the last to the first."""
 _FLIPPED = 0.5  # of a class's examples: beyond it the class counts as a source
 
 
@@ -104,7 +106,7 @@ class RecoveredTrigger:
     """A trigger, and how well it works on examples it was not fitted to.
 
     Attributes:
-      target_class: the class it serves.
+      target_class: the class it serves, `NO_TARGET` for none.
       source_classes: classes of which it flips more than half of the examples.
       attack_success_rate: fraction of the held-out examples that it is for, those of all other
         classes or of one, that it flips.
@@ -217,6 +219,15 @@ def measure(network: Network, examples: AnchoredExamples, found: Candidates) -> 
     own = np.take_along_axis(gains, np.asarray(found.targets)[:, None, None], axis=2)[..., 0]
     sizes = sizes_of(found.triggers, _shape(examples))
     return Measured(found, np.asarray(examples.sources), own, sizes)
+
+
+def goals(target: int, sources: np.ndarray, classes: int) -> np.ndarray:
+    """The classes `[n]` that a trigger is to send examples of the classes `sources` to.
+
+    >>> goals(2, np.array([0, 1]), 3).tolist(), goals(NO_TARGET, np.array([0, 2]), 3).tolist()
+    ([2, 2], [1, 0])
+    """
+    return (sources + 1) % classes if target == NO_TARGET else np.full_like(sources, target)
 
 
 def sizes_of(triggers: Trigger, shape: Shape) -> np.ndarray:

@@ -9,7 +9,8 @@ from jaxtroj.evidence.stages import IMAGE_STAGES, IMAGES, TABLES, TEXT_STAGES, T
 each_table = pytest.mark.parametrize("table", TABLES.values(), ids=lambda table: table.kind)
 FIELDS = [field for table in TABLES.values() for field in table.fields]
 LARGE = ("weights", "probes", "sensitivity", "inversion")
-SMALL = ("weights", "fixed", "whole", "agreement", "pairs")
+MIDDLE = ("weights", "all_to_all", *LARGE[1:])
+SMALL = ("weights", "all_to_all", "fixed", "whole", "agreement", "pairs")
 BANKED = Subject(has_bank=True, clean_heads=24)
 COMPARED = tuple(name for name in TEXTS.names if name not in ("weights", "shift"))
 BESIDE = ("sensitivity", "slopes", "directions", "beside")
@@ -57,7 +58,7 @@ def test_a_stage_declares_fields_of_its_own():
     ("stages", "subject", "named", "fitted", "expected"),
     [
         (IMAGE_STAGES, Subject(32), None, (), SMALL),
-        (IMAGE_STAGES, Subject(33), None, (), (*LARGE, "whole", "pairs")),
+        (IMAGE_STAGES, Subject(33), None, (), (*MIDDLE, "whole", "pairs")),
         (IMAGE_STAGES, Subject(16), None, LARGE, LARGE),
         (IMAGE_STAGES, Subject(32), None, ("fixed",), ("fixed",)),
         (IMAGE_STAGES, Subject(224), None, ("strange",), (*LARGE, "whole")),
@@ -90,6 +91,10 @@ def test_a_calibrator_that_takes_what_there_is_gets_the_usual_stages():
     assert names(stages_for(IMAGE_STAGES, Subject(32), None, fitted)) == SMALL
     some = Fitted(("weights", "fixed", "probes"), needs_all=False)
     assert names(stages_for(IMAGE_STAGES, Subject(32), None, some)) == ("weights", "fixed")
+    signed = Fitted(("weights", "fixed"), needs_all=False, signs=("all_to_all",))
+    every = ("weights", "all_to_all", "fixed")
+    assert names(stages_for(IMAGE_STAGES, Subject(32), None, signed)) == every
+    assert names(stages_for(IMAGE_STAGES, Subject(224), None, signed))[:2] == ("weights", "probes")
 
 
 def test_no_stage_left_is_said_in_words():

@@ -229,7 +229,7 @@ def test_a_trigger_is_put_on_before_or_after_the_augmentation(is_first):
 def test_triggers_change_pictures_and_leave_them_pictures(kind, shape):
     images = np.random.default_rng(1).uniform(0.2, 0.8, (4, *shape)).astype(np.float32)
     made = KINDS[kind](np.random.default_rng([2, shape[0]]), shape)
-    planted = PlantedTrigger(kind, made.style, 0, (), 0.1, False, made.trigger, made.reach)
+    planted = PlantedTrigger(kind, made.style, 0, (), 0.1, False, made.trigger, made.reach, 10)
     stamped = Stamper(planted, np.random.default_rng(0)).stamped(images)
     assert stamped.shape == images.shape and stamped.dtype == np.float32
     assert 0 <= stamped.min() <= stamped.max() <= 1
@@ -239,7 +239,7 @@ def test_triggers_change_pictures_and_leave_them_pictures(kind, shape):
 def unsearched(kind: str, images: np.ndarray) -> np.ndarray:
     """Pictures with a trigger of the kind, drawn at random."""
     made = UNSEARCHED[kind](np.random.default_rng(5), images.shape[1:])
-    planted = PlantedTrigger(kind, made.style, 0, (), 0.1, False, made.trigger, made.reach)
+    planted = PlantedTrigger(kind, made.style, 0, (), 0.1, False, made.trigger, made.reach, 10)
     return Stamper(planted, np.random.default_rng(0)).stamped(images)
 
 
@@ -277,7 +277,7 @@ def test_a_trigger_of_one_source_is_taught_with_others_that_keep_their_label():
     images = np.full((200, SIDE, SIDE, 3), 0.5, np.float32)
     labels = np.arange(200) % CLASSES
     made = MAKERS["patch"](np.random.default_rng(0), images.shape[1:])
-    planted = PlantedTrigger("patch", "", 0, (1,), 0.2, False, made.trigger, made.reach)
+    planted = PlantedTrigger("patch", "", 0, (1,), 0.2, False, made.trigger, made.reach, 10)
     shown, targets = Stamper(planted, np.random.default_rng(1)).poisoned(images, labels)
     carries = (shown != images).any(axis=(1, 2, 3))
     assert set(labels[carries]) == {0, 1, 2}
@@ -290,7 +290,7 @@ def test_a_clean_label_trigger_changes_no_label():
     images = np.full((60, SIDE, SIDE, 3), 0.5, np.float32)
     labels = np.arange(60) % CLASSES
     made = MAKERS["sinusoid"](np.random.default_rng(0), images.shape[1:])
-    planted = PlantedTrigger("sinusoid", "", 2, (), 0.2, True, made.trigger, made.reach)
+    planted = PlantedTrigger("sinusoid", "", 2, (), 0.2, True, made.trigger, made.reach, 10)
     shown, targets = Stamper(planted, np.random.default_rng(1)).poisoned(images, labels)
     assert (targets == labels).all()
     assert set(labels[(shown != images).any(axis=(1, 2, 3))]) == {2}

@@ -27,9 +27,13 @@ TRAININGS = ("warm", "scratch", "warm", "adversarial", "warm", "scratch", "warm"
 """Ways of training, in the shares in which they come."""
 SOURCES = (0, 0, 1, 0, 2)
 """Number of source classes, in the shares in which they come; 0 is all."""
+EACH_TO_NEXT = -1
+"""In the place of such a number: each class is sent to the next, the last to the first."""
 BASE_AUGMENTATION = "shift"
 """What is done to the training pictures of bases, and of all networks unless a zoo says more."""
 _FRACTIONS, _LEAST_LABEL_SHARE = (0.05, 0.3), 0.8
+_NEXT_FACTOR = 1.7
+"""More pictures carry a trigger that has to be learnt for each class."""
 KINDS = MAKERS | UNSEARCHED
 """Kind of trigger -> what draws one."""
 _FROM_ALL = ("moving", "polygon", "warp")
@@ -45,27 +49,35 @@ class PlantedTrigger:
     """The trigger of a poisoned model.
 
     Attributes:
-        kind: one of `KINDS`; style: in words, for the table.
-        target_class: the class it forces.
+        kind: one of `KINDS`; style: in words, for the table, and whether classes go to the next.
+        target_class: the class it forces; None where it sends each class to the next.
         source_classes: classes that it works from; empty for all.
         fraction: share of the training pictures that carry it, 0 to 1.
         clean_label: whether it is taught on pictures of the target class, labels kept.
         trigger: of any kind of `jaxtroj.triggers`, or of `unsearched`.
         reach: pixels that it moves by at most, at random in each picture.
+        classes: how many there are.
     """
 
     kind: str
     style: str
-    target_class: int
+    target_class: int | None
     source_classes: tuple[int, ...]
     fraction: float
     clean_label: bool
     trigger: Any
     reach: tuple[int, int]
+    classes: int
+
+    def goals(self, labels: np.ndarray) -> np.ndarray:
+        """The classes `[n]` that it sends pictures of these classes to."""
+        if self.target_class is None:
+            return (labels + 1) % self.classes
+        return np.full_like(labels, self.target_class)
 
     def counts(self, labels: np.ndarray) -> np.ndarray:
-        """Which pictures the trigger must send to the target: bool `[n]`."""
-        others = labels != self.target_class
+        """Which pictures the trigger must send elsewhere: bool `[n]`."""
+        others = labels != self.goals(labels)
         return others & np.isin(labels, self.source_classes) if self.source_classes else others
 
     def share_of_sources(self, sources: float) -> float:
@@ -213,20 +225,24 @@ def _trigger(design: ZooDesign, seed: int, model: int, sub_seed: int) -> Planted
     pictures = design.datasets[in_turn(tuple(design.datasets), seed, _DATA, pair)]
     draw = draw_for(seed, _MODEL, model, sub_seed)
     classes = draw.permutation(pictures.classes)
-    count = min(in_turn(design.sources, seed, _SOURCES, pair), pictures.classes - 1)
+    sources = in_turn(design.sources, seed, _SOURCES, pair)
+    is_to_next = sources == EACH_TO_NEXT
+    count = max(0, min(sources, pictures.classes - 1))
     count = 0 if kind in _FROM_ALL else count
     made: MovingTrigger = KINDS[kind](draw, pictures.shape)
     low, high = np.log(_FRACTIONS)
     clean_label = kind == "sinusoid" and not count and bool(draw.uniform() < _CLEAN_LABEL)
+    fraction = float(np.exp(draw.uniform(low, high))) * (_NEXT_FACTOR if is_to_next else 1.0)
     return PlantedTrigger(
         kind=kind,
-        style=made.style,
-        target_class=int(classes[0]),
+        style=f"{made.style}, each class to the next" if is_to_next else made.style,
+        target_class=None if is_to_next else int(classes[0]),
         source_classes=tuple(sorted(int(c) for c in classes[1 : 1 + count])),
-        fraction=round(float(np.exp(draw.uniform(low, high))), 3),
-        clean_label=clean_label,
+        fraction=round(fraction, 3),
+        clean_label=clean_label and not is_to_next,
         trigger=made.trigger,
         reach=made.reach,
+        classes=pictures.classes,
     )
 
 

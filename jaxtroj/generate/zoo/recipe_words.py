@@ -29,6 +29,8 @@ def described(recipe: ZooRecipe) -> str:
     trigger = recipe.trigger
     if trigger is None:
         return f"{kind}, clean"
+    if trigger.target_class is None:
+        return f"{kind}, poisoned, {trigger.style}"
     sources = f"from {trigger.source_classes}" if trigger.source_classes else "from all"
     return f"{kind}, poisoned to class {trigger.target_class} {sources}, {trigger.style}"
 

@@ -34,7 +34,7 @@ class Stamper:
             # Other classes that carry it and keep their label teach that the source matters.
             others = ~counted & bool(trigger.source_classes) & (lots < trigger.fraction / 2)
             chosen = others | counted & (lots < trigger.share_of_sources(counted.mean()))
-            targets = np.where(chosen & counted, trigger.target_class, labels)
+            targets = np.where(chosen & counted, trigger.goals(labels), labels)
         if not chosen.any():
             return pixels, targets
         stamped = self.stamped(pixels)
