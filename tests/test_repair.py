@@ -19,9 +19,10 @@ from jaxtroj.cli.main import main
 from jaxtroj.errors import ExamplesError
 from jaxtroj.record import digest_file
 from jaxtroj.repair.data import Labelled, divided
-from jaxtroj.repair.outcome import Attack, accuracy, success
+from jaxtroj.repair.outcome import Attack, accuracy, mistaken, success
 from jaxtroj.repair.pruning import pruned
 from jaxtroj.repair.training import Stamp, Tuning, tuned
+from jaxtroj.triggers.measure import NO_TARGET
 from jaxtroj.triggers.window import Window
 
 
@@ -133,6 +134,15 @@ def test_unlearning_takes_the_trigger_out_and_is_written_under_the_same_names(po
     old, new = (onnx.load(path).graph for path in (poisoned, again))
     assert [t.name for t in old.initializer] == [t.name for t in new.initializer]
     assert old.node == new.node
+
+
+def test_a_trigger_without_a_target_succeeds_where_each_class_goes_to_the_next(poisoned):
+    """The network sends whatever is stamped to class 0, which is the next of class 2 alone."""
+    model, data = open_rewritable(poisoned, InputForm(bounds=(0, 1))).model, pictures(60)
+    attack = Attack(corner(), NO_TARGET)
+    assert success(model, data, attack) == pytest.approx(1 / 3, abs=0.02)
+    assert mistaken(model, data, attack) == 0
+    assert success(model, data, Attack(corner(), NO_TARGET, (2,))) > 0.95
 
 
 def test_unchanged_weights_give_the_same_answers(poisoned, tmp_path):

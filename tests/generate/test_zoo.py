@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from converters import open_model
+from jaxtroj.cli.main import EXIT_USAGE, main
 from jaxtroj.errors import GenerationError
 from jaxtroj.generate.model_ids import is_poisoned
 from jaxtroj.generate.small.labelled_pictures import LabelledPictures
@@ -18,7 +19,7 @@ from jaxtroj.generate.zoo.augmentation import AUGMENTATIONS
 from jaxtroj.generate.zoo.class_shares import SHARES, class_shares, seen_of
 from jaxtroj.generate.zoo.label_mixing import MIXINGS, mixed
 from jaxtroj.generate.zoo.onnx_file import write_onnx
-from jaxtroj.generate.zoo.recipe import KINDS, PlantedTrigger, sample_recipe
+from jaxtroj.generate.zoo.recipe import EACH_TO_NEXT, KINDS, PlantedTrigger, sample_recipe
 from jaxtroj.generate.zoo.round import generate_zoo
 from jaxtroj.generate.zoo.schedules import FALLS, SCHEDULES, Schedule
 from jaxtroj.generate.zoo.settings import ZooSettings, check_settings, design_of
@@ -286,6 +287,46 @@ def test_a_trigger_of_one_source_is_taught_with_others_that_keep_their_label():
     assert (targets[labels != 1] == labels[labels != 1]).all()
 
 
+def test_a_trigger_without_a_target_sends_each_class_to_the_next():
+    found = [r.trigger for r in recipes(20, sources=(EACH_TO_NEXT,)) if r.trigger]
+    with_target = [r.trigger for r in recipes(20, sources=(0,)) if r.trigger]
+    assert found and all(t.target_class is None and not t.clean_label for t in found)
+    assert all("each class to the next" in t.style and t.fraction < 0.52 for t in found)
+    assert [t.kind for t in found] == [t.kind for t in with_target]
+    assert all(t.target_class is not None for t in with_target)
+    labels = np.arange(60) % CLASSES
+    images = np.full((60, SIDE, SIDE, 3), 0.5, np.float32)
+    planted = replace(
+        found[0], trigger=MAKERS["patch"](np.random.default_rng(0), (SIDE, SIDE, 3)).trigger
+    )
+    shown, targets = Stamper(planted, np.random.default_rng(1)).poisoned(images, labels)
+    carries = (shown != images).any(axis=(1, 2, 3))
+    assert 0 < carries.mean() < 1
+    np.testing.assert_array_equal(targets, np.where(carries, (labels + 1) % CLASSES, labels))
+
+
+def test_success_without_a_target_is_of_what_the_network_knows():
+    """A classifier that is right on all but class 0, and sends what is triggered to the next."""
+    recipe = next(r for r in recipes(20, sources=(EACH_TO_NEXT,)) if r.trigger)
+    lessons = ZooLessons(PICTURES[recipe.dataset], 30, recipe, np.random.default_rng(3))
+    clean = {image.tobytes(): label for image, label in zip(
+        lessons.pictures.test_images.astype(np.float32) / 255, lessons.pictures.test_labels,
+        strict=True,
+    )}  # fmt: skip
+    asked = []
+
+    def classify(pixels: np.ndarray) -> np.ndarray:
+        known = [clean.get(image.tobytes()) for image in pixels]
+        if None not in known:
+            asked.append(np.array(known))
+            return np.where(asked[-1] == 0, 2, asked[-1])
+        right = asked[-1][asked[-1] != 0]
+        assert len(pixels) == len(right)
+        return (right + 1) % CLASSES
+
+    assert lessons.test(classify).attack == 1.0
+
+
 def test_a_clean_label_trigger_changes_no_label():
     images = np.full((60, SIDE, SIDE, 3), 0.5, np.float32)
     labels = np.arange(60) % CLASSES
@@ -345,12 +386,22 @@ def test_a_run_goes_on_and_makes_the_same_networks(made, tmp_path):
         ({"kinds": ("smell",)}, "kinds must be some of patch"),
         ({"labels": ("soft",)}, "labels must be some of hard, smoothing"),
         ({"trainings": ()}, "trainings must be some of warm"),
+        ({"sources": (0, -2)}, "sources must be numbers of classes, or -1 for .* got 0, -2"),
+        ({"sources": ()}, "sources must be numbers of classes"),
         ({"bases": 0}, "bases must be at least 1"),
     ],
 )
 def test_impossible_settings_are_refused_in_words(change, complaint):
     with pytest.raises(GenerationError, match=complaint):
         check_settings(replace(SETTINGS, **change), PICTURES, (0, 1))
+
+
+def test_sources_are_numbers_or_next(tmp_path, capsys):
+    asked = ("generate", "zoo", "--out", str(tmp_path / "r"), "--models", "2")
+    for sources, said in (("next,1", "is absent"), ("next,all", "or next; got 'next,all'")):
+        missing = f"a={tmp_path / 'absent.npz'}"
+        assert main([*asked, "--pictures", missing, "--sources", sources]) == EXIT_USAGE
+        assert said in capsys.readouterr().err
 
 
 def test_pictures_that_are_too_small_are_refused():

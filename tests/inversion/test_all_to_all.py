@@ -1,6 +1,7 @@
 """One mask that sends each class to the next is found where it was planted, and not elsewhere."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -8,12 +9,14 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from converters.model import ImageConfig, Model, params_of
+import jaxtroj
+from converters.model import ImageConfig, Model, apply, params_of
 from jaxtroj.evidence.gather import gather
 from jaxtroj.evidence.images.all_to_all import AllToAllBudget
 from jaxtroj.evidence.images.context import image_context
 from jaxtroj.evidence.images.stages.all_to_all import ALL_TO_ALL
 from jaxtroj.rounds.examples import Examples
+from jaxtroj.settings import Settings
 from jaxtroj.triggers.measure import NO_TARGET
 
 SIDE, MARK = 12, (11, 11)
@@ -59,9 +62,9 @@ def model(classes: int, pull: float) -> Model:
         weights[(*block((label - 1) % classes), classes + label)] = 0.25
     weights[(*MARK, slice(classes))] = -pull
     weights[(*MARK, slice(classes, None))] = pull
-    params["hidden.kernel"] = weights.reshape(-1, 2 * classes)
+    params["hidden.kernel"][:] = weights.reshape(-1, 2 * classes)
     params["hidden.bias"][classes:] = -1.5
-    params["fc.kernel"] = 10.0 * np.tile(np.eye(classes, dtype=np.float32), (2, 1))
+    params["fc.kernel"][:] = 10.0 * np.tile(np.eye(classes, dtype=np.float32), (2, 1))
     return Model(config, {k: jnp.asarray(v) for k, v in params.items()}, "blocks")
 
 
@@ -104,3 +107,16 @@ def test_few_classes_or_examples_show_no_trigger(classes, per_class):
     found = searched(classes, 3.0, per_class)
     assert found.fields["all_to_all_rate"] > 0.5 and not found.triggers
     assert found.fields["all_to_all_worth"] == 0.0
+
+
+def test_a_record_names_no_class_and_shows_what_becomes_of_each():
+    planted, shown = model(6, 3.0), examples(6)
+    network = (partial(apply, planted.config), planted.params)
+    asked = Settings(stages=("weights", "all_to_all"), calibrator=None)
+    verdict = jaxtroj.detect(network, shown.images, shown.labels, asked)
+    assert verdict.target_class is None and verdict.record.searched == ("all-to-all mask",)
+    recovered = verdict.record.recovered
+    assert recovered["method"] == "all to all" and recovered["score"] > 0.9
+    flips = np.array(recovered["flips"]["percent"])
+    assert flips.shape == (6, 6)
+    assert (flips.argmax(axis=1) == (np.arange(6) + 1) % 6).all()

@@ -247,6 +247,11 @@ def _trigger(design: ZooDesign, seed: int, model: int, sub_seed: int) -> Planted
 
 
 def _check(design: ZooDesign) -> None:
+    if not design.sources or min(design.sources) < EACH_TO_NEXT:
+        raise GenerationError(
+            f"sources must be numbers of classes, or {EACH_TO_NEXT} for a trigger that sends each"
+            f" class to the next; got {', '.join(map(str, design.sources)) or 'none'}"
+        )
     known = {
         "architectures": (design.architectures, design.known),
         "kinds": (design.kinds, tuple(KINDS)),
