@@ -41,6 +41,8 @@ INPUTS = {
     "zoo_pictures": "folder of the .npz files that it was generated from (zoo_pictures.py)",
     "few": "folder that `jaxtroj generate zoo` wrote of `few_class_pictures.py`",
     "few_fresh": "another one, of another seed",
+    "next": "folder that `jaxtroj generate zoo --sources next` wrote",
+    "next_fresh": "another one, of another seed",
 }
 """Data that is not part of the project, by name; given as `--input NAME=PATH`."""
 
@@ -176,6 +178,9 @@ BENCHES = (
     Bench("accuracy.few_classes", "networks of two to five classes",
           {"cpu-small": None, "cpu": "{few} --fresh {few_fresh} --work {work}/few", "gpu": None},
           ("few", "few_fresh")),
+    Bench("accuracy.all_to_all", "triggers that send each class to the next",
+          {"cpu-small": None, "cpu": "{next} --fresh {next_fresh} --work {work}/next", "gpu": None},
+          ("next", "next_fresh")),
     Bench("accuracy.order", "which stage next: the fixed order beside one by expected gain",
           _same("{zoo} --work {work}/zoo"), ("zoo",)),
     Bench("accuracy.fresh", "networks that the shipped calibrator has not met",
