@@ -81,7 +81,8 @@ def _answer(attempt: Attempt, scan: KindOfScan) -> Record:
         if progress.following:
             attempt.on_step(attempt.name, progress.following)
     met = _as_met(prepared.subject, calibrator)
-    attempt.unsearched = _unsearched(stages_for(scan.stages, met, None, fitted), attempt.evidence)
+    usual = stages_for(scan.stages, met, None, replace(fitted, signs=()))
+    attempt.unsearched = _unsearched(usual, attempt.evidence)
     attempt.flags = scan.flags(prepared.context)
     check_finite(attempt)
     lacks = lacking(scan.stages, fitted.stages, attempt.evidence.stages)
