@@ -95,7 +95,8 @@ def test_sides_survive_a_file_and_lies_are_refused(tmp_path):
 @pytest.mark.parametrize("stages", [SMALL, LARGE])
 def test_the_scheme_of_records_has_the_stages_that_occur(stages):
     row = {name: 0.0 for stage in stages for name in STAGE_FIELDS[stage]}
-    assert tuple(scheme_for("image", [row, {}]).stages) == stages
+    judged = tuple(stage for stage in stages if stage in IMAGES.judged_fields)
+    assert tuple(scheme_for("image", [row, {}]).stages) == judged and len(judged) >= 4
 
 
 def test_shipped_special_calibrators_know_their_pictures_and_the_stages_run_for_them():
