@@ -80,8 +80,7 @@ def _answer(attempt: Attempt, scan: KindOfScan) -> Record:
         attempt.gathered(progress.evidence)
         if progress.following:
             attempt.on_step(attempt.name, progress.following)
-    met = _as_met(prepared.subject, calibrator)
-    usual = stages_for(scan.stages, met, None, replace(fitted, signs=()))
+    usual = _usual(scan.stages, prepared.subject, calibrator, fitted)
     attempt.unsearched = _unsearched(usual, attempt.evidence)
     attempt.flags = scan.flags(prepared.context)
     check_finite(attempt)
@@ -97,6 +96,17 @@ def fitted_on(calibrator: Calibrator | None) -> Fitted:
         return NO_CALIBRATOR
     names = (*calibrator.stages, *calibrator.unfitted)
     return Fitted(names, calibrator.needs_all, tuple(sign.stage for sign in calibrator.signs))
+
+
+def _usual(
+    stages: Sequence[Stage], subject: Subject, calibrator: Calibrator | None, fitted: Fitted
+) -> tuple[Stage, ...]:
+    """The stages that a network usually gets; of signs only those for pictures of its own size.
+
+    The shares of what a calibrator finds stand on its fit, which signs are not in.
+    """
+    met = stages_for(stages, _as_met(subject, calibrator), None, fitted)
+    return tuple(s for s in met if s.name not in fitted.signs or s.needs.usual(subject))
 
 
 def _as_met(subject: Subject, calibrator: Calibrator | None) -> Subject:

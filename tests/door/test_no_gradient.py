@@ -31,6 +31,7 @@ class Masked(Colours):
 def test_searches_that_need_gradients_are_named():
     assert BY_GRADIENTS == {
         "sensitivity", "inversion", "fixed", "whole", "pairs", "memory", "recall", "agreement",
+        "all_to_all",
     }  # fmt: skip
 
 
