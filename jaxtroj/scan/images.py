@@ -149,8 +149,10 @@ class ImageScan:
         A trigger that sends each class to the next is shown before all others, and names none.
         """
         from jaxtroj.evidence.images.context import anchored
+        from jaxtroj.triggers.measure import NO_TARGET
 
-        self._shown = next((one for one in evidence.triggers if one.target_class < 0), None)
+        found = evidence.triggers
+        self._shown = next((one for one in found if one.target_class == NO_TARGET), None)
         if self._shown is not None:
             return None, ()
         named = named_class(finite(evidence.fields), evidence.triggers)

@@ -16,6 +16,7 @@ from jaxtroj.triggers.measure import NO_TARGET, Measured, all_gains, goals, size
 class AllToAllBudget:
     """Examples that the mask is fitted to, at most half, steps, and held-out examples.
 
+    Of the `fit` examples it steps on all but one class's share, as arms with a target do.
     A mask counts as found from a worth of `works` on; with fewer than `least` held-out examples,
     or fewer than `classes` classes, none does.
     """

@@ -22,6 +22,7 @@ from jaxtroj.generate.zoo.pretrained import TUNED
 from jaxtroj.generate.zoo.schedules import SCHEDULES, Schedule, schedule_of
 from jaxtroj.generate.zoo.triggers import MAKERS, MovingTrigger
 from jaxtroj.generate.zoo.unsearched import UNSEARCHED
+from jaxtroj.triggers.measure import NO_TARGET, goals
 
 TRAININGS = ("warm", "scratch", "warm", "adversarial", "warm", "scratch", "warm", "warm")
 """Ways of training, in the shares in which they come."""
@@ -71,9 +72,8 @@ class PlantedTrigger:
 
     def goals(self, labels: np.ndarray) -> np.ndarray:
         """The classes `[n]` that it sends pictures of these classes to."""
-        if self.target_class is None:
-            return (labels + 1) % self.classes
-        return np.full_like(labels, self.target_class)
+        target = NO_TARGET if self.target_class is None else self.target_class
+        return goals(target, labels, self.classes)
 
     def counts(self, labels: np.ndarray) -> np.ndarray:
         """Which pictures the trigger must send elsewhere: bool `[n]`."""
