@@ -19,6 +19,7 @@ def limits_of(
 ) -> tuple[str, ...]:
     """What was not searched, and what else than a trojan makes the signs that were found."""
     found = (
+        without_target(verdict, trigger),
         _bounds(context),
         _unseen(verdict, context),
         only_signs(verdict, trigger, context),
@@ -45,6 +46,15 @@ def _unseen(verdict: Verdict, context: "ImageContext") -> str:
     """The classes that a clean answer does not cover as sources, in words; "" for none."""
     labels, classes = context.examples.labels, context.model.num_classes
     return "" if verdict.poisoned else absent_classes(labels, classes)
+
+
+def without_target(verdict: Verdict, trigger: "RecoveredTrigger | None") -> str:
+    """That the trigger of a poisoned network sends each class to the next, in words; else ""."""
+    from jaxtroj.triggers.measure import NO_TARGET
+
+    if not verdict.poisoned or trigger is None or trigger.target_class != NO_TARGET:
+        return ""
+    return "the trigger found has no target class: it sends each class to the next"
 
 
 def only_signs(

@@ -11,11 +11,13 @@ from flax import nnx
 
 import jaxtroj
 from converters.model import ImageConfig, Model, apply, params_of
+from jaxtroj.calibration import Verdict
 from jaxtroj.evidence.gather import gather
 from jaxtroj.evidence.images.all_to_all import AllToAllBudget
 from jaxtroj.evidence.images.context import image_context
 from jaxtroj.evidence.images.stages.all_to_all import ALL_TO_ALL
 from jaxtroj.rounds.examples import Examples
+from jaxtroj.scan.image_limits import without_target
 from jaxtroj.settings import Settings
 from jaxtroj.triggers.measure import NO_TARGET
 
@@ -100,6 +102,15 @@ def test_a_planted_one_is_found_on_examples_that_it_was_not_fitted_to():
 def test_a_network_without_one_shows_nothing():
     found = searched(6, 0.0)
     assert found.fields["all_to_all_worth"] < 0.4 and not found.triggers
+
+
+@pytest.mark.parametrize(
+    ("poisoned", "said"), [(True, "sends each class to the next"), (False, "")]
+)
+def test_the_line_of_a_poisoned_network_says_that_there_is_no_target(poisoned, said):
+    (trigger,) = searched(6, 3.0).triggers
+    found = without_target(Verdict(0.8, poisoned, None, (), ()), trigger)
+    assert said in found and bool(found) == poisoned
 
 
 @pytest.mark.parametrize(("classes", "per_class"), [(4, 6), (6, 2)], ids=["classes", "examples"])
