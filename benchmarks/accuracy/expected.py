@@ -36,11 +36,6 @@ class Judged:
     row: PictureRow
     said: float
 
-    @property
-    def has_norms(self) -> bool:
-        """Whether its file has batch norms to look at."""
-        return "norm_shift" in self.row.evidence
-
     def is_augmented(self, ways: Container[str]) -> bool:
         """Whether its training pictures were changed in one of these ways."""
         return self.row.augmentation in ways
@@ -59,10 +54,10 @@ class Judged:
 Group = tuple[str, Callable[[Judged], bool]]
 NETWORKS: tuple[Group, ...] = (
     ("all", lambda one: True),
-    ("batch norms, up to 32 px", lambda one: one.has_norms and one.row.side <= 32),
-    ("batch norms, 48 to 80 px", lambda one: one.has_norms and 32 < one.row.side <= 80),
-    ("batch norms, 112 and 224 px", lambda one: one.has_norms and one.row.side > 80),
-    ("no batch norms in the file", lambda one: not one.has_norms),
+    ("batch norms, up to 32 px", lambda one: one.row.has_norms and one.row.side <= 32),
+    ("batch norms, 48 to 80 px", lambda one: one.row.has_norms and 32 < one.row.side <= 80),
+    ("batch norms, 112 and 224 px", lambda one: one.row.has_norms and one.row.side > 80),
+    ("no batch norms in the file", lambda one: not one.row.has_norms),
     ("training pictures as they are, moved or mirrored", lambda one: one.is_augmented(_LIGHT)),
     ("cropped, cut out, erased, turned, recoloured, noisy", lambda one: one.is_augmented(_STRONG)),
     ("labels softened (mixup, CutMix, smoothing)", lambda one: one.row.labels not in ("", "hard")),

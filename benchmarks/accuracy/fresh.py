@@ -60,7 +60,7 @@ def arguments(about: str, result: str) -> argparse.Namespace:
 
 def calibrator_for(row: PictureRow) -> Path:
     """The shipped calibrator that answers for a network of no known round."""
-    asked = Asked(size=(row.side, row.side), has_batch_norm="norm_shift" in row.evidence)
+    asked = Asked(size=(row.side, row.side), has_batch_norm=row.has_norms)
     choice = choice_of(Settings(), asked)
     assert choice is not None  # the settings' default is one
     return choice.path

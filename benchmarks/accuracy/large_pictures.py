@@ -49,7 +49,7 @@ def main() -> int:
 
 def judged(rows: Sequence[PictureRow]) -> dict[str, dict[str, Any]]:
     """Calibrator -> stages -> scores, also by population, and what was said of each network."""
-    normed = [row for row in rows if "norm_shift" in row.evidence]
+    normed = [row for row in rows if row.has_norms]
     general = {path: Calibrator.load(path) for path in {*map(calibrator_for, rows)}}
     rounds = Calibrator.load(BY_NAME["rounds"].path)
     return {

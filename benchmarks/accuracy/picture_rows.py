@@ -80,6 +80,11 @@ class PictureRow(ImageRow):
     revision: int = 0
 
     @property
+    def has_norms(self) -> bool:
+        """Whether its file has batch norms to look at."""
+        return "norm_shift" in self.evidence
+
+    @property
     def has_right_target(self) -> bool:
         """Whether the class that the scan names is that of a trigger."""
         return self.found_target is not None and self.found_target in (

@@ -26,8 +26,8 @@ from sklearn.model_selection import StratifiedGroupKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from benchmarks.accuracy.picture_rows import PictureRow, labelled, read_all, scheme
-from benchmarks.accuracy.rounds import ROUNDS
+from benchmarks.accuracy.picture_rows import PictureRow, labelled, read_all
+from benchmarks.accuracy.rounds import ROUNDS, round_scheme
 from benchmarks.accuracy.zoo_rivals import OURS, read_answers, torch_network
 from benchmarks.provenance import RESULTS, provenance
 from benchmarks.rivals import weight_sketch
@@ -152,7 +152,7 @@ def _classifier(width: int) -> Any:
 def _ours(rows: Sequence[PictureRow], folds: np.ndarray) -> np.ndarray:
     """P(poisoned) `[n]` by fits on all rows of other folds; those of no fold (-1) are in each."""
     groups = [str(fold) if fold >= 0 else _OTHERS for fold in folds]
-    return cross_validate(labelled(rows), scheme(rows), 0, groups)
+    return cross_validate(labelled(rows), round_scheme(rows), 0, groups)
 
 
 def _scores(said: np.ndarray, truth: np.ndarray) -> list[float]:

@@ -11,6 +11,10 @@ folder; and on all rows but its round. Log scores in nats with NIST's interval. 
 converged are judged too, and are left out of the score named `converged`. Then every round is
 judged out of fold by the evidence up to each stage: what the later ones add. `--calibrators` is a
 folder that gets the fit on the rows of all rounds, and on no others, as `CALIBRATORS` says.
+
+The examples of a round are drawn as its training pictures were, so these fits trust what batch
+norms say of a difference (`Scheme.trusts_examples`). Models without batch norms are left out:
+another calibrator answers for them.
 """
 
 import argparse
@@ -61,6 +65,7 @@ def main() -> int:
     keep_compiled()
     rows = read_all(args.datasets, args.work, args.limit)
     rows = [row for row in rows if args.only is None or row.population in args.only.split(",")]
+    rows = [row for row in rows if row.has_norms]
     write_evidence(args.out, [row for row in rows if row.dataset in ROUNDS])
     result = {"provenance": provenance(), "schema": IMAGES.version} | judge(rows, args.seed)
     write_atomic(args.out, json.dumps(result, indent=1).encode() + b"\n")
@@ -80,7 +85,12 @@ def calibrator_of(
     each = Counter(row.dataset for row in own)
     parts = ", ".join(f"{each[name]} of {name}" for name in ROUNDS if each[name])
     words = f"{len(own)} networks of jaxtroj generate: {parts}; half poisoned"
-    return Calibrator.fit(labelled(own), scheme(own), origin(seed, words, sides))
+    return Calibrator.fit(labelled(own), round_scheme(own), origin(seed, words, sides))
+
+
+def round_scheme(rows: Sequence[PictureRow]) -> Scheme:
+    """As `scheme`, for networks whose examples are drawn as their training pictures were."""
+    return replace(scheme(rows), trusts_examples=True)
 
 
 def _arguments() -> argparse.Namespace:
@@ -103,7 +113,7 @@ def judge(rows: Sequence[PictureRow], seed: int) -> dict[str, Any]:
     names = [name for name in ROUNDS if any(row.dataset == name for row in rows)]
     if not names:
         raise SystemExit(f"{len(rows)} models, none of {', '.join(ROUNDS)}: nothing to score")
-    fields = scheme(rows)
+    fields = round_scheme(rows)
     ways = {
         "out_of_fold": _said(rows, fields, seed, None),
         "architectures_left_out": _said(rows, fields, seed, _architecture_groups(rows)),
@@ -167,7 +177,7 @@ def _alone(rows: Sequence[PictureRow], seed: int, names: Sequence[str]) -> np.nd
         places = [place for place, row in enumerate(rows) if row.dataset == name]
         if len(places) >= MIN_MODELS:
             own = [rows[place] for place in places]
-            found[places] = _said(own, scheme(own), seed, None)
+            found[places] = _said(own, round_scheme(own), seed, None)
     return found
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtroj.calibration.folds import row_key
 from jaxtroj.calibration.linear import Few
 from jaxtroj.errors import CalibrationError
+from jaxtroj.evidence.stage import SUPPORT
 
 LARGEST_VALUE = 1e100
 OPTIONAL = ("kinds", "datasets", "families", "sides", "classes", "pairs")
@@ -91,6 +92,9 @@ class Scheme:
     sides: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Stage -> least and most pixels of the longest side of pictures that it is made for by itself;
     others are made for all."""
+    trusts_examples: bool = False
+    """Whether examples are known to be drawn as the training pictures were, as in the folders of
+    TrojAI's rounds. Then only a trigger tells them apart, and `SUPPORT` is a search like others."""
 
     def __post_init__(self) -> None:
         names = [name for fields in self.stages.values() for name in fields]
@@ -118,8 +122,10 @@ class Scheme:
 
     def search(self, name: str) -> str:
         """The search that a field is a result of."""
-        own = (stage for stage, fields in self.stages.items() if name in fields)
-        return self.searches.get(name) or next(own)
+        found = self.searches.get(name)
+        if found and not (self.trusts_examples and found == SUPPORT):
+            return found
+        return next(stage for stage, fields in self.stages.items() if name in fields)
 
     def direction(self, name: str) -> int:
         """+1, -1, or 0 for a field that may be either."""

@@ -16,7 +16,8 @@ networks, so the mean is better than either (docs/history.md).
 Signs that other things than a trigger leave too (examples that are not drawn as the training
 pictures were) form the search `SUPPORT`, whose score is cut to that of the strongest other search,
 and whose part of the sum is cut to that of all others: they can support what another search found,
-and never decide alone.
+and never decide alone. Where examples are known to be drawn as the training pictures were, they are
+a search like any other (`Scheme.trusts_examples`).
 
 A trigger that no model of the fit had is seen as long as its own search sees it. All weights are at
 least 0 and every part rises with every score, so a larger field never lowers the probability, and a

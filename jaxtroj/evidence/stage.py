@@ -14,7 +14,8 @@ OWN = "this project"
 """Source of a field that is no published measure."""
 SUPPORT = "support"
 """`Field.search` of signs that other things than a trigger leave too: a general calibrator counts
-them at most like the strongest of its searches, so that alone they decide nothing."""
+them at most like the strongest of its searches, so that alone they decide nothing. One for models
+whose examples are drawn as their training pictures were may trust them (`Scheme`)."""
 
 
 @dataclass(frozen=True)
