@@ -31,7 +31,8 @@ FIELDS = (
     _match("memory_colours", label="how well a colour map explains it",
            meaning="the same of a fitted colour map"),
     _match("memory_filter", label="how well a known colour filter explains it",
-           meaning="the same of the best of the five known filters"),
+           meaning="the same of the best of the five known filters, above 64 px of the two that"
+           " explain most of a few examples"),
     Field("memory_share", "memory", 0, "the share of the training pictures that it explains",
           "fraction", "least squares, of the trigger of memory_match", is_judged=False),
     _sent("memory_worth", direction=1, unit="fraction 0-1",
