@@ -23,6 +23,7 @@ from jaxtroj.scan.records import Judgement
 if TYPE_CHECKING:
     from converters.model import Model
     from jaxtroj.evidence.images.context import ImageContext
+    from jaxtroj.evidence.images.matched import Match
     from jaxtroj.form_choice import FormChoice
     from jaxtroj.triggers.measure import RecoveredTrigger
 
@@ -43,6 +44,8 @@ class ImageScan:
     stages: tuple[Stage, ...] = IMAGE_STAGES
     _form: "FormChoice | None" = None
     _shown: "RecoveredTrigger | None" = None
+    _given: Examples | None = None
+    _match: "Match | None" = None
     _of_other_size: float = 0.0
     _unknown_folders: tuple[str, ...] = ()
 
@@ -62,9 +65,11 @@ class ImageScan:
         check_fit(self.model, pictures.pixels.shape, pictures.labels)
         choice = self._form = form_for(self.attempt, self.model, pictures)
         self.model = in_form(self.attempt, self.model, choice)
-        examples = pictures.examples(choice.form.channel_order, choice.form.normalization)
+        self._given = pictures.examples(choice.form.channel_order, choice.form.normalization)
         reference = reference_for(self.attempt, self.model, pictures)
         self.attempt.has_reference = reference is not None
+        # A reference sees the examples as they are, so beside one they stay so.
+        examples = self._given if reference is not None else self._matched(self._given)
         seed = self.attempt.settings.seed
         counts = self._class_counts()
         plain = image_context(self.model, examples, seed, reference=reference, class_counts=counts)
@@ -75,6 +80,17 @@ class ImageScan:
         norms = self.attempt.has_batch_norm = context.shared(normed)
         side, beside = max(height, width), reference is not None
         return Prepared(context, Subject(side, has_batch_norm=norms, has_reference=beside))
+
+    def _matched(self, given: Examples) -> Examples:
+        """The examples as the network's batch norms remember its training pictures."""
+        from jaxtroj.evidence.images.matched import match, matched
+
+        with self.attempt.step("match"):
+            found = self._match = match(self.model, given)
+        if found is None:
+            return given
+        self.attempt.findings += (str(found),)
+        return matched(given, found)
 
     def _class_counts(self) -> tuple[float, ...] | None:
         """What people said of the training pictures of each class, where it fits the model."""
@@ -110,7 +126,8 @@ class ImageScan:
         asked = context.known(answered) or context.known(labelled_answers)
         found = diagnose(self.model, examples, self.attempt.findings, self._form, fitted, asked)
         folder = self.attempt.entry.model_path.parent
-        stored = compare_stored(folder, Network(unshifted(context.model)), context.examples)
+        given = self._given or context.examples
+        stored = compare_stored(folder, Network(unshifted(context.model)), given)
         sizes = diagnose_sizes(self._of_other_size)
         tables, classes = self._tables(), self.model.num_classes
         unlabelled = diagnose_folders(self._unknown_folders, classes, tables)
@@ -167,7 +184,7 @@ class ImageScan:
 
     def judgement(self, evidence: Evidence, verdict: Verdict, context: "ImageContext") -> Judgement:
         trigger, examples = self._shown, context.examples
-        limits = limits_of(verdict, trigger, context)
+        limits = (*limits_of(verdict, trigger, context), *map(str, filter(None, [self._match])))
         verdict = replace(verdict, caveats=(*verdict.caveats, *limits))
         if trigger is None:
             return Judgement(verdict, remarks=examples.problems)

@@ -98,16 +98,34 @@ def statistics_fields(
     """
     images, known = examples.images, examples.logits
     labels = np.where(examples.labels >= 0, examples.labels, known.argmax(axis=-1))
-    found = [by_batch(opened, part) for part in halves(images)]
-    logits = np.concatenate([np.asarray(part) for part, _ in found])
+    logits, layers = _by_halves(opened, images)
     rows = np.concatenate(halves(np.arange(len(images))))
-    layers = [_layer(pair) for pair in zip(*(norms for _, norms in found), strict=True)]
     fields = {
         **_layer_fields(layers),
         **_answer_fields(known[rows], logits, labels[rows]),
         **_lift_fields(lifts(known[rows], logits, labels[rows]), frequent),
     }
     return fields | steady_fields(fields)
+
+
+def norm_layers(opened: Model, images: np.ndarray) -> list[Layer]:
+    """Every batch norm of a model as two batches of pictures `[n, h, w, c]` meet it."""
+    return _by_halves(opened, images)[1]
+
+
+def difference(layers: Sequence[Layer]) -> float:
+    """How far pictures differ from what batch norms remember; 0 where it is chance.
+
+    Mean over norms of the squared shifts and log ratios that both batches share, mean of channels.
+    """
+    return float(np.mean([_common(one.shifts) ** 2 + _common(one.spreads) ** 2 for one in layers]))
+
+
+def _by_halves(opened: Model, images: np.ndarray) -> tuple[np.ndarray, list[Layer]]:
+    """Logits `[n, classes]` of the halves by their own statistics, and the norms."""
+    found = [by_batch(opened, part) for part in halves(images)]
+    logits = np.concatenate([np.asarray(part) for part, _ in found])
+    return logits, [_layer(pair) for pair in zip(*(norms for _, norms in found), strict=True)]
 
 
 def steady_fields(fields: Mapping[str, float]) -> dict[str, float]:

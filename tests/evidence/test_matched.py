@@ -1,0 +1,104 @@
+"""Examples that went another way than the training pictures are made like them, and no others."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.ndimage import gaussian_filter
+
+from converters.families.folding import fold
+from converters.model import Model
+from jaxtroj.evidence.images import matched as module
+from jaxtroj.evidence.images.matched import Look, match, matched
+from jaxtroj.evidence.images.statistics import difference, norm_layers
+from jaxtroj.network import Network
+from jaxtroj.rounds.examples import Examples
+
+from .norm_models import SIDE, odd_ones, taught, untaught
+
+COUNT = 64
+
+
+def scenes(seed: int, count: int = COUNT) -> np.ndarray:
+    """Pictures `[n, side, side, 3]` of soft blobs and fine detail, far from black and white."""
+    draw = np.random.default_rng(seed)
+    coarse, fine = (draw.standard_normal((count, SIDE, SIDE, 3)) for _ in range(2))
+    soft = gaussian_filter(coarse, (0, 3, 3, 0)) * 2 + gaussian_filter(fine, (0, 0.6, 0.6, 0)) / 8
+    return np.clip(0.45 + 0.2 * soft, 0.05, 0.7).astype(np.float32)
+
+
+def examples_of(model: Model, images: np.ndarray) -> Examples:
+    """The pictures, named by what the network answers."""
+    labels = np.asarray(Network(fold(model)).logits(images)).argmax(axis=-1).astype(np.int32)
+    return Examples(images, labels, tuple(map(str, range(len(images)))), "RGB")
+
+
+@pytest.fixture(scope="module")
+def model() -> Model:
+    return taught(untaught(), scenes(1, 128))
+
+
+@pytest.fixture(scope="module")
+def own(model) -> Examples:
+    return examples_of(model, scenes(2))
+
+
+def test_examples_like_the_training_pictures_stay(model, own):
+    assert match(model, own) is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [Look(0.7), Look(1.3), Look(contrast=0.6), Look(0.75, sharpness=-1.0), Look(0.8, 0.85, -0.7)],
+    ids=str,
+)
+def test_what_another_way_did_to_all_examples_is_undone(model, own, change):
+    given = replace(own, images=change.of(own.images))
+    found = match(model, given)
+    assert found is not None and found.after < 0.3 * found.before
+    again = matched(given, found)
+    assert np.abs(again.images - own.images).mean() < np.abs(given.images - own.images).mean()
+    assert difference(norm_layers(model, again.images)) < 0.4 * found.before
+    assert np.array_equal(again.labels, given.labels) and again.names == given.names
+    assert again.images.dtype == np.float32 and again.images.min() >= 0 and again.images.max() <= 1
+
+
+def stamped(images: np.ndarray) -> np.ndarray:
+    images = images.copy()
+    images[:, 2:9, 3:10] = (1.0, 0.0, 0.9)
+    return images
+
+
+def halved(images: np.ndarray) -> np.ndarray:
+    """A colour filter: red goes, blue comes."""
+    return np.clip(images * (0.4, 1.0, 1.0) + (0.0, 0.0, 0.25), 0, 1).astype(np.float32)
+
+
+@pytest.mark.parametrize("trigger", [stamped, halved])
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.5])
+def test_what_a_trigger_leaves_is_not_explained_away(own, trigger, share):
+    images = scenes(1, 128)
+    count = int(share * len(images))
+    poisoned = taught(untaught(), np.concatenate([trigger(images[:count]), images[count:]]))
+    assert match(poisoned, examples_of(poisoned, own.images)) is None
+
+
+def test_a_change_that_costs_right_answers_is_not_made(model, own, monkeypatch):
+    given = replace(own, images=Look(0.7).of(own.images))
+    assert match(model, given) is not None
+    monkeypatch.setattr(module, "_lost", lambda *_: 0.03)
+    assert match(model, given) is None
+
+
+@pytest.mark.parametrize("place", range(4))
+def test_odd_models_and_examples_are_no_error(place):
+    network, examples = list(odd_ones())[place]
+    match(network, examples)
+
+
+def test_a_look_says_what_it_does():
+    assert str(Look(1.25, 0.9, -0.5)) == (
+        "1.25 times as light, 0.90 times the contrast, sharpness -0.5"
+    )
+    images = scenes(3, 2)
+    np.testing.assert_allclose(Look().of(images), images, atol=1e-6)
