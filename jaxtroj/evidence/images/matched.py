@@ -22,7 +22,7 @@ from jaxtroj.network import Network, usual_count
 from jaxtroj.rounds.examples import Examples
 from jaxtroj.rounds.turns import in_turn
 
-_LEAST = 0.01
+_LEAST = 0.005
 """Difference below which nothing is tried."""
 _LEFT, _PROMISING = 0.3, 0.6
 """Share of the difference that is left, at most, where a change explains it; and half-way there."""
