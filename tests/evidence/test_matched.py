@@ -90,6 +90,12 @@ def test_a_change_that_costs_right_answers_is_not_made(model, own, monkeypatch):
     assert match(model, given) is None
 
 
+def test_few_examples_differ_by_chance(model, own):
+    given = replace(own, images=Look(0.7).of(own.images))
+    few = (replace(given, images=given.images[:n], labels=given.labels[:n]) for n in (15, 16))
+    assert [match(model, one) is None for one in few] == [True, False]
+
+
 @pytest.mark.parametrize("place", range(4))
 def test_odd_models_and_examples_are_no_error(place):
     network, examples = list(odd_ones())[place]

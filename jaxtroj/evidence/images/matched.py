@@ -28,6 +28,8 @@ _LEFT, _PROMISING = 0.3, 0.6
 """Share of the difference that is left, at most, where a change explains it; and half-way there."""
 _LOST = 0.02
 """Share of right answers that a change may cost."""
+_FEWEST = 16
+"""Examples; of fewer the mean light differs by chance."""
 _BLUR = 0.7  # pixels: deviation of the blur that sharpness is measured by
 _GAINS = (0.6, 0.7, 0.8, 0.9, 1.12, 1.25, 1.45, 1.7)
 _CONTRASTS = (0.7, 0.85, 1.2, 1.4)
@@ -83,13 +85,14 @@ class Match:
 def match(model: Model, examples: Examples) -> Match | None:
     """The change of examples that explains most of what batch norms see differently.
 
-    None where they see little, or no change explains nearly all of it, or it costs right answers.
+    None where they see little, or no change explains nearly all of it, or it costs right answers;
+    nor where examples are few.
 
     Args:
         model: as it was opened, over pictures in [0, 1].
         examples: clean pictures that fit it.
     """
-    if not has_batch_norms(model):
+    if len(examples.images) < _FEWEST or not has_batch_norms(model):
         return None
     images, labels = _some(examples)
 
@@ -97,7 +100,7 @@ def match(model: Model, examples: Examples) -> Match | None:
         return difference(norm_layers(model, look.of(images)))
 
     before = difference(norm_layers(model, images))
-    if before < _LEAST:
+    if not before >= _LEAST:  # a NaN is none
         return None
     after, look = _best(seen, before)
     if after > _LEFT * before or _lost(model, images, labels, look) > _LOST:
