@@ -24,8 +24,10 @@ from jaxtroj.rounds.turns import in_turn
 
 _LEAST = 0.005
 """Difference below which nothing is tried."""
-_LEFT, _PROMISING = 0.3, 0.6
-"""Share of the difference that is left, at most, where a change explains it; and half-way there."""
+_LEFT = 0.3
+"""Share of the difference that is left, at most, where a change explains it."""
+_PROMISING = (0.9, 0.6)
+"""The same after a first look, and half-way there: of more, nothing further is tried."""
 _LOST = 0.02
 """Share of right answers that a change may cost."""
 _FEWEST = 16
@@ -35,6 +37,7 @@ _GAINS = (0.6, 0.7, 0.8, 0.9, 1.12, 1.25, 1.45, 1.7)
 _CONTRASTS = (0.7, 0.85, 1.2, 1.4)
 _SHARPNESSES = (-1.0, -0.5, 0.6, 1.2)
 _FINER = (0.94, 1.06)
+_FIRST = {"gain": (0.8, 1.25), "contrast": (0.8, 1.25), "sharpness": (-0.5, 0.6)}
 
 
 @dataclass(frozen=True)
@@ -122,11 +125,14 @@ def _some(examples: Examples) -> tuple[np.ndarray, np.ndarray]:
 
 def _best(seen: Callable[[Look], float], before: float) -> tuple[float, Look]:
     """Least difference and its change: one number after the other, twice, then more finely."""
+    first = [Look(**{name: value}) for name, values in _FIRST.items() for value in values]
+    if min(map(seen, first)) > _PROMISING[0] * before:
+        return before, Look()
     found = before, Look()
     for moves in (_coarse, _coarse, _fine):
         for looks in moves(found[1]):
             found = min((found, *((seen(look), look) for look in looks)), key=lambda one: one[0])
-        if found[0] > _PROMISING * before:
+        if found[0] > _PROMISING[1] * before:
             break
     return found
 
