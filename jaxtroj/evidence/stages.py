@@ -51,7 +51,8 @@ CLASSIFIER_STAGES = (INSERTIONS, TOKENS)
 # searches see logits as equal classes would have them.
 # Revision 9: of pictures above 64 px stage whole takes half as many examples, too.
 # Revision 10: of pictures above 64 px stage memory fits on fewer examples, in fewer steps.
-IMAGES = StageTable("image", 3, IMAGE_STAGES, revision=10)
+# Revision 11: examples unlike the training pictures in light or sharpness are made like them.
+IMAGES = StageTable("image", 3, IMAGE_STAGES, revision=11)
 TEXTS = StageTable("text", 1, TEXT_STAGES)
 CLASSIFIERS = StageTable("text-classifier", 1, CLASSIFIER_STAGES)
 TABLES = {table.kind: table for table in (IMAGES, TEXTS, CLASSIFIERS)}

@@ -126,8 +126,8 @@ class ImageScan:
         asked = context.known(answered) or context.known(labelled_answers)
         found = diagnose(self.model, examples, self.attempt.findings, self._form, fitted, asked)
         folder = self.attempt.entry.model_path.parent
-        given = self._given or context.examples
-        stored = compare_stored(folder, Network(unshifted(context.model)), given)
+        assert self._given is not None, "flags are asked for once a model is prepared"
+        stored = compare_stored(folder, Network(unshifted(context.model)), self._given)
         sizes = diagnose_sizes(self._of_other_size)
         tables, classes = self._tables(), self.model.num_classes
         unlabelled = diagnose_folders(self._unknown_folders, classes, tables)
@@ -184,7 +184,8 @@ class ImageScan:
 
     def judgement(self, evidence: Evidence, verdict: Verdict, context: "ImageContext") -> Judgement:
         trigger, examples = self._shown, context.examples
-        limits = (*limits_of(verdict, trigger, context), *map(str, filter(None, [self._match])))
+        made_alike = () if self._match is None else (str(self._match),)
+        limits = (*limits_of(verdict, trigger, context), *made_alike)
         verdict = replace(verdict, caveats=(*verdict.caveats, *limits))
         if trigger is None:
             return Judgement(verdict, remarks=examples.problems)

@@ -17,7 +17,7 @@ from jaxtroj.calibration.pooled import (
     summed,
 )
 from jaxtroj.calibration.pooled_files import pooled_of
-from jaxtroj.calibration.pooling import fit_pooled, known_fields, missing_by_side
+from jaxtroj.calibration.pooling import fit_pooled, missing_by_side
 from jaxtroj.calibration.summing import fit_sum
 from jaxtroj.calibration.tails import Searched, fit_tail, power_of
 from jaxtroj.calibration.training import fit_judges, last_answers, out_of_fold
@@ -471,32 +471,3 @@ def test_values_are_read_without_those_of_other_stages(general):
     assert judge.usable(row) and not general.stages["whole"].usable(row[:, :4])
     assert general.last_complete({"colour_score": 1.0}) == "colour"
     assert general.last_complete({}) is None
-
-
-@pytest.mark.parametrize("trusts, expected", [(False, SUPPORT), (True, "statistics")])
-def test_signs_of_examples_are_a_search_of_their_own_where_the_examples_are_trusted(
-    trusts, expected
-):
-    scheme = Scheme(
-        {"statistics": ("shift", "lift")},
-        {"shift": 1, "lift": 1},
-        searches={"shift": SUPPORT, "lift": "lift"},
-        trusts_examples=trusts,
-    )
-    assert [one.search for one in known_fields(scheme)] == [expected, "lift"]
-
-
-def test_trusted_examples_alone_make_a_network_poisoned():
-    rows = [{"shift": float(i % 2) * 4 + i % 5 / 10, "other": i % 7 / 10} for i in range(60)]
-    models = Labelled(rows, [i % 2 == 1 for i in range(60)], [None] * 60)
-    plain = Scheme(
-        {"statistics": ("shift",), "other": ("other",)},
-        {"shift": 1, "other": 1},
-        searches={"shift": SUPPORT},
-        is_pooled=True,
-    )
-    said = []
-    for scheme in (plain, replace(plain, trusts_examples=True)):
-        model = fit_pooled(make_population(models), scheme, 0)
-        said.append(float(sigmoid(model.raw_log_odds(np.array([[4.2, 0.1]])))[0]))
-    assert said[0] < 0.75 < 0.95 < said[1]

@@ -97,9 +97,12 @@ def test_few_examples_differ_by_chance(model, own):
 
 
 @pytest.mark.parametrize("place", range(4))
-def test_odd_models_and_examples_are_no_error(place):
-    network, examples = list(odd_ones())[place]
-    match(network, examples)
+def test_odd_models_and_examples_get_no_change_but_one_that_explains(place):
+    network, few = list(odd_ones())[place]
+    many = replace(few, images=np.tile(few.images, (8, 1, 1, 1)), labels=np.tile(few.labels, 8))
+    found = match(network, many)
+    assert found is None or 0 <= found.after <= 0.3 * found.before < np.inf
+    assert found is None or np.isfinite(matched(many, found).images).all()
 
 
 def test_a_look_says_what_it_does():

@@ -17,10 +17,14 @@ from scipy.ndimage import gaussian_filter
 
 from converters.batch_norms import has_batch_norms
 from converters.model import Model
-from jaxtroj.evidence.images.statistics import StatisticsBudget, difference, norm_layers
-from jaxtroj.network import Network, usual_count
+from jaxtroj.evidence.images.statistics import (
+    StatisticsBudget,
+    difference,
+    norm_layers,
+    places_in_turn,
+)
+from jaxtroj.network import Network
 from jaxtroj.rounds.examples import Examples
-from jaxtroj.rounds.turns import in_turn
 
 _LEAST = 0.005
 """Difference below which nothing is tried."""
@@ -118,8 +122,7 @@ def matched(examples: Examples, found: Match) -> Examples:
 
 def _some(examples: Examples) -> tuple[np.ndarray, np.ndarray]:
     budget = StatisticsBudget()
-    count = min(budget.most, max(budget.least, usual_count(examples.images)))
-    chosen = in_turn(examples.labels, count)
+    chosen = places_in_turn(examples, budget.least, budget.most)
     return np.asarray(examples.images[chosen], np.float32), examples.labels[chosen]
 
 

@@ -43,6 +43,7 @@ from jaxtroj.evidence.images.context import ImageContext
 from jaxtroj.evidence.images.frequent_classes import compared_classes
 from jaxtroj.margins import all_margins
 from jaxtroj.network import usual_count
+from jaxtroj.rounds.examples import Examples
 from jaxtroj.rounds.turns import in_turn
 
 _FLOOR = 1e-3  # of a layer's mean variance: no channel counts as steadier
@@ -174,10 +175,14 @@ def some_of(context: ImageContext, least: int, most: int) -> tuple[np.ndarray, n
     Where training had unequal classes the halves of them have its shares, see `drawn_by`.
     """
     examples = context.examples
-    count = min(most, max(least, usual_count(examples.images)))
-    chosen = in_turn(examples.labels, count)
+    chosen = places_in_turn(examples, least, most)
     chosen = chosen[drawn_by(context.shared(class_shares), examples.labels[chosen])]
     return np.asarray(examples.images[chosen], np.float32), examples.labels[chosen]
+
+
+def places_in_turn(examples: Examples, least: int, most: int) -> np.ndarray:
+    """Places of `least` to `most` examples, by the size of the pictures, the classes in turn."""
+    return in_turn(examples.labels, min(most, max(least, usual_count(examples.images))))
 
 
 def halves(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
