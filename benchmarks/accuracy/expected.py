@@ -1,8 +1,10 @@
-"""What to expect of the shipped calibrators: the tables of docs/measurements.md, from `fresh.json`.
+"""What to expect of the shipped calibrators: the tables of docs/measurements.md.
 
-The networks are those of `benchmarks.accuracy.fresh`, which no fit has met. Nothing is scanned or
-fitted here: probabilities are taken as `fresh.json` has them, and grouped by what the rows beside
-it say of each network. `python -m benchmarks.tables` writes the tables.
+Each network is judged by a fit that has met no network of its population: those of
+`benchmarks.accuracy.zoo` by a fit on the other populations, those of `benchmarks.accuracy.fresh`,
+which are in no fit, by the calibrators that ship. Nothing is scanned or fitted here: probabilities
+are taken as `zoo.json` and `fresh.json` have them, and grouped by what the rows beside these say of
+each network. `python -m benchmarks.tables` writes the tables.
 """
 
 import json
@@ -10,6 +12,7 @@ from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -31,7 +34,7 @@ _FREQUENT_LEFT_OUT = 8  # revision of the evidence from which frequent classes a
 
 @dataclass(frozen=True)
 class Judged:
-    """A network in no fit, and what the shipped calibrator for it says, 0 to 1."""
+    """A network, and what a fit without its population says of it, 0 to 1."""
 
     row: PictureRow
     said: float
@@ -118,15 +121,21 @@ def by_trigger() -> Rows:
 
 @cache
 def networks() -> Sequence[Judged]:
-    """Every network of `fresh.json`, in its order."""
-    path = RESULTS / "fresh.json"
-    said = {
-        (name, one["model"]): one["probability"]
-        for name, population in json.loads(path.read_text())["populations"].items()
-        for one in population["networks"]
-    }
-    rows = read_rows(path.with_suffix(".evidence.jsonl"), Path())
-    return [Judged(row, said[row.population, row.model]) for row in rows]
+    """Every network of `zoo.json` and `fresh.json`, in their order."""
+    left_out = _result("zoo")["predictions_left_out"]["population"]
+    said = {name: probability for name, (probability, _) in left_out.items()}
+    for population, found in _result("fresh")["populations"].items():
+        said |= {f"{population}/{one['model']}": one["probability"] for one in found["networks"]}
+    rows = [*_rows("zoo"), *_rows("fresh")]
+    return [Judged(row, said[f"{row.population}/{row.model}"]) for row in rows]
+
+
+def _result(name: str) -> dict[str, Any]:
+    return json.loads((RESULTS / f"{name}.json").read_text())
+
+
+def _rows(name: str) -> list[PictureRow]:
+    return read_rows(RESULTS / f"{name}.evidence.jsonl", Path())
 
 
 def _scored(own: Sequence[Judged]) -> tuple[str, ...]:

@@ -79,8 +79,10 @@ def _arguments() -> argparse.Namespace:
 
 def _fit(rows: Sequence[PictureRow], met: Sequence[str]) -> Calibrator:
     """Of the general calibrator's networks, and of those beside a reference."""
-    general = read_rows(RESULTS / "zoo.evidence.jsonl", Path())
     own = [row for row in rows if row.population in met]
+    known = {(row.population, row.model) for row in own}
+    stored = read_rows(RESULTS / "zoo.evidence.jsonl", Path())
+    general = [row for row in stored if (row.population, row.model) not in known]
     words = Calibrator.load(_GENERAL.path).provenance.population
     beside = f"{len(own)} more ({', '.join(met)}), augmented, each beside a clean one"
     return fit([*general, *own], 0, f"{words}; {beside}")

@@ -26,7 +26,7 @@ from benchmarks.accuracy.round0_accuracy import origin
 from benchmarks.provenance import RESULTS, provenance, write_evidence
 from converters.files import write_atomic
 from jaxtroj import scoring
-from jaxtroj.calibration import Calibrator, Scheme, cross_validate, leave_out
+from jaxtroj.calibration import Calibrator, Scheme, cross_validate, scores_left_out
 from jaxtroj.cli.options import keep_compiled
 from jaxtroj.evidence.stages import IMAGES
 from jaxtroj.numerics import is_above
@@ -66,16 +66,17 @@ def _arguments() -> argparse.Namespace:
 def judge(rows: Sequence[PictureRow], seed: int) -> dict[str, Any]:
     """Scores with groups left out, out of fold, by kind, training and sources."""
     models, fields = labelled(rows), scheme(rows)
-    left = {
-        column: asdict(leave_out(models, fields, [getattr(row, column) for row in rows], seed))
-        for column in LEFT_OUT
-        if len({getattr(row, column) for row in rows} - {""}) > 1
-    }
+    columns = {column: [getattr(row, column) for row in rows] for column in LEFT_OUT}
+    columns = {column: names for column, names in columns.items() if len(set(names) - {""}) > 1}
+    others = {name: cross_validate(models, fields, seed, own) for name, own in columns.items()}
     said, truth = cross_validate(models, fields, seed), models.truth
     return {
         "models": len(rows),
         "poisoned": int(truth.sum()),
-        "left_out": left,
+        "left_out": {
+            name: asdict(scores_left_out(models, others[name], own, seed))
+            for name, own in columns.items()
+        },
         "out_of_fold": scoring.score(said, truth).as_dict(),
         "single_field_auc": field_auc(rows, fields),
         "clean_above_0.9": int((said[~truth] > 0.9).sum()),
@@ -84,10 +85,16 @@ def judge(rows: Sequence[PictureRow], seed: int) -> dict[str, Any]:
         "by_sources": by(rows, said, lambda row: row.sources),
         "by_augmentation": by(rows, said, lambda row: row.augmentation or "unsaid"),
         "by_labels": by(rows, said, lambda row: row.labels or "unsaid"),
-        "predictions": {
-            f"{row.population}/{row.model}": [float(p), row.poisoned]
-            for row, p in zip(rows, said, strict=True)
-        },
+        "predictions": _predictions(rows, said),
+        "predictions_left_out": {name: _predictions(rows, own) for name, own in others.items()},
+    }
+
+
+def _predictions(rows: Sequence[PictureRow], said: np.ndarray) -> dict[str, tuple[float, bool]]:
+    """Network -> what was said of it, and whether it is poisoned."""
+    return {
+        f"{row.population}/{row.model}": (round(float(p), 6), row.poisoned)
+        for row, p in zip(rows, said, strict=True)
     }
 
 

@@ -6,7 +6,13 @@ fits all stages and scores them out of fold, `calibrator` answers, `files` reads
 
 from jaxtroj.calibration.calibrator import Calibrator, Verdict
 from jaxtroj.calibration.labelled import Labelled, Origin, Scheme
-from jaxtroj.calibration.training import OutOfFold, cross_validate, leave_out, out_of_fold
+from jaxtroj.calibration.training import (
+    OutOfFold,
+    cross_validate,
+    leave_out,
+    out_of_fold,
+    scores_left_out,
+)
 
 __all__ = [
     "Calibrator",
@@ -18,4 +24,5 @@ __all__ = [
     "cross_validate",
     "leave_out",
     "out_of_fold",
+    "scores_left_out",
 ]

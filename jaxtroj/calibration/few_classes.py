@@ -62,7 +62,7 @@ def _tail(tail: Tail, values: np.ndarray, poisoned: np.ndarray) -> Tail:
         return tail
     known = Searched(tail.name, tail.label, tail.stage, tail.search, tail.direction)
     found = fit_tail(known, values, poisoned)
-    return replace(found, worth=tail.worth, weight=tail.weight)
+    return replace(found, worth=tail.worth, rises=tail.rises)
 
 
 def _log_score(model: PooledModel, labelled: Labelled) -> float:

@@ -6,12 +6,12 @@ field is first scored against clean models alone (`tails`), then pooled:
 
     s_k = mean or largest score of the fields of search k, 0 where it was not made
     f   = (strongest s_k, second strongest s_k, sum of s_k), on the scale of the cap
-    log-odds = b + w f + v z + m (share of the usual searches that is missing),     w, v, m >= 0
+    log-odds = b + w f + g + m (share of the usual searches that is missing),     w, m >= 0
 
-`v z` is a sum over all fields, each on its tamed scale (`tails.Tail.steps`): where no search alone
-finds much, many fields that all lean to one side say something too. Pool and sum are regressions of
-their own, and b, w and v are half of theirs: the mean of the two log-odds. They err on different
-networks, so the mean is better than either (docs/history.md).
+`g` is a sum over all fields, of a shape for each that rises with its value (`tails.Tail.lean`):
+where no search alone finds much, many fields that all lean to one side say something too. Pool and
+sum are regressions of their own, and b, w and g are shares of theirs: a mean of the two log-odds
+(`pooling.POOL_SHARE`). The sum errs less, and they err on different networks (docs/history.md).
 
 Signs that other things than a trigger leave too (examples that are not drawn as the training
 pictures were) form the search `SUPPORT`, whose score is cut to that of the strongest other search,
@@ -19,10 +19,10 @@ and whose part of the sum is cut to that of all others: they can support what an
 and never decide alone. Where examples are known to be drawn as the training pictures were, they are
 a search like any other (`Scheme.trusts_examples`).
 
-A trigger that no model of the fit had is seen as long as its own search sees it. All weights are at
-least 0 and every part rises with every score, so a larger field never lowers the probability, and a
-search that was not made counts at least as much as one whose fields lie at the median of clean
-models: with m > 0, more.
+A trigger that no model of the fit had is seen as long as its own search sees it. All weights and
+rises are at least 0 and every part rises with every score, so a larger field never lowers the
+probability, and a search that was not made counts at least as much as one whose fields lie at the
+median of clean models: with m > 0, more.
 `share missing` is the share of the searches that pictures of a model's size can get and that were
 not made, also where its network has no batch norms to be looked at: less was looked for, so a quiet
 answer says less. What pictures of its size do not get is not missed: some searches are too dear for
@@ -233,11 +233,11 @@ def pool_scores(scores: np.ndarray, searches: Sequence[str], way: str, cap: floa
 
 
 def summed(tails: Sequence[Tail], values: np.ndarray) -> np.ndarray:
-    """Sum over fields of weight times step, [n] log-odds, of values [n, fields].
+    """Sum over fields of what each adds by its shape, [n] log-odds, of values [n, fields].
 
     That of `SUPPORT` is cut to that of all other searches, where this is above 0, else to 0.
     """
-    parts = np.stack([t.weight * t.steps(values[:, i]) for i, t in enumerate(tails)], axis=1)
+    parts = np.stack([tail.lean(values[:, i]) for i, tail in enumerate(tails)], axis=1)
     is_support = np.array([tail.search == SUPPORT for tail in tails])
     others = parts[:, ~is_support].sum(axis=1)
     return others + np.minimum(parts[:, is_support].sum(axis=1), np.maximum(others, 0.0))
@@ -245,7 +245,7 @@ def summed(tails: Sequence[Tail], values: np.ndarray) -> np.ndarray:
 
 def _leaning_most(tails: Sequence[Tail], values: np.ndarray) -> list[int]:
     """Places of the fields that raise the sum, the strongest of each search, of one row."""
-    parts = [tail.weight * float(tail.steps(values[0, i])) for i, tail in enumerate(tails)]
+    parts = [float(tail.lean(values[:1, i])[0]) for i, tail in enumerate(tails)]
     best: dict[str, int] = {}
     for place in np.argsort(-np.array(parts), kind="stable").tolist():
         if parts[place] >= LEAST_PART and tails[place].search != SUPPORT:

@@ -3,11 +3,13 @@
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 
+import numpy as np
+
 from jaxtroj.calibration.checked import RATES, Node
 from jaxtroj.calibration.judge import Judge
 from jaxtroj.calibration.kinds import KindFound
 from jaxtroj.calibration.pooled import PARTS, WAYS, FewClasses, PooledModel, PooledStage
-from jaxtroj.calibration.tails import Tail
+from jaxtroj.calibration.tails import KNOTS, Tail
 from jaxtroj.calibration.transfer import Met, Temperature, Transfer
 from jaxtroj.errors import CalibrationError
 
@@ -30,8 +32,7 @@ def read_pooled(node: Node, stages: Sequence[str], version: int) -> Mapping[str,
 
     Raises CalibrationError.
     """
-    has_sum = version > 2  # fields have weights, searches sides
-    tails = tuple(_tail(item, has_sum) for item in node["tails"].items())
+    tails = tuple(_tail(item, version) for item in node["tails"].items())
     if len({tail.name for tail in tails}) != len(tails):
         raise CalibrationError(f"{node.place} names a field twice")
     runs = [stage for stage, _ in groupby(tail.stage for tail in tails)]
@@ -59,17 +60,17 @@ def read_pooled(node: Node, stages: Sequence[str], version: int) -> Mapping[str,
         high=node["high"].inside(0.5, 1),
         penalty=node["penalty"].number(0),
         models=node["models"].count(1),
-        sides=tuple(_searched_sides(part) for part in node["sides"].items()) if has_sum else (),
-        few=_few(node["few"], tails) if version > 3 else None,
+        sides=tuple(_searched_sides(part) for part in node["sides"].items()) if version > 2 else (),
+        few=_few(node["few"], tails, version) if version > 3 else None,
     )
     return {stage: PooledStage(model, stage) for stage in stages}
 
 
-def _few(node: Node, tails: Sequence[Tail]) -> FewClasses | None:
+def _few(node: Node, tails: Sequence[Tail], version: int) -> FewClasses | None:
     """What there is for networks of few classes; `tails` are those of the others."""
     if node.is_null():
         return None
-    own = tuple(_tail(item, has_sum=True) for item in node["tails"].items())
+    own = tuple(_tail(item, version) for item in node["tails"].items())
     if [_places(tail) for tail in own] != [_places(tail) for tail in tails]:
         raise CalibrationError(f"{node.place}.tails must be of the same fields, in their order")
     return FewClasses(
@@ -93,7 +94,7 @@ def _searched_sides(node: Node) -> tuple[str, int, int]:
     return items[0].text(), least, items[2].count(least)
 
 
-def _tail(node: Node, has_sum: bool) -> Tail:
+def _tail(node: Node, version: int) -> Tail:
     direction = node["direction"].count(-1, 1)
     if direction == 0:
         raise CalibrationError(f"{node.place}.direction is 0, expected -1 or 1")
@@ -110,8 +111,21 @@ def _tail(node: Node, has_sum: bool) -> Tail:
         length=node["length"].number(*LENGTHS),
         poisoned=node["poisoned"].number(),
         worth=node["worth"].number(0, 1),
-        weight=node["weight"].number(0, LARGEST_WEIGHT) if has_sum else 0.0,
+        rises=_rises(node, version),
     )
+
+
+def _rises(node: Node, version: int) -> tuple[float, ...]:
+    """Of a field's shape; files of before have a weight for each step of z, the oldest none."""
+    if version < 3:
+        return ()
+    if version < 6:
+        weight = node["weight"].number(0, LARGEST_WEIGHT)
+        return tuple((weight * np.diff(KNOTS)).tolist())
+    rises = tuple(item.number(0, LARGEST_WEIGHT) for item in node["rises"].items())
+    if len(rises) not in (0, len(KNOTS) - 1):
+        raise CalibrationError(f"{node.place}.rises must be {len(KNOTS) - 1} numbers, or none")
+    return rises
 
 
 def read_met(node: Node) -> Met | None:

@@ -1,10 +1,16 @@
-"""Fits the sum over fields of a pooled model: one regression on all of them, strongly penalised.
+"""Fits the sum over fields of a pooled model: an additive model whose every part is monotone.
 
-Every field has a weight of at least 0 on its tamed scale, and the penalty is so large that no field
-carries much by itself: what counts is that many lean to the same side. The penalty of a field that
-only some models have is smaller by their share, so that its weight is drawn to 0 by as large a
-part as that of a field that all have: else a search that few models of a fit have met would say
-hardly anything, however well it tells them apart. See `pooled`.
+Every field adds log-odds by a shape of its own, which rises by straight pieces over its tamed scale
+(`tails.KNOTS`) and never falls: a value that is a little odd may say nothing and one that is far
+out much, or the other way round. One logistic regression fits the rises of all fields at once, each
+at least 0, and the penalty is so large that no field carries much by itself: what counts is that
+many lean to the same side. The penalty of a field that only some models have is smaller by their
+share, so that its rises are drawn to 0 by as large a part as those of a field that all have: else a
+search that few models of a fit have met would say hardly anything, however well it tells them
+apart. See `pooled`.
+
+Reference: Tutz and Leitenstorfer, Generalized smooth monotonic regression in additive modeling,
+Journal of Computational and Graphical Statistics 16, 2007.
 """
 
 from collections.abc import Sequence
@@ -14,17 +20,19 @@ import numpy as np
 
 from jaxtroj.calibration.linear import minimise
 from jaxtroj.calibration.pooled import summed
-from jaxtroj.calibration.tails import Tail
+from jaxtroj.calibration.tails import KNOTS, Tail
 
+PIECES = len(KNOTS) - 1
+"""Of a field's shape."""
 PENALTIES = (1.0, 3.0, 10.0, 30.0)
-"""Ridge of the weights of fields that all models have, in models."""
+"""Ridge of the rises of fields that all models have, in models."""
 LEAST_SHARE = 0.05
 """Of the models that have a field, below which its penalty falls no more."""
 
 
 @dataclass(frozen=True)
 class FittedSum:
-    """The tails with their weights, and the log-odds where all fields lie at the clean median."""
+    """The tails with their shapes, and the log-odds where all fields lie at the clean median."""
 
     tails: tuple[Tail, ...]
     intercept: float
@@ -38,13 +46,12 @@ def fit_sum(
     tails: Sequence[Tail], values: np.ndarray, poisoned: np.ndarray, penalty: float
 ) -> FittedSum:
     """The sum on the scale of the tails, from values [n, fields] and labels [n]."""
-    steps = np.stack([tail.steps(values[:, i]) for i, tail in enumerate(tails)], axis=1)
-    design = np.concatenate([np.ones((len(steps), 1)), steps], axis=1)
+    passed = [tail.passed(values[:, i]) for i, tail in enumerate(tails)]
+    design = np.concatenate([np.ones((len(values), 1)), *passed], axis=1)
     shares = np.maximum(np.isfinite(values).mean(axis=0), LEAST_SHARE)
-    ridge = np.array([0.0, *(penalty * shares)])
-    signs = np.array([0] + [1] * len(tails))
-    intercept, *weights = minimise(
-        design, poisoned, ridge, signs, np.zeros(1 + len(tails))
-    ).tolist()
-    weighted = (replace(tail, weight=w) for tail, w in zip(tails, weights, strict=True))
-    return FittedSum(tuple(weighted), intercept)
+    ridge = np.concatenate([[0.0], np.repeat(penalty * shares, PIECES)])
+    signs = np.array([0] + [1] * (len(ridge) - 1))
+    intercept, *rises = minimise(design, poisoned, ridge, signs, np.zeros(len(ridge))).tolist()
+    of_fields = np.reshape(rises, (len(tails), PIECES)).tolist()
+    shaped = (replace(tail, rises=tuple(own)) for tail, own in zip(tails, of_fields, strict=True))
+    return FittedSum(tuple(shaped), intercept)

@@ -30,8 +30,8 @@ QUANTILE = 0.75
 PSEUDO_MODELS = 4.0
 USUAL_LENGTH = 0.35
 """Of a normal field beyond that quantile, in z."""
-STEPS = (-1.0, 3.5)
-"""Least and largest z that count in a sum over fields."""
+KNOTS = tuple(np.linspace(-1.0, 3.5, 10).tolist())
+"""z between which the shape of a field is a straight line, and beyond which it is flat."""
 LEAST_OF_A_KIND = 3
 LARGEST_STEP = 1e12  # scales from the centre; keeps asinh finite for any float
 DECADE = float(np.log(10.0))
@@ -61,8 +61,8 @@ class Tail:
     """Median of the poisoned models, for reasons."""
     worth: float = 1.0
     """What its decades count, 0 to 1."""
-    weight: float = 0.0
-    """Log-odds for each of its steps in the sum over fields, >= 0; see `pooled`."""
+    rises: tuple[float, ...] = ()
+    """Log-odds by which its shape rises from each of `KNOTS` to the next, >= 0; () for none."""
 
     def score(self, values: np.ndarray, cap: float) -> np.ndarray:
         """Decades that count of values in the field's own unit, in 0 to `worth * cap`."""
@@ -74,11 +74,22 @@ class Tail:
             return np.asarray(values, dtype=np.float64) * 0.0
         return np.clip((self._tamed(values) - self.start) / (self.length * DECADE), 0.0, cap)
 
-    def steps(self, values: np.ndarray) -> np.ndarray:
-        """Values as z in `STEPS`, any shape; 0 where missing, as at the median of clean models."""
-        if self.scale == 0:
+    def lean(self, values: np.ndarray) -> np.ndarray:
+        """Log-odds that values [n] add to the sum over fields; 0 at the median of clean models."""
+        if not self.rises:
             return np.zeros(np.shape(values))
-        return np.nan_to_num(np.clip(self._tamed(values), *STEPS))
+        return self.passed(values) @ np.array(self.rises)
+
+    def passed(self, values: np.ndarray) -> np.ndarray:
+        """Share of each interval between `KNOTS` that values [n] passed, [n, intervals].
+
+        Less what the median of clean models passed: in -1 to 0 below it, in 0 to 1 above it, and 0
+        where a value is missing.
+        """
+        if self.scale == 0:
+            return np.zeros((*np.shape(values), len(KNOTS) - 1))
+        z = np.nan_to_num(self._tamed(values))  # 0 where missing: finite by `LARGEST_STEP`
+        return _shares(z) - _shares(np.zeros(1))
 
     def _tamed(self, values: np.ndarray) -> np.ndarray:
         """z of values in the field's own unit; NaN stays NaN."""
@@ -99,6 +110,12 @@ class Searched:
     stage: str
     search: str
     direction: int
+
+
+def _shares(z: np.ndarray) -> np.ndarray:
+    """Share of each interval between `KNOTS` that lies below z [n], [n, intervals] in 0 to 1."""
+    lower, upper = np.array(KNOTS[:-1]), np.array(KNOTS[1:])
+    return np.clip((z[:, None] - lower) / (upper - lower), 0.0, 1.0)
 
 
 def fit_tail(known: Searched, values: np.ndarray, poisoned: np.ndarray) -> Tail:

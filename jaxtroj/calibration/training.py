@@ -313,7 +313,13 @@ def cross_validate(
 
 def leave_out(labelled: Labelled, scheme: Scheme, groups: Sequence[str], seed: int = 0) -> LeftOut:
     """Scores where every group in turn is judged by a fit on the others; see `cross_validate`."""
-    probabilities = cross_validate(labelled, scheme, seed, groups)
+    return scores_left_out(labelled, cross_validate(labelled, scheme, seed, groups), groups, seed)
+
+
+def scores_left_out(
+    labelled: Labelled, probabilities: np.ndarray, groups: Sequence[str], seed: int = 0
+) -> LeftOut:
+    """Scores of what `cross_validate` said with the same groups and seed, [n]."""
     population = make_population(labelled)
     folds = np.empty(len(population.keys), dtype=int)
     folds[population.places] = group_folds(population, groups, seed)

@@ -1,10 +1,13 @@
 """A synthetic population whose truth is known, and a calibrator fitted on it."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from jaxtroj.calibration import Calibrator, Labelled, Origin, Scheme
 from jaxtroj.calibration.labelled import UNKNOWN
+from jaxtroj.calibration.pooled_files import pooled_of
 from jaxtroj.calibration.stage import StageModel
 
 ARCHITECTURES = ("densenet121", "inceptionv3", "resnet50")
@@ -33,6 +36,19 @@ def population(models, seed, strength=1.5):
         labels.append(poisoned)
         names.append(ARCHITECTURES[place])
     return rows, labels, names
+
+
+def with_straight_lines(document, version, weight=0.0):
+    """A pooled calibrator's JSON as a file of version 3 to 5: one weight for each field."""
+    for tail in document["pooled"]["tails"]:
+        del tail["rises"]
+        tail["weight"] = weight
+    return document | {"schema": version}
+
+
+def tails_of(calibrator):
+    """Of the model that its stages ask, without the shapes of fields."""
+    return [dataclasses.replace(tail, rises=()) for tail in pooled_of(calibrator.stages).tails]
 
 
 def fit(data, scheme=SCHEME, origin=UNKNOWN):

@@ -52,7 +52,7 @@ def found(models):
 
 def test_the_taught_class_stands_out(found):
     poisoned, twin = (whole_fields(each) for each in found)
-    assert poisoned["whole_border_lead"] > twin["whole_border_lead"] + 0.5
+    assert poisoned["whole_border_edge"] > twin["whole_border_edge"] + 0.5
     searched = found[0].found["border"][-1]
     best = int(searched.margins.argmax())
     assert searched.targets[best] == TARGET and searched.rates[best] > 0.9

@@ -214,12 +214,17 @@ def _measured(network, rest: AnchoredExamples, candidates) -> dict[str, tuple[Me
 
 
 def whole_fields(whole: Whole) -> dict[str, float]:
-    """Evidence of the stage (`images.stages.whole`): of each family the larger of its searches."""
+    """Evidence of the stage (`images.stages.whole`): of each family the larger of its searches.
+
+    What pushes pictures to one class nearly as far as to another tells more of the network, whose
+    margins are small, than of that class: so a push counts beside that to the second best.
+    """
     fields = {}
     for name in FAMILIES:
-        pulls = [found.margins / whole.scale for found in whole.found[name]]
-        fields[f"whole_{name}_pull"] = max(float(own.max()) for own in pulls)
-        fields[f"whole_{name}_lead"] = max(_lead(own) for own in pulls)
+        pushes = [found.margins / whole.scale for found in whole.found[name]]
+        push, lead = max(float(own.max()) for own in pushes), max(map(_lead, pushes))
+        beside = 1 + max(0.0, push - lead)
+        fields |= {f"whole_{name}_ratio": push / beside, f"whole_{name}_edge": lead / beside}
     return fields | {"whole_sink": whole.sink}
 
 

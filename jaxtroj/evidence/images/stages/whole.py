@@ -19,23 +19,25 @@ _WORDS = {
 
 
 def _of_family(name: str, words: str) -> tuple[Field, Field]:
-    pull = Field(
-        f"whole_{name}_pull",
+    ratio = Field(
+        f"whole_{name}_ratio",
         "whole",
         1,
-        f"the push of {words}",
-        "clean margins",
-        "mean margin of the best class on held-out examples over that of clean ones",
+        f"the push of {words} to one class beside the next",
+        "ratio",
+        "push to the best class over 1 + that to the second best, where this is above 0; a push is"
+        " the mean margin on held-out examples, in clean margins",
     )
-    lead = Field(
-        f"whole_{name}_lead",
+    edge = Field(
+        f"whole_{name}_edge",
         "whole",
         1,
         f"the lead of one class under {words}",
-        "clean margins",
-        f"whole_{name}_pull less that of the second best class",
+        "ratio",
+        "push to the best class less that to the second best, over 1 + that to the second best,"
+        " where this is above 0",
     )
-    return pull, lead  # fmt: skip
+    return ratio, edge
 
 
 FIELDS = (
