@@ -11,7 +11,7 @@ field is first scored against clean models alone (`tails`), then pooled:
 `g` is a sum over all fields, of a shape for each that rises with its value (`tails.Tail.lean`):
 where no search alone finds much, many fields that all lean to one side say something too. Pool and
 sum are regressions of their own, and b, w and g are shares of theirs: a mean of the two log-odds
-(`pooling.POOL_SHARE`). The sum errs less, and they err on different networks (docs/history.md).
+(`pooling.POOL_SHARES`). The sum errs less, and they err on different networks (docs/history.md).
 
 Signs that other things than a trigger leave too (examples that are not drawn as the training
 pictures were) form the search `SUPPORT`, whose score is cut to that of the strongest other search,

@@ -1,4 +1,4 @@
-"""Fits a pooled model: tails on clean models, then two regressions chosen out of fold."""
+"""Fits a pooled model: tails on clean models, then two regressions and a mean, out of fold."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -31,9 +31,8 @@ FLOORS = (1.0, 0.5, 0.25, 0.1, 0.02)
 POOLS = ((0,), (0, 1), (0, 2))
 """Which of `pooled.PARTS` have a weight."""
 PENALTIES = (0.3, 0.1, 0.03)
-POOL_SHARE = 0.25
-"""Of the log-odds that come from the pool; the others come from the sum over fields, which errs
-less (0.368 for 0.459 on 846 networks, each by a fit without its population)."""
+POOL_SHARES = (0.5, 0.25)
+"""Of the log-odds that come from the pool, to choose from; the others come from the sum."""
 INNER_FOLDS = 5
 USUAL_SHARE = 0.05
 """Of the models of a fit, above which a set of searches is usual."""
@@ -98,18 +97,20 @@ def fit_pooled(population: Population, scheme: Scheme, seed: int) -> PooledModel
 
     Way, cap, floor, parts and penalty are those with the best log score where each kind of trigger
     is left out in turn, where kinds are known, else on stratified folds; so are the penalty of the
-    sum over fields, and the clip. The log-odds for missing searches are then chosen on copies of
-    the models that stop after each stage.
+    sum over fields, the share of each, and the clip. The log-odds for missing searches are then
+    chosen on copies of the models that stop after each stage.
 
     Raises CalibrationError where no field has a direction.
     """
     task = _task(population, scheme, seed)
     pools, sums = _inner_log_odds(task)
     best, best_sum = _best(pools, task.poisoned), _best(sums, task.poisoned)
-    mixed = POOL_SHARE * pools[best] + (1 - POOL_SHARE) * sums[best_sum]
-    low, high = choose_clip(mixed[None], task.poisoned)
+    mixed = np.stack([_mixed(share, pools[best], sums[best_sum]) for share in POOL_SHARES])
+    chosen = _best(mixed, task.poisoned)
+    low, high = choose_clip(mixed[[chosen]], task.poisoned)
     choice = CHOICES[best]
-    tails, intercept, weights = _mean_of_both(task, choice, summing.PENALTIES[best_sum])
+    penalty, share = summing.PENALTIES[best_sum], POOL_SHARES[chosen]
+    tails, intercept, weights = _mean_of_both(task, choice, penalty, share)
     model = PooledModel(
         tails=tails,
         usual=_usual(tails, task.values),
@@ -145,21 +146,28 @@ def _best(log_odds: np.ndarray, poisoned: np.ndarray) -> int:
 
 
 def _mean_of_both(
-    task: PooledTask, choice: Choice, penalty: float
+    task: PooledTask, choice: Choice, penalty: float, share: float
 ) -> tuple[tuple[Tail, ...], float, tuple[float, float, float]]:
-    """Pool and sum fitted on all rows: tails, intercept and weights of the mean of the two."""
+    """Pool and sum fitted on all rows: tails, intercept and weights of the mean of the two.
+
+    `share` is that of the pool.
+    """
     everyone = np.arange(len(task.poisoned))
     plain = task.tails(everyone)
     added = fit_sum(plain, task.values, task.poisoned, penalty)
     worths = worth(task.powers(everyone), choice.floor).tolist()
     tails = tuple(
-        replace(tail, worth=value, rises=tuple((1 - POOL_SHARE) * rise for rise in tail.rises))
+        replace(tail, worth=value, rises=tuple((1 - share) * rise for rise in tail.rises))
         for tail, value in zip(added.tails, worths, strict=True)
     )
     intercept, weights = _fit(task, tails, everyone, choice)
-    first, second, third = (POOL_SHARE * weight for weight in weights)
-    mixed = POOL_SHARE * intercept + (1 - POOL_SHARE) * added.intercept
-    return tails, mixed, (first, second, third)
+    first, second, third = (share * weight for weight in weights)
+    return tails, _mixed(share, intercept, added.intercept), (first, second, third)
+
+
+def _mixed(share, pool, added):
+    """The mean of two log-odds, numbers or arrays, with the pool's share."""
+    return share * pool + (1 - share) * added
 
 
 def worth(powers: np.ndarray, floor: float) -> np.ndarray:
