@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, product
+from typing import TypeVar
 
 import numpy as np
 
@@ -56,6 +57,7 @@ class Choice:
         return self.way, self.cap, self.floor
 
 
+LogOdds = TypeVar("LogOdds", float, np.ndarray)
 CHOICES = tuple(Choice(*values) for values in product(WAYS, CAPS, FLOORS, POOLS, PENALTIES))
 
 
@@ -165,8 +167,8 @@ def _mean_of_both(
     return tails, _mixed(share, intercept, added.intercept), (first, second, third)
 
 
-def _mixed(share, pool, added):
-    """The mean of two log-odds, numbers or arrays, with the pool's share."""
+def _mixed(share: float, pool: LogOdds, added: LogOdds) -> LogOdds:
+    """The mean of two log-odds with the pool's share."""
     return share * pool + (1 - share) * added
 
 
