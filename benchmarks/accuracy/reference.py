@@ -84,7 +84,7 @@ def _fit(rows: Sequence[PictureRow], met: Sequence[str]) -> Calibrator:
     stored = read_rows(RESULTS / "zoo.evidence.jsonl", Path())
     general = [row for row in stored if (row.population, row.model) not in known]
     words = Calibrator.load(_GENERAL.path).provenance.population
-    beside = f"{len(own)} more ({', '.join(met)}), augmented, each beside a clean one"
+    beside = f"with {len(own)} augmented ones ({', '.join(met)}), each beside a clean one"
     return fit([*general, *own], 0, f"{words}; {beside}")
 
 
