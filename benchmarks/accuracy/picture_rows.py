@@ -28,7 +28,7 @@ NOT_JUDGED = ("pairs", "recall")
 
 On 195 networks log scores were the same without them, then on 40 fresh ones too, and a pair's
 trigger was the strongest mostly where it served the wrong class (docs/history.md). Beside
-`memory`, `recall` gained nothing on 319 networks, nor on 16 fresh ones."""
+`memory`, `recall` gained nothing on 319 networks, nor on 16 fresh ones, nor later on 77."""
 _COUNTS = defaultdict(lambda: "several", {0: "all", 1: "one", 2: "two"})
 _KINDS = {"polygon": "polygon", "instagram": "filter"}
 _NAMES = ("type", "target_class", "source_class", "condition")
