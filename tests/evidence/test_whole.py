@@ -1,6 +1,8 @@
 """The whole stage finds a frame that a network was taught, and runs for pictures of any sort."""
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +10,7 @@ import numpy as np
 import pytest
 
 from jaxtroj.anchors import anchor
-from jaxtroj.evidence.images.whole import FAMILIES, WholeBudget, search_whole, whole_fields
+from jaxtroj.evidence.images.whole import FAMILIES, Whole, WholeBudget, search_whole, whole_fields
 from jaxtroj.evidence.images.whole_banks import BankBudget, bank_of
 from jaxtroj.evidence.stages import IMAGES
 from jaxtroj.generate.small.recipe import SmallTrigger
@@ -57,6 +59,24 @@ def test_the_taught_class_stands_out(found):
     best = int(searched.margins.argmax())
     assert searched.targets[best] == TARGET and searched.rates[best] > 0.9
     assert searched.found.triggers.kind == "border" and searched.found.method == "border search"
+
+
+@pytest.mark.parametrize(
+    ("margins", "ratio", "edge"),
+    [
+        ([6.0, 4.0], 1.0, 1 / 3),  # two classes nearly alike, far as they are
+        ([4.0, 6.0, 1.0], 1.0, 1 / 3),
+        ([6.0, -2.0], 3.0, 4.0),  # a second class that is not reached does not count
+        ([-2.0, -4.0], -1.0, 1.0),
+        ([6.0], 0.75, 0.0),  # of one class alone nothing says that it stands out
+    ],
+)
+def test_a_push_counts_beside_that_to_the_second_best_class(margins, ratio, edge):
+    measured: Any = SimpleNamespace(margins=np.array(margins))
+    fields = whole_fields(Whole({name: (measured,) for name in FAMILIES}, 0.25, 2.0))
+    assert tuple(fields) == IMAGES.stage_fields["whole"] and fields["whole_sink"] == 0.25
+    assert fields["whole_warp_ratio"] == pytest.approx(ratio)
+    assert fields["whole_warp_edge"] == pytest.approx(edge)
 
 
 def test_fields_are_those_of_the_schema_and_the_same_again(models):
