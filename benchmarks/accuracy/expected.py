@@ -7,17 +7,16 @@ are taken as `zoo.json` and `fresh.json` have them, and grouped by what the rows
 each network. `python -m benchmarks.tables` writes the tables.
 """
 
-import json
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from benchmarks.accuracy.picture_rows import PictureRow, read_rows
 from benchmarks.provenance import RESULTS
+from benchmarks.suite import read_result
 from jaxtroj import scoring
 from jaxtroj.generate.zoo.pretrained import TUNED
 from jaxtroj.generate.zoo.unsearched import UNSEARCHED
@@ -122,16 +121,12 @@ def by_trigger() -> Rows:
 @cache
 def networks() -> Sequence[Judged]:
     """Every network of `zoo.json` and `fresh.json`, in their order."""
-    left_out = _result("zoo")["predictions_left_out"]["population"]
+    left_out = read_result(RESULTS / "zoo.json")["predictions_left_out"]["population"]
     said = {name: probability for name, (probability, _) in left_out.items()}
-    for population, found in _result("fresh")["populations"].items():
+    for population, found in read_result(RESULTS / "fresh.json")["populations"].items():
         said |= {f"{population}/{one['model']}": one["probability"] for one in found["networks"]}
     rows = [*_rows("zoo"), *_rows("fresh")]
     return [Judged(row, said[f"{row.population}/{row.model}"]) for row in rows]
-
-
-def _result(name: str) -> dict[str, Any]:
-    return json.loads((RESULTS / f"{name}.json").read_text())
 
 
 def _rows(name: str) -> list[PictureRow]:

@@ -123,11 +123,15 @@ def read_all(
     limit: int | None = None,
     stages: tuple[str, ...] | None = None,
 ) -> list[PictureRow]:
-    """Rows of several sources; a network that stands in two of them comes once, by the first."""
+    """Rows of several sources, each network `once`."""
+    return once(row for source in sources for row in read_rows(source, work, limit, stages))
+
+
+def once(rows: Iterable[PictureRow]) -> list[PictureRow]:
+    """The rows; of those of one network the first alone."""
     found: dict[tuple[str, str], PictureRow] = {}
-    for source in sources:
-        for row in read_rows(source, work, limit, stages):
-            found.setdefault((row.population, row.model), row)
+    for row in rows:
+        found.setdefault((row.population, row.model), row)
     return list(found.values())
 
 

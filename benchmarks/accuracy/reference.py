@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.accuracy.fresh import probability, scores
-from benchmarks.accuracy.picture_rows import PictureRow, read_all, read_rows
+from benchmarks.accuracy.picture_rows import PictureRow, once, read_all, read_rows
 from benchmarks.accuracy.zoo import fit
 from benchmarks.provenance import RESULTS, provenance, write_evidence
 from converters.files import write_atomic
@@ -80,12 +80,10 @@ def _arguments() -> argparse.Namespace:
 def _fit(rows: Sequence[PictureRow], met: Sequence[str]) -> Calibrator:
     """Of the general calibrator's networks, and of those beside a reference."""
     own = [row for row in rows if row.population in met]
-    known = {(row.population, row.model) for row in own}
-    stored = read_rows(RESULTS / "zoo.evidence.jsonl", Path())
-    general = [row for row in stored if (row.population, row.model) not in known]
+    general = read_rows(RESULTS / "zoo.evidence.jsonl", Path())
     words = Calibrator.load(_GENERAL.path).provenance.population
     beside = f"with {len(own)} augmented ones ({', '.join(met)}), each beside a clean one"
-    return fit([*general, *own], 0, f"{words}; {beside}")
+    return fit(once([*own, *general]), 0, f"{words}; {beside}")
 
 
 def _with_reference(

@@ -9,7 +9,7 @@ from jaxtroj.calibration.checked import RATES, Node
 from jaxtroj.calibration.judge import Judge
 from jaxtroj.calibration.kinds import KindFound
 from jaxtroj.calibration.pooled import PARTS, WAYS, FewClasses, PooledModel, PooledStage
-from jaxtroj.calibration.tails import KNOTS, Tail
+from jaxtroj.calibration.tails import KNOTS, PIECES, Tail
 from jaxtroj.calibration.transfer import Met, Temperature, Transfer
 from jaxtroj.errors import CalibrationError
 
@@ -123,8 +123,8 @@ def _rises(node: Node, version: int) -> tuple[float, ...]:
         weight = node["weight"].number(0, LARGEST_WEIGHT)
         return tuple((weight * np.diff(KNOTS)).tolist())
     rises = tuple(item.number(0, LARGEST_WEIGHT) for item in node["rises"].items())
-    if len(rises) not in (0, len(KNOTS) - 1):
-        raise CalibrationError(f"{node.place}.rises must be {len(KNOTS) - 1} numbers, or none")
+    if len(rises) not in (0, PIECES):
+        raise CalibrationError(f"{node.place}.rises must be {PIECES} numbers, or none")
     return rises
 
 

@@ -20,10 +20,8 @@ import numpy as np
 
 from jaxtroj.calibration.linear import minimise
 from jaxtroj.calibration.pooled import summed
-from jaxtroj.calibration.tails import KNOTS, Tail
+from jaxtroj.calibration.tails import PIECES, Tail
 
-PIECES = len(KNOTS) - 1
-"""Of a field's shape."""
 PENALTIES = (1.0, 3.0, 10.0, 30.0)
 """Ridge of the rises of fields that all models have, in models."""
 LEAST_SHARE = 0.05

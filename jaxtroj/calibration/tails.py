@@ -32,6 +32,7 @@ USUAL_LENGTH = 0.35
 """Of a normal field beyond that quantile, in z."""
 KNOTS = tuple(np.linspace(-1.0, 3.5, 10).tolist())
 """z between which the shape of a field is a straight line, and beyond which it is flat."""
+PIECES = len(KNOTS) - 1
 LEAST_OF_A_KIND = 3
 LARGEST_STEP = 1e12  # scales from the centre; keeps asinh finite for any float
 DECADE = float(np.log(10.0))
@@ -87,7 +88,7 @@ class Tail:
         where a value is missing.
         """
         if self.scale == 0:
-            return np.zeros((*np.shape(values), len(KNOTS) - 1))
+            return np.zeros((*np.shape(values), PIECES))
         z = np.nan_to_num(self._tamed(values))  # 0 where missing: finite by `LARGEST_STEP`
         return _shares(z) - _shares(np.zeros(1))
 

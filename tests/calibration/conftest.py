@@ -1,6 +1,6 @@
 """A synthetic population whose truth is known, and a calibrator fitted on it."""
 
-import dataclasses
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +9,7 @@ from jaxtroj.calibration import Calibrator, Labelled, Origin, Scheme
 from jaxtroj.calibration.labelled import UNKNOWN
 from jaxtroj.calibration.pooled_files import pooled_of
 from jaxtroj.calibration.stage import StageModel
+from jaxtroj.calibration.tails import KNOTS, Searched, fit_tail
 
 ARCHITECTURES = ("densenet121", "inceptionv3", "resnet50")
 STAGES = {"weights": ("noise",), "probes": ("flip", "speck"), "inversion": ("mask", "gap")}
@@ -38,6 +39,13 @@ def population(models, seed, strength=1.5):
     return rows, labels, names
 
 
+def a_tail(search, weight=1.0):
+    """Of one field, against nine clean models; its shape is a straight line."""
+    known = Searched(f"{search}_score", "", "stage", search, 1)
+    tail = fit_tail(known, np.arange(-4.0, 5.0), np.zeros(9, dtype=bool))
+    return replace(tail, rises=tuple((weight * np.diff(KNOTS)).tolist()))
+
+
 def with_straight_lines(document, version, weight=0.0):
     """A pooled calibrator's JSON as a file of version 3 to 5: one weight for each field."""
     for tail in document["pooled"]["tails"]:
@@ -48,7 +56,7 @@ def with_straight_lines(document, version, weight=0.0):
 
 def tails_of(calibrator):
     """Of the model that its stages ask, without the shapes of fields."""
-    return [dataclasses.replace(tail, rises=()) for tail in pooled_of(calibrator.stages).tails]
+    return [replace(tail, rises=()) for tail in pooled_of(calibrator.stages).tails]
 
 
 def fit(data, scheme=SCHEME, origin=UNKNOWN):

@@ -14,12 +14,10 @@ from jaxtroj.calibration.pooled import (
     PooledStage,
     missing_share,
     pool_scores,
-    summed,
 )
 from jaxtroj.calibration.pooled_files import pooled_of
 from jaxtroj.calibration.pooling import fit_pooled, missing_by_side
-from jaxtroj.calibration.summing import fit_sum
-from jaxtroj.calibration.tails import KNOTS, Searched, fit_tail, power_of
+from jaxtroj.calibration.tails import Searched, fit_tail, power_of
 from jaxtroj.calibration.training import fit_judges, last_answers, out_of_fold
 from jaxtroj.calibration.transfer import (
     Met,
@@ -30,9 +28,8 @@ from jaxtroj.calibration.transfer import (
 )
 from jaxtroj.errors import CalibrationError
 from jaxtroj.evidence.stage import SUPPORT
-from jaxtroj.numerics import sigmoid
 
-from .conftest import with_straight_lines
+from .conftest import a_tail, with_straight_lines
 
 OWN = {"patch": "window", "blend": "whole", "filter": "colour", "warp": "smooth"}
 STAGES = {search: (f"{search}_score", f"{search}_size") for search in (*OWN.values(), "signs")}
@@ -303,44 +300,6 @@ def test_shapes_of_files_of_before_are_one_straight_line(general, tmp_path):
     assert tail.lean(tail.centre + at).tolist() == pytest.approx(expected.tolist())
 
 
-def a_tail(search, weight=1.0):
-    known = Searched(f"{search}_score", "", "stage", search, 1)
-    tail = fit_tail(known, np.arange(-4.0, 5.0), np.zeros(9, dtype=bool))
-    return replace(tail, rises=tuple((weight * np.diff(KNOTS)).tolist()))
-
-
-def test_a_sum_counts_from_the_clean_median_and_nothing_for_what_is_missing():
-    tails = [a_tail("a"), a_tail("b", 2.0)]
-    rows = np.array([[0.0, 0.0], [np.nan, np.nan], [1e300, 0.0], [-1e300, np.nan], [0.0, np.inf]])
-    assert summed(tails, rows).tolist() == pytest.approx([0.0, 0.0, 3.5, -1.0, 7.0])
-
-
-def test_a_shape_rises_where_its_rises_are_and_nowhere_else():
-    """From z of 1 to 1.5 by 2, from 2.5 to 3 by 1; between them and beyond it is flat."""
-    tail = a_tail("a")
-    rises = np.zeros(len(KNOTS) - 1)
-    rises[KNOTS.index(1.0)], rises[KNOTS.index(2.5)] = 2.0, 1.0
-    shaped = replace(tail, rises=tuple(rises.tolist()))
-    values = tail.centre + tail.scale * np.sinh([-5.0, 0.0, 1.0, 1.25, 1.5, 2.5, 2.75, 3.0, 9.0])
-    expected = [0.0, 0.0, 0.0, 1.0, 2.0, 2.0, 2.5, 3.0, 3.0]
-    assert shaped.lean(values).tolist() == pytest.approx(expected)
-
-
-def test_a_field_that_never_varied_adds_nothing():
-    constant = fit_tail(Searched("a", "", "s", "a", 1), np.ones(9), np.zeros(9, dtype=bool))
-    assert constant.scale == 0 and not constant.passed(np.array([0.0, 1.0, np.nan])).any()
-
-
-@pytest.mark.parametrize(
-    "sign, other, expected",
-    [(3.5, 3.5, 7.0), (3.5, 0.0, 0.0), (3.5, -1.0, -1.0), (-1.0, 3.5, 2.5), (-1.0, -1.0, -2.0)],
-)
-def test_signs_add_no_more_to_a_sum_than_all_others(sign, other, expected):
-    far = {3.5: 1e300, -1.0: -1e300, 0.0: 0.0}
-    row = np.array([[far[sign], far[other]]])
-    assert summed([a_tail(SUPPORT), a_tail("a")], row)[0] == pytest.approx(expected)
-
-
 def test_where_no_search_is_loud_the_fields_that_lean_are_the_reasons():
     tails = (replace(a_tail("a", 2.0), label="the size of a"), a_tail(SUPPORT, 9.0))
     model = PooledModel(
@@ -400,49 +359,6 @@ def test_the_sides_of_searches_come_from_their_stages(general, fresh):
     scheme = replace(SCHEME, sides={"window": (1, 64), "blend": (1, 64)})
     model = fit_pooled(make_population(zoo()), scheme, 0)
     assert model.sides == (("window", 1, 64),)
-
-
-def test_the_shapes_of_a_sum_are_those_of_an_independent_solver():
-    from scipy.optimize import minimize
-
-    population = make_population(zoo())
-    values, poisoned = matrix(population.models.rows, NAMES), population.poisoned
-    tails = [
-        fit_tail(Searched(name, "", "s", name, DIRECTIONS[name]), column, poisoned)
-        for name, column in zip(NAMES, values.T, strict=True)
-    ]
-    found = fit_sum(tails, values, poisoned, 10.0)
-    passed = [tail.passed(values[:, i]) for i, tail in enumerate(tails)]
-    design = np.concatenate(passed, axis=1)
-    shares = np.repeat(np.isfinite(values).mean(axis=0), len(KNOTS) - 1)
-
-    def loss(solution):
-        eta = solution[0] + design @ solution[1:]
-        return (np.logaddexp(0, eta) - poisoned * eta).sum() + 5 * (
-            shares * solution[1:] ** 2
-        ).sum()
-
-    bounds, start = [(None, None)] + [(0, None)] * len(shares), np.zeros(1 + len(shares))
-    limits = {"maxfun": 10**6, "maxiter": 10**4}
-    own = minimize(loss, start, bounds=bounds, method="L-BFGS-B", tol=1e-12, options=limits).x
-    assert found.intercept == pytest.approx(own[0], abs=1e-4)
-    rises = [rise for tail in found.tails for rise in tail.rises]
-    assert rises == pytest.approx(own[1:].tolist(), abs=1e-3) and min(rises) >= 0
-
-
-def test_the_penalty_of_a_field_is_relative_to_the_models_that_have_it():
-    random = np.random.default_rng(0)
-    poisoned = np.arange(80) % 2 == 1
-    values = random.normal(size=(80, 1)) + poisoned[:, None]
-    tails = [fit_tail(Searched("a", "", "s", "a", 1), values[:, 0], poisoned)]
-    alone = fit_sum(tails, values, poisoned, 10.0)
-    # The others move no intercept: they are poisoned as often as it says of them.
-    more, labels = np.full((240, 1), np.nan), np.arange(240) < 240 * sigmoid(alone.intercept)
-    everyone = np.concatenate([values, more]), np.concatenate([poisoned, labels])
-    among = fit_sum(tails, *everyone, 40.0)
-    assert among.tails[0].rises == pytest.approx(alone.tails[0].rises, rel=0.1, abs=1e-3)
-    few = fit_sum(tails, more, labels, 30.0)
-    assert few.tails[0].rises == pytest.approx([0.0] * (len(KNOTS) - 1), abs=1e-6)
 
 
 POOLED = ("pooled",)
