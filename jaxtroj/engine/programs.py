@@ -1,9 +1,6 @@
 """What a worker keeps of the networks that it has met: programs, until they are too many."""
 
-import gc
-import sys
-
-from jaxtroj import runtime
+from jaxtroj import compiled, runtime
 
 MOST_GROWTH = 2**30
 """Bytes by which a worker may grow: programs of some twenty small networks or more."""
@@ -33,10 +30,5 @@ class Programs:
 
     def drop(self) -> None:
         """Forget them all; the next model counts as the first."""
-        if "jax" in sys.modules:
-            import jax
-
-            jax.clear_caches()
-        gc.collect()
-        runtime.give_back(above=0)
+        compiled.drop()
         self._after_first = None

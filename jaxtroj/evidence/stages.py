@@ -53,7 +53,8 @@ CLASSIFIER_STAGES = (INSERTIONS, TOKENS)
 # Revision 10: of pictures above 64 px stage memory fits on fewer examples, in fewer steps.
 # Revision 11: examples unlike the training pictures in light or sharpness are made like them.
 # Revision 12: pushes of whole pictures to a class are told beside those to the second best.
-IMAGES = StageTable("image", 3, IMAGE_STAGES, revision=12)
+# Revision 13: examples are also made like the training pictures in gamma, black level and colours.
+IMAGES = StageTable("image", 3, IMAGE_STAGES, revision=13)
 TEXTS = StageTable("text", 1, TEXT_STAGES)
 CLASSIFIERS = StageTable("text-classifier", 1, CLASSIFIER_STAGES)
 TABLES = {table.kind: table for table in (IMAGES, TEXTS, CLASSIFIERS)}

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from converters.errors import ENDS
+from jaxtroj import compiled
 from jaxtroj.calibration import Calibrator
 from jaxtroj.evidence.gather import Evidence, gather_steps
 from jaxtroj.evidence.stage import NO_CALIBRATOR, Fitted, Stage, Subject, stages_for
@@ -60,6 +61,7 @@ def scan_attempt(
         open_network: opens and converts the model.
         trigger_path: see `scan_model`.
     """
+    compiled.make_room()
     try:
         model = open_network(attempt)
         return _answer(attempt, _KINDS[attempt.kind](attempt, model, trigger_path))

@@ -8,7 +8,8 @@ from scipy.ndimage import gaussian_filter
 
 from converters.families.folding import fold
 from converters.model import Model
-from jaxtroj.evidence.images.matched import Look, match, matched
+from jaxtroj.evidence.images.look import Look
+from jaxtroj.evidence.images.matched import Match, match, matched
 from jaxtroj.evidence.images.statistics import difference, norm_layers
 from jaxtroj.network import Network
 from jaxtroj.rounds.examples import Examples
@@ -48,7 +49,16 @@ def test_examples_like_the_training_pictures_stay(model, own):
 
 @pytest.mark.parametrize(
     "change",
-    [Look(0.7), Look(1.3), Look(contrast=0.6), Look(0.75, sharpness=-1.0), Look(0.8, 0.85, -0.7)],
+    [
+        Look(light=-0.36),
+        Look(light=0.26),
+        Look(contrast=-0.5),
+        Look(light=-0.29, sharpness=-1.0),
+        Look(light=-0.22, contrast=-0.16, sharpness=-0.7),
+        Look(gamma=0.4),
+        Look(black=-0.2),
+        Look(red=0.14, blue=-0.14),
+    ],
     ids=str,
 )
 def test_what_another_way_did_to_all_examples_is_undone(model, own, change):
@@ -84,15 +94,30 @@ def test_what_a_trigger_leaves_is_not_explained_away(own, trigger, share):
 
 def test_a_change_that_costs_right_answers_is_not_made(model, own):
     """Where the labels are what the network answers to dark pictures, light ones cost some."""
-    dark = Look(0.7).of(own.images)
+    dark = Look(light=-0.36).of(own.images)
     assert match(model, replace(own, images=dark)) is not None
     right = examples_of(model, dark)
     assert (right.labels != own.labels).mean() > 0.02
     assert match(model, right) is None
 
 
+@pytest.mark.parametrize(
+    ("after", "right", "is_sound"),
+    [
+        (0.2, (0.9, 0.95), True),
+        (0.2, (0.9, 0.89), True),
+        (0.2, (0.9, 0.87), False),
+        (0.31, (0.9, 0.95), False),
+        (0.85, (0.7, 0.81), True),
+        (0.2, (0.0, 0.0), True),
+    ],
+)
+def test_a_change_explains_most_or_wins_many_right_answers(after, right, is_sound):
+    assert Match(Look(light=0.3), 1.0, after, right).is_sound is is_sound
+
+
 def test_few_examples_differ_by_chance(model, own):
-    given = replace(own, images=Look(0.7).of(own.images))
+    given = replace(own, images=Look(light=-0.36).of(own.images))
     few = (replace(given, images=given.images[:n], labels=given.labels[:n]) for n in (15, 16))
     assert [match(model, one) is None for one in few] == [True, False]
 
@@ -104,11 +129,3 @@ def test_odd_models_and_examples_get_no_change_but_one_that_explains(place):
     found = match(network, many)
     assert found is None or 0 <= found.after <= 0.3 * found.before < np.inf
     assert found is None or np.isfinite(matched(many, found).images).all()
-
-
-def test_a_look_says_what_it_does():
-    assert str(Look(1.25, 0.9, -0.5)) == (
-        "1.25 times as light, 0.90 times the contrast, sharpness -0.5"
-    )
-    images = scenes(3, 2)
-    np.testing.assert_allclose(Look().of(images), images, atol=1e-6)

@@ -1,22 +1,22 @@
-"""Examples made as light, as rich in contrast and as sharp as what a network was trained on.
+"""Examples made as light, as coloured and as sharp as what a network was trained on.
 
-Example pictures often went another way than the training pictures: through another camera, resizing
-or compression. A network without a trojan looks poisoned then, since its batch norms remember other
-pictures than these. But a change of light or sharpness explains nearly all of that difference,
-where a trojan's triggers are explained by none: on 14 networks the best change left 0.66 to 1.00 of
-what batch norms see, and 0.02 to 0.14 on eight whose examples were darkened, flattened and blurred.
-So where one change explains most of a large difference, it is made to all examples, before
-anything is searched.
+Example pictures often went another way than the training pictures: through another camera, a gamma,
+haze or resizing. A network without a trojan looks poisoned then, since its batch norms remember
+other pictures than these, and it may answer many of them wrongly. But a change of light, colour or
+sharpness explains nearly all of that difference, where a trojan's triggers are explained by none
+(docs/measurements.md). So where one change explains most of a difference, or some of it and makes
+many more answers right, it is made to all examples, before anything is searched.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.ndimage import gaussian_filter
+from scipy.optimize import OptimizeResult, minimize
 
 from converters.batch_norms import has_batch_norms
 from converters.model import Model
+from jaxtroj.evidence.images.look import Look
 from jaxtroj.evidence.images.statistics import (
     StatisticsBudget,
     difference,
@@ -26,74 +26,67 @@ from jaxtroj.evidence.images.statistics import (
 from jaxtroj.network import Network
 from jaxtroj.rounds.examples import Examples
 
-_LEAST = 0.005
+_LEAST = 0.002
 """Difference below which nothing is tried."""
 _LEFT = 0.3
 """Share of the difference that is left, at most, where a change explains it."""
-_PROMISING = (0.9, 0.6)
-"""The same after a first look, and half-way there: of more, nothing further is tried."""
-_LOST = 0.02
-"""Share of right answers that a change may cost."""
+_LOST, _WON = 0.02, 0.1
+"""Share of right answers that such a change may cost; that one wins which explains less."""
 _FEWEST = 16
 """Examples; of fewer the mean light differs by chance."""
-_BLUR = 0.7  # pixels: deviation of the blur that sharpness is measured by
-_GAINS = (0.6, 0.7, 0.8, 0.9, 1.12, 1.25, 1.45, 1.7)
-_CONTRASTS = (0.7, 0.85, 1.2, 1.4)
-_SHARPNESSES = (-1.0, -0.5, 0.6, 1.2)
-_FINER = (0.94, 1.06)
-_FIRST = {"gain": (0.8, 1.25), "contrast": (0.8, 1.25), "sharpness": (-0.5, 0.6)}
-
-
-@dataclass(frozen=True)
-class Look:
-    """A change of all pictures.
-
-    Attributes:
-        gain: factor of all values.
-        contrast: factor of distances from each picture's mean.
-        sharpness: what is added of a picture less its blurred self; below 0 it is blurred.
-    """
-
-    gain: float = 1.0
-    contrast: float = 1.0
-    sharpness: float = 0.0
-
-    def of(self, images: np.ndarray) -> np.ndarray:
-        """Pictures `[n, h, w, c]` in [0, 1] with this change."""
-        blurred = gaussian_filter(images, (0, _BLUR, _BLUR, 0))
-        sharp = images + self.sharpness * (images - blurred)
-        means = images.mean(axis=(1, 2, 3), keepdims=True)
-        changed = self.gain * (means + self.contrast * (sharp - means))
-        return np.clip(changed, 0, 1).astype(np.float32)
-
-    def __str__(self) -> str:
-        return (
-            f"{self.gain:.2f} times as light, {self.contrast:.2f} times the contrast,"
-            f" sharpness {self.sharpness:+.1f}"
-        )
+_STEPS = {
+    "size": 0.12, "sharpness": 0.5, "contrast": 0.2, "gamma": 0.2, "black": 0.08, "light": 0.15,
+    "red": 0.08, "blue": 0.08,
+}  # fmt: skip
+"""Of the search, for each number of a look."""
+_COLOURS = ("red", "blue")
+_FURTHEST, _LEAST_STEPS = 5.0, 0.3
+"""Steps that a number goes at most; what goes less stays as it is."""
+_TRIES = 60
+"""Changes that are tried at most."""
+_PROMISING, _ENOUGH = 0.9, 0.05
+"""Share of the difference that the best step leaves at most, if more is to be tried, and that is
+little enough."""
+_CHANCE = 1e-3  # of the difference: whether less than that is left says nothing
 
 
 @dataclass(frozen=True)
 class Match:
-    """The change that examples need, and the difference of batch norms before and after it."""
+    """A change that examples may need.
+
+    Attributes:
+        look: the change.
+        before: what batch norms see differently without it.
+        after: the same with it.
+        right: share of labelled examples that are answered rightly without it and with it; 0
+            where none has a label.
+    """
 
     look: Look
     before: float
     after: float
+    right: tuple[float, float]
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether it explains most of the difference, or wins many right answers."""
+        won = self.right[1] - self.right[0]
+        return won >= _WON or (self.after <= _LEFT * self.before and won >= -_LOST)
 
     def __str__(self) -> str:
+        explained, (without, now) = 1 - self.after / self.before, self.right
         return (
-            "the examples are not as light or sharp as what the network was trained on: changed as"
-            f" batch norms remember that ({self.look}), which explains"
-            f" {1 - self.after / self.before:.0%} of the difference; all searches see them so"
+            "the examples are not as light, coloured or sharp as what the network was trained on:"
+            f" changed as batch norms remember that ({self.look}), which explains {explained:.0%}"
+            f" of the difference ({now:.2f} of the labelled are right so, {without:.2f} without);"
+            " all searches see them so"
         )
 
 
 def match(model: Model, examples: Examples) -> Match | None:
     """The change of examples that explains most of what batch norms see differently.
 
-    None where they see little, or no change explains nearly all of it, or it costs right answers;
-    nor where examples are few.
+    None where they see little or examples are few, and where no change `is_sound`.
 
     Args:
         model: as it was opened, over pictures in [0, 1].
@@ -102,6 +95,7 @@ def match(model: Model, examples: Examples) -> Match | None:
     if len(examples.images) < _FEWEST or not has_batch_norms(model):
         return None
     images, labels = _some(examples)
+    names = [name for name in _STEPS if model.channels == 3 or name not in _COLOURS]
 
     def seen(look: Look) -> float:
         return difference(norm_layers(model, look.of(images)))
@@ -109,10 +103,12 @@ def match(model: Model, examples: Examples) -> Match | None:
     before = difference(norm_layers(model, images))
     if not before >= _LEAST:  # a NaN is none
         return None
-    after, look = _best(seen, before)
-    if after > _LEFT * before or _lost(model, images, labels, look) > _LOST:
+    look = _best(seen, before, names)
+    if look == Look():
         return None
-    return Match(look, before, after)
+    right = _right(model, images, labels), _right(model, look.of(images), labels)
+    found = Match(look, before, seen(look), right)
+    return found if found.is_sound else None
 
 
 def matched(examples: Examples, found: Match) -> Examples:
@@ -126,38 +122,41 @@ def _some(examples: Examples) -> tuple[np.ndarray, np.ndarray]:
     return np.asarray(examples.images[chosen], np.float32), examples.labels[chosen]
 
 
-def _best(seen: Callable[[Look], float], before: float) -> tuple[float, Look]:
-    """Least difference and its change: one number after the other, twice, then more finely."""
-    first = [Look(**{name: value}) for name, values in _FIRST.items() for value in values]
-    if min(map(seen, first)) > _PROMISING[0] * before:
-        return before, Look()
-    found = before, Look()
-    for moves in (_coarse, _coarse, _fine):
-        for looks in moves(found[1]):
-            found = min((found, *((seen(look), look) for look in looks)), key=lambda one: one[0])
-        if found[0] > _PROMISING[1] * before:
-            break
-    return found
+def _best(seen: Callable[[Look], float], before: float, names: Sequence[str]) -> Look:
+    """The change of some numbers that leaves least of a difference; none where none leaves less.
+
+    Reference:
+        COBYQA: Ragonneau, Model-based derivative-free optimization methods and software, 2022.
+    """
+
+    def look(steps: np.ndarray) -> Look:
+        far = np.where(np.abs(steps) < _LEAST_STEPS, 0.0, steps)
+        return Look(**{name: float(n * _STEPS[name]) for name, n in zip(names, far, strict=True)})
+
+    tried: list[float] = []
+
+    def left(steps: np.ndarray) -> float:
+        tried.append(float(np.log(seen(look(steps)) / before + _CHANCE)))
+        return tried[-1]
+
+    def promising(intermediate_result: OptimizeResult) -> None:
+        """The first tries are a step each way of each number."""
+        if len(tried) > 2 * len(names) and intermediate_result.fun > np.log(_PROMISING):
+            raise StopIteration
+
+    found = minimize(
+        left, np.zeros(len(names)), method="COBYQA", bounds=[(-_FURTHEST, _FURTHEST)] * len(names),
+        options={"maxfev": _TRIES, "initial_tr_radius": 1.0, "final_tr_radius": 0.1,
+                 "f_target": np.log(_ENOUGH)},
+        callback=promising,
+    )  # fmt: skip
+    return look(found.x) if found.fun < np.log(_PROMISING) else Look()
 
 
-def _coarse(look: Look) -> Iterator[list[Look]]:
-    yield [replace(look, gain=gain) for gain in _GAINS]
-    yield [replace(look, sharpness=sharpness) for sharpness in _SHARPNESSES]
-    yield [replace(look, contrast=contrast) for contrast in _CONTRASTS]
-
-
-def _fine(look: Look) -> Iterator[list[Look]]:
-    yield [replace(look, gain=look.gain * by) for by in _FINER]
-    yield [replace(look, contrast=look.contrast * by) for by in _FINER]
-
-
-def _lost(model: Model, images: np.ndarray, labels: np.ndarray, look: Look) -> float:
-    """Share of labelled pictures that were right and are not, less those that became right."""
-    network, known = Network(model), labels >= 0
+def _right(model: Model, images: np.ndarray, labels: np.ndarray) -> float:
+    """Share of the labelled pictures that are answered rightly; 0 where none has a label."""
+    known = labels >= 0
     if not known.any():
         return 0.0
-    own, changed = (
-        float((np.asarray(network.logits(one[known])).argmax(axis=-1) == labels[known]).mean())
-        for one in (images, look.of(images))
-    )
-    return own - changed
+    logits = np.asarray(Network(model).logits(images[known]))
+    return float((logits.argmax(axis=-1) == labels[known]).mean())
