@@ -84,9 +84,7 @@ def open_rewritable(
 def _safetensors(artifact: Artifact, model: Model, values: Values) -> bytes:
     from safetensors.numpy import save
 
-    tensors = {
-        name: np.ascontiguousarray(value) for name, value in artifact.weights.tensors.items()
-    }
+    tensors = {name: _contiguous(value) for name, value in artifact.weights.tensors.items()}
     changed = _torch_tensors(tensors, model, values)
     return save({**tensors, **changed})
 
@@ -134,4 +132,13 @@ def _differs(value: np.ndarray, old: object) -> bool:
 
 
 def _alike(value: np.ndarray, old: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(np.asarray(value).astype(old.dtype))
+    return _contiguous(np.asarray(value).astype(old.dtype))
+
+
+def _contiguous(value: np.ndarray) -> np.ndarray:
+    """The same numbers one after the other; NumPy gives a single number an axis, here it has none.
+
+    >>> _contiguous(np.float32(3)).shape
+    ()
+    """
+    return np.ascontiguousarray(value).reshape(np.shape(value))

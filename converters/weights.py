@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from converters.errors import ConversionError
+from converters.errors import ConversionError, safe_repr
 
 Scalar = int | float | bool | str | None
 Plain = Scalar | tuple["Plain", ...]
@@ -19,6 +19,8 @@ _KINDS = {
 }
 _QUANTISED = "Quantised networks are not supported: export the original one."
 # What norms add to a variance where nobody says it: only that it is more than nothing.
+_HUGE, _TINY = 1e12, 1e-15
+"""Sizes that weights of one network do not have both."""
 _UNKNOWN = float(np.finfo(np.float32).tiny)
 
 
@@ -89,13 +91,15 @@ def single_precision(
         is not known, a variance of 0 is let pass: channels that no picture reaches have it.
 
     Raises:
-      ConversionError: a weight is NaN, infinite or no floating number, or a variance negative.
+      ConversionError: a weight is NaN, infinite or no floating number, a variance negative, or
+        numbers are so small and so large that what processors make of their products differs.
     """
     _refuse_kinds(tensors)
     # Finite float64 weights may overflow here; they are refused below, so numpy need not warn.
     with np.errstate(over="ignore"):
         single = {path: np.asarray(value, np.float32) for path, value in tensors.items()}
     _refuse_values(single, eps)
+    _refuse_extremes(single)
     return single
 
 
@@ -132,3 +136,24 @@ def _refuse_values(params: Mapping[str, np.ndarray], eps: float | Mapping[str, f
             f"{len(negative)} running variances are negative, the first is {negative[0]}; "
             "expected 0 or more. The network computes NaN: save it again."
         )
+
+
+def _refuse_extremes(params: Mapping[str, np.ndarray]) -> None:
+    """Weights of which one takes values below those of normal floats, and another one back.
+
+    torch and onnxruntime compute with such values, XLA takes them for 0: behind them a file could
+    hide a second network from a scan. Trained networks have small weights, but none so large.
+    """
+    largest = {path: float(np.abs(value).max(initial=0.0)) for path, value in params.items()}
+    huge = max(largest, key=largest.__getitem__, default=None)
+    if huge is None or largest[huge] <= _HUGE:
+        return
+    for path, value in params.items():
+        sizes = np.abs(value)
+        if ((sizes > 0) & (sizes < _TINY)).any():
+            raise ConversionError(
+                f"weights are as large as {largest[huge]:.1e} ({safe_repr(huge)}) and smaller than"
+                f" {_TINY} ({safe_repr(path)}): products of both leave the range of normal floats,"
+                " where a scan computes otherwise than torch; expected the weights of a trained"
+                " network"
+            )

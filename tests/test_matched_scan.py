@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 import jaxtroj
+from jaxtroj.evidence.images.labelled_examples import shows_classes
 from jaxtroj.evidence.images.look import Look
 from tests.evidence.test_matched import SIDE, scenes
 
@@ -41,3 +42,39 @@ def test_the_record_says_what_was_done_to_the_examples(network, light):
     assert len(said) == (0 if light == 0.0 else 2)
     assert light == 0.0 or re.search(r"which explains (9\d|100)% of the difference", said[0])
     assert np.isfinite(verdict.probability)
+
+
+@pytest.mark.parametrize("absent", [None, 0])
+def test_norms_are_not_compared_with_examples_of_some_classes(network, absent):
+    """Another mixture of classes than in training looks as if triggers were remembered."""
+    own = scenes(2, 60)
+    with torch.no_grad():
+        labels = network(torch.tensor(own).permute(0, 3, 1, 2)).argmax(dim=1).numpy()
+    assert set(labels) == {0, 1, 2}
+    kept = labels != absent
+    settings = jaxtroj.Settings(
+        stages=("weights", "statistics"), channel_order="RGB", normalization="unit"
+    )
+    record = jaxtroj.detect(network, own[kept], labels[kept], settings=settings).record
+    compared = absent is None
+    assert record.status == "ok" and ("norm_shift" in record.evidence) is compared
+    said = [text for text in record.findings if text.startswith("what batch norms remember")]
+    assert len(said) == (0 if compared else 1)
+    assert any("1 of 3 classes have no" in text for text in record.caveats) is not compared
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes", "shown"),
+    [
+        ([0, 1, 2, 0], 3, True),
+        ([0, 1, 1, 1, 0], 3, False),
+        ([0, 1], 2, False),
+        ([-1] * 10, 10, True),
+        ([-1] * 9, 10, False),
+        ([*range(41)], 43, True),
+        ([*range(40)], 43, False),
+        ([], 2, False),
+    ],
+)
+def test_how_many_classes_examples_must_show(labels, classes, shown):
+    assert shows_classes(np.array(labels, np.int32), classes) is shown

@@ -135,22 +135,27 @@ def _changed(source: Path, work: Path, turn: int) -> Iterator[Path]:
     if source.is_file():
         yield source
         return
+    for change, own in turns(source, turn).items():
+        yield copied(source, own, change, work / "changed" / f"{source.name}{_MARK}{change}")
+
+
+def turns(source: Path, turn: int) -> dict[str, list[Path]]:
+    """Change -> folders of networks; pairs take the changes in turn, beginning with one of them."""
     folders = sorted(path for path in source.iterdir() if (path / _EXAMPLES).is_dir())
-    turns: dict[str, list[Path]] = {}
     pairs = list(dict.fromkeys(map(_pair, folders)))
+    found: dict[str, list[Path]] = {}
     for folder in folders:
         change = list(CHANGES)[(pairs.index(_pair(folder)) + turn) % len(CHANGES)]
-        turns.setdefault(change, []).append(folder)
-    for change, own in turns.items():
-        yield _copied(source, own, change, work / "changed" / f"{source.name}{_MARK}{change}")
+        found.setdefault(change, []).append(folder)
+    return found
 
 
 def _pair(folder: Path) -> int:
     return int(folder.name.removeprefix("id-")) // 2
 
 
-def _copied(source: Path, folders: Sequence[Path], change: str, target: Path) -> Path:
-    """The folders below `target`, with changed examples."""
+def copied(source: Path, folders: Sequence[Path], change: str, target: Path) -> Path:
+    """The folders, their examples changed, and their rows of METADATA.csv below `target`."""
     shutil.rmtree(target, ignore_errors=True)
     for folder in folders:
         shutil.copytree(folder, target / folder.name)
@@ -165,9 +170,7 @@ def _copied(source: Path, folders: Sequence[Path], change: str, target: Path) ->
     return target
 
 
-def judged(
-    rows: Sequence[PictureRow], own: dict[tuple[str, str], PictureRow]
-) -> dict[str, dict[str, Any]]:
+def judged(rows: Sequence[PictureRow], own: dict[tuple[str, str], PictureRow]) -> dict[str, Any]:
     """Scores by own and by changed examples, of each change and in all, and each network."""
     pairs = [(own[_before(row)], row) for row in rows]
     shipped = {path: Calibrator.load(path) for path in {calibrator_for(row) for row in rows}}

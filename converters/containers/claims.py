@@ -1,7 +1,8 @@
 """Refuses a file that two containers could claim.
 
 torch.load asks in this order: zip by the first bytes, tar by the first header, then the legacy
-stream; torch.jit.load looks for a zip from the end of the file; other tools go by the suffix. A
+stream; torch.jit.load looks for a zip from the end of the file; onnxruntime takes bytes with
+"ORTM" at 4 for its own format; other tools go by the suffix. A
 file that is sound in two of these ways is two models, and which of them runs is not ours to guess.
 """
 
@@ -15,6 +16,7 @@ _END_MAGIC = b"PK\x05\x06"
 _END = struct.Struct("<4s4H2LH")
 _DIRECTORY_MAGIC = (b"PK\x01\x02", b"PK\x06\x06")
 _TAIL = _END.size + 0xFFFF
+_ORT_MAGIC = b"ORTM"  # by which onnxruntime tells its own format in bytes that it is given
 
 
 def refuse_second_container(data: bytes | mmap.mmap, kind: str) -> None:
@@ -25,10 +27,14 @@ def refuse_second_container(data: bytes | mmap.mmap, kind: str) -> None:
         kind: the format it was taken for, as `sniff` names it.
 
     Raises:
-        CorruptFileError: it is a tar to Python's tarfile, or a zip to a reader that starts from
-            the end, and was taken for something else.
+        CorruptFileError: it is a tar to Python's tarfile, a zip to a reader that starts from the
+            end, or onnxruntime's own format, and was taken for something else.
     """
-    claims = {"tar": _is_tar(data[: tarfile.BLOCKSIZE]), "zip": _ends_as_zip(data)}
+    claims = {
+        "tar": _is_tar(data[: tarfile.BLOCKSIZE]),
+        "zip": _ends_as_zip(data),
+        "ORT model": data[4:8] == _ORT_MAGIC,
+    }
     for container, claimed in claims.items():
         if claimed and container not in kind:
             article = "an" if kind[0] in "AO" else "a"

@@ -9,6 +9,8 @@ from converters.pickles.unpickle import unpickle
 from converters.tensors import StorageRef
 
 _KERAS = "model.weights.h5"
+_VERSIONS, _LONGEST_VERSION = range(1, 11), 8
+"""Of the format, that torch's reader takes (caffe2/serialize/versions.h); bytes of the number."""
 
 
 def read_zip(data: bytes, limits: Limits) -> Pickled:
@@ -38,6 +40,8 @@ def read_zip(data: bytes, limits: Limits) -> Pickled:
     if archive.find(f"{root}constants.pkl") is not None:
         value, findings = as_network(value, archive, root)
 
+    _check_version(archive, root)
+
     def storage(key: str) -> memoryview:
         return archive.read(f"{root}data/{key}")
 
@@ -63,6 +67,19 @@ def _root(archive: ZipReader) -> str:
             "written by torch.save; expected a model file"
         )
     return root
+
+
+def _check_version(archive: ZipReader, root: str) -> None:
+    """torch opens no archive without the number of its format, nor one of a number it lacks."""
+    names = (f"{root}.data/version", f"{root}version")
+    member = next(filter(None, map(archive.find, names)), None)
+    said = b"" if member is None else bytes(archive.read(member.name)[:_LONGEST_VERSION])
+    digits = said.strip()
+    if not digits.isdigit() or int(digits) not in _VERSIONS:
+        raise CorruptFileError(
+            f"the archive is of format version {safe_repr(said.decode('latin-1'))}; torch opens"
+            f" {_VERSIONS.start} to {_VERSIONS.stop - 1} and no archive without; save it again"
+        )
 
 
 def _check_storage(archive: ZipReader, root: str, storage: StorageRef) -> None:

@@ -17,6 +17,7 @@ _SMALL = 2**20
 # What a network's weights allow its values to take: deep networks have both.
 _BYTES_PER_WEIGHT_BYTE = 8
 _BATCH_NORM = torch.ops.aten.native_batch_norm.default
+_POOLS = ("max_pool", "avg_pool", "mkldnn_max_pool")
 _PRODUCTS = {
     torch.ops.aten.mm.default: 0,
     torch.ops.aten.bmm.default: 0,
@@ -77,7 +78,8 @@ class SizeGuard(LightMode):
             raise TooLargeError(
                 f"the network makes more torch calls than the {self._limits.calls} allowed"
             )
-        checked = _bound(args, kwargs) > _SMALL and self._check(func, args, kwargs)
+        large = _bound(args, kwargs) > _SMALL or _is_pool(func)
+        checked = large and self._check(func, args, kwargs)
         result = func(*args, **kwargs)
         if not checked:
             self._spend(func, result)
@@ -126,9 +128,12 @@ class SizeGuard(LightMode):
 
     def _count(self, func, args: Any, kwargs: Any, result: Any) -> None:
         formula = flop_registry.get(func.overloadpacket)
-        if formula is None:
+        if formula is not None:
+            self._multiply_adds += formula(*args, **kwargs, out_val=result) // 2
+        elif _is_pool(func):
+            self._multiply_adds += _window(args) * _first(result).numel()
+        else:
             return
-        self._multiply_adds += formula(*args, **kwargs, out_val=result) // 2
         if self._multiply_adds > self._limits.multiply_adds:
             raise TooLargeError(
                 f"one pass takes more multiplications than the {self._limits.multiply_adds} allowed"
@@ -161,6 +166,21 @@ def _elements(func, args: Any, kwargs: Any) -> int | None:
         return math.prod(torch.broadcast_shapes(*shapes))
     except RuntimeError:  # it refuses, with the better message, for real
         return None
+
+
+def _is_pool(func) -> bool:
+    """Whether it goes over windows, which a small value may have many and large ones of."""
+    return func.overloadpacket.__name__.startswith(_POOLS)
+
+
+def _window(args: Any) -> int:
+    """Elements of a pool's window, whose size is the second argument."""
+    size = args[1] if len(args) > 1 else ()
+    return math.prod(size) if isinstance(size, (list, tuple)) else 1
+
+
+def _first(result: Any) -> torch.Tensor:
+    return tree_flatten(result)[0][0]
 
 
 def _fit(first: torch.Tensor, second: torch.Tensor) -> bool:

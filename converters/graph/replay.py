@@ -21,6 +21,7 @@ from converters.graph.graph import (
     numpy_dtype,
 )
 from converters.graph.layout import ChannelsLast, agree, is_array, logical
+from converters.graph.opaque import Opaque, hidden_result, is_arithmetic
 
 # What jax and numpy raise for arguments that they do not take.
 _REFUSALS = (TypeError, ValueError, IndexError, OverflowError, NotImplementedError)
@@ -69,8 +70,10 @@ def run(
         values[f"{PARAM}{name}"] = params[name]
     for i, constant in enumerate(graph.constants):
         values[f"{CONSTANT}{i}"] = types.constant(constant)
+    constants = Opaque()
     for node in graph.nodes:
-        _call(node, values, types, replace)
+        _call(node, values, types, replace, constants)
+        constants.note(node)
     return tuple(jnp.asarray(logical(values[ref.name])) for ref in graph.outputs)
 
 
@@ -106,10 +109,15 @@ class _Types:
         return array.astype(dtype)
 
 
-def _call(node: Node, values: dict[str, Any], types: _Types, replace: Replace) -> None:
+def _call(
+    node: Node, values: dict[str, Any], types: _Types, replace: Replace, constants: Opaque
+) -> None:
     lowering = registry.lowering_of(node.op, node.source)
-    args = replace(node, _resolved(node.args, values, types))
+    args = _resolved(node.args, values, types)
     kwargs = {name: _resolved(value, values, types) for name, value in node.kwargs}
+    if is_arithmetic(node):
+        args, kwargs = _opaque(node, args, kwargs, types, constants)
+    args = replace(node, args)
     try:
         results = _lowered(lowering, args, kwargs)
     except registry.Restricted as restricted:
@@ -124,7 +132,19 @@ def _call(node: Node, values: dict[str, Any], types: _Types, replace: Replace) -
         if name is not None and spec is not None:
             if result is None:
                 raise _disagrees(node, "no such result")
-            values[name] = _checked(node, spec, result, types)
+            values[name] = hidden_result(node, result, _checked(node, spec, result, types))
+
+
+def _opaque(node: Node, args: tuple, kwargs: dict, types: _Types, constants: Opaque) -> tuple:
+    """The arguments of arithmetic, constant ones hidden from XLA's simplifier."""
+    spec = node.specs[0]
+    assert spec is not None  # it is arithmetic
+    dtype, named = types.of(spec.dtype), dict(node.kwargs)
+    pairs = zip(node.args, args, strict=True)
+    return (
+        tuple(constants.operand(given, value, dtype) for given, value in pairs),
+        {name: constants.operand(named[name], value, dtype) for name, value in kwargs.items()},
+    )
 
 
 def _lowered(lowering: registry.Lowering, args: tuple, kwargs: dict) -> Any:

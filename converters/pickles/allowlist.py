@@ -62,6 +62,7 @@ _DATA_CLASSES = PICTURES | {"argparse.Namespace"}
 
 # Benign but unsupported: the error says what it is instead of only naming it.
 _UNSUPPORTED = {
+    "torch._dynamo.eval_frame.OptimizedModule": "torch.compile's wrapper (save model._orig_mod)",
     "torch._utils._rebuild_qtensor": "a quantized tensor",
     "torch._utils._rebuild_sparse_tensor": "a sparse tensor",
     "torch._utils._rebuild_nested_tensor": "a nested tensor",

@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     from jaxtroj.calibration import Calibrator, Labelled, Origin, leave_out
     from jaxtroj.cli.evaluate import matched
     from jaxtroj.evidence.versions import check_gathered
-    from jaxtroj.leaderboard.cases import read_truth
+    from jaxtroj.leaderboard.cases import apart, read_truth
     from jaxtroj.schemas import kind_of, scheme_of
     from jaxtroj.store import read_records, read_settings
 
@@ -86,7 +86,10 @@ def run(args: argparse.Namespace) -> int:
     truth = read_truth(args.truth)
     pairs = [(r, t) for r, t in matched(records, truth.poisoned) if r.whole_evidence]
     if not pairs:
-        raise UsageError(f"no model of {args.run_folder} has evidence and a label in {args.truth}")
+        raise UsageError(
+            f"no model of {args.run_folder} has evidence and a label in {args.truth}"
+            f"{apart((record.model for record in records), truth.poisoned)}"
+        )
     kind = kind_of(record for record, _ in pairs)
     if doubt := check_gathered(kind, read_settings(args.run_folder)):
         options.message(f"{args.run_folder}: {doubt}")

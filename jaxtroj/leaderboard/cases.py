@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -82,7 +82,10 @@ def match(predictions: Predictions, truth: Truth, predicted_only: bool = False) 
     said = predictions.probabilities
     common = said.keys() & truth.poisoned.keys()
     if not common:
-        raise UsageError(f"no model of {predictions.path} has a label in {truth.path}")
+        raise UsageError(
+            f"no model of {predictions.path} has a label in {truth.path}"
+            f"{apart(said, truth.poisoned)}"
+        )
     wanted = [name for name in truth.poisoned if name not in predictions.skipped]
     name_of_run = printable(predictions.path.resolve().name)
     cases = tuple(
@@ -235,3 +238,13 @@ def _told_apart(numbers: np.ndarray) -> list[str]:
     """Different numbers in as few digits, from six on, as keep them different."""
     told = ([f"{number:.{digits}g}" for number in numbers] for digits in range(6, 18))
     return next(texts for texts in told if len(set(texts)) == len(texts))
+
+
+def apart(said: Iterable[str], known: Iterable[str]) -> str:
+    """Names of a run and of a truth that have none in common, one of each, in words.
+
+    >>> apart(["m0.pt", "m1.pt"], ["m0"])
+    ': the run names m0.pt, the truth m0; give the names of the run'
+    """
+    names = [printable(next(iter(names), "none")) for names in (said, known)]
+    return f": the run names {names[0]}, the truth {names[1]}; give the names of the run"

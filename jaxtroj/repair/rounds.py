@@ -38,13 +38,14 @@ class Course:
         triggers: how many were unlearnt in each round.
         records: of the model, then of the file that each round wrote; the last one is kept.
         left: recovered from the last file, work on it, and were not unlearnt: rounds were up, or
-            unlearning them would have cost too much of the accuracy.
+            unlearning them would have cost too much of the accuracy. None where that file could
+            not be scanned, so that nobody knows.
     """
 
     mended: Mended
     triggers: tuple[int, ...]
     records: tuple[Record, ...]
-    left: int
+    left: int | None
 
 
 def in_rounds(
@@ -94,7 +95,8 @@ def in_rounds(
         patient, model = wider, after
         counts.append(len(fresh))
     done = _measured(first, patient, model)
-    return Course(done, tuple(counts), tuple(records), len(fresh))
+    left = len(fresh) if records[-1].status == "ok" else None
+    return Course(done, tuple(counts), tuple(records), left)
 
 
 def _write(path: Path, patient: Patient, model: Model) -> None:

@@ -15,14 +15,24 @@ _WORKS, _SMALL_KINDS = 0.9, ("patch", "window")
 
 
 def limits_of(
-    verdict: Verdict, trigger: "RecoveredTrigger | None", context: "ImageContext"
+    verdict: Verdict,
+    trigger: "RecoveredTrigger | None",
+    context: "ImageContext",
+    asks_counts: bool = True,
 ) -> tuple[str, ...]:
-    """What was not searched, and what else than a trojan makes the signs that were found."""
+    """What was not searched, and what else than a trojan makes the signs that were found.
+
+    Args:
+        verdict: the answer.
+        trigger: that is shown; None for none.
+        context: of the model.
+        asks_counts: whether nobody said how many training pictures each class had.
+    """
     found = (
         without_target(verdict, trigger),
         _bounds(context),
-        _unseen(verdict, context),
-        only_signs(verdict, trigger, context),
+        absent_classes(context.examples.labels, context.model.num_classes),
+        only_signs(verdict, trigger, asks_counts),
         frequent_target(verdict, context),
         signs_left_out(verdict, context),
     )
@@ -42,12 +52,6 @@ def _bounds(context: "ImageContext") -> str:
     )
 
 
-def _unseen(verdict: Verdict, context: "ImageContext") -> str:
-    """The classes that a clean answer does not cover as sources, in words; "" for none."""
-    labels, classes = context.examples.labels, context.model.num_classes
-    return "" if verdict.poisoned else absent_classes(labels, classes)
-
-
 def without_target(verdict: Verdict, trigger: "RecoveredTrigger | None") -> str:
     """That the trigger of a poisoned network sends each class to the next, in words; else ""."""
     from jaxtroj.triggers.measure import NO_TARGET
@@ -57,9 +61,7 @@ def without_target(verdict: Verdict, trigger: "RecoveredTrigger | None") -> str:
     return "the trigger found has no target class: it sends each class to the next"
 
 
-def only_signs(
-    verdict: Verdict, trigger: "RecoveredTrigger | None", context: "ImageContext"
-) -> str:
+def only_signs(verdict: Verdict, trigger: "RecoveredTrigger | None", asks_counts: bool) -> str:
     """That no trigger was found for the class of a poisoned network, in words; "" where one was.
 
     Training teaches the last layer and the norms of a class that has most of the pictures what a
@@ -71,7 +73,7 @@ def only_signs(
         return ""
     found = f"the trigger found serves class {trigger.target_class}, " if trigger else ""
     said = f"{found}only signs name class {target}"
-    if context.class_counts is not None:
+    if not asks_counts:
         return said
     return (
         f"{said}: a class of many more training pictures than the others has such signs too; if you"

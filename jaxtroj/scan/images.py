@@ -27,6 +27,11 @@ if TYPE_CHECKING:
     from jaxtroj.form_choice import FormChoice
     from jaxtroj.triggers.measure import RecoveredTrigger
 
+_NOT_COMPARED = (
+    "what batch norms remember of the training pictures is not compared with the examples: they"
+    " show too few of the classes, where clean networks look poisoned; give pictures of each class"
+)
+
 
 @dataclass
 class ImageScan:
@@ -46,10 +51,12 @@ class ImageScan:
     _shown: "RecoveredTrigger | None" = None
     _given: Examples | None = None
     _match: "Match | None" = None
+    _counts_left: str = ""
     _of_other_size: float = 0.0
     _unknown_folders: tuple[str, ...] = ()
 
     def prepare(self) -> Prepared:
+        from converters.batch_norms import has_batch_norms
         from jaxtroj.evidence.images.context import check_fit, image_context
         from jaxtroj.evidence.images.evened import evened, evened_classes
         from jaxtroj.evidence.images.labelled_examples import normed
@@ -78,13 +85,18 @@ class ImageScan:
         if context is not plain:
             self.attempt.findings += (evened_classes(context),)
         norms = self.attempt.has_batch_norm = context.shared(normed)
+        if has_batch_norms(self.model) and not norms:
+            self.attempt.findings += (_NOT_COMPARED,)
         side, beside = max(height, width), reference is not None
         return Prepared(context, Subject(side, has_batch_norm=norms, has_reference=beside))
 
     def _matched(self, given: Examples) -> Examples:
         """The examples as the network's batch norms remember its training pictures."""
+        from jaxtroj.evidence.images.labelled_examples import shows_classes
         from jaxtroj.evidence.images.matched import match, matched
 
+        if not shows_classes(given.labels, self.model.num_classes):
+            return given
         with self.attempt.step("match"):
             found = self._match = match(self.model, given)
         if found is None:
@@ -97,10 +109,11 @@ class ImageScan:
         counts, classes = self.attempt.settings.class_counts, self.model.num_classes
         if counts is None or len(counts) == classes:
             return counts
-        self.attempt.findings += (
+        self._counts_left = (
             f"class counts are given for {len(counts)} classes, and the network has {classes}:"
-            " they are not used",
+            " they are not used"
         )
+        self.attempt.findings += (self._counts_left,)
         return None
 
     def flags(self, context: "ImageContext") -> tuple[str, ...]:
@@ -185,7 +198,9 @@ class ImageScan:
     def judgement(self, evidence: Evidence, verdict: Verdict, context: "ImageContext") -> Judgement:
         trigger, examples = self._shown, context.examples
         made_alike = () if self._match is None else (str(self._match),)
-        limits = (*limits_of(verdict, trigger, context), *made_alike)
+        asks_counts = self.attempt.settings.class_counts is None
+        limits = (*limits_of(verdict, trigger, context, asks_counts), *made_alike)
+        limits += (self._counts_left,) if self._counts_left else ()
         verdict = replace(verdict, caveats=(*verdict.caveats, *limits))
         if trigger is None:
             return Judgement(verdict, remarks=examples.problems)

@@ -40,3 +40,25 @@ def test_a_variance_of_nothing_passes_where_the_epsilon_is_not_known():
     assert single_precision({"n.running_var": np.zeros(2)})["n.running_var"].tolist() == [0, 0]
     with pytest.raises(ConversionError, match="negative"):
         single_precision({"n.running_var": np.array([0, -1e-30])})
+
+
+@pytest.mark.parametrize(
+    ("small", "large", "is_read"),
+    [
+        (1e-39, 1e3, True),
+        (0.0, 1e38, True),
+        (1e-3, 1e38, True),
+        (1e-39, 1e13, False),
+        (-1e-20, -1e30, False),
+    ],
+)
+def test_weights_that_leave_the_range_of_normal_floats_and_come_back_are_refused(
+    small, large, is_read
+):
+    """torch computes with subnormal products, XLA takes them for 0."""
+    weights = {"first": np.array([1.0, small]), "last": np.array([large, 1.0])}
+    if is_read:
+        assert single_precision(weights)["last"][1] == 1
+        return
+    with pytest.raises(ConversionError, match="leave the range of normal floats"):
+        single_precision(weights)

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from converters.errors import TooLargeError
 from converters.graph.guard import SizeGuard, WorkLimits
@@ -61,3 +62,14 @@ def test_products_do_not_import_torchs_compiler():
         "sys.exit('torch._dynamo' in sys.modules)\n"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+@pytest.mark.parametrize("pool", [F.max_pool2d, F.avg_pool2d, F.max_pool3d, F.avg_pool1d])
+def test_the_work_of_pools_is_counted(pool):
+    """A window of 3200 x 3200 over a padded picture would take hours."""
+    axes = int(pool.__name__[-2])
+    image = torch.zeros(1, 1, *[8] * axes)
+    with SizeGuard(WorkLimits(multiply_adds=10**3)), pytest.raises(TooLargeError, match="multipl"):
+        pool(image.expand(40, 40, *image.shape[2:]), 4, 1)
+    with SizeGuard(WorkLimits(multiply_adds=10**6)):
+        assert pool(image, 4, 1).shape[-1] == 5

@@ -107,7 +107,7 @@ def zipped(members: list[tuple[str, bytes]], method=zipfile.ZIP_STORED) -> bytes
     return out.getvalue()
 
 
-PLAIN = [("m/data.pkl", state_dict(w=tensor())), ("m/data/0", STORED["0"])]
+PLAIN = [("m/data.pkl", state_dict(w=tensor())), ("m/data/0", STORED["0"]), ("m/version", b"3\n")]
 
 
 def packed(members: list[tuple[str, bytes]], name: str) -> bytes:
@@ -202,6 +202,23 @@ def test_damaged_compression_is_refused(tmp_path):
 )
 def test_other_zips_are_told_apart(members, message, tmp_path):
     reject(tmp_path, zipped(members), message, UnknownFormatError)
+
+
+@pytest.mark.parametrize(
+    ("said", "is_read"),
+    [(b"1", True), (b"3\n", True), (b"10", True), (b"0", False), (b"999\n", False), (b"", False),
+     (b"three", False), (None, False)],
+)  # fmt: skip
+def test_an_archive_of_a_format_that_torch_lacks_is_refused(said, is_read, tmp_path):
+    """torch refuses them, too: "Expected hasRecord("version") to be true"."""
+    members = [(name, content) for name, content in PLAIN if name != "m/version"]
+    members += [] if said is None else [("m/version", said)]
+    path = tmp_path / "model.pt"
+    path.write_bytes(zipped(members))
+    if is_read:
+        assert open_artifact(path)
+    else:
+        reject(tmp_path, zipped(members), "the archive is of format version")
 
 
 def test_unknown_byte_order_is_refused(tmp_path):

@@ -75,6 +75,20 @@ def test_a_zip_at_the_end_of_an_onnx_file(tmp_path):
     assert caught.value.digest == hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+def test_an_onnx_file_that_begins_as_onnxruntime_s_own_format(tmp_path):
+    """onnxruntime takes bytes with "ORTM" at 4 for a flatbuffer, a path for ONNX."""
+    path = tmp_path / "model.onnx"
+    info = [onnx.helper.make_tensor_value_info(n, 1, [1, 3, 8, 8]) for n in "xy"]
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("Relu", "x", "y")], "g", info[:1], info[1:]
+    )
+    model = onnx.helper.make_model(graph, producer_name="ORTM")
+    path.write_bytes(model.SerializeToString())
+    assert path.read_bytes()[4:8] == b"ORTM"
+    with pytest.raises(CorruptFileError, match="an ONNX file and a ORT model in one"):
+        open_model(path)
+
+
 def test_a_zip_header_before_a_tar(runtime, tmp_path):
     path = tmp_path / "model.pt"
     path.write_bytes(tar_behind(b"PK\x03\x04", 2.0))

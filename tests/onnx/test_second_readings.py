@@ -39,7 +39,6 @@ READ = {
     "an older operator set",
     "a bias left out by an empty name",
     "a branch",
-    "a branch whose weight hides one of the graph",
     "a loop",
     "a loop without end, stopped by its condition",
     "batch norm that trains",

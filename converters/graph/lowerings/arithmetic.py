@@ -84,22 +84,26 @@ def _floating(x):
     return jnp.asarray(x, jnp.result_type(x, jnp.float32)) if x.dtype.kind in "biu" else x
 
 
+def _times(alpha, x):
+    return x if isinstance(alpha, (int, float)) and alpha == 1 else alpha * x
+
+
 @lowers("aten.add.Tensor", "aten.add.Scalar", layout=ELEMENTWISE)
 def add(x, y, alpha=1):
     """x + alpha y."""
-    return jnp.add(x, y if alpha == 1 else alpha * y)
+    return jnp.add(x, _times(alpha, y))
 
 
 @lowers("aten.sub.Tensor", "aten.sub.Scalar", layout=ELEMENTWISE)
 def subtract(x, y, alpha=1):
     """x - alpha y."""
-    return jnp.subtract(x, y if alpha == 1 else alpha * y)
+    return jnp.subtract(x, _times(alpha, y))
 
 
 @lowers("aten.rsub.Scalar", "aten.rsub.Tensor", layout=ELEMENTWISE)
 def subtract_from(x, y, alpha=1):
     """y - alpha x."""
-    return jnp.subtract(y, x if alpha == 1 else alpha * x)
+    return jnp.subtract(y, _times(alpha, x))
 
 
 @lowers("aten.div.Tensor", "aten.div.Scalar", "aten.true_divide.Tensor", layout=ELEMENTWISE)

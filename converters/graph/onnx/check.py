@@ -123,6 +123,12 @@ def _check_graph(graph: GraphProto, outer: Scopes, limits: OnnxLimits) -> None:
     if not outer:
         _check_unique(outputs, "output")
     known = {*weights, *inputs}
+    hiding = [name for name in weights if any(name in names for names in outer)]
+    if hiding:
+        raise CorruptFileError(
+            f"weight {safe_repr(hiding[0])} of a branch or loop has the name of a value outside,"
+            " which runtimes read differently"
+        )
     _check_order(graph.node, (*outer, known), limits)
     for name in outputs:
         if not any(name in names for names in (*outer, known)):

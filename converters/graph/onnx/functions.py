@@ -14,6 +14,11 @@ def functions_of(model: ModelProto) -> FunctionTable:
     table: dict[tuple[str, str, str], FunctionProto] = {}
     for function in model.functions:
         key = (function.domain, function.name, function.overload)
+        if any(":" in part for part in key):
+            raise CorruptFileError(
+                f"function {safe_repr(function.name)} has a colon in its name, domain or overload,"
+                " by which runtimes join these"
+            )
         if key in table:
             raise CorruptFileError(f"function {safe_repr(function.name)} is defined twice")
         table[key] = function

@@ -10,6 +10,11 @@ from jaxtroj.network import usual_count
 from jaxtroj.norm_memory import Norms
 from jaxtroj.rounds.turns import MANY_CLASSES, in_turn
 
+_FEWEST = 4
+"""Examples, whatever their classes."""
+_ABSENT = 0.05
+"""Share of the classes that may be without an example."""
+
 
 @dataclass(frozen=True)
 class SharesBudget:
@@ -64,5 +69,25 @@ def labelled_examples(context: ImageContext) -> LabelledExamples | None:
 
 
 def normed(context: ImageContext) -> bool:
-    """Whether the network has batch norms with running statistics: `context.shared(normed)`."""
-    return has_batch_norms(context.opened)
+    """Whether batch norms can be compared with the examples: `context.shared(normed)`.
+
+    Their running statistics are of the mixture of all classes. Examples of some of them are another
+    mixture, and a clean network then looks as if it remembered triggers: see `shows_classes`.
+    """
+    classes = context.opened.num_classes
+    return has_batch_norms(context.opened) and shows_classes(context.examples.labels, classes)
+
+
+def shows_classes(labels: np.ndarray, classes: int) -> bool:
+    """Whether examples are enough, and of nearly all classes as far as they say theirs.
+
+    Args:
+        labels: int `[n]`, below 0 where unknown.
+        classes: how many the network has.
+
+    >>> [shows_classes(np.arange(n), 20) for n in (18, 19, 20)]
+    [False, True, True]
+    """
+    known = labels[labels >= 0]
+    shown = len(np.unique(known)) if len(known) else len(labels)
+    return len(labels) >= _FEWEST and shown >= (1 - _ABSENT) * classes

@@ -16,6 +16,7 @@ from scipy.optimize import OptimizeResult, minimize
 
 from converters.batch_norms import has_batch_norms
 from converters.model import Model
+from jaxtroj.evidence.images.large_pictures import FULL_SIDE
 from jaxtroj.evidence.images.look import Look
 from jaxtroj.evidence.images.statistics import (
     StatisticsBudget,
@@ -42,8 +43,8 @@ _STEPS = {
 _COLOURS = ("red", "blue")
 _FURTHEST, _LEAST_STEPS = 5.0, 0.3
 """Steps that a number goes at most; what goes less stays as it is."""
-_TRIES = 60
-"""Changes that are tried at most."""
+_TRIES, _LARGE_TRIES, _LARGE_COUNT = 60, 30, 16
+"""Changes that are tried at most; the same of pictures above `FULL_SIDE`, on so many of them."""
 _PROMISING, _ENOUGH = 0.9, 0.05
 """Share of the difference that the best step leaves at most, if more is to be tried, and that is
 little enough."""
@@ -97,13 +98,17 @@ def match(model: Model, examples: Examples) -> Match | None:
     images, labels = _some(examples)
     names = [name for name in _STEPS if model.channels == 3 or name not in _COLOURS]
 
-    def seen(look: Look) -> float:
-        return difference(norm_layers(model, look.of(images)))
+    def seen(look: Look, some: np.ndarray = images) -> float:
+        return difference(norm_layers(model, look.of(some)))
 
-    before = difference(norm_layers(model, images))
+    before = seen(Look())
     if not before >= _LEAST:  # a NaN is none
         return None
-    look = _best(seen, before, names)
+    if max(images.shape[1:3]) > FULL_SIDE:
+        few = images[:_LARGE_COUNT]
+        look = _best(lambda look: seen(look, few), seen(Look(), few), names, _LARGE_TRIES)
+    else:
+        look = _best(seen, before, names, _TRIES)
     if look == Look():
         return None
     right = _right(model, images, labels), _right(model, look.of(images), labels)
@@ -122,7 +127,7 @@ def _some(examples: Examples) -> tuple[np.ndarray, np.ndarray]:
     return np.asarray(examples.images[chosen], np.float32), examples.labels[chosen]
 
 
-def _best(seen: Callable[[Look], float], before: float, names: Sequence[str]) -> Look:
+def _best(seen: Callable[[Look], float], before: float, names: Sequence[str], tries: int) -> Look:
     """The change of some numbers that leaves least of a difference; none where none leaves less.
 
     Reference:
@@ -146,7 +151,7 @@ def _best(seen: Callable[[Look], float], before: float, names: Sequence[str]) ->
 
     found = minimize(
         left, np.zeros(len(names)), method="COBYQA", bounds=[(-_FURTHEST, _FURTHEST)] * len(names),
-        options={"maxfev": _TRIES, "initial_tr_radius": 1.0, "final_tr_radius": 0.1,
+        options={"maxfev": tries, "initial_tr_radius": 1.0, "final_tr_radius": 0.1,
                  "f_target": np.log(_ENOUGH)},
         callback=promising,
     )  # fmt: skip
