@@ -17,6 +17,7 @@ from jaxtroj.rounds import ModelEntry
 from jaxtroj.scan.attempt import Attempt, taken
 
 if TYPE_CHECKING:
+    from converters.graph.recorder import Captured
     from converters.input_form import InputForm
     from converters.model import Model
 
@@ -28,6 +29,7 @@ EXAMPLES = "examples"
 _FRONT = "front.json"
 _MOST_FRONT_BYTES = 2**20
 _FUNCTION = "a JAX function cannot be sent to another process"
+_OTHER_CHANNELS = {1: 3, 3: 1}
 Shape = tuple[int, int, int]
 """Height, width and channels of images."""
 
@@ -78,10 +80,29 @@ def put(network: Any, shape: Shape, folder: Path) -> str:
     if not _is_torch_module(network):
         return _put_model(network, folder)
     from converters.graph.captured_folder import save_captured
+
+    save_captured(_captured(network, shape), folder)
+    return ""
+
+
+def _captured(module: Any, shape: Shape) -> "Captured":
+    """What a torch module does with images; it may be for grey ones where these have colours.
+
+    The examples are made grey or coloured then, as those of files are.
+    """
+    from converters.errors import ConverterError
     from converters.graph.torch_network import captured_module
 
-    save_captured(captured_module(network, shape), folder)
-    return ""
+    height, width, channels = shape
+    try:
+        return captured_module(module, shape)
+    except ConverterError as first:
+        if channels not in _OTHER_CHANNELS:
+            raise
+        try:
+            return captured_module(module, (height, width, _OTHER_CHANNELS[channels]))
+        except ConverterError:
+            raise first from None
 
 
 def _put_model(model: "Model", folder: Path) -> str:

@@ -144,6 +144,17 @@ def test_of_many_classes_without_an_example_the_count_is_said(classes, said):
     assert absent_classes(np.array([0, classes - 1]), classes).startswith(said)
 
 
+@pytest.mark.parametrize("channels", [1, 3])
+def test_a_module_of_other_channels_than_the_images_gets_them_as_files_do(channels):
+    torch.manual_seed(0)
+    layers = [torch.nn.Conv2d(channels, 4, 3), torch.nn.ReLU(), torch.nn.Flatten()]
+    module = torch.nn.Sequential(*layers, torch.nn.Linear(4 * 14 * 14, 3)).eval()
+    shape = (6, 16, 16) if channels == 3 else (6, 16, 16, 3)
+    images = np.random.default_rng(0).integers(0, 255, shape, np.uint8)
+    record = jaxtroj.detect(module, images, [0, 1, 2] * 2, settings=cheap("weights")).record
+    assert record.status == "ok" and record.evidence
+
+
 def test_a_module_is_left_as_it_was(colours, pixels, labels):
     colours.train()
     colours.fc.eval()
