@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import jaxtroj
-from jaxtroj.evidence.images.labelled_examples import shows_classes
+from jaxtroj.evidence.images.labelled_examples import shows_classes, weight_of
 from jaxtroj.evidence.images.look import Look
 from tests.evidence.test_matched import SIDE, scenes
 
@@ -78,3 +78,18 @@ def test_norms_are_not_compared_with_examples_of_some_classes(network, absent):
 )
 def test_how_many_classes_examples_must_show(labels, classes, shown):
     assert shows_classes(np.array(labels, np.int32), classes) is shown
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes", "weight"),
+    [
+        ([*range(6)], 6, 1.0),
+        ([0] * 20, 6, 1 / 6),
+        ([0, 1, 1, 1], 6, 2 / 6),
+        ([0], 2, 0.25),
+        ([*range(20)], 1000, 1.0),
+        ([*range(10)], 1000, 0.5),
+    ],
+)
+def test_evidence_counts_by_the_classes_that_examples_show(labels, classes, weight):
+    assert weight_of(np.array(labels, np.int32), classes) == pytest.approx(weight)

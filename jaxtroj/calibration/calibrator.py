@@ -29,6 +29,7 @@ from jaxtroj.errors import CalibrationError
 from jaxtroj.numerics import clip_probability, is_above, logit, sigmoid
 
 SHOWN_ARCHITECTURES = 4  # of those met, in a caveat; a longer list says nothing to people
+_LITTLE = "examples show too little of its classes: their evidence counts {:.0%}"
 
 
 @dataclass(frozen=True)
@@ -315,6 +316,7 @@ class Calibrator:
         prior = float(logit(model.rate))
         found = float(model.log_odds(values, [traits.architecture])[0])
         factor = 1.0 if self.met is None else self.transfer.factor(self.met, traits)
+        factor *= traits.weight
         if factor < 1:
             found = prior + factor * (found - prior)
         shift = float(logit(_checked_rate(base_rate)) - prior)
@@ -326,13 +328,14 @@ class Calibrator:
         few = self._few(traits)
         strange = self._strange(traits if few is None else replace(traits, classes=None))
         not_met = f"the calibrator has met no {', and no '.join(strange)}"
+        little = () if traits.weight >= 1 else (_LITTLE.format(traits.weight),)
         if few is None:
-            return (f"{not_met}: {self._advice(traits)}",) if strange else ()
+            return (*little, f"{not_met}: {self._advice(traits)}") if strange else little
         known = (
             f"networks of 2 to {few.most} classes are judged beside {few.clean} clean ones;"
             f" {few.models} such networks had a log score of {few.log_score:.2f} (0.5 scores 0.69)"
         )
-        return (not_met, known) if strange else (known,)
+        return (*little, not_met, known) if strange else (*little, known)
 
     def _strange(self, traits: Traits) -> tuple[str, ...]:
         """What of a network the calibrator has not met, in words."""

@@ -29,6 +29,8 @@ class Traits:
     side: int | None = None
     """Longest side of its pictures, pixels."""
     classes: int | None = None
+    weight: float = 1.0
+    """What its evidence counts, above 0 to 1: examples may show too little of it."""
 
     @property
     def name(self) -> str:

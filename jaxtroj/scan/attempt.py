@@ -51,6 +51,7 @@ class Attempt:
         is_apart: whether the clean heads that it is compared with come from another dataset.
         has_reference: whether a clean network of its classes is at hand.
         has_batch_norm: whether it has batch norms with running statistics; None until it is read.
+        weight: what its evidence counts, see `Traits`.
         evidence, flags: what was gathered, and doubts about it.
         unsearched: kinds of trigger that nothing looked for, although a model of a size that its
             calibrator has met usually gets the stage that does: its pictures are too large for
@@ -75,6 +76,7 @@ class Attempt:
     is_apart: bool = False
     has_reference: bool = False
     has_batch_norm: bool | None = None
+    weight: float = 1.0
     evidence: Evidence = Evidence()
     flags: tuple[str, ...] = ()
     unsearched: tuple[str, ...] = ()
@@ -119,7 +121,7 @@ class Attempt:
     def traits(self) -> Traits:
         """What a calibrator may or may not have met of it."""
         side = None if self.picture_size is None else max(self.picture_size)
-        return Traits(self.architecture, self.outline, side, self.classes)
+        return Traits(self.architecture, self.outline, side, self.classes, self.weight)
 
     @property
     def base_rate(self) -> float:

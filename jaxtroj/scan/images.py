@@ -59,7 +59,7 @@ class ImageScan:
         from converters.batch_norms import has_batch_norms
         from jaxtroj.evidence.images.context import check_fit, image_context
         from jaxtroj.evidence.images.evened import evened, evened_classes
-        from jaxtroj.evidence.images.labelled_examples import normed
+        from jaxtroj.evidence.images.labelled_examples import normed, weight_of
         from jaxtroj.scan.forms import form_for, in_form
         from jaxtroj.scan.reference import reference_for
 
@@ -87,6 +87,7 @@ class ImageScan:
         norms = self.attempt.has_batch_norm = context.shared(normed)
         if has_batch_norms(self.model) and not norms:
             self.attempt.findings += (_NOT_COMPARED,)
+        self.attempt.weight = weight_of(examples.labels, self.model.num_classes)
         side, beside = max(height, width), reference is not None
         return Prepared(context, Subject(side, has_batch_norm=norms, has_reference=beside))
 

@@ -138,6 +138,15 @@ def test_base_rate_shift_is_bayes_rule_even_at_the_clip(fitted):
             fitted.probability(rows[0], Traits(names[0]), rate)
 
 
+def test_evidence_of_little_weight_counts_less_and_says_so(fitted):
+    for row, name in zip(*population(20, 9)[::2], strict=True):
+        whole, half = (fitted.probability(row, Traits(name, weight=w)) for w in (1.0, 0.5))
+        assert logit(half) == pytest.approx(float(logit(whole)) / 2, abs=1e-6)
+        said = fitted.caveats(Traits(name, weight=0.5))
+        assert said[0] == "examples show too little of its classes: their evidence counts 50%"
+        assert said[1:] == fitted.caveats(Traits(name))
+
+
 def test_uneven_training_population_is_shifted_to_even_odds():
     rows, labels, names = population(200, 8)
     kept = [i for i in range(200) if not labels[i] or i % 10 == 0]  # one poisoned in six

@@ -18,7 +18,7 @@ class AllToAllBudget:
 
     Of the `fit` examples it steps on all but one class's share, as arms with a target do.
     A mask counts as found from a worth of `works` on; with fewer than `least` held-out examples,
-    or fewer than `classes` classes, none does.
+    or of fewer than `classes` classes, none does.
     """
 
     method: AllToAll = AllToAll()
@@ -55,11 +55,12 @@ def search_all_to_all(
     return Measured(found, sources, own, sizes_of(found.triggers, (height, width)))
 
 
-def worth_of(found: Measured, examples: AnchoredExamples, budget: AllToAllBudget) -> float:
+def worth_of(found: Measured, budget: AllToAllBudget) -> float:
     """Share of the held-out examples that a mask sends to their next class, times 1 less its mean.
 
     A mask of half of the picture does it to some examples of a clean network. With few classes, or
     on few examples, chance does: 0.
     """
-    enough = len(found.sources) >= budget.least and examples.classes >= budget.classes
+    shown = len(np.unique(found.sources))  # a mask for examples of one class has a target class
+    enough = len(found.sources) >= budget.least and shown >= budget.classes
     return float(found.rates[0] * (1.0 - found.sizes[0])) if enough else 0.0

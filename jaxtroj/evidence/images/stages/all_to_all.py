@@ -37,7 +37,7 @@ def _run(context: "ImageContext") -> StageResult:
     budget, examples = context.budget(AllToAllBudget), context.shared(anchored)
     key = jax.random.fold_in(context.key, 9)
     found = search_all_to_all(context.network, examples, key, budget)
-    worth = worth_of(found, examples, budget)
+    worth = worth_of(found, budget)
     fields = {
         "all_to_all_rate": float(found.rates[0]),
         "all_to_all_size": float(np.log(found.sizes[0])),
