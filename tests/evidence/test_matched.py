@@ -72,6 +72,15 @@ def test_what_another_way_did_to_all_examples_is_undone(model, own, change):
     assert again.images.dtype == np.float32 and again.images.min() >= 0 and again.images.max() <= 1
 
 
+def test_of_large_pictures_few_are_tried(model, own):
+    """Above 64 px each try is dear."""
+    large = replace(own, images=np.tile(own.images, (1, 3, 3, 1)))
+    network = taught(untaught(), np.tile(scenes(1, 128), (1, 3, 3, 1)))
+    found = match(network, replace(large, images=Look(light=-0.36).of(large.images)))
+    assert found is not None and found.after < 0.3 * found.before
+    assert match(network, large) is None
+
+
 def stamped(images: np.ndarray) -> np.ndarray:
     images = images.copy()
     images[:, 2:9, 3:10] = (1.0, 0.0, 0.9)

@@ -106,7 +106,8 @@ def match(model: Model, examples: Examples) -> Match | None:
         return None
     if max(images.shape[1:3]) > FULL_SIDE:
         few = images[:_LARGE_COUNT]
-        look = _best(lambda look: seen(look, few), seen(Look(), few), names, _LARGE_TRIES)
+        least = max(seen(Look(), few), _LEAST)  # of so few it may be 0
+        look = _best(lambda look: seen(look, few), least, names, _LARGE_TRIES)
     else:
         look = _best(seen, before, names, _TRIES)
     if look == Look():
