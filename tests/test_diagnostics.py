@@ -248,7 +248,7 @@ def test_a_scan_tells_files_that_are_numbered_from_one(tmp_path):
         label, number = label_of(path.name) + 1, path.stem[-1]
         shutil.copy(path, tmp_path / f"class_{label}_example_{number}.png")
     entry = ModelEntry("clean", SHIPPED / "model.pt", tmp_path, None)
-    searched = Settings(stages=("statistics",), calibrator=None, early_stop=False)
+    searched = Settings(stages=("sensitivity",), calibrator=None, early_stop=False)
     known = replace(searched, channel_order="BGR", normalization="min-max")
     for settings in (known, searched):
         record = scan_model(entry, settings)

@@ -200,7 +200,9 @@ def test_of_very_many_classes_the_line_says_what_was_searched(tmp_path, capsys):
     given = ("--examples", tmp_path / "pictures", "--stages", "weights,probes")
     run("detect", tmp_path / "model.pt", *given)
     line = capsys.readouterr().out
-    assert "network of 50 classes, only of 5 to 44" in line
+    # Two classes of fifty: what batch norms remember is not compared with them.
+    assert "network of 50 classes, only of 8 to 43" in line
+    assert "examples show too little of its classes: their evidence counts 30%" in line
     assert "of its 50 classes only those that are easiest to reach were searched as targets" in line
     assert "classes-unknown: 2 class folders (n01440764, n02123045)" in line
 
