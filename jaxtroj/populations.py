@@ -135,7 +135,8 @@ class Asked:
         round: of its dataset, where it was recognised.
         is_apart: whether the clean heads that a head is compared with come from another dataset.
         has_reference: whether it is compared with a clean network of the same classes.
-        has_batch_norm: whether it has batch norms with running statistics; None until it is read.
+        has_batch_norm: whether it has batch norms with running statistics that the examples can be
+            compared with; None until both are read.
     """
 
     kind: str = "image"

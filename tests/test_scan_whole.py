@@ -242,7 +242,6 @@ def test_a_class_that_only_signs_name_is_said_with_what_else_makes_them(
 ):
     trigger: Any = None if served is None else SimpleNamespace(target_class=served)
     verdict: Any = SimpleNamespace(poisoned=poisoned, target_class=target)
-    unsaid, counted = (SimpleNamespace(class_counts=counts) for counts in (None, (5.0, 5.0)))
     found = only_signs(verdict, trigger, asks_counts=True)
     assert found.startswith(said) and bool(found) == bool(said)
     assert only_signs(verdict, trigger, asks_counts=False) == found.partition(":")[0]

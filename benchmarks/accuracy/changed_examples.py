@@ -116,7 +116,7 @@ def main() -> int:
     own = {(row.population, row.model): row for row in read_all(args.own, args.work / "runs")}
     result = {"provenance": provenance(), **judged(rows, own)}
     write_atomic(args.out, json.dumps(result, indent=1).encode() + b"\n")
-    print(json.dumps({name: part for name, part in result["changes"].items()}, indent=1))
+    print(json.dumps(result["changes"], indent=1))
     return 0
 
 

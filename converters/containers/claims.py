@@ -2,8 +2,8 @@
 
 torch.load asks in this order: zip by the first bytes, tar by the first header, then the legacy
 stream; torch.jit.load looks for a zip from the end of the file; onnxruntime takes bytes with
-"ORTM" at 4 for its own format; other tools go by the suffix. A
-file that is sound in two of these ways is two models, and which of them runs is not ours to guess.
+"ORTM" at 4 for its own format; other tools go by the suffix. A file that is sound in two of these
+ways is two models, and which of them runs is not ours to guess.
 """
 
 import mmap
@@ -37,11 +37,14 @@ def refuse_second_container(data: bytes | mmap.mmap, kind: str) -> None:
     }
     for container, claimed in claims.items():
         if claimed and container not in kind:
-            article = "an" if kind[0] in "AO" else "a"
             raise CorruptFileError(
-                f"the file is {article} {kind} and a {container} in one, which programs read "
-                "differently; expected one of them, so save the model again"
+                f"the file is {_with_article(kind)} and {_with_article(container)} in one, which"
+                " programs read differently; expected one of them, so save the model again"
             )
+
+
+def _with_article(name: str) -> str:
+    return f"{'an' if name[0] in 'AO' else 'a'} {name}"
 
 
 def _is_tar(head: bytes) -> bool:

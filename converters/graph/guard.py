@@ -169,7 +169,7 @@ def _elements(func, args: Any, kwargs: Any) -> int | None:
 
 
 def _is_pool(func) -> bool:
-    """Whether it goes over windows, which a small value may have many and large ones of."""
+    """Whether it goes over windows: many and large ones even where its values are few."""
     return func.overloadpacket.__name__.startswith(_POOLS)
 
 

@@ -16,12 +16,9 @@ from converters.graph.graph import CONSTANT, Node, Ref
 from converters.graph.layout import ChannelsLast, is_array
 from converters.graph.structure import base_name
 
-_ARITHMETIC = frozenset(
-    "add sub rsub mul div true_divide divide addcmul addcdiv lerp multiply subtract".split()
-)
+_ARITHMETIC = frozenset("add sub rsub mul div true_divide addcmul addcdiv lerp".split())
 _UNDONE = frozenset(
-    "exp exp2 expm1 log log2 log10 log1p pow div true_divide divide reciprocal sqrt rsqrt"
-    " addcdiv".split()
+    "exp exp2 expm1 log log2 log10 log1p pow div true_divide reciprocal sqrt rsqrt addcdiv".split()
 )
 _MADE = ("full", "zeros", "ones", "new_", "fill", "scalar_tensor", "arange", "linspace", "empty")
 _EXACT = (0.0, 1.0, -1.0)

@@ -50,7 +50,8 @@ class Attempt:
         picture_size: height and width of its examples in pixels, once they are read.
         is_apart: whether the clean heads that it is compared with come from another dataset.
         has_reference: whether a clean network of its classes is at hand.
-        has_batch_norm: whether it has batch norms with running statistics; None until it is read.
+        has_batch_norm: whether it has batch norms with running statistics that the examples can be
+            compared with; None until both are read.
         weight: what its evidence counts, see `Traits`.
         evidence, flags: what was gathered, and doubts about it.
         unsearched: kinds of trigger that nothing looked for, although a model of a size that its

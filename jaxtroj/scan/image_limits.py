@@ -18,7 +18,7 @@ def limits_of(
     verdict: Verdict,
     trigger: "RecoveredTrigger | None",
     context: "ImageContext",
-    asks_counts: bool = True,
+    asks_counts: bool,
 ) -> tuple[str, ...]:
     """What was not searched, and what else than a trojan makes the signs that were found.
 

@@ -85,7 +85,7 @@ def test_an_onnx_file_that_begins_as_onnxruntime_s_own_format(tmp_path):
     model = onnx.helper.make_model(graph, producer_name="ORTM")
     path.write_bytes(model.SerializeToString())
     assert path.read_bytes()[4:8] == b"ORTM"
-    with pytest.raises(CorruptFileError, match="an ONNX file and a ORT model in one"):
+    with pytest.raises(CorruptFileError, match="an ONNX file and an ORT model in one"):
         open_model(path)
 
 
