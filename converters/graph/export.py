@@ -48,9 +48,9 @@ def from_exported(
         functional = program.run_decompositions(_decompositions())
         # Before this, writes are calls like any other.
         _refuse_mutation(functional)
-        with SizeGuard(WorkLimits(), _weight_bytes(functional)):
+        with SizeGuard(WorkLimits(), _weight_bytes(functional)) as guard:
             if _is_plain(functional) and _same_shapes(functional, inputs):
-                captured = _Reader(functional).captured()
+                captured = _Reader(functional, guard).captured()
             else:
                 captured = _on_tape(program, inputs)
     except (ConverterError, MemoryError):
@@ -183,8 +183,8 @@ def _on_tape(program: ExportedProgram, inputs: list[torch.Tensor]) -> Captured:
 class _Reader:
     """Walks through a program whose every call is an ATen operator."""
 
-    def __init__(self, program: ExportedProgram):
-        self._program = program
+    def __init__(self, program: ExportedProgram, guard: SizeGuard):
+        self._program, self._guard = program, guard
         self._recorder = Recorder()
         # What neither inputs nor weights decide is computed on the way.
         self._values: dict[torch.fx.Node, Any] = {}
@@ -242,6 +242,8 @@ class _Reader:
         specs = [spec_of(r) if isinstance(r, torch.Tensor) else None for r in results]
         for spec in filter(None, specs):
             bounded(math.prod(spec.shape))
+        args, kwargs = self._shapes(node)
+        self._guard.foresee(node.target, args, kwargs, value)
         names = self._recorder.add_node(name, positional, keywords, specs, depends, source)
         if not isinstance(value, (tuple, list)):
             self._recorder.bind(node, names[0], depends)
@@ -249,6 +251,13 @@ class _Reader:
         self._recorder.bind(node, names[0], depends)  # known, though only its parts are used
         for user in node.users:
             self._recorder.bind(user, names[_picked(user)], depends)
+
+    def _shapes(self, node: torch.fx.Node) -> Any:
+        """Arguments of a call, tensors without values where none is known."""
+        known = self._values
+        return torch.fx.map_arg(
+            (node.args, node.kwargs), lambda n: known[n] if n in known else n.meta["val"]
+        )
 
     def _encode(self, value: Any, name: str, source: str) -> Any:
         if isinstance(value, torch.fx.Node):

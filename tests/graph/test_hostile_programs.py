@@ -10,7 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-from converters.errors import ConverterError, CorruptFileError, UnknownFormatError
+from converters.errors import (
+    ConverterError,
+    CorruptFileError,
+    TooLargeError,
+    UnknownFormatError,
+)
 from converters.opening import open_model
 
 
@@ -236,3 +241,14 @@ def test_a_tensor_that_torch_reads_otherwise_is_refused(saved, tmp_path, change,
     path.write_bytes(_archive(change(saved[0])))
     with pytest.raises(CorruptFileError, match=f"{said}.*; export the network again"):
         open_model(path)
+
+
+def test_the_work_of_a_program_that_is_read_without_running_it_is_counted(tmp_path):
+    """A window of 2500 x 2500 in a file of 16 KB would take hours."""
+    net = torch.nn.Sequential(
+        torch.nn.ZeroPad2d(2500), torch.nn.MaxPool2d(2500, 1, 1250), torch.nn.Conv2d(3, 5, 1),
+        torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(),
+    ).eval()  # fmt: skip
+    torch.export.save(torch.export.export(net, (torch.zeros(1, 3, 8, 8),)), tmp_path / "net.pt2")
+    with pytest.raises(TooLargeError, match="multiplications"):
+        open_model(tmp_path / "net.pt2")
