@@ -47,11 +47,19 @@ def _bits(array: np.ndarray) -> tuple[np.dtype, tuple[int, ...], bytes]:
     return array.dtype, array.shape, array.tobytes()
 
 
-def how_to_save(path: Sequence[str], key: str) -> str:
+def how_to_save(path: Sequence[str], key: str, classes: Sequence[str] = ()) -> str:
     """The line of torch that saves one network of a checkpoint, in a file of its own.
+
+    Args:
+        path: keys to the dict that holds the networks.
+        key: of the network.
+        classes: full names of the other classes in it, which torch has to be told of.
 
     >>> how_to_save(["best"], "ema")
     "torch.save(torch.load(FILE, weights_only=True)['best']['ema'], 'one.pth')"
     """
     place = "".join(f"[{safe_repr(part)}]" for part in (*path, key))
-    return f"torch.save(torch.load(FILE, weights_only=True){place}, 'one.pth')"
+    line = f"torch.save(torch.load(FILE, weights_only=True){place}, 'one.pth')"
+    if not classes:
+        return line
+    return f"torch.serialization.add_safe_globals([{', '.join(classes)}]); {line}"

@@ -175,7 +175,8 @@ def _check_equal(value: dict, keys: list[str], path: list[str], decode: Decoder)
     networks = [value[key] for key in keys]
     if set(_CANDIDATES).issuperset(keys) and are_equal(networks, decode):
         return
-    line = how_to_save(path, keys[0])
+    classes = sorted({item.class_name for item in value.values() if isinstance(item, Standin)})
+    line = how_to_save(path, keys[0], classes)
     remedy = f", such as {line}" if all(isinstance(one, dict) for one in networks) else ""
     raise UnknownFormatError(
         f"the checkpoint holds {len(keys)} networks under {_listed(keys)}; save the one to "

@@ -125,6 +125,18 @@ def test_several_networks_are_ambiguous(value, tmp_path):
     assert ("weights_only=True" in str(refused.value)) == ("net" not in value)
 
 
+def test_the_line_that_saves_one_network_works(tmp_path, monkeypatch):
+    """timm keeps the arguments of its training script beside two networks."""
+    args = argparse.Namespace(lr=0.1)
+    with pytest.raises(UnknownFormatError, match="2 networks under") as refused:
+        read_back({"args": args, "state_dict": STATE, "state_dict_ema": OTHER}, tmp_path)
+    line = str(refused.value).partition("such as ")[2]
+    monkeypatch.chdir(tmp_path)
+    with torch.serialization.safe_globals([]):
+        exec(line, {"torch": torch, "argparse": argparse, "FILE": "model.pt"})
+    check_state(read_back(torch.load("one.pth", weights_only=True), tmp_path))
+
+
 def test_networks_that_are_equal_are_one(tmp_path):
     copy = {name: tensor.clone() for name, tensor in STATE.items()}
     artifact = read_back({"model": STATE, "ema": copy, "epoch": 3}, tmp_path)
