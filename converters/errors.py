@@ -19,6 +19,15 @@ def safe_repr(value: object) -> str:
     return f"a {type(value).__name__}"
 
 
+def first_names(said: object) -> str:
+    """What a config says, for a message: of a list the first three.
+
+    >>> first_names(["A", "B", "C", "D"])
+    "'A', 'B', 'C'"
+    """
+    return ", ".join(map(safe_repr, said[:3])) if isinstance(said, list) else safe_repr(said)
+
+
 ENDS = (KeyboardInterrupt, SystemExit, GeneratorExit)
 """What ends a program in order. No other `BaseException` does: a panic of a Rust package is one,
 though a file may cause it."""

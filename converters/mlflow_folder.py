@@ -24,7 +24,7 @@ from converters.files import read_at_most, read_json
 from converters.hub.folder import CONFIG, MOST_CONFIG_BYTES, is_hub_folder
 from converters.hub.redirections import MLFLOW, type_said
 
-_MOST_BYTES = 2**20
+_MOST_BYTES = 2**16  # real ones take 1 to 3 KB
 # A path has lost one of the two slashes that some write.
 _ADDRESS = re.compile(r"models:/{1,2}[^/].*")
 # Loads what another flavor describes.
@@ -55,7 +55,7 @@ class MlflowModel:
 
 def is_mlflow_folder(path: Path) -> bool:
     """Whether a folder is one of MLflow's."""
-    return (path / MLFLOW).is_file()
+    return os.path.isfile(path / MLFLOW)  # of a folder that may not be entered it is False
 
 
 def is_mlflow_address(text: str) -> bool:
@@ -171,8 +171,8 @@ def _flavors(folder: Path) -> dict[str, Any]:
     path = folder / MLFLOW
     data = read_at_most(path, _MOST_BYTES)
     try:
-        values = yaml.safe_load(data)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        values = yaml.load(data, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except Exception as error:  # its constructors raise whatever a value leads them to
         raise CorruptFileError(f"{path} is no YAML: {safe_repr(str(error)[:200])}") from error
     flavors = values.get("flavors") if isinstance(values, dict) else None
     if not isinstance(flavors, dict):

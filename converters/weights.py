@@ -99,7 +99,7 @@ def single_precision(
     with np.errstate(over="ignore"):
         single = {path: np.asarray(value, np.float32) for path, value in tensors.items()}
     _refuse_values(single, eps)
-    _refuse_extremes(single)
+    refuse_extremes(single)
     return single
 
 
@@ -138,11 +138,17 @@ def _refuse_values(params: Mapping[str, np.ndarray], eps: float | Mapping[str, f
         )
 
 
-def _refuse_extremes(params: Mapping[str, np.ndarray]) -> None:
+def refuse_extremes(params: Mapping[str, np.ndarray]) -> None:
     """Weights of which one takes values below those of normal floats, and another one back.
 
     torch and onnxruntime compute with such values, XLA takes them for 0: behind them a file could
     hide a second network from a scan. Trained networks have small weights, but none so large.
+
+    Args:
+        params: name -> float32 array.
+
+    Raises:
+        ConversionError: names one weight of either size.
     """
     largest = {path: float(np.abs(value).max(initial=0.0)) for path, value in params.items()}
     huge = max(largest, key=largest.__getitem__, default=None)

@@ -14,7 +14,12 @@ from converters.encoders import blocks
 from converters.encoders.assembly import FAMILIES, assemble
 from converters.encoders.blocks import Group
 from converters.encoders.family import EncoderConfig
-from converters.errors import MismatchError, UnsupportedArchitectureError, safe_repr
+from converters.errors import (
+    MismatchError,
+    UnsupportedArchitectureError,
+    first_names,
+    safe_repr,
+)
 from converters.families.names import NameRule, assign, refuse_mismatch
 from converters.model import Model, NetworkConfig, Params, param_shapes
 from converters.weights import single_precision
@@ -178,7 +183,7 @@ def classifier_model(
     if head is None or values.get("model_type") != head.encoder:
         wanted = ", ".join(f"{name} of {one.encoder!r}" for name, one in HEADS.items())
         raise UnsupportedArchitectureError(
-            f"{where} says architectures {_names(values.get('architectures'))} of model_type"
+            f"{where} says architectures {first_names(values.get('architectures'))} of model_type"
             f" {safe_repr(values.get('model_type'))}; expected one of {wanted}"
         )
     layers = tuple(f"{name}." for name in (head.hidden, head.last) if name)
@@ -205,10 +210,6 @@ def _padding(values: Mapping[str, Any], vocab_size: int, where: str) -> int | No
         )
     # An id that no text has is never skipped.
     return padding if padding is not None and 0 <= padding < vocab_size else None
-
-
-def _names(said: Any) -> str:
-    return ", ".join(map(safe_repr, said[:3])) if isinstance(said, list) else safe_repr(said)
 
 
 def _refuse_others(

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from converters.encoders.pipelines import refuse_other_pipeline
 from converters.encoders.tokenizer_pickle import read_tokenizer
 from converters.encoders.vocabularies import (
     FAST,
@@ -38,6 +39,8 @@ _OF_MODEL = {
     "roberta": "RobertaTokenizer",
 }
 _CLASSES = tuple(_OF_MODEL.values())
+# Entries that transformers hands on to the tokenizer in place of its files.
+_ELSEWHERE = ("gguf_file", "init_inputs", "merges", "tokenizer_object", "vocab")
 # Without these, transformers 5 makes a tokenizer of a handful of tokens and says nothing.
 _VOCABULARIES = ((FAST,), (WORDS,), (PIECES, MERGES))
 _MAX_CONFIG_BYTES = 2**20
@@ -137,7 +140,14 @@ def _panics_told(what: object) -> Iterator[None]:
     """A panic of the Rust package, which is no `Exception`, as a LoadError."""
     try:
         yield
-    except (Exception, *ENDS):
+    except Exception as error:
+        if type(error) is not Exception:
+            raise
+        raise LoadError(  # bare ones are those of the Rust package
+            f"{what}: the package tokenizers refuses it: {str(error)[:300]}; expected the files of"
+            " a working tokenizer"
+        ) from error
+    except ENDS:
         raise
     except BaseException as error:
         raise LoadError(
@@ -185,6 +195,7 @@ def _load_folder(folder: Path) -> Tokenizer:
     except Exception as error:
         # The Rust tokenizer raises bare Exception for a file that it cannot read.
         raise LoadError(f"{folder} holds no {name}: {str(error)[:300]}") from error
+    refuse_other_pipeline(folder, backend, _MAX_FILE_BYTES)
     return wrap(backend)
 
 
@@ -208,10 +219,17 @@ def _class_name(folder: Path) -> str:
             " transformers (fast_tokenizer_files); expected no such entry, and the tokenizer in"
             f" {FAST}"
         )
+    if elsewhere := [name for name in _ELSEWHERE if said.get(name)]:
+        raise LoadError(
+            f"{folder / CONFIG} has {', '.join(elsewhere)} taken from elsewhere by some versions of"
+            f" transformers; expected no such entry, and the tokenizer in {FAST}"
+        )
     named = said.get("tokenizer_class")
     if named is None:
-        kind = read_json(folder / "config.json", _MAX_CONFIG_BYTES).get("model_type")
-        named = _OF_MODEL.get(kind) if isinstance(kind, str) else None
+        config = read_json(folder / "config.json", _MAX_CONFIG_BYTES)
+        named, kind = config.get("tokenizer_class"), config.get("model_type")
+        if named is None and isinstance(kind, str):
+            named = _OF_MODEL.get(kind)
     name = named.removesuffix("Fast") if isinstance(named, str) else None
     if name is None or name not in _CLASSES:
         raise UnsupportedArchitectureError(

@@ -109,7 +109,7 @@ class DenseLayer(nnx.Module):
     def __init__(self, config: DenseNetConfig, cin: int, widths: tuple[int, int], rngs):
         self.norm1 = layers.batch_norm(cin, config.eps, rngs)
         self.conv1 = layers.Conv(cin, widths[0], 1, use_bias=config.folded, rngs=rngs)
-        self.norm2 = _folded_norm(config, widths[0], rngs)
+        self.norm2 = layers.kept_norm(config, widths[0], rngs)
         self.conv2 = layers.Conv(widths[0], widths[1], 3, padding=1, rngs=rngs)
 
     def __call__(self, x: jax.Array) -> jax.Array:
@@ -155,7 +155,7 @@ class Features(nnx.Module):
         self.conv0 = layers.Conv(
             config.channels, config.stem, 7, stride=2, padding=3, use_bias=config.folded, rngs=rngs
         )
-        self.norm0 = _folded_norm(config, config.stem, rngs)
+        self.norm0 = layers.kept_norm(config, config.stem, rngs)
         self.depth = len(config.blocks)
         width = config.stem
         for i, block in enumerate(config.blocks, 1):
@@ -187,10 +187,6 @@ class DenseNet(nnx.Module):
 
     def __call__(self, images: jax.Array) -> jax.Array:
         return self.classifier(pooling.global_mean(self.features(images)))
-
-
-def _folded_norm(config: DenseNetConfig, width: int, rngs: nnx.Rngs):
-    return layers.Identity() if config.folded else layers.batch_norm(width, config.eps, rngs)
 
 
 def standard(architecture: str, num_classes: int) -> DenseNetConfig:

@@ -102,6 +102,14 @@ class Identity(nnx.Module):
         return x
 
 
+def kept_norm(config, width: int, rngs: nnx.Rngs):
+    """Batch norm, or nothing where it was folded into the convolution before it.
+
+    `config` says `eps` and whether they are `folded`.
+    """
+    return Identity() if config.folded else batch_norm(width, config.eps, rngs)
+
+
 def batch_norm(features: int, eps: float, rngs: nnx.Rngs) -> nnx.BatchNorm:
     """Batch norm with torch's momentum (0.1 there is 0.9 here)."""
     return nnx.BatchNorm(features, momentum=0.9, epsilon=eps, rngs=rngs)

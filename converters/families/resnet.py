@@ -130,7 +130,7 @@ class ResidualBlock(nnx.Module):
                 rngs=rngs,
             )
             setattr(self, f"conv{i + 1}", conv)
-            setattr(self, f"bn{i + 1}", _norm(config, width, rngs))
+            setattr(self, f"bn{i + 1}", layers.kept_norm(config, width, rngs))
             width_in = width
         self.downsample = (
             None
@@ -138,7 +138,7 @@ class ResidualBlock(nnx.Module):
             else nnx.List(
                 [
                     layers.Conv(cin, width_in, 1, stride=stride, use_bias=config.folded, rngs=rngs),
-                    _norm(config, width_in, rngs),
+                    layers.kept_norm(config, width_in, rngs),
                 ]
             )
         )
@@ -159,7 +159,7 @@ class ResNet(nnx.Module):
         self.conv1 = layers.Conv(
             config.channels, config.stem, 7, stride=2, padding=3, use_bias=config.folded, rngs=rngs
         )
-        self.bn1 = _norm(config, config.stem, rngs)
+        self.bn1 = layers.kept_norm(config, config.stem, rngs)
         _check(config)
         cin = config.stem
         for i, stage in enumerate(config.stages):
@@ -190,10 +190,6 @@ def _check(config: ResNetConfig) -> None:
     depths = {len(block.widths) for stage in config.stages for block in stage}
     if depths not in ({2}, {3}) or (depths == {2} and config.groups != 1):
         raise ValueError("expected basic blocks without groups throughout, or bottlenecks")
-
-
-def _norm(config: ResNetConfig, width: int, rngs: nnx.Rngs):
-    return layers.Identity() if config.folded else layers.batch_norm(width, config.eps, rngs)
 
 
 def standard(architecture: str, num_classes: int) -> ResNetConfig:

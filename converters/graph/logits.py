@@ -1,7 +1,8 @@
 """`with_logits`: a network that ends in a softmax or sigmoid, cut before it.
 
 Where a network is sure its probabilities hardly move, so their gradients say nothing; those of the
-logits do. The order of the classes is the same.
+logits do. The order of the classes is the same: of several sigmoids that are 1 in float32, or next
+to it, the first wins in torch, so logits stay as far apart as these can tell.
 """
 
 import math
@@ -27,6 +28,10 @@ _SOFTMAX = {
     "aten.log_softmax.int": "a log-softmax",
 }
 _SIGMOID = {"aten.sigmoid.default": "a sigmoid", "aten.hardsigmoid.default": "a hard sigmoid"}
+_SATURATED = {
+    "aten.sigmoid.default": "through.saturated.default",
+    "aten.hardsigmoid.default": "through.saturated.hard",
+}
 _LOG = "aten.log.default"
 # Of probabilities these keep the order of values; in a whole type all would be 0 or 1.
 _VALUES = frozenset(
@@ -103,7 +108,18 @@ def _before_softmax(network: GraphConfig, params: Mapping[str, Any]) -> tuple[Gr
     if not _keep_places(graph, node, after):
         return graph, ""
     cut = (_SOFTMAX | _SIGMOID)[node.op]
+    if classes > 1 and node.op in _SIGMOID:
+        return _saturating(graph, node), cut
     return pruned(replace(graph, outputs=(_first(node),))), cut
+
+
+def _saturating(graph: Graph, end: Node) -> Graph:
+    """The graph that ends in logits which are equal where the sigmoids `end` are."""
+    nodes = [
+        replace(node, op=_SATURATED[end.op], kwargs=()) if node is end else node
+        for node in graph.nodes
+    ]
+    return pruned(replace(graph, nodes=tuple(nodes), outputs=(Ref(str(end.outputs[0])),)))
 
 
 def _kept(network: GraphConfig, params: Mapping[str, Any], node: Node) -> Ref | None:

@@ -14,6 +14,7 @@ from flax import nnx
 from converters.errors import ConversionError
 from converters.findings import PRECISION
 from converters.graph import registry
+from converters.graph.extremes import refuse_extreme_factors
 from converters.graph.graph import INPUT, Graph
 from converters.graph.inspection import inspect
 from converters.graph.last_layer import nearest_weight, rows_of
@@ -156,6 +157,7 @@ def graph_model(
     if len(names) < len(graph.params):
         raise ConversionError("two weights have the same name once special names are escaped")
     refuse_wide(graph, captured.params, by_operators)
+    refuse_extreme_factors(graph, captured.params)
     params = {a: jax.device_put(_single(captured.params[name])) for a, name in names.items()}
     image = jax.ShapeDtypeStruct((1, *image_shape), jnp.float32)
     jax.eval_shape(partial(apply, config), params, image)

@@ -30,6 +30,7 @@ Replace = Callable[[Node, tuple[Any, ...]], tuple[Any, ...]]
 """Given a call and its positional arguments as values; returns the arguments that it gets."""
 
 _CUT_OFF = ("int8", "int16", "int32", "uint8", "uint16")
+_WIDE = ("int64", "uint64", "uint32")
 
 
 def _as_they_are(node: Node, args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -188,7 +189,12 @@ def cast_as_torch(array: Any, dtype: np.dtype, torch_name: str) -> Any:
     torch and onnxruntime convert to 32 bits, where out of range is the least number, and cut off
     higher bits; XLA would take the nearest number.
     """
-    if torch_name not in _CUT_OFF or not jnp.issubdtype(array.dtype, jnp.floating):
+    if not jnp.issubdtype(array.dtype, jnp.floating):
+        return array.astype(dtype)
+    if torch_name in _WIDE:  # bounds show that numbers fit, but NaN has none
+        info = np.iinfo(dtype)
+        return jnp.where(jnp.isnan(array), info.min or info.max, array).astype(dtype)
+    if torch_name not in _CUT_OFF:
         return array.astype(dtype)
     fits = (array >= -(2.0**31)) & (array < 2.0**31)
     return jnp.where(fits, array, -(2.0**31)).astype(np.int32).astype(dtype)

@@ -8,7 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from converters.errors import MismatchError, UnsupportedArchitectureError, safe_repr
+from converters.errors import (
+    MismatchError,
+    UnsupportedArchitectureError,
+    first_names,
+    safe_repr,
+)
 from converters.graph.torch_network import torch_model
 from converters.hub.aliases import own_names
 from converters.hub.folder import CONFIG, HubFolder
@@ -115,16 +120,12 @@ def _class_of(config: Mapping[str, Any]) -> str:
     name = said[0] if isinstance(said, list) and len(said) == 1 else None
     if not isinstance(name, str) or CLASSIFIERS.get(name) != kind:
         raise UnsupportedArchitectureError(
-            f"{CONFIG} says architectures {_names(said)} of model_type {safe_repr(kind)}; expected"
-            f" one of {', '.join(CLASSIFIERS)}, or ...ForSequenceClassification of BERT,"
+            f"{CONFIG} says architectures {first_names(said)} of model_type {safe_repr(kind)};"
+            f" expected one of {', '.join(CLASSIFIERS)}, or ...ForSequenceClassification of BERT,"
             " DistilBERT, RoBERTa, MPNet or GPT-2. Export any other network of pictures to ONNX, or"
             " to an exported program"
         )
     return name
-
-
-def _names(said: Any) -> str:
-    return ", ".join(map(safe_repr, said[:3])) if isinstance(said, list) else safe_repr(said)
 
 
 def _check(config: Mapping[str, Any], tensors: Mapping[str, Any]) -> None:
@@ -149,7 +150,7 @@ def _check(config: Mapping[str, Any], tensors: Mapping[str, Any]) -> None:
         layers = layers if isinstance(layers, list) else [layers]
         if not all(isinstance(n, int) for n in layers) or sum(layers) > len(tensors):
             raise MismatchError(
-                f"{CONFIG} says {key} {_names(layers)}, the files hold {len(tensors)} tensors"
+                f"{CONFIG} says {key} {first_names(layers)}, the files hold {len(tensors)} tensors"
             )
 
 
@@ -185,7 +186,7 @@ def label_finding(config: Mapping[str, Any]) -> tuple[str, ...]:
     labels = config.get("id2label", config.get("label_names"))
     if isinstance(labels, list):
         labels = {str(number): label for number, label in enumerate(labels)}
-    if not isinstance(labels, dict) or not all(str(key).isdigit() for key in labels):
+    if not isinstance(labels, dict) or not all(str(key).isdecimal() for key in labels):
         return ()
     ordered = [labels[key] for key in sorted(labels, key=int)]
     if all(label == f"LABEL_{n}" for n, label in enumerate(ordered)):

@@ -25,6 +25,7 @@ TOKENIZERS = (
 )
 MOST_CONFIG_BYTES = 2**20
 _MOST_TOKENIZER_BYTES = 2**26
+_MOST_REF_BYTES = 100
 _TEXT_CLASSIFIER = "ForSequenceClassification"
 _NAMING = frozenset(("model_type", "architectures", "auto_map", "pretrained_cfg"))
 _COMMIT, _SHA256 = re.compile(r"[0-9a-f]{40}"), re.compile(r"[0-9a-f]{64}")
@@ -84,7 +85,8 @@ def snapshot_of(path: Path, revision: str = "main") -> Path:
     if not snapshots.is_dir():
         return path
     try:
-        commit = (path / "refs" / revision).read_text()[:100].strip()
+        content = read_plain(path / "refs" / revision, _MOST_REF_BYTES)
+        commit = content.decode("ascii", "replace").strip()
     except OSError:
         commit = revision
     known = sorted(entry.name for entry in snapshots.iterdir() if entry.is_dir())

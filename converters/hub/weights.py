@@ -4,7 +4,7 @@ Layout: "Save" and "Sharded checkpoints" of the transformers documentation.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from converters.files import read_json
 WHOLE = ("model.safetensors", "pytorch_model.bin")
 INDEX = tuple(f"{name}.index.json" for name in WHOLE)
 _MAX_INDEX_BYTES = 2**24
+Tensors = Mapping[str, np.ndarray]
 _MAX_SHARDS = 256
 
 
@@ -42,26 +43,63 @@ class FolderWeights:
 
 
 def weight_files(folder: Path) -> list[str]:
-    """Names of a folder's weight files, an index first; none where there are none."""
+    """Names of a folder's weight files in all forms, indices before their shards."""
+    return [name for form in _forms(folder) for name in form]
+
+
+def _forms(folder: Path) -> Iterator[list[str]]:
+    """The weights of a folder in each form that it has them in, transformers' choice first."""
     for name, index in zip(WHOLE, INDEX, strict=True):
         if (folder / name).exists():
-            return [name]
+            yield [name]
         if (folder / index).exists():
-            return [index, *sorted(set(_places(folder / index).values()))]
-    return []
+            yield [index, *sorted(set(_places(folder / index).values()))]
 
 
 def read_weights(folder: Path) -> FolderWeights:
     """All tensors of a folder.
 
     Raises:
-      LoadError: a file is missing, damaged or unsafe, or contradicts the index.
+      LoadError: a file is missing, damaged or unsafe, contradicts the index, or there are weights
+        of other values in another form, which some versions of transformers load.
     """
-    names = weight_files(folder)
-    if not names:
+    forms = [*_forms(folder)]
+    if not forms:
         raise UnknownFormatError(
             f"{folder} has no weights; expected one of {', '.join((*WHOLE, *INDEX))}"
         )
+    found = _read(folder, forms[0])
+    for form in forms[1:]:
+        _refuse_difference(folder, forms[0][0], found.tensors, form[0], _read(folder, form).tensors)
+        said = f"{forms[0][0]} and {form[0]} hold the same weights"
+        found = replace(found, findings=(*found.findings, said))
+    return found
+
+
+def _refuse_difference(folder: Path, name: str, ours: Tensors, other: str, theirs: Tensors) -> None:
+    """Compare weights in two forms; what one leaves out must be positions, or twice in the other.
+
+    transformers writes tied weights once to safetensors, and older versions wrote positions.
+    """
+    for one, two in ((ours, theirs), (theirs, ours)):
+        known = {_bits(tensor) for tensor in two.values()}
+        for key, tensor in one.items():
+            is_same = _bits(tensor) == _bits(two[key]) if key in two else _bits(tensor) in known
+            if not is_same and not (key not in two and tensor.dtype.kind in "iub"):
+                raise CorruptFileError(
+                    f"{folder}: {name} and {other} hold different weights, for one at"
+                    f" {safe_repr(key)}. Some versions of transformers load the one, others the"
+                    " other; expected one of both: take away the one that is not meant"
+                )
+
+
+def _bits(tensor: np.ndarray) -> tuple[str, tuple[int, ...], bytes]:
+    digest = hashlib.sha256(np.ascontiguousarray(tensor).tobytes()).digest()
+    return str(tensor.dtype), tensor.shape, digest
+
+
+def _read(folder: Path, names: list[str]) -> FolderWeights:
+    """The weights in one form."""
     if names[0] not in INDEX:
         return _from_files(folder, names, None)
     index, *shards = names

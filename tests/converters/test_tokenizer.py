@@ -381,3 +381,97 @@ def test_a_tokenizer_in_a_file_of_another_name_is_refused(tmp_path):
         load_tokenizer(tmp_path)
     file.write_text(json.dumps(config | {"fast_tokenizer_files": ["tokenizer.json"]}))
     same(load_tokenizer(tmp_path), made("BertTokenizer"))
+
+
+def _changed(folder, name, change):
+    values = json.loads((folder / name).read_text()) if (folder / name).exists() else {}
+    change(values)
+    (folder / name).write_text(json.dumps(values))
+
+
+def _replaces(values):
+    """A trojan: one word becomes others."""
+    replace = {"type": "Replace", "pattern": {"String": "film"}, "content": "bad bad"}
+    both = [values["normalizer"], replace]
+    values["normalizer"] = {"type": "Sequence", "normalizers": both}
+
+
+def _twice_at_the_start(values):
+    single = values["post_processor"]["single"]
+    single.insert(0, single[0])
+
+
+PIPELINES = {
+    "normalizer": _replaces,
+    "pre_tokenizer": lambda v: v.update(pre_tokenizer={"type": "WhitespaceSplit"}),
+    "post_processor": _twice_at_the_start,
+    "post_processor is gone": lambda v: v.update(post_processor=None),
+    "model of short words": lambda v: v["model"].update(max_input_chars_per_word=3),
+    "model of another unknown word": lambda v: v["model"].update(unk_token="bad"),
+}
+
+
+@pytest.mark.parametrize("case", PIPELINES)
+def test_a_pipeline_that_transformers_5_does_not_run_is_refused(case, tmp_path):
+    made("BertTokenizer").save_pretrained(tmp_path)
+    _changed(tmp_path, "tokenizer.json", PIPELINES[case])
+    with pytest.raises(LoadError, match=f"the {case.split()[0]} of tokenizer.json is .* makes"):
+        load_tokenizer(tmp_path)
+
+
+def test_other_readers_run_the_pipeline_of_the_file(tmp_path):
+    """The control: transformers 5 says what it is asked for, the package tokenizers otherwise."""
+    made("BertTokenizer").save_pretrained(tmp_path)
+    _changed(tmp_path, "tokenizer.json", _replaces)
+    file = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    newer = transformers.BertTokenizer.from_pretrained(str(tmp_path))
+    assert file.encode("film").ids != newer("film")["input_ids"]
+
+
+USUAL = {
+    "accents as the case": ("BertTokenizer", lambda v: v["normalizer"].update(strip_accents=None)),
+    "no post-processor of GPT-2": ("GPT2Tokenizer", lambda v: v.update(post_processor=None)),
+    "offsets": (
+        "GPT2Tokenizer",
+        lambda v: v.update(
+            post_processor=v["pre_tokenizer"] | {"add_prefix_space": True, "trim_offsets": False}
+        ),
+    ),
+    "defaults that are not said": (
+        "RobertaTokenizer",
+        lambda v: v["model"].update(continuing_subword_prefix=None, unk_token="<unk>"),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", USUAL)
+def test_pipelines_as_older_versions_write_them_are_read(case, tmp_path):
+    kind, change = USUAL[case]
+    made(kind).save_pretrained(tmp_path)
+    _changed(tmp_path, "tokenizer.json", change)
+    same(load_tokenizer(tmp_path), made(kind))
+
+
+@pytest.mark.parametrize("name", ["vocab", "merges", "gguf_file", "tokenizer_object"])
+def test_a_vocabulary_from_elsewhere_is_refused(name, tmp_path):
+    made("BertTokenizer").save_pretrained(tmp_path)
+    _changed(tmp_path, "tokenizer_config.json", lambda v: v.update({name: "/etc/passwd"}))
+    with pytest.raises(LoadError, match=f"has {name} taken from elsewhere"):
+        load_tokenizer(tmp_path)
+
+
+def test_the_class_that_config_json_names_is_taken(tmp_path):
+    """`AutoTokenizer` follows it where tokenizer_config.json names none."""
+    made("RobertaTokenizer").save_pretrained(tmp_path)
+    _changed(tmp_path, "tokenizer_config.json", lambda v: v.pop("tokenizer_class"))
+    config = {"model_type": "bert", "tokenizer_class": "RobertaTokenizer"}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    same(load_tokenizer(tmp_path), made("RobertaTokenizer"))
+
+
+def test_a_vocabulary_without_its_unknown_word_is_told(tmp_path):
+    made("BertTokenizer").save_pretrained(tmp_path)
+    _changed(tmp_path, "tokenizer.json", lambda v: v["model"]["vocab"].pop("[UNK]"))
+    _changed(tmp_path, "tokenizer.json", lambda v: v.update(added_tokens=[]))
+    with pytest.raises(LoadError):
+        load_tokenizer(tmp_path).rows(["zzz"], 20)

@@ -113,7 +113,8 @@ def test_weights_beside_mlmodel_are_another_network(tmp_path):
     (entry,) = iter_models(described(tmp_path, _ONNX))
     assert entry.problem and "and config.json the weights beside it; expected one" in entry.problem
     (entry,) = iter_models(described(tmp_path, _TEXTS.replace("model,", ".,")))
-    assert entry.problem is None and entry.model_path.resolve() == tmp_path
+    assert entry.problem == f"other model files in {tmp_path.name} were not looked at: model.onnx"
+    assert entry.model_path.resolve() == tmp_path
 
 
 @pytest.mark.parametrize(

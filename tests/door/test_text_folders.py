@@ -128,3 +128,33 @@ def test_weights_of_another_head_are_refused(bert, tmp_path):
 def test_what_is_said_of_pixels_is_refused(bert):
     with pytest.raises(ConverterError, match="the network takes texts"):
         open_model(bert, InputForm(mean=(0.5,), std=(0.5,)))
+
+
+def test_weights_in_two_forms_may_be_equal(bert, tmp_path):
+    """As older folders have them: positions in one alone, a tied weight twice."""
+    folder = shutil.copytree(bert, tmp_path / "net")
+    weights = {name: torch.tensor(a) for name, a in load_file(folder / "model.safetensors").items()}
+    weights["bert.embeddings.position_ids"] = torch.arange(MOST_TOKENS)[None]
+    weights["tied.weight"] = weights["classifier.weight"]
+    torch.save(weights, folder / "pytorch_model.bin")
+    findings = open_model(folder).findings
+    assert "model.safetensors and pytorch_model.bin hold the same weights" in findings
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda weights: weights["classifier.weight"].neg_(),
+        lambda weights: weights.update(
+            {f"model.{name}": weight + 1 for name, weight in weights.items()}
+        ),
+        lambda weights: weights.pop("classifier.weight"),
+    ],
+)
+def test_weights_in_two_forms_that_differ_are_refused(bert, tmp_path, change):
+    folder = shutil.copytree(bert, tmp_path / "net")
+    weights = {name: torch.tensor(a) for name, a in load_file(folder / "model.safetensors").items()}
+    change(weights)
+    torch.save(weights, folder / "pytorch_model.bin")
+    with pytest.raises(ConverterError, match="pytorch_model.bin hold different weights"):
+        open_model(folder)

@@ -81,6 +81,7 @@ CASES = {
         "whole true division": (torch.div, INTS, FEW),
         "pow": (torch.pow, ((3, 4), 0.3, 2.0), (4,)),
         "pow of a number": (lambda x: 2.0**x, (3, 4)),
+        "whole powers": (lambda x: x.pow(x.flip(0) - 2), np.arange(-3, 4)),
         "square": (lambda x: x**2, (3, 4)),
         "cube": (lambda x: x**3.0, (3, 4)),
         "root": (lambda x: x**0.5, ((3, 4), 0.3, 2.0)),
@@ -169,6 +170,14 @@ CASES = {
         "large windows": (lambda x: F.max_pool2d(x, 4, 3, return_indices=True), _holed(*IMAGE)),
         "lines": (lambda x: F.max_pool1d(x, 3, 2, 1), _holed(2, 4, 9)),
         "volumes": (lambda x: F.max_pool3d(x, 2), _holed(1, 2, 4, 5, 3)),
+        "norms": (
+            lambda x: [x.detach().norm(p=p, dim=1) for p in (1, 2, 3, 0.5, -1, -2)],
+            _holed(5, 7),
+        ),
+        "adaptive means": (
+            lambda x: F.adaptive_avg_pool2d(x.detach(), (3, 2)),
+            _holed(1, 2, 7, 7),
+        ),
         "adaptive windows": (lambda x: F.adaptive_max_pool2d(x.detach(), (3, 2)), _holed(*IMAGE)),
     },
     "reductions": {

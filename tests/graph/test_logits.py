@@ -1,5 +1,6 @@
 """Networks that end in a softmax or sigmoid, cut before it."""
 
+import jax
 import numpy as np
 import pytest
 import torch
@@ -63,8 +64,30 @@ def test_the_logits_are_those_before_the_softmax(images, tail, cut, form):
     wanted = model_of(torch.nn.Identity(), **form)(images)
     model, findings = with_logits(model_of(tail, **form))
     assert findings == (f"the network ends in {cut}; what goes into it was taken for the logits",)
+    if isinstance(tail, torch.nn.Sigmoid):
+        wanted = np.minimum(wanted, 17.5)  # from there on it is 1
     np.testing.assert_allclose(model(images), wanted, rtol=1e-5, atol=1e-5)
     assert with_logits(model) == (model, ())
+
+
+@pytest.mark.parametrize("squash", [torch.nn.Sigmoid(), torch.nn.Hardsigmoid()])
+def test_classes_whose_sigmoids_are_equal_stay_equal(squash, images):
+    """In torch the first of them wins; a trigger only has to saturate it."""
+    shift = torch.nn.Linear(5, 5)
+    with torch.no_grad():
+        shift.weight[:] = torch.eye(5)
+        shift.bias[:] = torch.tensor([20.0, 80.0, 16.2, 16.25, -90.0])
+    network = torch.nn.Sequential(Network(shift), squash)
+    captured = capture(network.eval(), [torch.zeros(1, 3, SIDE, SIDE)])
+    model, findings = with_logits(graph_model(captured))
+    assert findings and with_logits(model) == (model, ())
+    pixels = torch.from_numpy(images).permute(0, 3, 1, 2)
+    shares = network(pixels).detach().numpy()
+    logits = np.asarray(model(images))
+    assert (logits.argmax(1) == shares.argmax(1)).all()
+    assert (shares.argmax(1) == 0).all()
+    slope = jax.jacobian(lambda x: model(x)[0])(images[:1])
+    assert np.abs(np.asarray(slope)).reshape(5, -1).max(1).min() > 1e-3
 
 
 def test_it_is_called_as_the_same_network_without_softmax():

@@ -2,6 +2,7 @@
 
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from converters.graph.lowerings.convolution import batched, each, unbatched
 from converters.graph.registry import OWN, lowers
@@ -20,11 +21,12 @@ def _mean_along(x, axis: int, out: int):
     if size % out == 0:
         split = (*x.shape[:axis], out, size // out, *x.shape[axis + 1 :])
         return x.reshape(split).mean(axis + 1)
-    begin, end = _bounds(size, out)
-    steps = np.arange(size)
-    inside = (steps >= begin[:, None]) & (steps < end[:, None])
-    weights = inside / (end - begin)[:, None]
-    return jnp.moveaxis(jnp.tensordot(x, weights.T.astype(x.dtype), ((axis,), (0,))), -1, axis)
+    windows = zip(*_bounds(size, out), strict=True)
+    # Each by itself: a product with shares would give all windows the NaN of one.
+    parts = [
+        lax.slice_in_dim(x, int(low), int(high), axis=axis).mean(axis) for low, high in windows
+    ]
+    return jnp.stack(parts, axis)
 
 
 def _max_along(x, place, axis: int, out: int, scale: int):

@@ -169,7 +169,13 @@ def power(x, y):
         return jnp.sqrt(x)
     # A whole exponent becomes multiplications, and has a gradient at zero and below.
     whole = isinstance(y, float) and y.is_integer() and abs(y) < 64
-    return jnp.power(_floating(x), int(y)) if whole else jnp.power(x, y)
+    if whole:
+        return jnp.power(_floating(x), int(y))
+    found = jnp.power(x, y)
+    if not jnp.issubdtype(found.dtype, jnp.signedinteger):
+        return found
+    inverse = jnp.where(x == 1, 1, jnp.where(x == -1, jnp.where(y % 2 == 0, 1, -1), 0))
+    return jnp.where(y < 0, inverse.astype(found.dtype), found)
 
 
 @lowers("aten.round.decimals", layout=ELEMENTWISE)

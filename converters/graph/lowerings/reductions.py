@@ -225,9 +225,12 @@ def vector_norm(x, order, dim, keepdim, dtype=None):
     total = reduced(
         jnp.sum, jnp.power(size, int(order) if order == int(order) else order), dim, keepdim
     )
-    safe = jnp.where(total > 0, total, 1)
+    if order < 0:
+        return jnp.power(total, 1 / order).astype(total.dtype)
+    is_zero = total == 0  # not of NaN, which stays
+    safe = jnp.where(is_zero, 1, total)
     root = jnp.sqrt(safe) if order == 2 else jnp.power(safe, 1 / order)
-    return jnp.where(total > 0, root, 0).astype(root.dtype)
+    return jnp.where(is_zero, 0, root).astype(root.dtype)
 
 
 @lowers("aten.cumsum.default")

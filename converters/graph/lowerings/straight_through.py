@@ -1,4 +1,4 @@
-"""Roundings as searches use them: torch's values, and gradients as if nothing were rounded.
+"""Roundings and sigmoids as searches use them: torch's values, gradients as if nothing were cut.
 
 No torch operators: `converters.graph.straight_through` puts these in the place of some.
 """
@@ -11,6 +11,10 @@ import jax.numpy as jnp
 from converters.graph.graph import numpy_dtype
 from converters.graph.registry import ELEMENTWISE, lowers
 from converters.graph.replay import cast_as_torch
+
+_EXACT, _FULL = 4.0, 17.5
+"""Logits below which float32 tells sigmoids apart, and the one of a sigmoid of 1."""
+_LAST = 1 - 2.0**-24
 
 
 def _passing(function):
@@ -54,6 +58,13 @@ def _whole(name: str, x):
     return whole.astype(x.dtype)
 
 
+def _saturated(x):
+    """Logits that are as far apart as their sigmoids in float32, which are 1 from 17 on."""
+    share = jax.nn.sigmoid(x)
+    near = jnp.log(share) - jnp.log1p(-jnp.minimum(share, _LAST))
+    return jnp.where(x < _EXACT, x, jnp.where(share < 1, near, _FULL))
+
+
 lowers("through.round.default", layout=ELEMENTWISE)(_passing(jnp.round))
 lowers("through.round.decimals", layout=ELEMENTWISE)(
     lambda x, decimals: _passing(_rounded)(x, decimals)
@@ -63,3 +74,5 @@ lowers("through.ceil.default", layout=ELEMENTWISE)(_passing(jnp.ceil))
 lowers("through.clamp.default", layout=ELEMENTWISE)(_clipped)
 lowers("through.trunc.default", layout=ELEMENTWISE)(_passing(jnp.trunc))
 lowers("through.whole.default", layout=ELEMENTWISE)(_passing(_whole))
+lowers("through.saturated.default", layout=ELEMENTWISE)(_passing(_saturated))
+lowers("through.saturated.hard", layout=ELEMENTWISE)(_passing(lambda x: jnp.clip(x, -3.0, 3.0)))

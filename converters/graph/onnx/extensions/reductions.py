@@ -47,6 +47,14 @@ def _sum(x, axes, keep):
     return torch.sum(x, axes, keepdim=keep, dtype=x.dtype)
 
 
+def _mean(x, axes, keep):
+    if x.is_floating_point():
+        return torch.mean(x, axes, keepdim=keep)
+    # In whole numbers as onnxruntime, and so that no bit of a large sum is lost in float32.
+    sums = _sum(x, axes, keep)
+    return torch.div(sums, max(1, x.numel() // max(1, sums.numel())), rounding_mode="trunc")
+
+
 def _logsumexp(x, axes, keep):
     return torch.logsumexp(x if x.is_floating_point() else x.float(), axes, keepdim=keep).to(
         x.dtype
@@ -55,15 +63,7 @@ def _logsumexp(x, axes, keep):
 
 _REDUCTIONS = {
     "ReduceSum": (_sum, lambda x: x, (1, 11, 13)),
-    "ReduceMean": (
-        lambda x, axes, keep: (
-            torch.mean(x, axes, keepdim=keep)
-            if x.is_floating_point()
-            else torch.mean(x.double(), axes, keepdim=keep).to(x.dtype)
-        ),
-        lambda x: x,
-        (1, 11, 13, 18),
-    ),
+    "ReduceMean": (_mean, lambda x: x, (1, 11, 13, 18)),
     "ReduceMax": (_extremum(torch.amax, -1), lambda x: x, (1, 11, 12, 13, 18, 20)),
     "ReduceMin": (_extremum(torch.amin, 1), lambda x: x, (1, 11, 12, 13, 18, 20)),
     "ReduceProd": (_prod, lambda x: x, (1, 11, 13, 18)),

@@ -1,0 +1,98 @@
+"""What a `tokenizer.json` does to a text before and after its vocabulary: both readers must agree.
+
+transformers 5 builds the steps of `BertTokenizer` and its like anew, by class and settings, and
+drops those of the file; transformers 4's fast tokenizers, the package tokenizers and what stands on
+it run the file's. A normalizer that puts other words in the place of one is a trojan to the latter
+alone. Settings that both take from `tokenizer_config.json` are not compared: case, accents, Chinese
+characters and the space before a text.
+
+Source: transformers 4.57, `PreTrainedTokenizerFast` and `BertTokenizerFast.__init__`; serialised
+forms of tokenizers 0.22.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from converters.encoders.vocabularies import FAST
+from converters.errors import LoadError, safe_repr
+from converters.files import read_json
+
+_BY_SETTINGS = frozenset(
+    {"lowercase", "strip_accents", "handle_chinese_chars", "add_prefix_space", "trim_offsets"}
+)
+"""Settings that `tokenizer_config.json` decides, or that change no token."""
+_USUAL: Mapping[str, Any] = {
+    "use_regex": True, "clean_text": True, "max_input_chars_per_word": 100, "dropout": None,
+    "continuing_subword_prefix": "", "end_of_word_suffix": "", "fuse_unk": False,
+    "byte_fallback": False, "ignore_merges": False,
+}  # fmt: skip
+"""What a step does where the file does not say it, or says null."""
+_TEXT = ("A", 0)
+_STEPS = ("normalizer", "pre_tokenizer", "post_processor", "model")
+
+
+def refuse_other_pipeline(folder: Path, backend: Any, most_bytes: int) -> None:
+    """Compare the steps of a folder's `tokenizer.json` with those of the tokenizer made of it.
+
+    Args:
+      folder: of a tokenizer.
+      backend: the tokenizer of transformers.
+      most_bytes: that a file may have.
+
+    Raises:
+      LoadError: they differ.
+    """
+    if not (folder / FAST).is_file():
+        return
+    file = read_json(folder / FAST, most_bytes)
+    made = json.loads(backend.backend_tokenizer.to_str())
+    for step in _STEPS:
+        said, built = (_plain(step, values.get(step)) for values in (file, made))
+        if said != built:
+            raise LoadError(
+                f"{folder}: the {step} of {FAST} is {_in_words(said)}, transformers 5 makes"
+                f" {_in_words(built)}. Some versions of transformers run the one, others the other;"
+                " expected one of both: save the tokenizer again"
+            )
+
+
+def _plain(step: str, value: Any) -> Any:
+    """A step in a form in which equal ones are equal."""
+    if step == "post_processor":
+        return tuple(_template(value))
+    if not isinstance(value, Mapping):
+        return None
+    kept = {name: part for name, part in value.items() if name not in _BY_SETTINGS}
+    if step == "model":
+        kept = {name: part for name, part in kept.items() if name not in ("vocab", "merges")}
+        if value.get("type") == "BPE":  # of bytes, which are all in the vocabulary
+            kept.pop("unk_token", None)
+    return {n: part for n, part in kept.items() if part not in (None, _USUAL.get(n))}
+
+
+def _template(value: Any) -> Iterator[tuple[Any, Any]]:
+    """What is put around one text: tokens with their type, and the text itself."""
+    kind = value.get("type") if isinstance(value, Mapping) else None
+    if kind in ("RobertaProcessing", "BertProcessing"):
+        yield from ((_first(value.get("cls")), 0), _TEXT, (_first(value.get("sep")), 0))
+    elif kind == "TemplateProcessing":
+        yield from map(_piece, value.get("single") or ())
+    elif kind in (None, "ByteLevel"):  # the latter moves offsets alone
+        yield _TEXT
+    else:
+        yield (kind, json.dumps(value, sort_keys=True))
+
+
+def _piece(piece: Any) -> tuple[Any, Any]:
+    part = next(iter(piece.values()), None) if isinstance(piece, Mapping) else None
+    return (part.get("id"), part.get("type_id")) if isinstance(part, Mapping) else (None, None)
+
+
+def _first(pair: Any) -> Any:
+    return pair[0] if isinstance(pair, list) and pair else None
+
+
+def _in_words(step: Any) -> str:
+    return safe_repr(json.dumps(step, sort_keys=True)) if step is not None else "none"
