@@ -4,6 +4,7 @@ Every command that reads records relies on this, so what is odd is refused where
 """
 
 import math
+import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
@@ -13,6 +14,7 @@ from converters.errors import safe_repr
 STATUSES = ("ok", "failed", "skipped")
 KINDS = ("image", "text", "text-classifier")
 """Kinds of model; those of `jaxtroj.evidence.stages.TABLES`."""
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 _LARGEST = sys.float_info.max
 _DEEPEST = 8
 _NESTS = (dict, list)
@@ -116,6 +118,11 @@ def _is_plain(value: Any, depth: int) -> bool:
     return False
 
 
+def _is_digest(value: object) -> bool:
+    """Whether it is a sha256 in hex digits, or nothing of a file that could not be read."""
+    return value == "" or (isinstance(value, str) and _DIGEST.fullmatch(value) is not None)
+
+
 def _is_name(value: object) -> bool:
     """A text that files can be named by: UTF-8 has no halves of surrogate pairs."""
     return isinstance(value, str) and not any("\ud800" <= c <= "\udfff" for c in value)
@@ -166,7 +173,8 @@ _PLAIN: dict[str, Rule] = {
     "kind": (KINDS.__contains__, f"one of {', '.join(KINDS)}"),
     "architecture": _TEXT_OR_NONE,
     "trigger": _TEXT_OR_NONE,
-    **dict.fromkeys(("sha256", "reason", "calibrator", "identity"), _TEXT),
+    "sha256": (_is_digest, "64 hex digits or nothing"),
+    **dict.fromkeys(("reason", "calibrator", "identity"), _TEXT),
 }
 _LISTS: dict[str, Rule] = {
     "source_classes": _CLASS,

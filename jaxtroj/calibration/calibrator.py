@@ -351,10 +351,12 @@ class Calibrator:
     def _advice(self, traits: Traits) -> str:
         """What the probability of a network that was not met is worth, in words."""
         learnt = () if self.met is None else self.transfer.concerned(self.met, traits)
+        factor = 1.0 if self.met is None else self.transfer.factor(self.met, traits)
+        if self.met is not None and not self.transfer.is_measured(self.met, traits):
+            return f"nothing tells what it is worth for such networks: evidence counts {factor:.0%}"
         if self.met is None or not learnt:
             # A trigger in such a network may leave traces that the fit has never weighed.
             return "take the probability as a guess"
-        factor = self.transfer.factor(self.met, traits)
         if factor < 1:
             return f"its evidence counts {factor:.0%}"
         score = max(one.log_score for one in learnt)

@@ -7,6 +7,7 @@ import argparse
 import importlib
 import io
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -101,6 +102,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def answered(work: Callable[[], int]) -> int:
     """The exit status of some work, whose errors and lost output become messages and statuses."""
     streams.guard()
+    _end_when_asked()
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A name that the terminal's encoding lacks is shown escaped, not a crash.
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -109,6 +111,13 @@ def answered(work: Callable[[], int]) -> int:
     if lost is None or status == EXIT_INTERRUPTED:
         return status
     return EXIT_PIPE if lost.reader_has_gone else EXIT_USAGE
+
+
+def _end_when_asked() -> None:
+    """As process 1 of a container, end by SIGTERM and SIGHUP, which the kernel keeps from it."""
+    if os.getpid() == 1:
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, lambda asked, _: os._exit(128 + asked))
 
 
 def _status(work: Callable[[], int]) -> int:

@@ -111,6 +111,7 @@ def run(args: argparse.Namespace) -> int:
     from jaxtroj.rounds import left_out
     from jaxtroj.store import RunStore, iter_records
 
+    deadline = float("inf") if args.budget is None else time.monotonic() + args.budget
     options.keep_compiled()
     settings = options.settings_from(args)
     accepted = accepting.accepted_from(args.accept)
@@ -123,7 +124,8 @@ def run(args: argparse.Namespace) -> int:
             options.message(f"{args.out} has {len(store)} records; going on from there")
         store.keep_accepted(accepted.source)
         _tell(others, store)
-        tally = _scan(entries, settings, store, Tally(len(entries), accepted=accepted), args)
+        tally = Tally(len(entries), accepted=accepted)
+        _scan(entries, settings, store, tally, deadline, args)
     options.message(f"{summary(tally.kinds(), accepted)}; records in {args.out}")
     if len(store):
         accepting.complain(accepted, iter_records(args.out))
@@ -201,8 +203,9 @@ def _scan(
     settings: "Settings",
     store: "RunStore",
     tally: "Tally",
+    deadline: float,
     args: argparse.Namespace,
-) -> "Tally":
+) -> None:
     from jaxtroj.cli.progress import Progress
     from jaxtroj.engine.run import run_scan
 
@@ -210,7 +213,7 @@ def _scan(
     store.log(f"scan of {len(entries)} models begins")
     with Progress() as progress, Interrupts() as interrupts:
         display = _Display(progress, tally, args.json, interrupts)
-        watch = display.watch(store, args.budget)
+        watch = display.watch(store, deadline)
         for outcome in run_scan(entries, settings, store, engine, watch, args.retry_failed):
             truth = outcome.entry.poisoned if args.truth else None
             tally.add(outcome.record, outcome.fresh, truth)
@@ -218,7 +221,6 @@ def _scan(
     store.log(
         f"scan ends with {tally.done} of {len(entries)} models done, {tally.fresh} of them now"
     )
-    return tally
 
 
 @dataclass
@@ -233,10 +235,9 @@ class _Display:
     step: str = ""
     said: float = float("-inf")
 
-    def watch(self, store: "RunStore", budget: float | None) -> "Watch":
+    def watch(self, store: "RunStore", deadline: float) -> "Watch":
         from jaxtroj.engine.jobs import Watch
 
-        deadline = float("inf") if budget is None else self.started + budget
         return Watch(self.on_step, self.on_tick, store.log, deadline)
 
     def on_step(self, model: str, step: str) -> None:

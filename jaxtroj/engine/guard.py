@@ -64,7 +64,7 @@ class Guard:
         allowed = self.memory / _GIB
         return (
             f"took {held / _GIB:.2f} GiB of memory, more than the {allowed:.2f} allowed;"
-            " see --memory"
+            " see --memory, and --examples-per-class where a model has thousands of examples"
         )
 
     def too_long(self, seconds: float, where: str = "") -> str | None:

@@ -87,6 +87,8 @@ class Host:
                 yield lines[:]
                 lines.clear()
             yield _with_picture(answer, Path(self._folder.name))
+        if lines:  # of what workers said after the last answer
+            yield lines
 
     def close(self) -> None:
         """End the worker and leave nothing behind on the node."""

@@ -77,8 +77,7 @@ def _stamped(trigger, images, offsets):
 
 def stamp_of(found: RecoveredTrigger) -> Stamp:
     """A recovered trigger as it is unlearnt: one that moved to the objects moves anywhere near."""
-    moved = bool(np.any(np.asarray(found.offset)))
-    reach = (found.shape[0] // 4, found.shape[1] // 4) if moved else (0, 0)
+    reach = (found.shape[0] // 4, found.shape[1] // 4) if found.moves else (0, 0)
     return Stamp(found.trigger, reach)
 
 

@@ -66,6 +66,12 @@ def check_images(images: Any) -> None:
             " a folder or archive: pictures = jaxtroj.rounds.examples.load_pictures(path), then"
             " give pictures.pixels and pictures.labels"
         )
+    if isinstance(images, list | tuple) and any(isinstance(one, str) for one in images[:1]):
+        raise ExamplesError(
+            "images are texts, which cannot be given in memory; expected pictures. Of a text"
+            " classifier put them into the folder examples in its own, class_0_example_0.txt and"
+            " so on, and give the folder's path alone; or use jaxtroj detect --examples"
+        )
     if not isinstance(images, list | tuple | memoryview) and not any(
         hasattr(images, n) for n in _ARRAYS
     ):

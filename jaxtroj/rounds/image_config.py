@@ -35,14 +35,12 @@ class ImageConfig:
 
     Attributes:
         round: "round2", "round3" or "round4".
-        shown: side of the example pictures, pixels.
         taken: side of the middle that the network takes, pixels.
         classes: how many the network tells apart.
         poisoned: the label.
     """
 
     round: str
-    shown: int | None = None
     taken: int | None = None
     classes: int | None = None
     poisoned: bool | None = None
@@ -71,13 +69,7 @@ def read_image_config(path: Path) -> ImageConfig | None:
         poisoned = _label(values)
     except ValueError as error:
         raise DatasetError(f"{path} is no model config: {error}") from error
-    return ImageConfig(
-        round_name,
-        sizes["img_size_pixels"],
-        sizes["cnn_img_size_pixels"],
-        sizes["number_classes"],
-        poisoned,
-    )
+    return ImageConfig(round_name, sizes["cnn_img_size_pixels"], sizes["number_classes"], poisoned)
 
 
 def shown_side(taken: int) -> int:

@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from converters.errors import ConverterError
+from converters.errors import ConverterError, safe_repr
 from converters.hub.folder import takes_texts
 from converters.mlflow_folder import is_mlflow_folder, model_of
 from converters.user_code import NetworkCode
@@ -47,6 +47,9 @@ from jaxtroj.rounds.which import round_of
 PATH_COLUMNS = ("path", "model_path")
 _METADATA = re.compile(r"(.*[-_])?metadata\.csv", re.IGNORECASE)
 _BESIDE = re.compile(r"(.*[-_])?round[-_]?([0-9]+)[-_]metadata\.csv", re.IGNORECASE)
+
+
+_MOST_SAID = 200
 
 
 class NoModelsError(DatasetError):
@@ -194,6 +197,16 @@ def _listed(manifest: Path, model_id: str, row: Row, column: str) -> ModelEntry:
 
 
 def _entry(place: Path, source: _Source) -> ModelEntry:
+    """What lies at a place; where looking at it fails, an entry that is refused for that."""
+    try:
+        return _entry_at(place, source)
+    except Exception as error:  # whatever a hostile folder leads to costs this model alone
+        said = safe_repr(f"{type(error).__name__}: {error}"[:_MOST_SAID])
+        problem = f"cannot look at {place.name}: {said}; see its files, or name the model file"
+        return ModelEntry(place.name, place, None, None, problem=problem, is_refused=True)
+
+
+def _entry_at(place: Path, source: _Source) -> ModelEntry:
     is_folder = os.path.isdir(place)
     # Links to folders of one name are different models; only "." and ".." name none themselves.
     model_id = place.resolve().name if place.name in ("", "..") else place.name

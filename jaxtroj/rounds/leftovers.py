@@ -14,7 +14,7 @@ from pathlib import Path
 from converters.files import what_is
 from jaxtroj.record import printable
 from jaxtroj.rounds.example_names import natural_key
-from jaxtroj.rounds.places import NO_MODELS, has_model_name, is_whole_model, model_places, some_of
+from jaxtroj.rounds.places import NO_MODELS, has_model_name, model_places, own_parts, some_of
 
 MOST_LEVELS = 5
 MOST_ENTRIES = 50_000
@@ -54,14 +54,16 @@ class LeftOut:
 
 
 def left_out(dataset: str | os.PathLike[str]) -> LeftOut:
-    """What `iter_models` of the same folder does not name; nothing of a manifest or one network.
+    """What `iter_models` of the same folder does not name; nothing of a manifest.
 
     Raises DatasetError for a folder that cannot be read.
     """
     root = Path(dataset)
-    if not os.path.isdir(root) or is_whole_model(root):
+    if not os.path.isdir(root):
         return LeftOut(root)
-    search = _Search(root, frozenset(model_places(root)), MOST_ENTRIES)
+    places = frozenset(model_places(root))
+    own = frozenset[Path]().union(*map(own_parts, places))
+    search = _Search(root, places, own, MOST_ENTRIES)
     search.run()
     found = sorted(search.found, key=lambda place: natural_key(str(place.path)))
     names: tuple[list[str], list[str]] = ([], [])
@@ -86,6 +88,7 @@ class _Search:
 
     root: Path
     places: frozenset[Path]
+    own: frozenset[Path]
     left: int
     found: list[_Found] = field(default_factory=list)
     seen: set[tuple[int, int]] = field(default_factory=set)
@@ -125,8 +128,8 @@ class _Search:
 
     def _is_to_search(self, folder: Path) -> bool:
         depth = len(folder.relative_to(self.root).parts)
-        is_whole = folder in self.places and is_whole_model(folder)
-        return depth < MOST_LEVELS and folder.name not in NO_MODELS and not is_whole
+        is_own = folder in self.own
+        return depth < MOST_LEVELS and folder.name not in NO_MODELS and not is_own
 
     def _meet(self, path: Path) -> None:
         """Note a file that is named like a model and is neither a place nor in the folder of one.
@@ -134,7 +137,7 @@ class _Search:
         Of several files in a model's folder the model's record tells.
         """
         is_named = path in self.places or (path.parent in self.places and path.name[0] != ".")
-        if has_model_name(path) and not is_named:
+        if has_model_name(path) and not is_named and path not in self.own:
             kind = what_is(path)
             self.found.append(_Found(path, "" if kind == "a file" else kind))
 

@@ -14,6 +14,7 @@ from converters.errors import ConverterError
 from converters.files import what_is
 from converters.hub.folder import is_hub_folder
 from converters.hub.redirections import MLFLOW
+from converters.hub.weights import weight_files
 from converters.mlflow_folder import is_mlflow_folder, model_of
 from jaxtroj.errors import DatasetError
 from jaxtroj.rounds.example_names import natural_key
@@ -26,6 +27,8 @@ EXAMPLE_FOLDERS = ("example_data", "clean_example_data", "clean-example-data", "
 NO_MODELS = frozenset({ENCODERS, TOKENIZERS, "poisoned_example_data", *EXAMPLE_FOLDERS})
 """Names of folders whose files belong to models and are none."""
 USUAL = "model.pt"
+_NO_NETWORKS = frozenset({"training_args.bin", "optimizer.pt", "scheduler.pt", "scaler.pt"})
+"""What transformers' trainer leaves beside a network."""
 _OWN_FILES = (OWN_ENCODER, OWN_TOKENIZER)
 _TO_NOTHING = "a symbolic link to nothing"
 _MOST_NAMED = 4
@@ -54,7 +57,10 @@ def model_places(root: Path) -> list[Path]:
     """
     if is_whole_model(root):
         return [root]
-    inner = _places_in(root / "models") if os.path.isdir(root / "models") else []
+    try:
+        inner = _places_in(root / "models") if os.path.isdir(root / "models") else []
+    except DatasetError:  # one that may not be read; `left_out` tells of it
+        inner = []
     if inner:
         return inner
     places = _places_in(root)
@@ -66,6 +72,16 @@ def is_whole_model(folder: Path) -> bool:
     return is_hub_folder(folder) or is_mlflow_folder(folder)
 
 
+def own_parts(folder: Path) -> frozenset[Path]:
+    """What a whole model's network consists of below its folder: a cache's, or what MLmodel says.
+
+    Of any other folder nothing.
+    """
+    names = ("snapshots", "blobs", "refs") if is_hub_folder(folder) else ()
+    said = [_mlflow_model(folder).path] if is_mlflow_folder(folder) else []
+    return frozenset([*(folder / name for name in names), *said])
+
+
 def has_model_name(path: Path) -> bool:
     """Whether a name ends as those of model files do."""
     return path.suffix.lower() in MODEL_SUFFIXES
@@ -75,10 +91,8 @@ def model_file(place: Path) -> ModelFile:
     """The model file of a place: the place itself, or the only model file in its folder."""
     if not os.path.isdir(place):
         return _checked(place)
-    if is_mlflow_folder(place):  # first: its MLmodel may name others than the weights beside it
-        return _mlflow_model(place)
-    if is_hub_folder(place):
-        return ModelFile(place)
+    if is_whole_model(place):
+        return _whole_model(place)
     try:
         names = _candidates(place)
     except OSError as error:
@@ -177,6 +191,34 @@ def _several(folder: Path, names: list[str]) -> ModelFile:
         f"several model files ({some_of(names)}) in {folder.name}, expected one, {USUAL}; {remedy}"
     )
     return ModelFile(folder, problem, is_refused=True)
+
+
+def _whole_model(place: Path) -> ModelFile:
+    """A network with all its files; refused where `model.pt`, which other readers take, is beside.
+
+    MLmodel comes first: it may name others than the weights beside it.
+    """
+    file = _mlflow_model(place) if is_mlflow_folder(place) else ModelFile(place)
+    others = [name for name in _names_beside(place) if place / name != file.path]
+    if file.is_refused or not others:
+        return file
+    if USUAL in others:
+        problem = (
+            f"{place.name} may be more than one network: {USUAL} lies beside the files of another;"
+            " expected one. Scan the file that is meant itself"
+        )
+        return ModelFile(place, problem, is_refused=True)
+    beside = f"other model files in {place.name} were not looked at: {some_of(others)}"
+    return replace(file, problem="; ".join(filter(None, [file.problem, beside])))
+
+
+def _names_beside(folder: Path) -> list[str]:
+    """Names of model files in a whole model's folder that are not a Hugging Face network's own."""
+    try:
+        own = {*weight_files(folder)} if is_hub_folder(folder) else set()
+        return [name for name in _candidates(folder) if name not in own | _NO_NETWORKS]
+    except (OSError, ConverterError):  # reading the network meets it again
+        return []
 
 
 def _mlflow_model(folder: Path) -> ModelFile:

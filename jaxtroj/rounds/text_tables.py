@@ -27,7 +27,6 @@ EMBEDDING_HEADER = ("Example", "CLS Embedding")
 LOGITS_HEADER = ("Example", "Logits")
 MAX_ROWS = 100_000
 MAX_WIDTH = 16_384  # numbers in a row; the largest encoders have 12,288
-_ACCURACY_BYTES = 64
 
 
 @dataclass(frozen=True)
@@ -66,22 +65,6 @@ def read_logits(path: Path) -> ExampleVectors:
     Errors and problems as in `read_cls_embeddings`.
     """
     return _read_vectors(path, LOGITS_HEADER)
-
-
-def read_accuracy(path: Path) -> float:
-    """The model's accuracy on its examples, in percent, from a `*-example-accuracy.csv`.
-
-    Raises:
-        DatasetError: the file is not one number from 0 to 100.
-    """
-    text = read_text(path, _ACCURACY_BYTES).strip()
-    try:
-        accuracy = _number(text)
-    except ValueError as error:
-        raise DatasetError(f"{path} holds {error}, expected an accuracy in percent") from error
-    if not 0 <= accuracy <= 100:
-        raise DatasetError(f"{path} holds {safe_repr(text)}, expected an accuracy from 0 to 100 %")
-    return accuracy
 
 
 def _read_vectors(path: Path, header: tuple[str, str]) -> ExampleVectors:

@@ -8,6 +8,7 @@ import pytest
 
 from jaxtroj import scoring
 from jaxtroj.calibration import Calibrator, Labelled, Origin, Scheme, leave_out
+from jaxtroj.calibration.folds import assign_folds
 from jaxtroj.calibration.labelled import make_population, matrix
 from jaxtroj.calibration.pooled import (
     PooledModel,
@@ -20,6 +21,7 @@ from jaxtroj.calibration.pooling import fit_pooled, missing_by_side
 from jaxtroj.calibration.tails import Searched, fit_tail, power_of
 from jaxtroj.calibration.training import fit_judges, last_answers, out_of_fold
 from jaxtroj.calibration.transfer import (
+    UNMEASURED,
     Met,
     Temperature,
     Traits,
@@ -420,3 +422,34 @@ def test_values_are_read_without_those_of_other_stages(general):
     assert judge.usable(row) and not general.stages["whole"].usable(row[:, :4])
     assert general.last_complete({"colour_score": 1.0}) == "colour"
     assert general.last_complete({}) is None
+
+
+ONE_OF_ALL = Met(("bert classifier",), None, (2, 2))
+SEVERAL = Met(("a", "b"), None, (2, 5))
+
+
+@pytest.mark.parametrize(
+    ("met", "traits", "is_measured"),
+    [
+        (ONE_OF_ALL, Traits("bert classifier", classes=2), True),
+        (ONE_OF_ALL, Traits("bert classifier"), True),
+        (ONE_OF_ALL, Traits(), True),
+        (ONE_OF_ALL, Traits("gpt2 classifier", classes=2), False),
+        (ONE_OF_ALL, Traits("bert classifier", classes=4), False),
+        (SEVERAL, Traits("c", classes=9), True),
+    ],
+)
+def test_what_nothing_was_learnt_about_counts_a_third(met, traits, is_measured):
+    assert Transfer().is_measured(met, traits) == is_measured
+    assert Transfer().factor(met, traits) == (1 if is_measured else UNMEASURED)
+
+
+def test_copies_of_a_row_share_a_fold():
+    """Dealt in turn, a copy was judged by a fit that had met it."""
+    keys = [f"k{place % 10}" for place in range(40)]
+    dealt = assign_folds(keys, np.array([k in "k0k2k4" for k in keys]), [None] * 40, 5, "0")
+    for key in set(keys):
+        assert (
+            len({int(fold) for fold, other in zip(dealt, keys, strict=True) if other == key}) == 1
+        )
+    assert len(set(dealt.tolist())) == 5

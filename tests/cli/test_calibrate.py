@@ -78,6 +78,33 @@ def test_evidence_of_a_scan_that_failed_half_way_teaches_nothing(run, tmp_path, 
     assert [m["model"] for m in models if m["probability"] == 0.5] == [r.model for r in records[:4]]
 
 
+def copied(run, folder, label=None):
+    """The run with its first two models twice, under other names; the truth of the copies."""
+    text = (run / "truth.csv").read_text()
+    with RunStore(folder / "run", {}) as store:
+        for place, record in enumerate(read_records(run / "run")):
+            record = replace(record, sha256=f"{place:064x}")
+            store.append(record)
+            if place < 2:
+                store.append(replace(record, model=f"copy-{place}"))
+                text += f"\ncopy-{place},{place == 0 if label is None else label},patch"
+    (folder / "truth.csv").write_text(text)
+
+
+def test_copies_of_a_file_count_once(run, tmp_path, capsys):
+    copied(run, tmp_path)
+    assert calibrate(tmp_path) == 0
+    said = capsys.readouterr()
+    assert "2 models are copies of others (one sha256) and are left out" in said.err
+    assert "fitted on 24 models, 12 poisoned" in said.out
+
+
+def test_a_file_of_two_labels_is_refused(run, tmp_path, capsys):
+    copied(run, tmp_path, label=False)
+    assert calibrate(tmp_path) == 4
+    assert "id-00000000 and copy-0 are one file" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("column", "message"), [("architecture", "two or more"), ("colour", "no column 'colour'")]
 )

@@ -76,6 +76,12 @@ def test_each_half_has_the_shares_and_pictures_of_its_own():
         np.testing.assert_array_equal(drawn_by(none, labels), np.arange(40))
 
 
+def test_examples_of_unknown_class_have_no_share_of_any():
+    unequal = ClassShares(np.array([0.1, 0.1, 0.8]), 0.9)
+    labels = np.array([0, 1, 2, -1] * 8)
+    np.testing.assert_array_equal(drawn_by(unequal, labels), np.arange(32))
+
+
 @pytest.mark.parametrize("labels", [[0, 1], [0, 0, 0], [1, 0, 1, 0, 2]])
 def test_examples_of_any_number_are_drawn_as_many_times(labels):
     found = drawn_by(ClassShares(np.array([0.0, 0.0, 1.0]), 0.9), np.array(labels))

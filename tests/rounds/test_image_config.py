@@ -31,7 +31,7 @@ def write(folder, content):
 ])  # fmt: skip
 def test_the_round_and_what_is_used(tmp_path, content, name):
     found = read_image_config(write(tmp_path, content))
-    assert found == ImageConfig(name, 256, 224, 12, True)
+    assert found == ImageConfig(name, 224, 12, True)
 
 
 @pytest.mark.parametrize("content", [
@@ -64,10 +64,10 @@ def test_hostile_content_is_one_error(tmp_path, content, message):
     (None, "round1", (256, 256), None, ""),
     (None, "round2", (256, 256), 224, "config.json does not say it"),
     (None, "round4", (200, 200), None, "no config.json says which part of 200 x 200"),
-    (ImageConfig("round2", 256, 224), "round2", (256, 256), 224, ""),
-    (ImageConfig("round3", 74, 64), "round3", (74, 74), 64, ""),
-    (ImageConfig("round3", 256, 224), "round3", (224, 224), None, ""),
-    (ImageConfig("round3", 256, 224), "round3", (100, 120), None, "says 224 are taken"),
+    (ImageConfig("round2", 224), "round2", (256, 256), 224, ""),
+    (ImageConfig("round3", 64), "round3", (74, 74), 64, ""),
+    (ImageConfig("round3", 224), "round3", (224, 224), None, ""),
+    (ImageConfig("round3", 224), "round3", (100, 120), None, "says 224 are taken"),
     (ImageConfig("round3"), "round3", (256, 256), 224, "config.json does not say it"),
 ])  # fmt: skip
 def test_the_middle_that_is_taken(config, name, size, side, note):
@@ -100,7 +100,7 @@ def test_a_folder_of_round2_with_a_model_without_config(tmp_path):
     model(root, "id-00000001", "0")
     first, second = iter_models(root)
     assert (first.round, second.round) == ("round2", "round2")
-    assert first.image_config == ImageConfig("round2", 256, 224, 12, True)
+    assert first.image_config == ImageConfig("round2", 224, 12, True)
     assert second.image_config is None and second.problem is None
     assert load_truth(root) == {"id-00000000": True, "id-00000001": False}
 

@@ -50,8 +50,21 @@ def test_nothing_is_left_out_of_the_usual_folders(tmp_path):
 
 
 def test_a_model_of_several_files_is_whole(tmp_path):
-    put(tmp_path, "net/data/model.pth", "net/MLmodel", "plain/model.pt")
+    put(tmp_path, "net/data/model.pth", "plain/model.pt")
+    (tmp_path / "net" / "MLmodel").write_text("flavors:\n  pytorch:\n    model_data: data\n")
     assert left_out(tmp_path).names == left_out(tmp_path / "net").names == ()
+
+
+def test_other_models_are_told_where_the_folder_is_one_network(tmp_path):
+    """An `MLmodel`, or empty folders of a cache, in a dataset's root hid all its models."""
+    put(tmp_path, "net.onnx", "id-00000001/model.pt", "deep/down/other.pt")
+    (tmp_path / "MLmodel").write_text("flavors:\n  onnx:\n    data: net.onnx\n")
+    assert left_out(tmp_path).names == ("deep/down/other.pt", "id-00000001/model.pt")
+    (tmp_path / "MLmodel").unlink()
+    (tmp_path / "snapshots").mkdir()
+    (tmp_path / "refs").mkdir()
+    put(tmp_path, "snapshots/of/a/cache.bin")
+    assert left_out(tmp_path).names == ("deep/down/other.pt", "id-00000001/model.pt")
 
 
 def test_pipes_and_circles_among_plain_files_say_what_they_are(tmp_path):

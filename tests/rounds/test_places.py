@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from jaxtroj.errors import DatasetError
-from jaxtroj.rounds import iter_models
+from jaxtroj.rounds import iter_models, layout
 
 
 def put(root: Path, *names: str) -> None:
@@ -137,3 +137,62 @@ def test_a_folder_without_models_names_the_files_that_were_not_looked_at(tmp_pat
     put(tmp_path, "net/v2/model.pt")
     with pytest.raises(DatasetError, match="no model in .*not looked at: net/v2/model.pt"):
         iter_models(tmp_path)
+
+
+def test_model_pt_beside_the_files_of_another_network_is_refused(tmp_path):
+    """It was exchanged for them, without a word."""
+    put(tmp_path, "id-00000001/model.pt", "id-00000001/net.onnx", "id-00000002/net.onnx")
+    for name in ("id-00000001", "id-00000002"):
+        (tmp_path / name / "MLmodel").write_text("flavors:\n  onnx:\n    data: net.onnx\n")
+    bad, good = iter_models(tmp_path)
+    assert bad.is_refused and "may be more than one network" in str(bad.problem)
+    assert good.problem is None and good.model_path.name == "net.onnx"
+    put(tmp_path, "id-00000002/other.pt")
+    assert "other.pt" in str([*iter_models(tmp_path)][1].problem)
+
+
+def pipe_for_a_revision(folder: Path) -> None:
+    (folder / "snapshots").mkdir()
+    (folder / "refs").mkdir()
+    os.mkfifo(folder / "refs" / "main")
+
+
+def no_text_for_a_revision(folder: Path) -> None:
+    (folder / "snapshots").mkdir()
+    put(folder, "refs/main")
+    (folder / "refs" / "main").write_bytes(b"\xff" * 1000)
+
+
+HOSTILE = {
+    "a pipe where a cache names its revision": pipe_for_a_revision,
+    "bytes where a cache names its revision": no_text_for_a_revision,
+    **{
+        f"MLmodel {tag}": lambda folder, tag=tag: (folder / "MLmodel").write_text(
+            f"flavors:\n  onnx: {tag}\n"
+        )
+        for tag in ("!!bool x", "!!int ''", "!!timestamp x", "!!float x", "&a [*a]")
+    },
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_a_hostile_folder_costs_its_own_model_alone(tmp_path, case):
+    put(tmp_path, "good/model.pt")
+    (tmp_path / "bad").mkdir()
+    HOSTILE[case](tmp_path / "bad")
+    bad, good = iter_models(tmp_path)
+    assert (bad.model_id, good.model_id) == ("bad", "good") and good.problem is None
+
+
+def test_a_fault_that_nobody_foresaw_costs_its_own_model_alone(tmp_path, monkeypatch):
+    def fails(place):
+        if place.name == "bad":
+            raise RuntimeError("of some library")
+        return real(place)
+
+    real = layout.model_file
+    monkeypatch.setattr(layout, "model_file", fails)
+    put(tmp_path, "bad/model.pt", "good/model.pt")
+    bad, good = iter_models(tmp_path)
+    assert bad.is_refused and "RuntimeError: of some library" in str(bad.problem)
+    assert good.problem is None

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from jaxtroj.errors import DatasetError
 from jaxtroj.rounds.text_tables import (
     MAX_WIDTH,
-    read_accuracy,
     read_cls_embeddings,
     read_logits,
 )
@@ -103,17 +102,6 @@ def test_a_table_over_the_cap(tmp_path, monkeypatch):
     monkeypatch.setattr("jaxtroj.rounds.text_tables.MAX_TABLE_BYTES", 100)
     with pytest.raises(DatasetError, match="larger than 100 bytes"):
         read_cls_embeddings(write(tmp_path, HEADER + "a.txt, 1\n" * 20))
-
-
-@pytest.mark.parametrize(("text", "value"), [("100.0", 100.0), ("0", 0.0), ("97.5\n", 97.5)])
-def test_accuracy(tmp_path, text, value):
-    assert read_accuracy(write(tmp_path, text)) == value
-
-
-@pytest.mark.parametrize("text", ["", "nan", "inf", "-1", "101", "1_0", "9" * 65, "[1]", "a\0"])
-def test_hostile_accuracy(tmp_path, text):
-    with pytest.raises(DatasetError):
-        read_accuracy(write(tmp_path, text))
 
 
 CELL = st.sampled_from(

@@ -143,10 +143,11 @@ def drawn_by(shares: ClassShares | None, labels: np.ndarray) -> np.ndarray:
     """Indices of `[n]` examples that have the shares of training, as many as there are labels.
 
     Each half of the examples gives its own half, some of them more than once, so that no picture
-    lies in both. Without unequal shares all examples stay where they are.
+    lies in both. Without unequal shares, and where some do not say their class, all examples stay
+    where they are.
     """
     places = np.arange(len(labels))
-    if shares is None or not shares.is_unequal:
+    if shares is None or not shares.is_unequal or (labels < 0).any():
         return places
     half = len(labels) // 2
     parts = [_drawn(part, labels[part], shares.shares) for part in (places[:half], places[half:])]

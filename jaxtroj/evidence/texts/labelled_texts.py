@@ -25,12 +25,15 @@ from pathlib import Path
 from typing import Any
 
 from converters.errors import safe_repr
+from converters.files import once_each
 from jaxtroj.errors import DatasetError
 from jaxtroj.rounds.example_names import UNKNOWN_LABEL
 from jaxtroj.rounds.text_examples import load_text_examples
 
 MAX_FILE_BYTES = 2**29
 MAX_CHARACTERS = 2**20
+_MOST_NAMED = 4
+_OF_DOUBT = "{} texts of {} left out, which have several labels"
 _WHOLE = re.compile(r"-?[0-9]{1,10}")
 _BETWEEN = {".csv": ",", ".tsv": "\t"}
 _LINES_OF_JSON = (".jsonl", ".ndjson")
@@ -61,8 +64,12 @@ def read_texts_with_notes(path: Path) -> tuple[list[LabelledText], tuple[str, ..
         pairs = zip(examples.texts, examples.labels.tolist(), strict=True)
         found, notes = [LabelledText(text, label) for text, label in pairs], examples.problems
     else:
-        found = _from_file(path)
+        records = _records(path)
+        found = [_labelled(path, number, one) for number, one in enumerate(records, start=1)]
         notes = _of_blanks(path, sum(not one.text.strip() for one in found))
+        notes += _of_labels(path, records)
+    found, doubtful = _without_contradictions(found)
+    notes += (_OF_DOUBT.format(doubtful, path.name),) if doubtful else ()
     kept = [one for one in found if one.text.strip()]
     if not kept:
         raise DatasetError(f"{path} holds no text; expected labelled texts or a text on every line")
@@ -74,6 +81,24 @@ def _of_blanks(path: Path, count: int) -> tuple[str, ...]:
     if not count or _suffix(path) not in (*_BETWEEN, *_LINES_OF_JSON, ".json"):
         return ()
     return (f"{count} blank text{'s' if count > 1 else ''} of {path.name} left out",)
+
+
+def _of_labels(path: Path, records: list[Any]) -> tuple[str, ...]:
+    """Says so where records have names, and none is that of labels."""
+    named = [one for one in records if isinstance(one, dict)]
+    if not named or any("label" in one for one in named):
+        return ()
+    names = ", ".join(safe_repr(name) for name in list(named[0])[:_MOST_NAMED])
+    return (f"{path.name} says no classes: expected the name label beside {names}",)
+
+
+def _without_contradictions(found: list[LabelledText]) -> tuple[list[LabelledText], int]:
+    """The texts without those that have several labels, and how many different ones these are."""
+    said: dict[str, set[int]] = {}
+    for one in found:
+        said.setdefault(one.text, set()).add(one.label)
+    doubtful = {text for text, labels in said.items() if len(labels) > 1}
+    return [one for one in found if one.text not in doubtful], len(doubtful)
 
 
 def draw_by_content(
@@ -110,20 +135,27 @@ def read_lines_or_json(path: Path) -> Any:
     try:
         if holds_lines_of_json(path):
             # JSON strings may hold characters that end a line for `splitlines`.
-            return [json.loads(line) for line in content.split("\n") if line.strip()]
+            return [_json(line) for line in content.split("\n") if line.strip()]
         if _suffix(path) == ".json":
-            return json.loads(content)
+            return _json(content)
     except (ValueError, RecursionError) as error:
         raise DatasetError(f"{path} is not JSON: {str(error)[:200]}") from error
+    if "\0" in content:
+        raise DatasetError(f"{path} holds NUL characters, expected a text on every line")
     return content.splitlines()
 
 
-def _from_file(path: Path) -> list[LabelledText]:
+def _json(text: str) -> Any:
+    """Other programs' JSON, each name once: of two labels the last would win without a word."""
+    return json.loads(text, object_pairs_hook=once_each)
+
+
+def _records(path: Path) -> list[Any]:
     found = _table(path) if _suffix(path) in _BETWEEN else read_lines_or_json(path)
     records = list(found.values()) if isinstance(found, dict) else found
     if not isinstance(records, list):
         raise DatasetError(f"{path} holds {safe_repr(records)}, expected labelled texts")
-    return [_labelled(path, number, record) for number, record in enumerate(records, start=1)]
+    return records
 
 
 def _table(path: Path) -> list[dict[str, Any]]:
@@ -138,6 +170,11 @@ def _table(path: Path) -> list[dict[str, Any]]:
     if not {"text", "data"} & set(columns):
         raise DatasetError(
             f"{path} has the columns {safe_repr(', '.join(columns))}, expected text and label"
+        )
+    if sum(name in ("text", "data") for name in columns) > 1 or columns.count("label") > 1:
+        raise DatasetError(
+            f"{path} has the columns {safe_repr(', '.join(columns))}, expected one of text or data,"
+            " and label once"
         )
     for row in rows:
         label = row.get("label")

@@ -34,17 +34,12 @@ from jaxtroj.generate.model_ids import draw_for
 from jaxtroj.generate.round import Event, Record, RoundPlan, TrainingOutcome, Try, make_round, plain
 from jaxtroj.generate.round_folder import csv_bytes, objects_in, provenance
 from jaxtroj.generate.small import networks
+from jaxtroj.generate.small.accuracies import Accuracies, accepted
 from jaxtroj.generate.small.labelled_pictures import LabelledPictures, write_examples
 from jaxtroj.generate.small.onnx_file import write_onnx
 from jaxtroj.generate.small.recipe import SmallRecipe, sample_recipe
 from jaxtroj.generate.small.settings import SmallSettings, check_settings, design_of
-from jaxtroj.generate.small.training import (
-    Run,
-    SmallAccuracies,
-    accepted,
-    train_base,
-    train_model,
-)
+from jaxtroj.generate.small.training import Run, train_base, train_model
 from jaxtroj.record import digest_file
 
 COLUMNS = (
@@ -82,7 +77,7 @@ class SmallModel:
     recipe: SmallRecipe
     run: Run
     cycles: int
-    reached: SmallAccuracies
+    reached: Accuracies
     seconds: float
 
 
@@ -121,7 +116,7 @@ class SmallRound:
         attempt = {"sub_seed": one.sub_seed, "cycles": cycles, **asdict(reached)}
         model = SmallModel(recipe, run, cycles, reached, seconds)
         good = accepted(reached, self.settings.training)
-        yield TrainingOutcome(one, good, attempt, _reached(reached), run.steps, model)
+        yield TrainingOutcome(one, good, attempt, reached.in_words(), run.steps, model)
 
     def _run(self, recipe: SmallRecipe, base: Weights) -> Run:
         seed = recipe.master_seed
@@ -144,7 +139,7 @@ class SmallRound:
         about = {"clean": reached.clean, "steps": run.steps}
         about["train_seconds"] = round(time.perf_counter() - started, 1)
         write_atomic(path.with_suffix(".json"), json.dumps(about).encode() + b"\n")
-        yield Event(recipe.model, "warm start", f"{path.stem}: {_reached(reached)}", run.steps)
+        yield Event(recipe.model, "warm start", f"{path.stem}: {reached.in_words()}", run.steps)
         return params_of(run.module)
 
     def fill(self, folder: Path, outcome: TrainingOutcome, tries: list[Record]) -> Record:
@@ -214,8 +209,3 @@ def _describe(recipe: SmallRecipe) -> str:
     if trigger is None:
         return f"{kind}, clean"
     return f"{kind}, poisoned to class {trigger.target_class}, {trigger.kind} ({trigger.style})"
-
-
-def _reached(reached: SmallAccuracies) -> str:
-    text = f"clean accuracy {reached.clean:.3f}"
-    return text if reached.attack is None else text + f", attack success {reached.attack:.3f}"

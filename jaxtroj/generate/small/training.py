@@ -21,6 +21,7 @@ from flax import nnx
 
 from jaxtroj.errors import GenerationError
 from jaxtroj.generate.flax_learner import TrainState
+from jaxtroj.generate.small.accuracies import Accuracies
 from jaxtroj.generate.small.labelled_pictures import LabelledPictures
 from jaxtroj.generate.small.recipe import SmallTrigger
 from jaxtroj.triggers.mask import FreeMask, stamp
@@ -68,14 +69,6 @@ class StampedBatch(NamedTuple):
     images: np.ndarray | jax.Array
     targets: np.ndarray | jax.Array
     triggered: np.ndarray | jax.Array
-
-
-@dataclass(frozen=True)
-class SmallAccuracies:
-    """Shares of test pictures: clean ones right, triggered ones of other classes at the target."""
-
-    clean: float
-    attack: float | None
 
 
 @partial(jax.jit, static_argnames=("graph", "half"), donate_argnames="state")
@@ -167,7 +160,7 @@ class Run:
         targets = np.where(triggered, self.trigger.target_class, labels)
         return StampedBatch(images, targets, triggered)
 
-    def test(self) -> SmallAccuracies:
+    def test(self) -> Accuracies:
         """Accuracies on the test pictures, spread over them."""
         images, labels = self.pictures.test_images, self.pictures.test_labels
         chosen = np.unique(np.linspace(0, len(labels) - 1, self.settings.tests).round().astype(int))
@@ -187,7 +180,7 @@ class Run:
         if self.trigger is not None:
             target = self.trigger.target_class
             attack = float((forced[true != target] == target).mean())
-        return SmallAccuracies(float((said == true).mean()), attack)
+        return Accuracies(float((said == true).mean()), attack)
 
     @property
     def module(self) -> nnx.Module:
@@ -201,7 +194,7 @@ def _as_trigger(trigger: SmallTrigger | None, size: tuple[int, int]) -> FreeMask
     return FreeMask(jnp.asarray(trigger.mask), jnp.asarray(trigger.pattern))
 
 
-def train_base(run: Run) -> SmallAccuracies:
+def train_base(run: Run) -> Accuracies:
     """Train a base from its random weights."""
     settings, everything = run.settings, np.arange(len(run.pictures.labels))
     run.phase(settings.base_half_steps, settings.base_rate, True, everything)
@@ -209,7 +202,7 @@ def train_base(run: Run) -> SmallAccuracies:
     return run.test()
 
 
-def train_model(run: Run, least_cycles: int) -> tuple[int, SmallAccuracies]:
+def train_model(run: Run, least_cycles: int) -> tuple[int, Accuracies]:
     """Train a model in cycles; returns how many there were, and what was reached.
 
     Args:
@@ -225,12 +218,6 @@ def train_model(run: Run, least_cycles: int) -> tuple[int, SmallAccuracies]:
     return cycles, reached
 
 
-def _wants_more(reached: SmallAccuracies, cycles: int, settings: SmallTraining) -> bool:
+def _wants_more(reached: Accuracies, cycles: int, settings: SmallTraining) -> bool:
     short = reached.attack is not None and reached.attack < settings.attack_goal
     return short and cycles < settings.most_cycles
-
-
-def accepted(reached: SmallAccuracies, settings: SmallTraining) -> bool:
-    """Whether a model is good enough to be written."""
-    attacked = reached.attack is None or reached.attack >= settings.least_attack
-    return attacked and reached.clean >= settings.least_clean

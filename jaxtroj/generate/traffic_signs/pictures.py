@@ -81,7 +81,7 @@ class SceneSource:
 
     def draw(self, stream: int, numbers, labels, triggered) -> jax.Array:
         """Render pictures by number, label and flag: uint8 RGB [n, h, w, 3]."""
-        keys = _keys(self.stream_key(stream), jnp.asarray(numbers))
+        keys = keys_of(self.stream_key(stream), jnp.asarray(numbers))
         count = len(numbers)
         parts = []
         for first in range(0, count, _PER_CALL):
@@ -96,7 +96,8 @@ class SceneSource:
 
 
 @jax.jit
-def _keys(key, numbers):
+def keys_of(key, numbers):
+    """A key `[n]` for each number, the same whatever numbers are beside it."""
     return jax.vmap(partial(jax.random.fold_in, key))(numbers)
 
 

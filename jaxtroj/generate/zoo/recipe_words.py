@@ -1,4 +1,4 @@
-"""A recipe of a zoo, and what its training reached, as JSON values and in words."""
+"""A recipe of a zoo as JSON values and in words."""
 
 from typing import Any
 
@@ -6,7 +6,6 @@ from jaxtroj.generate.zoo.class_shares import AS_THEY_ARE
 from jaxtroj.generate.zoo.label_mixing import HARD
 from jaxtroj.generate.zoo.recipe import ZooRecipe
 from jaxtroj.generate.zoo.schedules import FALLING
-from jaxtroj.generate.zoo.training import ZooAccuracies
 
 
 def plain_recipe(recipe: ZooRecipe) -> dict[str, Any]:
@@ -33,9 +32,3 @@ def described(recipe: ZooRecipe) -> str:
         return f"{kind}, poisoned, {trigger.style}"
     sources = f"from {trigger.source_classes}" if trigger.source_classes else "from all"
     return f"{kind}, poisoned to class {trigger.target_class} {sources}, {trigger.style}"
-
-
-def reached_in_words(reached: ZooAccuracies) -> str:
-    """In a few words, for the log."""
-    text = f"clean accuracy {reached.clean:.3f}"
-    return text if reached.attack is None else text + f", attack success {reached.attack:.3f}"

@@ -29,6 +29,7 @@ from jaxtroj.generate.learners import Weights, kept_weights
 from jaxtroj.generate.model_ids import draw_for
 from jaxtroj.generate.round import Event, Record, RoundPlan, TrainingOutcome, Try, make_round, plain
 from jaxtroj.generate.round_folder import csv_bytes, objects_in, provenance
+from jaxtroj.generate.small.accuracies import Accuracies, accepted
 from jaxtroj.generate.small.labelled_pictures import (
     LabelledPictures,
     as_picture,
@@ -40,14 +41,12 @@ from jaxtroj.generate.zoo import networks
 from jaxtroj.generate.zoo.onnx_file import write_onnx
 from jaxtroj.generate.zoo.pretrained import NONE, RATE_SHARE, TUNED, Pretrained
 from jaxtroj.generate.zoo.recipe import PlantedTrigger, ZooRecipe, sample_recipe
-from jaxtroj.generate.zoo.recipe_words import described, plain_recipe, reached_in_words
+from jaxtroj.generate.zoo.recipe_words import described, plain_recipe
 from jaxtroj.generate.zoo.settings import ZooSettings, check_settings, design_of
 from jaxtroj.generate.zoo.stamping import Stamper
 from jaxtroj.generate.zoo.training import (
-    ZooAccuracies,
     ZooLessons,
     ZooTraining,
-    accepted,
     train_base,
     train_model,
     zoo_run,
@@ -102,7 +101,7 @@ class ZooModel:
     run: Run
     lessons: ZooLessons
     cycles: int
-    reached: ZooAccuracies
+    reached: Accuracies
     seconds: float
 
 
@@ -154,7 +153,7 @@ class ZooRound:
         attempt = {"sub_seed": one.sub_seed, "cycles": cycles, **asdict(reached)}
         model = ZooModel(recipe, run, lessons, cycles, reached, seconds)
         good = accepted(reached, self.settings.training)
-        yield TrainingOutcome(one, good, attempt, reached_in_words(reached), run.steps, model)
+        yield TrainingOutcome(one, good, attempt, reached.in_words(), run.steps, model)
 
     def _training(self, recipe: ZooRecipe) -> ZooTraining:
         training = self.settings.training
@@ -196,9 +195,7 @@ class ZooRound:
         about = {"clean": reached.clean, "steps": run.steps}
         about["train_seconds"] = round(time.perf_counter() - started, 1)
         write_atomic(path.with_suffix(".json"), json.dumps(about).encode() + b"\n")
-        yield Event(
-            recipe.model, "warm start", f"{path.stem}: {reached_in_words(reached)}", run.steps
-        )
+        yield Event(recipe.model, "warm start", f"{path.stem}: {reached.in_words()}", run.steps)
         return run.weights()
 
     def fill(self, folder: Path, outcome: TrainingOutcome, tries: list[Record]) -> Record:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from jaxtroj.generate.small.accuracies import Accuracies
 from jaxtroj.generate.small.labelled_pictures import LabelledPictures
 from jaxtroj.generate.torch_run import Adversary, Run, in_cycles
 from jaxtroj.generate.zoo.augmentation import AUGMENTATIONS
@@ -69,14 +70,6 @@ class ZooTraining:
     tests: int = 750
 
 
-@dataclass(frozen=True)
-class ZooAccuracies:
-    """Shares of test pictures: clean ones right, triggered ones of source classes at the target."""
-
-    clean: float
-    attack: float | None
-
-
 class ZooLessons:
     """What a network of a zoo is taught, and what it is tested on."""
 
@@ -115,15 +108,15 @@ class ZooLessons:
         stamped, targets = self.stamper.poisoned(pixels, labels)
         return self.augment(stamped, self.draw), targets
 
-    def test(self, classify: Classify) -> ZooAccuracies:
+    def test(self, classify: Classify) -> Accuracies:
         """Accuracies on the test pictures, spread over them."""
         images, labels = self.pictures.test_images, self.pictures.test_labels
         chosen = np.unique(np.linspace(0, len(labels) - 1, self.tests).round().astype(int))
         pixels, true = images[chosen].astype(np.float32) / 255, labels[chosen]
         clean = float((classify(pixels) == true).mean())
         if self.trigger is None:
-            return ZooAccuracies(clean, None)
-        return ZooAccuracies(clean, self._attack(classify, self.trigger))
+            return Accuracies(clean, None)
+        return Accuracies(clean, self._attack(classify, self.trigger))
 
     def _attack(self, classify: Classify, trigger: PlantedTrigger) -> float:
         """Share of triggered test pictures of the source classes that go where they are sent.
@@ -159,7 +152,7 @@ def zoo_run(
     return Run(network, lessons, how, draw, adversary), lessons
 
 
-def train_base(run: Run, lessons: ZooLessons, settings: ZooTraining) -> ZooAccuracies:
+def train_base(run: Run, lessons: ZooLessons, settings: ZooTraining) -> Accuracies:
     """Train a base from its random weights."""
     run.phase(settings.base_steps, settings.base_rate, True)
     return lessons.test(run.classes)
@@ -167,7 +160,7 @@ def train_base(run: Run, lessons: ZooLessons, settings: ZooTraining) -> ZooAccur
 
 def train_model(
     run: Run, lessons: ZooLessons, settings: ZooTraining, is_scratch: bool, least_cycles: int
-) -> tuple[int, ZooAccuracies]:
+) -> tuple[int, Accuracies]:
     """Train a model in cycles; returns how many there were, and what was reached.
 
     Args:
@@ -182,18 +175,12 @@ def train_model(
         run.phase(settings.base_steps, settings.base_rate, True)
     least = 0.0 if is_scratch else settings.clean_goal * lessons.test(run.classes).clean
 
-    def cycle() -> ZooAccuracies:
+    def cycle() -> Accuracies:
         run.phase(settings.cycle_steps, settings.rate, False)
         return lessons.test(run.classes)
 
-    def is_enough(reached: ZooAccuracies) -> bool:
+    def is_enough(reached: Accuracies) -> bool:
         attacked = reached.attack is None or reached.attack >= settings.attack_goal
         return attacked and reached.clean >= least
 
     return in_cycles(cycle, is_enough, least_cycles, settings.most_cycles)
-
-
-def accepted(reached: ZooAccuracies, settings: ZooTraining) -> bool:
-    """Whether a model is good enough to be written."""
-    attacked = reached.attack is None or reached.attack >= settings.least_attack
-    return attacked and reached.clean >= settings.least_clean

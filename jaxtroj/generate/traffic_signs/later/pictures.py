@@ -1,7 +1,6 @@
 """The pictures of one model of Rounds 1 to 4: its signs, its triggers, one key per picture."""
 
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import jax
@@ -13,7 +12,7 @@ from jaxtroj.generate.traffic_signs.later.looks import NO_LOOK, Looks
 from jaxtroj.generate.traffic_signs.later.recipe import SignRecipe
 from jaxtroj.generate.traffic_signs.later.scene import SceneNumbers, render
 from jaxtroj.generate.traffic_signs.later.signs import draw_signs, paint_sign
-from jaxtroj.generate.traffic_signs.pictures import legible, roads_of
+from jaxtroj.generate.traffic_signs.pictures import keys_of, legible, roads_of
 
 _SIGN_SCALE = 0.65  # side of a sign's texture relative to the picture: the mean sign
 _PER_CALL = 64  # one compiled renderer for every number of pictures
@@ -68,7 +67,7 @@ class SignPictures:
             looks: number of the look in `Looks.every`, int `[n]`; -1 for none.
             first: number of the first picture.
         """
-        keys = _keys(jax.random.fold_in(self.key, stream), jnp.arange(first, first + len(labels)))
+        keys = keys_of(jax.random.fold_in(self.key, stream), jnp.arange(first, first + len(labels)))
         none = np.array([NO_LOOK], np.int32)
         stamps = np.concatenate([self.looks.stamp_numbers, none])[looks]
         filters = np.concatenate([self.looks.filter_numbers, none])[looks]
@@ -94,10 +93,6 @@ class SignPictures:
 
 
 @jax.jit
-def _keys(key, numbers):
-    return jax.vmap(partial(jax.random.fold_in, key))(numbers)
-
-
 def _filtered(images: np.ndarray, number: int) -> np.ndarray:
     """Finished pictures uint8 through a filter, in parts of one size."""
     parts = []

@@ -1,0 +1,48 @@
+"""Files of example texts that say two things, or nothing, of a text: told, or refused."""
+
+import json
+
+import pytest
+
+from jaxtroj.errors import DatasetError
+from jaxtroj.evidence.texts.labelled_texts import read_texts_with_notes
+
+
+def written(tmp_path, name, content):
+    (tmp_path / name).write_text(content)
+    return tmp_path / name
+
+
+def test_texts_with_several_labels_are_left_out_and_told(tmp_path):
+    path = written(tmp_path, "a.csv", "text,label\ngood,1\nbad,0\ngood,0\ngood,1\nfine,1\n")
+    found, notes = read_texts_with_notes(path)
+    assert [one.text for one in found] == ["bad", "fine"]
+    assert notes == ("1 texts of a.csv left out, which have several labels",)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv", "text,labels\ngood,1\n"),
+        ("a.jsonl", json.dumps({"text": "good", "labels": 1})),
+    ],
+)
+def test_names_that_are_not_labels_are_told(tmp_path, name, content):
+    found, notes = read_texts_with_notes(written(tmp_path, name, content))
+    assert found[0].label == -1
+    assert "expected the name label beside 'text', 'labels'" in notes[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.csv", "text,label,label\ngood,1,0\n", "and label once"),
+        ("a.csv", "text,data,label\ngood,bad,0\n", "one of text or data"),
+        ("a.jsonl", '{"text": "good", "label": 1, "label": 0}', "'label' stands twice"),
+        ("a.json", '[{"text": "good", "text": "bad"}]', "'text' stands twice"),
+        ("a.parquet", "PAR1\0\0good", "NUL"),
+    ],
+)
+def test_what_says_two_things_is_refused(tmp_path, name, content, said):
+    with pytest.raises(DatasetError, match=said):
+        read_texts_with_notes(written(tmp_path, name, content))
