@@ -68,7 +68,8 @@ def _convert(args: argparse.Namespace) -> int:
     file = read_model(args.model)
     if args.check and not isinstance(file.content, Artifact):
         raise UsageError(
-            f"--check compares weights with torch's network; {file.format} holds code; leave it out"
+            f"--check compares weights with torchvision's network of that name, and {file.format}"
+            " has none; leave it out"
         )
     model = convert_file(file, form, code=code).model
     for finding in model.findings:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 # be: the official ones are of half precision (.9999), another encoder's are near 0.
 _COMPARED, _LEAST_COSINE = 2, 0.98
 FOREIGN = "not judged: the example texts are of another kind than those of the bank's clean heads"
+NO_BANK = "no probe bank was given, see jaxtroj bank"
 APART = "the bank's clean heads come from another dataset, those of its own would tell more"
 
 
@@ -136,6 +137,8 @@ class HeadScan:
         elif self.attempt.is_apart and EVIDENCE_ONLY not in " ".join(verdict.reasons):
             caveats, reasons = (APART, *verdict.caveats), (APART, *verdict.reasons)
             verdict = replace(verdict, caveats=caveats, reasons=reasons)
+        if self.ready.probes is None:  # most of what is looked for needs it
+            verdict = replace(verdict, caveats=(NO_BANK, *verdict.caveats))
         found: FoundText | None = next(iter(evidence.triggers), None)
         recovered = {} if found is None else _described(found)
         if verdict.poisoned and found is not None:
@@ -224,7 +227,7 @@ def _probes(bank: Path, model: "Model", entry: ModelEntry) -> "EncoderProbes":
 def _of_bank(probes: "EncoderProbes | None") -> tuple[str, ...]:
     """What is to be said of a bank: that there is none, or only a part of it."""
     if probes is None:
-        return ("no probe bank was given, see jaxtroj bank",)
+        return (NO_BANK,)
     missing = probes.bank.missing
     if not missing:
         return ()

@@ -222,5 +222,5 @@ def test_the_plain_line_tells_flags_and_a_picture_that_could_not_be_written(
 def test_convert_says_at_once_that_a_graph_is_not_compared(folder, tmp_path, capsys):
     words = ["convert", str(folder / "net.onnx"), "--out", str(tmp_path / "out"), "--check"]
     assert main(words) == 4
-    assert "onnx holds code; leave it out" in capsys.readouterr().err
+    assert "and onnx has none; leave it out" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
