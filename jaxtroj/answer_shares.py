@@ -16,6 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from jaxtroj.numerics import log_softmax
+
 # Times the share that a class is shown, and standard errors above it, from where it is frequent.
 _FREQUENT, _ERRORS = 1.5, 3.0
 _WORKS = 2.0  # times the fraction that is right by giving one class always
@@ -97,7 +99,7 @@ def logit_shifts(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
         scaled = centred / size * np.exp(values[0])
         shifts[present] = values[1:]
         moved = scaled + shifts
-        said = _log_softmax(moved)
+        said = log_softmax(moved)
         off = weights * (np.exp(said) - is_own)
         total = -(weights * said * is_own).sum() + np.square(values).sum() / 2
         return total, np.append((off * scaled).sum(), off.sum(axis=0)[present]) + values
@@ -118,10 +120,5 @@ def log_probabilities(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
     rows = np.arange(len(labels))
     spread = max(float(logits.std()), np.finfo(np.float64).tiny)
     scaled = (logits - logits.max(axis=1, keepdims=True)) / spread
-    tried = [_log_softmax(scaled / t) for t in _TEMPERATURES]
+    tried = [log_softmax(scaled / t) for t in _TEMPERATURES]
     return max(tried, key=lambda found: found[rows, labels].mean())
-
-
-def _log_softmax(logits: np.ndarray) -> np.ndarray:
-    below = logits - logits.max(axis=1, keepdims=True)
-    return below - np.log(np.exp(below).sum(axis=1, keepdims=True))

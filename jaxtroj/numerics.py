@@ -4,6 +4,8 @@ import numpy as np
 
 # Normal distribution: standard deviation over median absolute deviation, 1 / Phi^-1(3/4).
 MAD_TO_STANDARD_DEVIATION = 1.4826022185056018
+LARGEST_STEP = 1e12
+"""Scales from a centre that `arcsinh` is asked for at most: finite for any float."""
 
 
 def sigmoid(log_odds) -> np.ndarray:
@@ -43,6 +45,17 @@ def is_above(probability, threshold: float = 0.5):
     (False, [False, True])
     """
     return probability > threshold
+
+
+def log_softmax(logits: np.ndarray) -> np.ndarray:
+    """Log-probabilities `[n, classes]` of finite logits, float64.
+
+    >>> log_softmax(np.array([[0.0, 1000.0]])).tolist()
+    [[-1000.0, 0.0]]
+    """
+    values = np.asarray(logits, np.float64)
+    below = values - values.max(axis=1, keepdims=True)
+    return below - np.log(np.exp(below).sum(axis=1, keepdims=True))
 
 
 def softplus(value) -> np.ndarray:

@@ -21,10 +21,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from jaxtroj.errors import CalibrationError
-from jaxtroj.numerics import logit, safe_mad, sigmoid, softplus
+from jaxtroj.numerics import LARGEST_STEP, logit, safe_mad, sigmoid, softplus
 
 ARCHITECTURE_PENALTY = 0.5
-LARGEST_STEP = 1e12  # scales from the centre; keeps asinh finite for any float
 NEGLIGIBLE = 0.05  # of the largest weight
 FREE_DISTANCE = 1.0  # spreads beyond the training range that cost no trust
 MOST_STEPS = 200

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from jaxtroj.numerics import safe_mad
+from jaxtroj.numerics import LARGEST_STEP, safe_mad
 
 QUANTILE = 0.75
 """Of the clean models, below which a value says nothing."""
@@ -34,7 +34,6 @@ KNOTS = tuple(np.linspace(-1.0, 3.5, 10).tolist())
 """z between which the shape of a field is a straight line, and beyond which it is flat."""
 PIECES = len(KNOTS) - 1
 LEAST_OF_A_KIND = 3
-LARGEST_STEP = 1e12  # scales from the centre; keeps asinh finite for any float
 DECADE = float(np.log(10.0))
 
 

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from jaxtroj.numerics import log_softmax
+
 _TINY = 1e-6
 _DEVIATIONS = 1.4826  # of a normal distribution, in its median distance from the median
 _LEAST = 0.3  # of the mean size of what is left, below which no pair's usual size goes
@@ -66,10 +68,8 @@ def leans_beside(logits: np.ndarray, reference: np.ndarray, labels: np.ndarray) 
 
 def _mean_log_probabilities(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """`[source, target]`, NaN for a class and itself, and for sources without examples."""
-    values = np.asarray(logits, np.float64)
-    above = values - values.max(axis=1, keepdims=True)
-    log_probabilities = above - np.log(np.exp(above).sum(axis=1, keepdims=True))
-    means = np.full((values.shape[1],) * 2, np.nan)
+    log_probabilities = log_softmax(logits)
+    means = np.full((log_probabilities.shape[1],) * 2, np.nan)
     for source in np.unique(labels):
         means[source] = log_probabilities[labels == source].mean(axis=0)
     np.fill_diagonal(means, np.nan)
