@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from jaxtroj.leaderboard.cases import Truth
 
 
+_ADVISED = 20
+"""Models, half of them poisoned: of fewer a fit is mostly chance."""
+
+
 def add_parser(subparsers: argparse._SubParsersAction) -> None:
     """Declare the command and its options."""
     parser = subparsers.add_parser(
@@ -111,6 +115,8 @@ def run(args: argparse.Namespace) -> int:
     unused = sum(record.status != "skipped" for record in records) - len(pairs) - copies
     if unused:
         options.message(f"{unused} models that failed, or have no evidence or label, are left out")
+    if len(pairs) < _ADVISED:
+        options.message(f"{len(pairs)} models are few; {_ADVISED} or more are advised")
     print(_text(calibrator, args.out))
     for column, found in left_out.items():
         print(_left_out_text(column, found))

@@ -91,6 +91,17 @@ def copied(run, folder, label=None):
     (folder / "truth.csv").write_text(text)
 
 
+def test_few_models_are_told(run, tmp_path, capsys):
+    with RunStore(tmp_path / "run", {}) as store:
+        for record in read_records(run / "run")[:12]:
+            store.append(record)
+    (tmp_path / "truth.csv").write_text((run / "truth.csv").read_text())
+    assert calibrate(tmp_path) == 0
+    assert "12 models are few; 20 or more are advised" in capsys.readouterr().err
+    assert calibrate(run) == 0
+    assert "are few" not in capsys.readouterr().err
+
+
 def test_copies_of_a_file_count_once(run, tmp_path, capsys):
     copied(run, tmp_path)
     assert calibrate(tmp_path) == 0
