@@ -92,7 +92,6 @@ class SignPictures:
         return np.asarray(some)[: len(part)]
 
 
-@jax.jit
 def _filtered(images: np.ndarray, number: int) -> np.ndarray:
     """Finished pictures uint8 through a filter, in parts of one size."""
     parts = []
