@@ -10,6 +10,7 @@ from jaxtroj.generate.model_ids import is_poisoned
 from jaxtroj.generate.traffic_signs.later.architectures import ARCHITECTURES
 from jaxtroj.generate.traffic_signs.later.design import DESIGNS, ROUND1, ROUND2, ROUND3, ROUND4
 from jaxtroj.generate.traffic_signs.later.looks import NO_LOOK, looks_of
+from jaxtroj.generate.traffic_signs.later.pictures import Folders, SignPictures
 from jaxtroj.generate.traffic_signs.later.recipe import Choices, SignTrigger, sample_recipe
 from jaxtroj.generate.traffic_signs.later.signs import draw_signs, icons, paint_sign, shapes
 from jaxtroj.generate.traffic_signs.later.teaching import Pace, class_weights, teach
@@ -217,3 +218,19 @@ def test_wrong_looks_stay_on_the_sources_and_keep_the_label(trigger, count):
     assert len(stamps.alpha) == max(1, int((looks.stamp_numbers >= 0).sum()))
     if trigger.condition == "spatial":
         assert sorted(stamps.quadrant.tolist()) == [1, 2, 3, 4] and stamps.quadrant[0] == 2
+
+
+def test_a_picture_is_the_same_beside_others_and_shows_its_look():
+    """A filter changes the whole picture, a polygon a part; no look leaves it as it is."""
+    nashville = _polygon(
+        kind="instagram", filter="nashville", color=None, sides=None, sizes=None, seed=None
+    )
+    recipe = _recipe(ROUND2, nashville, _polygon(number=1, source_classes=(2,)))
+    pictures = SignPictures(recipe, looks_of(recipe, ROUND2), 32, Folders(seed=0))
+    labels, none = np.array([1, 2, 3]), np.full(3, NO_LOOK)
+    plain = pictures.draw(0, labels, none)
+    shown = pictures.draw(0, labels, np.array([0, 1, NO_LOOK]))
+    changed = (plain != shown).any(axis=-1).mean(axis=(1, 2))
+    assert changed[0] > 0.9 and 0 < changed[1] < 0.5 and changed[2] == 0
+    alone = pictures.draw(0, labels[1:2], np.array([1]), first=1)
+    np.testing.assert_array_equal(alone[0], shown[1])
