@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+_LEAST_OF_A_FOLD = 2
+
 
 def row_key(row: Mapping[str, float | None], poisoned: bool, architecture: str | None) -> str:
     """Identity of a labelled row: sha256 over its fields, label and architecture.
@@ -28,7 +30,8 @@ def assign_folds(
     """Fold number of each row, [n] in 0 .. folds - 1.
 
     Stratified by label, then by architecture: rows are sorted by those and, within them, by a hash
-    of seed and key, and dealt in turn; rows of one key, which are copies, go to one fold.
+    of seed and key, and dealt in turn; rows of one key, which are copies, go to one fold, unless
+    there are too few different ones.
 
     >>> assign_folds(["x", "y", "z", "w"], np.array([1, 1, 0, 0]), [None] * 4, 2, "0").sum()
     np.int64(2)
@@ -38,7 +41,8 @@ def assign_folds(
         range(len(keys)),
         key=lambda i: (bool(poisoned[i]), architectures[i] or "", drawn[i]),
     )
-    is_new = [i == 0 or keys[order[i]] != keys[order[i - 1]] for i in range(len(order))]
+    are_few = len(set(keys)) < _LEAST_OF_A_FOLD * folds
+    is_new = [are_few or i == 0 or keys[order[i]] != keys[order[i - 1]] for i in range(len(order))]
     assigned = np.empty(len(keys), dtype=int)
     assigned[order] = (np.cumsum(is_new) - 1) % folds
     return assigned

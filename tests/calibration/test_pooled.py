@@ -453,3 +453,5 @@ def test_copies_of_a_row_share_a_fold():
             len({int(fold) for fold, other in zip(dealt, keys, strict=True) if other == key}) == 1
         )
     assert len(set(dealt.tolist())) == 5
+    few = assign_folds(keys, np.arange(40) % 2 == 0, [None] * 40, 6, "0")
+    assert np.bincount(few).min() >= 6

@@ -92,7 +92,7 @@ def test_sarif_names_the_model_files_of_a_dataset(tmp_path):
     (folder / "model.pt").write_bytes(b"-")
     (folder / "ground_truth.csv").write_text("1\n")
     with RunStore(tmp_path / "run", {}) as store:
-        store.append(Record("id-00000001", "ab", 0.9, True, 1, (), "ok", "because"))
+        store.append(Record("id-00000001", "ab" * 32, 0.9, True, 1, (), "ok", "because"))
     log = sarif.sarif_log(read_content(tmp_path / "run", tmp_path / "data"))
     check_sarif(log)
     assert log["runs"][0]["artifacts"][0]["location"]["uri"] == "models/id-00000001/model.pt"
