@@ -12,7 +12,7 @@ from jaxtroj.rounds.turns import MANY_CLASSES, in_turn
 
 _FEWEST = 4
 """Examples, whatever their classes."""
-_ABSENT, _MANY = 0.05, 20
+_ABSENT, _MANY = 0.1, 20
 """Share of the classes that may be without an example, and classes that are many enough."""
 
 
@@ -85,7 +85,7 @@ def shows_classes(labels: np.ndarray, classes: int) -> bool:
         labels: int `[n]`, below 0 where unknown.
         classes: how many the network has.
 
-    >>> [shows_classes(np.arange(n), 20) for n in (18, 19, 20)]
+    >>> [shows_classes(np.arange(n), 20) for n in (17, 18, 20)]
     [False, True, True]
     """
     return len(labels) >= _FEWEST and _shown(labels) >= (1 - _ABSENT) * classes
