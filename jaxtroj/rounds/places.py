@@ -27,7 +27,9 @@ EXAMPLE_FOLDERS = ("example_data", "clean_example_data", "clean-example-data", "
 NO_MODELS = frozenset({ENCODERS, TOKENIZERS, "poisoned_example_data", *EXAMPLE_FOLDERS})
 """Names of folders whose files belong to models and are none."""
 USUAL = "model.pt"
-_NO_NETWORKS = frozenset({"training_args.bin", "optimizer.pt", "scheduler.pt", "scaler.pt"})
+_NO_NETWORKS = re.compile(
+    r"training_args\.bin|(optimizer|scheduler|scaler)\.pt|rng_state(_[0-9]+)?\.pth"
+)
 """What transformers' trainer leaves beside a network."""
 _OWN_FILES = (OWN_ENCODER, OWN_TOKENIZER)
 _TO_NOTHING = "a symbolic link to nothing"
@@ -216,7 +218,8 @@ def _names_beside(folder: Path) -> list[str]:
     """Names of model files in a whole model's folder that are not a Hugging Face network's own."""
     try:
         own = {*weight_files(folder)} if is_hub_folder(folder) else set()
-        return [name for name in _candidates(folder) if name not in own | _NO_NETWORKS]
+        names = [name for name in _candidates(folder) if name not in own]
+        return [name for name in names if not _NO_NETWORKS.fullmatch(name)]
     except (OSError, ConverterError):  # reading the network meets it again
         return []
 

@@ -147,6 +147,8 @@ def test_model_pt_beside_the_files_of_another_network_is_refused(tmp_path):
     bad, good = iter_models(tmp_path)
     assert bad.is_refused and "may be more than one network" in str(bad.problem)
     assert good.problem is None and good.model_path.name == "net.onnx"
+    put(tmp_path, "id-00000002/optimizer.pt", "id-00000002/rng_state_0.pth")
+    assert [*iter_models(tmp_path)][1].problem is None
     put(tmp_path, "id-00000002/other.pt")
     assert "other.pt" in str([*iter_models(tmp_path)][1].problem)
 
