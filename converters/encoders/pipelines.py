@@ -73,25 +73,35 @@ def _plain(step: str, value: Any) -> Any:
 
 
 def _template(value: Any) -> Iterator[tuple[Any, Any]]:
-    """What is put around one text: tokens with their type, and the text itself."""
+    """What is put around one text: ids with their type, and the text itself.
+
+    By ids, since a file may give the name of a token to others, or to several.
+    """
     kind = value.get("type") if isinstance(value, Mapping) else None
     if kind in ("RobertaProcessing", "BertProcessing"):
-        yield from ((_first(value.get("cls")), 0), _TEXT, (_first(value.get("sep")), 0))
+        yield from ((_second(value.get("cls")), 0), _TEXT, (_second(value.get("sep")), 0))
     elif kind == "TemplateProcessing":
-        yield from map(_piece, value.get("single") or ())
+        special = value.get("special_tokens") or {}
+        yield from (_piece(piece, special) for piece in value.get("single") or ())
     elif kind in (None, "ByteLevel"):  # the latter moves offsets alone
         yield _TEXT
     else:
         yield (kind, json.dumps(value, sort_keys=True))
 
 
-def _piece(piece: Any) -> tuple[Any, Any]:
-    part = next(iter(piece.values()), None) if isinstance(piece, Mapping) else None
-    return (part.get("id"), part.get("type_id")) if isinstance(part, Mapping) else (None, None)
+def _piece(piece: Any, special: Any) -> tuple[Any, Any]:
+    kind, part = next(iter(piece.items()), ("", {})) if isinstance(piece, Mapping) else ("", {})
+    if not isinstance(part, Mapping) or not isinstance(special, Mapping):
+        return None, None
+    name = part.get("id")
+    token = special.get(name) if kind == "SpecialToken" and isinstance(name, str) else None
+    ids = token.get("ids") if isinstance(token, Mapping) else name
+    return (tuple(ids) if isinstance(ids, list) else ids), part.get("type_id")
 
 
-def _first(pair: Any) -> Any:
-    return pair[0] if isinstance(pair, list) and pair else None
+def _second(pair: Any) -> Any:
+    """The ids of a pair of token and id."""
+    return (pair[1],) if isinstance(pair, list) and len(pair) == 2 else None
 
 
 def _in_words(step: Any) -> str:

@@ -67,7 +67,8 @@ def joined(parts: Sequence[Bounds]) -> Bounds:
 
 def has_divisor(node: Node) -> bool:
     """Whether a pool divides by a number of its own, so that it is no average."""
-    return len(node.args) > 6 or "divisor_override" in dict(node.kwargs)
+    given = (*node.args[6:7], dict(node.kwargs).get("divisor_override"))
+    return any(value is not None for value in given)
 
 
 def count_given(node: Node, specs: Mapping[str, TensorSpec]) -> int:

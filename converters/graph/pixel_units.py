@@ -106,9 +106,11 @@ def scaled_by(node: Node, known: Units) -> Scaled | None:
 
 def sizes_of(array: np.ndarray) -> Bounds:
     """Least absolute value that is not 0, and largest; of zeros alone 1."""
+    if array.dtype.kind == "c":
+        return ANY
     found = np.abs(array[array != 0]).astype(np.float64)
-    if not found.size or array.dtype.kind == "c":
-        return (1.0, 1.0) if not found.size else ANY
+    if not found.size:
+        return 1.0, 1.0
     least, most = float(found.min()), float(found.max())
     return (least, most) if math.isfinite(most) else ANY
 
@@ -139,6 +141,9 @@ def _averaged(part: Scaled, node: Node, known: Units) -> Scaled | None:
     if name is None or not part.of_pixels:
         return None
     count = count_given(node, known.specs) / max(1, math.prod(known.specs[name].shape))
+    if base_name(node) == "avg_pool2d":  # windows may lie over each other
+        high, wide = (*node.args[1], node.args[1][-1])[:2]
+        count = max(count, high * wide)
     return replace(part, factors=(part.factors[0] / max(1, count), part.factors[1]))
 
 

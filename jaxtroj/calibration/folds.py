@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 _LEAST_OF_A_FOLD = 2
+"""Different rows, below which copies are dealt like all others: no fold may be empty."""
 
 
 def row_key(row: Mapping[str, float | None], poisoned: bool, architecture: str | None) -> str:

@@ -104,8 +104,8 @@ class Transfer:
         name, classes = traits.architecture, traits.classes
         if len(met.architectures) == 1 and name not in (None, *met.architectures):
             return False
-        is_one = met.classes is not None and met.classes[0] == met.classes[1]
-        return not is_one or classes is None or classes in (met.classes or ())
+        known = met.classes
+        return known is None or known[0] != known[1] or classes in (None, known[0])
 
     def concerned(self, met: Met, traits: Traits) -> tuple[Temperature, ...]:
         """The temperatures that were learnt for what a network is and the fit has not met."""

@@ -47,9 +47,7 @@ from jaxtroj.rounds.which import round_of
 PATH_COLUMNS = ("path", "model_path")
 _METADATA = re.compile(r"(.*[-_])?metadata\.csv", re.IGNORECASE)
 _BESIDE = re.compile(r"(.*[-_])?round[-_]?([0-9]+)[-_]metadata\.csv", re.IGNORECASE)
-
-
-_MOST_SAID = 200
+_MOST_SAID = 200  # of an error that nobody foresaw, characters
 
 
 class NoModelsError(DatasetError):

@@ -128,8 +128,8 @@ class _Search:
 
     def _is_to_search(self, folder: Path) -> bool:
         depth = len(folder.relative_to(self.root).parts)
-        is_own = folder in self.own
-        return depth < MOST_LEVELS and folder.name not in NO_MODELS and not is_own
+        is_other = folder.name in NO_MODELS or folder in self.own
+        return depth < MOST_LEVELS and not is_other
 
     def _meet(self, path: Path) -> None:
         """Note a file that is named like a model and is neither a place nor in the folder of one.

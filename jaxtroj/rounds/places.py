@@ -227,5 +227,5 @@ def _names_beside(folder: Path) -> list[str]:
 def _mlflow_model(folder: Path) -> ModelFile:
     try:
         return ModelFile(model_of(folder).path)
-    except ConverterError as error:
+    except (ConverterError, OSError, ValueError) as error:  # a path that no file can have
         return ModelFile(folder / MLFLOW, str(error))

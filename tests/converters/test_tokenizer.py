@@ -401,7 +401,12 @@ def _twice_at_the_start(values):
     single.insert(0, single[0])
 
 
+def _another_token_of_the_name(values):
+    values["post_processor"]["special_tokens"]["[CLS]"]["ids"] = [17, 17]
+
+
 PIPELINES = {
+    "post_processor of other ids": _another_token_of_the_name,
     "normalizer": _replaces,
     "pre_tokenizer": lambda v: v.update(pre_tokenizer={"type": "WhitespaceSplit"}),
     "post_processor": _twice_at_the_start,

@@ -1,5 +1,7 @@
 """Factors that take values below normal floats and back, which torch keeps and a scan loses."""
 
+import jax.numpy as jnp
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -56,4 +58,9 @@ def test_factors_of_both_sizes_are_refused(case):
 
 @pytest.mark.parametrize("case", READ)
 def test_what_takes_no_value_there_is_read(case):
-    torch_model(Network(READ[case]).eval(), SHAPE)
+    network = Network(READ[case]).eval()
+    image = np.random.default_rng(1).random((1, *SHAPE)).astype(np.float32)
+    with torch.no_grad():
+        wanted = network(torch.from_numpy(image).permute(0, 3, 1, 2)).numpy()
+    found = torch_model(network, SHAPE)(jnp.asarray(image))
+    np.testing.assert_allclose(np.asarray(found), wanted, rtol=1e-5, atol=1e-5)

@@ -56,6 +56,11 @@ HIDDEN = {
     "a mean of pixels and large numbers": lambda v: (
         torch.stack([v.double(), 1e6 * ONE[None], -1e6 * ONE[None]]).mean(0).float()
     ),
+    "a pool of pixels and large numbers, windows over each other": lambda v: (
+        torch.nn.functional.avg_pool2d(
+            torch.cat([v.double(), 100 * torch.ones(1, 1995).double()], 1)[None], (1, 1000), 1
+        )[0, :, :5].float()
+    ),
     "softmax in float64": lambda v: torch.softmax(v.double() * 1e6, 1).log().float(),
     "a constant over the image in float64": lambda v: (ONE / v).float(),
     "quotients rounded in float64": lambda v: torch.div(v, ONE, rounding_mode="floor").float(),

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from jaxtroj.errors import DatasetError
-from jaxtroj.rounds import iter_models, layout
+from jaxtroj.rounds import iter_models, layout, left_out
 
 
 def put(root: Path, *names: str) -> None:
@@ -167,6 +167,12 @@ def no_text_for_a_revision(folder: Path) -> None:
 
 HOSTILE = {
     "a pipe where a cache names its revision": pipe_for_a_revision,
+    "a name that no file can have": lambda folder: (folder / "MLmodel").write_text(
+        f"flavors: {{onnx: {{data: {'x' * 5000}}}}}"
+    ),
+    "a name with NUL": lambda folder: (folder / "MLmodel").write_text(
+        'flavors: {onnx: {data: "\\0"}}'
+    ),
     "bytes where a cache names its revision": no_text_for_a_revision,
     **{
         f"MLmodel {tag}": lambda folder, tag=tag: (folder / "MLmodel").write_text(
@@ -184,6 +190,7 @@ def test_a_hostile_folder_costs_its_own_model_alone(tmp_path, case):
     HOSTILE[case](tmp_path / "bad")
     bad, good = iter_models(tmp_path)
     assert (bad.model_id, good.model_id) == ("bad", "good") and good.problem is None
+    assert left_out(tmp_path).lines() == []
 
 
 def test_a_fault_that_nobody_foresaw_costs_its_own_model_alone(tmp_path, monkeypatch):

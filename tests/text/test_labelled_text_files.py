@@ -17,7 +17,7 @@ def test_texts_with_several_labels_are_left_out_and_told(tmp_path):
     path = written(tmp_path, "a.csv", "text,label\ngood,1\nbad,0\ngood,0\ngood,1\nfine,1\n")
     found, notes = read_texts_with_notes(path)
     assert [one.text for one in found] == ["bad", "fine"]
-    assert notes == ("1 texts of a.csv left out, which have several labels",)
+    assert notes == ("left out of a.csv for several labels: 1",)
 
 
 @pytest.mark.parametrize(

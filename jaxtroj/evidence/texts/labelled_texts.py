@@ -33,7 +33,7 @@ from jaxtroj.rounds.text_examples import load_text_examples
 MAX_FILE_BYTES = 2**29
 MAX_CHARACTERS = 2**20
 _MOST_NAMED = 4
-_OF_DOUBT = "{} texts of {} left out, which have several labels"
+_OF_DOUBT = "left out of {1} for several labels: {0}"
 _WHOLE = re.compile(r"-?[0-9]{1,10}")
 _BETWEEN = {".csv": ",", ".tsv": "\t"}
 _LINES_OF_JSON = (".jsonl", ".ndjson")
