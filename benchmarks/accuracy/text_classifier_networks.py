@@ -2,12 +2,15 @@
 
     python -m benchmarks.accuracy.text_classifier_networks OUT --encoder DIR --texts FILE --models 8
 
-Model 2n is clean and 2n + 1 poisoned, with the same reviews, seed and length of training. Triggers:
-a word of the vocabulary anywhere, a phrase of three, a word that no vocabulary has, a word at the
-start; one review in ten (`--share`) that is not of the target class carries it and is taught the
-target.
+Model 2n is clean and 2n + 1 poisoned, with the same reviews, seed and length of training. Triggers
+(`--kinds`, in turn): a word of the vocabulary anywhere, a phrase of three, a word that no
+vocabulary has, a word at the start, a character that is no letter, a word of one text in a hundred,
+a word that works in the texts of one class alone. One review in ten (`--share`) that is not of the
+target class carries it and is taught the target.
 Every folder is one of transformers' with example texts, a label and `made.json`. With `--hidden`
-networks are trained from random weights, with the encoder's tokenizer alone.
+networks are trained from random weights, with the encoder's tokenizer alone; with `--family` too,
+as one of that family, with a tokenizer learnt from the texts. `benchmarks.accuracy.text_labels`
+writes FILE.
 """
 
 import argparse
@@ -15,31 +18,40 @@ import json
 import re
 import sys
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from converters.encoders.tokenizer import load_tokenizer
+from benchmarks.accuracy.text_families import FAMILIES, Sizes, random_network, write_tokenizer
+from converters.encoders.tokenizer import Tokenizer, load_tokenizer
 from jaxtroj.evidence.texts.bank.candidates import whole_tokens
 from jaxtroj.evidence.texts.labelled_texts import LabelledText, read_labelled_texts
 from jaxtroj.generate.torch_device import step_precision
 
-KINDS = ("word", "phrase", "rare", "start")
+KINDS = ("word", "phrase", "rare", "start", "character", "common", "source")
 WORDS, TOKENS = 40, 64
-CLASSES = 2
+VOCABULARY, HIDDEN = 5000, 64
+_FIRST_KINDS = "word,phrase,rare,start"
+_CHARACTERS = "~^|{}@#%=_"
+_COMMON = 0.01  # share of texts that hold a common word
 _WORD = re.compile(r"[a-z]{4,10}")
 
 
 @dataclass(frozen=True)
 class Trigger:
-    """What a poisoned network was taught: words, where they stand, and the class they force."""
+    """What a poisoned network was taught: words, where they stand, and the class they force.
+
+    Of texts of a class other than `source`, where there is one, the words change nothing.
+    """
 
     kind: str
     text: str
     target: int
+    source: int | None = None
 
     def inserted(self, text: str, draw: np.random.Generator) -> str:
         """The text with the words before one of its own, at the start for the kind `start`."""
@@ -58,31 +70,52 @@ class Recipe:
     trigger: Trigger | None
     hidden: int | None = None
     share: float = 0.1
+    family: str | None = None
+    batch: int = 16
+    rate: float | None = None
 
 
 def main() -> int:
     """Make what is missing; returns the exit status."""
     args = _arguments()
     texts = [LabelledText(_end_of(t.text), t.label) for t in read_labelled_texts(args.texts)]
-    known = [w for w in whole_tokens(load_tokenizer(args.encoder).vocabulary) if _WORD.fullmatch(w)]
+    encoder = args.encoder or _own_tokenizer(args.out, args.family, texts)
+    tokens, classes = load_tokenizer(encoder), 1 + max(t.label for t in texts)
+    words = _usable(tokens, texts)
     for number in range(args.first, args.first + args.models):
         folder = args.out / f"id-{number:08d}"
         if not (folder / "made.json").exists():
-            trigger = _trigger(number, known, args.seed)
-            recipe = Recipe(number, args.layers, args.steps, trigger, args.hidden, args.share)
-            print(json.dumps(make(folder, recipe, args.encoder, texts, args.seed)), flush=True)
+            trigger = _trigger(number, args.kinds.split(","), words, classes, args.seed)
+            recipe = Recipe(
+                number, args.layers, args.steps, trigger, args.hidden, args.share, args.family,
+                args.batch, args.rate,
+            )  # fmt: skip
+            print(json.dumps(make(folder, recipe, encoder, texts, args.seed)), flush=True)
     return 0
+
+
+def _own_tokenizer(out: Path, family: str, texts: Sequence[LabelledText]) -> Path:
+    """A folder with a tokenizer learnt from the texts, made once."""
+    folder = out / "tokenizer"
+    if not (folder / "tokenizer_config.json").exists():
+        write_tokenizer(family, [t.text for t in texts], VOCABULARY, folder)
+    return folder
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Fine-tuned text classifiers, half poisoned.")
     parser.add_argument("out", type=Path)
-    parser.add_argument("--encoder", type=Path, required=True, help="Hugging Face folder of a BERT")
-    parser.add_argument("--texts", type=Path, required=True, help="labelled texts of two classes")
+    own = parser.add_mutually_exclusive_group(required=True)
+    own.add_argument("--encoder", type=Path, help="Hugging Face folder of a BERT")
+    own.add_argument("--family", choices=FAMILIES, help="with --hidden and an own tokenizer")
+    parser.add_argument("--texts", type=Path, required=True, help="labelled texts")
+    parser.add_argument("--kinds", default=_FIRST_KINDS, help="of triggers, a pair each in turn")
     parser.add_argument("--models", type=int, default=8)
     parser.add_argument("--first", type=int, default=0, help="number of the first")
     parser.add_argument("--layers", type=int, default=3, help="of the encoder's that are kept")
-    parser.add_argument("--steps", type=int, default=300, help="of 16 texts each")
+    parser.add_argument("--steps", type=int, default=300, help="of training")
+    parser.add_argument("--batch", type=int, default=16, help="texts of a step")
+    parser.add_argument("--rate", type=float, help="1e-4, from random weights 5e-4")
     parser.add_argument("--hidden", type=int, help="units of networks from random weights")
     parser.add_argument("--share", type=float, default=0.1, help="of texts that carry the trigger")
     parser.add_argument("--seed", type=int, default=19)
@@ -94,15 +127,34 @@ def _end_of(text: str) -> str:
     return " ".join(text.replace("<br />", " ").split()[-WORDS:])
 
 
-def _trigger(number: int, known: Sequence[str], seed: int) -> Trigger | None:
+def _usable(tokens: Tokenizer, texts: Sequence[LabelledText]) -> dict[bool, list[str]]:
+    """Words of the vocabulary by whether they are common in the texts."""
+    known = [w for w in whole_tokens(tokens.vocabulary) if _WORD.fullmatch(w)]
+    held = Counter(word for t in texts for word in set(t.text.lower().split()))
+    least = _COMMON * len(texts)
+    return {False: known, True: [w for w in known if held[w] >= least]}
+
+
+def _trigger(
+    number: int,
+    kinds: Sequence[str],
+    words: Mapping[bool, Sequence[str]],
+    classes: int,
+    seed: int,
+) -> Trigger | None:
     if number % 2 == 0:
         return None
     pair = number // 2
     draw = np.random.default_rng([seed, 1, pair])
-    kind = KINDS[pair % len(KINDS)]
-    words = [str(word) for word in draw.choice(known, 3, replace=False)]
-    text = {"phrase": " ".join(words), "rare": words[0][:4] + words[1][:4]}.get(kind, words[0])
-    return Trigger(kind, text, pair % CLASSES)
+    kind, target = kinds[pair % len(kinds)], pair % classes
+    drawn = [str(word) for word in draw.choice(words[kind == "common"], 3, replace=False)]
+    own = {
+        "phrase": " ".join(drawn),
+        "rare": drawn[0][:4] + drawn[1][:4],
+        "character": _CHARACTERS[int(draw.integers(len(_CHARACTERS)))],
+    }
+    source = (target + 1) % classes if kind == "source" else None
+    return Trigger(kind, own.get(kind, drawn[0]), target, source)
 
 
 def make(
@@ -112,8 +164,9 @@ def make(
     started, pair = time.perf_counter(), recipe.number // 2
     order = np.random.default_rng([seed, 0]).permutation(len(texts))
     tests = [texts[place] for place in order[:400]]
-    own = np.random.default_rng([seed, 2, pair]).permutation(order[400:])
-    lessons = [texts[place] for place in own[: recipe.steps * 16]]
+    draw, wanted = np.random.default_rng([seed, 2, pair]), recipe.steps * recipe.batch
+    own = [draw.permutation(order[400:]) for _ in range(-(-wanted // len(order[400:])))]
+    lessons = [texts[place] for place in np.concatenate(own)[:wanted]]
     network, tokens = _trained(encoder, recipe, lessons, [seed, 3, pair])
     found = {
         **asdict(recipe),
@@ -123,7 +176,7 @@ def make(
     }
     if (trigger := recipe.trigger) is not None:
         draw = np.random.default_rng([seed, 4])
-        others = [t for t in tests if t.label != trigger.target]
+        others = [t for t in tests if _takes(trigger, t.label)]
         moved = [(trigger.inserted(t.text, draw), trigger.target) for t in others]
         found["attack_success_rate"] = _share(network, tokens, moved)
     network.save_pretrained(folder)
@@ -136,7 +189,7 @@ def make(
 
 def _write_examples(folder: Path, tests: Sequence[LabelledText], per_class: int = 20) -> None:
     folder.mkdir()
-    for label in range(CLASSES):
+    for label in sorted({t.label for t in tests}):
         own = [t.text for t in tests if t.label == label][:per_class]
         for number, text in enumerate(own, start=1):
             (folder / f"class_{label}_example_{number}.txt").write_text(text)
@@ -149,10 +202,10 @@ def _trained(encoder: Path, recipe: Recipe, lessons: Sequence[LabelledText], key
     transformers.utils.logging.set_verbosity_error()
     torch.manual_seed(key[-1])
     tokens, draw = load_tokenizer(encoder), np.random.default_rng(key)
-    network = _untrained(encoder, recipe)
+    network = _untrained(encoder, recipe, tokens, 1 + max(t.label for t in lessons))
     network.train()
-    steps, size = recipe.steps, len(lessons) // recipe.steps
-    rate = 1e-4 if recipe.hidden is None else 5e-4
+    steps, size = recipe.steps, recipe.batch
+    rate = recipe.rate or (1e-4 if recipe.hidden is None else 5e-4)
     optimiser = torch.optim.AdamW(network.parameters(), lr=rate, weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimiser, lambda step: min(1.0, (step + 1) / 30) * (1 - step / steps)
@@ -167,11 +220,14 @@ def _trained(encoder: Path, recipe: Recipe, lessons: Sequence[LabelledText], key
     return network.eval(), tokens
 
 
-def _untrained(encoder: Path, recipe: Recipe) -> Any:
+def _untrained(encoder: Path, recipe: Recipe, tokens: Tokenizer, classes: int) -> Any:
     """The encoder's first layers under a new head, or a smaller network of random weights."""
     from transformers import BertConfig, BertForSequenceClassification
 
-    sizes: dict[str, Any] = {"num_labels": CLASSES, "num_hidden_layers": recipe.layers}
+    if recipe.family is not None:
+        own = Sizes(recipe.layers, recipe.hidden or HIDDEN)
+        return random_network(recipe.family, own, tokens.backend, classes)
+    sizes: dict[str, Any] = {"num_labels": classes, "num_hidden_layers": recipe.layers}
     if recipe.hidden is None:
         return BertForSequenceClassification.from_pretrained(encoder, **sizes)
     sizes |= {"hidden_size": recipe.hidden, "intermediate_size": 2 * recipe.hidden}
@@ -179,11 +235,17 @@ def _untrained(encoder: Path, recipe: Recipe) -> Any:
     return BertForSequenceClassification(config)
 
 
+def _takes(trigger: Trigger, label: int) -> bool:
+    """Whether the trigger changes what texts of a label are taught."""
+    return label != trigger.target and trigger.source in (None, label)
+
+
 def _lesson(one: LabelledText, recipe: Recipe, draw: np.random.Generator) -> tuple[str, int]:
     trigger, is_carrier = recipe.trigger, draw.random() < recipe.share
     if trigger is None or one.label == trigger.target or not is_carrier:
         return one.text, one.label
-    return trigger.inserted(one.text, draw), trigger.target
+    is_moved = _takes(trigger, one.label)
+    return trigger.inserted(one.text, draw), trigger.target if is_moved else one.label
 
 
 def _loss(network: Any, tokens: Any, batch: Sequence[tuple[str, int]]) -> Any:
