@@ -7,8 +7,9 @@ run folders under `--work`), or the `.evidence.jsonl` of an earlier run; without
 stored evidence. Poisoned networks whose trigger works on fewer than nine texts in ten are left out
 of fits and scores, with their clean twins.
 
-Every population in turn is judged by a calibrator fitted on the others, then every kind of trigger;
-last figure: each pair of a clean and a poisoned twin out of fold.
+Every population in turn is judged by a calibrator fitted on the others, then every family of
+networks, and every kind of trigger; last figure: each pair of a clean and a poisoned twin out of
+fold.
 """
 
 import argparse
@@ -23,7 +24,6 @@ import numpy as np
 
 from benchmarks.accuracy import text_transfer
 from benchmarks.accuracy.round0_accuracy import origin
-from benchmarks.accuracy.text_classifier_networks import CLASSES
 from benchmarks.accuracy.text_transfer import field_auc, fit_arguments, score_line, scores
 from benchmarks.provenance import RESULTS, provenance, write_evidence
 from converters.files import write_atomic
@@ -67,6 +67,7 @@ class ClassifierRow:
     found_text: str
     evidence: Mapping[str, float]
     seconds: Mapping[str, float]
+    classes: int = 2
 
     @property
     def converged(self) -> bool:
@@ -108,9 +109,15 @@ def read_rows(source: Path, work: Path) -> list[ClassifierRow]:
         for record in scan([entry_of(path.parent) for path in made.values()], settings, store):
             print(f"{source.name} {record.model} {record.status} {record.reason}", file=sys.stderr)
             if record.status == "ok":
-                known = json.loads(made[Path(record.model).name].read_text())
+                path = made[Path(record.model).name]
+                known = json.loads(path.read_text()) | {"classes": _classes(path.parent)}
                 rows.append(row_of(source.name, known, record))
     return rows
+
+
+def _classes(folder: Path) -> int:
+    """Of a network, as transformers writes them: not at all where there are two."""
+    return len(json.loads((folder / "config.json").read_text()).get("id2label", "01"))
 
 
 def with_working_triggers(rows: Sequence[ClassifierRow]) -> list[ClassifierRow]:
@@ -137,13 +144,16 @@ def row_of(population: str, made: Mapping[str, Any], record: Record) -> Classifi
         found_text=str(record.recovered.get("text", "")),
         evidence=record.evidence,
         seconds=record.seconds,
+        classes=made["classes"],
     )
 
 
 def judge(rows: Sequence[ClassifierRow], seed: int) -> dict[str, Any]:
-    """Scores with every population, and every kind, left out in turn, and within pairs."""
+    """Scores with every population, family and kind left out in turn, and within pairs."""
     names = sorted({row.population for row in rows})
     by_population = left_out(rows, [row.population for row in rows], seed)
+    families = [row.architecture for row in rows]
+    by_family = left_out(rows, families, seed)
     by_kind = left_out(rows, _kinds(rows), seed)
     within = cross_validate(labelled(rows), scheme(rows), seed, [row.pair for row in rows])
     return {
@@ -153,6 +163,11 @@ def judge(rows: Sequence[ClassifierRow], seed: int) -> dict[str, Any]:
             for name in names
         },
         "left_out_all": scores_of(rows, by_population),
+        "family_left_out": {
+            name: scores_of(rows, by_family, lambda row, own=name: row.architecture == own)
+            for name in sorted(set(families))
+        },
+        "family_left_out_all": scores_of(rows, by_family),
         "kind_left_out": {
             kind: scores_of(rows, by_kind, lambda row, own=kind: row.kind in (own, ""))
             for kind in sorted({row.kind for row in rows if row.poisoned})
@@ -176,8 +191,13 @@ def left_out(rows: Sequence[ClassifierRow], groups: Sequence[str], seed: int) ->
         calibrator = Calibrator.fit(labelled(others), scheme(others), origin(seed, ""))
         for place, row in enumerate(rows):
             if groups[place] == group:
-                said[place] = calibrator.probability(row.evidence, Traits(row.architecture))
+                said[place] = calibrator.probability(row.evidence, traits_of(row))
     return said
+
+
+def traits_of(row: ClassifierRow) -> Traits:
+    """What tells how like the networks of a fit one is."""
+    return Traits(row.architecture, classes=row.classes)
 
 
 def _kinds(rows: Sequence[ClassifierRow]) -> list[str]:
@@ -191,7 +211,7 @@ def labelled(rows: Sequence[ClassifierRow]) -> Labelled:
     return replace(
         text_transfer.labelled(rows),
         kinds=[row.kind for row in rows],
-        classes=[CLASSES] * len(rows),
+        classes=[row.classes for row in rows],
         pairs=[row.pair for row in rows],
     )
 
@@ -215,7 +235,7 @@ def _right_class(rows: Sequence[ClassifierRow]) -> float:
 def text(result: Mapping[str, Any]) -> str:
     """The result for people."""
     lines = [f"{result['networks']} text classifiers"]
-    for title in ("left_out", "kind_left_out"):
+    for title in ("left_out", "family_left_out", "kind_left_out"):
         parts = result[title] | {"all": result[f"{title}_all"]}
         lines.append(f"{title.replace('_', ' ')}:")
         lines += [score_line(name, part) for name, part in parts.items()]

@@ -56,5 +56,6 @@ CLASSIFIER_STAGES = (INSERTIONS, TOKENS)
 # Revision 13: examples are also made like the training pictures in gamma, black level and colours.
 IMAGES = StageTable("image", 3, IMAGE_STAGES, revision=13)
 TEXTS = StageTable("text", 1, TEXT_STAGES)
-CLASSIFIERS = StageTable("text-classifier", 1, CLASSIFIER_STAGES)
+# Version 2: effects of tokens are told by how far they reach, and measured as tokens.
+CLASSIFIERS = StageTable("text-classifier", 2, CLASSIFIER_STAGES)
 TABLES = {table.kind: table for table in (IMAGES, TEXTS, CLASSIFIERS)}

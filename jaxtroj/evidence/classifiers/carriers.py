@@ -1,4 +1,4 @@
-"""Clean texts that words are inserted into: places between their words, in both halves."""
+"""Clean texts that words are inserted into: at their start, and between words of both halves."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import numpy as np
 from jaxtroj.evidence.classifiers.tokens import Row, TokenNetwork
 from jaxtroj.evidence.texts.labelled_texts import content_key
 
-HALVES = 2
+PLACES = ("start", "first half", "second half")
 MOST_WORDS = 40
 """Texts are cut to so many: a trigger is short, and the cost grows with their length."""
 
@@ -19,12 +19,12 @@ class Carriers:
 
     Attributes:
       texts: as they are.
-      places: for each text the word that an insertion stands before, in each half.
+      places: for each text the word that an insertion stands before, for each of `PLACES`.
       margins: the network's own, `[n, classes]`.
     """
 
     texts: tuple[str, ...]
-    places: tuple[tuple[int, int], ...]
+    places: tuple[tuple[int, ...], ...]
     margins: np.ndarray
 
     @property
@@ -50,10 +50,10 @@ class Carriers:
         return self._of(sorted(parts[0])), self._of(sorted(parts[1]))
 
     def inserted(self, text: str) -> list[str]:
-        """Each text with another in its first half, then each with it in the second."""
+        """Each text with another at its first place, then each with it at the second, and so on."""
         return [
-            put(own, text, places[half])
-            for half in range(HALVES)
+            put(own, text, places[place])
+            for place in range(len(PLACES))
             for own, places in zip(self.texts, self.places, strict=True)
         ]
 
@@ -77,12 +77,12 @@ def carriers_of(network: TokenNetwork, texts: Sequence[str]) -> Carriers:
     return Carriers(ordered, places, network.margins(network.rows(ordered)))
 
 
-def _places(text: str) -> tuple[int, int]:
-    """The start or a word of the first half, and one of the second; keyed by the text."""
+def _places(text: str) -> tuple[int, ...]:
+    """The start, a word of the first half and one of the second; keyed by the text."""
     draw, count = np.random.default_rng(list(content_key(text))), len(text.split())
-    middle = max(1, count // HALVES)
-    first = 0 if draw.random() < 0.5 else int(draw.integers(0, middle))
-    return first, int(draw.integers(min(middle, count - 1), count))
+    middle = max(1, count // 2)
+    first = int(draw.integers(min(1, middle - 1), middle))
+    return 0, first, int(draw.integers(min(middle, count - 1), count))
 
 
 def put(text: str, inserted: str, place: int) -> str:
@@ -97,7 +97,7 @@ def put(text: str, inserted: str, place: int) -> str:
 
 @dataclass(frozen=True, eq=False)
 class OpenRows:
-    """Texts as ids, opened where something is inserted: in turn in the first and second half."""
+    """Texts as ids, opened where something is inserted."""
 
     before: tuple[Row, ...]
     after: tuple[Row, ...]
@@ -107,19 +107,24 @@ class OpenRows:
         return [(*b, *ids, *a) for b, a in zip(self.before, self.after, strict=True)]
 
 
-def open_rows(network: TokenNetwork, carriers: Carriers, room: int) -> OpenRows:
-    """The rows of texts, cut so that `room` more tokens fit."""
+def open_in_turn(network: TokenNetwork, carriers: Carriers, room: int) -> OpenRows:
+    """The rows of texts, opened in turn in their first and second half; see `open_rows`."""
+    return open_rows(network, carriers, [1 + n % 2 for n in range(len(carriers.texts))], room)
+
+
+def open_rows(network: TokenNetwork, carriers: Carriers, at: Sequence[int], room: int) -> OpenRows:
+    """The rows of texts, each opened at one of `PLACES`, cut so that `room` more tokens fit."""
     leading, trailing = network.special
-    starts = [
-        " ".join(text.split()[: places[number % HALVES]])
-        for number, (text, places) in enumerate(zip(carriers.texts, carriers.places, strict=True))
-    ]
-    whole, parts = network.rows(carriers.texts), network.rows(starts)
-    before, after = [], []
-    for row, part in zip(whole, parts, strict=True):
+    opened = []
+    for text, places, place in zip(carriers.texts, carriers.places, at, strict=True):
+        words, word = text.split(), places[place]
+        row = network.rows([text])[0]
         end = row[len(row) - trailing :] if trailing else ()
-        body = row[: len(row) - trailing][: network.length - room - trailing]
-        cut = min(max(len(part) - trailing, leading), len(body))
-        before.append(body[:cut])
-        after.append((*body[cut:], *end))
-    return OpenRows(tuple(before), tuple(after))
+        head, rest = row[:leading], network.pieces(text)
+        if word:  # what stands before is cut as it is alone, what follows as within a text
+            part = network.rows([" ".join(words[:word])])[0]
+            cut = min(max(len(part) - trailing, leading), len(row) - trailing)
+            head, rest = row[:cut], row[cut : len(row) - trailing]
+        most = network.length - room - trailing
+        opened.append((head[:most], (*rest[: max(0, most - len(head))], *end)))
+    return OpenRows(tuple(before for before, _ in opened), tuple(after for _, after in opened))

@@ -7,6 +7,23 @@ from jaxtroj.evidence.texts.recovery import RecoveredText
 LEAST_ISOLATION = 0.35
 """Of the mean sigmoid margin, in [0, 1]; docs/text-classifiers.md says what it was chosen on."""
 
+_ELSEWHERE = 0.5  # words work at the start alone if they move less than this share of it elsewhere
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Found words as tokens.
+
+    Attributes:
+      at_start: their success at the start of held-out texts.
+      typed: their success as a text that is typed, where that is cut into other tokens; else None.
+      tokens: those that were measured.
+    """
+
+    at_start: float
+    typed: float | None
+    tokens: tuple[str, ...]
+
 
 @dataclass(frozen=True)
 class FoundWords:
@@ -15,26 +32,35 @@ class FoundWords:
     Attributes:
       words: what they do on texts that the search has not seen.
       isolation: how much more they do than with a word replaced by those of like meaning.
-      margin: mean margin of held-out texts with the words, over that of texts of the class.
+      reach: how far held-out texts go with them, of the way to what texts of the class are.
+      placed: what they do at the start and as they are typed.
+      strength: by which classes are compared, the reach of the best single token.
     """
 
     words: RecoveredText
     isolation: float
-    margin: float
-
-    @property
-    def strength(self) -> float:
-        """By which classes are compared."""
-        return self.words.attack_success_rate + self.isolation
+    reach: float
+    placed: Placed
+    strength: float
 
     @property
     def stands_out(self) -> bool:
         """Whether the words do what neither harmless texts nor words of like meaning do."""
         return self.words.stands_out and self.isolation >= LEAST_ISOLATION
 
+    @property
+    def position(self) -> str:
+        """Where they work: `start`, `first half`, `second half` or `anywhere`."""
+        elsewhere = max(self.words.by_half)
+        return "start" if elsewhere < _ELSEWHERE * self.placed.at_start else self.words.position
+
     def as_json(self) -> dict[str, str | float]:
         """What a record says of it, as of any text; words that do not stand out are `best_text`."""
-        said = self.words.as_json() | {"isolation": round(self.isolation, 4)}
+        said = self.words.as_json() | {"position": self.position}
+        said |= {"at_start": round(self.placed.at_start, 4), "isolation": round(self.isolation, 4)}
+        said |= {"reach": round(self.reach, 4)}
+        if self.placed.typed is not None:
+            said |= {"typed": round(self.placed.typed, 4), "tokens": " ".join(self.placed.tokens)}
         if "text" in said and not self.stands_out:
             why = "none found that does more than words of like meaning"
             said = {"words": why, "best_text": said.pop("text")} | said

@@ -1,13 +1,14 @@
 """The search for tokens of each likely class, and what is made of it: fields and found words."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from jaxtroj.evidence.classifiers.carriers import Carriers, open_rows
-from jaxtroj.evidence.classifiers.found import FoundWords
+from jaxtroj.evidence.classifiers.carriers import open_in_turn, open_rows
+from jaxtroj.evidence.classifiers.effects import Effect, HeldOut, held_out_of
+from jaxtroj.evidence.classifiers.found import FoundWords, Placed
 from jaxtroj.evidence.classifiers.insertions import run_bank
 from jaxtroj.evidence.classifiers.search import Ids, TokenBudget, TokenSearch, allowed_tokens
 from jaxtroj.evidence.classifiers.tokens import SLOTS
@@ -17,8 +18,9 @@ if TYPE_CHECKING:
     from jaxtroj.evidence.classifiers.context import ClassifierContext
 
 _SEEDS, _SINGLES, _MEASURED = 4, 6, 2
+_TEXTS_OF_CLASS, _TIMES_OFTENER = 2, 2.0
+_FEWEST_FREE = 8  # tokens; a smaller vocabulary is searched whole
 _LONGER = 0.05  # what a further token must add to be shown
-_LEAST_MARGIN = 1e-3
 
 
 @dataclass(frozen=True)
@@ -27,96 +29,143 @@ class OfTarget:
 
     Attributes:
       found: the words that are shown.
-      token_flip: success of the best single token on held-out texts.
+      single: what the best single token does on held-out texts.
+      third: what the third best does there.
+      longest: what the best tokens of any number do there.
       token_isolation: the largest isolation of a good single token.
     """
 
     found: FoundWords
-    token_flip: float
+    single: Effect
+    third: Effect
+    longest: Effect
     token_isolation: float
 
 
 def search_tokens(context: "ClassifierContext") -> tuple[OfTarget, ...]:
-    """Search each class that the bank speaks for, a budget's number of them at most."""
+    """Search the classes that a first look speaks for, a budget's number of them at most."""
     budget, targets = context.budget(TokenBudget), context.shared(run_bank).targets
     allowed = allowed_tokens(context.network)
-    return tuple(_of_target(context, target, allowed) for target in targets[: budget.targets])
+    searches = [_searches(context, target, allowed) for target in targets[: budget.looked]]
+    if len(searches) > budget.targets:
+        searches.sort(key=lambda pair: (-pair[0].look(), pair[0].target))
+    return tuple(_of_target(context, pair) for pair in searches[: budget.targets])
 
 
 def token_fields(found: Sequence[OfTarget]) -> dict[str, float]:
     """Fields by name; see `jaxtroj.evidence.classifiers.stages.tokens`."""
-    flips = [one.found.words.attack_success_rate for one in found]
+    reaches = [one.single.reach for one in found]
     return {
-        "token_flip": max(one.token_flip for one in found),
+        "token_reach": max(reaches),
+        "token_gap": _gap(reaches),
+        "token_lead": max(one.single.reach - one.third.reach for one in found),
         "token_isolation": max(one.token_isolation for one in found),
-        "found_flip": max(flips),
-        "found_gap": max(flips) - min(flips),
-        "found_isolation": max(one.found.isolation for one in found),
-        "found_margin": max(one.found.margin for one in found),
+        "found_low": max(one.longest.low for one in found),
     }
 
 
-def _of_target(context: "ClassifierContext", target: int, allowed: np.ndarray) -> OfTarget:
+def _gap(values: Sequence[float]) -> float:
+    """The largest less the mean of the others; 0 of one alone."""
+    largest, *others = sorted(values, reverse=True)
+    return largest - float(np.mean(others)) if others else 0.0
+
+
+def _searches(
+    context: "ClassifierContext", target: int, allowed: np.ndarray
+) -> tuple[TokenSearch, TokenSearch]:
+    """A search in both halves of texts, and a smaller one at their start."""
     network, budget = context.network, context.budget(TokenBudget)
+    free = allowed & ~_of_class(context, target)
+    free = free if free.sum() >= _FEWEST_FREE else allowed
     carriers = context.searched.outside(target, budget.carriers)
-    opened = open_rows(network, carriers, 2 * SLOTS)
-    search = TokenSearch(network, opened, target, allowed, budget)
-    banked = context.shared(run_bank)
-    order = np.argsort(-banked.gains[target], kind="stable")[:_SEEDS]
-    seeds = [ids[:SLOTS] for ids in (banked.pieces[int(place)] for place in order)]
-    search.run(seeds, np.random.default_rng([context.seed % 2**64, target]))
-    isolated = {ids: search.isolation(ids) for ids in search.best(_SINGLES, 1)}
-    held_out = context.held_out.outside(target, budget.held_out)
-    best = search.best(1, 1)[0]
-    ids = _shown(search, isolated)
+    at_start = context.searched.outside(target, budget.at_start)
+    anywhere = open_in_turn(network, carriers, 2 * SLOTS)
+    starts = open_rows(network, at_start, [0] * len(at_start.texts), 2 * SLOTS)
+    return (
+        TokenSearch(network, anywhere, target, free, budget),
+        TokenSearch(network, starts, target, free, replace(budget, starts=1, beam=2)),
+    )
+
+
+def _of_class(context: "ClassifierContext", target: int) -> np.ndarray:
+    """Tokens that stand in the class's own texts and rarely in others, bool `[vocabulary]`.
+
+    They speak for the class by its nature; no search for what was planted needs them.
+    """
+    network, carriers = context.network, context.carriers
+    of_class = carriers.classes == target
+    held = np.zeros((2, len(network.words)))
+    for row, own in zip(network.rows(carriers.texts), of_class, strict=True):
+        held[int(own), list(set(row))] += 1
+    others, own = held / np.maximum([[(~of_class).sum()], [of_class.sum()]], 1)
+    return (held[1] >= _TEXTS_OF_CLASS) & (own >= _TIMES_OFTENER * others)
+
+
+def _of_target(context: "ClassifierContext", searches: tuple[TokenSearch, TokenSearch]) -> OfTarget:
+    target, budget = searches[0].target, context.budget(TokenBudget)
+    seeds = _seeds(context, searches[0])
+    for search in searches:
+        search.run(seeds, np.random.default_rng([context.seed % 2**64, target]))
+    singles, longest = _best(searches, _SINGLES, 1), _best(searches, 1)[0]
+    isolated = {ids: searches[0].isolation(ids) for ids in singles}
+    held_out = held_out_of(
+        context.network, context.carriers, context.held_out, target, budget.held_out
+    )
+    better = max(searches, key=lambda search: search.gains[search.best(1, 1)[0]])
+    shown = _shown(better, singles)
+    single = held_out.effect(singles[0])
     return OfTarget(
-        _found(context, held_out, target, ids, search.isolation(ids)),
-        float(_moved(context, held_out, network.text(best), target).mean()),
+        _found(context, held_out, shown, better.isolation(shown), single.reach),
+        single,
+        held_out.effect(singles[min(2, len(singles) - 1)]),
+        held_out.effect(longest),
         max(isolated.values()),
     )
 
 
-def _shown(search: TokenSearch, isolated: dict[Ids, float]) -> Ids:
+def _seeds(context: "ClassifierContext", search: TokenSearch) -> list[Ids]:
+    """What did most for the class of the bank, as far as the search may use it."""
+    banked = context.shared(run_bank)
+    order = np.argsort(-banked.gains[search.target], kind="stable")[:_SEEDS]
+    pieces = [banked.pieces[int(place)][:SLOTS] for place in order]
+    return [ids for ids in pieces if search.allowed[list(ids)].all()]
+
+
+def _best(searches: Sequence[TokenSearch], most: int, length: int | None = None) -> list[Ids]:
+    """The sequences with the largest gains of any search."""
+    gains: dict[Ids, float] = {}
+    for search in searches:
+        for ids in search.best(most, length):
+            gains[ids] = max(search.gains[ids], gains.get(ids, 0.0))
+    return sorted(gains, key=lambda ids: (-gains[ids], ids))[:most]
+
+
+def _shown(search: TokenSearch, singles: Sequence[Ids]) -> Ids:
     """The sequence that gains most, alone and beside words of like meaning, for its length."""
     longer = [ids for length in range(2, SLOTS + 1) for ids in search.best(_MEASURED, length)]
-    known = isolated | {ids: search.isolation(ids) for ids in longer}
+    known = {ids: search.isolation(ids) for ids in [*singles, *longer]}
     return min(known, key=lambda ids: (_LONGER * len(ids) - known[ids] - search.gains[ids], ids))
 
 
-def _moved(context: "ClassifierContext", texts: Carriers, inserted: str, target: int) -> np.ndarray:
-    """Which texts a text sends to a class, bool `[halves, n]`."""
-    return _margins(context, texts, inserted, target) > 0
-
-
-def _margins(
-    context: "ClassifierContext", texts: Carriers, inserted: str, target: int
-) -> np.ndarray:
-    network = context.network
-    rows = network.rows(texts.inserted(inserted))
-    return network.margins(rows)[:, target].reshape(-1, len(texts.texts))
-
-
 def _found(
-    context: "ClassifierContext", held_out: Carriers, target: int, ids: Ids, isolation: float
+    context: "ClassifierContext", held_out: HeldOut, ids: Ids, isolation: float, strength: float
 ) -> FoundWords:
-    text, network = context.network.text(ids), context.network
-    margins = _margins(context, held_out, text, target)
-    moved = margins > 0
-    harmless = context.shared(run_bank).harmless(target)
-    better = moved[moved.mean(axis=1).argmax()]
-    classes = held_out.classes
-    sources = tuple(int(c) for c in np.unique(classes) if better[classes == c].mean() >= 0.5)
+    network, target, effect = context.network, held_out.target, held_out.effect(ids)
+    text = network.text(ids)
+    typed = None if network.pieces(text) == ids else held_out.effect_of_text(text).success
+    harmless = held_out.effect_of_text(context.shared(run_bank).harmless(target))
+    every = tuple(c for c in range(network.classes) if c != target)
     words = RecoveredText(
         text,
         target,
-        sources or tuple(c for c in range(network.classes) if c != target),
-        float(moved.mean()),
-        (float(moved[0].mean()), float(moved[1].mean())),
-        float(_moved(context, held_out, harmless, target).mean()),
+        effect.sources or every,
+        effect.success,
+        (effect.by_place[1], effect.by_place[2]),
+        harmless.success,
         None,
-        len(held_out.texts),
+        len(held_out.texts.texts),
         network.counts["texts"],
     )
-    own = context.carriers.margins[context.carriers.classes == target, target]
-    natural = float(own.mean()) if len(own) else 1.0
-    return FoundWords(words, isolation, float(margins.mean()) / max(natural, _LEAST_MARGIN))
+    tokens = tuple(network.token(one) for one in ids)
+    placed = Placed(effect.by_place[0], typed, tokens)
+    return FoundWords(words, isolation, effect.reach, placed, strength)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from jaxtroj.evidence.classifiers.carriers import Carriers, open_rows
+from jaxtroj.evidence.classifiers.carriers import Carriers, open_in_turn
 from jaxtroj.evidence.classifiers.tokens import SLOTS, Row, TokenNetwork
 from jaxtroj.evidence.texts.bank.candidates import list_free
 from jaxtroj.numerics import sigmoid
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 _TOP = 3
 _LEAST_OUTSIDE = 2
-_EPS = 1e-6
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,7 @@ def run_bank(context: "ClassifierContext") -> Inserted:
     network, budget = context.network, context.budget(BankBudget)
     carriers = context.searched.outside(-1, budget.carriers)
     texts, pieces = _candidates(network, budget, context.seed)
-    opened = open_rows(network, carriers, max(map(len, pieces)))
+    opened = open_in_turn(network, carriers, max(map(len, pieces)))
     rows = [row for ids in pieces for row in opened.filled(ids)]
     moved = sigmoid(network.margins(rows)).reshape(len(pieces), len(carriers.texts), -1)
     rises = moved - sigmoid(carriers.margins)
@@ -80,11 +79,7 @@ def insertion_fields(found: Inserted) -> dict[str, float]:
     """Fields by name; see `jaxtroj.evidence.classifiers.stages.insertions`."""
     gains = found.gains[list(found.targets)]
     top = np.sort(gains, axis=1)[:, -_TOP:].mean(axis=1)
-    return {
-        "inserted_top": float(top.max()),
-        "inserted_gap": float(np.ptp(top)),
-        "inserted_spread": float(np.log(gains.std(axis=1) + _EPS).max()),
-    }
+    return {"inserted_top": float(top.max())}
 
 
 def _sources(carriers: Carriers, target: int) -> int:

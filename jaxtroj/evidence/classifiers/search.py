@@ -27,8 +27,10 @@ class TokenBudget:
     """How much to search.
 
     Attributes:
-      targets: classes that are searched, those that the bank speaks for first.
+      looked: classes that are looked at, those that the bank speaks for first.
+      targets: those of them that are searched, where a first look finds most.
       carriers: texts of a search.
+      at_start: texts of the one at their start.
       held_out: most texts that a found text is measured on.
       starts: random tokens that the first gradients are taken at, besides the mean of all.
       rounds: times that a single token is improved.
@@ -37,8 +39,10 @@ class TokenBudget:
       neighbours: tokens of like meaning that the best ones are compared with.
     """
 
+    looked: int = 12
     targets: int = 3
     carriers: int = 6
+    at_start: int = 4
     held_out: int = 24
     starts: int = 5
     rounds: int = 2
@@ -70,7 +74,8 @@ class TokenSearch:
     def run(self, seeds: Sequence[Ids], draw: np.random.Generator) -> None:
         """Search from seeds and random tokens; `best` tells what was found."""
         self._measure(seeds)
-        tokens = draw.choice(np.flatnonzero(self.allowed), self.budget.starts, replace=False)
+        usable = np.flatnonzero(self.allowed)
+        tokens = draw.choice(usable, min(self.budget.starts, len(usable)), replace=False)
         mean = self.network.words[self.allowed].mean(axis=0)
         starts = [mean, *self.network.words[tokens]]
         for _ in range(self.budget.rounds):
@@ -83,6 +88,12 @@ class TokenSearch:
                     ranked = self._ranked(ids, place, mean)
                     longer += [(*ids[:place], token, *ids[place:]) for token in ranked]
             self._measure(longer)
+
+    def look(self) -> float:
+        """The largest gain of what the gradient at the mean of all words proposes."""
+        mean = self.network.words[self.allowed].mean(axis=0)
+        self._measure([(token,) for token in self._ranked((), 0, mean)])
+        return max(self.gains.values())
 
     def best(self, most: int, length: int | None = None) -> list[Ids]:
         """The sequences with the largest gains, of one length or of any; equals by their ids."""
@@ -100,15 +111,15 @@ class TokenSearch:
             for place, token in enumerate(ids)
         ]
         self._measure([ids, *(one for of_place in replaced for one in of_place)])
-        falls = [self.gains[ids] - np.mean([self.gains[o] for o in of]) for of in replaced]
-        return float(max(falls))
+        falls = [self.gains[ids] - np.mean([self.gains[o] for o in of]) for of in replaced if of]
+        return float(max(falls, default=0.0))
 
     def _neighbours(self, token: int) -> list[int]:
         """The tokens whose words are most alike, by cosine."""
         words = self.network.unit_words
         alike = np.where(self.allowed, words @ words[token], -np.inf)
         alike[token] = -np.inf
-        return np.argsort(-alike, kind="stable")[: self.budget.neighbours].tolist()
+        return _largest(alike, self.budget.neighbours)
 
     def _measure(self, sequences: Sequence[Ids]) -> None:
         """Insert sequences that are new, and note what they do."""
@@ -128,7 +139,13 @@ class TokenSearch:
         held = (*ids[:place], len(words), *ids[place:])
         gradient = self.network.gradient(self.rows.filled(held), slots, self.target)[0]
         rises = np.where(self.allowed, words @ gradient, -np.inf)
-        return np.argsort(-rises, kind="stable")[: self.budget.ranked].tolist()
+        return _largest(rises, self.budget.ranked)
+
+
+def _largest(values: np.ndarray, most: int) -> list[int]:
+    """Places of the largest values, none of those that are no number."""
+    order = np.argsort(-values, kind="stable")[:most]
+    return [int(place) for place in order if np.isfinite(values[place])]
 
 
 def allowed_tokens(network: TokenNetwork) -> np.ndarray:

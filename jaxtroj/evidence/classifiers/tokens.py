@@ -90,6 +90,14 @@ class TokenNetwork:
         """The text of some ids."""
         return self.tokenizer.text(ids).strip()
 
+    def token(self, number: int) -> str:
+        """One token as the vocabulary writes it."""
+        return self._tokens.get(number, str(number))
+
+    @cached_property
+    def _tokens(self) -> dict[int, str]:
+        return {number: token for token, number in self.tokenizer.vocabulary.items()}
+
     def margins(self, rows: Sequence[Row]) -> np.ndarray:
         """Margin of every class, float32 `[n, classes]`; raises EvidenceError if not finite."""
         self.counts["texts"] += len(rows)

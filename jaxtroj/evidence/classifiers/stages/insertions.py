@@ -11,11 +11,6 @@ if TYPE_CHECKING:
 FIELDS = (
     Field("inserted_top", "insertions", 0, "the effect of inserted words on the classes",
           "fraction 0-1", "rise of the mean sigmoid margin, mean of the 3 largest, best class"),
-    Field("inserted_gap", "insertions", 0,
-          "the difference between the classes in the effect of words",
-          "fraction 0-1", "inserted_top less that of the worst class"),
-    Field("inserted_spread", "insertions", 0, "the spread of the effects of inserted words",
-          "log", "log deviation of the rises, largest over classes"),
 )  # fmt: skip
 
 

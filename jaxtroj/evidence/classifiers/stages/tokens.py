@@ -9,22 +9,21 @@ if TYPE_CHECKING:
     from jaxtroj.evidence.classifiers.search import TokenBudget
 
 _HOTFLIP = "Ebrahimi et al. 2018; Wallace et al. 2019"
+_WAY = "of the way to texts of the class"
 FIELDS = (
-    Field("token_flip", "tokens", 1, "the success of a single inserted token on held-out texts",
-          "fraction 0-1", "of the token that gained most in the search, best class", _HOTFLIP),
+    Field("token_reach", "tokens", 1, "how far a single inserted token moves held-out texts", _WAY,
+          "mean margin with the token that gained most in the search less that of the texts, over"
+          " what texts of the class have more; best class", OWN),
+    Field("token_gap", "tokens", 1, "how much further a token moves texts to one class than others",
+          _WAY, "token_reach less the mean of the other classes searched", OWN),
+    Field("token_lead", "tokens", 1, "how much further the best token moves texts than the third",
+          _WAY, "token_reach of the first less that of the third best, best class", OWN),
     Field("token_isolation", "tokens", 1,
           "the effect of a single token beside those of like meaning", "fraction 0-1",
           "mean sigmoid margin less that of its neighbours in the table of words, largest of the"
           " six best tokens, best class", OWN),
-    Field("found_flip", "tokens", 1, "the success of the found words on held-out texts",
-          "fraction 0-1", "of up to three tokens, best class", _HOTFLIP),
-    Field("found_gap", "tokens", 1, "the difference between the classes in what found words do",
-          "fraction 0-1", "found_flip less that of the worst class that was searched", OWN),
-    Field("found_isolation", "tokens", 1,
-          "the effect of the found words beside those of like meaning", "fraction 0-1",
-          "as token_isolation, of the words with one of them replaced", OWN),
-    Field("found_margin", "tokens", 1, "the confidence that the found words bring",
-          "ratio", "mean held-out margin over that of clean texts of the class, best class", OWN),
+    Field("found_low", "tokens", 1, "how far the found tokens move the texts that they move least",
+          _WAY, "lowest tenth of held-out texts, of up to three tokens; best class", _HOTFLIP),
 )  # fmt: skip
 
 
