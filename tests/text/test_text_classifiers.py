@@ -93,17 +93,16 @@ def test_found_words_come_with_what_they_do_on_texts_apart(records):
 
 
 def test_the_planted_word_is_what_the_search_finds(records):
-    """Among fifty words its neighbours flip texts too, so here it is best and not isolated."""
     found = records["poisoned"].recovered
-    assert found.get("text", found.get("best_text")) == TRIGGER
-    assert records["poisoned"].target_class == TARGET
+    assert found["text"] == TRIGGER and records["poisoned"].target_class == TARGET
     assert found["attack_success_rate"] >= 0.9 and found["harmless_text"] <= 0.1
+    assert found["isolation"] >= 0.9 and found["reach"] >= 0.9
 
 
 def test_what_a_clean_class_is_about_is_not_shown_as_a_trigger(records):
-    found = records["clean"].recovered
+    found, target = records["clean"].recovered, records["clean"].target_class
     assert "text" not in found and found["words"].startswith("none found")
-    assert set(found["best_text"].split()) & set(TELLING[records["clean"].target_class])
+    assert not set(found["best_text"].split()) & set(TELLING[target])
 
 
 def test_without_a_calibrator_the_probability_is_the_base_rate(records, home):

@@ -79,7 +79,7 @@ def carriers_of(network: TokenNetwork, texts: Sequence[str]) -> Carriers:
 
 def _places(text: str) -> tuple[int, ...]:
     """The start, a word of the first half and one of the second; keyed by the text."""
-    draw, count = np.random.default_rng(list(content_key(text))), len(text.split())
+    draw, count = np.random.default_rng(list(content_key(text))), max(1, len(text.split()))
     middle = max(1, count // 2)
     first = int(draw.integers(min(1, middle - 1), middle))
     return 0, first, int(draw.integers(min(middle, count - 1), count))

@@ -1,0 +1,133 @@
+"""What tokens do in text classifiers: where they are put, what is measured, how it is said."""
+
+import numpy as np
+import pytest
+
+from converters import load_tokenizer, open_model
+from jaxtroj.evidence.classifiers.carriers import PLACES, Carriers, carriers_of, open_rows
+from jaxtroj.evidence.classifiers.context import classifier_context
+from jaxtroj.evidence.classifiers.effects import Effect, held_out_of
+from jaxtroj.evidence.classifiers.found import FoundWords, Placed
+from jaxtroj.evidence.classifiers.found_tokens import _of_class
+from jaxtroj.evidence.classifiers.search import TokenBudget, TokenSearch, allowed_tokens
+from jaxtroj.evidence.classifiers.tokens import SLOTS, token_network
+from jaxtroj.evidence.texts.recovery import RecoveredText
+from tests.door.text_folders import FAMILIES, WORDS, write_text_folder
+
+TEXTS = tuple(
+    " ".join(np.random.default_rng(n).choice(WORDS, 3 + n % 7).tolist()) for n in range(16)
+)
+INSERTED = ("violet", "violet amber", "goodviolet", "q", "?!")
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def network(request, tmp_path_factory):
+    folder = write_text_folder(tmp_path_factory.mktemp(request.param), request.param)
+    return token_network(open_model(folder).model, load_tokenizer(folder), TEXTS)
+
+
+def test_tokens_stand_where_typed_text_would_put_them(network):
+    """So what is measured of tokens holds for the text, wherever it stands within another."""
+    carriers = carriers_of(network, TEXTS)
+    # GPT-2 and RoBERTa write the first word of a text otherwise than those after it.
+    apart = any(token.startswith("\u0120") for token in network.tokenizer.vocabulary)
+    for text in INSERTED:
+        typed = iter(network.rows(carriers.inserted(text)))
+        for place in range(len(PLACES)):
+            at = [place] * len(carriers.texts)
+            filled = open_rows(network, carriers, at, 2 * SLOTS).filled(network.pieces(text))
+            for row, places in zip(filled, carriers.places, strict=True):
+                expected = next(typed)
+                assert row == expected or (apart and not places[place]), (text, PLACES[place])
+
+
+def test_places_are_the_start_and_a_word_of_either_half(network):
+    carriers = carriers_of(network, (*TEXTS, "one", ""))
+    for text, (start, first, second) in zip(carriers.texts, carriers.places, strict=True):
+        words = len(text.split())
+        assert start == 0 and first <= max(words // 2, 0) and words // 2 <= second <= max(words, 1)
+        assert words < 4 or 0 < first < second
+
+
+def test_effects_are_the_networks_margins_of_typed_texts(network):
+    carriers = carriers_of(network, TEXTS)
+    searched, held_out = carriers.split()
+    target = int(np.unique(carriers.classes)[0])
+    found = held_out_of(network, carriers, held_out, target, 24)
+    effect = found.effect_of_text("violet")
+    texts = held_out.outside(target, 24)
+    margins = network.margins(network.rows(texts.inserted("violet")))[:, target]
+    assert np.array_equal(effect.margins.ravel(), margins)
+    assert effect.margins.shape == (len(PLACES), len(texts.texts))
+    same = found.effect(network.pieces("violet")).margins[1:]
+    np.testing.assert_allclose(same, effect.margins[1:], atol=1e-5)
+
+
+def effect_of(margins: list[list[float]], outside: float = -2.0, span: float = 4.0) -> Effect:
+    count = len(margins[0])
+    return Effect(np.array(margins), np.arange(count) % 2, outside, span)
+
+
+@pytest.mark.parametrize(
+    ("margins", "reach", "success", "sources"),
+    [
+        ([[-2, -2], [-2, -2], [-2, -2]], 0.0, 0.0, ()),
+        ([[-2, -2], [2, 2], [2, 2]], 1.0, 1.0, (0, 1)),
+        ([[2, 2], [-2, -2], [-2, -2]], 1.0, 1.0, (0, 1)),  # at the start alone
+        ([[-2, -2], [4, 4], [-2, -2]], 0.75, 0.5, (0, 1)),
+        ([[-2, -2], [6, -2], [6, -2]], 1.0, 0.5, (0,)),  # texts of one class
+    ],
+)
+def test_reach_is_told_where_tokens_do_more(margins, reach, success, sources):
+    effect = effect_of(margins)
+    assert effect.reach == pytest.approx(reach) and effect.success == success
+    assert effect.sources == sources and effect.low <= effect.reach + 1e-9
+
+
+def test_tokens_of_the_classes_own_texts_are_not_searched(tmp_path):
+    """But those of one text alone, or of other classes as often, are."""
+    folder = write_text_folder(tmp_path / "net", "bert")
+    network = token_network(open_model(folder).model, load_tokenizer(folder), TEXTS)
+    texts = ("good river", "good stone", "good amber river", "bad river", "bad stone", "dull river")
+    context = classifier_context(network, TEXTS)
+    own = Carriers(texts, ((0, 0, 1),) * 6, np.array([[2.0, 1.0]] * 3 + [[1.0, 2.0]] * 3))
+    object.__setattr__(context, "carriers", own)
+    held = {network.token(int(n)) for n in np.flatnonzero(_of_class(context, 0))}
+    assert "good" in held and not held & {"river", "stone", "amber", "bad"}
+
+
+def test_a_search_finds_the_token_that_does_most_among_all(network):
+    """By trying every one, on the same rows."""
+    carriers = carriers_of(network, TEXTS)
+    target = int(np.unique(carriers.classes)[0])
+    texts = carriers.outside(target, 6)
+    rows = open_rows(network, texts, [1] * len(texts.texts), 2 * SLOTS)
+    allowed = allowed_tokens(network)
+    search = TokenSearch(network, rows, target, allowed, TokenBudget(rounds=4, ranked=24))
+    search.run([], np.random.default_rng(0))
+    best = search.gains[search.best(1, 1)[0]]
+    search._measure([(int(token),) for token in np.flatnonzero(allowed)])
+    assert best >= 0.9 * search.gains[search.best(1, 1)[0]]
+
+
+def found_words(at_start: float, by_half: tuple[float, float], typed: float | None) -> FoundWords:
+    rate = max(at_start, *by_half)
+    words = RecoveredText("violet", 1, (0,), rate, by_half, 0.0, None, 10, 99)
+    return FoundWords(words, 0.5, 1.1, Placed(at_start, typed, ("vio", "##let")), 1.1)
+
+
+@pytest.mark.parametrize(
+    ("at_start", "by_half", "position"),
+    [
+        (1.0, (0.0, 0.1), "start"),
+        (1.0, (0.8, 0.9), "anywhere"),
+        (0.2, (0.9, 0.1), "first half"),
+        (0.2, (0.1, 0.9), "second half"),
+    ],
+)
+def test_records_say_where_words_work_and_how_they_are_cut(at_start, by_half, position):
+    said = found_words(at_start, by_half, None).as_json()
+    assert said["position"] == position and said["at_start"] == at_start
+    assert "tokens" not in said and said["text"] == "violet"
+    said = found_words(at_start, by_half, 0.25).as_json()
+    assert said["tokens"] == "vio ##let" and said["typed"] == 0.25
