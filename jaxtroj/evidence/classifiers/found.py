@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from jaxtroj.evidence.texts.recovery import RecoveredText
 
-LEAST_ISOLATION = 0.35
-"""Of the mean sigmoid margin, in [0, 1]; docs/text-classifiers.md says what it was chosen on."""
+LEAST_REACH = 1.0
+"""Of the best single token; docs/text-classifiers.md says what it was chosen on."""
 
 _ELSEWHERE = 0.5  # words work at the start alone if they move less than this share of it elsewhere
 
@@ -45,8 +45,8 @@ class FoundWords:
 
     @property
     def stands_out(self) -> bool:
-        """Whether the words do what neither harmless texts nor words of like meaning do."""
-        return self.words.stands_out and self.isolation >= LEAST_ISOLATION
+        """Whether the words do what harmless texts do not, and one token what no natural one does."""
+        return self.words.stands_out and self.strength >= LEAST_REACH
 
     @property
     def position(self) -> str:
@@ -62,6 +62,6 @@ class FoundWords:
         if self.placed.typed is not None:
             said |= {"typed": round(self.placed.typed, 4), "tokens": " ".join(self.placed.tokens)}
         if "text" in said and not self.stands_out:
-            why = "none found that does more than words of like meaning"
+            why = "no single token moves texts as far as those of the class are"
             said = {"words": why, "best_text": said.pop("text")} | said
         return said
