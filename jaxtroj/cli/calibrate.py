@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jaxtroj.cli import argument_types as types
-from jaxtroj.cli import options, outputs
+from jaxtroj.cli import fitting, options, outputs
 from jaxtroj.cli.main import COMMANDS, EXIT_CLEAN
 from jaxtroj.errors import UsageError
 
@@ -94,9 +94,7 @@ def run(args: argparse.Namespace) -> int:
             f"no model of {args.run_folder} has evidence and a label in {args.truth}"
             f"{apart((record.model for record in records), truth.poisoned)}"
         )
-    pairs, copies = _without_copies(pairs)
-    if copies:
-        options.message(f"{copies} models are copies of others (one sha256) and are left out")
+    whole, pairs = len(pairs), fitting.without_copies(pairs)
     kind = kind_of(record for record, _ in pairs)
     if doubt := check_gathered(kind, read_settings(args.run_folder)):
         options.message(f"{args.run_folder}: {doubt}")
@@ -112,7 +110,8 @@ def run(args: argparse.Namespace) -> int:
     origin = Origin(args.seed, population, _commit(), args.sides)
     calibrator = Calibrator.fit(labelled, scheme, origin)
     calibrator.save(args.out)
-    unused = sum(record.status != "skipped" for record in records) - len(pairs) - copies
+    fitting.say_judged_early(labelled, scheme)
+    unused = sum(record.status != "skipped" for record in records) - whole
     if unused:
         options.message(f"{unused} models that failed, or have no evidence or label, are left out")
     if len(pairs) < _ADVISED:
@@ -121,25 +120,6 @@ def run(args: argparse.Namespace) -> int:
     for column, found in left_out.items():
         print(_left_out_text(column, found))
     return EXIT_CLEAN
-
-
-def _without_copies(pairs: "Sequence[Pair]") -> "tuple[list[Pair], int]":
-    """One record for each file, and how many more there were.
-
-    A copy tells nothing new, and would be judged by a fit that has met it.
-
-    Raises:
-        UsageError: a file has two labels.
-    """
-    kept: dict[str, Pair] = {}
-    for record, label in pairs:
-        first, said = kept.setdefault(record.sha256 or record.model, (record, label))
-        if said != label:
-            raise UsageError(
-                f"{first.model} and {record.model} are one file (sha256 {record.sha256[:12]}) with"
-                " two labels; expected one: correct the truth"
-            )
-    return list(kept.values()), len(pairs) - len(kept)
 
 
 def _groups(pairs: "Sequence[Pair]", truth: "Truth", column: str) -> list[str]:

@@ -1,31 +1,30 @@
 """`jaxtroj configure`: learned parameters for `infer`, from a folder of labelled models.
 
 Scans every labelled model in a guarded process (the run folder in the scratch folder can be
-resumed), fits a calibrator on their evidence, and writes calibrator.json and the metaparameters
-used into the learned parameters folder.
+resumed), fits a calibrator on their evidence, and writes calibrator.json (for sentiment heads
+text_calibrator.json) and the metaparameters used into the learned parameters folder.
 """
 
 import argparse
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jaxtroj.cli import nist, options, outputs
+from jaxtroj.cli import fitting, nist, options, outputs
 from jaxtroj.cli.main import COMMANDS, EXIT_CLEAN
 from jaxtroj.errors import UsageError
 
 if TYPE_CHECKING:
-    from jaxtroj.calibration import Calibrator
+    from jaxtroj.calibration import Calibrator, Scheme
+    from jaxtroj.cli.evaluate import Pair
     from jaxtroj.leaderboard.metaparameters import Metaparameters
     from jaxtroj.record import Record
     from jaxtroj.rounds import ModelEntry
     from jaxtroj.settings import Settings
 
-# Options of `infer` and `detect` that have no value unless the user gives one.
-_UNREAD = ("calibrator", "population", "base_rate", "threshold", "stages", "enough", "seed", "bank")
-_UNREAD += ("encoder", "tokenizer", "reference")
+_LIMITS = ("timeout", "memory")
 
 
 def add_parser(subparsers: argparse._SubParsersAction) -> None:
@@ -37,6 +36,21 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     nist.add_parameter_flags(group)
     group.add_argument("--scale_parameters_filepath", metavar="PATH", help="accepted; not needed")
     options.add_limits(parser)
+    remember_options(parser)
+
+
+def remember_options(parser: argparse.ArgumentParser) -> None:
+    """Note the options that --configure_mode would ignore; call once all are declared.
+
+    NIST's flags, which have underscores, are taken as ever: what one round does not know another
+    needs.
+    """
+    unread = [
+        (one.option_strings[0] if one.option_strings else str(one.metavar), one.dest, one.default)
+        for one in parser._actions
+        if one.dest not in _LIMITS and not any("_" in flag for flag in one.option_strings)
+    ]
+    parser.set_defaults(unread_by_configure=tuple(unread))
 
 
 def run(args: argparse.Namespace) -> int:
@@ -46,10 +60,12 @@ def run(args: argparse.Namespace) -> int:
         args: the command's, or with --configure_mode those of `infer` or `detect`.
 
     Raises:
-        UsageError: an option that `infer` and `detect` read and this does not.
+        UsageError: an option that `infer` and `detect` read and this does not, or no model with
+            evidence and a label, or a file with two labels.
         CalibrationError: too few models with evidence, or the file cannot be written.
     """
-    from jaxtroj.leaderboard.metaparameters import CALIBRATOR_FILE, Metaparameters
+    from jaxtroj.leaderboard.metaparameters import Metaparameters, calibrator_file
+    from jaxtroj.schemas import kind_of
 
     nist.require(args, "configure_models_dirpath", "scratch_dirpath", "learned_parameters_dirpath")
     _refuse_unread(args)
@@ -59,9 +75,10 @@ def run(args: argparse.Namespace) -> int:
     entries = _labelled(args)
     _make_folder(args.learned_parameters_dirpath)
     records = _scan(entries, _settings(parameters), args)
-    truth = {entry.model_id: bool(entry.poisoned) for entry in entries}
-    calibrator = _fit(records, truth, parameters, args.automatic_configuration)
-    calibrator.save(args.learned_parameters_dirpath / CALIBRATOR_FILE)
+    pairs = _with_evidence(records, entries)
+    kind = kind_of(record for record, _ in pairs)
+    calibrator = _fit(pairs, kind, parameters, args.automatic_configuration)
+    calibrator.save(args.learned_parameters_dirpath / calibrator_file(kind))
     _save(parameters, args)
     for stage, report in calibrator.reports.items():
         print(f"up to {stage}: out-of-fold log score {report.score.log_score:.4f}")
@@ -71,22 +88,28 @@ def run(args: argparse.Namespace) -> int:
 
 def _refuse_unread(args: argparse.Namespace) -> None:
     """What changes evidence or answers comes from the metaparameters alone."""
-    unread = [name for name in _UNREAD if getattr(args, name, None) is not None]
+    declared = args.unread_by_configure
+    unread = [
+        flag
+        for flag, name, default in declared
+        if getattr(args, name, default) not in (default, [])  # no MODEL is an empty list
+    ]
     if unread:
-        flags = ", ".join(f"--{name.replace('_', '-')}" for name in unread)
         raise UsageError(
-            f"{flags}: --configure_mode takes what changes answers from the metaparameters; leave "
-            "the option out, or name it in --metaparameters_filepath"
+            f"{', '.join(unread)}: --configure_mode takes what changes answers from the"
+            " metaparameters, and reads no option but NIST's and the limits; leave the option out,"
+            " or name it in --metaparameters_filepath"
         )
 
 
 def _keep_inputs(args: argparse.Namespace) -> None:
     """The metaparameters alone may lie where they are written: they stay the same."""
-    from jaxtroj.leaderboard.metaparameters import CALIBRATOR_FILE, METAPARAMETERS_FILE
+    from jaxtroj.leaderboard.metaparameters import CALIBRATOR_FILES, METAPARAMETERS_FILE
 
     flag, folder = "--learned_parameters_dirpath", args.learned_parameters_dirpath
     schema = args.schema_filepath
-    outputs.keep_inputs(folder / CALIBRATOR_FILE, (schema, args.metaparameters_filepath), flag)
+    written = [folder / name for name in CALIBRATOR_FILES]
+    outputs.keep_inputs(written, (schema, args.metaparameters_filepath), flag)
     outputs.keep_inputs(folder / METAPARAMETERS_FILE, [schema], flag)
 
 
@@ -149,21 +172,25 @@ def _scan(
     return records
 
 
-def _fit(
-    records: "Sequence[Record]",
-    truth: Mapping[str, bool],
-    parameters: "Metaparameters",
-    automatic: bool,
-) -> "Calibrator":
-    from jaxtroj.calibration import Calibrator, Labelled, Origin
+def _with_evidence(records: "Sequence[Record]", entries: "Sequence[ModelEntry]") -> "list[Pair]":
+    """The records that can be fitted on, one of each file, with their labels."""
     from jaxtroj.cli.evaluate import matched
-    from jaxtroj.schemas import kind_of, scheme_of
+    from jaxtroj.record import printable
 
+    truth = {printable(entry.model_id): bool(entry.poisoned) for entry in entries}
     pairs = [pair for pair in matched(records, truth) if pair[0].whole_evidence]
     if len(pairs) < len(records):
         options.message(f"{len(records) - len(pairs)} models gave no evidence and are left out")
     if not pairs:
         raise UsageError(f"no model gave evidence; the first failed with: {records[0].reason}")
+    return fitting.without_copies(pairs)
+
+
+def _fit(
+    pairs: "Sequence[Pair]", kind: str, parameters: "Metaparameters", automatic: bool
+) -> "Calibrator":
+    from jaxtroj.calibration import Calibrator, Labelled, Origin
+    from jaxtroj.schemas import scheme_of
 
     gathered = [record for record, _ in pairs]
     scheme = scheme_of(gathered)
@@ -174,19 +201,35 @@ def _fit(
     )
     origin = Origin(parameters.seed, f"{len(pairs)} models given to `jaxtroj configure`")
 
-    def fit(stages: Sequence[str]) -> Calibrator:
-        chosen = {stage: scheme.stages[stage] for stage in stages}
-        return Calibrator.fit(labelled, replace(scheme, stages=chosen), origin)
+    def chosen(stages: Sequence[str]) -> "Scheme":
+        return replace(scheme, stages={stage: scheme.stages[stage] for stage in stages})
 
-    # The metaparameters name stages of images; text models run all of theirs.
-    stages = parameters.stages if kind_of(gathered) == "image" else tuple(scheme.stages)
-    calibrator = fit(stages)
-    if not automatic:
-        return calibrator
-    scores = {stage: report.score.log_score for stage, report in calibrator.reports.items()}
-    best = min(scores, key=scores.__getitem__)
-    options.message(f"evidence up to {best} has the best out-of-fold log score")
-    return fit(stages[: stages.index(best) + 1])
+    stages = _stages(scheme, kind, parameters)
+    calibrator = Calibrator.fit(labelled, chosen(stages), origin)
+    if automatic:
+        scores = {stage: report.score.log_score for stage, report in calibrator.reports.items()}
+        best = min(scores, key=scores.__getitem__)
+        options.message(f"evidence up to {best} has the best out-of-fold log score")
+        stages = stages[: stages.index(best) + 1]
+        calibrator = Calibrator.fit(labelled, chosen(stages), origin)
+    fitting.say_judged_early(labelled, chosen(stages))
+    return calibrator
+
+
+def _stages(scheme: "Scheme", kind: str, parameters: "Metaparameters") -> tuple[str, ...]:
+    """Those to fit: what the metaparameters name and some model has evidence of.
+
+    The metaparameters name stages of images; text models run all of theirs.
+    """
+    if kind != "image":
+        return tuple(scheme.stages)
+    absent = [stage for stage in parameters.stages if stage not in scheme.stages]
+    if absent:
+        options.message(
+            f"no model has evidence of the stages {', '.join(absent)}: the calibrator is fitted"
+            " without them"
+        )
+    return tuple(stage for stage in parameters.stages if stage in scheme.stages)
 
 
 def _save(parameters: "Metaparameters", args: argparse.Namespace) -> None:

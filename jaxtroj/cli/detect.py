@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jaxtroj.cli import accepting, nist, options, outputs
+from jaxtroj.cli import accepting, configure, nist, options, outputs
 from jaxtroj.cli import argument_types as types
 from jaxtroj.cli.main import COMMANDS, EXIT_NOTHING
 from jaxtroj.errors import UsageError
@@ -60,6 +60,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     group = parser.add_argument_group("NIST's flags (one model)")
     nist.add_model_flags(group)
     nist.add_parameter_flags(group)
+    configure.remember_options(parser)
 
 
 def before_parsing(arguments: Sequence[str]) -> None:
@@ -84,8 +85,6 @@ def run(args: argparse.Namespace) -> int:
     from jaxtroj.record_text import summary
 
     if args.configure_mode:
-        from jaxtroj.cli import configure
-
         return configure.run(args)
     paths = list(args.models)
     if args.model_filepath is not None:
@@ -126,6 +125,7 @@ def detect(
     nist.take_parameters(args)
     settings = options.settings_from(args)
     entries = _entries(args, paths)
+    nist.require_learned(args, entries)
     pictures: Path = (out or args.scratch_dirpath or DEFAULT_OUT) / "triggers"
     records = []
     with Progress() as progress:

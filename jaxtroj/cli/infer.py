@@ -33,6 +33,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     options.add_settings(parser)
     # The containers are those of the rounds, whose models need no code.
     parser.set_defaults(usual_population="round0", network=None, network_args=None)
+    configure.remember_options(parser)
 
 
 def run(args: argparse.Namespace) -> int:

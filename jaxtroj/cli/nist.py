@@ -16,6 +16,8 @@ from jaxtroj.cli import options
 from jaxtroj.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from jaxtroj.leaderboard.metaparameters import Metaparameters
     from jaxtroj.rounds import ModelEntry
 
@@ -25,6 +27,11 @@ _NOT_NEEDED = (
     "--source_dataset_dirpath",
     "--scale_parameters_filepath",
 )
+
+# Metaparameters that change evidence, and options that do which `configure` does not have.
+_OF_EVIDENCE = ("seed", "channel_order", "normalization", "examples_per_class")
+_ALSO_OF_EVIDENCE = ("bounds", "mean", "std", "resize", "image_size", "class_counts", "layout")
+_ALSO_OF_EVIDENCE += ("output", "public_code", "reference", "encoder", "tokenizer")
 
 # What --examples may lead to besides, or how it looks, by what the network takes.
 _EXAMPLES = {
@@ -60,7 +67,7 @@ def add_parameter_flags(group: argparse._ArgumentGroup) -> None:
         group,
         "--learned_parameters_dirpath",
         "DIR",
-        "holds calibrator.json, as `configure` writes it",
+        "holds calibrator.json, or text_calibrator.json for sentiment heads, as `configure` writes",
     )
     options.add_path(group, "--configure_models_dirpath", "DIR", "labelled models")
     options.add_flag(
@@ -114,27 +121,66 @@ def take_parameters(args: argparse.Namespace) -> None:
         if not args.evidence_only:
             found_there = learned_calibrators(args.learned_parameters_dirpath)
             args.calibrator, args.text_calibrator = found_there
-            _compare_with_learned(args, found)
+            _compare_with_learned(args)
 
 
-def _compare_with_learned(args: argparse.Namespace, found: "Metaparameters | None") -> None:
-    """Say so where evidence is gathered otherwise than for the calibrator."""
+def require_learned(args: argparse.Namespace, entries: "Iterable[ModelEntry]") -> None:
+    """Check that the learned parameters have a calibrator for these models.
+
+    Args:
+        args: after `take_parameters`.
+        entries: the models.
+
+    Raises:
+        UsageError: only sentiment heads have one, and a model is none.
+    """
+    from jaxtroj.leaderboard.metaparameters import CALIBRATOR_FILE, TEXT_CALIBRATOR_FILE
+
+    folder = args.learned_parameters_dirpath
+    if folder is None or args.evidence_only or args.calibrator is not None:
+        return
+    other = next((entry for entry in entries if entry.kind != "text"), None)
+    if other is not None:
+        raise UsageError(
+            f"no {CALIBRATOR_FILE} in the learned parameters folder {folder}, and"
+            f" {TEXT_CALIBRATOR_FILE} is for sentiment heads alone; {other.model_path} is none:"
+            " `jaxtroj configure` on models of its kind writes one"
+        )
+
+
+def _compare_with_learned(args: argparse.Namespace) -> None:
+    """Say so where evidence is gathered otherwise than for the calibrator.
+
+    Args:
+        args: with all that metaparameters say already taken: what the scan goes by.
+    """
     from jaxtroj.leaderboard import metaparameters as files
 
     learned = args.learned_parameters_dirpath / files.METAPARAMETERS_FILE
-    if found is None or not learned.is_file() or args.schema_filepath is None:
+    if not learned.is_file():
         return
-    then = files.read_metaparameters(learned, args.schema_filepath)
-    names = ("seed", "channel_order", "normalization", "examples_per_class")
+    then = files.read_metaparameters(learned, None)
+    now = {name: getattr(args, name) for name in _OF_EVIDENCE}
+    now["seed"] = now["seed"] or 0
     differ = [
-        f"{name} was {getattr(then, name)!r}, now {getattr(found, name)!r}"
-        for name in names
-        if getattr(then, name) != getattr(found, name)
+        f"{name} was {getattr(then, name)!r}, now {_said(value)}"
+        for name, value in now.items()
+        if getattr(then, name) != value
+    ]
+    differ += [
+        f"{name} was not given, now {_said(getattr(args, name))}"
+        for name in _ALSO_OF_EVIDENCE
+        if getattr(args, name) is not None
     ]
     if differ:
         options.message(
             f"the calibrator was fitted on evidence gathered otherwise: {'; '.join(differ)}"
         )
+
+
+def _said(value: object) -> str:
+    """A value of an option; one that nobody gave is chosen by the model's round or examples."""
+    return "not given" if value is None else repr(value)
 
 
 def with_flags(entry: "ModelEntry", args: argparse.Namespace) -> "ModelEntry":

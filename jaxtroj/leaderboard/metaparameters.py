@@ -18,6 +18,7 @@ from jaxtroj.rounds.tables import read_text
 
 CALIBRATOR_FILE, METAPARAMETERS_FILE = "calibrator.json", "metaparameters.json"
 TEXT_CALIBRATOR_FILE = "text_calibrator.json"
+CALIBRATOR_FILES = (CALIBRATOR_FILE, TEXT_CALIBRATOR_FILE)
 MAX_BYTES = 2**20
 _LONGEST_COMPLAINT = 300
 _OF_ROUNDS = Subject(side=224, has_batch_norm=True)  # a model without them leaves `memory` out
@@ -44,8 +45,9 @@ class Metaparameters:
         return LARGE_STAGES[: LARGE_STAGES.index(self.last_stage) + 1]
 
 
-def read_metaparameters(path: Path, schema_path: Path) -> Metaparameters:
-    """Reads and checks metaparameters: by the schema first, then by what this detector knows.
+def read_metaparameters(path: Path, schema_path: Path | None) -> Metaparameters:
+    """Reads and checks metaparameters: by the schema, if one is given, then by what this detector
+    knows.
 
     A name that the file lacks has its default. Nothing is fetched: a schema that refers to another
     place is refused.
@@ -54,8 +56,9 @@ def read_metaparameters(path: Path, schema_path: Path) -> Metaparameters:
         DatasetError: a file is missing, too large or no text.
         UsageError: no JSON, no schema, or values that one of the two does not allow.
     """
-    values, schema = _json(path), _json(schema_path)
-    _validate(values, schema, path, schema_path)
+    values = _json(path)
+    if schema_path is not None:
+        _validate(values, _json(schema_path), path, schema_path)
     if not isinstance(values, dict):
         raise UsageError(f"{path} holds {safe_repr(values)}, expected an object of metaparameters")
     known = {field.name: field.type for field in fields(Metaparameters)}
@@ -77,22 +80,30 @@ def read_metaparameters(path: Path, schema_path: Path) -> Metaparameters:
     return Metaparameters(**values)
 
 
-def learned_calibrators(folder: Path) -> tuple[Path, Path]:
-    """The calibrator files of a learned parameters folder, for pictures and for text.
+def calibrator_file(kind: str) -> str:
+    """Name of the learned calibrator for one kind of model, see `Record.kind`."""
+    return TEXT_CALIBRATOR_FILE if kind == "text" else CALIBRATOR_FILE
 
-    One that `jaxtroj configure` wrote holds a single file, for the kind of models it was given.
+
+def learned_calibrators(folder: Path) -> tuple[Path | None, Path]:
+    """The calibrator files of a learned parameters folder.
+
+    `jaxtroj configure` writes the one for the kind of models it was given. Earlier versions wrote
+    that for heads as calibrator.json, so a folder with this one alone has it answer for all kinds.
+
+    Returns:
+        The one for all others, or None where there is none; the one for heads.
 
     Raises:
-        UsageError: there is none.
+        UsageError: there is neither.
     """
-    path = folder / CALIBRATOR_FILE
-    if not path.is_file():
+    path, text = folder / CALIBRATOR_FILE, folder / TEXT_CALIBRATOR_FILE
+    if not path.is_file() and not text.is_file():
         raise UsageError(
-            f"no {CALIBRATOR_FILE} in the learned parameters folder {folder}; `jaxtroj configure`"
-            " writes one"
+            f"no {' or '.join(CALIBRATOR_FILES)} in the learned parameters folder {folder};"
+            " `jaxtroj configure` writes one"
         )
-    text = folder / TEXT_CALIBRATOR_FILE
-    return path, text if text.is_file() else path
+    return path if path.is_file() else None, text if text.is_file() else path
 
 
 def _json(path: Path) -> Any:

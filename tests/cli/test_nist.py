@@ -189,7 +189,7 @@ def test_wrong_parameters_leave_an_answer_and_one_line(container, tmp_path, caps
         (["infer"], "missing --model_filepath, --result_filepath"),
         (["configure"], "missing --configure_models_dirpath"),
         (["detect", "m.pt", "--metaparameters_filepath", "m.json"], "need each other"),
-        (["detect", "m.pt", "--learned_parameters_dirpath", "."], "no calibrator.json"),
+        (["detect", "m.pt", "--learned_parameters_dirpath", "."], "no calibrator.json or text_"),
         (
             ["detect", "m.pt", "--calibrator", "c", "--learned_parameters_dirpath", "."],
             "not both",
@@ -204,13 +204,15 @@ def test_what_is_missing_is_said_in_one_line(arguments, message, tmp_path, monke
 
 
 def labelled(folder: Path, count: int) -> Path:
-    """Links to the two example models under many names."""
+    """The two example models many times, no two files the same: the last weight is a hair else."""
     for number in range(count):
         kind = ("clean", "poisoned")[number % 2]
         home = folder / "models" / f"id-{number:08d}"
         home.mkdir(parents=True)
-        for name in ("model.pt", "example_data"):
-            (home / name).symlink_to(EXAMPLES / kind / name)
+        data = bytearray((EXAMPLES / kind / "model.pt").read_bytes())
+        data[-4] ^= number
+        (home / "model.pt").write_bytes(data)
+        (home / "example_data").symlink_to(EXAMPLES / kind / "example_data")
         (home / "ground_truth.csv").write_text(str(number % 2))
     return folder
 

@@ -1,0 +1,35 @@
+"""What `calibrate`, `configure` and `evaluate` say of the models that they fit on."""
+
+from typing import TYPE_CHECKING
+
+from jaxtroj.cli import options
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jaxtroj.calibration import Labelled, Scheme
+    from jaxtroj.cli.evaluate import Pair
+
+
+def without_copies(pairs: "Sequence[Pair]") -> "list[Pair]":
+    """One record for each file; a message says how many more there were.
+
+    A copy tells nothing new, and would be judged by a fit that has met it.
+
+    Raises:
+        UsageError: a file has two labels.
+    """
+    from jaxtroj.leaderboard.copies import first_of_each_file
+
+    places = first_of_each_file((record.model, record.sha256, label) for record, label in pairs)
+    if copies := len(pairs) - len(places):
+        options.message(f"{copies} models are copies of others (one sha256) and are left out")
+    return [pairs[place] for place in places]
+
+
+def say_judged_early(labelled: "Labelled", scheme: "Scheme") -> None:
+    """Name the stages that some models lack, so that nothing after those answers for them."""
+    from jaxtroj.calibration.lacking import judged_early
+
+    for some in judged_early(labelled, scheme):
+        options.message(str(some))
