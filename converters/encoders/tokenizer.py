@@ -1,5 +1,6 @@
 """Texts to token ids, with the tokenizer of a Hugging Face folder or of a pickled file."""
 
+import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -43,6 +44,8 @@ _CLASSES = tuple(_OF_MODEL.values())
 _ELSEWHERE = ("gguf_file", "init_inputs", "merges", "tokenizer_object", "vocab")
 # Without these, transformers 5 makes a tokenizer of a handful of tokens and says nothing.
 _VOCABULARIES = ((FAST,), (WORDS,), (PIECES, MERGES))
+# What a folder's tokenizer is made of, with the class that is named.
+_FILES = (FAST, WORDS, PIECES, MERGES, CONFIG, "special_tokens_map.json", "added_tokens.json")
 _MAX_CONFIG_BYTES = 2**20
 _MAX_FILE_BYTES = 2**26
 # A review has some thousand characters; beyond this a text is no review.
@@ -133,6 +136,28 @@ def load_tokenizer(path: str | PathLike[str]) -> Tokenizer:
     path = Path(path)
     with _panics_told(path):
         return _load_folder(path) if path.is_dir() else _load_pickled(path)
+
+
+def tokenizer_digest(path: str | PathLike[str]) -> str:
+    """Sha256 of what `load_tokenizer` reads, hex: equal ones give equal tokens.
+
+    Of a folder, its class and the tokenizer's files, not the encoder's beside them.
+
+    Raises:
+      LoadError: a file is missing or unreadable; UnsupportedArchitectureError as `load_tokenizer`.
+    """
+    path = Path(path)
+    is_folder = path.is_dir()
+    digest = hashlib.sha256(_class_name(path).encode() if is_folder else b"")
+    try:
+        for file in [path / name for name in _FILES] if is_folder else [path]:
+            if file.is_file() or not is_folder:
+                with file.open("rb") as content:
+                    own = hashlib.file_digest(content, "sha256").hexdigest()
+                digest.update(f"\0{file.name if is_folder else ''}\0{own}".encode())
+    except OSError as error:
+        raise LoadError(f"cannot read the tokenizer {path}: {error.strerror or error}") from error
+    return digest.hexdigest()
 
 
 @contextmanager

@@ -166,6 +166,7 @@ def _bank(args: argparse.Namespace) -> int:
 
 
 def _plan(args: argparse.Namespace, encoder: "Encoder", tokenizer: "Tokenizer") -> "BankPlan":
+    from converters.encoders.tokenizer import tokenizer_digest
     from jaxtroj.evidence.texts.bank.build import make_plan
     from jaxtroj.evidence.texts.bank.candidates import known_list, list_free, read_list
     from jaxtroj.evidence.texts.labelled_texts import draw_by_content, read_texts_with_notes
@@ -195,6 +196,7 @@ def _plan(args: argparse.Namespace, encoder: "Encoder", tokenizer: "Tokenizer") 
         args.known_list is not None,
         carriers,
         candidates,
+        tokenizer_digest(args.tokenizer or args.encoder),
     )
 
 
@@ -205,6 +207,11 @@ def _build(
 
     started, earlier, done = time.monotonic(), None, 0
     for built in build(args.out, plan, to_vectors):
+        if earlier is None and not built.knows_tokenizer:
+            progress.line(
+                f"{args.out}: the tokenizer of this bank is not on record, since an earlier version"
+                " built it; if it may be another one, build the bank in another folder"
+            )
         if earlier is None and built.done < built.candidates:
             _say_time(plan, to_vectors, args.batch_size, progress)
         earlier = built.done if earlier is None else earlier

@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +144,26 @@ def test_another_bank_in_the_folder_is_left_alone(whole, plan, toy):
     with pytest.raises(StoreError, match="holds a bank of other candidates"):
         list(build(whole, other, toy.embed))
     assert files(whole) == before
+
+
+def test_a_bank_of_another_tokenizer_is_left_alone(plan, toy, tmp_path):
+    """Nor is one continued that does not say which it is; a whole one is told."""
+    one, other = replace(plan, tokenizer="1" * 64), replace(plan, tokenizer="2" * 64)
+    assert len({plan.digest, one.digest, other.digest}) == 3
+    assert [built.knows_tokenizer for built in build(tmp_path / "a", one, toy.embed)][-1]
+    assert open_bank(tmp_path / "a").plan == one
+    with pytest.raises(StoreError, match="another encoder or tokenizer"):
+        BankWriter(tmp_path / "a", other)
+    list(build(tmp_path / "whole", plan, toy.embed))
+    assert "tokenizer" not in json.loads((tmp_path / "whole" / MANIFEST).read_text())
+    assert [b.knows_tokenizer for b in build(tmp_path / "whole", one, toy.embed)] == [False]
+    next(build(tmp_path / "part", plan, toy.embed))
+    with open(tmp_path / "part" / VECTORS, "ab") as file:
+        file.write(b"\0")
+    before = files(tmp_path / "part")
+    with pytest.raises(StoreError, match="does not say with which tokenizer"):
+        BankWriter(tmp_path / "part", one)
+    assert files(tmp_path / "part") == before
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e6])

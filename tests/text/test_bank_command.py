@@ -12,7 +12,7 @@ import torch
 
 from converters.checkpoint import load_checkpoint
 from converters.encoders import load_encoder
-from converters.encoders.tokenizer import load_tokenizer
+from converters.encoders.tokenizer import load_tokenizer, tokenizer_digest
 from jaxtroj.cli.main import main
 from jaxtroj.errors import StoreError, UsageError
 from jaxtroj.evidence.texts.bank import open_bank
@@ -128,6 +128,27 @@ def test_the_same_command_again_computes_nothing(built, encoder, carriers, capsy
     assert before == changed_at(out)
     assert bank(encoder, carriers, out, "--words", "5") == 4
     assert "holds a bank of other candidates" in capsys.readouterr().err
+
+
+def test_a_bank_tells_its_tokenizer(built, encoder, carriers, tmp_path, capsys):
+    """Files of the encoder beside it are none of its own; one without it is of an earlier time."""
+    out, options = built
+    assert open_bank(out).plan.tokenizer == tokenizer_digest(encoder)
+    other = shutil.copytree(encoder, tmp_path / "other")
+    (other / "README.md").write_text("of the encoder")
+    assert tokenizer_digest(other) == tokenizer_digest(encoder)
+    config = other / "tokenizer_config.json"
+    values = json.loads(config.read_text()) if config.exists() else {}
+    config.write_text(json.dumps(values | {"do_lower_case": False}))
+    assert bank(encoder, carriers, out, *options, "--tokenizer", str(other)) == 4
+    assert "another encoder or tokenizer" in capsys.readouterr().err
+    earlier = shutil.copytree(out, tmp_path / "earlier")
+    values = json.loads((earlier / "bank.json").read_text())
+    del values["tokenizer"]
+    (earlier / "bank.json").write_text(json.dumps(values))
+    assert bank(encoder, carriers, earlier, *options) == 0
+    told = capsys.readouterr().err
+    assert "the tokenizer of this bank is not on record" in told and "all there already" in told
 
 
 def test_an_encoder_runs_under_limits(encoder, carriers, tmp_path, capsys):

@@ -20,10 +20,17 @@ _BLOCK = 64
 
 @dataclass(frozen=True)
 class Built:
-    """Progress of a build: candidates done, of how many."""
+    """Progress of a build.
+
+    Attributes:
+      done: candidates whose vectors are there.
+      candidates: how many there will be.
+      knows_tokenizer: False for a whole bank of an earlier version, which did not note it.
+    """
 
     done: int
     candidates: int
+    knows_tokenizer: bool
 
 
 def make_plan(
@@ -33,6 +40,7 @@ def make_plan(
     known_list: bool,
     carriers: Sequence[str],
     candidates: Sequence[BankText],
+    tokenizer: str = "",
 ) -> BankPlan:
     """The plan of a bank; a candidate's places are keyed by its text, never by its number.
 
@@ -54,6 +62,7 @@ def make_plan(
         tuple(carriers),
         chosen,
         tuple(candidates),
+        tokenizer,
     )
 
 
@@ -61,13 +70,14 @@ def build(folder: Path, plan: BankPlan, embed: Embed) -> Iterator[Built]:
     """Compute what the folder lacks, yielding after each block of candidates.
 
     Raises:
-      StoreError: the folder holds another bank or cannot be written.
+      StoreError: the folder holds another bank, or a part of one that nobody noted the tokenizer
+        of, or cannot be written.
     """
     parts = [sentences(text) for text in plan.carriers]
     with BankWriter(folder, plan) as writer:
         if not writer.has_carriers:
             writer.write_carriers(embed([" ".join(part) for part in parts]))
-        yield Built(writer.done, len(plan.candidates))
+        yield Built(writer.done, len(plan.candidates), writer.knows_tokenizer)
         while writer.done < len(plan.candidates):
             block = range(writer.done, min(writer.done + _BLOCK, len(plan.candidates)))
             texts = [
@@ -76,7 +86,7 @@ def build(folder: Path, plan: BankPlan, embed: Embed) -> Iterator[Built]:
                 for part, place in zip(parts, plan.places[number], strict=True)
             ]
             writer.append(embed(texts).reshape(len(block), len(parts), plan.width))
-            yield Built(writer.done, len(plan.candidates))
+            yield Built(writer.done, len(plan.candidates), writer.knows_tokenizer)
 
 
 def _places(text: str, carriers: Sequence[Sequence[str]]) -> tuple[int, ...]:

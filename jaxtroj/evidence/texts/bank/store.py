@@ -41,6 +41,8 @@ class BankPlan:
       carriers: texts that candidates are inserted into.
       places: for each candidate and carrier, the sentence that it stands before.
       candidates: the texts.
+      tokenizer: digest of the tokenizer, see `converters.encoders.tokenizer.tokenizer_digest`;
+        empty for a bank of an earlier version, which did not note it.
     """
 
     encoder: str
@@ -50,10 +52,12 @@ class BankPlan:
     carriers: tuple[str, ...]
     places: tuple[tuple[int, ...], ...]
     candidates: tuple[BankText, ...]
+    tokenizer: str = ""
 
     def as_json(self) -> dict[str, Any]:
         """JSON values, with the version of the format."""
-        return asdict(self) | {"version": BANK_VERSION}
+        values = asdict(self) | {"version": BANK_VERSION}
+        return values if self.tokenizer else {k: v for k, v in values.items() if k != "tokenizer"}
 
     @cached_property
     def digest(self) -> str:
@@ -108,10 +112,15 @@ class BankWriter:
     """Appends vectors to a bank's folder; goes on where an earlier build stopped.
 
     Use as a context manager: one writer at a time holds the folder's lock.
+
+    Attributes:
+      done: candidates whose vectors are there.
+      knows_tokenizer: False for a whole bank of an earlier version, which did not note it.
     """
 
     def __init__(self, folder: Path, plan: BankPlan):
-        """Raises StoreError when the folder holds anything else or is being written."""
+        """Raises StoreError when the folder holds anything else or is being written, or a part of a
+        bank that nobody noted the tokenizer of."""
         self.folder, self.plan = folder, plan
         self._bytes = 2 * len(plan.carriers) * plan.width
         claim_folder(folder, MANIFEST, "bank")
@@ -124,18 +133,27 @@ class BankWriter:
 
     def _begin(self) -> None:
         manifest = self.folder / MANIFEST
-        if not manifest.exists():
+        kept = _read_plan(manifest) if manifest.exists() else None
+        if kept is None:
             text = json.dumps(self.plan.as_json(), ensure_ascii=False, indent=1)
             write_atomic(manifest, text.encode())
-        elif _read_plan(manifest).digest != self.plan.digest:
+        elif kept.digest not in (self.plan.digest, replace(self.plan, tokenizer="").digest):
             raise StoreError(
-                f"{self.folder} holds a bank of other candidates, carriers or another encoder; "
-                "name another folder, or repeat the command that began it"
+                f"{self.folder} holds a bank of other candidates, carriers or another encoder or"
+                " tokenizer; name another folder, or repeat the command that began it"
             )
+        self.knows_tokenizer = kept is None or kept.digest == self.plan.digest
         # What a killed build has written of its last candidates is cut off.
         if os.path.lexists(self.folder / VECTORS):
             open_own(self.folder / VECTORS).close()  # refuses a link, which could lead to any file
         self.done = _size(self.folder / VECTORS) // self._bytes
+        is_whole = self.has_carriers and self.done >= len(self.plan.candidates)
+        if not self.knows_tokenizer and not is_whole:
+            raise StoreError(
+                f"{self.folder} holds a part of a bank and does not say with which tokenizer an"
+                " earlier version began it: two tokenizers must not be mixed; build it in another"
+                " folder. The part that is there can be used"
+            )
         cut_tail(self.folder / VECTORS, self.done * self._bytes)
 
     @property
@@ -219,6 +237,7 @@ def _plan(values: dict[str, Any]) -> BankPlan:
             BankText(_of(str, one["text"]), _of(str, one["kind"]))
             for one in _of(list, values["candidates"])
         ),
+        tokenizer=_of(str, values.get("tokenizer", "")),
     )
     sound = (
         plan.carriers
