@@ -8,7 +8,7 @@ neither answers do not count.
 import argparse
 import json
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from jaxtroj.cli import argument_types as types
@@ -18,7 +18,9 @@ from jaxtroj.cli.main import COMMANDS, EXIT_CLEAN
 from jaxtroj.errors import UsageError
 
 if TYPE_CHECKING:
-    from jaxtroj.leaderboard.cases import Case
+    from collections.abc import Container, Sequence
+
+    from jaxtroj.leaderboard.cases import Case, Matched
     from jaxtroj.leaderboard.paired import Difference, PairedComparison
 
 DEFAULT_RESAMPLES = 10_000
@@ -60,27 +62,36 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _same_models(args: argparse.Namespace) -> "tuple[list[Case], list[Case]]":
-    from jaxtroj.leaderboard.cases import match, read_truth
+    from jaxtroj.leaderboard.cases import match, read_truth, spelled_as
     from jaxtroj.leaderboard.predictions import read_predictions
 
     if len(args.truth) > 1:
         raise UsageError("compare takes one --truth: both detectors are judged by the same labels")
     truth = read_truth(args.truth[0])
-    sides: list[dict[str, Case]] = []
-    for path in (args.a, args.b):
-        found = read_predictions(path)
-        side = match(found, truth)
-        complain(found.problems, side, args.predicted_only, str(path))
-        sides.append({case.model: case for case in side.cases})
-    a, b = sides
-    answered = [
-        name
-        for name in a.keys() & b.keys()
-        if _has_answer(a[name]) + _has_answer(b[name]) > args.predicted_only
-    ]
-    if not answered:
+    found = [spelled_as(truth, read_predictions(path)) for path in (args.a, args.b)]
+    sides = [match(one, truth) for one in found]
+    a, b = ({case.model: case for case in side.cases} for side in sides)
+    # In the order of the truth: a set of texts has another one in every process.
+    judged = [name for name in a if name in b and (_has_answer(a[name]) or _has_answer(b[name]))]
+    for one, side in zip(found, sides, strict=True):
+        said = _of(side, judged, one.probabilities.keys(), args.predicted_only)
+        complain(one.problems, said, args.predicted_only, str(one.path))
+    if args.predicted_only:
+        judged = [name for name in judged if _has_answer(a[name]) and _has_answer(b[name])]
+    if not judged:
         raise UsageError(f"{args.a} and {args.b} have no labelled model in common")
-    return [a[name] for name in answered], [b[name] for name in answered]
+    return [a[name] for name in judged], [b[name] for name in judged]
+
+
+def _of(
+    side: "Matched", judged: "Sequence[str]", said: "Container[str]", predicted_only: bool
+) -> "Matched":
+    """What is said of one side: nothing of models that neither answers, which do not count."""
+    if predicted_only:  # then what says nothing is left out as well
+        answers = {case.model for case in side.cases if _has_answer(case)}
+        return replace(side, blank=(), not_predicted=len(set(judged) - answers))
+    blank = tuple(name for name in side.blank if name in judged)
+    return replace(side, blank=blank, not_predicted=sum(name not in said for name in judged))
 
 
 def _has_answer(case: "Case") -> bool:

@@ -2,7 +2,8 @@
 
 Takes run folders, folders of the harness's result files (id-XXXXXXXX.txt, one float each), and CSV
 tables of model and probability. Failed models count with the base rate they were given, skipped
-ones do not count, and labelled models without a prediction count as 0.5, as NIST does.
+ones do not count, and labelled models without a prediction count as 0.5, as NIST does; where
+several sets share one truth, those that none of them predicts.
 """
 
 import argparse
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxtroj.cli import argument_types as types
-from jaxtroj.cli import options, outputs
+from jaxtroj.cli import judging, options, outputs
 from jaxtroj.cli.main import COMMANDS, EXIT_CLEAN
 from jaxtroj.errors import UsageError
 
@@ -71,7 +72,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         "write scores, models, ROC, trojan percentage sweep and result files there",
     )
     options.add_flag(parser, "--json", "one JSON object on stdout")
-    _add_refits(parser)
+    judging.add_refits(parser)
 
 
 def add_sources(
@@ -96,24 +97,6 @@ def add_sources(
     parser.add_argument("--seed", type=types.seed, default=0, metavar="N", help="default: 0")
 
 
-def _add_refits(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("judging the stored evidence anew (run folders only)")
-    kinds = group.add_mutually_exclusive_group()
-    options.add_flag(kinds, "--cross-validate", "each model by a fit on the other folds")
-    kinds.add_argument(
-        "--leave-one-out",
-        type=types.name_of,
-        metavar="COLUMN",
-        help="each `architecture`, `round` or value of a column by a fit on all others",
-    )
-    kinds.add_argument(
-        "--split",
-        type=types.name_of,
-        metavar="HOW",
-        help="fit on train, score test and holdout: percentages (60,20,20) or a METADATA column",
-    )
-
-
 def run(args: argparse.Namespace) -> int:
     """Print the scores; returns the exit status."""
     from jaxtroj.leaderboard.cases import groups, reliability_of, score_cases, worst_first
@@ -122,7 +105,8 @@ def run(args: argparse.Namespace) -> int:
         _keep_inputs(args)
     matches = _read(args)
     cases = [case for match in matches for case in match.cases]
-    parts = _judged(cases, args)
+    runs = [match.path for match in matches if any(case.record for case in match.cases)]
+    parts = judging.judged(cases, args, runs)
     main = [case for name, part in parts.items() if not name.startswith("train") for case in part]
     shown = {"all": main} | (parts if len(parts) > 1 else {})
     for column in args.by:
@@ -142,7 +126,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _read(args: argparse.Namespace) -> "list[Matched]":
     """The cases of every source; says on stderr what is odd about them."""
-    from jaxtroj.leaderboard.cases import match, named_apart, read_truth
+    from jaxtroj.leaderboard.cases import match, match_together, named_apart, read_truth
     from jaxtroj.leaderboard.predictions import read_predictions
 
     if len(args.truth) not in (1, len(args.predictions)):
@@ -151,12 +135,19 @@ def _read(args: argparse.Namespace) -> "list[Matched]":
             " give --truth once, or once for each in the same order"
         )
     truths = [read_truth(path) for path in args.truth]
-    truths *= len(args.predictions) // len(truths)
-    matches = []
-    for path, truth in zip(args.predictions, truths, strict=True):
-        found = read_predictions(path)
-        matches.append(match(found, truth, args.predicted_only))
-        complain(found.problems, matches[-1], args.predicted_only, str(path))
+    found = [read_predictions(path) for path in args.predictions]
+    kept = judging.with_records(found) if judging.is_asked(args) else [True] * len(found)
+    used = [one for one, wanted in zip(found, kept, strict=True) if wanted]
+    if len(truths) == 1 and len(used) > 1:
+        matches = match_together(used, truths[0], args.predicted_only)
+    else:
+        truths *= len(found) // len(truths)
+        labels = [one for one, wanted in zip(truths, kept, strict=True) if wanted]
+        pairs = zip(used, labels, strict=True)
+        matches = [match(one, truth, args.predicted_only) for one, truth in pairs]
+    problems = {one.path: one.problems for one in used}
+    for one in matches:
+        complain(problems.get(one.path, ()), one, args.predicted_only, str(one.path))
     return named_apart(matches)
 
 
@@ -184,22 +175,6 @@ def complain(problems: Sequence[str], match: "Matched", predicted_only: bool, so
         )
 
 
-def _judged(cases: "list[Case]", args: argparse.Namespace) -> "dict[str, list[Case]]":
-    """The cases as predicted, or judged anew as the options ask; by part."""
-    if not (args.cross_validate or args.leave_one_out or args.split):
-        return {"as predicted": cases}
-    from jaxtroj.leaderboard import refit
-    from jaxtroj.schemas import scheme_of
-
-    known = scheme_of(case.record for case in cases if case.record is not None)
-    if args.cross_validate:
-        return {"out of fold": refit.cross_validated(cases, known, args.seed)}
-    if args.split:
-        return refit.split(cases, args.split, known, args.seed)
-    parts = refit.left_out(cases, args.leave_one_out, known, args.seed)
-    return {f"without {args.leave_one_out} {name}": part for name, part in parts.items()}
-
-
 def _standing(path: Path | None, scores: "Scores") -> "Standing | None":
     from jaxtroj.leaderboard.official import read_summary, standing
 
@@ -225,15 +200,20 @@ def _write(args: argparse.Namespace, values: Mapping[str, Any], cases: "list[Cas
 
 
 def matched(records: "Sequence[Record]", truth: Mapping[str, bool]) -> "list[Pair]":
-    """Records that were not skipped, with their label, where there is one."""
+    """Records that were not skipped, with their label, where there is one.
+
+    Args:
+        records: of a run.
+        truth: labels by printable name.
+    """
     from jaxtroj.record import printable
 
-    labels = {printable(name): poisoned for name, poisoned in truth.items()}
-    return [
-        (record, labels[record.model])
-        for record in records
-        if record.status != "skipped" and record.model in labels
-    ]
+    def label(model: str) -> bool | None:
+        # A truth table that was made from records has the backslash doubled before it is read.
+        return truth.get(model, truth.get(printable(model)))
+
+    scored = ((record, label(record.model)) for record in records if record.status != "skipped")
+    return [(record, poisoned) for record, poisoned in scored if poisoned is not None]
 
 
 def scores_text(name: str, scores: "Scores", at_base_rate: int = 0) -> str:

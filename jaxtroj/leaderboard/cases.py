@@ -1,7 +1,7 @@
 """Predictions joined with the truth: one case for each labelled model, grouped as asked."""
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -43,12 +43,16 @@ class Case:
     cells: Mapping[str, str] = field(default_factory=dict)
     record: Record | None = None
     round: str = ""
-    """Name of the folder or file that the prediction comes from."""
+    """Name of the folder or file that the prediction comes from; empty where no set of several that
+    share a truth predicts the model."""
 
 
 @dataclass(frozen=True)
 class Matched:
-    """The cases of one set of predictions, and what fell out of it."""
+    """The cases of one set of predictions, and what fell out of it.
+
+    Of several sets that share a truth, what none of them predicts is a set of its own.
+    """
 
     cases: tuple[Case, ...]
     unlabelled: int
@@ -57,6 +61,8 @@ class Matched:
     """Labelled models without any prediction, whether they were kept or not."""
     blank: tuple[str, ...] = ()
     """Labelled models whose prediction says nothing, such as NaN; they are cases all the same."""
+    path: Path = Path()
+    """Of the predictions; of the truth for what no set predicts."""
 
 
 def read_truth(path: Path) -> Truth:
@@ -79,6 +85,7 @@ def match(predictions: Predictions, truth: Truth, predicted_only: bool = False) 
     with `predicted_only` it is left out. Models that the run skipped (errata) are no cases.
     Raises UsageError when truth and predictions have no model in common.
     """
+    predictions = spelled_as(truth, predictions)
     said = predictions.probabilities
     common = said.keys() & truth.poisoned.keys()
     if not common:
@@ -87,7 +94,7 @@ def match(predictions: Predictions, truth: Truth, predicted_only: bool = False) 
             f"{apart(said, truth.poisoned)}"
         )
     wanted = [name for name in truth.poisoned if name not in predictions.skipped]
-    name_of_run = printable(predictions.path.resolve().name)
+    name_of_run = _name(predictions.path)
     cases = tuple(
         Case(
             name,
@@ -101,29 +108,84 @@ def match(predictions: Predictions, truth: Truth, predicted_only: bool = False) 
         if name in said or not predicted_only
     )
     blank = tuple(name for name in predictions.blank if name in common)
-    return Matched(cases, len(said) - len(common), len(wanted) - len(common), blank)
+    missing = len(wanted) - len(common)
+    return Matched(cases, len(said) - len(common), missing, blank, predictions.path)
+
+
+def match_together(
+    several: Sequence[Predictions], truth: Truth, predicted_only: bool = False
+) -> list[Matched]:
+    """One of each set as `match`, and one last one of what no set predicts: each model once.
+
+    Raises as `match`.
+    """
+    matches = [match(one, truth, predicted_only=True) for one in several]
+    known = {case.model for one in matches for case in one.cases}
+    known |= {name for one in several for name in one.skipped}
+    absent = [name for name in truth.poisoned if name not in known]
+    cases = () if predicted_only else tuple(_not_predicted(name, truth) for name in absent)
+    nobody = Matched(cases, 0, len(absent), path=truth.path)
+    return [*(replace(one, not_predicted=0) for one in matches), nobody]
+
+
+def _not_predicted(name: str, truth: Truth) -> Case:
+    return Case(name, truth.poisoned[name], math.nan, truth.cells.get(name, {}))
+
+
+def spelled_as(truth: Truth, predictions: Predictions) -> Predictions:
+    r"""The predictions under the names of the truth.
+
+    Records double a backslash. A table may spell a name as it is, and a truth table that was made
+    from records has it doubled before it is read.
+    """
+    said = predictions.probabilities.keys() | predictions.skipped
+    names = {name: printable(name) for name in said if name not in truth.poisoned}
+    ours = {a: b for a, b in names.items() if b in truth.poisoned and b not in said}
+    if not ours:
+        return predictions
+    return replace(
+        predictions,
+        probabilities={ours.get(name, name): p for name, p in predictions.probabilities.items()},
+        records={ours.get(name, name): record for name, record in predictions.records.items()},
+        skipped=frozenset(ours.get(name, name) for name in predictions.skipped),
+        blank=tuple(ours.get(name, name) for name in predictions.blank),
+    )
 
 
 def named_apart(matches: Sequence[Matched]) -> list[Matched]:
     """Several rounds side by side: the round's name goes in front of each model's.
 
-    Raises UsageError when two of them are called the same.
+    Those of one name have that of their parent folder in front. Raises UsageError when two of them
+    are called the same even so.
     """
     if len(matches) < 2:
         return list(matches)
-    names = [match.cases[0].round for match in matches if match.cases]
-    if len(set(names)) < len(names):
+    names = [one.cases[0].round if one.cases else "" for one in matches]
+    shared = {name for name, count in Counter(names).items() if name and count > 1}
+    names = [
+        _name(one.path, with_parent=True) if name in shared else name
+        for name, one in zip(names, matches, strict=True)
+    ]
+    if max(Counter(filter(None, names)).values(), default=0) > 1:
         raise UsageError(
             "the rounds need different names to be told apart, got "
-            f"{', '.join(map(safe_repr, names))}"
+            f"{', '.join(map(safe_repr, filter(None, names)))}"
         )
-    return [
-        replace(
-            match,
-            cases=tuple(replace(case, model=f"{case.round}/{case.model}") for case in match.cases),
-        )
-        for match in matches
-    ]
+    return [_named(one, name) for one, name in zip(matches, names, strict=True)]
+
+
+def _name(path: Path, with_parent: bool = False) -> str:
+    """What a round is called that lies there."""
+    home = path.resolve()
+    return printable(f"{home.parent.name}/{home.name}" if with_parent else home.name)
+
+
+def _named(matched: Matched, name: str) -> Matched:
+    """The same with the round's name in front of the models'; models of no set keep theirs."""
+    if not name:
+        return matched
+    cases = (replace(case, model=f"{name}/{case.model}", round=name) for case in matched.cases)
+    return replace(matched, cases=tuple(cases))
 
 
 def probabilities(cases: Sequence[Case]) -> np.ndarray:
@@ -185,7 +247,7 @@ def value_of(case: Case, column: str) -> str:
     if column == ARCHITECTURE:
         return architecture_of(case) or "unknown"
     if column == ROUND and ROUND not in case.cells:
-        return case.round
+        return case.round or "not predicted"
     if column not in case.cells:
         known = ", ".join(sorted({ARCHITECTURE, ROUND, *case.cells}))
         raise DatasetError(
@@ -241,10 +303,11 @@ def _told_apart(numbers: np.ndarray) -> list[str]:
 
 
 def apart(said: Iterable[str], known: Iterable[str]) -> str:
-    """Names of a run and of a truth that have none in common, one of each, in words.
+    """Names of a run and of a truth, printable ones, that have none in common: one of each, in
+    words.
 
     >>> apart(["m0.pt", "m1.pt"], ["m0"])
     ': the run names m0.pt, the truth m0; give the names of the run'
     """
-    names = [printable(next(iter(names), "none")) for names in (said, known)]
+    names = [next(iter(names), "none") for names in (said, known)]
     return f": the run names {names[0]}, the truth {names[1]}; give the names of the run"

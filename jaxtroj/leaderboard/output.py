@@ -6,7 +6,7 @@ DIR/confusion.csv     counts and rates at NIST's 101 thresholds, with NIST's col
 DIR/roc.csv           the exact ROC curve
 DIR/sweep.csv         every subset of the trojan percentage sweep
 DIR/sweep.svg, .png   the sweep; roc.svg, .png the two ROC curves
-DIR/results/          id-XXXXXXXX.txt, one float each
+DIR/results/          id-XXXXXXXX.txt, one float each, and whose they are (model_names.json)
 
 Plots need models of both kinds, and without them the sweep is empty.
 """
@@ -21,11 +21,10 @@ from typing import Any
 from converters.files import write_atomic
 from jaxtroj.csv_text import csv_text
 from jaxtroj.errors import UsageError
-from jaxtroj.file_names import file_stem
 from jaxtroj.leaderboard.cases import Case, architecture_of, labels, probabilities, worst_first
 from jaxtroj.leaderboard.curves import ExactRoc, roc_exact
 from jaxtroj.leaderboard.plots import save_roc, save_sweep
-from jaxtroj.leaderboard.predictions import write_results
+from jaxtroj.leaderboard.result_files import check_results, write_results
 from jaxtroj.leaderboard.sweep import SweepPoint
 from jaxtroj.scoring import NistRoc, nist_confusions, roc_nist
 
@@ -40,10 +39,12 @@ ROC_COLUMNS = ("threshold", "true_positive_rate", "false_positive_rate")
 def write_all(
     folder: Path, scores: Mapping[str, Any], cases: Sequence[Case], points: Sequence[SweepPoint]
 ) -> None:
-    """Writes everything listed above; what stands there is replaced, file by file.
+    """Writes everything listed above; what an earlier evaluation wrote there is replaced.
 
-    Raises UsageError if a file cannot be written.
+    Raises UsageError if a file cannot be written, or result files of others are there.
     """
+    results = [(case.model, case.probability) for case in cases]
+    check_results(folder / RESULTS, (model for model, value in results if not math.isnan(value)))
     said, truth = probabilities(cases), labels(cases)
     nist, exact = roc_nist(said, truth), roc_exact(said, truth)
     confusions = nist_confusions(said, truth)
@@ -66,7 +67,7 @@ def write_all(
                 (folder / name).unlink(missing_ok=True)
     except OSError as error:
         raise UsageError(f"cannot write in {folder}: {error.strerror or error}") from error
-    write_results(folder / RESULTS, ((file_stem(case.model), case.probability) for case in cases))
+    write_results(folder / RESULTS, results)
 
 
 def write_csv(path: Path, columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:

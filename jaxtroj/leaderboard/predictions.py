@@ -11,13 +11,13 @@ import io
 import math
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from converters.errors import safe_repr
-from converters.files import write_atomic
 from jaxtroj.errors import DatasetError, UsageError
+from jaxtroj.leaderboard.result_files import RESULT_SUFFIX, read_names
 from jaxtroj.record import Record, printable
 from jaxtroj.rounds.tables import ID_COLUMNS, MAX_TABLE_BYTES, read_text
 from jaxtroj.store import read_records
@@ -30,7 +30,6 @@ PROBABILITY_COLUMNS = (
     "poisoned_probability",
 )
 MAX_RESULT_BYTES = 4096
-RESULT_SUFFIX = ".txt"
 _NUMBER = re.compile(
     r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]+)?|[+-]?inf(inity)?", re.IGNORECASE
 )
@@ -98,11 +97,14 @@ def _from_results(path: Path) -> Predictions:
             f"{path} is neither a run folder (it has no settings.json) nor a folder of result"
             " files id-XXXXXXXX.txt"
         )
+    models = read_names(path)
     found: dict[str, float] = {}
     problems: list[str] = []
     blank: list[str] = []
     for name in names:
-        model = _as_record(name[: -len(RESULT_SUFFIX)])
+        model = _as_record(models.get(name) or name[: -len(RESULT_SUFFIX)])
+        if model in found:
+            raise DatasetError(f"{path} has two result files of {safe_repr(model)}; remove one")
         try:
             lines = read_text(path / name, MAX_RESULT_BYTES).splitlines()
         except DatasetError as error:
@@ -181,6 +183,11 @@ def _model_and_probability(
         return (model[0], probability[0]), lines[1:]
     if not model and len(header) == 2 and _is_number(header[1]):
         return (0, 1), lines
+    if model and probability:
+        raise DatasetError(
+            f"{path} has several columns of probabilities,"
+            f" {', '.join(header[place] for place in probability)}; keep the one that counts"
+        )
     raise DatasetError(
         f"{path} is no table of predictions: expected columns {' | '.join(ID_COLUMNS)} and one of"
         f" {' | '.join(PROBABILITY_COLUMNS)}, or two bare columns (model, probability); got"
@@ -213,23 +220,3 @@ def _probability(text: str, model: str, problems: list[str]) -> float:
 
 def _same(one: float, other: float) -> bool:
     return one == other or (math.isnan(one) and math.isnan(other))
-
-
-def write_results(folder: Path, probabilities: Iterable[tuple[str, float]]) -> None:
-    """Writes one `MODEL.txt` with one float for each model, as the harness collects them.
-
-    A model without a prediction (NaN) gets no file, as where a container failed; one that an
-    earlier call left is removed.
-    Raises UsageError for a name that is no plain file name, and if a file cannot be written.
-    """
-    for model, probability in probabilities:
-        if model != os.path.basename(model) or model in ("", ".", ".."):
-            raise UsageError(f"{safe_repr(model)} is no name for a result file")
-        path = folder / f"{model}{RESULT_SUFFIX}"
-        try:
-            if math.isnan(probability):
-                path.unlink(missing_ok=True)
-            else:
-                write_atomic(path, f"{probability}\n".encode())
-        except OSError as error:
-            raise UsageError(f"cannot write {path}: {error.strerror or error}") from error

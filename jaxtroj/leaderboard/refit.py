@@ -1,8 +1,9 @@
 """Stored evidence judged by calibrators that have not seen the model: folds, groups, splits.
 
 Nothing is scanned again: the calibrator is fitted anew on the records' evidence, and the fit, its
-penalty and its clip know nothing of the models that it then judges. A model whose scan failed, be
-it with evidence of its first stages, gets the base rate of the models fitted on, as in use.
+penalty and its clip know nothing of the models that it then judges, nor of copies of their files. A
+model whose scan failed, be it with evidence of its first stages, gets the base rate of the models
+fitted on, as in use.
 """
 
 import hashlib
@@ -14,10 +15,12 @@ import numpy as np
 
 from converters.errors import safe_repr
 from jaxtroj.calibration import Labelled, Scheme, cross_validate
+from jaxtroj.calibration.folds import assign_folds
 from jaxtroj.calibration.labelled import make_population, matrix
-from jaxtroj.calibration.training import MIN_MODELS, MIN_OF_A_KIND, fit_stages
+from jaxtroj.calibration.training import MIN_MODELS, MIN_OF_A_KIND, OUTER_FOLDS, fit_stages
 from jaxtroj.errors import CalibrationError, UsageError
 from jaxtroj.leaderboard.cases import Case, architecture_of, groups, labels, value_of
+from jaxtroj.leaderboard.copies import file_of, first_of_each_file
 from jaxtroj.numerics import logit, sigmoid
 
 SPLITS = ("train", "test", "holdout")
@@ -26,14 +29,35 @@ SPLITS = ("train", "test", "holdout")
 def cross_validated(cases: Sequence[Case], fields: Scheme, seed: int = 0) -> list[Case]:
     """Each case with the probability of a fit on the other folds (at most 10).
 
-    Raises UsageError without evidence, CalibrationError when there is too little of it.
+    Raises UsageError without evidence or for a file of two labels, CalibrationError when there is
+    too little of it.
     """
-    have = _with_evidence(cases)
+    have = with_evidence(cases)
     known = [cases[i] for i in have]
-    said = cross_validate(_labelled(known), fields, seed)
+    _check_enough(known)
+    if len(_one_of_each(known)) < len(known):
+        said = _by_files(known, fields, seed)
+    else:
+        said = cross_validate(labelled(known), fields, seed)
     answers = np.full(len(cases), float(np.mean(labels(known))))
     answers[have] = said
     return _answered(cases, answers)
+
+
+def _by_files(known: Sequence[Case], fields: Scheme, seed: int) -> list[float]:
+    """Probabilities where some models are copies: those of one file are in one fold."""
+    models = _one_of_each(known)
+    files, truth = [_file(case) for case in models], labels(models)
+    count = int(min(OUTER_FOLDS, truth.sum(), (~truth).sum()))
+    names = labelled(models).architectures
+    folds = assign_folds(files, truth, names, count, f"{seed}:files")
+    fold_of = dict(zip(files, folds.tolist(), strict=True))
+    answers = dict[str, float]()
+    for fold in range(count):
+        held = [case for case in known if fold_of[_file(case)] == fold]
+        others = [case for case in models if fold_of[_file(case)] != fold]
+        answers |= {c.model: c.probability for c in refitted(others, held, fields, seed)}
+    return [answers[case.model] for case in known]
 
 
 def left_out(
@@ -91,10 +115,16 @@ def refitted(
 ) -> list[Case]:
     """The held cases with the probability of a calibrator fitted on `train`, at its base rate.
 
-    Raises UsageError when `train` has no evidence, CalibrationError when it is too little.
+    Copies of the held models are no part of `train`, and other files count once in it.
+
+    Raises UsageError when `train` has no evidence or a file two labels, CalibrationError when it is
+    too little.
     """
-    known = [train[i] for i in _with_evidence(train)]
-    fitted, asked = fit_stages(make_population(_labelled(known)), fields, seed), _labelled(held)
+    met = {_file(case) for case in held}
+    known = [train[i] for i in with_evidence(train) if _file(train[i]) not in met]
+    known = _one_of_each(known)
+    _check_enough(known)
+    fitted, asked = fit_stages(make_population(labelled(known)), fields, seed), labelled(held)
     answers = np.full(len(held), float(logit(np.mean(labels(known)))))
     for stage in fitted.values():  # the last stage whose fields a row has answers it, as in use
         values = matrix(asked.rows, stage.names)
@@ -104,29 +134,53 @@ def refitted(
     return _answered(held, sigmoid(answers))
 
 
-def _with_evidence(cases: Sequence[Case]) -> list[int]:
+def with_evidence(cases: Sequence[Case]) -> list[int]:
+    """Places of the cases that can be fitted on. Raises UsageError where there is none."""
     have = [i for i, case in enumerate(cases) if case.record and case.record.whole_evidence]
-    kinds = Counter(cases[i].poisoned for i in have)
     if not have:
         raise UsageError(
             "no model has evidence to fit on; give a run folder that `jaxtroj scan` wrote, best"
             " with --evidence-only (result files and tables hold answers only)"
         )
-    if len(have) < MIN_MODELS or min(kinds[True], kinds[False]) < MIN_OF_A_KIND:
-        raise CalibrationError(
-            f"too little to fit on: {kinds[True]} poisoned and {kinds[False]} clean models with"
-            f" evidence; expected at least {MIN_MODELS}, {MIN_OF_A_KIND} of each kind"
-        )
     return have
 
 
-def _labelled(cases: Sequence[Case]) -> Labelled:
+def copies_of(cases: Sequence[Case]) -> int:
+    """How many cases are copies of others. Raises UsageError where a file has two labels."""
+    return len(cases) - len(_one_of_each(cases))
+
+
+def labelled(cases: Sequence[Case]) -> Labelled:
     """Evidence, labels, and architectures as the scan names them, which a calibrator goes by."""
     return Labelled(
         [case.record.whole_evidence if case.record else {} for case in cases],
         [case.poisoned for case in cases],
         [case.record.architecture if case.record else None for case in cases],
     )
+
+
+def _check_enough(known: Sequence[Case]) -> None:
+    kinds = Counter(case.poisoned for case in known)
+    if len(known) < MIN_MODELS or min(kinds[True], kinds[False]) < MIN_OF_A_KIND:
+        raise CalibrationError(
+            f"too little to fit on: {kinds[True]} poisoned and {kinds[False]} clean models with"
+            f" evidence; expected at least {MIN_MODELS}, {MIN_OF_A_KIND} of each kind, each file"
+            " counted once"
+        )
+
+
+def _one_of_each(cases: Sequence[Case]) -> list[Case]:
+    """The cases without copies of earlier ones. Raises UsageError as `first_of_each_file`."""
+    models = ((case.model, _digest(case), case.poisoned) for case in cases)
+    return [cases[place] for place in first_of_each_file(models)]
+
+
+def _file(case: Case) -> str:
+    return file_of(_digest(case), case.model)
+
+
+def _digest(case: Case) -> str:
+    return case.record.sha256 if case.record else ""
 
 
 def _answered(cases: Sequence[Case], answers: np.ndarray) -> list[Case]:
@@ -151,20 +205,24 @@ def _shares(how: str) -> list[float] | None:
 
 
 def _dealt(cases: Sequence[Case], shares: Sequence[float], seed: int) -> dict[str, list[Case]]:
-    """Within each label and architecture, in the order of a hash of the names, part after part."""
+    """Within each label and architecture, in the order of a hash of the names, part after part;
+    copies of a file all to one part."""
 
     def drawn(case: Case) -> tuple[bool, str, str]:
         digest = hashlib.sha256(f"{seed}:split:{case.model}".encode()).hexdigest()
         return case.poisoned, architecture_of(case) or "", digest
 
+    files: dict[str, list[Case]] = {}
+    for case in sorted(cases, key=drawn):
+        files.setdefault(_file(case), []).append(case)
     parts: dict[str, list[Case]] = {name: [] for name in SPLITS[: len(shares)]}
     owed = dict.fromkeys(parts, 0.0)
-    for case in sorted(cases, key=drawn):
+    for copies in files.values():
         for name, share in zip(parts, shares, strict=True):
-            owed[name] += share
+            owed[name] += share * len(copies)
         name = max(owed, key=owed.__getitem__)
-        owed[name] -= 100
-        parts[name].append(case)
+        owed[name] -= 100 * len(copies)
+        parts[name] += copies
     return parts
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from jaxtroj.cli.main import main
 from jaxtroj.evidence.stages import IMAGES
+from jaxtroj.evidence.versions import as_settings
 from jaxtroj.record import Record
 from jaxtroj.store import RunStore
 
@@ -146,6 +147,95 @@ def test_target_of_either_trigger_is_right(tmp_path, capsys, cells, right, of):
     assert (scores["target_class_right"], scores["target_class_of"]) == (right, of)
 
 
+def table_of(path, probabilities):
+    path.write_text("".join(f"{name},{value}\n" for name, value in probabilities.items()))
+    return path
+
+
+def test_a_model_that_no_set_of_one_truth_predicts_counts_once(tmp_path, capsys):
+    truth = tmp_path / "truth.csv"
+    truth.write_text("model,poisoned\na,1\nb,0\nc,1\nd,0\n")
+    one = table_of(tmp_path / "one.csv", {"a": 0.9, "b": 0.1})
+    two = table_of(tmp_path / "two.csv", {"b": 0.2, "c": 0.8})
+    words = ("evaluate", one, two, "--truth", truth)
+    assert run(*words, "--json") == 0
+    said = capsys.readouterr()
+    scores = json.loads(said.out)
+    parts = {row["model"]: row["probability"] for row in scores["contributions"]}
+    whole = {"one.csv/a": 0.9, "one.csv/b": 0.1, "two.csv/b": 0.2, "two.csv/c": 0.8}
+    assert parts == whole | {"d": None}
+    assert (scores["missing"], scores["not_predicted"]) == (1, 1)
+    assert said.err.count("have no prediction") == 1
+    assert f"{truth}: 1 labelled models have no prediction and count as 0.5" in said.err
+    assert run(*words, "--by", "round") == 0
+    assert "round not predicted: 1 models, 0 poisoned, 1 not" in capsys.readouterr().out
+    assert run(*words, "--json", "--predicted-only") == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out)["models"] == 4 and "1 labelled models have no" in said.err
+    assert run("evaluate", one, two, "--truth", truth, "--truth", truth, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["models"] == 8  # two rounds, each with its truth
+
+
+def test_two_folders_of_one_name_and_names_that_are_no_file_names(tmp_path, capsys):
+    """Results written for odd names are read back as the same models."""
+    truth = tmp_path / "truth.csv"
+    truth.write_text("model,poisoned\na b,1\n../c,0\n")
+    table = table_of(tmp_path / "table.csv", {"a b": 0.9, "../c": 0.2})
+    assert run("evaluate", table, "--truth", truth, "--out", tmp_path / "x", "--json") == 0
+    scores = json.loads(capsys.readouterr().out)
+    assert run("evaluate", tmp_path / "x" / "results", "--truth", truth, "--json") == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out)["log_score"] == scores["log_score"] and said.err == ""
+    table_of(table, {"a b": 0.5})
+    assert run("evaluate", table, "--truth", truth, "--out", tmp_path / "y") == 0
+    both = (tmp_path / "x" / "results", tmp_path / "y" / "results")
+    capsys.readouterr()
+    assert run("evaluate", *both, "--truth", truth, "--by", "round", "--json") == 0
+    assert list(json.loads(capsys.readouterr().out)["groups"]) == [
+        "round x/results",
+        "round y/results",
+    ]
+
+
+def test_result_files_of_others_are_no_part_of_an_evaluation(tmp_path, capsys):
+    truth = tmp_path / "truth.csv"
+    truth.write_text("model,poisoned\na,1\nb,0\n")
+    table, out = tmp_path / "table.csv", tmp_path / "out"
+    words = ("evaluate", table, "--truth", truth, "--out", out)
+    table_of(table, {"a": 0.9, "b": 0.1})
+    assert run(*words) == 0
+    table_of(table, {"a": 0.9})
+    assert run(*words) == 0
+    assert [path.name for path in (out / "results").glob("*.txt")] == ["a.txt"]
+    (out / "results" / "harness.txt").write_text("0.5")
+    before = (out / "scores.json").read_text()
+    table_of(table, {"a": 0.7})
+    capsys.readouterr()
+    assert run(*words) == 4
+    assert "holds 1 result files that this evaluation would not" in capsys.readouterr().err
+    assert (out / "scores.json").read_text() == before
+
+
+def test_both_spellings_of_a_backslash_are_one_model(tmp_path, capsys):
+    """As it is in a table, doubled in a record; and doubled in a truth made from records."""
+    truth, again = tmp_path / "truth.csv", tmp_path / "again.csv"
+    truth.write_text("model,poisoned\nC:\\x,1\n")
+    again.write_text("model,poisoned\nC:\\\\x,1\n")
+    with RunStore(tmp_path / "run", {"made": "up"}) as store:
+        store.append(Record("C:\\\\x", "", 0.9, True, 3, (), "ok", "because"))
+    raw = table_of(tmp_path / "raw.csv", {"C:\\x": 0.9})
+    doubled = table_of(tmp_path / "doubled.csv", {"C:\\\\x": 0.9})
+    given = [(raw, truth), (doubled, truth), (tmp_path / "run", truth)]
+    given += [(doubled, again), (tmp_path / "run", again)]
+    for source, labels in given:
+        assert run("evaluate", source, "--truth", labels, "--json") == 0, (source, labels)
+        scores = json.loads(capsys.readouterr().out)
+        assert (scores["models"], scores["contributions"][0]["probability"]) == (1, 0.9)
+    other = table_of(tmp_path / "other.csv", {"D:\\y": 0.9})
+    assert run("evaluate", other, "--truth", truth) == 4
+    assert r"the run names D:\y, the truth C:\\x; give" in capsys.readouterr().err
+
+
 def labelled_run(folder, name: str, count: int = 48, shift: float = 2.0, reason: str = ""):
     """A run with made-up evidence of the weights stage and two architectures, and its truth.
 
@@ -153,7 +243,7 @@ def labelled_run(folder, name: str, count: int = 48, shift: float = 2.0, reason:
     """
     random = np.random.default_rng(len(name))
     lines = ["model_name,poisoned,part"]
-    with RunStore(folder / name, {"made": "up"}) as store:
+    with RunStore(folder / name, as_settings()) as store:
         for number in range(count):
             poisoned = bool(number % 2)
             fields = IMAGES.stage_fields["weights"]
@@ -236,6 +326,100 @@ def test_what_cannot_be_done_is_one_line(tmp_path, capsys, options, message):
     assert captured.out == "" and message in captured.err and captured.err.count("\n") == 1
 
 
+def test_stated_answers_are_left_out_of_what_is_judged_anew(tmp_path, capsys):
+    folder, truth = labelled_run(tmp_path, "one", 24)
+    table = table_of(tmp_path / "table.csv", {f"id-{n:08d}": n % 2 for n in range(24)})
+    for truths in ((truth,), (truth, truth)):
+        labels = [word for path in truths for word in ("--truth", path)]
+        words = ("evaluate", folder, table, *labels, "--cross-validate", "--json")
+        assert run(*words) == 0
+        said = capsys.readouterr()
+        assert json.loads(said.out)["models"] == 24
+        assert f"{table} holds answers and no evidence: its 24 models are left out" in said.err
+    assert run("evaluate", table, "--truth", truth, "--leave-one-out", "round") == 4
+    assert "no model has evidence to fit on" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--cross-validate", "--split=60,40"])
+def test_evidence_of_another_version_is_not_judged_anew(tmp_path, option, capsys):
+    folder, truth = labelled_run(tmp_path, "one", 24)
+    settings = folder / "settings.json"
+    values = json.loads(settings.read_text())
+    settings.write_text("{}")
+    assert run("evaluate", folder, "--truth", truth, option) == 0
+    assert f"{folder}: nothing says by which version" in capsys.readouterr().err
+    settings.write_text(json.dumps(values | {"evidence_schema": 1}))
+    assert run("evaluate", folder, "--truth", truth, option) == 4
+    assert f"{folder}: the run holds image evidence of version 1" in capsys.readouterr().err
+    assert run("evaluate", folder, "--truth", truth) == 0  # what was said stays what was said
+
+
+def copied_run(folder, files: int, copies: int):
+    """A run of files whose evidence is noise, some times each, with a hair of difference."""
+    random = np.random.default_rng(3)
+    fields = IMAGES.stage_fields["weights"]
+    base = [{field: float(random.normal()) for field in fields} for _ in range(files)]
+    lines = ["model_name,poisoned,part"]
+    with RunStore(folder / "run", {"made": "up"}) as store:
+        for number in range(files * copies):
+            file = number % files
+            evidence = {name: value + 1e-6 * number for name, value in base[file].items()}
+            sha256, name = f"{file:064x}", f"id-{number:08d}"
+            store.append(
+                Record(name, sha256, 0.5, False, None, (), "ok", "evidence only", {}, evidence)
+            )
+            lines.append(f"{name},{file % 2},{('train', 'test')[number // files % 2]}")
+    (folder / "truth.csv").write_text("\n".join(lines))
+    return folder / "run", folder / "truth.csv"
+
+
+@pytest.mark.parametrize("option", ["--cross-validate", "--split=60,40", "--split=part"])
+def test_no_fit_has_met_a_copy_of_what_it_judges(tmp_path, option, capsys):
+    """The evidence is noise: only a fit that has met a file could tell its label."""
+    folder, truth = copied_run(tmp_path, files=40, copies=3)
+    expected = 4 if option == "--split=part" else 0  # every file is in both parts: none is left
+    assert run("evaluate", folder, "--truth", truth, option, "--json") == expected
+    said = capsys.readouterr()
+    assert "80 models are copies of others (one sha256): a fit counts each file once" in said.err
+    if expected:
+        assert "0 poisoned and 0 clean models with evidence" in said.err
+        return
+    scores = json.loads(said.out)
+    assert scores["roc_auc"] < 0.75 and scores["log_score"] > 0.6
+    groups = scores["groups"].values()
+    assert all(group["models"] % 3 == 0 for group in groups)
+
+
+def test_a_file_of_two_labels_is_not_judged_anew(tmp_path, capsys):
+    folder, truth = copied_run(tmp_path, files=20, copies=2)
+    lines = truth.read_text().splitlines()
+    truth.write_text("\n".join([*lines[:-1], lines[-1].replace(",1,", ",0,")]))
+    assert run("evaluate", folder, "--truth", truth, "--cross-validate") == 4
+    assert "are one file (sha256 000000000000) with two labels" in capsys.readouterr().err
+
+
+def test_models_that_lack_a_stage_are_told_before_they_are_judged_anew(tmp_path, capsys):
+    with RunStore(tmp_path / "run", {"made": "up"}) as store:
+        random, lines = np.random.default_rng(0), ["model_name,poisoned"]
+        for number in range(48):
+            stages = ("weights", "statistics") if number >= 8 else ("weights",)
+            fields = [name for stage in stages for name in IMAGES.judged_fields[stage]]
+            evidence = {name: random.normal() + number % 2 for name in fields}
+            record = Record(
+                f"id-{number}", f"{number:064x}", 0.5, False, None, (), "ok", "", {}, evidence
+            )
+            store.append(record)
+            lines.append(f"id-{number},{number % 2}")
+    (tmp_path / "truth.csv").write_text("\n".join(lines))
+    words = ("evaluate", tmp_path / "run", "--truth", tmp_path / "truth.csv")
+    assert run(*words, "--cross-validate") == 0
+    said = "8 models lack the fields of stage statistics and are judged by the stages up to weights"
+    assert said in capsys.readouterr().err
+    words = ("calibrate", *words[1:], "--out", tmp_path / "c.json")
+    assert run(*words) == 0
+    assert said in capsys.readouterr().err
+
+
 def test_answers_without_evidence_cannot_be_judged_anew(small, capsys):
     arguments = ("evaluate", small / "run", "--truth", small / "METADATA.csv")
     assert run(*arguments, "--cross-validate") == 4
@@ -294,6 +478,26 @@ def test_the_name_of_a_team_moves_no_cursor(tmp_path, capsys):
     assert run("evaluate", folder, "--truth", truth, "--leaderboard", board) == 0
     said = capsys.readouterr().out
     assert r"a\x1b[2Kb" in said and "\x1b" not in said
+
+
+def test_compare_names_only_models_that_count(tmp_path, capsys):
+    truth = tmp_path / "truth.csv"
+    truth.write_text("model,poisoned\n" + "".join(f"m{n},{n % 2}\n" for n in range(8)))
+    one = table_of(tmp_path / "one.csv", {"m0": 0.1, "m1": 0.9, "m2": 0.2, "m6": ""})
+    two = table_of(tmp_path / "two.csv", {"m0": 0.1, "m1": 0.9, "m3": "nan", "m4": 0.3})
+    words = ("compare", one, two, "--truth", truth, "--resamples", 50)
+    assert run(*words) == 0
+    said = capsys.readouterr()
+    assert said.out.startswith("4 models, 1 poisoned")
+    assert said.err.splitlines() == [
+        f"jaxtroj: {path}: 1 labelled models have no prediction and count as 0.5 (--predicted-only"
+        " leaves them out)"
+        for path in (one, two)
+    ]
+    assert run(*words, "--predicted-only") == 0
+    said = capsys.readouterr()
+    assert said.out.startswith("2 models") and "count as 0.5" not in said.err
+    assert said.err.count("1 labelled models have no prediction; left out") == 2
 
 
 def test_compare_two_detectors(tmp_path, capsys):

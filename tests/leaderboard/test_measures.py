@@ -1,6 +1,8 @@
 """ROC curves, sweep, paired bootstrap and groups against hand-worked and independent numbers."""
 
 import math
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -223,3 +225,7 @@ def test_rounds_of_one_name_are_not_mixed_up():
         named_apart([one, one])
     other = Matched((Case("a", True, 0.5, round="s"),), 0, 0)
     assert [m.cases[0].model for m in named_apart([one, other])] == ["r/a", "s/a"]
+    same = [replace(one, path=Path(home) / "r") for home in ("first", "second")]
+    mine, theirs = (found.cases[0] for found in named_apart(same))
+    assert [mine.model, theirs.model] == ["first/r/a", "second/r/a"]
+    assert [mine.round, theirs.round] == ["first/r", "second/r"]

@@ -6,7 +6,8 @@ import os
 import pytest
 
 from jaxtroj.errors import DatasetError, UsageError
-from jaxtroj.leaderboard.predictions import read_predictions, write_results
+from jaxtroj.leaderboard.predictions import read_predictions
+from jaxtroj.leaderboard.result_files import NAMES_FILE, write_results
 
 
 def test_result_files_are_read_as_the_harness_reads_them(tmp_path):
@@ -68,10 +69,36 @@ def test_results_written_are_read_back_and_missing_ones_have_no_file(tmp_path):
     assert float((tmp_path / "results" / "id-00000001.txt").read_text()) == 1 / 3
 
 
-@pytest.mark.parametrize("name", ["../up", "", "..", "a/b"])
-def test_a_name_that_leaves_the_folder_is_no_result_file(tmp_path, name):
-    with pytest.raises(UsageError, match="no name for a result file"):
-        write_results(tmp_path / "results", [(name, 0.5)])
+@pytest.mark.parametrize("name", ["../up", "..", "a/b", "a b", "=1+1", "@x", "x" * 300, r"C:\\x"])
+def test_names_that_are_no_file_names_are_read_back(tmp_path, name):
+    write_results(tmp_path / "results", [(name, 0.25), ("id-1", 0.5)])
+    assert read_predictions(tmp_path / "results").probabilities == {name: 0.25, "id-1": 0.5}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["results"]
+
+
+def test_files_of_an_earlier_evaluation_go_and_those_of_others_stay(tmp_path):
+    results = tmp_path / "results"
+    write_results(results, [("id-1", 0.1), ("a b", 0.2)])
+    (results / "notes.md").write_text("kept")
+    write_results(results, [("id-2", 0.3)])
+    assert read_predictions(results).probabilities == {"id-2": 0.3}
+    assert {path.name for path in results.iterdir()} == {"id-2.txt", "notes.md", NAMES_FILE}
+    (results / "other.txt").write_text("0.7")
+    with pytest.raises(UsageError, match="holds 1 result files .* the first: 'other.txt'"):
+        write_results(results, [("id-3", 0.3)])
+    assert not (results / "id-3.txt").exists() and (results / "id-2.txt").exists()
+    write_results(results, [("id-3", 0.3), ("other", 0.4)])
+    assert read_predictions(results).probabilities == {"id-3": 0.3, "other": 0.4}
+
+
+@pytest.mark.parametrize(
+    "table", ['{"id-1.txt": "id-2"}', '{"../x.txt": "../x"}', '{"id-1.txt": 3}', "[]", "{"]
+)
+def test_a_table_of_names_that_evaluate_does_not_write_is_refused(tmp_path, table):
+    (tmp_path / "id-1.txt").write_text("0.5")
+    (tmp_path / NAMES_FILE).write_text(table)
+    with pytest.raises(DatasetError, match=NAMES_FILE):
+        read_predictions(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +123,10 @@ def test_tables_of_another_team(tmp_path, text):
         (b"", "is empty"),
         (b"model_name,probability\n", "only a header"),
         (b"model_name,colour\na,red\n", "no table of predictions"),
-        (b"model_name,probability,predicted\na,1,1\n", "no table of predictions"),
+        (
+            b"model_name,probability,predicted\na,1,1\n",
+            "several columns of probabilities",
+        ),
         (b"model_name,probability\na,0.1\na,0.2\n", "several predictions for 'a'"),
         (b"model_name,x,probability\na,0.1\n", "line 2: 2 cells"),
         (b"model_name,probability\na,0.1\nb,1,0.2\n", "line 3: 3 cells, expected 2 as in"),
