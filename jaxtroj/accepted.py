@@ -71,13 +71,19 @@ class Accepted:
         """The acceptance of a record; None for one that is not called poisoned."""
         return self.entries.get(record.sha256) if record.poisoned else None
 
-    def warnings(self, records: Iterable[Record]) -> tuple[str, ...]:
-        """What is wrong with the entries, as sentences, for these records of a run."""
+    def warnings(self, records: Iterable[Record], is_whole: bool = True) -> tuple[str, ...]:
+        """What is wrong with the entries, as sentences.
+
+        Args:
+            records: of a run.
+            is_whole: whether they are those of a whole folder; else an entry may well be for a
+                model that was not looked at.
+        """
         called: dict[str, bool] = {}
         for record in records:
             if record.sha256:
                 called[record.sha256] = called.get(record.sha256, False) or record.poisoned
-        return (*self._lapsed(called), *self._doubled(), *self._idle(called))
+        return (*self._lapsed(called), *self._doubled(), *self._idle(called, is_whole))
 
     def _lapsed(self, called: Mapping[str, bool]) -> Iterable[str]:
         for entry in self.lapsed:
@@ -94,15 +100,16 @@ class Accepted:
                 " keep one"
             )
 
-    def _idle(self, called: Mapping[str, bool]) -> Iterable[str]:
-        """Entries of no model of the run, and of models that need none."""
+    def _idle(self, called: Mapping[str, bool], is_whole: bool) -> Iterable[str]:
+        """Entries of no model of a whole folder, and of models that need none."""
         for digest, entry in self.entries.items():
             if digest not in called:
-                yield (
-                    f"{self.name}: no model of this run has the sha256 {digest[:_SHOWN]} accepted"
-                    f" by {entry.owner}; was the file changed? Remove the entry, or look at the"
-                    " changed file"
-                )
+                if is_whole:
+                    yield (
+                        f"{self.name}: no model of this run has the sha256 {digest[:_SHOWN]}"
+                        f" accepted by {entry.owner}; was the file changed? Remove the entry, or"
+                        " look at the changed file"
+                    )
             elif not called[digest]:
                 yield (
                     f"{self.name}: the model {digest[:_SHOWN]} accepted by {entry.owner} is not"
@@ -125,7 +132,7 @@ def read_accepted(path: Path, today: date) -> Accepted:
 def parse_accepted(data: bytes, name: str, today: date) -> Accepted:
     """What `read_accepted` gives, from the bytes of a file called `name`; raises as it does."""
     try:
-        values = tomllib.loads(data.decode())
+        values = tomllib.loads(data.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{name} is not TOML: {str(error)[:200]}") from error
     tables = values.get("accepted", [])

@@ -114,6 +114,18 @@ def test_lapsed_double_and_foreign_entries_are_said(entries, records, accepts, s
         assert warning.startswith("ours.toml: ") and part in warning
 
 
+def test_a_byte_order_mark_is_no_part_of_a_file_of_accepted_models():
+    accepted = parse_accepted(b"\xef\xbb\xbf" + entry().encode(), "ours.toml", TODAY)
+    assert list(accepted.entries) == [A]
+
+
+def test_where_not_all_models_were_looked_at_an_entry_may_be_for_another_one():
+    accepted = parse(entry(), entry(B), entry(C, expires="2027-01-30"))
+    few = accepted.warnings([record(poisoned=False)], is_whole=False)
+    assert len(few) == 2 and len(accepted.warnings([record(poisoned=False)])) == 3
+    assert not any("no model of this run" in warning for warning in few)
+
+
 def test_accepted_models_are_counted_apart():
     accepted = parse(entry())
     given = [record(), record(B), record(C, poisoned=False)]

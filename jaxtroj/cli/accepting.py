@@ -35,8 +35,8 @@ def accepted_from(path: Path | None) -> "Accepted":
     return NONE if path is None else read_accepted(path, datetime.now(UTC).date())
 
 
-def complain(accepted: "Accepted", records: "Iterable[Record]") -> None:
-    """Say what is wrong with the entries, for these records."""
+def complain(accepted: "Accepted", records: "Iterable[Record]", is_whole: bool) -> None:
+    """Say what is wrong with the entries, see `Accepted.warnings`."""
     if accepted.name:
-        for warning in accepted.warnings(records):
+        for warning in accepted.warnings(records, is_whole):
             options.message(f"warning: {warning}")

@@ -96,7 +96,7 @@ def run(args: argparse.Namespace) -> int:
         return EXIT_NOTHING
     if len(records) > 1:
         options.message(summary(records, accepted))
-    accepting.complain(accepted, records)
+    accepting.complain(accepted, records, is_whole=False)
     return options.exit_status(records, accepted)
 
 

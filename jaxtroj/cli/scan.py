@@ -127,9 +127,10 @@ def run(args: argparse.Namespace) -> int:
         tally = Tally(len(entries), accepted=accepted)
         _scan(entries, settings, store, tally, deadline, args)
     options.message(f"{summary(tally.kinds(), accepted)}; records in {args.out}")
-    if len(store):
-        accepting.complain(accepted, iter_records(args.out))
     left = len(entries) - tally.done
+    if len(store):
+        is_whole = not (left or others.names or args.limit or args.smoke)
+        accepting.complain(accepted, iter_records(args.out), is_whole)
     if left:
         options.message(f"the budget is spent: {left} models are left for the same command")
     if args.truth:
@@ -177,7 +178,7 @@ def _session(args: argparse.Namespace) -> dict[str, Any]:
     """What environment.json keeps of how this session works; none of it changes an answer."""
     from jaxtroj.engine.devices import visible_gpus
 
-    names = ("engine", "workers", "timeout", "memory", "budget")
+    names = ("engine", "workers", "timeout", "memory", "budget", "limit", "smoke")
     return {name: getattr(args, name) for name in names} | {"gpus": visible_gpus()}
 
 

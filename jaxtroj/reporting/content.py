@@ -133,7 +133,9 @@ def read_content(
     records = tuple(read_records(run))
     settings, first = _json_file(run, "settings.json")
     environment, second = _json_file(run, "environment.json")
-    sessions = environment.get("sessions")
+    found = environment.get("sessions")
+    sessions = tuple(s for s in found if isinstance(s, dict)) if isinstance(found, list) else ()
+    is_whole = not any(sessions[-1].get(name) for name in ("limit", "smoke")) if sessions else True
     entries, scored = {}, None
     dataset = truth if truth is not None and truth.is_dir() else None
     if dataset is not None:
@@ -145,13 +147,11 @@ def read_content(
         run=run,
         records=records,
         settings=settings,
-        sessions=tuple(s for s in sessions if isinstance(s, dict))
-        if isinstance(sessions, list)
-        else (),
+        sessions=sessions,
         scored=scored,
         dataset=dataset,
         entries=entries,
-        problems=(*filter(None, (first, second)), *accepted.warnings(records)),
+        problems=(*filter(None, (first, second)), *accepted.warnings(records, is_whole)),
         accepted=accepted,
     )
 

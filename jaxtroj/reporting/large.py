@@ -18,8 +18,8 @@ from jaxtroj.reporting.content import Content
 MOST_WHOLE = 2_000
 """Models that a page holds everything of."""
 BRIEF = (
-    "model", "word", "probability", "label", "cost", "target", "architecture", "seconds", "trigger",
-    "searched", "kind", "besideWord", "difference", "besideFile",
+    "model", "word", "probability", "label", "wrong", "cost", "target", "architecture", "seconds",
+    "trigger", "searched", "kind", "besideWord", "difference", "besideFile",
 )  # fmt: skip
 """What a page holds of every other model, in this order."""
 _QUANTILES = np.linspace(0, 1, 101)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxtroj import __version__
+from jaxtroj.numerics import is_above
 from jaxtroj.record import Record
 from jaxtroj.reporting import charts
 from jaxtroj.reporting.beside import Beside
@@ -130,6 +131,7 @@ def _model(
         "acceptance": None if acceptance is None else str(acceptance),
         "probability": _short(record.probability),
         "label": None if label is None else ("poisoned" if label else "clean"),
+        "wrong": label is not None and is_above(record.probability) != label,
         "cost": _short(scored.parts.get(record.model)) if scored else None,
         "cells": dict(scored.cells.get(record.model, {})) if scored else {},
         "target": record.target_class,

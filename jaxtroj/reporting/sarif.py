@@ -218,7 +218,7 @@ def _suppressions(content: Content, record: Record) -> dict[str, Any]:
     entry = content.accepted.of(record)
     if entry is None:
         return {}
-    said = {"kind": "external", "status": "accepted", "justification": _plain(str(entry))}
+    said = {"kind": "external", "status": "accepted", "justification": str(entry)}
     return {"suppressions": [said]}
 
 

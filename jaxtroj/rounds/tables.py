@@ -9,6 +9,7 @@ import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 
 from converters.files import read_plain, what_is
@@ -19,6 +20,8 @@ ID_COLUMNS = ("model_name", "model_id", "model", "id")
 LABEL_COLUMNS = ("poisoned", "ground_truth")
 _LABELS = {"true": True, "1": True, "false": False, "0": False}
 _MODEL_ID = re.compile(r"id-[0-9]+")
+_ANSWERS = ("t", "f", "y", "n", "yes", "no", "clean")
+"""Words that are no column's name; see `_is_mistyped`."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,7 @@ def read_manifest(path: Path, id_columns: Sequence[str]) -> Table:
     Raises DatasetError for a table that is not one.
     """
     lines = _parse(path)
-    columns = tuple(name.strip() for name in lines[0].cells)
+    columns = _columns(lines[0].cells, id_columns)
     if len(set(columns)) != len(columns):
         twice = sorted({name for name in columns if columns.count(name) > 1})
         raise DatasetError(f"{path} names a column twice: {_short(', '.join(twice))}")
@@ -105,10 +108,27 @@ def read_manifest(path: Path, id_columns: Sequence[str]) -> Table:
     return _table(path, lines[1:], columns, id_column)
 
 
+def _columns(header: Sequence[str], id_columns: Sequence[str]) -> tuple[str, ...]:
+    """Columns as the header names them; that of models or labels in any case, if need be.
+
+    >>> _columns(["Model", "GROUND_TRUTH", "Seed"], ID_COLUMNS)
+    ('model', 'ground_truth', 'Seed')
+    """
+    names = [name.strip() for name in header]
+    for known in (id_columns, LABEL_COLUMNS):
+        if not set(known) & set(names):
+            names = [name.lower() if name.lower() in known else name for name in names]
+    return tuple(names)
+
+
 def read_pairs(path: Path) -> Table:
-    """Reads a truth file: a table as `read_table` takes it, or two bare columns id, label."""
+    """Reads a truth file: a table as `read_table` takes it, or two bare columns id, label.
+
+    Raises DatasetError as `read_table`, and for a first line that may be a model whose label is
+    mistyped: as a header it would be lost.
+    """
     lines = _parse(path)
-    header = {name.strip() for name in lines[0].cells}
+    header = set(_columns(lines[0].cells, ID_COLUMNS))
     if header & set(ID_COLUMNS) and header & set(LABEL_COLUMNS):
         return read_table(path)
     if any(len(line.cells) != 2 for line in lines):
@@ -117,6 +137,11 @@ def read_pairs(path: Path) -> Table:
             f"{' | '.join(LABEL_COLUMNS)}, or two columns (model, label) in every line"
         )
     if _is_header(*lines[0].cells):
+        if _is_mistyped(lines[0].cells[1]):
+            raise DatasetError(
+                f"{path}, line {lines[0].number}: {_short(','.join(lines[0].cells))} is neither a"
+                " header nor a model with a label; expected TRUE, FALSE, 1 or 0, or model,poisoned"
+            )
         lines = lines[1:]
     return _all_named(_table(path, lines, ("model_name", "poisoned"), "model_name"))
 
@@ -130,6 +155,17 @@ def _is_header(name: str, label: str) -> bool:
     label = label.strip().lower()
     is_word = label[:1].isalpha() and label not in _LABELS
     return is_word and not _MODEL_ID.fullmatch(name.strip())
+
+
+def _is_mistyped(label: str) -> bool:
+    """Whether a word looks like an answer rather than like the name of a column of answers.
+
+    >>> [_is_mistyped(word) for word in ("ture", "Fals", "yes", "label", "truth", "is bad")]
+    [True, True, True, False, False, False]
+    """
+    word = label.strip().lower()
+    words = [known for known in _LABELS if known.isalpha()]
+    return word in _ANSWERS or (word != "truth" and bool(get_close_matches(word, words, 1, 0.65)))
 
 
 def _all_named(table: Table) -> Table:

@@ -15,6 +15,7 @@ from jaxtroj.store import RunStore
 
 EXAMPLES = Path(jaxtroj.__file__).parent / "data" / "examples"
 POISONED, OTHER = "ab" * 32, "cd" * 32
+REASON = "known [as is] {a} \u00e9"
 QUICK = "weights,statistics"  # enough for the poisoned example to be called so
 
 
@@ -24,7 +25,7 @@ def run(*arguments) -> int:
 
 def accept(path: Path, *digests: str, expires: str = "2999-12-31") -> Path:
     tables = (
-        f'[[accepted]]\nsha256 = "{one}"\nowner = "Ann"\nreason = "known"\nexpires = {expires}\n'
+        f'[[accepted]]\nsha256 = "{one}"\nowner = "Ann"\nreason = "{REASON}"\nexpires = {expires}\n'
         for one in digests
     )
     path.write_text("".join(tables))
@@ -71,6 +72,17 @@ def test_a_scan_with_an_accepted_model_passes_until_its_file_changes(tmp_path, c
     assert run("detect", EXAMPLES / "poisoned", "--json", "--accept", file) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["accepted"]["owner"] == "Ann"
+    other = accept(tmp_path / "other.toml", OTHER)
+    assert run("detect", EXAMPLES / "poisoned", "--stages", QUICK, "--accept", other) == 1
+    assert "no model of this run" not in capsys.readouterr().err
+    assert run(*scan, "--limit", 1, "--accept", other) == 1
+    assert "no model of this run" not in capsys.readouterr().err
+    assert run("report", tmp_path / "run", "--format", "json") == 0
+    assert "no model of this run" not in capsys.readouterr().err
+    assert run(*scan, "--accept", other) == 1
+    assert "no model of this run has the sha256" in capsys.readouterr().err
+    assert run("report", tmp_path / "run", "--format", "json") == 0
+    assert "no model of this run has the sha256" in capsys.readouterr().err
     assert found["recovered"]["flips"]["targets"] == [3], "its trigger sends all to class 3"
     # A polygon of one colour was planted; speckles that move the network as well are no answer.
     assert found["recovered"]["kind"] == "patch"
@@ -94,6 +106,8 @@ def test_every_report_shows_it_as_accepted(small, capsys, form):
     elif form == "sarif":
         (result,) = json.loads(text)["runs"][0]["results"]
         assert result["suppressions"][0]["status"] == "accepted"
+        said = result["suppressions"][0]["justification"]
+        assert said == f"accepted by Ann until 2999-12-31: {REASON}"  # plain text: no escapes
     elif form == "cyclonedx":
         (found,) = json.loads(text)["vulnerabilities"]
         assert found["analysis"]["response"] == ["will_not_fix"]

@@ -14,6 +14,7 @@ from jaxtroj.cli.main import main
 from jaxtroj.errors import StoreError
 from jaxtroj.evidence.stages import IMAGES
 from jaxtroj.record import EVIDENCE_ONLY, Record
+from jaxtroj.reporting import page
 from jaxtroj.reporting.content import read_content
 from jaxtroj.reporting.fields import fields_of
 from jaxtroj.reporting.page import page_data, render
@@ -66,6 +67,30 @@ def test_a_large_run_has_a_line_of_every_model_and_everything_of_some(run_and_tr
     assert (told[0], told[50], told[100]) == pytest.approx(
         (min(values), np.median(values), max(values)), rel=1e-5
     )
+
+
+@pytest.mark.parametrize("probability", [0.4999, 0.5, 0.5001])
+@pytest.mark.parametrize("poisoned", [True, False])
+def test_the_page_calls_wrong_what_evaluate_counts_as_wrong(
+    tmp_path, probability, poisoned, capsys
+):
+    """At just 0.5 nobody is accused."""
+    with RunStore(tmp_path / "run", {}) as store:
+        called = probability > 0.5
+        store.append(Record("a", "", probability, called, None, (), "ok", "because"))
+    truth = tmp_path / "truth.csv"
+    truth.write_text(f"a,{poisoned}\n")
+    assert main(["evaluate", str(tmp_path / "run"), "--truth", str(truth), "--json"]) == 0
+    accuracy = json.loads(capsys.readouterr().out)["accuracy"]
+    content = read_content(tmp_path / "run", truth)
+    (model,) = page_data(content)["models"]
+    (brief,) = page_data(content, most=0)["models"]
+    assert model["wrong"] == (accuracy == 0)
+    assert brief[page_data(content)["brief"].index("wrong")] == model["wrong"]
+    script = (Path(page.__file__).parent / "templates" / "page.js").read_text()
+    assert "model.wrong" in script and "0.5" not in script
+    (unlabelled,) = page_data(read_content(tmp_path / "run"))["models"]
+    assert unlabelled["wrong"] is False
 
 
 def test_evidence_near_the_largest_float_has_quantiles(run_and_truth):

@@ -46,9 +46,6 @@
 
   // ---- filter and sort -------------------------------------------------------------------
 
-  const isWrong = (model) =>
-    model.label !== null && model.label !== (model.probability >= 0.5 ? "poisoned" : "clean");
-
   const besides = {
     changed: (model) => model.besideWord !== "" && model.besideWord !== model.word,
     file: (model) => model.besideFile,
@@ -72,7 +69,7 @@
       (!verdict || model.word === verdict) &&
       (!beside || besides[beside](model)) &&
       (!architecture || model.architecture === architecture) &&
-      (!label || (label === "wrong" ? isWrong(model) : model.label === label)) &&
+      (!label || (label === "wrong" ? model.wrong : model.label === label)) &&
       words.every((word) => haystack(model).includes(word)));
   }
 
@@ -143,7 +140,7 @@
     if (column.key === "besideWord") return value ? [badge(value), ...(value === model.word ? [] : [" ≠"])] : ["–"];
     if (column.key === "difference" && value !== null) return [(value > 0 ? "+" : value < 0 ? "−" : "") + Math.abs(value).toFixed(3)];
     if (column.key === "probability") return [meter(model), value.toFixed(3)];
-    if (column.key === "label" && isWrong(model)) return [make("span", { class: "verdict wrong" }, value + " ≠")];
+    if (column.key === "label" && model.wrong) return [make("span", { class: "verdict wrong" }, value + " ≠")];
     return [value === null || value === "" ? "–" : column.number ? round(value) : value];
   }
 
