@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from jaxtroj.calibration import Calibrator
     from jaxtroj.calibration.groups import LeftOut
     from jaxtroj.calibration.training import StageScore
-    from jaxtroj.cli.evaluate import Pair
+    from jaxtroj.cli.fitting import Pair
     from jaxtroj.leaderboard.cases import Truth
 
 
@@ -79,7 +79,6 @@ def run(args: argparse.Namespace) -> int:
             file cannot be written.
     """
     from jaxtroj.calibration import Calibrator, Labelled, Origin, leave_out
-    from jaxtroj.cli.evaluate import matched
     from jaxtroj.evidence.versions import check_gathered
     from jaxtroj.leaderboard.cases import apart, read_truth
     from jaxtroj.schemas import kind_of, scheme_of
@@ -88,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
     outputs.keep_inputs(args.out, (args.run_folder, args.truth))
     records = read_records(args.run_folder)
     truth = read_truth(args.truth)
-    pairs = [(r, t) for r, t in matched(records, truth.poisoned) if r.whole_evidence]
+    pairs = [(r, t) for r, t in fitting.matched(records, truth.poisoned) if r.whole_evidence]
     if not pairs:
         raise UsageError(
             f"no model of {args.run_folder} has evidence and a label in {args.truth}"

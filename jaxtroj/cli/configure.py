@@ -18,7 +18,7 @@ from jaxtroj.errors import UsageError
 
 if TYPE_CHECKING:
     from jaxtroj.calibration import Calibrator, Scheme
-    from jaxtroj.cli.evaluate import Pair
+    from jaxtroj.cli.fitting import Pair
     from jaxtroj.leaderboard.metaparameters import Metaparameters
     from jaxtroj.record import Record
     from jaxtroj.rounds import ModelEntry
@@ -174,11 +174,10 @@ def _scan(
 
 def _with_evidence(records: "Sequence[Record]", entries: "Sequence[ModelEntry]") -> "list[Pair]":
     """The records that can be fitted on, one of each file, with their labels."""
-    from jaxtroj.cli.evaluate import matched
     from jaxtroj.record import printable
 
     truth = {printable(entry.model_id): bool(entry.poisoned) for entry in entries}
-    pairs = [pair for pair in matched(records, truth) if pair[0].whole_evidence]
+    pairs = [pair for pair in fitting.matched(records, truth) if pair[0].whole_evidence]
     if len(pairs) < len(records):
         options.message(f"{len(records) - len(pairs)} models gave no evidence and are left out")
     if not pairs:

@@ -22,11 +22,7 @@ from jaxtroj.errors import UsageError
 if TYPE_CHECKING:
     from jaxtroj.leaderboard.cases import Case, Matched
     from jaxtroj.leaderboard.official import Standing
-    from jaxtroj.record import Record
     from jaxtroj.scoring import ReliabilityBin, Scores
-
-Pair = tuple["Record", bool]
-"""A record and whether its model is poisoned."""
 
 SHOWN_WORST = 5
 _TARGET_COLUMNS = (
@@ -197,23 +193,6 @@ def _write(args: argparse.Namespace, values: Mapping[str, Any], cases: "list[Cas
 
     write_all(args.out, values, cases, sweep(cases, seed=args.seed))
     options.message(f"scores, tables, plots and result files are in {args.out}")
-
-
-def matched(records: "Sequence[Record]", truth: Mapping[str, bool]) -> "list[Pair]":
-    """Records that were not skipped, with their label, where there is one.
-
-    Args:
-        records: of a run.
-        truth: labels by printable name.
-    """
-    from jaxtroj.record import printable
-
-    def label(model: str) -> bool | None:
-        # A truth table that was made from records has the backslash doubled before it is read.
-        return truth.get(model, truth.get(printable(model)))
-
-    scored = ((record, label(record.model)) for record in records if record.status != "skipped")
-    return [(record, poisoned) for record, poisoned in scored if poisoned is not None]
 
 
 def scores_text(name: str, scores: "Scores", at_base_rate: int = 0) -> str:

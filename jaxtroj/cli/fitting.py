@@ -1,14 +1,34 @@
-"""What `calibrate`, `configure` and `evaluate` say of the models that they fit on."""
+"""Labelled records, and what `calibrate`, `configure` and `evaluate` say of those they fit on."""
 
 from typing import TYPE_CHECKING
 
 from jaxtroj.cli import options
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from jaxtroj.calibration import Labelled, Scheme
-    from jaxtroj.cli.evaluate import Pair
+    from jaxtroj.record import Record
+
+Pair = tuple["Record", bool]
+"""A record and whether its model is poisoned."""
+
+
+def matched(records: "Sequence[Record]", truth: "Mapping[str, bool]") -> "list[Pair]":
+    """Records that were not skipped, with their label, where there is one.
+
+    Args:
+        records: of a run.
+        truth: labels by printable name.
+    """
+    from jaxtroj.record import printable
+
+    def label(model: str) -> bool | None:
+        # A truth table that was made from records has the backslash doubled before it is read.
+        return truth.get(model, truth.get(printable(model)))
+
+    scored = ((record, label(record.model)) for record in records if record.status != "skipped")
+    return [(record, poisoned) for record, poisoned in scored if poisoned is not None]
 
 
 def without_copies(pairs: "Sequence[Pair]") -> "list[Pair]":

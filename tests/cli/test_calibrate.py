@@ -91,6 +91,18 @@ def copied(run, folder, label=None):
     (folder / "truth.csv").write_text(text)
 
 
+@pytest.mark.parametrize("spelled", ["m\\{}", "m\\\\{}"], ids=["as it is", "as records double it"])
+def test_names_with_a_backslash_have_their_labels(run, tmp_path, spelled, capsys):
+    lines = ["model_name,poisoned"]
+    with RunStore(tmp_path / "run", {}) as store:
+        for place, record in enumerate(read_records(run / "run")):
+            store.append(replace(record, model=f"m\\\\{place}"))
+            lines.append(f"{spelled.format(place)},{place % 2 == 0}")
+    (tmp_path / "truth.csv").write_text("\n".join(lines))
+    assert calibrate(tmp_path) == 0
+    assert "fitted on 24 models, 12 poisoned" in capsys.readouterr().out
+
+
 def test_few_models_are_told(run, tmp_path, capsys):
     with RunStore(tmp_path / "run", {}) as store:
         for record in read_records(run / "run")[:12]:
