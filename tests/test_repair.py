@@ -19,7 +19,8 @@ from jaxtroj.cli.main import main
 from jaxtroj.errors import ExamplesError
 from jaxtroj.record import digest_file
 from jaxtroj.repair.data import Labelled, divided
-from jaxtroj.repair.outcome import Attack, accuracy, mistaken, success
+from jaxtroj.repair.mend import UNLEARNT, Mended
+from jaxtroj.repair.outcome import Attack, Outcome, accuracy, mistaken, success
 from jaxtroj.repair.pruning import pruned
 from jaxtroj.repair.training import Stamp, Tuning, tuned
 from jaxtroj.triggers.measure import NO_TARGET
@@ -179,7 +180,8 @@ def test_the_command_repairs_and_says_what_is_left(poisoned, tmp_path, capfd):
     captured = capfd.readouterr()
     report = json.loads((tmp_path / "out" / "repair.json").read_text())
     assert status == (0 if report["converged"] else 2), captured.err
-    assert ("the repair did not converge" in captured.err) != report["converged"]
+    short = ("the repair did not converge" in captured.err, "nothing was unlearnt" in captured.err)
+    assert sum(short) == (not report["converged"])
     assert set(report["after"]) == {"unlearning", "pruning", "fine-tuning"}
     first, *_, second = report["records"]
     assert len(report["records"]) == 1 + len(report["triggers"]) <= 3
@@ -189,6 +191,47 @@ def test_the_command_repairs_and_says_what_is_left(poisoned, tmp_path, capfd):
     assert first["status"] == second["status"] == "ok"
     assert (report["learn"], report["held"]) == (12, 12)
     assert captured.out.startswith("before       clean accuracy 1.000")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "converged"),
+    [
+        ((), (), False),
+        ((0.1,), (0.0,), False),
+        ((0.1, 0.11), (0.1, 0.0), True),
+        ((1.0,), (0.11,), False),
+    ],
+)
+def test_only_a_trigger_that_worked_can_be_unlearnt(before, after, converged):
+    done = Mended(Outcome(0.9, before), {UNLEARNT: Outcome(0.87, after)})
+    assert done.converged == converged
+
+
+def repaired(poisoned: Path, folder: Path, *more: str) -> int:
+    write_pictures(folder / "pictures")
+    words = ("repair", poisoned, "--examples", folder / "pictures", "--out", folder / "out")
+    return main([*map(str, words), *QUICK, *more])
+
+
+def test_without_a_recovered_trigger_the_repair_did_not_converge(poisoned, tmp_path, capfd):
+    status = repaired(poisoned, tmp_path, "--stages", "weights")
+    report = json.loads((tmp_path / "out" / "repair.json").read_text())
+    assert "no trigger was recovered, so nothing was unlearnt; search" in capfd.readouterr().err
+    assert (status, report["converged"], report["before"]["recovered"]) == (2, False, [])
+
+
+def test_triggers_that_the_last_scan_finds_are_counted(poisoned, tmp_path, capfd):
+    repaired(poisoned, tmp_path, "--rounds", "1", "--steps", "1")
+    left = json.loads((tmp_path / "out" / "repair.json").read_text())["left"]
+    said = f"recovered by the last scan, working, and not unlearnt: {left} (a clean network may"
+    assert left > 0 and said in capfd.readouterr().err
+
+
+def test_an_earlier_report_does_not_lie_beside_another_network(poisoned, tmp_path):
+    (tmp_path / "out" / "model.onnx").mkdir(parents=True)  # where no file can be written
+    (tmp_path / "out" / "repair.json").write_text("{}")
+    assert repaired(poisoned, tmp_path, "--stages", "weights") == 4
+    assert not (tmp_path / "out" / "repair.json").exists()
 
 
 @pytest.mark.parametrize(

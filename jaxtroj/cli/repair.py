@@ -105,6 +105,7 @@ def _repair(args: argparse.Namespace) -> int:
     options.message(f"{len(patient.attacks)} recovered triggers, {patient.data.in_words}")
     tuning, path = Tuning(steps=args.steps), args.out / f"model{patient.file.suffix}"
     try:
+        (args.out / REPORT).unlink(missing_ok=True)  # before: it is another network's from now on
         course = in_rounds(patient, entry, settings, path, tuning, args.rounds, options.message)
         write_atomic(args.out / REPORT, _report(patient, course))
     except OSError as error:
@@ -123,6 +124,8 @@ def _told(course: "Course") -> int:
     odds = " -> ".join(f"{record.probability:.3f}" for record in course.records)
     print(f"{again.model}: P(poisoned) {odds}")
     options.message(f"what the last scan says: {again.reason}")
+    if course.left:
+        options.message(_left(course.left))
     if found.converged:
         return EXIT_CLEAN
     options.message(_not_converged(found))
@@ -141,15 +144,32 @@ def _line(name: str, outcome: "Outcome") -> str:
     )
 
 
+def _left(count: int) -> str:
+    return (
+        f"recovered by the last scan, working, and not unlearnt: {count} (a clean network may have"
+        " such triggers too; see docs/repair.md)"
+    )
+
+
 def _not_converged(found: "Mended") -> str:
     from jaxtroj.repair.mend import GOAL, MOST_LOST, UNLEARNT
 
-    done = found.after[UNLEARNT]
+    before, done = found.before, found.after[UNLEARNT]
+    if not found.had_a_trigger:
+        weak = (
+            f" that works on more than {GOAL} of the held-out examples (the strongest does on"
+            f" {before.worst:.3f})"
+        )
+        return (
+            f"no trigger{weak if before.recovered else ''} was recovered, so nothing was unlearnt;"
+            " search with more --stages, or give more examples of each class. The file is written"
+            " all the same"
+        )
     return (
-        f"the repair did not converge: recovered triggers work on {done.worst:.2f} of the held-out"
-        f" examples (expected at most {GOAL}), clean accuracy went from"
-        f" {found.before.accuracy:.2f} to {done.accuracy:.2f} (at most {MOST_LOST} may go); give"
-        " more examples of each class or more --steps. The file is written all the same"
+        f"the repair did not converge: recovered triggers work on {done.worst:.3f} of the held-out"
+        f" examples (expected at most {GOAL}), clean accuracy went from {before.accuracy:.3f} to"
+        f" {done.accuracy:.3f} (at most {MOST_LOST} may go); give more examples of each class or"
+        " more --steps. The file is written all the same"
     )
 
 

@@ -70,10 +70,16 @@ class Mended:
     models: Mapping[str, Model] = field(default_factory=dict)
 
     @property
+    def had_a_trigger(self) -> bool:
+        """Whether a recovered trigger worked before; without one there was nothing to unlearn."""
+        return self.before.worst > GOAL
+
+    @property
     def converged(self) -> bool:
-        """Whether unlearning reached its goals on held-out examples."""
+        """Whether there was a trigger, and unlearning reached its goals on held-out examples."""
         done = self.after[UNLEARNT]
-        return done.worst <= GOAL and is_kept(self.before.accuracy, done.accuracy)
+        is_gone = self.had_a_trigger and done.worst <= GOAL
+        return is_gone and is_kept(self.before.accuracy, done.accuracy)
 
 
 def is_kept(before: float, after: float) -> bool:
