@@ -147,7 +147,6 @@ class _Ledger:
         self.vulnerable = np.zeros(len(labels), bool)
         self.tally = order.OrderTally(len(CLASSES), backgrounds)
         self.sorted = order.as_sorted(len(CLASSES), backgrounds)
-        self.random = np.random.default_rng(0)  # changes how many passes it takes, nothing else
         self.passes = self.rechecked = 0
 
     def live(self) -> np.ndarray:
@@ -164,7 +163,10 @@ class _Ledger:
             return _NONE.foregrounds, _NONE.backgrounds
         adaptive = self.plan.adaptive and not self.plan.every_pair
         promise = self.tally.promise() if adaptive else self.sorted
-        chosen = order.best_free(promise, self.labels[live], self.taken[live], shares, self.random)
+        # Noise changes how many passes it takes, not the number. It is keyed by the pairs taken, so
+        # that a resumed search goes on as it would have.
+        random = np.random.default_rng(int(self.tries.sum()))
+        chosen = order.best_free(promise, self.labels[live], self.taken[live], shares, random)
         backgrounds = np.concatenate(chosen)
         foregrounds = np.repeat(live, [len(found) for found in chosen])
         self.taken[foregrounds, backgrounds] = True

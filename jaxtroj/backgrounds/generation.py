@@ -6,6 +6,7 @@ whatever the order; the manifest names it.
 
 import hashlib
 import io
+import itertools
 import json
 import os
 import shutil
@@ -27,6 +28,7 @@ from jaxtroj.errors import DatasetError, GenerationError
 MANIFEST = "manifest.json"
 VERSION = 1
 _LARGEST_BOX, _LEAST_INSIDE = 0.9, 0.5
+_MOST_PIXELS = 2**27  # of a scaled picture before it is cropped
 _MIXED = ("mixed_same", "mixed_rand", "mixed_next")
 
 
@@ -156,7 +158,13 @@ def _with_box(source: Source, box: Box, settings: GenerationSettings) -> Foregro
 
 
 def _unfit(box_mask: np.ndarray, size: int) -> str | None:
-    """Why a picture with such a box is not used; the authors' conditions."""
+    """Why a picture with such a box is not used: the authors' conditions, and our limit."""
+    width, height = variations.scaled_size(box_mask, size)
+    if width * height > _MOST_PIXELS:
+        return (
+            f"it is {box_mask.shape[1]} x {box_mask.shape[0]} pixels, which scaled for --size"
+            f" {size} are {width} x {height}; expected at most {_MOST_PIXELS} pixels"
+        )
     whole = variations.resized(box_mask, size)
     inside = int(variations.cropped(whole, size).sum())
     if inside > _LARGEST_BOX * size * size:
@@ -232,7 +240,8 @@ def _write_one(
         files[variant] = f"fg_{source.stem}_bg_{other.source.stem}.png"
     assert set(plain) == set(VARIANTS)
     for variant, pixels in plain.items():
-        path = part / variant / "val" / source.class_name / files[variant]
+        path = _free(part / variant / "val" / source.class_name / files[variant])
+        files[variant] = path.name
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(pixels).save(path, compress_level=1)
     path = part / MASKS / "val" / source.class_name / f"{source.stem}.npy"
@@ -253,6 +262,13 @@ def _write_one(
             for v, o in partners.items()
         },
     }
+
+
+def _free(path: Path) -> Path:
+    """The path, its name with a number where another pair's is the same: "a" on "b_bg_c" has the
+    name of "a_bg_b" on "c"."""
+    numbered = (path.with_name(f"{path.stem}_{n}{path.suffix}") for n in itertools.count(2))
+    return path if not path.exists() else next(one for one in numbered if not one.exists())
 
 
 def partner(

@@ -81,7 +81,8 @@ class Session:
             self.description, self.data, answers, last, self.plan.chosen, self.reading
         )
         result["recheck_margin_used"] = self.plan.recheck_margin
-        if self.plan.every_pair:
+        # Also of an earlier call with --matrix, whose part of the result would be lost.
+        if self.plan.every_pair or len(answers.predicted) == self._pairs:
             whole, chosen = self._matrix(answers), self.plan.chosen
             labels = self.data.backgrounds.labels[chosen]
             summary = matrix.summarise(whole[:, chosen], self.data.foregrounds.labels, labels)
@@ -93,6 +94,10 @@ class Session:
             folder.flush()
             folder.write("result.json", results.to_bytes(result))
         return result
+
+    @property
+    def _pairs(self) -> int:
+        return len(self.data.masks) * len(self.plan.chosen)
 
     def _matrix(self, answers: Pairs) -> np.ndarray:
         shape = (len(self.data.masks), len(self.data.backgrounds.names))

@@ -80,11 +80,15 @@ def mask_of(box: Box, height: int, width: int) -> np.ndarray:
 
 def resized(pixels: np.ndarray, size: int) -> np.ndarray:
     """Shorter side to `size * 256 / 224`: pictures bilinear, masks nearest."""
+    mode = Image.Resampling.NEAREST if pixels.dtype == bool else Image.Resampling.BILINEAR
+    return np.asarray(Image.fromarray(pixels).resize(scaled_size(pixels, size), mode))
+
+
+def scaled_size(pixels: np.ndarray, size: int) -> tuple[int, int]:
+    """Width and height that `resized` gives."""
     height, width = pixels.shape[:2]
     short = round(size * 256 / 224)
-    scaled = [int(short * side / min(height, width)) for side in (width, height)]
-    mode = Image.Resampling.NEAREST if pixels.dtype == bool else Image.Resampling.BILINEAR
-    return np.asarray(Image.fromarray(pixels).resize((scaled[0], scaled[1]), mode))
+    return int(short * width / min(height, width)), int(short * height / min(height, width))
 
 
 def cropped(pixels: np.ndarray, size: int) -> np.ndarray:

@@ -8,7 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxtroj.backgrounds.challenge import Pairs, Plan, choose_backgrounds, measured_margin
+from jaxtroj.backgrounds.challenge import (
+    Pairs,
+    Plan,
+    choose_backgrounds,
+    measured_margin,
+    search,
+)
 from jaxtroj.backgrounds.classifier import compose
 from jaxtroj.backgrounds.matrix import matrix_of, summarise
 from jaxtroj.backgrounds.normalization import PUBLISHED
@@ -48,6 +54,16 @@ def test_a_search_goes_on_where_it_was(run, data, on_device):
     assert last.passes + len(half.predicted) == len(resumed.predicted)
     pairs = set(zip(resumed.foregrounds.tolist(), resumed.backgrounds.tolist(), strict=True))
     assert len(pairs) == len(resumed.predicted), "a pair was computed twice"
+
+
+def test_a_resumed_search_answers_the_pairs_that_it_would_have_answered(run, data, on_device):
+    classifier, plan = run.classifier("densenet", 9), Plan(choose_backgrounds(data, None))
+    states = [state.fresh for state in search(classifier, on_device, plan)]
+    first = Pairs(*map(np.concatenate, zip(*states[: len(states) // 2], strict=True)))
+    resumed, _ = run.answers(classifier, plan, earlier=first)
+    whole = Pairs(*map(np.concatenate, zip(*states, strict=True)))
+    for one, other in zip(whole, resumed, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_fewer_backgrounds_give_an_upper_bound(run, data, on_device):

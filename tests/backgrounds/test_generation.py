@@ -1,6 +1,7 @@
 """Variants from pictures with masks or boxes: exact pixels, keyed draws, nothing half-written."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -113,6 +114,35 @@ def test_the_folder_is_one_that_the_challenge_reads(pictures, tmp_path):
     np.testing.assert_array_equal(loaded["no_fg"].images, data.foregrounds.images - only)
     assert len(done.manifest["pictures"]) == 27 and not done.manifest["dropped"]
     assert json.loads((tmp_path / "out" / "manifest.json").read_text())["seed"] == 3
+
+
+def test_pairs_of_names_that_read_alike_are_two_files(pictures, tmp_path):
+    """Such as "a" on "b_bg_c" and "a_bg_b" on "c", which some of the seeds draw."""
+    names = ("a", "a_bg_b", "c", "b_bg_c")
+    for part, ending in (("images", "png"), ("masks", "npy")):
+        for folder in ("one", "two"):
+            (tmp_path / part / folder).mkdir(parents=True)
+            for number, name in enumerate(names):
+                source = pictures / part / CLASSES[number] / f"p0.{ending}"
+                shutil.copy(source, tmp_path / part / folder / f"{name}.{ending}")
+    numbered = 0
+    for seed in range(30):
+        done = written(tmp_path, tmp_path / str(seed), seed=seed)
+        for variant in VARIANTS:
+            listed = {f"{e['class']}/{e['files'][variant]}" for e in done.manifest["pictures"]}
+            there = (tmp_path / str(seed) / variant / "val").rglob("*.png")
+            assert len(listed) == 8 and listed == {f"{p.parent.name}/{p.name}" for p in there}
+            numbered += any("_c_2.png" in name for name in listed)
+    assert numbered, "no seed drew the pair"
+
+
+def test_a_picture_too_narrow_to_be_scaled_is_not_used(pictures, tmp_path):
+    for part in ("images", "masks"):
+        shutil.copytree(pictures / part, tmp_path / part)
+    Image.new("RGB", (65000, 1)).save(tmp_path / "images" / CLASSES[0] / "p9.png")
+    np.save(tmp_path / "masks" / CLASSES[0] / "p9.npy", np.ones((1, 65000), np.uint8))
+    (dropped,) = written(tmp_path, tmp_path / "out", size=224).manifest["dropped"]
+    assert "is 65000 x 1 pixels, which scaled for --size 224 are" in dropped["reason"]
 
 
 def test_the_manifest_names_the_background_that_is_there(pictures, tmp_path):
