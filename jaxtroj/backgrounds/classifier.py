@@ -67,7 +67,7 @@ def _logits(config, params, reader: _HeadReader, images: jax.Array) -> jax.Array
 @partial(jax.jit, static_argnums=0)
 def _classify(config, params, reader: _HeadReader, images):
     logits = _logits(config, params, reader, images)
-    return reader.class_of[logits.argmax(-1)], jnp.isnan(logits).any()
+    return reader.class_of[logits.argmax(-1)], jnp.isnan(logits).any(-1)
 
 
 @partial(jax.jit, static_argnums=0)
@@ -137,9 +137,12 @@ class Classifier:
             part = images[first : first + size]
             padding = [(0, size - len(part)), (0, 0), (0, 0), (0, 0)]
             parts.append(self._call(_classify, np.pad(part, padding), shape=images.shape))
-        if any(np.asarray(faulty) for _, faulty in parts):
+        predicted, faulty = (
+            np.concatenate(column)[: len(images)] for column in zip(*parts, strict=True)
+        )
+        if faulty.any():
             raise EvidenceError("the network computes NaN for some pictures; nothing to report")
-        return np.concatenate([np.asarray(p) for p, _ in parts])[: len(images)].astype(np.int8)
+        return predicted.astype(np.int8)
 
     def judge(
         self, data: Resident, foregrounds: np.ndarray, backgrounds: np.ndarray

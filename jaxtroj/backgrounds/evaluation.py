@@ -1,12 +1,15 @@
 """Accuracy of networks on the variants of ImageNet-9."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from converters.errors import ConverterError
 from jaxtroj.backgrounds.classifier import Classifier
+from jaxtroj.backgrounds.head import PUBLISHED_SHA256
 from jaxtroj.backgrounds.layout import (
     AS_IS,
     CLASSES,
@@ -17,7 +20,7 @@ from jaxtroj.backgrounds.layout import (
     list_variant,
     load_variant,
 )
-from jaxtroj.errors import UsageError
+from jaxtroj.errors import JaxtrojError, UsageError
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,7 @@ def evaluate(
     data: Path,
     variants: Sequence[str] = VARIANTS,
     reading: Reading = AS_IS,
+    on_failure: Callable[[str, Exception], None] | None = None,
 ) -> Iterator[tuple[str, VariantScore]]:
     """Classifies every picture of the variants with every network.
 
@@ -86,6 +90,8 @@ def evaluate(
         data: folder of an ImageNet-9 data set; all variants are listed before any is read.
         variants: some of `VARIANTS`.
         reading: how pictures are read.
+        on_failure: told name and error of a network that fails, which is left out from then on;
+            None raises the error.
     Yields:
         Name of the network, and its score on one variant.
     Raises:
@@ -94,20 +100,42 @@ def evaluate(
     """
     for variant in check_variants(variants):
         list_variant(Path(data), variant)
+    left = dict(classifiers)
     for variant in variants:
         pictures = load_variant(data, variant, reading)
         height, width = pictures.images.shape[1:3]
-        for name, classifier in classifiers.items():
-            predicted = classifier.classify(pictures.images)
-            counts = np.zeros((len(CLASSES), len(CLASSES) + 1), int)
-            np.add.at(counts, (pictures.labels, predicted + 1), 1)
-            table = tuple(tuple(map(int, row)) for row in counts)
+        for name in list(left):
+            try:
+                predicted = left[name].classify(pictures.images)
+            except (JaxtrojError, ConverterError) as error:
+                if on_failure is None:
+                    raise
+                del left[name]
+                on_failure(name, error)
+                continue
+            table = _counted(pictures.labels, predicted)
             yield name, VariantScore(variant, table, (height, width))
 
 
-def reservations(size: tuple[int, int], pictures: int, reading: Reading) -> list[str]:
-    """Why figures of such pictures are not comparable with published ones; empty if they are."""
-    notes = []
+def _counted(labels: np.ndarray, predicted: np.ndarray) -> tuple[tuple[int, ...], ...]:
+    """See `VariantScore.counts`."""
+    counts = np.zeros((len(CLASSES), len(CLASSES) + 1), int)
+    np.add.at(counts, (labels, predicted + 1), 1)
+    return tuple(tuple(map(int, row)) for row in counts)
+
+
+def reservations(
+    size: tuple[int, int], pictures: int, reading: Reading, description: Mapping[str, Any]
+) -> list[str]:
+    """Why figures are not comparable with published ones; empty if they are.
+
+    Args:
+        size: height and width of the pictures.
+        pictures: how many there are.
+        reading: how they were read.
+        description: of the network, see `Candidate.describe`.
+    """
+    notes = _of_head(description)
     if reading.resize is not None:
         notes.append(f"pictures were stretched to {reading.resize} x {reading.resize} pixels")
     elif size != PUBLISHED_SIZE:
@@ -116,4 +144,14 @@ def reservations(size: tuple[int, int], pictures: int, reading: Reading) -> list
         notes.append("grayscale pictures were converted to RGB")
     if pictures != PUBLISHED_COUNT:
         notes.append(f"{pictures} pictures, the published set has {PUBLISHED_COUNT}")
+    return notes
+
+
+def _of_head(description: Mapping[str, Any]) -> list[str]:
+    """The reservations about how logits become classes."""
+    notes = []
+    if description["mapping_sha256"] not in ("", PUBLISHED_SHA256):
+        notes.append("the mapping is not the published one")
+    if description["restricted_to_mapped"]:
+        notes.append("only the mapped classes competed")
     return notes

@@ -2,6 +2,7 @@
 
 import html
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -53,18 +54,44 @@ PUBLISHED = (
 
 
 def rows(results: Iterable[Mapping[str, Any]]) -> list[LeaderboardRow]:
-    """One row for each network, its results of both kinds joined by file digest and name.
+    """One row for each network and its settings, results of both kinds joined.
 
-    Of several results of one kind and network the last counts.
+    Of several results of one kind, network and settings the last counts. Where a network has
+    several rows, their reference says the settings.
     """
-    found: dict[tuple[str, str], dict[str, Mapping[str, Any]]] = {}
+    found: dict[tuple[str, str, str], dict[str, Mapping[str, Any]]] = {}
     for result in results:
-        found.setdefault((result["model"], result["sha256"]), {})[result["kind"]] = result
-    return [_row(model, kinds) for (model, _), kinds in found.items()]
+        key = (result["model"], result["sha256"], json.dumps(_settings(result), sort_keys=True))
+        found.setdefault(key, {})[result["kind"]] = result
+    count = Counter(key[:2] for key in found)
+    return [_row(kinds, count[key[:2]] > 1) for key, kinds in found.items()]
 
 
-def _row(model: str, kinds: Mapping[str, Mapping[str, Any]]) -> LeaderboardRow:
+def _settings(result: Mapping[str, Any]) -> dict[str, Any]:
+    """What the figures of one network depend on; `evaluate` knows float32 alone."""
+    names = ("normalization", "restricted_to_mapped", "mapping_sha256")
+    return {n: result.get(n) for n in names} | {"precision": result.get("precision", "float32")}
+
+
+def _in_words(settings: Mapping[str, Any]) -> str:
+    """Such as `half, all classes, float32`."""
+    normalization = settings["normalization"]
+    named = normalization.get("name") if isinstance(normalization, dict) else normalization
+    mapping = settings["mapping_sha256"]
+    return ", ".join(
+        [
+            str(named),
+            "mapped classes" if settings["restricted_to_mapped"] else "all classes",
+            *([f"mapping {str(mapping)[:8]}"] if mapping else []),
+            str(settings["precision"]),
+        ]
+    )
+
+
+def _row(kinds: Mapping[str, Mapping[str, Any]], is_one_of_several: bool) -> LeaderboardRow:
     figures: dict[str, Any] = {}
+    first = next(iter(kinds.values()))
+    settings = f" ({_in_words(_settings(first))})" if is_one_of_several else ""
     notes = [note for result in kinds.values() for note in result["reservations"]]
     for kind, result in kinds.items():
         if kind == CHALLENGE:
@@ -77,9 +104,8 @@ def _row(model: str, kinds: Mapping[str, Mapping[str, Any]]) -> LeaderboardRow:
             figures[name] = _percent(variants[name]["accuracy"] if name in variants else None)
         if figures["mixed_same"] is not None and figures["mixed_rand"] is not None:
             figures["bg_gap"] = figures["mixed_same"] - figures["mixed_rand"]
-    return LeaderboardRow(
-        model, "this run", **figures, note="; ".join(dict.fromkeys(map(str, notes)))
-    )
+    note = "; ".join(dict.fromkeys(map(str, notes)))
+    return LeaderboardRow(first["model"], f"this run{settings}", **figures, note=note)
 
 
 def _percent(share: float | None) -> float | None:

@@ -10,7 +10,13 @@ import numpy as np
 from converters.files import read_plain, strict_json
 from jaxtroj.backgrounds.challenge import Pairs, State
 from jaxtroj.backgrounds.evaluation import VariantScore, bg_gap, reservations
-from jaxtroj.backgrounds.layout import CLASSES, FOREGROUNDS, ChallengeData, Reading
+from jaxtroj.backgrounds.layout import (
+    CLASSES,
+    FOREGROUNDS,
+    PUBLISHED_COUNT,
+    ChallengeData,
+    Reading,
+)
 from jaxtroj.backgrounds.matrix import MatrixSummary
 from jaxtroj.errors import DatasetError
 
@@ -23,7 +29,11 @@ def in9_result(
     description: Mapping[str, Any], scores: Mapping[str, VariantScore], reading: Reading
 ) -> dict[str, Any]:
     """The result of one network on the variants."""
-    notes = {n for s in scores.values() for n in reservations(s.size, s.pictures, reading)}
+    notes = {
+        note
+        for score in scores.values()
+        for note in reservations(score.size, score.pictures, reading, description)
+    }
     return {
         "schema": SCHEMA,
         "kind": IN9,
@@ -65,19 +75,20 @@ def challenge_result(
     labels = data.foregrounds.labels
     fooled_by = first_fooling(answers, labels)
     vulnerable = fooled_by >= 0
-    is_bound = len(chosen) < len(data.backgrounds.names)
-    notes = reservations(data.masks.shape[1:3], len(labels), reading)
+    total = len(data.backgrounds.names)
+    is_bound = len(chosen) < total
+    notes = reservations(data.masks.shape[1:3], len(labels), reading, description)
+    if total != PUBLISHED_COUNT:
+        notes.append(f"{total} backgrounds, the published set has {PUBLISHED_COUNT}")
     if is_bound:
-        notes.append(
-            f"upper bound: {len(chosen)} of {len(data.backgrounds.names)} backgrounds were tried"
-        )
+        notes.append(f"upper bound: {len(chosen)} of {total} backgrounds were tried")
     return {
         "schema": SCHEMA,
         "kind": CHALLENGE,
         **description,
         "foregrounds": len(labels),
         "backgrounds": len(chosen),
-        "backgrounds_total": len(data.backgrounds.names),
+        "backgrounds_total": total,
         "vulnerable": int(vulnerable.sum()),
         "challenge_accuracy": float(1 - vulnerable.mean()),
         "is_upper_bound": is_bound,

@@ -5,12 +5,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from converters.errors import ConverterError
 from jaxtroj.cli.backgrounds_options import add_actions
-from jaxtroj.cli.main import COMMANDS, EXIT_CLEAN
+from jaxtroj.cli.main import COMMANDS, EXIT_CLEAN, EXIT_FAILED
 from jaxtroj.cli.options import guarded, keep_compiled, message
 from jaxtroj.cli.outputs import keep_inputs
 from jaxtroj.cli.progress import Progress, remaining
-from jaxtroj.errors import UsageError
+from jaxtroj.errors import JaxtrojError, UsageError
 
 if TYPE_CHECKING:
     from jaxtroj.backgrounds.candidates import Candidate
@@ -67,17 +68,20 @@ def _evaluate_models(args: argparse.Namespace) -> int:
     candidates = _candidates(args, picture_size(args.data, variants[0], reading))
     scores: dict[str, dict[str, VariantScore]] = {c.name: {} for c in candidates}
     classifiers = {c.name: c.classifier for c in candidates}
+    failures = _Failures(len(candidates))
     with Progress() as progress:
         progress.update(f"reading {args.data}")
-        for name, score in evaluate(classifiers, args.data, variants, reading):
+        for name, score in evaluate(classifiers, args.data, variants, reading, failures.add):
             scores[name][score.variant] = score
             progress.update(f"{name}: {score.variant} {100 * score.accuracy:.2f} %")
-    found = [results.in9_result(c.describe(), scores[c.name], reading) for c in candidates]
+    done = [c for c in candidates if c.name not in failures.by_name]
+    found = [results.in9_result(c.describe(), scores[c.name], reading) for c in done]
     try:
-        _write(args.out, results.to_bytes(found))
+        if found:
+            _write(args.out, results.to_bytes(found))
     finally:  # a file that cannot be written does not cost what took hours
         _print(args, found)
-    return EXIT_CLEAN
+    return failures.told()
 
 
 def _challenge(args: argparse.Namespace) -> int:
@@ -94,9 +98,36 @@ def _challenge_models(args: argparse.Namespace) -> int:
     candidates = _candidates(args, picture_size(args.data, FOREGROUNDS, reading))
     data = load_challenge(args.data, reading)
     on_device, digest = resident(data), data.digest()
-    found = [_run_one(args, c, data, on_device, digest, reading) for c in candidates]
+    found, failures = [], _Failures(len(candidates))
+    for candidate in candidates:
+        try:
+            found.append(_run_one(args, candidate, data, on_device, digest, reading))
+        except (JaxtrojError, ConverterError) as error:
+            failures.add(candidate.name, error)
     _print(args, found)
-    return EXIT_CLEAN
+    return failures.told()
+
+
+class _Failures:
+    """Networks of several that failed while the others go on; the error of an only one is raised.
+
+    `by_name` holds the error of each.
+    """
+
+    def __init__(self, networks: int):
+        self._networks = networks
+        self.by_name: dict[str, Exception] = {}
+
+    def add(self, name: str, error: Exception) -> None:
+        if self._networks == 1:
+            raise error
+        self.by_name[name] = error
+
+    def told(self) -> int:
+        """Say what failed; the exit status."""
+        for name, error in self.by_name.items():
+            message(f"error: {name}: {error}")
+        return EXIT_FAILED if self.by_name else EXIT_CLEAN
 
 
 def _run_one(

@@ -16,9 +16,13 @@ from torchvision.models import DenseNet
 
 from converters.checkpoint import save_checkpoint
 from jaxtroj.backgrounds import run_folder
+from jaxtroj.backgrounds.candidates import Request, load_candidates
 from jaxtroj.backgrounds.layout import BACKGROUNDS, CLASSES
+from jaxtroj.backgrounds.normalization import NAMED
+from jaxtroj.backgrounds.results import read_results
 from jaxtroj.cli import backgrounds
 from jaxtroj.cli.main import main
+from jaxtroj.errors import EvidenceError
 
 
 @pytest.fixture(scope="module")
@@ -87,10 +91,12 @@ def test_a_torch_file_is_a_model_too(whole_folder, tmp_path, capsys):
     assert counts.sum(0)[1:].tolist() == np.bincount(winners.numpy(), minlength=9).tolist()
 
 
-def test_an_onnx_file_is_a_model_too(whole_folder, tmp_path, capsys):
+def write_onnx(path, *, first="Identity") -> np.ndarray:
+    """A network that weighs the mean colour of the picture after one operator; the weights."""
     weights = np.random.default_rng(0).normal(0, 1, (9, 3)).astype(np.float32)
     nodes = [
-        onnx.helper.make_node("GlobalAveragePool", ["x"], ["pooled"]),
+        onnx.helper.make_node(first, ["x"], ["changed"]),
+        onnx.helper.make_node("GlobalAveragePool", ["changed"], ["pooled"]),
         onnx.helper.make_node("Flatten", ["pooled"], ["flat"]),
         onnx.helper.make_node("Gemm", ["flat", "w"], ["logits"], transB=1),
     ]
@@ -103,7 +109,12 @@ def test_an_onnx_file_is_a_model_too(whole_folder, tmp_path, capsys):
         [onnx.numpy_helper.from_array(weights, "w")],
     )
     opset = [onnx.helper.make_opsetid("", 17)]
-    onnx.save(onnx.helper.make_model(graph, opset_imports=opset, ir_version=8), tmp_path / "m.onnx")
+    onnx.save(onnx.helper.make_model(graph, opset_imports=opset, ir_version=8), path)
+    return weights
+
+
+def test_an_onnx_file_is_a_model_too(whole_folder, tmp_path, capsys):
+    weights = write_onnx(tmp_path / "m.onnx")
     words = ("evaluate", tmp_path / "m.onnx", whole_folder, "--variants", "original", "--json")
     assert run(*words, "--normalization", "half") == 0
     counts = np.array(json.loads(capsys.readouterr().out)["variants"]["original"]["counts"])
@@ -111,6 +122,40 @@ def test_an_onnx_file_is_a_model_too(whole_folder, tmp_path, capsys):
     means = np.stack([np.asarray(Image.open(path)).mean((0, 1)) for path in paths]) / 255
     winners = ((means * 2 - 1) @ weights.T).argmax(1)
     assert counts.sum(0)[1:].tolist() == np.bincount(winners, minlength=9).tolist()
+
+
+@pytest.mark.parametrize(
+    ("action", "said"),
+    [("evaluate", "Accuracy on original is"), ("challenge", "are vulnerable foregrounds")],
+)
+def test_a_network_that_fails_does_not_cost_the_others(
+    saved, challenge_folder, tmp_path, capsys, action, said
+):
+    write_onnx(tmp_path / "log.onnx", first="Log")  # of normalised pixels, half of them negative
+    networks = (tmp_path / "log.onnx", saved / "resnet9")
+    words = ("--variants", "original") if action == "evaluate" else ("--backgrounds", "9")
+    out = tmp_path / "out"
+    assert run(action, *networks, challenge_folder, *words, "--out", out) == 2
+    captured = capsys.readouterr()
+    assert "error: log.onnx: the network computes NaN" in captured.err
+    assert captured.out.count(said) == 1 and captured.out.startswith("resnet9 ")
+    written = out if action == "evaluate" else out / "resnet9" / "result.json"
+    assert [result["model"] for result in read_results(written)] == ["resnet9"]
+
+
+def test_what_fills_up_a_batch_is_no_picture_of_the_network(tmp_path):
+    """One over the mean colour is not finite for black pictures alone, which are the padding."""
+    write_onnx(tmp_path / "inverse.onnx", first="Reciprocal")
+    (candidate,) = load_candidates(
+        [tmp_path / "inverse.onnx"],
+        Request(normalization=NAMED["none"], batch_size=8),
+        (4, 4),
+    )
+    pictures = np.random.default_rng(1).integers(1, 256, (9, 4, 4, 3), dtype=np.uint8)
+    assert len(candidate.classifier.classify(pictures)) == 9
+    pictures[3] = 0
+    with pytest.raises(EvidenceError, match="computes NaN for some pictures"):
+        candidate.classifier.classify(pictures)
 
 
 @pytest.fixture(scope="module")
@@ -136,6 +181,7 @@ def test_challenge_reports_the_number(finished):
     each = np.mean([result["per_class"][name] for name in CLASSES])
     assert each == pytest.approx(result["challenge_accuracy"])
     assert result["pairs"] == result["passes"] < 180 * 180 and not result["is_upper_bound"]
+    assert "180 backgrounds, the published set has 4050" in result["reservations"]
 
 
 def test_a_stopped_run_goes_on_where_it_was(finished, saved, challenge_folder, tmp_path, capsys):
@@ -171,6 +217,9 @@ def test_the_matrix_goes_on_from_the_number(finished, saved, challenge_folder, t
     assert matrix.shape == (180, 180) and matrix.min() >= -1
     with Image.open(out / "resnet9" / "most_adversarial.png") as picture:
         assert picture.width > 500
+    assert run(*words[:-1]) == 0
+    again = json.loads((out / "resnet9" / "result.json").read_text())
+    assert again["matrix"] == found and again["passes"] == 0
 
 
 def test_another_network_needs_another_folder(finished, saved, challenge_folder, tmp_path, capsys):

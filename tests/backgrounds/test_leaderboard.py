@@ -7,10 +7,12 @@ import os
 
 import pytest
 
-from jaxtroj.backgrounds.head import read_mapping
+from jaxtroj.backgrounds.evaluation import VariantScore
+from jaxtroj.backgrounds.head import PUBLISHED_SHA256, read_mapping
+from jaxtroj.backgrounds.layout import AS_IS
 from jaxtroj.backgrounds.leaderboard import FORMATS, PUBLISHED, render, rows
 from jaxtroj.backgrounds.normalization import from_config
-from jaxtroj.backgrounds.results import read_results
+from jaxtroj.backgrounds.results import in9_result, read_results
 from jaxtroj.backgrounds.sources import read_boxes
 from jaxtroj.errors import DatasetError, JaxtrojError
 
@@ -38,6 +40,40 @@ def test_results_of_one_network_share_a_row():
 def test_the_last_result_of_a_kind_counts():
     (row,) = rows([CHALLENGE, CHALLENGE | {"challenge_accuracy": 0.5}])
     assert row.challenge == 50.0
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"normalization": {"name": "half", "mean": [0.5], "std": [0.5]}}, "half"),
+        ({"restricted_to_mapped": True}, "mapped classes"),
+        ({"mapping_sha256": "abcdef0123"}, "mapping abcdef01"),
+        ({"precision": "bfloat16"}, "bfloat16"),
+    ],
+)
+def test_results_of_other_settings_do_not_share_a_row(change, words):
+    plain, other = rows([IN9, CHALLENGE | change])
+    assert (plain.challenge, other.original) == (None, None)
+    assert words in other.reference and words not in plain.reference
+    (alone,) = rows([CHALLENGE | change])
+    assert alone.reference == "this run"
+
+
+@pytest.mark.parametrize(
+    ("change", "note"),
+    [
+        ({}, None),
+        ({"mapping_sha256": PUBLISHED_SHA256}, None),
+        ({"mapping_sha256": "0" * 64}, "the mapping is not the published one"),
+        ({"restricted_to_mapped": True}, "only the mapped classes competed"),
+    ],
+)
+def test_what_the_published_figures_were_not_made_with_is_a_reservation(change, note):
+    network = {"mapping_sha256": "", "restricted_to_mapped": False} | change
+    table = tuple(tuple(450 * (j == i + 1) for j in range(10)) for i in range(9))
+    result = in9_result(network, {"original": VariantScore("original", table, (224, 224))}, AS_IS)
+    assert result["reservations"] == ([] if note is None else [note])
+    assert result["comparable"] == (note is None)
 
 
 def test_a_variant_that_is_missing_leaves_a_gap():
