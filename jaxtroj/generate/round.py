@@ -2,8 +2,8 @@
 
 A round is a value with the attributes and methods of `Round`; `make_round` owns the only loop. The
 models come in pairs that share everything but the trojan. The poisoned one is trained first, and
-its record goes to the clean one, so that the length of training says nothing about the label. A
-training that falls short is repeated with the next sub-seed; after some tries the pair is given up.
+its record goes to the clean one, which is trained for at least as long. A training that falls short
+is repeated with the next sub-seed; after some tries the pair is given up.
 
 A model's folder appears under its name when it is complete, so a killed run goes on where it was.
 The tables and manifest.json are rebuilt from the records while models are made, and at the end.

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 
-from jaxtroj.errors import GenerationError
+from jaxtroj.generate.divergence import DivergedError
 from jaxtroj.generate.torch_device import step_precision, torch_device
 
 if TYPE_CHECKING:
@@ -56,6 +56,8 @@ class Adversary:
         steps: of gradient ascent.
         stride: length of a step, in units of `reach`.
         stays_in_range: whether moved pixels are cut to [0, 1].
+        is_trained_on: whether they are sought in training mode, so that batch norms remember them
+            too; else in evaluation mode.
     """
 
     reach: float
@@ -63,6 +65,7 @@ class Adversary:
     steps: int = 1
     stride: float = 1.25
     stays_in_range: bool = True
+    is_trained_on: bool = False
 
     def comes(self, draw: np.random.Generator) -> bool:
         """Whether this step meets it."""
@@ -123,7 +126,7 @@ class Run:
             can_settle: whether to end early once nearly every picture is right.
 
         Raises:
-            GenerationError: the loss is not finite.
+            DivergedError: the loss is not finite.
         """
         warm, end, right = max(1, round(self.settings.warmup * steps)), steps, []
         step = 0
@@ -132,7 +135,7 @@ class Run:
             rate = self.reach * highest * min((step + 1) / warm, fall, 1.0)
             loss, share = self._step(rate)
             if not np.isfinite(loss):
-                raise GenerationError(f"the training loss is {loss}; lower the learning rate")
+                raise DivergedError(loss, self.steps + step + 1)
             right.append(share)
             step += 1
             settled = np.mean(right[-_WINDOW:]) >= _SETTLED and step >= _WINDOW
@@ -183,6 +186,7 @@ class Run:
     def _against(self, adversary: Adversary, images, labels):
         """Pictures moved at random, then along the gradient's sign against their label."""
         torch, reach = self.torch, adversary.reach
+        self.network.train(adversary.is_trained_on)
         delta = torch.empty_like(images).uniform_(-reach, reach)
         for _ in range(adversary.steps):
             moved = (images + delta).requires_grad_(True)
@@ -190,6 +194,7 @@ class Run:
             (gradient,) = torch.autograd.grad(loss, moved)
             delta = delta + adversary.stride * reach * gradient.sign()
             delta = delta.clamp(-reach, reach)
+        self.network.train()
         moved = (images + delta).detach()
         return moved.clamp(0, 1) if adversary.stays_in_range else moved
 
@@ -213,7 +218,7 @@ def in_cycles(
     Args:
         cycle: trains for one and measures.
         is_enough: of what it measured.
-        least, most: cycles; a clean network goes through as many as its poisoned partner.
+        least, most: cycles; a clean network goes through at least as many as its poisoned partner.
     """
     count, reached = 1, cycle()
     while count < most and not (count >= least and is_enough(reached)):

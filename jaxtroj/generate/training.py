@@ -27,7 +27,7 @@ import jax
 import numpy as np
 from flax import nnx
 
-from jaxtroj.errors import GenerationError
+from jaxtroj.generate.divergence import DivergedError
 
 TRAIN, VALIDATION, TEST, EXAMPLES = range(4)
 TRAINERS = ("flax", "torch")
@@ -186,7 +186,7 @@ def train(
         least_cycles: fewest steps of the constant phase of each cycle, and fewest cycles.
 
     Raises:
-        GenerationError: the loss is not finite.
+        DivergedError: the loss is not finite.
     """
     share = fraction if target_class is not None else 0.0
     run = _Run(learner, source, target_class, share, settings)
@@ -255,10 +255,7 @@ class _Run:
         self.since_check = []
         loss = float(np.mean(np.asarray(losses)))
         if not math.isfinite(loss):
-            raise GenerationError(
-                f"the training loss is {loss} at step {self.step}; expected a finite number. "
-                "Lower the learning rate or look at the pictures."
-            )
+            raise DivergedError(loss, self.step)
         right, triggered = np.concatenate(rights), np.concatenate(flags)
         return TrainingProgress(
             self.step, loss, _share(right[~triggered]), _share(right[triggered])

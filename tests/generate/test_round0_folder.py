@@ -54,6 +54,14 @@ def test_every_model_is_written_poisoned_first(made):
     assert is_poisoned(4, written[0])
 
 
+def test_trainings_that_diverge_are_rejected(tmp_path):
+    hopeless = dataclasses.replace(HASTY, learning_rate=float("nan"))
+    settings = dataclasses.replace(SETTINGS, most_tries=1, training=hopeless)
+    events = list(generate_round0(tmp_path, settings))
+    assert [e.text for e in events if e.kind == "rejected"] == ["loss nan"]
+    assert [e.kind for e in events][-2:] == ["failed"] * 2
+
+
 def test_layout_is_the_official_one(made):
     out, _ = made
     names = {f"class_{c}_example_{n}.png" for c in range(5) for n in range(2)}

@@ -10,8 +10,8 @@ import pytest
 import torch
 from flax import nnx
 
-from jaxtroj.errors import GenerationError
 from jaxtroj.generate import flax_learner, training
+from jaxtroj.generate.divergence import DivergedError
 from jaxtroj.generate.flax_learner import FlaxLearner
 from jaxtroj.generate.learners import learner_for
 from jaxtroj.generate.torch_learner import TorchLearner
@@ -143,7 +143,7 @@ def test_classify_cuts_the_filled_up_batch():
 
 def test_diverging_training_is_an_error():
     settings = dataclasses.replace(QUICK, learning_rate=float("nan"))
-    with pytest.raises(GenerationError, match="training loss is nan"):
+    with pytest.raises(DivergedError, match="training loss is nan after 10 steps"):
         finished(settings=settings)
 
 

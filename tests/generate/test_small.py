@@ -137,6 +137,14 @@ def test_a_run_goes_on_and_makes_the_same_networks(made, tmp_path, pictures):
     assert digests[0] == digests[1] and len(set(digests[0])) == 2
 
 
+def test_trainings_that_diverge_are_rejected(tmp_path, pictures):
+    settings = replace(SETTINGS, training=replace(HASTY, rate=1e30, cycle_steps=8))
+    events = list(generate_small(tmp_path, settings, pictures))
+    rejected = [e.text for e in events if e.kind == "rejected"]
+    assert rejected == ["loss nan"] * settings.most_tries
+    assert [e.kind for e in events][-2:] == ["failed"] * 2
+
+
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [

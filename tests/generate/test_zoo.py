@@ -378,6 +378,19 @@ def test_a_run_goes_on_and_makes_the_same_networks(made, tmp_path):
     assert digests[0] == digests[1] and len(set(digests[0])) == 4
 
 
+def test_trainings_that_diverge_are_rejected_and_the_round_goes_on(tmp_path):
+    hopeless = replace(HASTY, rate=1e30, cycle_steps=8)
+    settings = replace(SETTINGS, trainings=("warm",), most_tries=2, training=hopeless)
+    events = list(generate_zoo(tmp_path, settings, PICTURES))
+    assert [e.kind for e in events].count("rejected") == 4
+    assert {e.text for e in events if e.kind == "rejected"} == {"loss nan"}
+    assert sorted(e.model for e in events if e.kind == "failed") == [0, 1, 2, 3]
+    for path in (tmp_path / "failed").iterdir():
+        tries = json.loads(path.read_text())["tries"]
+        assert [(one["sub_seed"], one["loss"]) for one in tries] == [(0, "nan"), (1, "nan")]
+    assert {e.kind for e in generate_zoo(tmp_path, settings, PICTURES)} == {"failed"}
+
+
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [

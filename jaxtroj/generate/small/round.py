@@ -29,6 +29,7 @@ from flax import nnx
 
 from converters.files import write_atomic
 from converters.model import params_of
+from jaxtroj.generate.divergence import rejecting_diverged
 from jaxtroj.generate.learners import Weights, kept_weights, start_from
 from jaxtroj.generate.model_ids import draw_for
 from jaxtroj.generate.round import Event, Record, RoundPlan, TrainingOutcome, Try, make_round, plain
@@ -101,7 +102,8 @@ class SmallRound:
 
     def train(self, tries: deque[Try], out: Path) -> Iterator[Event | TrainingOutcome]:
         while tries:
-            yield from self._train_one(tries.popleft(), out)
+            one = tries.popleft()
+            yield from rejecting_diverged(one, self._train_one(one, out))
 
     def _train_one(self, one: Try, out: Path) -> Iterator[Event | TrainingOutcome]:
         design = design_of(self.settings, self.pictures)

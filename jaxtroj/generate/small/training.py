@@ -19,7 +19,7 @@ import numpy as np
 import optax
 from flax import nnx
 
-from jaxtroj.errors import GenerationError
+from jaxtroj.generate.divergence import DivergedError
 from jaxtroj.generate.flax_learner import TrainState
 from jaxtroj.generate.small.accuracies import Accuracies
 from jaxtroj.generate.small.labelled_pictures import LabelledPictures
@@ -128,7 +128,7 @@ class Run:
     def phase(self, steps: int, highest: float, half: bool, seen: np.ndarray) -> float:
         """Train on pictures at `seen`, the rate rising and falling; the mean loss of the end.
 
-        Raises GenerationError when the loss is not finite.
+        Raises DivergedError when the loss is not finite.
         """
         warm = max(1, round(self.settings.warmup * steps))
         losses = []
@@ -142,7 +142,7 @@ class Run:
         self.steps += steps
         reached = float(np.mean([float(loss) for loss in losses[-50:]]))
         if not np.isfinite(reached):
-            raise GenerationError(f"the training loss is {reached}; lower the learning rate")
+            raise DivergedError(reached, self.steps)
         return reached
 
     def _batch(self, seen: np.ndarray) -> StampedBatch:

@@ -20,6 +20,7 @@ import numpy as np
 from PIL import Image
 
 from jaxtroj.generate import torch_file
+from jaxtroj.generate.divergence import rejecting_diverged
 from jaxtroj.generate.flax_learner import classify
 from jaxtroj.generate.learners import Weights, learner_for, learner_precision
 from jaxtroj.generate.round import Event, Record, RoundPlan, TrainingOutcome, Try, make_round
@@ -78,7 +79,8 @@ class SignRound:
 
     def train(self, tries: deque[Try], out: Path) -> Iterator[Event | TrainingOutcome]:
         while tries:
-            yield from self._train_one(tries.popleft(), out)
+            one = tries.popleft()
+            yield from rejecting_diverged(one, self._train_one(one, out))
 
     def _train_one(self, one: Try, out: Path) -> Iterator[Event | TrainingOutcome]:
         settings = self.settings

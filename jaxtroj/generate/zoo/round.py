@@ -11,7 +11,7 @@ DIR/manifest.json                  settings, the bases, every generation.json
 ```
 
 Models come in pairs, one poisoned and one clean, that share data set, architecture, way of training
-and base, trained for equally many cycles.
+and base; the clean one is trained for at least as many cycles.
 """
 
 import json
@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from converters.files import write_atomic
+from jaxtroj.generate.divergence import rejecting_diverged
 from jaxtroj.generate.learners import Weights, kept_weights
 from jaxtroj.generate.model_ids import draw_for
 from jaxtroj.generate.round import Event, Record, RoundPlan, TrainingOutcome, Try, make_round, plain
@@ -132,7 +133,8 @@ class ZooRound:
 
     def train(self, tries: deque[Try], out: Path) -> Iterator[Event | TrainingOutcome]:
         while tries:
-            yield from self._train_one(tries.popleft(), out)
+            one = tries.popleft()
+            yield from rejecting_diverged(one, self._train_one(one, out))
 
     def _train_one(self, one: Try, out: Path) -> Iterator[Event | TrainingOutcome]:
         design = design_of(self.settings, self.pictures, self.pretrained)

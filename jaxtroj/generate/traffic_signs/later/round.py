@@ -11,8 +11,8 @@ DIR/manifest.json                            settings, the bases, every generati
 ```
 
 Models come in pairs, one poisoned and one clean, that share architecture, number of classes, way of
-training, base and adversary, trained for equally many cycles. A model that has not converged in
-its last try is written and says so in METADATA.csv.
+training, base and adversary; the clean one is trained for at least as many cycles. A model that
+has not converged in its last try is written and says so in METADATA.csv.
 """
 
 import time
@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from jaxtroj.generate.divergence import rejecting_diverged
 from jaxtroj.generate.learners import Weights
 from jaxtroj.generate.round import Event, Record, RoundPlan, TrainingOutcome, Try, make_round
 from jaxtroj.generate.round_folder import csv_bytes, provenance
@@ -84,7 +85,8 @@ class LaterRound:
 
     def train(self, tries: deque[Try], out: Path) -> Iterator[Event | TrainingOutcome]:
         while tries:
-            yield from self._train_one(tries.popleft(), out)
+            one = tries.popleft()
+            yield from rejecting_diverged(one, self._train_one(one, out))
 
     def _train_one(self, one: Try, out: Path) -> Iterator[Event | TrainingOutcome]:
         settings = self.settings
