@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 _ABOUT = """\
 Makes a folder in the layout of TrojAI's Round 0: half of the models are poisoned with a
 one-colour polygon on the sign that sends every class to one target. A run that was stopped goes
-on where it was. Models come in pairs of one architecture, one poisoned and one clean, trained
-for equally long."""
+on where it was. Models come in pairs of one architecture, one poisoned and one clean, which is
+trained for at least as long."""
 
 
 def add_parser(rounds: argparse._SubParsersAction, name: str) -> None:

@@ -16,6 +16,7 @@ from jaxtroj.errors import GenerationError
 from jaxtroj.generate.model_ids import is_poisoned
 from jaxtroj.generate.traffic_signs.later import architectures
 from jaxtroj.generate.traffic_signs.later.augment import augmented
+from jaxtroj.generate.traffic_signs.later.bases import start_from
 from jaxtroj.generate.traffic_signs.later.design import DESIGNS, ROUND1, ROUND2, ROUND4
 from jaxtroj.generate.traffic_signs.later.recipe import sample_recipe
 from jaxtroj.generate.traffic_signs.later.round import generate_later
@@ -234,6 +235,33 @@ def test_constructors_exist(name):
         network = architectures.build(name, 7, 0)
     assert type(network).__name__ == known.cls
     assert known.name in ROUND1.architectures or known.rate <= 1
+
+
+def test_trainings_that_diverge_are_rejected(tmp_path):
+    settings = hasty(ROUND2, trainings=("scratch",), training=replace(HASTY, rate=1e30))
+    events = list(generate_later(tmp_path, settings))
+    assert [e.text for e in events if e.kind == "rejected"] == ["loss nan"] * 2
+    assert not homes(tmp_path, ROUND2) and [e.kind for e in events][-2:] == ["failed"] * 2
+
+
+@pytest.mark.parametrize("name", architectures.ARCHITECTURES)
+def test_the_head_is_what_depends_on_the_number_of_classes(name):
+    with torch.device("meta"):
+        one, other = (architectures.build(name, classes, 0) for classes in (7, 9))
+    shapes = {key: value.shape for key, value in other.state_dict().items()}
+    differ = {key for key, value in one.state_dict().items() if value.shape != shapes[key]}
+    head = architectures.head_of(one)
+    assert differ == {f"{head}.weight", f"{head}.bias"}
+
+
+def test_a_model_of_as_many_classes_as_its_base_has_a_head_of_its_own():
+    fresh, base = (architectures.build("squeezenetv1_1", 7, seed) for seed in (0, 1))
+    own = {name: value.clone() for name, value in fresh.state_dict().items()}
+    weights = {name: value.numpy() for name, value in base.state_dict().items()}
+    start_from(fresh, weights)
+    for name, value in fresh.state_dict().items():
+        wanted = own[name] if name.startswith("classifier.1.") else torch.tensor(weights[name])
+        torch.testing.assert_close(value, wanted, rtol=0, atol=0)
 
 
 def test_a_base_is_trained_once_and_leaves_the_head_alone(tmp_path):

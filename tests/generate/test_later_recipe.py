@@ -1,5 +1,6 @@
 """Recipes of Rounds 1 to 4: balance, pairs, what each round allows; looks and what is taught."""
 
+import hashlib
 from dataclasses import replace
 
 import numpy as np
@@ -44,6 +45,27 @@ def test_a_retraining_changes_neither_trigger_nor_classes(name):
     first, again = (sample_recipe(design, names, 5, 3, sub_seed) for sub_seed in (0, 1))
     assert again == replace(first, sub_seed=1, master_seed=again.master_seed)
     assert again.master_seed != first.master_seed
+
+
+@pytest.mark.parametrize(
+    ("name", "digest"),
+    [
+        ("round1", "6c822ec7cee0d418"),
+        ("round2", "d59b4ca5d6859685"),
+        ("round3", "34f409a199c41fc0"),
+        ("round4", "4086b66f15746783"),
+    ],
+)
+def test_recipes_stay_what_they_were(name, digest):
+    """A seed that people have named keeps its models; those of Round 4 since 2026-11-30."""
+    found = recipes(DESIGNS[name])
+    assert hashlib.sha256(repr(found).encode()).hexdigest()[:16] == digest
+
+
+@pytest.mark.parametrize("design", DESIGNS.values(), ids=DESIGNS)
+def test_no_two_models_have_the_same_polygon(design):
+    seeds = [t.seed for r in recipes(design) for t in r.triggers if t.kind == "polygon"]
+    assert len(seeds) > 40 and len(set(seeds)) == len(seeds)
 
 
 def test_rounds_have_their_classes_and_architectures():

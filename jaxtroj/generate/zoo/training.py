@@ -1,9 +1,9 @@
 """Training of a zoo's networks, by torch: from random weights or from a warm base.
 
 A run goes in cycles whose rate rises, then falls linearly or stays (`schedules`); a poisoned
-network gets another cycle while its trigger works too seldom, and its clean partner goes through as
-many, so that length says nothing about the label. Pictures are augmented, then stamped, or stamped
-first.
+network gets another cycle while its trigger works too seldom, and its clean partner goes through at
+least as many, so that no clean network is one that was trained for less. Pictures are augmented,
+then stamped, or stamped first.
 
 A trigger that works from some classes only is taught with pictures of the other classes that carry
 it and keep their label. A clean-label trigger lies on pictures of the target class alone. An

@@ -80,6 +80,12 @@ def build(architecture: str, classes: int, seed: int) -> "torch.nn.Module":
     return _constructor(architecture)(num_classes=classes)
 
 
+def head_of(network: "torch.nn.Module") -> str:
+    """Name of the layer that gives the logits: of all these networks the last one with weights."""
+    *_, (name, _) = network.named_parameters()
+    return name.rpartition(".")[0]
+
+
 def _constructor(architecture: str) -> Callable[..., "torch.nn.Module"]:
     from torchvision import models
 

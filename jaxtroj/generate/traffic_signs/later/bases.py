@@ -38,12 +38,12 @@ def base_weights(
 
 
 def start_from(network: "torch.nn.Module", weights: Weights) -> None:
-    """Take over every tensor that has the same shape; the head keeps its fresh weights."""
+    """Take over every tensor but the head's, which keeps its fresh weights."""
     import torch
 
-    own = network.state_dict()
-    same = {n: torch.from_numpy(np.array(v)) for n, v in weights.items() if v.shape == own[n].shape}
-    network.load_state_dict(same, strict=False)
+    head = f"{architectures.head_of(network)}."
+    kept = {n: torch.from_numpy(np.array(v)) for n, v in weights.items() if not n.startswith(head)}
+    network.load_state_dict(kept, strict=False)
 
 
 def about_bases(out: Path) -> dict[str, dict]:

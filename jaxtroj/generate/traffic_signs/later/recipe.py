@@ -80,10 +80,10 @@ class AdversaryRecipe:
 
     @property
     def adversary(self) -> Adversary:
-        """As a training takes it; strides are those of the official generators."""
+        """As a training takes it; strides and modes are those of the official generators."""
         reach, share = self.reach / 255, Fraction(self.tenths, 10)
         if self.method == "FBF":
-            return Adversary(reach, share, 1, 1.2, stays_in_range=False)
+            return Adversary(reach, share, 1, 1.2, stays_in_range=False, is_trained_on=True)
         return Adversary(reach, share, self.iterations, 2 / self.iterations)
 
 
@@ -197,9 +197,11 @@ def _triggers(
     organisation = in_turn(design.organisations, seed, _ORGANISATION, pair)
     count, sources = ORGANISATIONS[organisation]
     order = [int(c) for c in draw.permutation(classes)]
-    made = []
+    # One stride for all of a round's organisations: places of two pairs never meet.
+    stride, made = max(ORGANISATIONS[name][0] for name in design.organisations), []
     for number in range(count):
-        kind = in_turn(design.kinds, seed, _KIND, count * pair + number)
+        place = stride * pair + number
+        kind = in_turn(design.kinds, seed, _KIND, place)
         if organisation == ANY:
             chosen, target = tuple(range(classes)), order[0]
         elif organisation == "one2two":  # one class, two targets
@@ -207,7 +209,7 @@ def _triggers(
         else:
             first = number * (sources + 1)
             chosen, target = tuple(sorted(order[first + 1 : first + 1 + sources])), order[first]
-        made.append(_trigger(design, seed, count * pair + number, number, kind, chosen, target))
+        made.append(_trigger(design, seed, place, number, kind, chosen, target))
     return organisation, tuple(made)
 
 

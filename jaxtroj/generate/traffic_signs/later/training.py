@@ -2,7 +2,8 @@
 
 Pictures are rendered once for each model, as in the official generators, and shown many times, each
 time augmented. Training goes in cycles whose rate rises and falls; a poisoned model gets another
-one while its accuracies are short of the goals, and its clean partner goes through as many.
+one while its accuracies are short of the goals, and its clean partner goes through at least as
+many.
 """
 
 from collections.abc import Callable
