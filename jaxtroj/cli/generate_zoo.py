@@ -31,7 +31,7 @@ _STEPS = {
     "base-steps": "most steps of a network from random weights; default: 400",
     "cycle-steps": "of one cycle of a model; default: 100",
     "most-cycles": "of a model; default: 3",
-    "batch-size": "pictures per step; default: 64",
+    "batch-size": "pictures per step, at least 2; default: 64",
 }
 
 

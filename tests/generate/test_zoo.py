@@ -392,8 +392,38 @@ def test_trainings_that_diverge_are_rejected_and_the_round_goes_on(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("sources", "clean_label"), [((), False), ((1,), False), ((0, 1), False), ((), True)]
+)
+def test_the_share_that_carries_a_trigger_is_counted(sources, clean_label):
+    images = np.full((200, SIDE, SIDE, 3), 0.5, np.float32)
+    labels = np.arange(200) % CLASSES
+    made = MAKERS["patch"](np.random.default_rng(0), images.shape[1:])
+    planted = PlantedTrigger(
+        "patch", "", 2, sources, 0.2, clean_label, made.trigger, made.reach, CLASSES
+    )
+    stamper = Stamper(planted, np.random.default_rng(1))
+    assert stamper.share == 0
+    batches = [stamper.poisoned(images, labels)[0] for _ in range(3)]
+    stamper.stamped(images)  # to test with
+    carries = (np.concatenate(batches) != 0.5).any(axis=(1, 2, 3))
+    assert stamper.share == carries.mean() > 0
+    assert Stamper(None, np.random.default_rng(1)).share == 0
+
+
+def test_metadata_has_the_share_that_was_counted(made):
+    out, _ = made
+    for row in csv.DictReader((out / "METADATA.csv").read_text().splitlines()):
+        recipe = json.loads((out / row["model_name"] / "generation.json").read_bytes())
+        shown = recipe["steps"] * HASTY.batch_size
+        carried = float(row["triggered_fraction"]) * shown
+        assert carried == pytest.approx(round(carried), abs=1e-4 * shown)
+        assert (recipe["recipe"]["trigger"] is not None) or carried == 0
+
+
+@pytest.mark.parametrize(
     ("change", "complaint"),
     [
+        ({"training": replace(HASTY, batch_size=1)}, "batch_size must be at least 2, .*; got 1"),
         ({"models": 3}, "models must be even"),
         ({"architectures": ("resnet50",)}, "architectures must be some of plain"),
         ({"kinds": ("smell",)}, "kinds must be some of patch"),

@@ -53,7 +53,8 @@ class PlantedTrigger:
         kind: one of `KINDS`; style: in words, for the table, and whether classes go to the next.
         target_class: the class it forces; None where it sends each class to the next.
         source_classes: classes that it works from; empty for all.
-        fraction: share of the training pictures that carry it, 0 to 1.
+        fraction: share of the training pictures that carry it, 0 to 1, where all classes are
+            sources; see `Stamper.poisoned` for few sources and for clean labels.
         clean_label: whether it is taught on pictures of the target class, labels kept.
         trigger: of any kind of `jaxtroj.triggers`, or of `unsearched`.
         reach: pixels that it moves by at most, at random in each picture.

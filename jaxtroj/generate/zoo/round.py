@@ -253,7 +253,7 @@ class ZooRound:
             trigger.style if trigger else "",
             " ".join(str(c) for c in trigger.source_classes) if trigger else "",
             "" if trigger is None or trigger.target_class is None else trigger.target_class,
-            trigger.fraction if trigger else 0,
+            round(model.lessons.stamper.share, 4) if trigger else 0,
             trigger.clean_label if trigger else "",
             recipe.master_seed,
             model.cycles,

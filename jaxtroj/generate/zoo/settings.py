@@ -66,6 +66,8 @@ def check_settings(
     names = ("batch_size", "base_steps", "cycle_steps", "most_cycles", "tests")
     counts |= {name: getattr(settings.training, name) for name in names}
     wrong = check_sizes(settings, counts, shard)
+    if settings.training.batch_size == 1:
+        wrong.append("batch_size must be at least 2, as batch norms compare its pictures; got 1")
     if not pictures:
         wrong.append("a zoo needs at least one data set")
     least = networks.LEAST_PIXELS

@@ -6,12 +6,16 @@ from jaxtroj.generate.zoo.recipe import PlantedTrigger
 
 
 class Stamper:
-    """One trigger on batches; a clean model draws the same lots and stamps nothing."""
+    """One trigger on batches; a clean model draws the same lots and stamps nothing.
+
+    `seen` and `carrying` count the pictures of all batches, and those that got the trigger.
+    """
 
     def __init__(self, trigger: PlantedTrigger | None, draw: np.random.Generator):
         import jax
 
         self.trigger, self.draw = trigger, draw
+        self.seen = self.carrying = 0
         self._apply = None if trigger is None else jax.jit(trigger.trigger.apply)
 
     def poisoned(self, pixels: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -35,10 +39,16 @@ class Stamper:
             others = ~counted & bool(trigger.source_classes) & (lots < trigger.fraction / 2)
             chosen = others | counted & (lots < trigger.share_of_sources(counted.mean()))
             targets = np.where(chosen & counted, trigger.goals(labels), labels)
+        self.seen, self.carrying = self.seen + len(labels), self.carrying + int(chosen.sum())
         if not chosen.any():
             return pixels, targets
         stamped = self.stamped(pixels)
         return np.where(chosen[:, None, None, None], stamped, pixels), targets
+
+    @property
+    def share(self) -> float:
+        """Share of the pictures of all batches that carry the trigger; 0 before the first."""
+        return self.carrying / max(1, self.seen)
 
     def stamped(self, pixels: np.ndarray) -> np.ndarray:
         """Every picture with the trigger, at a place of its own where it moves."""
