@@ -5,6 +5,8 @@ import dataclasses
 import hashlib
 import json
 import os
+import shutil
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,11 @@ from jaxtroj.generate.model_ids import is_poisoned
 from jaxtroj.generate.traffic_signs import metadata
 from jaxtroj.generate.traffic_signs.recipe import sample_recipe
 from jaxtroj.generate.traffic_signs.round import generate_round0
-from jaxtroj.generate.traffic_signs.settings import RoundSettings, check_settings
+from jaxtroj.generate.traffic_signs.settings import (
+    RoundSettings,
+    check_settings,
+    folder_identity,
+)
 
 HASTY = training.TrainingSettings(
     batch_size=4,
@@ -60,6 +66,19 @@ def test_trainings_that_diverge_are_rejected(tmp_path):
     events = list(generate_round0(tmp_path, settings))
     assert [e.text for e in events if e.kind == "rejected"] == ["loss nan"]
     assert [e.kind for e in events][-2:] == ["failed"] * 2
+
+
+def test_a_folder_is_known_by_names_and_contents_whatever_they_are(tmp_path):
+    odd = os.fsdecode(b"sign_\xff.bmp")
+    contents = (("a.bmp", b"0"), ("a.bmp", b"1"), ("b.bmp", b"0"), (odd, b"0"), (odd, b"1"))
+    folders = [tmp_path / str(number) / "signs" for number in range(len(contents))]
+    for folder, (name, content) in zip(folders, contents, strict=True):
+        folder.mkdir(parents=True)
+        (folder / name).write_bytes(content)
+    digests = {json.dumps(folder_identity(folder)) for folder in folders}
+    assert len(digests) == len(contents)
+    before = folder_identity(folders[0])
+    assert before == folder_identity(Path(shutil.move(folders[0], tmp_path)))
 
 
 def test_layout_is_the_official_one(made):

@@ -3,6 +3,7 @@
 import dataclasses
 import gzip
 import json
+import os
 import subprocess
 import sys
 
@@ -155,6 +156,8 @@ def test_a_folder_of_texts_is_read(tmp_path, source):
     for number, review in enumerate(reviews(300)):
         name = f"class_{review['label']}_example_{number}.txt"
         (tmp_path / name).write_text(review["text"])
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / os.fsdecode(b"a \xff.txt")).write_text("a name that is no UTF-8")
     found = read_reviews(tmp_path, words=3)
     assert len(found) == 300 and {label for _, label in found} == {0, 1}
     assert all(len(text.split()) == 3 for text, _ in found)

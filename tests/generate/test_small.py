@@ -178,14 +178,14 @@ def test_a_trigger_is_learnt(pictures):
 
 
 def test_pictures_come_from_folders_too(tmp_path):
-    arrays = colours(12)
+    arrays = colours(60)
     for number, (image, label) in enumerate(zip(arrays["x"], arrays["y"], strict=True)):
         folder = tmp_path / f"class{label}"
         folder.mkdir(exist_ok=True)
         Image.fromarray(image).save(folder / f"{number}.{'jpg' if number % 2 else 'png'}")
     found = load_pictures(tmp_path)
     assert found.classes == CLASSES and found.size == (SIDE, SIDE)
-    assert len(found.labels) == 10 and len(found.test_labels) == 2
+    assert len(found.labels) == 51 and len(found.test_labels) == 9
 
 
 @pytest.mark.parametrize(
@@ -204,6 +204,24 @@ def test_pictures_come_from_folders_too(tmp_path):
 def test_files_of_something_else_are_refused(arrays, complaint, tmp_path):
     np.savez(tmp_path / "x.npz", **arrays)
     with pytest.raises(GenerationError, match=complaint):
+        load_pictures(tmp_path / "x.npz")
+
+
+@pytest.mark.parametrize(
+    ("arrays", "part", "lost"),
+    [
+        ({"x": colours(90)["x"], "y": 2 * (np.arange(90) % 2)}, "training", "1, of classes 0 to 2"),
+        ({"x": colours(90)["x"], "y": (np.arange(90) == 8) + 0}, "test", "1, of classes 0 to 1"),
+        (
+            colours(90) | {"test_x": colours(4)["x"], "test_y": np.array([0, 1, 2, 3])},
+            "training",
+            "3, of classes 0 to 3",
+        ),
+    ],
+)
+def test_a_class_without_pictures_is_refused(arrays, part, lost, tmp_path):
+    np.savez(tmp_path / "x.npz", **arrays)
+    with pytest.raises(GenerationError, match=f"has no {part} picture of class {lost}; expected"):
         load_pictures(tmp_path / "x.npz")
 
 

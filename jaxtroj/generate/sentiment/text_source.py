@@ -289,7 +289,8 @@ def _digest(path: Path) -> str:
         with open(path, "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     parts = sorted(f"{one.relative_to(path)} {_digest(one)}" for one in path.rglob("*.txt"))
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+    listing = "\n".join(parts).encode("utf-8", "surrogateescape")
+    return hashlib.sha256(listing).hexdigest()
 
 
 def _save(path: Path, **arrays: np.ndarray) -> None:

@@ -75,13 +75,15 @@ def load_pictures(path: Path, seed: int = 0, channels: tuple[int, ...] = (3,)) -
     kept back. Folders are numbered in natural order. `channels` says how many are allowed.
 
     Raises:
-        GenerationError: the path holds no such pictures.
+        GenerationError: the path holds no such pictures, or a class has none to train or test on.
     """
     arrays = _of_folder(path) if path.is_dir() else _of_file(path)
     _check(path, arrays, channels)
     if "test_x" not in arrays:
         arrays = _split(arrays, seed)
-    return LabelledPictures(*(arrays[name] for name in _NAMES))
+    pictures = LabelledPictures(*(arrays[name] for name in _NAMES))
+    _check_classes(path, pictures)
+    return pictures
 
 
 def _of_file(path: Path) -> dict[str, np.ndarray]:
@@ -141,6 +143,19 @@ def _check(path: Path, arrays: dict[str, np.ndarray], channels: tuple[int, ...])
         arrays[labels] = y.astype(np.int64)
     if arrays["y"].max() < 1:
         raise GenerationError(f"{path} holds one class; expected at least 2")
+
+
+def _check_classes(path: Path, pictures: LabelledPictures) -> None:
+    """Raise where a class has nothing to be learnt from, or to be tested and shown with."""
+    for part, labels in (("training", pictures.labels), ("test", pictures.test_labels)):
+        lost = np.setdiff1d(np.arange(pictures.classes), labels)
+        if len(lost):
+            raise GenerationError(
+                f"{path} has no {part} picture of class {lost[0]}, of classes 0 to"
+                f" {pictures.classes - 1}; expected some of each: number classes without a gap, or"
+                f" give more pictures of this one ({_TEST_SHARE:.0%} are kept back to test on"
+                " where no test_x is given)"
+            )
 
 
 def _split(arrays: dict[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:

@@ -13,6 +13,7 @@ from jaxtroj.generate.round import check_sizes, plain, refuse
 from jaxtroj.generate.torch_device import torch_device
 from jaxtroj.generate.traffic_signs.recipe import ROUND0, SignDesign, sample_recipe
 from jaxtroj.generate.training import TRAINERS, TrainingSettings
+from jaxtroj.record import digest_file
 
 _COUNTS = ("examples_per_class", "most_tries")
 _TRAINING_COUNTS = (
@@ -107,12 +108,17 @@ def settings_identity(settings: RoundSettings) -> dict[str, Any]:
 
 
 def folder_identity(folder: Path | None) -> dict[str, Any] | None:
-    """What a folder of pictures holds, without its path; raises GenerationError if it is none."""
+    """What a folder of pictures holds, without its path; the files are read one at a time.
+
+    Raises:
+        GenerationError: it is no folder.
+        OSError: a file cannot be read.
+    """
     if folder is None:
         return None
     if not folder.is_dir():
         raise GenerationError(f"{folder} is not a folder; give a folder of pictures")
     files = sorted(path for path in folder.rglob("*") if path.is_file())
-    listing = "\n".join(f"{path.relative_to(folder)} {path.stat().st_size}" for path in files)
-    digest = hashlib.sha256(listing.encode()).hexdigest()[:16]
-    return {"folder": folder.name, "files": len(files), "names_and_sizes": digest}
+    listing = "\n".join(f"{path.relative_to(folder)} {digest_file(path)}" for path in files)
+    digest = hashlib.sha256(listing.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    return {"folder": folder.name, "files": len(files), "names_and_contents": digest}
