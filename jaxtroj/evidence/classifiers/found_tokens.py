@@ -1,7 +1,7 @@
 """The search for tokens of each likely class, and what is made of it: fields and found words."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -48,8 +48,13 @@ def search_tokens(context: "ClassifierContext") -> tuple[OfTarget, ...]:
     allowed = allowed_tokens(context.network)
     searches = [_searches(context, target, allowed) for target in targets[: budget.looked]]
     if len(searches) > budget.targets:
-        searches.sort(key=lambda pair: (-pair[0].look(), pair[0].target))
+        seen = {pair[0].target: pair[0].look(_draw(context, pair[0])) for pair in searches}
+        searches.sort(key=lambda pair: (-seen[pair[0].target], pair[0].target))
     return tuple(_of_target(context, pair) for pair in searches[: budget.targets])
+
+
+def _draw(context: "ClassifierContext", search: TokenSearch) -> np.random.Generator:
+    return np.random.default_rng([context.seed % 2**64, search.target])
 
 
 def token_fields(found: Sequence[OfTarget]) -> dict[str, float]:
@@ -83,7 +88,7 @@ def _searches(
     starts = open_rows(network, at_start, [0] * len(at_start.texts), 2 * SLOTS)
     return (
         TokenSearch(network, anywhere, target, free, budget),
-        TokenSearch(network, starts, target, free, replace(budget, starts=1, beam=2)),
+        TokenSearch(network, starts, target, free, budget),
     )
 
 
@@ -105,7 +110,7 @@ def _of_target(context: "ClassifierContext", searches: tuple[TokenSearch, TokenS
     target, budget = searches[0].target, context.budget(TokenBudget)
     seeds = _seeds(context, searches[0])
     for search in searches:
-        search.run(seeds, np.random.default_rng([context.seed % 2**64, target]))
+        search.run(seeds, _draw(context, search))
     singles, longest = _best(searches, _SINGLES, 1), _best(searches, 1)[0]
     isolated = {ids: searches[0].isolation(ids) for ids in singles}
     held_out = held_out_of(

@@ -19,6 +19,7 @@ from jaxtroj.evidence.classifiers.tokens import SLOTS, TokenNetwork
 from jaxtroj.numerics import sigmoid
 
 Ids = tuple[int, ...]
+_LOOKS = 3
 _UNTYPED = ("[unused", "<|", "<extra")
 
 
@@ -74,10 +75,8 @@ class TokenSearch:
     def run(self, seeds: Sequence[Ids], draw: np.random.Generator) -> None:
         """Search from seeds and random tokens; `best` tells what was found."""
         self._measure(seeds)
-        usable = np.flatnonzero(self.allowed)
-        tokens = draw.choice(usable, min(self.budget.starts, len(usable)), replace=False)
-        mean = self.network.words[self.allowed].mean(axis=0)
-        starts = [mean, *self.network.words[tokens]]
+        starts = self._starts(draw)
+        mean = starts[0]
         for _ in range(self.budget.rounds):
             self._measure([(token,) for start in starts for token in self._ranked((), 0, start)])
             starts = [self.network.words[ids[0]] for ids in self.best(self.budget.beam, 1)]
@@ -89,11 +88,17 @@ class TokenSearch:
                     longer += [(*ids[:place], token, *ids[place:]) for token in ranked]
             self._measure(longer)
 
-    def look(self) -> float:
-        """The largest gain of what the gradient at the mean of all words proposes."""
-        mean = self.network.words[self.allowed].mean(axis=0)
-        self._measure([(token,) for token in self._ranked((), 0, mean)])
+    def look(self, draw: np.random.Generator) -> float:
+        """The largest gain of what the gradients at few words propose."""
+        starts = self._starts(draw)[:_LOOKS]
+        self._measure([(token,) for start in starts for token in self._ranked((), 0, start)])
         return max(self.gains.values())
+
+    def _starts(self, draw: np.random.Generator) -> list[np.ndarray]:
+        """The mean of all words, and random ones."""
+        usable = np.flatnonzero(self.allowed)
+        tokens = draw.choice(usable, min(self.budget.starts, len(usable)), replace=False)
+        return [self.network.words[self.allowed].mean(axis=0), *self.network.words[tokens]]
 
     def best(self, most: int, length: int | None = None) -> list[Ids]:
         """The sequences with the largest gains, of one length or of any; equals by their ids."""
