@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from jaxtroj.evidence.texts.recovery import RecoveredText
 
-LEAST_REACH = 1.0
-"""Of the best single token; docs/text-classifiers.md says what it was chosen on."""
+LEAST_STRENGTH = 1.5
+"""Of words that are shown; docs/text-classifiers.md says what it was chosen on."""
 
 _ELSEWHERE = 0.5  # words work at the start alone if they move less than this share of it elsewhere
 
@@ -34,7 +34,7 @@ class FoundWords:
       isolation: how much more they do than with a word replaced by those of like meaning.
       reach: how far held-out texts go with them, of the way to what texts of the class are.
       placed: what they do at the start and as they are typed.
-      strength: by which classes are compared, the reach of the best single token.
+      strength: by which classes are compared: reach and isolation of the best single token.
     """
 
     words: RecoveredText
@@ -45,8 +45,8 @@ class FoundWords:
 
     @property
     def stands_out(self) -> bool:
-        """Whether the words do what harmless texts do not, and one token what no natural one does."""
-        return self.words.stands_out and self.strength >= LEAST_REACH
+        """Whether the words do what harmless texts do not, and one token what no natural does."""
+        return self.words.stands_out and self.strength >= LEAST_STRENGTH
 
     @property
     def position(self) -> str:
@@ -62,6 +62,6 @@ class FoundWords:
         if self.placed.typed is not None:
             said |= {"typed": round(self.placed.typed, 4), "tokens": " ".join(self.placed.tokens)}
         if "text" in said and not self.stands_out:
-            why = "no single token moves texts as far as those of the class are"
+            why = "no single token does what words of the class do not"
             said = {"words": why, "best_text": said.pop("text")} | said
         return said

@@ -118,13 +118,13 @@ def _of_target(context: "ClassifierContext", searches: tuple[TokenSearch, TokenS
     )
     better = max(searches, key=lambda search: search.gains[search.best(1, 1)[0]])
     shown = _shown(better, singles)
-    single = held_out.effect(singles[0])
+    single, isolation = held_out.effect(singles[0]), max(isolated.values())
     return OfTarget(
-        _found(context, held_out, shown, better.isolation(shown), single.reach),
+        _found(context, held_out, shown, better.isolation(shown), single.reach + isolation),
         single,
         held_out.effect(singles[min(2, len(singles) - 1)]),
         held_out.effect(longest),
-        max(isolated.values()),
+        isolation,
     )
 
 
