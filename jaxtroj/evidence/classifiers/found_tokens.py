@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _SEEDS, _SINGLES, _MEASURED = 4, 6, 2
 _TEXTS_OF_CLASS, _TIMES_OFTENER = 2, 2.0
 _FEWEST_FREE = 8  # tokens; a smaller vocabulary is searched whole
-_LONGER = 0.05  # what a further token must add to be shown
+_LONGER = 0.15  # what a further token must add to be shown
 
 
 @dataclass(frozen=True)

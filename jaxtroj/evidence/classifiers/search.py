@@ -41,7 +41,7 @@ class TokenBudget:
     """
 
     looked: int = 12
-    targets: int = 3
+    targets: int = 4
     carriers: int = 6
     at_start: int = 4
     held_out: int = 24
