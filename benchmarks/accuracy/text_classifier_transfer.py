@@ -7,6 +7,7 @@ run folders under `--work`), or the `.evidence.jsonl` of an earlier run; without
 stored evidence. Poisoned networks whose trigger works on fewer than nine texts in ten are left out
 of fits and scores, with their clean twins.
 
+SOURCEs of `--fresh` are judged by the fit on all the others, which ships, and are in no fit.
 Every population in turn is judged by a calibrator fitted on the others, then every family of
 networks, and every kind of trigger; last figure: each pair of a clean and a poisoned twin out of
 fold.
@@ -81,16 +82,21 @@ def main() -> int:
     stored = RESULTS / "text_classifier_transfer.evidence.jsonl"
     parser.add_argument("sources", nargs="*", type=Path, metavar="SOURCE", default=[stored],
                         help="folder or rows")  # fmt: skip
+    fresh = RESULTS / "text_classifier_transfer.fresh.evidence.jsonl"
+    parser.add_argument("--fresh", nargs="*", type=Path, default=[fresh], help="folders or rows")
     args = fit_arguments(parser, "text_classifier_transfer")
     keep_compiled()
     rows = [row for source in args.sources for row in read_rows(source, args.work)]
     solid = with_working_triggers(rows)
+    apart = [row for source in args.fresh for row in read_rows(source, args.work)]
     write_evidence(args.out, rows)
+    write_evidence(args.out.with_suffix(".fresh.json"), apart)
     result = {
         "provenance": provenance(),
         "schema": CLASSIFIERS.version,
         "left_out_unconverged": len(rows) - len(solid),
     } | judge(solid, args.seed)
+    result["fresh"] = judged_fresh(solid, with_working_triggers(apart), args)
     write_atomic(args.out, json.dumps(result, indent=1).encode() + b"\n")
     print(text(result))
     if args.calibrator is not None:
@@ -183,6 +189,21 @@ def judge(rows: Sequence[ClassifierRow], seed: int) -> dict[str, Any]:
     }
 
 
+def judged_fresh(
+    rows: Sequence[ClassifierRow], fresh: Sequence[ClassifierRow], args: argparse.Namespace
+) -> dict[str, Any]:
+    """Scores of populations that are in no fit, by the one on all rows; "all" beside them."""
+    if not fresh:
+        return {}
+    calibrator = Calibrator.fit(labelled(rows), scheme(rows), origin(args.seed, args.population))
+    said = np.array([calibrator.probability(row.evidence, traits_of(row)) for row in fresh])
+    names = sorted({row.population for row in fresh})
+    parts = {
+        name: scores_of(fresh, said, lambda row, own=name: row.population == own) for name in names
+    }
+    return parts | {"all": scores_of(fresh, said) | {"right_class": _right_class(fresh)}}
+
+
 def left_out(rows: Sequence[ClassifierRow], groups: Sequence[str], seed: int) -> np.ndarray:
     """What fits on the networks of all other groups say of each network, [n]."""
     said = np.empty(len(rows))
@@ -239,7 +260,8 @@ def text(result: Mapping[str, Any]) -> str:
         parts = result[title] | {"all": result[f"{title}_all"]}
         lines.append(f"{title.replace('_', ' ')}:")
         lines += [score_line(name, part) for name, part in parts.items()]
-    return "\n".join([*lines, score_line("out of fold", result["out_of_fold"])])
+    lines += [score_line("out of fold", result["out_of_fold"]), "fresh:"]
+    return "\n".join([*lines, *(score_line(*part) for part in result["fresh"].items())])
 
 
 if __name__ == "__main__":
