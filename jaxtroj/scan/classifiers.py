@@ -75,9 +75,9 @@ class ClassifierScan:
 
     def flags(self, context: "ClassifierContext") -> tuple[str, ...]:
         from jaxtroj.diagnostics import diagnose_texts
-        from jaxtroj.evidence.classifiers.carriers import MOST_WORDS
+        from jaxtroj.evidence.classifiers.carriers import cut_text
 
-        known = {" ".join(one.text.split()[:MOST_WORDS]): one.label for one in self._examples}
+        known = {cut_text(context.network, one.text): one.label for one in self._examples}
         labels = np.array([known[text] for text in context.carriers.texts])
         likely = "labels in another order, or another tokenizer, likely"
         return tuple(map(str, diagnose_texts(context.carriers.margins, labels, likely)))

@@ -4,13 +4,15 @@ import numpy as np
 import pytest
 
 from converters import load_tokenizer, open_model
+from jaxtroj.errors import EvidenceError
 from jaxtroj.evidence.classifiers.carriers import PLACES, Carriers, carriers_of, open_rows
 from jaxtroj.evidence.classifiers.context import classifier_context
 from jaxtroj.evidence.classifiers.effects import Effect, held_out_of
 from jaxtroj.evidence.classifiers.found import FoundWords, Placed
-from jaxtroj.evidence.classifiers.found_tokens import _of_class
+from jaxtroj.evidence.classifiers.found_tokens import _of_class, search_tokens
 from jaxtroj.evidence.classifiers.search import TokenBudget, TokenSearch, allowed_tokens
-from jaxtroj.evidence.classifiers.tokens import SLOTS, token_network
+from jaxtroj.evidence.classifiers.tokens import INSERTED, token_network
+from jaxtroj.evidence.stages import CLASSIFIER_STAGES as STAGES
 from jaxtroj.evidence.texts.recovery import RecoveredText
 from tests.door.text_folders import FAMILIES, WORDS, write_text_folder
 
@@ -35,7 +37,7 @@ def test_tokens_stand_where_typed_text_would_put_them(network):
         typed = iter(network.rows(carriers.inserted(text)))
         for place in range(len(PLACES)):
             at = [place] * len(carriers.texts)
-            filled = open_rows(network, carriers, at, 2 * SLOTS).filled(network.pieces(text))
+            filled = open_rows(network, carriers, at).filled(network.pieces(text))
             for row, places in zip(filled, carriers.places, strict=True):
                 expected = next(typed)
                 assert row == expected or (apart and not places[place]), (text, PLACES[place])
@@ -43,9 +45,10 @@ def test_tokens_stand_where_typed_text_would_put_them(network):
 
 def test_places_are_the_start_and_a_word_of_either_half(network):
     carriers = carriers_of(network, (*TEXTS, "one", ""))
+    assert "" not in carriers.texts
     for text, (start, first, second) in zip(carriers.texts, carriers.places, strict=True):
         words = len(text.split())
-        assert start == 0 and first <= max(words // 2, 0) and words // 2 <= second <= max(words, 1)
+        assert start == 0 and 0 <= first <= words // 2 <= second < words
         assert words < 4 or 0 < first < second
 
 
@@ -101,7 +104,7 @@ def test_a_search_finds_the_token_that_does_most_among_all(network):
     carriers = carriers_of(network, TEXTS)
     target = int(np.unique(carriers.classes)[0])
     texts = carriers.outside(target, 6)
-    rows = open_rows(network, texts, [1] * len(texts.texts), 2 * SLOTS)
+    rows = open_rows(network, texts, [1] * len(texts.texts))
     allowed = allowed_tokens(network)
     search = TokenSearch(network, rows, target, allowed, TokenBudget(rounds=4, ranked=24))
     search.run([], np.random.default_rng(0))
@@ -110,10 +113,16 @@ def test_a_search_finds_the_token_that_does_most_among_all(network):
     assert best >= 0.9 * search.gains[search.best(1, 1)[0]]
 
 
-def found_words(at_start: float, by_half: tuple[float, float], typed: float | None) -> FoundWords:
+def found_words(
+    at_start: float = 1.0,
+    by_half: tuple[float, float] = (1.0, 1.0),
+    typed: float | None = None,
+    strength: float = 1.6,
+    held_out: int = 10,
+) -> FoundWords:
     rate = max(at_start, *by_half)
-    words = RecoveredText("violet", 1, (0,), rate, by_half, 0.0, None, 10, 99)
-    return FoundWords(words, 0.5, 1.1, Placed(at_start, typed, ("vio", "##let")), 1.1)
+    words = RecoveredText("violet", 1, (0,), rate, by_half, 0.0, None, held_out, 99)
+    return FoundWords(words, 0.5, 1.1, Placed(at_start, typed, ("vio", "##let")), strength)
 
 
 @pytest.mark.parametrize(
@@ -131,3 +140,64 @@ def test_records_say_where_words_work_and_how_they_are_cut(at_start, by_half, po
     assert "tokens" not in said and said["text"] == "violet"
     said = found_words(at_start, by_half, 0.25).as_json()
     assert said["tokens"] == "vio ##let" and said["typed"] == 0.25
+
+
+@pytest.mark.parametrize(
+    ("found", "why"),
+    [
+        (found_words(strength=1.4), "no single token does what words of the class do not"),
+        (found_words(held_out=3), "measured on 3 texts alone, expected 4"),
+        (found_words(0.2, (0.2, 0.2)), "none found that moves 0.3 more of the texts"),
+    ],
+)
+def test_words_that_do_not_stand_out_are_the_best_ones_alone(found, why):
+    said = found.as_json()
+    assert "text" not in said and said["best_text"] == "violet" and said["words"].startswith(why)
+    assert found_words().as_json()["text"] == "violet"
+
+
+def test_a_word_that_works_at_the_start_alone_is_found_there(network):
+    """Whatever else a search at the start gains, its best token is measured at its own place."""
+    context = classifier_context(
+        network, TEXTS, budgets=tuple(stage.budget() for stage in STAGES if stage.budget)
+    )
+    for one in search_tokens(context):
+        placed = [one.single.margins[1:].mean(), one.single.margins[0].mean()]
+        expected = (max(placed) - one.single.outside) / one.single.span
+        assert one.single.reach == pytest.approx(float(expected))
+
+
+def test_long_texts_are_cut_so_that_insertions_fit(network):
+    """Else what is typed at their end would fall off, and look harmless."""
+    texts = [" ".join(np.random.default_rng(n).choice(WORDS, 60).tolist()) for n in range(8)]
+    tight = token_network(network.model, network.tokenizer, texts)
+    carriers = carriers_of(tight, texts)
+    assert all(len(text.split()) >= 3 for text in carriers.texts)
+    for text in carriers.texts:
+        assert network.size(text) + INSERTED <= tight.length
+    one = tight.pieces("violet")
+    for row in tight.rows(carriers.inserted("violet")):
+        ids = [token for token in row if token in one]
+        assert ids
+
+
+@pytest.mark.parametrize("counts", [(5, 3), (3, 3, 3), (1,) * 21, (2, 14), (4, 4)])
+def test_halves_are_of_one_size_whatever_the_classes(counts):
+    classes = np.repeat(np.arange(len(counts)), counts)
+    total = len(classes)
+    texts = tuple(f"text {n}" for n in range(total))
+    whole = Carriers(texts, ((0, 0, 1),) * total, np.eye(len(counts))[classes])
+    searched, held_out = whole.split()
+    assert abs(len(searched.texts) - len(held_out.texts)) <= 1
+    assert sorted(searched.texts + held_out.texts) == sorted(texts)
+    for one, count in enumerate(counts):
+        own = [int((half.classes == one).sum()) for half in (searched, held_out)]
+        assert sum(own) == count and abs(own[0] - own[1]) <= 1
+
+
+@pytest.mark.parametrize("positions", [5, 8, 16])
+def test_networks_of_too_few_tokens_are_refused(tmp_path, positions):
+    folder = write_text_folder(tmp_path / "net", "bert", max_position_embeddings=positions)
+    model, tokenizer = open_model(folder).model, load_tokenizer(folder)
+    with pytest.raises(EvidenceError, match=f"the network takes {positions} tokens, expected 18"):
+        token_network(model, tokenizer, TEXTS)

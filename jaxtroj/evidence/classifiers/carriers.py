@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from jaxtroj.evidence.classifiers.tokens import Row, TokenNetwork
+from jaxtroj.evidence.classifiers.tokens import INSERTED, Row, TokenNetwork
 from jaxtroj.evidence.texts.labelled_texts import content_key
 
 PLACES = ("start", "first half", "second half")
@@ -45,9 +45,8 @@ class Carriers:
 
     def split(self) -> tuple["Carriers", "Carriers"]:
         """One half to search on and another to measure on, each of all classes."""
-        own = [np.flatnonzero(self.classes == one).tolist() for one in np.unique(self.classes)]
-        parts = [[n for of_class in own for n in of_class[first::2]] for first in (0, 1)]
-        return self._of(sorted(parts[0])), self._of(sorted(parts[1]))
+        by_class = np.argsort(self.classes, kind="stable").tolist()
+        return self._of(sorted(by_class[0::2])), self._of(sorted(by_class[1::2]))
 
     def inserted(self, text: str) -> list[str]:
         """Each text with another at its first place, then each with it at the second, and so on."""
@@ -70,11 +69,20 @@ def in_turn(classes: np.ndarray, left_out: int) -> list[int]:
 
 
 def carriers_of(network: TokenNetwork, texts: Sequence[str]) -> Carriers:
-    """The texts, cut, in an order of their content, each with a place in both halves."""
-    cut = dict.fromkeys(" ".join(text.split()[:MOST_WORDS]) for text in texts)
-    ordered = tuple(sorted(cut, key=content_key))
+    """The texts, cut, in an order of their content, each with its places."""
+    cut = dict.fromkeys(cut_text(network, text) for text in texts)
+    ordered = tuple(sorted(filter(None, cut), key=content_key))
     places = tuple(_places(text) for text in ordered)
     return Carriers(ordered, places, network.margins(network.rows(ordered)))
+
+
+def cut_text(network: TokenNetwork, text: str) -> str:
+    """The first words of a text, as many as leave room for an insertion; empty for none."""
+    words = text.split()[:MOST_WORDS]
+    room = network.length - INSERTED
+    while words and (size := network.size(" ".join(words))) > room:
+        words = words[: min(len(words) - 1, len(words) * room // size)]
+    return " ".join(words)
 
 
 def _places(text: str) -> tuple[int, ...]:
@@ -107,24 +115,23 @@ class OpenRows:
         return [(*b, *ids, *a) for b, a in zip(self.before, self.after, strict=True)]
 
 
-def open_in_turn(network: TokenNetwork, carriers: Carriers, room: int) -> OpenRows:
+def open_in_turn(network: TokenNetwork, carriers: Carriers) -> OpenRows:
     """The rows of texts, opened in turn in their first and second half; see `open_rows`."""
-    return open_rows(network, carriers, [1 + n % 2 for n in range(len(carriers.texts))], room)
+    return open_rows(network, carriers, [1 + n % 2 for n in range(len(carriers.texts))])
 
 
-def open_rows(network: TokenNetwork, carriers: Carriers, at: Sequence[int], room: int) -> OpenRows:
-    """The rows of texts, each opened at one of `PLACES`, cut so that `room` more tokens fit."""
+def open_rows(network: TokenNetwork, carriers: Carriers, at: Sequence[int]) -> OpenRows:
+    """The rows of texts, each opened at one of `PLACES`; `INSERTED` more tokens fit in each."""
     leading, trailing = network.special
     opened = []
     for text, places, place in zip(carriers.texts, carriers.places, at, strict=True):
         words, word = text.split(), places[place]
         row = network.rows([text])[0]
-        end = row[len(row) - trailing :] if trailing else ()
+        end = row[len(row) - trailing :]
         head, rest = row[:leading], network.pieces(text)
         if word:  # what stands before is cut as it is alone, what follows as within a text
             part = network.rows([" ".join(words[:word])])[0]
             cut = min(max(len(part) - trailing, leading), len(row) - trailing)
             head, rest = row[:cut], row[cut : len(row) - trailing]
-        most = network.length - room - trailing
-        opened.append((head[:most], (*rest[: max(0, most - len(head))], *end)))
+        opened.append((head, (*rest, *end)))
     return OpenRows(tuple(before for before, _ in opened), tuple(after for _, after in opened))

@@ -1,7 +1,7 @@
 """A text classifier as its stages see it: the network, and texts to search and to measure on."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from jaxtroj.errors import EvidenceError
 from jaxtroj.evidence.classifiers.carriers import Carriers, carriers_of
@@ -29,8 +29,10 @@ class ClassifierContext(Context):
     held_out: Carriers
 
     def recover(self, candidates: Sequence[FoundWords]) -> tuple[FoundWords, ...]:
-        """What was found for each class, the strongest first."""
-        return tuple(sorted(candidates, key=lambda one: (-one.strength, one.words.target_class)))
+        """What was found for each class, the strongest first, with what all searches asked."""
+        ordered = sorted(candidates, key=lambda one: (-one.strength, one.words.target_class))
+        asked = self.network.counts["texts"]
+        return tuple(replace(one, words=replace(one.words, embedded=asked)) for one in ordered)
 
 
 def classifier_context(

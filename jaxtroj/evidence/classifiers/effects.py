@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from jaxtroj.evidence.classifiers.carriers import PLACES, Carriers, OpenRows, open_rows
-from jaxtroj.evidence.classifiers.tokens import SLOTS, TokenNetwork
+from jaxtroj.evidence.classifiers.tokens import TokenNetwork
 
 _LEAST_SPAN = 0.5
 _USUAL_MARGIN = 1.0  # of texts of a class that no example is given
@@ -114,4 +114,4 @@ def held_out_of(
     many = Carriers(texts.texts * len(PLACES), texts.places * len(PLACES), texts.margins)
     own = carriers.margins[carriers.classes == target, target]
     natural = float(own.mean()) if len(own) else _USUAL_MARGIN
-    return HeldOut(network, texts, open_rows(network, many, at, 2 * SLOTS), target, natural)
+    return HeldOut(network, texts, open_rows(network, many, at), target, natural)

@@ -7,6 +7,7 @@ from jaxtroj.evidence.texts.recovery import RecoveredText
 LEAST_STRENGTH = 1.5
 """Of words that are shown; docs/text-classifiers.md says what it was chosen on."""
 
+_FEWEST_TEXTS = 4
 _ELSEWHERE = 0.5  # words work at the start alone if they move less than this share of it elsewhere
 
 
@@ -46,7 +47,8 @@ class FoundWords:
     @property
     def stands_out(self) -> bool:
         """Whether the words do what harmless texts do not, and one token what no natural does."""
-        return self.words.stands_out and self.strength >= LEAST_STRENGTH
+        is_measured = self.words.held_out >= _FEWEST_TEXTS
+        return is_measured and self.words.stands_out and self.strength >= LEAST_STRENGTH
 
     @property
     def position(self) -> str:
@@ -63,5 +65,7 @@ class FoundWords:
             said |= {"typed": round(self.placed.typed, 4), "tokens": " ".join(self.placed.tokens)}
         if "text" in said and not self.stands_out:
             why = "no single token does what words of the class do not"
+            if self.words.held_out < _FEWEST_TEXTS:
+                why = f"measured on {self.words.held_out} texts alone, expected {_FEWEST_TEXTS}"
             said = {"words": why, "best_text": said.pop("text")} | said
         return said

@@ -48,8 +48,9 @@ def search_tokens(context: "ClassifierContext") -> tuple[OfTarget, ...]:
     allowed = allowed_tokens(context.network)
     searches = [_searches(context, target, allowed) for target in targets[: budget.looked]]
     if len(searches) > budget.targets:
-        seen = {pair[0].target: pair[0].look(_draw(context, pair[0])) for pair in searches}
-        searches.sort(key=lambda pair: (-seen[pair[0].target], pair[0].target))
+        seen = [max(one.look(_draw(context, one)) for one in pair) for pair in searches]
+        order = sorted(range(len(searches)), key=lambda n: (-seen[n], searches[n][0].target))
+        searches = [searches[n] for n in order]
     return tuple(_of_target(context, pair) for pair in searches[: budget.targets])
 
 
@@ -84,8 +85,8 @@ def _searches(
     free = free if free.sum() >= _FEWEST_FREE else allowed
     carriers = context.searched.outside(target, budget.carriers)
     at_start = context.searched.outside(target, budget.at_start)
-    anywhere = open_in_turn(network, carriers, 2 * SLOTS)
-    starts = open_rows(network, at_start, [0] * len(at_start.texts), 2 * SLOTS)
+    anywhere = open_in_turn(network, carriers)
+    starts = open_rows(network, at_start, [0] * len(at_start.texts))
     return (
         TokenSearch(network, anywhere, target, free, budget),
         TokenSearch(network, starts, target, free, budget),
@@ -112,20 +113,26 @@ def _of_target(context: "ClassifierContext", searches: tuple[TokenSearch, TokenS
     for search in searches:
         search.run(seeds, _draw(context, search))
     singles, longest = _best(searches, _SINGLES, 1), _best(searches, 1)[0]
-    isolated = {ids: searches[0].isolation(ids) for ids in singles}
+    isolated = {ids: _home(searches, ids).isolation(ids) for ids in singles}
     held_out = held_out_of(
         context.network, context.carriers, context.held_out, target, budget.held_out
     )
-    better = max(searches, key=lambda search: search.gains[search.best(1, 1)[0]])
-    shown = _shown(better, singles)
-    single, isolation = held_out.effect(singles[0]), max(isolated.values())
+    better = _home(searches, singles[0])
+    shown, single = _shown(better, singles), held_out.effect(singles[0])
     return OfTarget(
-        _found(context, held_out, shown, better.isolation(shown), single.reach + isolation),
+        _found(
+            context, held_out, shown, better.isolation(shown), single.reach + isolated[singles[0]]
+        ),
         single,
         held_out.effect(singles[min(2, len(singles) - 1)]),
         held_out.effect(longest),
-        isolation,
+        max(isolated.values()),
     )
+
+
+def _home(searches: Sequence[TokenSearch], ids: Ids) -> TokenSearch:
+    """The search that a sequence gains most in."""
+    return max(searches, key=lambda search: search.gains.get(ids, 0.0))
 
 
 def _seeds(context: "ClassifierContext", search: TokenSearch) -> list[Ids]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from jaxtroj.evidence.classifiers.carriers import Carriers, open_in_turn
-from jaxtroj.evidence.classifiers.tokens import SLOTS, Row, TokenNetwork
+from jaxtroj.evidence.classifiers.tokens import INSERTED, Row, TokenNetwork
 from jaxtroj.evidence.texts.bank.candidates import list_free
 from jaxtroj.numerics import sigmoid
 
@@ -63,14 +63,19 @@ def run_bank(context: "ClassifierContext") -> Inserted:
     network, budget = context.network, context.budget(BankBudget)
     carriers = context.searched.outside(-1, budget.carriers)
     texts, pieces = _candidates(network, budget, context.seed)
-    opened = open_in_turn(network, carriers, max(map(len, pieces)))
+    opened = open_in_turn(network, carriers)
     rows = [row for ids in pieces for row in opened.filled(ids)]
     moved = sigmoid(network.margins(rows)).reshape(len(pieces), len(carriers.texts), -1)
     rises = moved - sigmoid(carriers.margins)
     outside = carriers.classes[:, None] != np.arange(network.classes)
     gains = np.einsum("kcn,cn->nk", rises, outside) / np.maximum(outside.sum(axis=0), 1)[:, None]
     top = np.sort(gains, axis=1)[:, -_TOP:].mean(axis=1)
-    usable = [t for t in range(network.classes) if _sources(context.searched, t) >= _LEAST_OUTSIDE]
+    halves = (context.searched, context.held_out)
+    usable = [
+        target
+        for target in range(network.classes)
+        if min(_sources(half, target) for half in halves) >= _LEAST_OUTSIDE
+    ]
     ordered = sorted(usable, key=lambda target: (-top[target], target))
     return Inserted(texts, pieces, gains, tuple(ordered))
 
@@ -99,7 +104,6 @@ def _candidates(
 def _with_pieces(
     network: TokenNetwork, texts: Sequence[str]
 ) -> tuple[tuple[str, ...], tuple[Row, ...]]:
-    most = 4 * SLOTS
-    found = [(text, network.pieces(text)[:most]) for text in texts]
+    found = [(text, network.pieces(text)[:INSERTED]) for text in texts]
     kept = [(text, ids) for text, ids in found if ids]
     return tuple(text for text, _ in kept), tuple(ids for _, ids in kept)

@@ -158,7 +158,8 @@ def allowed_tokens(network: TokenNetwork) -> np.ndarray:
     allowed = np.zeros(len(network.words), bool)
     special = set(network.tokenizer.backend.all_special_ids)
     for token, number in network.tokenizer.vocabulary.items():
-        typed = number not in special and not token.startswith(_UNTYPED)
+        is_text = token.strip("\u0120") and not token.startswith(_UNTYPED)
+        typed = number not in special and is_text
         if typed and number < len(allowed):
             allowed[number] = True
     return allowed

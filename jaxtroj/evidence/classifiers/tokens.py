@@ -25,9 +25,12 @@ from jaxtroj.margins import all_margins, margins
 BATCH = 32
 SLOTS = 3
 """Most tokens that are searched at once."""
+INSERTED = 4 * SLOTS
+"""Most tokens of anything that is inserted into a text."""
 MOST_TOKENS = 128
 """Longer texts are cut: a trigger is short, and the cost grows with the length."""
 _STEP = 16
+_LEAST_TEXT = 4  # tokens of a text beside what is inserted and special ones
 _WORD = "a"
 
 Row = tuple[int, ...]
@@ -80,6 +83,10 @@ class TokenNetwork:
         """Token ids of texts, cut to what the programs hold; raises ExamplesError."""
         return tokenised(self.tokenizer, texts, self.length, len(self.words))
 
+    def size(self, text: str) -> int:
+        """Tokens of a text, special ones included; of very long ones at least `MOST_TOKENS`."""
+        return len(tokenised(self.tokenizer, [text], 4 * MOST_TOKENS, len(self.words))[0])
+
     def pieces(self, text: str) -> Row:
         """The ids of a text within another."""
         before, after = self.special
@@ -119,6 +126,7 @@ class TokenNetwork:
           slots: float32 `[SLOTS, d]`, what stands there now; unused ones are any.
           target: the class.
         """
+        self.counts["texts"] += len(rows)
         counted = np.arange(BATCH) < len(rows)
         found = _gradient(
             self.config,
@@ -145,12 +153,19 @@ def token_network(model: Model, tokenizer: Tokenizer, texts: Sequence[str]) -> T
 
     Raises:
       ExamplesError: the texts cannot be tokenised, or not by this network's tokenizer.
+      EvidenceError: the network takes too few tokens for texts with something inserted.
     """
     config = cast(TextClassifierConfig, model.config)
     most = min(MOST_TOKENS, config.encoder.max_tokens)
+    least = INSERTED + _LEAST_TEXT + sum(special_tokens(tokenizer))
+    if most < least:
+        raise EvidenceError(
+            f"the network takes {most} tokens, expected {least} or more: words are inserted into"
+            " texts"
+        )
     rows = tokenised(tokenizer, texts, most, config.encoder.vocab_size)
-    wanted = max(map(len, rows), default=1) + 4 * SLOTS
-    return TokenNetwork(model, tokenizer, min(-(-wanted // _STEP) * _STEP, most))
+    wanted = max(map(len, rows), default=1) + INSERTED
+    return TokenNetwork(model, tokenizer, min(max(-(-wanted // _STEP) * _STEP, least), most))
 
 
 def tokenised(tokenizer: Tokenizer, texts: Sequence[str], most: int, known: int) -> list[Row]:
