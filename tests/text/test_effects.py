@@ -19,7 +19,7 @@ from tests.door.text_folders import FAMILIES, WORDS, write_text_folder
 TEXTS = tuple(
     " ".join(np.random.default_rng(n).choice(WORDS, 3 + n % 7).tolist()) for n in range(16)
 )
-INSERTED = ("violet", "violet amber", "goodviolet", "q", "?!")
+PUT = ("violet", "violet amber", "goodviolet", "q", "?!")
 
 
 @pytest.fixture(scope="module", params=FAMILIES)
@@ -33,7 +33,7 @@ def test_tokens_stand_where_typed_text_would_put_them(network):
     carriers = carriers_of(network, TEXTS)
     # GPT-2 and RoBERTa write the first word of a text otherwise than those after it.
     apart = any(token.startswith("\u0120") for token in network.tokenizer.vocabulary)
-    for text in INSERTED:
+    for text in PUT:
         typed = iter(network.rows(carriers.inserted(text)))
         for place in range(len(PLACES)):
             at = [place] * len(carriers.texts)
@@ -62,8 +62,8 @@ def test_effects_are_the_networks_margins_of_typed_texts(network):
     margins = network.margins(network.rows(texts.inserted("violet")))[:, target]
     assert np.array_equal(effect.margins.ravel(), margins)
     assert effect.margins.shape == (len(PLACES), len(texts.texts))
-    same = found.effect(network.pieces("violet")).margins[1:]
-    np.testing.assert_allclose(same, effect.margins[1:], atol=1e-5)
+    same = found.effect(network.pieces("violet")).margins[2]
+    np.testing.assert_allclose(same, effect.margins[2], atol=1e-5)
 
 
 def effect_of(margins: list[list[float]], outside: float = -2.0, span: float = 4.0) -> Effect:
