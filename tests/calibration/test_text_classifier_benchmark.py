@@ -23,7 +23,8 @@ def row(number: int, population: str) -> ClassifierRow:
     shift = 0.0 if population == "other" else 3.0 * poisoned
     kind = ("word", "phrase")[number // 2 % 2] if poisoned else ""
     return ClassifierRow(
-        population=population, model=f"id-{number:08d}", architecture="bert",
+        population=population, model=f"id-{number:08d}",
+        architecture=("bert", "gpt2")[number // 4 % 2],
         pair=f"{population} {number // 2}", poisoned=poisoned, kind=kind, trigger=kind,
         target_class=1 if poisoned else None, success=0.95 if poisoned else None,
         clean_accuracy=0.8, found_target=1, found_text="",
@@ -54,6 +55,10 @@ def test_pairs_whose_trigger_does_not_work_are_left_out(rows):
     result = judge(kept, 0)
     assert result["left_out"]["one"]["models"] == 8 and result["left_out_all"]["models"] == 40
     assert result["out_of_fold"]["models"] == result["networks"] == 40
+    families = {row.architecture for row in kept}
+    assert (
+        set(result["family_left_out"]) == families and result["family_left_out_all"]["models"] == 40
+    )
 
 
 def test_what_a_fit_learns_from_keeps_twins_together(rows):
