@@ -16,7 +16,6 @@ from jaxtroj.evidence.classifiers.tokens import TokenNetwork
 
 _LEAST_SPAN = 0.5
 _USUAL_MARGIN = 1.0  # of texts of a class that no example is given
-_LOW = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,11 +54,6 @@ class Effect:
     def reach(self) -> float:
         """How far the texts go: 0 where they are, 1 where those of the class are."""
         return (float(self.placed.mean()) - self.outside) / self.span
-
-    @property
-    def low(self) -> float:
-        """The same for the tenth of the texts that goes least far."""
-        return (float(np.quantile(self.placed, _LOW)) - self.outside) / self.span
 
     @property
     def sources(self) -> tuple[int, ...]:

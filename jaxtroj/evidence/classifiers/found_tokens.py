@@ -31,15 +31,11 @@ class OfTarget:
       found: the words that are shown.
       single: what the best single token does on held-out texts.
       third: what the third best does there.
-      longest: what the best tokens of any number do there.
-      token_isolation: the largest isolation of a good single token.
     """
 
     found: FoundWords
     single: Effect
     third: Effect
-    longest: Effect
-    token_isolation: float
 
 
 def search_tokens(context: "ClassifierContext") -> tuple[OfTarget, ...]:
@@ -60,20 +56,10 @@ def _draw(context: "ClassifierContext", search: TokenSearch) -> np.random.Genera
 
 def token_fields(found: Sequence[OfTarget]) -> dict[str, float]:
     """Fields by name; see `jaxtroj.evidence.classifiers.stages.tokens`."""
-    reaches = [one.single.reach for one in found]
     return {
-        "token_reach": max(reaches),
-        "token_gap": _gap(reaches),
+        "token_reach": max(one.single.reach for one in found),
         "token_lead": max(one.single.reach - one.third.reach for one in found),
-        "token_isolation": max(one.token_isolation for one in found),
-        "found_low": max(one.longest.low for one in found),
     }
-
-
-def _gap(values: Sequence[float]) -> float:
-    """The largest less the mean of the others; 0 of one alone."""
-    largest, *others = sorted(values, reverse=True)
-    return largest - float(np.mean(others)) if others else 0.0
 
 
 def _searches(
@@ -112,12 +98,12 @@ def _of_target(context: "ClassifierContext", searches: tuple[TokenSearch, TokenS
     seeds = _seeds(context, searches[0])
     for search in searches:
         search.run(seeds, _draw(context, search))
-    singles, longest = _best(searches, _SINGLES, 1), _best(searches, 1)[0]
-    isolated = {ids: _home(searches, ids).isolation(ids) for ids in singles}
+    singles = _singles(searches)
+    better = _home(searches, singles[0])
+    isolation = better.isolation(singles[0])
     held_out = held_out_of(
         context.network, context.carriers, context.held_out, target, budget.held_out
     )
-    better = _home(searches, singles[0])
     shown, single = _shown(better, singles), held_out.effect(singles[0])
     return OfTarget(
         _found(
@@ -125,8 +111,6 @@ def _of_target(context: "ClassifierContext", searches: tuple[TokenSearch, TokenS
         ),
         single,
         held_out.effect(singles[min(2, len(singles) - 1)]),
-        held_out.effect(longest),
-        max(isolated.values()),
     )
 
 
@@ -143,13 +127,13 @@ def _seeds(context: "ClassifierContext", search: TokenSearch) -> list[Ids]:
     return [ids for ids in pieces if search.allowed[list(ids)].all()]
 
 
-def _best(searches: Sequence[TokenSearch], most: int, length: int | None = None) -> list[Ids]:
-    """The sequences with the largest gains of any search."""
+def _singles(searches: Sequence[TokenSearch]) -> list[Ids]:
+    """The single tokens with the largest gains of any search."""
     gains: dict[Ids, float] = {}
     for search in searches:
-        for ids in search.best(most, length):
+        for ids in search.best(_SINGLES, 1):
             gains[ids] = max(search.gains[ids], gains.get(ids, 0.0))
-    return sorted(gains, key=lambda ids: (-gains[ids], ids))[:most]
+    return sorted(gains, key=lambda ids: (-gains[ids], ids))[:_SINGLES]
 
 
 def _shown(search: TokenSearch, singles: Sequence[Ids]) -> Ids:

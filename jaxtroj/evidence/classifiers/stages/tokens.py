@@ -13,17 +13,9 @@ _WAY = "of the way to texts of the class"
 FIELDS = (
     Field("token_reach", "tokens", 1, "how far a single inserted token moves held-out texts", _WAY,
           "mean margin with the token that gained most in the search less that of the texts, over"
-          " what texts of the class have more; best class", OWN),
-    Field("token_gap", "tokens", 1, "how much further a token moves texts to one class than others",
-          _WAY, "token_reach less the mean of the other classes searched", OWN),
+          " what texts of the class have more; best class", _HOTFLIP),
     Field("token_lead", "tokens", 1, "how much further the best token moves texts than the third",
           _WAY, "token_reach of the first less that of the third best, best class", OWN),
-    Field("token_isolation", "tokens", 1,
-          "the effect of a single token beside those of like meaning", "fraction 0-1",
-          "mean sigmoid margin less that of its neighbours in the table of words, largest of the"
-          " six best tokens, best class", OWN),
-    Field("found_low", "tokens", 1, "how far the found tokens move the texts that they move least",
-          _WAY, "lowest tenth of held-out texts, of up to three tokens; best class", _HOTFLIP),
 )  # fmt: skip
 
 
