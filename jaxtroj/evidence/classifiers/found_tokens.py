@@ -99,16 +99,14 @@ def _of_target(context: "ClassifierContext", searches: tuple[TokenSearch, TokenS
     for search in searches:
         search.run(seeds, _draw(context, search))
     singles = _singles(searches)
-    better = _home(searches, singles[0])
-    isolation = better.isolation(singles[0])
+    home = _home(searches, singles[0])
     held_out = held_out_of(
         context.network, context.carriers, context.held_out, target, budget.held_out
     )
-    shown, single = _shown(better, singles), held_out.effect(singles[0])
+    shown, single = _shown(home, singles), held_out.effect(singles[0])
+    strength = single.reach + home.isolation(singles[0])
     return OfTarget(
-        _found(
-            context, held_out, shown, better.isolation(shown), single.reach + isolated[singles[0]]
-        ),
+        _found(context, held_out, shown, home.isolation(shown), strength),
         single,
         held_out.effect(singles[min(2, len(singles) - 1)]),
     )
