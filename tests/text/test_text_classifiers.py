@@ -131,7 +131,7 @@ def test_a_table_of_texts_gives_the_same_answer(home, records, tmp_path, capfd):
     texts = read_labelled_texts(home / "poisoned" / "examples")
     table.write_text("text,label\n" + "".join(f'"{one.text}",{one.label}\n' for one in texts))
     arguments = ["--examples", str(table), "--json", "--out", str(tmp_path / "out")]
-    assert main(["detect", str(folder), *arguments]) == 0
+    assert main(["detect", str(folder), *arguments]) == 1  # it is called poisoned
     found = json.loads(capfd.readouterr().out)
     assert found["recovered"] == records["poisoned"].recovered
     assert found["evidence"] == records["poisoned"].evidence
