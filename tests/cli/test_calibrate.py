@@ -181,7 +181,8 @@ def test_settings_that_are_lost_or_damaged_are_told(run, tmp_path, capsys, setti
 
 def test_every_kind_of_evidence_has_its_own_version():
     now = as_settings()
-    assert now["evidence_schema"] == IMAGES.version and "classifier_evidence_schema" not in now
+    assert now["evidence_schema"] == IMAGES.version
+    assert now["classifier_evidence_schema"] == CLASSIFIERS.version
     for kind, name in ((TEXTS.kind, "text_evidence_schema"),
                        (CLASSIFIERS.kind, "classifier_evidence_schema")):  # fmt: skip
         assert check_gathered(kind, now) == ""
