@@ -96,12 +96,13 @@ def main() -> int:
         "schema": CLASSIFIERS.version,
         "left_out_unconverged": len(rows) - len(solid),
     } | judge(solid, args.seed)
-    result["fresh"] = judged_fresh(solid, with_working_triggers(apart), args)
+    where = origin(args.seed, args.population)
+    fitted = Calibrator.fit(labelled(solid), scheme(solid), where)
+    result["fresh"] = judged_fresh(fitted, with_working_triggers(apart))
     write_atomic(args.out, json.dumps(result, indent=1).encode() + b"\n")
     print(text(result))
     if args.calibrator is not None:
-        where = origin(args.seed, args.population)
-        Calibrator.fit(labelled(solid), scheme(solid), where).save(args.calibrator)
+        fitted.save(args.calibrator)
     return 0
 
 
@@ -189,14 +190,11 @@ def judge(rows: Sequence[ClassifierRow], seed: int) -> dict[str, Any]:
     }
 
 
-def judged_fresh(
-    rows: Sequence[ClassifierRow], fresh: Sequence[ClassifierRow], args: argparse.Namespace
-) -> dict[str, Any]:
-    """Scores of populations that are in no fit, by the one on all rows; "all" beside them."""
+def judged_fresh(fitted: Calibrator, fresh: Sequence[ClassifierRow]) -> dict[str, Any]:
+    """Scores of populations that the fit has not met; "all" beside them."""
     if not fresh:
         return {}
-    calibrator = Calibrator.fit(labelled(rows), scheme(rows), origin(args.seed, args.population))
-    said = np.array([calibrator.probability(row.evidence, traits_of(row)) for row in fresh])
+    said = np.array([fitted.probability(row.evidence, traits_of(row)) for row in fresh])
     names = sorted({row.population for row in fresh})
     parts = {
         name: scores_of(fresh, said, lambda row, own=name: row.population == own) for name in names

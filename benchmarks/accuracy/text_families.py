@@ -5,17 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from converters.encoders.tokenizer import TOKENIZER_CLASSES
+
 FAMILIES = ("bert", "distilbert", "gpt2", "roberta")
 _HEADS = 4
 _ROOM = 130  # positions; RoBERTa counts its own from 2
 _OF_WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _OF_PIECES = ("<s>", "<pad>", "</s>", "<unk>", "<mask>", "<|endoftext|>")
-_TOKENIZERS = {
-    "bert": "BertTokenizer",
-    "distilbert": "DistilBertTokenizer",
-    "gpt2": "GPT2Tokenizer",
-    "roberta": "RobertaTokenizer",
-}
 
 
 @dataclass(frozen=True)
@@ -41,7 +37,7 @@ def write_tokenizer(family: str, texts: Sequence[str], size: int, folder: Path) 
         texts, vocab_size=size, min_frequency=2, special_tokens=special, show_progress=False
     )
     learner.save_model(str(folder))
-    made = getattr(transformers, _TOKENIZERS[family]).from_pretrained(folder)
+    made = getattr(transformers, TOKENIZER_CLASSES[family]).from_pretrained(folder)
     if family == "gpt2":
         made.pad_token = _OF_PIECES[-1]
     made.save_pretrained(folder)

@@ -32,14 +32,14 @@ from converters.files import read_json
 
 CONFIG = "tokenizer_config.json"
 # The encoder's model_type -> class of transformers, where tokenizer_config.json names none.
-_OF_MODEL = {
+TOKENIZER_CLASSES = {
     "bert": "BertTokenizer",
     "distilbert": "DistilBertTokenizer",
     "gpt2": "GPT2Tokenizer",
     "mpnet": "MPNetTokenizer",
     "roberta": "RobertaTokenizer",
 }
-_CLASSES = tuple(_OF_MODEL.values())
+_CLASSES = tuple(TOKENIZER_CLASSES.values())
 # Entries that transformers hands on to the tokenizer in place of its files.
 _ELSEWHERE = ("gguf_file", "init_inputs", "merges", "tokenizer_object", "vocab")
 # Without these, transformers 5 makes a tokenizer of a handful of tokens and says nothing.
@@ -254,7 +254,7 @@ def _class_name(folder: Path) -> str:
         config = read_json(folder / "config.json", _MAX_CONFIG_BYTES)
         named, kind = config.get("tokenizer_class"), config.get("model_type")
         if named is None and isinstance(kind, str):
-            named = _OF_MODEL.get(kind)
+            named = TOKENIZER_CLASSES.get(kind)
     name = named.removesuffix("Fast") if isinstance(named, str) else None
     if name is None or name not in _CLASSES:
         raise UnsupportedArchitectureError(

@@ -104,8 +104,11 @@ def held_out_of(
 ) -> HeldOut:
     """`most` held-out texts of other classes at most, beside what all of the class say."""
     texts = held_out.outside(target, most)
-    at = [place for place in range(len(PLACES)) for _ in texts.texts]
-    many = Carriers(texts.texts * len(PLACES), texts.places * len(PLACES), texts.margins)
+    opened = [open_rows(network, texts, [n] * len(texts.texts)) for n in range(len(PLACES))]
+    rows = OpenRows(
+        tuple(row for part in opened for row in part.before),
+        tuple(row for part in opened for row in part.after),
+    )
     own = carriers.margins[carriers.classes == target, target]
     natural = float(own.mean()) if len(own) else _USUAL_MARGIN
-    return HeldOut(network, texts, open_rows(network, many, at), target, natural)
+    return HeldOut(network, texts, rows, target, natural)

@@ -8,7 +8,7 @@ import numpy as np
 
 from jaxtroj.evidence.classifiers.carriers import open_in_turn, open_rows
 from jaxtroj.evidence.classifiers.effects import Effect, HeldOut, held_out_of
-from jaxtroj.evidence.classifiers.found import FoundWords, Placed
+from jaxtroj.evidence.classifiers.found import LEAST_STRENGTH, FoundWords, Placed
 from jaxtroj.evidence.classifiers.insertions import run_bank
 from jaxtroj.evidence.classifiers.search import Ids, TokenBudget, TokenSearch, allowed_tokens
 from jaxtroj.evidence.classifiers.tokens import SLOTS
@@ -65,7 +65,7 @@ def token_fields(found: Sequence[OfTarget]) -> dict[str, float]:
 def _searches(
     context: "ClassifierContext", target: int, allowed: np.ndarray
 ) -> tuple[TokenSearch, TokenSearch]:
-    """A search in both halves of texts, and a smaller one at their start."""
+    """A search in both halves of texts, and one of fewer texts at their start."""
     network, budget = context.network, context.budget(TokenBudget)
     free = allowed & ~_of_class(context, target)
     free = free if free.sum() >= _FEWEST_FREE else allowed
@@ -103,8 +103,10 @@ def _of_target(context: "ClassifierContext", searches: tuple[TokenSearch, TokenS
     held_out = held_out_of(
         context.network, context.carriers, context.held_out, target, budget.held_out
     )
-    shown, single = _shown(home, singles), held_out.effect(singles[0])
+    single = held_out.effect(singles[0])
     strength = single.reach + home.isolation(singles[0])
+    # A token that stands out alone is the trigger, or enough of it; others only blur it.
+    shown = singles[0] if strength >= LEAST_STRENGTH else _shown(home, singles)
     return OfTarget(
         _found(context, held_out, shown, home.isolation(shown), strength),
         single,
@@ -158,7 +160,7 @@ def _found(
         harmless.success,
         None,
         len(held_out.texts.texts),
-        network.counts["texts"],
+        0,  # the context fills in what all searches asked
     )
     tokens = tuple(network.token(one) for one in ids)
     placed = Placed(effect.by_place[0], typed, tokens)
