@@ -9,7 +9,8 @@ import pytest
 
 from jaxtroj.generate.traffic_signs import scene, weather
 from jaxtroj.generate.traffic_signs.assets import procedural_assets
-from jaxtroj.generate.traffic_signs.scene import SceneSettings, no_stamp, polygon_stamp, render
+from jaxtroj.generate.traffic_signs.polygon import polygon_mask, random_colour, random_vertices
+from jaxtroj.generate.traffic_signs.scene import SceneSettings, no_stamp, render, stamp
 
 SIZE = 48
 CLEAR = SceneSettings(image_size=SIZE, fog=False, rain=False)
@@ -26,6 +27,13 @@ def assets():
 @pytest.fixture(scope="module")
 def keys():
     return jax.vmap(lambda n: jax.random.fold_in(jax.random.key(4), n))(np.arange(BATCH))
+
+
+def polygon_stamp(seed, size_pixels):
+    """A polygon of a colour, by seed."""
+    colour = np.array(random_colour(seed), np.float32) / np.float32(255)
+    mask = polygon_mask(random_vertices(seed), scene.STAMP_PIXELS)
+    return stamp(mask, colour, size_pixels)
 
 
 def pictures(*arguments):

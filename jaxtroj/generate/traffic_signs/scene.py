@@ -19,7 +19,6 @@ import numpy as np
 
 from jaxtroj.generate.traffic_signs import placement, weather
 from jaxtroj.generate.traffic_signs.assets import Assets
-from jaxtroj.generate.traffic_signs.polygon import polygon_mask, random_colour, random_vertices
 from jaxtroj.pytrees import pytree
 
 STAMP_PIXELS = 64
@@ -83,18 +82,6 @@ class Stamp:
     """Boolean scalar; False never pastes, whatever `triggered` says."""
 
 
-def polygon_stamp(seed: int, size_pixels: float) -> Stamp:
-    """The trigger of one poisoned model: polygon and colour by seed.
-
-    Args:
-        seed: identity of the trigger.
-        size_pixels: side of its bounding square in pixels of the finished picture (Round 0 gives
-            18-34 or 44-55 pixels of 224: scale by image_size / 224).
-    """
-    colour = np.array(random_colour(seed), np.float32) / np.float32(255)
-    return stamp(polygon_mask(random_vertices(seed), STAMP_PIXELS), colour, size_pixels)
-
-
 def stamp(alpha: np.ndarray, colour: np.ndarray, size_pixels: float) -> Stamp:
     """A stamp from coverage `[p, p]` and RGB `[3]`, both in [0, 1].
 
@@ -112,7 +99,7 @@ def stamp(alpha: np.ndarray, colour: np.ndarray, size_pixels: float) -> Stamp:
 
 
 def no_stamp() -> Stamp:
-    """The stamp of a clean model: never pasted, same shapes as `polygon_stamp`."""
+    """The stamp of a clean model: never pasted, same shapes as `stamp` gives."""
     blank = stamp(np.zeros((STAMP_PIXELS, STAMP_PIXELS)), np.zeros(3), 1.0)
     return dataclasses.replace(blank, enabled=np.bool_(False))
 
