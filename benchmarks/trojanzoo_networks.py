@@ -1,0 +1,173 @@
+"""Small networks by TrojanZoo's models, training loop and attacks, for a look from outside.
+
+    pip install trojanzoo "matplotlib<3.9"      # in an environment of its own, beside jaxtroj
+    python -m benchmarks.trojanzoo_networks --pictures DIR --out DIR
+    python -m benchmarks.accuracy.fresh DIR --work WORK --out FILE
+
+Pictures are those of `benchmarks.zoo_pictures`. As in TrojanZoo's examples a network is trained,
+then attacked: six epochs more at a rate of 0.01 with 3 % of marked pictures in each batch. Every
+second clean network is trained so much longer without marks. Nothing of `jaxtroj generate` takes
+part; METADATA.csv has the columns of its zoo. A network whose mark works on less than 0.9 of the
+pictures counts as not converged.
+
+References:
+  Pang et al., TrojanZoo, arXiv:2012.09302, and the papers of the attacks that it names.
+"""
+
+import argparse
+import json
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+
+from converters.files import write_atomic
+from jaxtroj.generate.round_folder import csv_bytes
+
+_TESTED, _EXAMPLES = 1500, 10
+_MORE_EPOCHS, _MORE_RATE = 6, 0.01
+_RATES, _RATE = {"net": 0.02}, 0.025
+_LEAST_SUCCESS = 0.9
+_CLEAN = "clean"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One network.
+
+    Attributes:
+      dataset, trained: of `benchmarks.zoo_pictures`; how many of its pictures it learns.
+      network, epochs: TrojanZoo's name; of the training before the attack.
+      base: seed of its share of the pictures.
+      attack: TrojanZoo's name, or "clean".
+      target: class; 0 for clean ones.
+      mark, given: what the mark and the attack are made with, beside TrojanZoo's defaults.
+      share: of a batch, marked.
+      is_longer: whether a clean one is trained as long as an attacked one.
+    """
+
+    dataset: str
+    network: str
+    trained: int
+    epochs: int
+    base: int
+    attack: str = _CLEAN
+    target: int = 0
+    mark: Mapping[str, Any] = field(default_factory=dict)
+    given: Mapping[str, Any] = field(default_factory=dict)
+    share: float = 0.03
+    is_longer: bool = False
+
+
+_WHITE = {"mark_height": 3, "mark_width": 3}
+_NOISE = {"mark_random_init": True, "mark_height": 4, "mark_width": 4}
+_LARGER = {"mark_random_init": True, "mark_height": 5, "mark_width": 5}
+_SMALLER = {"mark_random_init": True, "mark_height": 3, "mark_width": 3}
+_APPLE = {"mark_path": "apple_white.png", "mark_height": 10, "mark_width": 10, "mark_alpha": 0.4}
+_MOVING = {**_WHITE, "mark_random_pos": True}
+_FIRST_LAYER = {"preprocess_next_layer": "classifier.fc1"}
+
+_KINDS = {"apple_white.png": "blend", "input_aware_dynamic": "residual"}
+
+
+def _both(plans: Mapping[str, Any], *attacks: Mapping[str, Any]) -> list[Plan]:
+    """Two attacked networks of one kind, each followed by a clean one of other pictures."""
+    found, base = [], plans["base"]
+    for place, attack in enumerate(attacks):
+        found.append(Plan(**{**plans, "base": base + place}, **attack))
+        found.append(Plan(**{**plans, "base": base + place + 5}, is_longer=place == 0))
+    return found
+
+
+PLANS = (
+    *_both(
+        {"dataset": "mnist", "network": "net", "trained": 12000, "epochs": 3, "base": 0},
+        {"attack": "badnet", "target": 0, "mark": _WHITE},
+        {"attack": "badnet", "target": 5, "mark": _NOISE},
+    ),
+    *_both(
+        {"dataset": "fashion", "network": "net", "trained": 12000, "epochs": 4, "base": 10},
+        {"attack": "badnet", "target": 3, "mark": _APPLE},
+        {"attack": "trojannn", "target": 8, "mark": _LARGER, "given": _FIRST_LAYER},
+    ),
+    *_both(
+        {"dataset": "cifar10", "network": "resnet_s", "trained": 8000, "epochs": 12, "base": 20},
+        {"attack": "imc", "target": 6, "mark": _SMALLER},
+        {"attack": "latent_backdoor", "target": 1, "mark": _LARGER},
+    ),
+    *_both(
+        {"dataset": "gtsrb", "network": "resnet_s", "trained": 2000, "epochs": 30, "base": 30},
+        {"attack": "input_aware_dynamic", "target": 9, "share": 0.1},
+        {"attack": "badnet", "target": 4, "mark": _MOVING},
+    ),
+)
+
+
+def main() -> int:
+    """Make the networks that are not there yet, and METADATA.csv; returns the exit status."""
+    parser = argparse.ArgumentParser(description="Small networks by TrojanZoo's attacks.")
+    parser.add_argument("--pictures", type=Path, required=True, help="of benchmarks.zoo_pictures")
+    parser.add_argument("--out", type=Path, required=True)
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    rows = []
+    for number, plan in enumerate(PLANS):
+        folder = args.out / f"id-{number:08d}"
+        if not (folder / "metadata.json").exists():
+            _make(number, plan, args.pictures / f"{plan.dataset}.npz", folder)
+        rows.append(json.loads((folder / "metadata.json").read_text()))
+        print(rows[-1], flush=True)
+    (args.out / "METADATA.csv").write_bytes(csv_bytes(list(rows[0]), rows))
+    return 0
+
+
+def _make(number: int, plan: Plan, pictures: Path, folder: Path) -> None:
+    import trojanvision  # pyright: ignore[reportMissingImports]
+
+    seed = 1000 + number
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
+    trojanvision.environ.create(device="cpu", seed=seed, data_seed=seed, verbose=0)
+    dataset, tests = _dataset(plan, pictures, folder.parent / "data")
+    model = trojanvision.models.create(model_name=plan.network, dataset=dataset)
+    trainer = trojanvision.trainer.create
+    rate = _RATES.get(plan.network, _RATE)
+    model._train(**trainer(dataset=dataset, model=model, epochs=plan.epochs, **_fall(rate)))
+    longer = trainer(dataset=dataset, model=model, epochs=_MORE_EPOCHS, **_fall(_MORE_RATE))
+    success = _attacked(plan, dataset, model, longer) if plan.attack != _CLEAN else None
+    if plan.is_longer:
+        model._train(**longer)
+    model._model.eval()
+    accuracy = model._validate(verbose=False)[0]
+    _write(folder, model._model, tests)
+    said = _metadata(plan, folder.name, tests[0].shape, dataset.num_classes, (accuracy, success))
+    write_atomic(folder / "metadata.json", json.dumps(said).encode() + b"\n")
+
+
+def _fall(rate: float) -> dict[str, Any]:
+    """A rate that falls to nothing by a cosine, as TrojanZoo's trainer makes one."""
+    return {"lr": rate, "lr_scheduler": True, "lr_scheduler_type": "CosineAnnealingLR"}
+
+
+def _attacked(plan: Plan, dataset: Any, model: Any, training: Any) -> float:
+    """Plant the trojan; returns its success on test pictures, per cent."""
+    import trojanvision  # pyright: ignore[reportMissingImports]
+
+    attack = trojanvision.attacks.create(
+        attack_name=plan.attack,
+        dataset=dataset,
+        model=model,
+        mark=trojanvision.marks.create(dataset=dataset, **plan.mark),
+        target_class=plan.target,
+        poison_percent=plan.share,
+        **plan.given,
+    )
+    attack.attack(**training, verbose=False)
+    return attack.validate_fn(threshold=100, verbose=False)[0]
