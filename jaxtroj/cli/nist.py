@@ -111,7 +111,7 @@ def take_parameters(args: argparse.Namespace) -> None:
     if found is not None:
         for name in ("base_rate", "seed", "channel_order", "normalization", "examples_per_class"):
             if getattr(args, name) is None:
-                setattr(args, name, getattr(found, name))
+                setattr(args, name, found.said(name))
         if args.stages is None:
             args.stages = ",".join(found.stages)
         args.no_early_stop = args.no_early_stop or not found.early_stop
@@ -163,9 +163,9 @@ def _compare_with_learned(args: argparse.Namespace) -> None:
     now = {name: getattr(args, name) for name in _OF_EVIDENCE}
     now["seed"] = now["seed"] or 0
     differ = [
-        f"{name} was {getattr(then, name)!r}, now {_said(value)}"
+        f"{name} was {_said(then.said(name))}, now {_said(value)}"
         for name, value in now.items()
-        if getattr(then, name) != value
+        if then.said(name) != value
     ]
     differ += [
         f"{name} was not given, now {_said(getattr(args, name))}"

@@ -17,7 +17,12 @@ from jaxtroj.calibration import Calibrator
 from jaxtroj.cli.main import main
 from jaxtroj.errors import DatasetError, UsageError
 from jaxtroj.input_forms import CHANNEL_ORDERS, NORMALIZATIONS
-from jaxtroj.leaderboard.metaparameters import LARGE_STAGES, Metaparameters, read_metaparameters
+from jaxtroj.leaderboard.metaparameters import (
+    AUTO,
+    LARGE_STAGES,
+    Metaparameters,
+    read_metaparameters,
+)
 from jaxtroj.leaderboard.predictions import read_predictions
 from jaxtroj.settings import DEFAULT_CALIBRATOR, DEFAULT_TEXT_CALIBRATOR
 
@@ -235,7 +240,7 @@ def test_configure_learns_parameters_that_infer_uses(container, tmp_path, capsys
     answer = flags(tmp_path / "active", tmp_path / "scratch", "example_data")
     words = [*parameters(container)[:4], "--learned_parameters_dirpath", learned]
     assert run("infer", *answer, *words) == 0
-    assert "channel_order was 'BGR', now 'RGB'" in capsys.readouterr().err
+    assert "channel_order was not given, now 'RGB'" in capsys.readouterr().err
     assert 0.5 < float((tmp_path / "active" / "result.txt").read_text()) < 1
 
 
@@ -280,8 +285,33 @@ def test_shipped_metaparameters_are_the_defaults_and_fit_their_schema():
         assert entry["type"] != "string" or "enum" in entry
         assert entry["type"] not in ("number", "integer") or {"minimum", "maximum"} <= set(entry)
     assert tuple(schema["properties"]["last_stage"]["enum"]) == LARGE_STAGES
-    assert tuple(schema["properties"]["channel_order"]["enum"]) == CHANNEL_ORDERS
-    assert tuple(schema["properties"]["normalization"]["enum"]) == NORMALIZATIONS
+    assert tuple(schema["properties"]["channel_order"]["enum"]) == (AUTO, *CHANNEL_ORDERS)
+    assert tuple(schema["properties"]["normalization"]["enum"]) == (AUTO, *NORMALIZATIONS)
+
+
+STATED = {"channel_order": "BGR", "normalization": "min-max"}
+
+
+@pytest.mark.parametrize(
+    ("config", "stated", "expected"),
+    [
+        ({"CNN_IMG_SIZE_PIXELS": 32}, {}, ("RGB", "unit", "round")),
+        (None, {}, ("BGR", "min-max", "examples")),
+        ({"CNN_IMG_SIZE_PIXELS": 32}, STATED, ("BGR", "min-max", "settings")),
+    ],
+)
+def test_the_input_form_is_the_rounds_unless_it_is_stated(
+    config, stated, expected, container, tmp_path, capsys
+):
+    active, path = tmp_path / "active", container / "metaparameters.json"
+    shutil.copytree(EXAMPLES / "clean", active)
+    if config is not None:
+        (active / "config.json").write_text(json.dumps(config))
+    path.write_text(json.dumps(json.loads(path.read_text()) | stated))
+    given = flags(active, tmp_path / "scratch", "example_data")
+    assert run("detect", "--json", *given, *parameters(container)) in (0, 1)
+    form = json.loads(capsys.readouterr().out)["input_form"]
+    assert (form["channel_order"], form["normalization"], form["basis"]) == expected
 
 
 DEEP = "[" * 100_000
