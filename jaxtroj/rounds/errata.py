@@ -35,11 +35,13 @@ ROUND0_UNCONVERGED: Mapping[str, tuple[str, float, float]] = {
     "id-00000192": ("3739985827", 79.4, 79.4),
     "id-00000199": ("1394892663", 98.5, 20.6),
 }
-_ROUND = re.compile(r"(?:round[-_ ]?([0-4])|\br[-_ ]?([01]))(?![0-9])", re.IGNORECASE)
+# A word of its own: background2 and underground-0 are no rounds, TrojAIRound3 and nist_round4 are.
+WORD = r"(?:(?<![A-Za-z])(?:trojai)?(?i:round)|Round)"
+_ROUND = re.compile(rf"(?:{WORD}[-_ ]?([0-4])|\b[Rr][-_ ]?([01]))(?![0-9])")
 _SPLIT = re.compile(r"(train|test|holdout)", re.IGNORECASE)
 TRAIN_ROWS = 1000  # models in Round 1's training set; its test and holdout sets have 100 each
 _ROUND5 = re.compile(
-    r"(?:round|\br)[-_ ]?5(?![0-9])|nlp-sentiment-classification-mar2021", re.IGNORECASE
+    rf"(?:{WORD}|\b[Rr])[-_ ]?5(?![0-9])|(?i:nlp-sentiment-classification-mar2021)"
 )
 _FIRST = "id-00000000"
 # master_seed of the first model in the official METADATA.csv; that of the test set is not known
@@ -65,8 +67,8 @@ def dataset_name(folder: Path, table: Table | None) -> str | None:
     if folder.name == "models":
         names.insert(1, folder.resolve().parent.name)
     first = next(iter(table.rows.values()), None) if table else None
-    first_row = " ".join(first.cells.values()) if first else ""
-    found = next((match for text in [*names, first_row] if (match := _ROUND.search(text))), None)
+    cells = first.cells.values() if first else ()
+    found = next((match for text in [*names, *cells] if (match := _ROUND.search(text))), None)
     split = next((match.group(1).lower() for name in names if (match := _SPLIT.search(name))), None)
     if found is None:
         return _round5_name(folder, names, split, table)

@@ -46,6 +46,7 @@ from jaxtroj.rounds.which import round_of
 
 PATH_COLUMNS = ("path", "model_path")
 _METADATA = re.compile(r"(.*[-_])?metadata\.csv", re.IGNORECASE)
+_NUMBER = re.compile(rf"{errata.WORD}[-_]?([0-9]+)")
 _BESIDE = re.compile(r"(.*[-_])?round[-_]?([0-9]+)[-_]metadata\.csv", re.IGNORECASE)
 _MOST_SAID = 200  # of an error that nobody foresaw, characters
 
@@ -330,7 +331,7 @@ def _metadata(root: Path) -> Table | None:
         here = [path for path in _csv_files(parent) if _METADATA.fullmatch(path.name)]
     if not here:
         beside = ((path, _BESIDE.fullmatch(path.name)) for path in _csv_files(parent))
-        own = re.search(r"round[-_]?([0-9]+)", root.resolve().name, re.IGNORECASE)
+        own = _NUMBER.search(root.resolve().name)
         here = [path for path, match in beside if match and own and match[2] == own[1]]
     exact = [path for path in here if path.name == "METADATA.csv"]
     if len(here) > 1 and not exact:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from jaxtroj.errors import DatasetError
-from jaxtroj.rounds import iter_models, load_truth
+from jaxtroj.rounds import errata, iter_models, load_truth
 from jaxtroj.rounds.tables import read_ground_truth, read_table
 
 REAL_METADATA = Path(__file__).parents[2] / "../shared/data/trojai/r0-METADATA.csv"
@@ -66,6 +66,44 @@ def test_errata_leave_other_datasets_alone(tmp_path):
     assert next(iter_models(tmp_path / "round1-train")).skip_reason is None
     add_model(tmp_path / "my-round1-train", 184, None)  # a name alone takes no model out
     assert next(iter_models(tmp_path / "my-round1-train")).skip_reason is None
+
+
+NAMES = {
+    "trojai-round0-dataset": "round0",
+    "round0": "round0",
+    "round1-dataset-train": "round1-train",
+    "TrojAI_Round_1": "round1",
+    "round-1-test": "round1-test",
+    "trojai-round2-train": "round2-train",
+    "image-classification-aug2020-round2": "round2",
+    "TrojAI_Round3": "round3",
+    "TrojAIRound3": "round3",
+    "trojairound3": "round3",
+    "nist_round4": "round4",
+    "ROUND 4": "round4",
+    "2020round2": "round2",
+    "r1-train": "round1-train",
+    "round5-test-dataset": "round5-test",
+    "r5-train": "round5-train",
+    "NLP-sentiment-classification-mar2021-holdout": "round5-holdout",
+    **dict.fromkeys(["background2", "playground2", "underground-0", "my-foreground_3", "around 4"]),
+    **dict.fromkeys(["BACKGROUND2", "round10-train", "round05", "background5-train"]),
+}
+
+
+@pytest.mark.parametrize(("name", "expected"), NAMES.items())
+def test_rounds_are_told_by_words_of_names(tmp_path, name, expected):
+    assert errata.dataset_name(tmp_path / name, None) == expected
+    (tmp_path / "METADATA.csv").write_text(f"model_name,where\nid-1,/data/{name}/road\n")
+    found = errata.dataset_name(tmp_path / "mine", read_table(tmp_path / "METADATA.csv"))
+    is_early = expected and expected < "round5"
+    assert found == (expected.partition("-")[0] if is_early else None)
+
+
+def test_cells_of_metadata_are_read_one_by_one(tmp_path):
+    (tmp_path / "METADATA.csv").write_text("model_name,shape,size\nid-1,round,2\n")
+    table = read_table(tmp_path / "METADATA.csv")
+    assert errata.dataset_name(tmp_path / "mine", table) is None
 
 
 def test_real_round0_metadata_and_notes(tmp_path):
