@@ -58,6 +58,18 @@ def test_round1_errata_are_skipped_with_the_reason(tmp_path, name, inner):
     assert load_truth(place, include_errata=True)["id-00000184"] is True
 
 
+@pytest.mark.parametrize("inner", [False, True])
+def test_a_dataset_is_known_by_a_dot_and_by_a_link(tmp_path, monkeypatch, inner):
+    root = tmp_path / "round1-dataset-train"
+    add_model(root / "models", 184, "1")
+    place = root / "models" if inner else root
+    (tmp_path / "link").symlink_to(place)
+    monkeypatch.chdir(place)
+    for named in (place, tmp_path / "link", Path(".")):
+        (entry,) = iter_models(named)
+        assert entry.skip_reason is not None and entry.round == "round1", named
+
+
 def test_errata_leave_other_datasets_alone(tmp_path):
     for name in ("mine", "round1-dataset-test", "round0", "round10-train", "round1"):
         add_model(tmp_path / name, 184)
@@ -78,7 +90,7 @@ NAMES = {
     "image-classification-aug2020-round2": "round2",
     "TrojAI_Round3": "round3",
     "TrojAIRound3": "round3",
-    "trojairound3": "round3",
+    "TROJAIround3": "round3",
     "nist_round4": "round4",
     "ROUND 4": "round4",
     "2020round2": "round2",
