@@ -40,6 +40,9 @@ def _beside(entry: ModelEntry, settings: Settings) -> dict[str, Any]:
     config, found = entry.text_config, dict[str, Any]()
     if config is not None:
         found["text_config"] = (config.pooling, config.encoder_names)
+        named = (config.embedding, config.embedding_flavor)
+        if any(named) and (None in named or config.embedding_filename is not None):
+            found["named_encoder"] = named  # the names above do not hold it
     for name, path in (("encoder", entry.encoder_path), ("tokenizer", entry.tokenizer_path)):
         if path is not None and getattr(settings, name) is None:  # else it is one of the settings
             found[f"own_{name}"] = contents_digest(path)
