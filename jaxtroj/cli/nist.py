@@ -197,6 +197,7 @@ def with_flags(entry: "ModelEntry", args: argparse.Namespace) -> "ModelEntry":
     from jaxtroj.rounds.layout import with_own_files
     from jaxtroj.rounds.text_config import TextConfig
 
+    entry = replace(entry, by_nist=args.model_filepath is not None)
     beside = entry.examples_path
     if args.examples is not None:
         kind = what_is(args.examples)

@@ -94,6 +94,8 @@ class ModelEntry:
     """What makes the network of a file with weights alone; it is run, and only a user names it."""
     image_config: ImageConfig | None = None
     """The config.json of an image model of Rounds 2 to 4; None where there is none."""
+    by_nist: bool = False
+    """Whether NIST's flags name it, as a container gets one model of a round that is not said."""
 
 
 def iter_models(

@@ -25,6 +25,8 @@ def identify(entry: ModelEntry, settings: Settings) -> str:
         values["round"] = entry.round  # it decides who answers, and how pixels are read
     if entry.round in ROUNDS_WITH_MARGIN or entry.image_config is not None:
         values["taken"] = (entry.round, entry.image_config and entry.image_config.taken)
+    elif entry.by_nist:
+        values["taken"] = "by_nist"
     if entry.kind == CLASSIFIERS.kind:
         values["classifier_evidence_schema"] = CLASSIFIERS.version
     return identity(model, _examples_digest(entry), values | _beside(entry, settings))

@@ -11,6 +11,7 @@ import jsonschema
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 import jaxtroj
 from jaxtroj.calibration import Calibrator
@@ -312,6 +313,17 @@ def test_the_input_form_is_the_rounds_unless_it_is_stated(
     assert run("detect", "--json", *given, *parameters(container)) in (0, 1)
     form = json.loads(capsys.readouterr().out)["input_form"]
     assert (form["channel_order"], form["normalization"], form["basis"]) == expected
+
+
+def test_pictures_as_large_as_those_of_later_rounds_are_cut(container, tmp_path, capsys):
+    active = tmp_path / "active"
+    shutil.copytree(EXAMPLES / "clean", active)
+    for path in (active / "example_data").iterdir():
+        with Image.open(path) as image:
+            image.resize((256, 256)).save(path)
+    given = flags(active, tmp_path / "scratch", "example_data")
+    assert run("detect", "--json", *given, *parameters(container)) in (0, 1)
+    assert "the middle 224 pixels were taken" in capsys.readouterr().out
 
 
 DEEP = "[" * 100_000
