@@ -213,7 +213,7 @@ def _entry_at(place: Path, source: _Source) -> ModelEntry:
     model_id = place.resolve().name if place.name in ("", "..") else place.name
     home = place if is_folder else place.parent
     file = model_file(place)
-    row, dataset = _row(source.table, model_id), source.dataset
+    row, dataset = _row(source.table, model_id, is_folder), source.dataset
     poisoned, label_problem = _label(home / "ground_truth.csv" if is_folder else None, row)
     problems = [text for text in (file.problem, label_problem) if text]
     folders = (home / name for name in EXAMPLE_FOLDERS)
@@ -301,11 +301,11 @@ def _with_problem(entry: ModelEntry, problem: str) -> ModelEntry:
     return replace(entry, problem="; ".join(filter(None, [entry.problem, problem])))
 
 
-def _row(table: Table | None, model_id: str) -> Row:
-    absent = Row({}, None)
-    if table is None:
-        return absent
-    return table.rows.get(model_id) or table.rows.get(Path(model_id).stem) or absent
+def _row(table: Table | None, model_id: str, is_folder: bool) -> Row:
+    """The row that names a model; one of a file may leave its ending out."""
+    names = [model_id] if is_folder else [model_id, Path(model_id).stem]
+    rows = table.rows if table else {}
+    return next((rows[name] for name in names if name in rows), Row({}, None))
 
 
 def _label(ground_truth: Path | None, row: Row) -> tuple[bool | None, str | None]:

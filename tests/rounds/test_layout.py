@@ -148,6 +148,14 @@ def test_one_model_folder_and_plain_files(tmp_path):
     ]
 
 
+def test_a_row_without_an_ending_is_a_files_and_no_folders(tmp_path):
+    for name in ("net.v1", "net.v2", "net"):
+        add_model(tmp_path, 0, None).rename(tmp_path / name)
+    (tmp_path / "METADATA.csv").write_text("model_name,poisoned\nnet,True\n")
+    found = {entry.model_id: entry.poisoned for entry in iter_models(tmp_path)}
+    assert found == {"net": True, "net.v1": None, "net.v2": None}
+
+
 def test_model_file_by_another_name(tmp_path):
     folder = add_model(tmp_path, 0)
     os.rename(folder / "model.pt", folder / "weights.safetensors")
