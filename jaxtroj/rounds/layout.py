@@ -15,10 +15,11 @@ manifest  FILE.csv with the columns path, and if you like model, examples, poiso
 ```
 """
 
+import functools
 import itertools
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -42,7 +43,7 @@ from jaxtroj.rounds.tables import (
 )
 from jaxtroj.rounds.text_config import TextConfig
 from jaxtroj.rounds.text_files import CONFIG_FILE, text_files
-from jaxtroj.rounds.which import round_of
+from jaxtroj.rounds.which import dataset_of, round_of
 
 PATH_COLUMNS = ("path", "model_path")
 _METADATA = re.compile(r"(.*[-_])?metadata\.csv", re.IGNORECASE)
@@ -155,8 +156,10 @@ def _manifest(path: Path) -> Iterator[ModelEntry]:
         )
     if not table.rows and not table.nameless:
         raise NoModelsError(f"{path} names no model, expected a line for each")
+    # Many lines are of one dataset, and what a generator left in it may be large.
+    told = functools.cache(lambda dataset: round_of(dataset, None))
     return itertools.chain(
-        (_listed(path, name, row, column) for name, row in table.rows.items()),
+        (_listed(path, name, row, column, told) for name, row in table.rows.items()),
         (_nameless(path, line) for line in table.nameless),
     )
 
@@ -167,8 +170,12 @@ def _nameless(manifest: Path, line: Line) -> ModelEntry:
     return ModelEntry(name, manifest, None, None, problem=problem, is_refused=True)
 
 
-def _listed(manifest: Path, model_id: str, row: Row, column: str) -> ModelEntry:
+def _listed(
+    manifest: Path, model_id: str, row: Row, column: str, told: Callable[[Path], str | None]
+) -> ModelEntry:
     """One line of a manifest: a model file or a model's folder, its examples, its label.
+
+    `told` says the round of a dataset folder.
 
     Where lines differ the manifest itself stands for the model file: it decides, when it changes.
     """
@@ -179,7 +186,9 @@ def _listed(manifest: Path, model_id: str, row: Row, column: str) -> ModelEntry:
             model_id, manifest, None, None, row.cells, problem=problem, is_refused=True
         )
     named = row.cells.get(column, "")
-    found = _entry(home / (named or model_id), _Source())
+    place = home / (named or model_id)
+    dataset = dataset_of(place)
+    found = _entry(place, _Source(round=None if dataset is None else told(dataset)))
     poisoned = found.poisoned if row.poisoned is None else row.poisoned
     problems = [row.problem, found.problem, None if named else f"no {column} in the manifest"]
     if None not in (found.poisoned, row.poisoned) and found.poisoned != row.poisoned:
