@@ -51,7 +51,8 @@ def add_model_flags(group: argparse._ArgumentGroup) -> None:
     options.add_flag(
         group,
         "--cls_token_is_first",
-        "text models: the sentence embedding is that of the first token",
+        "text models: the sentence embedding is that of the first token; without the flag that of"
+        " the last, unless config.json says another",
     )
     for flag in _NOT_NEEDED:
         group.add_argument(flag, metavar="PATH", help="accepted; not needed")
@@ -195,7 +196,6 @@ def with_flags(entry: "ModelEntry", args: argparse.Namespace) -> "ModelEntry":
             is owed.
     """
     from jaxtroj.rounds.layout import with_own_files
-    from jaxtroj.rounds.text_config import TextConfig
 
     entry = replace(entry, by_nist=args.model_filepath is not None)
     beside = entry.examples_path
@@ -218,10 +218,24 @@ def with_flags(entry: "ModelEntry", args: argparse.Namespace) -> "ModelEntry":
         encoder_path=args.embedding_filepath or entry.encoder_path,
         tokenizer_path=args.tokenizer_filepath or entry.tokenizer_path,
     )
+    return _with_pooling(entry, args)
+
+
+def _with_pooling(entry: "ModelEntry", args: argparse.Namespace) -> "ModelEntry":
+    """A head with the token that the flags say; beside an encoder, NIST's flag says it by its
+    absence too, which counts where config.json says nothing."""
+    from jaxtroj.rounds.text_config import TextConfig
+
+    config = entry.text_config or TextConfig()
     if args.cls_token_is_first:
-        config = replace(entry.text_config or TextConfig(), cls_token_is_first=True)
-        entry = replace(entry, text_config=config)
-    return entry
+        return replace(entry, text_config=replace(config, cls_token_is_first=True))
+    if args.embedding_filepath is None or config.pooling is not None:
+        return entry
+    options.message(
+        "without --cls_token_is_first the sentence embedding is that of the last token; no"
+        " config.json says another"
+    )
+    return replace(entry, text_config=replace(config, cls_token_is_first=False))
 
 
 def _holds_examples(path: Path, kind: str, network: str) -> bool:

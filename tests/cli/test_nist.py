@@ -1,5 +1,6 @@
 """The container interface, driven as TrojAI's harnesses drive it, on the two example models."""
 
+import argparse
 import json
 import os
 import shutil
@@ -15,6 +16,7 @@ from PIL import Image
 
 import jaxtroj
 from jaxtroj.calibration import Calibrator
+from jaxtroj.cli import infer, nist
 from jaxtroj.cli.main import main
 from jaxtroj.errors import DatasetError, UsageError
 from jaxtroj.input_forms import CHANNEL_ORDERS, NORMALIZATIONS
@@ -25,6 +27,7 @@ from jaxtroj.leaderboard.metaparameters import (
     read_metaparameters,
 )
 from jaxtroj.leaderboard.predictions import read_predictions
+from jaxtroj.rounds.single import entry_of
 from jaxtroj.settings import DEFAULT_CALIBRATOR, DEFAULT_TEXT_CALIBRATOR
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -152,6 +155,31 @@ def test_the_container_answers_for_text_heads_too(container, tmp_path):
     given = flags(head, tmp_path / "scratch", "clean_example_data")
     assert run("infer", *given, "--cls_token_is_first", *parameters(container)) == 0
     assert 0 < float((head / "result.txt").read_text()) < 1
+
+
+@pytest.mark.parametrize(
+    ("words", "config", "pooling", "is_told"),
+    [
+        (["--embedding_filepath=e.pt", "--tokenizer_filepath=t.pt"], None, "last", True),
+        (["--embedding_filepath=e.pt", "--cls_token_is_first"], None, "first", False),
+        (["--embedding_filepath=e.pt"], {"embedding": "BERT"}, "first", False),
+        (["--embedding_filepath=e.pt"], {"embedding": "GPT-2"}, "last", False),
+        ([], None, None, False),
+    ],
+)
+def test_the_flag_for_the_first_token_says_the_last_by_its_absence(
+    words, config, pooling, is_told, tmp_path, capsys
+):
+    head = text_head(tmp_path / "active")
+    if config is not None:
+        (head / "config.json").write_text(json.dumps(config))
+    subparsers = argparse.ArgumentParser().add_subparsers()
+    infer.add_parser(subparsers)
+    given = map(str, flags(head, tmp_path / "scratch", "clean_example_data"))
+    args = subparsers.choices["infer"].parse_args([*given, *words])
+    entry = nist.with_flags(entry_of(head / "model.pt"), args)
+    assert (entry.text_config and entry.text_config.pooling) == pooling
+    assert ("that of the last token" in capsys.readouterr().err) == is_told
 
 
 def test_a_folder_with_one_calibrator_uses_it_for_all_kinds(container, tmp_path, capsys):
