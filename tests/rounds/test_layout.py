@@ -215,6 +215,9 @@ def test_label_sources_that_disagree(tmp_path):
         ("id-00000000,maybe,1\n", "label 'maybe'"),
         ("id-00000000,True\n", "2 cells"),
         ("id-00000000,True,1,2\n", "4 cells"),
+        ('id-00000000,True,"open\n', "line 2 of the metadata is no line of a CSV table"),
+        ('id-00000000,True,"1" x\n', "line 2 of the metadata is no line of a CSV table"),
+        ('id-9,True,"1\n2"\nid-00000000,"True,1\n', "line 4 of the metadata is no line"),
     ],
 )
 def test_bad_metadata_rows_stay_with_their_model(tmp_path, lines, problem):
@@ -237,7 +240,8 @@ def test_bad_metadata_rows_stay_with_their_model(tmp_path, lines, problem):
         (b"model_name,poisoned\nid-0,\0\n", "NUL"),
         (b"\xff\xfe\xfa", "UTF-8"),
         (b"model_name,x\nid-0," + b"9" * 200_000 + b"\n", "not a CSV table"),
-        (b'model_name,x\nid-0,"open\n', "not a CSV table"),
+        (b'model_name,"x\nid-0,1\n', "not a CSV table: line 1: "),
+        (b"model_name,x\n" + b'"id-0" y,1\n' * 101, "not a CSV table: line 102: "),
         (b"model_name,x\n,1\n", "without a model id"),
     ],
 )
@@ -279,6 +283,7 @@ def test_truth_files(tmp_path, text):
     [
         ("a,1\nb,2\n", "label '2'"),
         ("a,1\na,0\n", "several lines"),
+        ('a,1\nb,"0" x\n', "b: line 2 of the metadata is no line of a CSV table"),
         ("id-00000000,ture\nid-00000001,0\n", "id-00000000: label 'ture'"),
         ("a,1.0\nb,0\n", "a: label '1.0'"),
         ("a,\nb,0\n", "a: label ''"),
