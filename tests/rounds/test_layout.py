@@ -112,6 +112,13 @@ def test_rounds_are_told_by_words_of_names(tmp_path, name, expected):
     assert found == (expected.partition("-")[0] if is_early else None)
 
 
+@pytest.mark.parametrize(("name", "is_its"), [("round2-train", True), ("background2", False)])
+def test_metadata_beside_a_folder_is_of_a_round_alone(tmp_path, name, is_its):
+    add_model(tmp_path / name, 0, None)
+    (tmp_path / "round2-metadata.csv").write_text("model_name,poisoned\nid-00000000,True\n")
+    assert next(iter_models(tmp_path / name)).poisoned is (True if is_its else None)
+
+
 def test_cells_of_metadata_are_read_one_by_one(tmp_path):
     (tmp_path / "METADATA.csv").write_text("model_name,shape,size\nid-1,round,2\n")
     table = read_table(tmp_path / "METADATA.csv")
