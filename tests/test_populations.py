@@ -11,6 +11,7 @@ from jaxtroj.cli.options import add_settings, settings_from
 from jaxtroj.errors import UsageError
 from jaxtroj.populations import POPULATIONS, Asked, Candidates, Choice, choose
 from jaxtroj.rounds import ModelEntry, iter_models
+from jaxtroj.rounds.single import entry_of
 from jaxtroj.rounds.which import round_of
 from jaxtroj.scan.identity import identify
 from jaxtroj.settings import Settings, choice_of
@@ -145,6 +146,14 @@ def test_rounds_are_told_by_names_and_manifests(tmp_path, folder, manifest, expe
     assert round_of(model, None) == expected
     assert [entry.round for entry in iter_models(tmp_path / folder)] == [expected]
     assert [entry.round for entry in iter_models(model)] == [expected]
+    listed = [f"{folder}/id-00000003", f"{folder}/id-00000003/model.pt"]
+    assert [entry_of(tmp_path / place).round for place in listed] == [expected] * 2
+    (tmp_path / "list.csv").write_text(
+        "\n".join(["path,model", f"{listed[0]},a", f"{listed[1]},b"])
+    )
+    assert [entry.round for entry in iter_models(tmp_path / "list.csv")] == [expected] * 2
+    (model / "model.pt").rename(model.parent / "model.pt")  # no model's folder: anybody's file
+    assert entry_of(model.parent / "model.pt").round is None
 
 
 def test_a_round_that_decides_is_part_of_the_identity(tmp_path):

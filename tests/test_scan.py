@@ -287,7 +287,11 @@ def test_identity_of_a_head_follows_its_config_encoder_and_tokenizer(tmp_path):
         for content in ("one", "two"):
             (tmp_path / name / "vocab.txt").write_text(content)
             keys.append(identify(entry, SETTINGS))
-    assert len(set(keys)) == 7
+    named = [("BERT", None), ("DistilBERT", None), ("BERT", "small"), (None, "small")]
+    for embedding, flavor in named:  # with a file name, which is the same for all
+        config = TextConfig(embedding, flavor, "encoder.pt", cls_token_is_first=True)
+        keys.append(identify(replace(entry, text_config=config), SETTINGS))
+    assert len(set(keys)) == 11
     said = replace(SETTINGS, encoder=tmp_path / "encoder", tokenizer=tmp_path / "tokenizer")
     without = replace(entry, encoder_path=None, tokenizer_path=None)
     assert identify(entry, said) == identify(without, said)

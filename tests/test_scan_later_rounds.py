@@ -11,13 +11,14 @@ from PIL import Image
 
 import jaxtroj
 from converters import open_model
-from jaxtroj.rounds import iter_models
+from jaxtroj.rounds import image_config, iter_models
 from jaxtroj.rounds.examples import in_units, load_pictures
 from jaxtroj.scan import identify, scan_model
 from jaxtroj.settings import Settings
 
 SHIPPED = Path(jaxtroj.__file__).parent / "data" / "examples" / "clean"
 SETTINGS = Settings(calibrator=None, stages=("weights",))
+PLAIN = replace(SETTINGS, channel_order="RGB", normalization="unit")
 EDGE = 4
 
 
@@ -87,6 +88,43 @@ def test_without_a_config_other_sizes_are_taken_whole_and_the_reason_says_so(hom
     (home / "config.json").unlink()
     record = scan_model(entry(home), SETTINGS)
     assert record.status == "ok" and "they were taken whole" in record.reason
+
+
+@pytest.fixture
+def unsaid(home, monkeypatch):
+    """The model where nothing says its round; NIST's sizes are those of its pictures."""
+    side = json.loads((home / "config.json").read_text())["cnn_img_size_pixels"]
+    monkeypatch.setattr(image_config, "TAKEN", side)
+    monkeypatch.setattr(image_config, "SHOWN", side + 2 * EDGE)
+    (home / "config.json").unlink()
+    return home.parent.rename(home.parent.parent / "mine") / home.name
+
+
+@pytest.mark.parametrize(("shift", "is_said", "cut"), [
+    (0.0, False, True), (0.0, True, False), (np.array([9, 0, 0, 0, 0]), False, False),
+])  # fmt: skip
+def test_stored_logits_say_what_is_taken_where_nothing_else_does(unsaid, shift, is_said, cut):
+    write_logits(unsaid, shift)
+    size = (image_config.SHOWN, image_config.SHOWN) if is_said else None
+    record = scan_model(entry(unsaid), replace(PLAIN, image_size=size))
+    assert record.status == "ok", record.reason
+    assert ("middle 64 pixels were taken, whose logits" in record.reason) == cut
+    assert ("logits-differ" in record.reason) != cut
+
+
+@pytest.mark.parametrize(("by_nist", "is_said", "cut"), [
+    (True, False, True), (False, False, False), (True, True, False),
+])  # fmt: skip
+def test_pictures_as_large_as_nists_are_cut_where_its_flags_name_the_model(
+    unsaid, by_nist, is_said, cut
+):
+    found = replace(entry(unsaid), by_nist=by_nist)
+    size = (image_config.SHOWN, image_config.SHOWN) if is_said else None
+    record = scan_model(found, replace(PLAIN, image_size=size))
+    assert record.status == "ok", record.reason
+    assert ("config.json does not say it: the middle 64 pixels" in record.reason) == cut
+    plain = replace(found, by_nist=False)
+    assert (identify(found, PLAIN) == identify(plain, PLAIN)) != by_nist
 
 
 def test_classes_that_do_not_meet_are_told(home):

@@ -145,8 +145,8 @@ def _settings(parameters: "Metaparameters") -> "Settings":
         classifier_calibrator=None,
         recover_words=False,
         base_rate=parameters.base_rate,
-        channel_order=parameters.channel_order,
-        normalization=parameters.normalization,
+        channel_order=parameters.said("channel_order"),
+        normalization=parameters.said("normalization"),
         examples_per_class=parameters.examples_per_class,
     )
 

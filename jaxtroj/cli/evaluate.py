@@ -10,6 +10,7 @@ import argparse
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -148,7 +149,8 @@ def _read(args: argparse.Namespace) -> "list[Matched]":
 
 
 def complain(problems: Sequence[str], match: "Matched", predicted_only: bool, source: str) -> None:
-    """On stderr: predictions that are no numbers, models without label, models not predicted."""
+    """On stderr: predictions that are no numbers, models without label or with an erratum, models
+    not predicted."""
     if problems:
         options.message(f"{source}: {len(problems)} odd predictions; the first: {problems[0]}")
     if match.blank:
@@ -160,6 +162,8 @@ def complain(problems: Sequence[str], match: "Matched", predicted_only: bool, so
         options.message(
             f"{source}: {match.unlabelled} models of the run have no label and are left out"
         )
+    for reason, count in Counter(match.errata).items():
+        options.message(f"{source}: {count} models of the run are left out ({reason})")
     if match.not_predicted and predicted_only:
         options.message(
             f"{source}: {match.not_predicted} labelled models have no prediction; left out"
@@ -246,6 +250,7 @@ def _as_json(
     return {
         **scores["all"].as_dict(),
         "unlabelled": sum(match.unlabelled for match in matches),
+        "errata": sum(len(match.errata) for match in matches),
         "not_predicted": sum(match.not_predicted for match in matches),
         "at_base_rate": at_base_rate(cases),
         "target_class_right": right,

@@ -51,7 +51,8 @@ def add_model_flags(group: argparse._ArgumentGroup) -> None:
     options.add_flag(
         group,
         "--cls_token_is_first",
-        "text models: the sentence embedding is that of the first token",
+        "text models: the sentence embedding is that of the first token; without the flag that of"
+        " the last, unless config.json says another",
     )
     for flag in _NOT_NEEDED:
         group.add_argument(flag, metavar="PATH", help="accepted; not needed")
@@ -111,7 +112,7 @@ def take_parameters(args: argparse.Namespace) -> None:
     if found is not None:
         for name in ("base_rate", "seed", "channel_order", "normalization", "examples_per_class"):
             if getattr(args, name) is None:
-                setattr(args, name, getattr(found, name))
+                setattr(args, name, found.said(name))
         if args.stages is None:
             args.stages = ",".join(found.stages)
         args.no_early_stop = args.no_early_stop or not found.early_stop
@@ -163,9 +164,9 @@ def _compare_with_learned(args: argparse.Namespace) -> None:
     now = {name: getattr(args, name) for name in _OF_EVIDENCE}
     now["seed"] = now["seed"] or 0
     differ = [
-        f"{name} was {getattr(then, name)!r}, now {_said(value)}"
+        f"{name} was {_said(then.said(name))}, now {_said(value)}"
         for name, value in now.items()
-        if getattr(then, name) != value
+        if then.said(name) != value
     ]
     differ += [
         f"{name} was not given, now {_said(getattr(args, name))}"
@@ -195,8 +196,8 @@ def with_flags(entry: "ModelEntry", args: argparse.Namespace) -> "ModelEntry":
             is owed.
     """
     from jaxtroj.rounds.layout import with_own_files
-    from jaxtroj.rounds.text_config import TextConfig
 
+    entry = replace(entry, by_nist=args.model_filepath is not None)
     beside = entry.examples_path
     if args.examples is not None:
         kind = what_is(args.examples)
@@ -217,10 +218,24 @@ def with_flags(entry: "ModelEntry", args: argparse.Namespace) -> "ModelEntry":
         encoder_path=args.embedding_filepath or entry.encoder_path,
         tokenizer_path=args.tokenizer_filepath or entry.tokenizer_path,
     )
+    return _with_pooling(entry, args)
+
+
+def _with_pooling(entry: "ModelEntry", args: argparse.Namespace) -> "ModelEntry":
+    """A head with the token that the flags say; beside an encoder, NIST's flag says it by its
+    absence too, which counts where config.json says nothing."""
+    from jaxtroj.rounds.text_config import TextConfig
+
+    config = entry.text_config or TextConfig()
     if args.cls_token_is_first:
-        config = replace(entry.text_config or TextConfig(), cls_token_is_first=True)
-        entry = replace(entry, text_config=config)
-    return entry
+        return replace(entry, text_config=replace(config, cls_token_is_first=True))
+    if args.embedding_filepath is None or config.pooling is not None:
+        return entry
+    options.message(
+        "without --cls_token_is_first the sentence embedding is that of the last token; no"
+        " config.json says another"
+    )
+    return replace(entry, text_config=replace(config, cls_token_is_first=False))
 
 
 def _holds_examples(path: Path, kind: str, network: str) -> bool:

@@ -29,6 +29,8 @@ class Truth:
     path: Path
     poisoned: Mapping[str, bool]
     cells: Mapping[str, Mapping[str, str]]
+    errata: Mapping[str, str] = field(default_factory=dict)
+    """Why NIST's errata take a model out of its dataset, by name."""
 
 
 @dataclass(frozen=True)
@@ -56,13 +58,15 @@ class Matched:
 
     cases: tuple[Case, ...]
     unlabelled: int
-    """Predictions of models that the truth does not name."""
+    """Predictions of models that the truth does not name, errata left out."""
     not_predicted: int
     """Labelled models without any prediction, whether they were kept or not."""
     blank: tuple[str, ...] = ()
     """Labelled models whose prediction says nothing, such as NaN; they are cases all the same."""
     path: Path = Path()
     """Of the predictions; of the truth for what no set predicts."""
+    errata: tuple[str, ...] = ()
+    """Why NIST's errata take models out that have a prediction, one for each."""
 
 
 def read_truth(path: Path) -> Truth:
@@ -71,11 +75,13 @@ def read_truth(path: Path) -> Truth:
     Raises DatasetError as `rounds.load_truth` does.
     """
     labels = {printable(name): poisoned for name, poisoned in load_truth(path).items()}
-    if path.is_dir():
-        cells = {printable(entry.model_id): entry.metadata for entry in iter_models(path)}
-    else:
+    if not path.is_dir():
         cells = {printable(name): row.cells for name, row in read_pairs(path).rows.items()}
-    return Truth(path, labels, cells)
+        return Truth(path, labels, cells)
+    entries = {printable(entry.model_id): entry for entry in iter_models(path)}
+    cells = {name: entry.metadata for name, entry in entries.items()}
+    errata = {name: entry.skip_reason for name, entry in entries.items() if entry.skip_reason}
+    return Truth(path, labels, cells, errata)
 
 
 def match(predictions: Predictions, truth: Truth, predicted_only: bool = False) -> Matched:
@@ -109,7 +115,9 @@ def match(predictions: Predictions, truth: Truth, predicted_only: bool = False) 
     )
     blank = tuple(name for name in predictions.blank if name in common)
     missing = len(wanted) - len(common)
-    return Matched(cases, len(said) - len(common), missing, blank, predictions.path)
+    errata = tuple(truth.errata[name] for name in said if name in truth.errata)
+    unlabelled = len(said) - len(common) - len(errata)
+    return Matched(cases, unlabelled, missing, blank, predictions.path, errata)
 
 
 def match_together(

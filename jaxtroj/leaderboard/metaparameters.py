@@ -20,6 +20,8 @@ CALIBRATOR_FILE, METAPARAMETERS_FILE = "calibrator.json", "metaparameters.json"
 TEXT_CALIBRATOR_FILE = "text_calibrator.json"
 CALIBRATOR_FILES = (CALIBRATOR_FILE, TEXT_CALIBRATOR_FILE)
 MAX_BYTES = 2**20
+AUTO = "auto"
+"""Of the input form: nothing is said, so the model's round decides, else its examples."""
 _LONGEST_COMPLAINT = 300
 _OF_ROUNDS = Subject(side=224, has_batch_norm=True)  # a model without them leaves `memory` out
 LARGE_STAGES = tuple(stage.name for stage in stages_for(IMAGE_STAGES, _OF_ROUNDS))
@@ -35,9 +37,18 @@ class Metaparameters:
     early_stop: bool = True
     seed: int = 0
     base_rate: float = 0.5
-    channel_order: str = "BGR"
-    normalization: str = "min-max"
+    channel_order: str = AUTO
+    normalization: str = AUTO
     examples_per_class: int = 100
+
+    def said(self, name: str) -> Any:
+        """A value as an option has it; None where it leaves the model's round to decide.
+
+        >>> Metaparameters().said("channel_order") is None, Metaparameters().said("seed")
+        (True, 0)
+        """
+        value = getattr(self, name)
+        return None if value == AUTO else value
 
     @property
     def stages(self) -> tuple[str, ...]:

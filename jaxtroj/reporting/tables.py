@@ -114,6 +114,7 @@ def _scored(scored: Scored) -> dict[str, Any]:
     return {
         "scores": {name: row.as_dict() for name, row in scored.scores.items()},
         "unlabelled": scored.matched.unlabelled,
+        "errata": len(scored.matched.errata),
         "not_predicted": scored.matched.not_predicted,
         "reliability": [asdict(row) for row in scored.bins],
         "roc": curve,

@@ -35,11 +35,13 @@ ROUND0_UNCONVERGED: Mapping[str, tuple[str, float, float]] = {
     "id-00000192": ("3739985827", 79.4, 79.4),
     "id-00000199": ("1394892663", 98.5, 20.6),
 }
-_ROUND = re.compile(r"(?:round[-_ ]?([0-4])|\br[-_ ]?([01]))(?![0-9])", re.IGNORECASE)
+# A word of its own: background2 and underground-0 are no rounds, TrojAIRound3 and nist_round4 are.
+WORD = r"(?:(?<![A-Za-z])(?i:(?:trojai)?round)|Round)"
+_ROUND = re.compile(rf"(?:{WORD}[-_ ]?([0-4])|\b[Rr][-_ ]?([01]))(?![0-9])")
 _SPLIT = re.compile(r"(train|test|holdout)", re.IGNORECASE)
 TRAIN_ROWS = 1000  # models in Round 1's training set; its test and holdout sets have 100 each
 _ROUND5 = re.compile(
-    r"(?:round|\br)[-_ ]?5(?![0-9])|nlp-sentiment-classification-mar2021", re.IGNORECASE
+    rf"(?:{WORD}|\b[Rr])[-_ ]?5(?![0-9])|(?i:nlp-sentiment-classification-mar2021)"
 )
 _FIRST = "id-00000000"
 # master_seed of the first model in the official METADATA.csv; that of the test set is not known
@@ -61,12 +63,13 @@ def dataset_name(folder: Path, table: Table | None) -> str | None:
     >>> dataset_name(Path("mine"), None) is None
     True
     """
-    names = [folder.resolve().name, table.path.name if table else ""]
+    folder = folder.resolve()  # it may be named "." or by a link
+    names = [folder.name, table.path.name if table else ""]
     if folder.name == "models":
-        names.insert(1, folder.resolve().parent.name)
+        names.insert(1, folder.parent.name)
     first = next(iter(table.rows.values()), None) if table else None
-    first_row = " ".join(first.cells.values()) if first else ""
-    found = next((match for text in [*names, first_row] if (match := _ROUND.search(text))), None)
+    cells = first.cells.values() if first else ()
+    found = next((match for text in [*names, *cells] if (match := _ROUND.search(text))), None)
     split = next((match.group(1).lower() for name in names if (match := _SPLIT.search(name))), None)
     if found is None:
         return _round5_name(folder, names, split, table)
@@ -86,7 +89,7 @@ def _round5_name(
     known = ROUND5_FIRST_SEEDS.get(row.cells.get("master_seed", "")) if row else None
     if known is not None:
         return known
-    home = folder.resolve().parent if folder.name == "models" else folder
+    home = folder.parent if folder.name == "models" else folder
     named = any(_ROUND5.search(name) for name in names)
     if not named or split is None or (home / _MANIFEST).exists():
         return None

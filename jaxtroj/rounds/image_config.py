@@ -94,16 +94,21 @@ class Middle:
     note: str = ""
 
 
-def middle_of(config: ImageConfig | None, name: str | None, size: tuple[int, int]) -> Middle:
+def middle_of(
+    config: ImageConfig | None, name: str | None, size: tuple[int, int], by_nist: bool = False
+) -> Middle:
     """The part of example pictures that a network takes.
 
     Args:
         config: of the model, if there is one.
         name: of its round, if that is known.
         size: height and width of its examples in pixels.
+        by_nist: whether NIST's flags name the model. No other of its rounds has pictures as large
+            as those of Rounds 2 to 4, and a server hides the round.
     """
     taken = config.taken if config else None
-    if taken is None and name not in ROUNDS_WITH_MARGIN:
+    has_margin = name in ROUNDS_WITH_MARGIN or (by_nist and size == (SHOWN, SHOWN))
+    if taken is None and not has_margin:
         return Middle()
     if taken is None and size == (SHOWN, SHOWN):
         return Middle(TAKEN, f"config.json does not say it: the middle {TAKEN} pixels were taken")

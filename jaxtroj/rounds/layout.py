@@ -15,10 +15,11 @@ manifest  FILE.csv with the columns path, and if you like model, examples, poiso
 ```
 """
 
+import functools
 import itertools
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -42,10 +43,11 @@ from jaxtroj.rounds.tables import (
 )
 from jaxtroj.rounds.text_config import TextConfig
 from jaxtroj.rounds.text_files import CONFIG_FILE, text_files
-from jaxtroj.rounds.which import round_of
+from jaxtroj.rounds.which import dataset_of, round_of
 
 PATH_COLUMNS = ("path", "model_path")
 _METADATA = re.compile(r"(.*[-_])?metadata\.csv", re.IGNORECASE)
+_NUMBER = re.compile(rf"{errata.WORD}[-_]?([0-9]+)")
 _BESIDE = re.compile(r"(.*[-_])?round[-_]?([0-9]+)[-_]metadata\.csv", re.IGNORECASE)
 _MOST_SAID = 200  # of an error that nobody foresaw, characters
 
@@ -93,6 +95,8 @@ class ModelEntry:
     """What makes the network of a file with weights alone; it is run, and only a user names it."""
     image_config: ImageConfig | None = None
     """The config.json of an image model of Rounds 2 to 4; None where there is none."""
+    by_nist: bool = False
+    """Whether NIST's flags name it, as a container gets one model of a round that is not said."""
 
 
 def iter_models(
@@ -152,8 +156,10 @@ def _manifest(path: Path) -> Iterator[ModelEntry]:
         )
     if not table.rows and not table.nameless:
         raise NoModelsError(f"{path} names no model, expected a line for each")
+    # Many lines are of one dataset, and what a generator left in it may be large.
+    told = functools.cache(lambda dataset: round_of(dataset, None))
     return itertools.chain(
-        (_listed(path, name, row, column) for name, row in table.rows.items()),
+        (_listed(path, name, row, column, told) for name, row in table.rows.items()),
         (_nameless(path, line) for line in table.nameless),
     )
 
@@ -164,8 +170,12 @@ def _nameless(manifest: Path, line: Line) -> ModelEntry:
     return ModelEntry(name, manifest, None, None, problem=problem, is_refused=True)
 
 
-def _listed(manifest: Path, model_id: str, row: Row, column: str) -> ModelEntry:
+def _listed(
+    manifest: Path, model_id: str, row: Row, column: str, told: Callable[[Path], str | None]
+) -> ModelEntry:
     """One line of a manifest: a model file or a model's folder, its examples, its label.
+
+    `told` says the round of a dataset folder.
 
     Where lines differ the manifest itself stands for the model file: it decides, when it changes.
     """
@@ -176,7 +186,9 @@ def _listed(manifest: Path, model_id: str, row: Row, column: str) -> ModelEntry:
             model_id, manifest, None, None, row.cells, problem=problem, is_refused=True
         )
     named = row.cells.get(column, "")
-    found = _entry(home / (named or model_id), _Source())
+    place = home / (named or model_id)
+    dataset = dataset_of(place)
+    found = _entry(place, _Source(round=None if dataset is None else told(dataset)))
     poisoned = found.poisoned if row.poisoned is None else row.poisoned
     problems = [row.problem, found.problem, None if named else f"no {column} in the manifest"]
     if None not in (found.poisoned, row.poisoned) and found.poisoned != row.poisoned:
@@ -210,7 +222,7 @@ def _entry_at(place: Path, source: _Source) -> ModelEntry:
     model_id = place.resolve().name if place.name in ("", "..") else place.name
     home = place if is_folder else place.parent
     file = model_file(place)
-    row, dataset = _row(source.table, model_id), source.dataset
+    row, dataset = _row(source.table, model_id, is_folder), source.dataset
     poisoned, label_problem = _label(home / "ground_truth.csv" if is_folder else None, row)
     problems = [text for text in (file.problem, label_problem) if text]
     folders = (home / name for name in EXAMPLE_FOLDERS)
@@ -298,11 +310,11 @@ def _with_problem(entry: ModelEntry, problem: str) -> ModelEntry:
     return replace(entry, problem="; ".join(filter(None, [entry.problem, problem])))
 
 
-def _row(table: Table | None, model_id: str) -> Row:
-    absent = Row({}, None)
-    if table is None:
-        return absent
-    return table.rows.get(model_id) or table.rows.get(Path(model_id).stem) or absent
+def _row(table: Table | None, model_id: str, is_folder: bool) -> Row:
+    """The row that names a model; one of a file may leave its ending out."""
+    names = [model_id] if is_folder else [model_id, Path(model_id).stem]
+    rows = table.rows if table else {}
+    return next((rows[name] for name in names if name in rows), Row({}, None))
 
 
 def _label(ground_truth: Path | None, row: Row) -> tuple[bool | None, str | None]:
@@ -330,7 +342,7 @@ def _metadata(root: Path) -> Table | None:
         here = [path for path in _csv_files(parent) if _METADATA.fullmatch(path.name)]
     if not here:
         beside = ((path, _BESIDE.fullmatch(path.name)) for path in _csv_files(parent))
-        own = re.search(r"round[-_]?([0-9]+)", root.resolve().name, re.IGNORECASE)
+        own = _NUMBER.search(root.resolve().name)
         here = [path for path, match in beside if match and own and match[2] == own[1]]
     exact = [path for path in here if path.name == "METADATA.csv"]
     if len(here) > 1 and not exact:

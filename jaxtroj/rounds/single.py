@@ -10,6 +10,7 @@ from converters.mlflow_folder import is_mlflow_address
 from jaxtroj.errors import DatasetError, UsageError
 from jaxtroj.rounds.layout import ModelEntry, iter_models, with_own_files
 from jaxtroj.rounds.places import EXAMPLE_FOLDERS
+from jaxtroj.rounds.which import dataset_of, round_of
 
 
 def entry_of(path: Path) -> ModelEntry:
@@ -34,7 +35,9 @@ def entry_of(path: Path) -> ModelEntry:
     if not path.is_dir():
         beside = (path.parent / name for name in EXAMPLE_FOLDERS)
         examples = next((folder for folder in beside if folder.is_dir()), None)
-        return with_own_files(ModelEntry(str(path), path, examples, None))
+        dataset = dataset_of(path)
+        told = None if dataset is None else round_of(dataset, None)
+        return with_own_files(ModelEntry(str(path), path, examples, None, round=told))
     try:
         found = list(iter_models(path, include_errata=True))
     except DatasetError as error:

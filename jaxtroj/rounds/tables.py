@@ -1,7 +1,7 @@
 """METADATA.csv, ground_truth.csv and truth tables, read as text from strangers.
 
-A fault of the whole table (no header, NUL bytes, a field without end) is one DatasetError; a fault
-of one row stays with that row's model.
+A fault of the whole table (no header, NUL bytes, a field of 128 KiB) is one DatasetError; a fault
+of one row, such as a quote without end, stays with that row's model.
 """
 
 import csv
@@ -10,12 +10,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from itertools import islice
 from pathlib import Path
 
 from converters.files import read_plain, what_is
 from jaxtroj.errors import DatasetError
 
 MAX_TABLE_BYTES = 64 * 2**20
+MAX_DAMAGED = 100  # lines that are no CSV; each may be looked at for 128 KiB
 ID_COLUMNS = ("model_name", "model_id", "model", "id")
 LABEL_COLUMNS = ("poisoned", "ground_truth")
 _LABELS = {"true": True, "1": True, "false": False, "0": False}
@@ -41,6 +43,8 @@ class Line:
 
     number: int
     cells: Sequence[str]
+    problem: str | None = None
+    """Why it is no line of a CSV table; its cells are a guess then."""
 
 
 @dataclass(frozen=True)
@@ -185,7 +189,7 @@ def _table(path: Path, lines: list[Line], columns: tuple[str, ...], id_column: s
         if not model_id:
             nameless.append(line)
             continue
-        row = _row(line.cells, columns)
+        row = _row(line, columns)
         earlier = rows.setdefault(model_id, row)
         number = first.setdefault(model_id, line.number)
         if (earlier.cells, earlier.problem) != (row.cells, row.problem) and not earlier.differs:
@@ -194,10 +198,13 @@ def _table(path: Path, lines: list[Line], columns: tuple[str, ...], id_column: s
     return Table(path, columns, rows, tuple(nameless))
 
 
-def _row(line: Sequence[str], columns: tuple[str, ...]) -> Row:
-    cells = {name: cell.strip() for name, cell in zip(columns, line, strict=False)}
-    if len(line) != len(columns):
-        return Row(cells, None, f"{len(line)} cells in the metadata, expected {len(columns)}")
+def _row(line: Line, columns: tuple[str, ...]) -> Row:
+    cells = {name: cell.strip() for name, cell in zip(columns, line.cells, strict=False)}
+    if line.problem is not None:
+        return Row(cells, None, line.problem)
+    count = len(line.cells)
+    if count != len(columns):
+        return Row(cells, None, f"{count} cells in the metadata, expected {len(columns)}")
     label_column = next((name for name in LABEL_COLUMNS if name in columns), None)
     if label_column is None:
         return Row(cells, None)
@@ -210,7 +217,7 @@ def _row(line: Sequence[str], columns: tuple[str, ...]) -> Row:
 def _parse(path: Path) -> list[Line]:
     text = read_text(path, MAX_TABLE_BYTES)
     try:
-        lines = list(_lines(text))
+        lines = list(_lines(list(io.StringIO(text, newline=""))))
     except csv.Error as error:
         raise DatasetError(f"{path} is not a CSV table: {error}") from error
     if not lines:
@@ -218,13 +225,41 @@ def _parse(path: Path) -> list[Line]:
     return lines
 
 
-def _lines(text: str) -> Iterator[Line]:
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    number = 1
-    for cells in reader:
-        if cells:
-            yield Line(number, cells)
-        number = reader.line_num + 1
+def _lines(text: Sequence[str]) -> Iterator[Line]:
+    """The lines of a table; after one that is no CSV it goes on with the next line of text.
+
+    Raises csv.Error, which names the line, for a first one, for a cell that is too long, and for
+    more than `MAX_DAMAGED`.
+    """
+    first, damaged = True, 0
+    place = start = 0
+    while start < len(text):
+        reader = csv.reader(islice(text, start, None), strict=True)
+        try:
+            for cells in reader:
+                if cells:
+                    yield Line(place + 1, cells)
+                    first = False
+                place = start + reader.line_num
+            return
+        except csv.Error as error:
+            damaged += 1
+            if first or damaged > MAX_DAMAGED:
+                raise csv.Error(f"line {place + 1}: {error}") from error
+            yield _damaged(text[place], place + 1, str(error))
+        place = start = place + 1
+
+
+def _damaged(text: str, number: int, error: str) -> Line:
+    """A line that is no CSV, with the cells that a lenient reader sees in it."""
+    try:
+        (cells,) = csv.reader([text])
+    except csv.Error as again:
+        raise csv.Error(f"line {number}: {again}") from again
+    problem = (
+        f"line {number} of the metadata is no line of a CSV table ({error}); correct its quotes"
+    )
+    return Line(number, cells, problem)
 
 
 def read_text(path: Path, limit: int) -> str:

@@ -33,6 +33,19 @@ def round_of(root: Path, table: Table | None) -> str | None:
     return _generated(home.parent if home.name == "models" else home)
 
 
+def dataset_of(place: Path) -> Path | None:
+    """The folder around a model's folder id-XXXXXXXX, or around that of a file in one; None for any
+    other place, which may lie anywhere.
+
+    >>> dataset_of(Path("/round2-train/id-00000003/model.pt"))
+    PosixPath('/round2-train')
+    >>> dataset_of(Path("/round2-train/model.pt")) is None
+    True
+    """
+    home = (place if place.is_dir() else place.parent).resolve()
+    return home.parent if _MODEL_FOLDER.fullmatch(home.name) else None
+
+
 def _generated(home: Path) -> str | None:
     """The round that our generator wrote into a folder; a manifest of others says nothing."""
     try:

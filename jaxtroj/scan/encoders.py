@@ -46,7 +46,7 @@ def are_together(entry: ModelEntry, bank: Path) -> bool:
 
 @lru_cache(maxsize=64)
 def _are_from(dataset: Path, file_name: str, bank: Path) -> bool:
-    from jaxtroj.evidence.texts.bank.reference_heads import are_from
+    from jaxtroj.evidence.texts.bank.origin import are_from
 
     return are_from(dataset, file_name, bank)
 

@@ -25,6 +25,8 @@ def identify(entry: ModelEntry, settings: Settings) -> str:
         values["round"] = entry.round  # it decides who answers, and how pixels are read
     if entry.round in ROUNDS_WITH_MARGIN or entry.image_config is not None:
         values["taken"] = (entry.round, entry.image_config and entry.image_config.taken)
+    elif entry.by_nist:
+        values["taken"] = "by_nist"
     if entry.kind == CLASSIFIERS.kind:
         values["classifier_evidence_schema"] = CLASSIFIERS.version
     return identity(model, _examples_digest(entry), values | _beside(entry, settings))
@@ -40,6 +42,9 @@ def _beside(entry: ModelEntry, settings: Settings) -> dict[str, Any]:
     config, found = entry.text_config, dict[str, Any]()
     if config is not None:
         found["text_config"] = (config.pooling, config.encoder_names)
+        named = (config.embedding, config.embedding_flavor)
+        if any(named) and (None in named or config.embedding_filename is not None):
+            found["named_encoder"] = named  # the names above do not hold it
     for name, path in (("encoder", entry.encoder_path), ("tokenizer", entry.tokenizer_path)):
         if path is not None and getattr(settings, name) is None:  # else it is one of the settings
             found[f"own_{name}"] = contents_digest(path)

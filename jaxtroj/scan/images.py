@@ -12,12 +12,12 @@ from jaxtroj.evidence.stage import Stage, Subject
 from jaxtroj.evidence.stages import IMAGE_STAGES
 from jaxtroj.record import finite, printable
 from jaxtroj.record_text import write_trigger
-from jaxtroj.rounds import Examples
+from jaxtroj.rounds.examples import Examples, Pictures
 from jaxtroj.scan.attempt import Attempt
 from jaxtroj.scan.image_limits import limits_of, standing_out
 from jaxtroj.scan.kinds import Prepared
 from jaxtroj.scan.naming import named_class, working_trigger
-from jaxtroj.scan.pictures import pictures_of
+from jaxtroj.scan.pictures import is_size_said, pictures_of
 from jaxtroj.scan.records import Judgement
 
 if TYPE_CHECKING:
@@ -72,6 +72,9 @@ class ImageScan:
         check_fit(self.model, pictures.pixels.shape, pictures.labels)
         choice = self._form = form_for(self.attempt, self.model, pictures)
         self.model = in_form(self.attempt, self.model, choice)
+        pictures = self._cut(pictures, choice)
+        height, width = pictures.pixels.shape[1:3]
+        self.attempt.picture_size = (height, width)
         self._given = pictures.examples(choice.form.channel_order, choice.form.normalization)
         reference = reference_for(self.attempt, self.model, pictures)
         self.attempt.has_reference = reference is not None
@@ -90,6 +93,15 @@ class ImageScan:
         self.attempt.weight = weight_of(examples.labels, self.model.num_classes)
         side, beside = max(height, width), reference is not None
         return Prepared(context, Subject(side, has_batch_norm=norms, has_reference=beside))
+
+    def _cut(self, pictures: Pictures, choice: "FormChoice") -> Pictures:
+        """The pictures, or the middle of them if only stored logits say that it is taken."""
+        from jaxtroj.network import Network
+        from jaxtroj.scan.stored_logits import cut_as_stored
+
+        if is_size_said(self.attempt, self.model):
+            return pictures
+        return cut_as_stored(self.attempt.entry, Network(self.model), pictures, choice.form)
 
     def _matched(self, given: Examples) -> Examples:
         """The examples as the network's batch norms remember its training pictures."""

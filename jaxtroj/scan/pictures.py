@@ -46,11 +46,18 @@ def pictures_of(attempt: Attempt, model: "Model") -> Pictures:
     if isinstance(fit, ByProcessor) and fit.finding:
         attempt.findings += (fit.finding,)
     height, width = pictures.pixels.shape[1:3]
-    taken = middle_of(entry.image_config, entry.round, (height, width))
+    by_nist = entry.by_nist and not is_size_said(attempt, model)
+    taken = middle_of(entry.image_config, entry.round, (height, width), by_nist)
     notes = (taken.note, *_odd_classes(attempt, model, pictures.labels))
     found = pictures.cut(taken.side, notes)
     check_said_size(settings.image_size, found.pixels)
     return found
+
+
+def is_size_said(attempt: Attempt, model: "Model") -> bool:
+    """Whether the network or an option says how large the pictures are that it takes."""
+    settings = attempt.settings
+    return (model.image_size, settings.image_size, settings.resize) != (None, None, None)
 
 
 def _no_pictures(model: Path) -> str:

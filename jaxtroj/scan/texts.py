@@ -201,6 +201,7 @@ def _subject(context: "TextContext", are_foreign: bool) -> Subject:
 
 def _probes(bank: Path, model: "Model", entry: ModelEntry) -> "EncoderProbes":
     """The bank and its clean heads; raises EvidenceError where they are not for such a head."""
+    from jaxtroj.evidence.texts.bank.origin import named_by, named_by_bank
     from jaxtroj.evidence.texts.encoder_probes import open_probes
 
     probes = open_probes(bank)
@@ -209,6 +210,12 @@ def _probes(bank: Path, model: "Model", entry: ModelEntry) -> "EncoderProbes":
         raise EvidenceError(
             f"the bank's vectors have width {plan.width}, the head takes {model.input_size};"
             " use the bank of the encoder that the head stands on"
+        )
+    own, known = named_by(entry.text_config), named_by_bank(bank)
+    if own.differs_from(known):
+        raise EvidenceError(
+            f"config.json says that the head stands on {own}, the bank's clean heads on {known};"
+            " use the bank of the head's encoder, or correct config.json if both are one"
         )
     if pooling not in (None, plan.pooling):
         raise EvidenceError(

@@ -158,7 +158,8 @@ def test_learned_parameters_are_compared_with_what_is_done(tmp_path, capsys):
     learned = tmp_path / "learned"
     learned.mkdir()
     (learned / "calibrator.json").write_text("no calibrator: ends the scan")
-    written = vars(Metaparameters()) | {"seed": 5}
+    stated = {"channel_order": "BGR", "normalization": "min-max"}
+    written = vars(Metaparameters()) | stated | {"seed": 5}
     (learned / "metaparameters.json").write_text(json.dumps(written))
     words = ["infer", "--model_filepath", str(tmp_path / "model.pt"), "--result_filepath"]
     words += [str(tmp_path / "result.txt"), "--learned_parameters_dirpath", str(learned)]
@@ -171,8 +172,13 @@ def test_learned_parameters_are_compared_with_what_is_done(tmp_path, capsys):
     assert head not in capsys.readouterr().err
     main([*words, *same, "--seed", "5", "--layout", "NHWC"])
     assert f"{head}layout was not given, now 'NHWC'" in capsys.readouterr().err
-    (tmp_path / "m.json").write_text(json.dumps(vars(Metaparameters()) | {"seed": 5}))
+    (tmp_path / "m.json").write_text(json.dumps(written))
     (tmp_path / "schema.json").write_text("{}")
     files = ["--metaparameters_filepath", str(tmp_path / "m.json"), "--schema_filepath"]
     main([*words, *files, str(tmp_path / "schema.json"), "--channel-order", "RGB"])
     assert f"{head}channel_order was 'BGR', now 'RGB'\n" in capsys.readouterr().err
+    (learned / "metaparameters.json").write_text(json.dumps(vars(Metaparameters()) | {"seed": 5}))
+    main([*words, "--seed", "5", "--examples-per-class", "100"])
+    assert head not in capsys.readouterr().err
+    main([*words, *same, "--seed", "5"])
+    assert f"{head}channel_order was not given, now 'BGR'" in capsys.readouterr().err

@@ -41,6 +41,24 @@ def test_evaluate_a_run(small, capsys):
     assert run(*arguments, "--by", "colour") == 4
 
 
+def test_models_of_an_erratum_are_left_out_with_that_reason(tmp_path, capsys):
+    """A run with --include-errata has answers for them; the truth does not."""
+    models = tmp_path / "round1-dataset-train" / "models"
+    labels = {"id-00000001": 0, "id-00000002": 1, "id-00000184": 1, "id-00000599": 1}
+    for name, label in labels.items():
+        (models / name).mkdir(parents=True)
+        (models / name / "model.pt").write_bytes(b"")
+        (models / name / "ground_truth.csv").write_text(str(label))
+    lines = [f"{name},0.4" for name in (*labels, "id-00000900")]
+    (tmp_path / "said.csv").write_text("\n".join(lines))
+    assert run("evaluate", tmp_path / "said.csv", "--truth", models, "--json") == 0
+    captured = capsys.readouterr()
+    scores = json.loads(captured.out)
+    assert [scores[name] for name in ("models", "unlabelled", "errata")] == [2, 1, 2]
+    said = "2 models of the run are left out (erratum by NIST: labelled poisoned, but no trigger"
+    assert said in captured.err and "1 models of the run have no label" in captured.err
+
+
 def test_models_without_an_answer_are_counted_and_in_no_reliability(small, capsys):
     truth, table = small / "METADATA.csv", small / "table.csv"
     with RunStore(small / "run", {"made": "up"}) as store:

@@ -1,5 +1,6 @@
 """The container interface, driven as TrojAI's harnesses drive it, on the two example models."""
 
+import argparse
 import json
 import os
 import shutil
@@ -11,14 +12,22 @@ import jsonschema
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 import jaxtroj
 from jaxtroj.calibration import Calibrator
+from jaxtroj.cli import infer, nist
 from jaxtroj.cli.main import main
 from jaxtroj.errors import DatasetError, UsageError
 from jaxtroj.input_forms import CHANNEL_ORDERS, NORMALIZATIONS
-from jaxtroj.leaderboard.metaparameters import LARGE_STAGES, Metaparameters, read_metaparameters
+from jaxtroj.leaderboard.metaparameters import (
+    AUTO,
+    LARGE_STAGES,
+    Metaparameters,
+    read_metaparameters,
+)
 from jaxtroj.leaderboard.predictions import read_predictions
+from jaxtroj.rounds.single import entry_of
 from jaxtroj.settings import DEFAULT_CALIBRATOR, DEFAULT_TEXT_CALIBRATOR
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -148,6 +157,31 @@ def test_the_container_answers_for_text_heads_too(container, tmp_path):
     assert 0 < float((head / "result.txt").read_text()) < 1
 
 
+@pytest.mark.parametrize(
+    ("words", "config", "pooling", "is_told"),
+    [
+        (["--embedding_filepath=e.pt", "--tokenizer_filepath=t.pt"], None, "last", True),
+        (["--embedding_filepath=e.pt", "--cls_token_is_first"], None, "first", False),
+        (["--embedding_filepath=e.pt"], {"embedding": "BERT"}, "first", False),
+        (["--embedding_filepath=e.pt"], {"embedding": "GPT-2"}, "last", False),
+        ([], None, None, False),
+    ],
+)
+def test_the_flag_for_the_first_token_says_the_last_by_its_absence(
+    words, config, pooling, is_told, tmp_path, capsys
+):
+    head = text_head(tmp_path / "active")
+    if config is not None:
+        (head / "config.json").write_text(json.dumps(config))
+    subparsers = argparse.ArgumentParser().add_subparsers()
+    infer.add_parser(subparsers)
+    given = map(str, flags(head, tmp_path / "scratch", "clean_example_data"))
+    args = subparsers.choices["infer"].parse_args([*given, *words])
+    entry = nist.with_flags(entry_of(head / "model.pt"), args)
+    assert (entry.text_config and entry.text_config.pooling) == pooling
+    assert ("that of the last token" in capsys.readouterr().err) == is_told
+
+
 def test_a_folder_with_one_calibrator_uses_it_for_all_kinds(container, tmp_path, capsys):
     (container / "learned_parameters" / "text_calibrator.json").unlink()
     head = text_head(tmp_path / "active")
@@ -235,7 +269,7 @@ def test_configure_learns_parameters_that_infer_uses(container, tmp_path, capsys
     answer = flags(tmp_path / "active", tmp_path / "scratch", "example_data")
     words = [*parameters(container)[:4], "--learned_parameters_dirpath", learned]
     assert run("infer", *answer, *words) == 0
-    assert "channel_order was 'BGR', now 'RGB'" in capsys.readouterr().err
+    assert "channel_order was not given, now 'RGB'" in capsys.readouterr().err
     assert 0.5 < float((tmp_path / "active" / "result.txt").read_text()) < 1
 
 
@@ -280,8 +314,44 @@ def test_shipped_metaparameters_are_the_defaults_and_fit_their_schema():
         assert entry["type"] != "string" or "enum" in entry
         assert entry["type"] not in ("number", "integer") or {"minimum", "maximum"} <= set(entry)
     assert tuple(schema["properties"]["last_stage"]["enum"]) == LARGE_STAGES
-    assert tuple(schema["properties"]["channel_order"]["enum"]) == CHANNEL_ORDERS
-    assert tuple(schema["properties"]["normalization"]["enum"]) == NORMALIZATIONS
+    assert tuple(schema["properties"]["channel_order"]["enum"]) == (AUTO, *CHANNEL_ORDERS)
+    assert tuple(schema["properties"]["normalization"]["enum"]) == (AUTO, *NORMALIZATIONS)
+
+
+STATED = {"channel_order": "BGR", "normalization": "min-max"}
+
+
+@pytest.mark.parametrize(
+    ("config", "stated", "expected"),
+    [
+        ({"CNN_IMG_SIZE_PIXELS": 32}, {}, ("RGB", "unit", "round")),
+        (None, {}, ("BGR", "min-max", "examples")),
+        ({"CNN_IMG_SIZE_PIXELS": 32}, STATED, ("BGR", "min-max", "settings")),
+    ],
+)
+def test_the_input_form_is_the_rounds_unless_it_is_stated(
+    config, stated, expected, container, tmp_path, capsys
+):
+    active, path = tmp_path / "active", container / "metaparameters.json"
+    shutil.copytree(EXAMPLES / "clean", active)
+    if config is not None:
+        (active / "config.json").write_text(json.dumps(config))
+    path.write_text(json.dumps(json.loads(path.read_text()) | stated))
+    given = flags(active, tmp_path / "scratch", "example_data")
+    assert run("detect", "--json", *given, *parameters(container)) in (0, 1)
+    form = json.loads(capsys.readouterr().out)["input_form"]
+    assert (form["channel_order"], form["normalization"], form["basis"]) == expected
+
+
+def test_pictures_as_large_as_those_of_later_rounds_are_cut(container, tmp_path, capsys):
+    active = tmp_path / "active"
+    shutil.copytree(EXAMPLES / "clean", active)
+    for path in (active / "example_data").iterdir():
+        with Image.open(path) as image:
+            image.resize((256, 256)).save(path)
+    given = flags(active, tmp_path / "scratch", "example_data")
+    assert run("detect", "--json", *given, *parameters(container)) in (0, 1)
+    assert "the middle 224 pixels were taken" in capsys.readouterr().out
 
 
 DEEP = "[" * 100_000

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from jaxtroj.errors import DatasetError
-from jaxtroj.rounds import iter_models, load_truth
+from jaxtroj.rounds import errata, iter_models, load_truth
 from jaxtroj.rounds.tables import read_ground_truth, read_table
 
 REAL_METADATA = Path(__file__).parents[2] / "../shared/data/trojai/r0-METADATA.csv"
@@ -58,6 +58,18 @@ def test_round1_errata_are_skipped_with_the_reason(tmp_path, name, inner):
     assert load_truth(place, include_errata=True)["id-00000184"] is True
 
 
+@pytest.mark.parametrize("inner", [False, True])
+def test_a_dataset_is_known_by_a_dot_and_by_a_link(tmp_path, monkeypatch, inner):
+    root = tmp_path / "round1-dataset-train"
+    add_model(root / "models", 184, "1")
+    place = root / "models" if inner else root
+    (tmp_path / "link").symlink_to(place)
+    monkeypatch.chdir(place)
+    for named in (place, tmp_path / "link", Path(".")):
+        (entry,) = iter_models(named)
+        assert entry.skip_reason is not None and entry.round == "round1", named
+
+
 def test_errata_leave_other_datasets_alone(tmp_path):
     for name in ("mine", "round1-dataset-test", "round0", "round10-train", "round1"):
         add_model(tmp_path / name, 184)
@@ -66,6 +78,51 @@ def test_errata_leave_other_datasets_alone(tmp_path):
     assert next(iter_models(tmp_path / "round1-train")).skip_reason is None
     add_model(tmp_path / "my-round1-train", 184, None)  # a name alone takes no model out
     assert next(iter_models(tmp_path / "my-round1-train")).skip_reason is None
+
+
+NAMES = {
+    "trojai-round0-dataset": "round0",
+    "round0": "round0",
+    "round1-dataset-train": "round1-train",
+    "TrojAI_Round_1": "round1",
+    "round-1-test": "round1-test",
+    "trojai-round2-train": "round2-train",
+    "image-classification-aug2020-round2": "round2",
+    "TrojAI_Round3": "round3",
+    "TrojAIRound3": "round3",
+    "TROJAIround3": "round3",
+    "nist_round4": "round4",
+    "ROUND 4": "round4",
+    "2020round2": "round2",
+    "r1-train": "round1-train",
+    "round5-test-dataset": "round5-test",
+    "r5-train": "round5-train",
+    "NLP-sentiment-classification-mar2021-holdout": "round5-holdout",
+    **dict.fromkeys(["background2", "playground2", "underground-0", "my-foreground_3", "around 4"]),
+    **dict.fromkeys(["BACKGROUND2", "round10-train", "round05", "background5-train"]),
+}
+
+
+@pytest.mark.parametrize(("name", "expected"), NAMES.items())
+def test_rounds_are_told_by_words_of_names(tmp_path, name, expected):
+    assert errata.dataset_name(tmp_path / name, None) == expected
+    (tmp_path / "METADATA.csv").write_text(f"model_name,where\nid-1,/data/{name}/road\n")
+    found = errata.dataset_name(tmp_path / "mine", read_table(tmp_path / "METADATA.csv"))
+    is_early = expected and expected < "round5"
+    assert found == (expected.partition("-")[0] if is_early else None)
+
+
+@pytest.mark.parametrize(("name", "is_its"), [("round2-train", True), ("background2", False)])
+def test_metadata_beside_a_folder_is_of_a_round_alone(tmp_path, name, is_its):
+    add_model(tmp_path / name, 0, None)
+    (tmp_path / "round2-metadata.csv").write_text("model_name,poisoned\nid-00000000,True\n")
+    assert next(iter_models(tmp_path / name)).poisoned is (True if is_its else None)
+
+
+def test_cells_of_metadata_are_read_one_by_one(tmp_path):
+    (tmp_path / "METADATA.csv").write_text("model_name,shape,size\nid-1,round,2\n")
+    table = read_table(tmp_path / "METADATA.csv")
+    assert errata.dataset_name(tmp_path / "mine", table) is None
 
 
 def test_real_round0_metadata_and_notes(tmp_path):
@@ -96,6 +153,14 @@ def test_one_model_folder_and_plain_files(tmp_path):
         ("b9.pth", True),
         ("b10.pt", None),
     ]
+
+
+def test_a_row_without_an_ending_is_a_files_and_no_folders(tmp_path):
+    for name in ("net.v1", "net.v2", "net"):
+        add_model(tmp_path, 0, None).rename(tmp_path / name)
+    (tmp_path / "METADATA.csv").write_text("model_name,poisoned\nnet,True\n")
+    found = {entry.model_id: entry.poisoned for entry in iter_models(tmp_path)}
+    assert found == {"net": True, "net.v1": None, "net.v2": None}
 
 
 def test_model_file_by_another_name(tmp_path):
@@ -157,6 +222,9 @@ def test_label_sources_that_disagree(tmp_path):
         ("id-00000000,maybe,1\n", "label 'maybe'"),
         ("id-00000000,True\n", "2 cells"),
         ("id-00000000,True,1,2\n", "4 cells"),
+        ('id-00000000,True,"open\n', "line 2 of the metadata is no line of a CSV table"),
+        ('id-00000000,True,"1" x\n', "line 2 of the metadata is no line of a CSV table"),
+        ('id-9,True,"1\n2"\nid-00000000,"True,1\n', "line 4 of the metadata is no line"),
     ],
 )
 def test_bad_metadata_rows_stay_with_their_model(tmp_path, lines, problem):
@@ -179,7 +247,8 @@ def test_bad_metadata_rows_stay_with_their_model(tmp_path, lines, problem):
         (b"model_name,poisoned\nid-0,\0\n", "NUL"),
         (b"\xff\xfe\xfa", "UTF-8"),
         (b"model_name,x\nid-0," + b"9" * 200_000 + b"\n", "not a CSV table"),
-        (b'model_name,x\nid-0,"open\n', "not a CSV table"),
+        (b'model_name,"x\nid-0,1\n', "not a CSV table: line 1: "),
+        (b"model_name,x\n" + b'"id-0" y,1\n' * 101, "not a CSV table: line 102: "),
         (b"model_name,x\n,1\n", "without a model id"),
     ],
 )
@@ -221,6 +290,7 @@ def test_truth_files(tmp_path, text):
     [
         ("a,1\nb,2\n", "label '2'"),
         ("a,1\na,0\n", "several lines"),
+        ('a,1\nb,"0" x\n', "b: line 2 of the metadata is no line of a CSV table"),
         ("id-00000000,ture\nid-00000001,0\n", "id-00000000: label 'ture'"),
         ("a,1.0\nb,0\n", "a: label '1.0'"),
         ("a,\nb,0\n", "a: label ''"),

@@ -155,7 +155,7 @@ def test_contaminated_lists_are_the_published_ones(shared_data):
         ("nlp-sentiment-classification-mar2021-holdout", 19),
     ],
 )
-def test_contaminated_models_are_skipped_with_the_reason(tmp_path, name, number):
+def test_contaminated_models_are_skipped_with_the_reason(tmp_path, name, number, monkeypatch):
     root = tmp_path / name
     add_head(root, number)
     add_head(root, 1600 + number, "1")
@@ -163,6 +163,10 @@ def test_contaminated_models_are_skipped_with_the_reason(tmp_path, name, number)
     assert "contaminated" in first.skip_reason and second.skip_reason is None
     kept = next(iter_models(root / "models", include_errata=True))
     assert kept.skip_reason is None and "contaminated" in kept.notes[0]
+    monkeypatch.chdir(root / "models")
+    assert "contaminated" in next(iter_models(".")).skip_reason
+    (root / "manifest.json").write_text("{}")  # generated
+    assert next(iter_models(".")).skip_reason is None
 
 
 def test_round5_is_told_by_its_first_seed(tmp_path):

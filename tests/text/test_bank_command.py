@@ -287,6 +287,17 @@ def test_clean_heads_are_not_written_through_links(name, built, dataset, toy, tm
     assert not any((tmp_path / "elsewhere").iterdir())
 
 
+def test_heads_on_other_weights_than_most_are_no_references(built, dataset, toy, tmp_path):
+    round5, folder = tmp_path / "round5", tmp_path / "bank"
+    shutil.copytree(dataset, round5)
+    shutil.copytree(built[0], folder, ignore=shutil.ignore_patterns(MANIFEST, FOLDER))
+    config = round5 / "models" / "id-00000006" / "config.json"
+    config.write_text(config.read_text().replace("tiny", "large"))
+    heads = copy_references(round5, folder, "bert", 4, toy.embed)
+    assert sorted(head.model for head in heads) == [f"id-{n:08d}" for n in (7, 8, 9)]
+    assert {(head.embedding, head.flavor) for head in heads} == {("BERT", "tiny")}
+
+
 def test_heads_of_other_classes_than_most_are_no_references(built, dataset, toy, tmp_path):
     round5, folder = tmp_path / "round5", tmp_path / "bank"
     shutil.copytree(dataset, round5)

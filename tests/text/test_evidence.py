@@ -154,6 +154,15 @@ def test_heads_and_examples_that_are_refused(heads, examples):
         gather_head(heads[0], np.ones((5, 12), np.float32))
 
 
+def test_a_head_beside_itself_alone_is_refused(toy, toy_bank, toy_clean_heads, examples):
+    alone = make_probes(toy_bank, toy_clean_heads[:1])
+    with pytest.raises(EvidenceError, match="the bank's only clean head is this one"):
+        gather_head(toy_clean_heads[0].model, examples[0], alone)
+    two = make_probes(toy_bank, toy_clean_heads[:2])
+    found = gather_head(toy_clean_heads[0].model, examples[0], two)
+    assert np.isfinite(list(found.fields.values())).all()
+
+
 def test_a_metric_of_too_few_or_too_large_embeddings_says_which(toy):
     with pytest.raises(EvidenceError, match="at least two embeddings, got 1"):
         spread_metric(np.ones((1, 4), np.float32), 2)

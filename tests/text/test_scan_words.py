@@ -15,7 +15,8 @@ from converters.encoders.tokenizer import load_tokenizer
 from jaxtroj.cli.main import main
 from jaxtroj.evidence.texts.bank.build import build, make_plan
 from jaxtroj.evidence.texts.bank.candidates import list_free
-from jaxtroj.evidence.texts.bank.reference_heads import are_from, copy_references
+from jaxtroj.evidence.texts.bank.origin import are_from
+from jaxtroj.evidence.texts.bank.reference_heads import copy_references
 from jaxtroj.evidence.texts.embedding import embed
 from jaxtroj.record import digest_file, is_evidence_only
 from jaxtroj.record_text import text_line
@@ -136,11 +137,43 @@ def _changed_head(dataset, folder, rows, **config):
         (1, {}, "the head gives one number for a text"),
         (2, {"cls_token_is_first": False}, "says that the head takes states of last tokens"),
         (2, {"mean_of_tokens": True}, "says that the head takes means over the tokens"),
+        (2, {"embedding": "DistilBERT"}, "the head stands on 'DistilBERT' 'tiny', the bank's"),
+        (2, {"embedding_flavor": "large"}, "'BERT' 'large', the bank's clean heads on 'BERT' 't"),
     ],
 )
 def test_a_head_that_the_bank_is_not_for(rows, config, said, dataset, settings, tmp_path):
     record = scan_model(_changed_head(dataset, tmp_path / "id-7", rows, **config), settings)
     assert record.status == "failed" and said in record.reason, record.reason
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"embedding": "Bert", "embedding_flavor": "google/Tiny"},
+        {"embedding": "BERT", "embedding_flavor": None},
+        {"embedding": None, "embedding_flavor": None},
+    ],
+)
+def test_an_encoder_that_is_spelt_otherwise_or_not_named_is_no_other(
+    config, dataset, settings, tmp_path
+):
+    entry = _changed_head(dataset, tmp_path / "id-7", 2, **config)
+    assert scan_model(entry, replace(settings, recover_words=False)).status == "ok"
+
+
+def test_a_bank_that_names_no_encoder_serves(bank, dataset, settings, tmp_path):
+    """Earlier versions did not note it; the command that built the bank does, once more."""
+    old = shutil.copytree(bank, tmp_path / "old")
+    listed = json.loads((old / "references.json").read_text())
+    for head in listed["heads"]:
+        del head["embedding"], head["flavor"]
+    (old / "references.json").write_text(json.dumps(listed))
+    entry = _changed_head(dataset, tmp_path / "id-7", 2, embedding="DistilBERT")
+    old_settings = replace(settings, bank=old, recover_words=False)
+    assert scan_model(entry, old_settings).status == "ok"
+    copy_references(dataset, old, "bert", 12, lambda texts: np.zeros((len(texts), 1)))
+    assert (old / "references.json").read_text() == (bank / "references.json").read_text()
+    assert scan_model(entry, old_settings).status == "failed"
 
 
 def test_a_part_of_a_bank_serves_and_is_told(bank, dataset, settings, tmp_path):

@@ -83,11 +83,18 @@ def text_context(
       budgets: a `TextBudget`, where it is not the default.
 
     Raises:
-      EvidenceError: the head gives no finite answers, or the examples are all equal.
+      EvidenceError: the head gives no finite answers, the examples are all equal, or the bank has
+        no other clean head than this one.
     """
     budget = next((b for b in budgets if isinstance(b, TextBudget)), TextBudget())
     head = head_with_sources(model, embeddings, budget.per_target)
     spread = spread_metric(embeddings, budget.axes)
     identity = head_key(model)
     others = None if probes is None else probes.besides(identity)
+    if others is not None and not others.references.count:
+        raise EvidenceError(
+            "the bank's only clean head is this one, which cannot be compared with itself; expected"
+            " another one: remove references.json from the bank, then jaxtroj bank with"
+            " --reference-heads (default: 24)"
+        )
     return TextContext(seed, budgets, head=head, identity=identity, spread=spread, probes=others)

@@ -27,14 +27,14 @@ from converters.files import read_json, write_atomic
 from converters.model import Model
 from jaxtroj.errors import ExamplesError, StoreError, UsageError
 from jaxtroj.evidence.texts.bank.build import Embed
+from jaxtroj.evidence.texts.bank.origin import MANIFEST, is_of, named_by
 from jaxtroj.evidence.texts.bank.store import Bank, open_bank
 from jaxtroj.evidence.texts.references import head_key
-from jaxtroj.record import digest_file
 from jaxtroj.rounds.layout import ModelEntry, iter_models
 from jaxtroj.rounds.text_examples import load_text_examples
 
 VERSION = 2
-MANIFEST, FOLDER = "references.json", "references"
+FOLDER = "references"
 EXAMPLES = "examples.npy"
 # Clean heads that are opened for every one that is kept, to find different architectures.
 _READ = 10
@@ -52,11 +52,15 @@ class ReferenceHead:
       model: its name in the dataset.
       architecture: TrojAI's name.
       sha256: of its file.
+      embedding: family of the encoder that it stands on, as its config.json names it.
+      flavor: pretrained weights of this encoder; None where its config.json does not say.
     """
 
     model: str
     architecture: str
     sha256: str
+    embedding: str | None = None
+    flavor: str | None = None
 
 
 @dataclass(frozen=True)
@@ -93,7 +97,8 @@ def copy_references(
       dataset: a round's folder with labels.
       folder: of a bank.
       encoder: architecture of the bank's encoder, such as "bert"; heads whose config names another
-        encoder or another pooling are left out, and those of other classes than most.
+        encoder or another pooling are left out, and those of other classes or weights of the
+        encoder than most.
       count: how many, at least 1; fewer where the dataset has no more.
       embed: texts to vectors, for heads whose examples come without.
 
@@ -157,32 +162,6 @@ def load_clean_heads(folder: Path) -> tuple[CleanHead, ...]:
     return found
 
 
-def are_from(dataset: Path, file_name: str, folder: Path) -> bool:
-    """Whether the clean heads of a bank come from a dataset: one of them lies there unchanged.
-
-    Args:
-      dataset: folder of the models' folders.
-      file_name: of a model in its own folder, such as "model.pt".
-      folder: of a bank.
-    """
-    try:
-        heads = read_json(folder / MANIFEST, 2**20).get("heads")
-    except LoadError:
-        return False
-    listed = heads if isinstance(heads, list) else []
-    known = [(one.get("model"), one.get("sha256")) for one in listed if isinstance(one, dict)]
-    return any(_is_there(dataset, name, file_name, sha256) for name, sha256 in known)
-
-
-def _is_there(dataset: Path, name: object, file_name: str, sha256: object) -> bool:
-    if not isinstance(name, str) or Path(name).name != name:  # no way out of the dataset
-        return False
-    try:
-        return digest_file(dataset / name / file_name) == sha256
-    except (OSError, ValueError):  # a name may hold a zero byte
-        return False
-
-
 def _examples(place: Path) -> np.ndarray:
     """Raises StoreError for anything but finite vectors."""
     path = place / EXAMPLES
@@ -204,11 +183,9 @@ def _examples(place: Path) -> np.ndarray:
 def _is_wanted(entry: ModelEntry, encoder: str, bank: Bank) -> bool:
     sound = entry.poisoned is False and entry.problem is None and entry.skip_reason is None
     config = entry.text_config
-    if not sound or entry.kind != "text" or config is None or config.embedding is None:
+    if not sound or entry.kind != "text" or config is None:
         return False
-    # NIST writes "GPT-2" and "DistilBERT" where Hugging Face has gpt2 and distilbert.
-    same = config.embedding.replace("-", "").lower() == encoder
-    return same and config.pooling == bank.plan.pooling
+    return is_of(config, encoder) and config.pooling == bank.plan.pooling
 
 
 def _opened(entries: Iterable[ModelEntry], width: int, embed: Embed) -> Iterator[_Opened]:
@@ -225,15 +202,22 @@ def _opened(entries: Iterable[ModelEntry], width: int, embed: Embed) -> Iterator
             continue
         vectors = embed(texts.texts) if texts.embeddings is None else texts.embeddings
         if vectors.shape[1] == width:
-            head = ReferenceHead(entry.model_id, model.architecture, artifact.sha256)
+            named = named_by(entry.text_config)
+            origin = (artifact.sha256, named.embedding, named.flavor)
+            head = ReferenceHead(entry.model_id, model.architecture, *origin)
             yield _Opened(head, CleanHead(model, vectors.astype(np.float32)))
 
 
 def _alike(opened: Sequence[_Opened]) -> list[_Opened]:
-    """Those with the number of classes that most have: only such heads can be compared."""
-    counts = Counter(one.model.num_classes for one in opened)
-    usual = max(counts, key=lambda classes: (counts[classes], -classes), default=0)
-    return [one for one in opened if one.model.num_classes == usual]
+    """Those with the number of classes and the encoder's weights that most have: only such heads
+    can be compared."""
+    counts = Counter(_compared_by(one) for one in opened)
+    usual = min(counts, key=lambda kind: (-counts[kind], kind), default=None)
+    return [one for one in opened if _compared_by(one) == usual]
+
+
+def _compared_by(one: _Opened) -> tuple[int, str]:
+    return one.model.num_classes, one.head.flavor or ""
 
 
 def _spread(items: Sequence[_Opened], keys: Sequence[Callable[[_Opened], object]]):
@@ -250,7 +234,8 @@ def _spread(items: Sequence[_Opened], keys: Sequence[Callable[[_Opened], object]
 def _write(folder: Path, chosen: Sequence[_Opened]) -> None:
     described = {"version": VERSION, "heads": [asdict(one.head) for one in chosen]}
     manifest = folder / MANIFEST
-    if manifest.exists() and _listed(manifest) != described:
+    kept = _listed(manifest) if manifest.exists() else None
+    if kept not in (None, described, _without_names(described)):
         raise StoreError(
             f"{folder} holds other clean heads; remove {manifest} to replace them, or name the "
             "dataset and number of heads that they were taken with"
@@ -259,7 +244,7 @@ def _write(folder: Path, chosen: Sequence[_Opened]) -> None:
         _refuse_links(folder, number)
         if not _is_whole(_place(folder, number), one.model):
             _write_head(_place(folder, number), one)
-    if not manifest.exists():
+    if kept != described:
         write_atomic(manifest, json.dumps(described, indent=1).encode())
 
 
@@ -268,6 +253,15 @@ def _listed(manifest: Path) -> dict:
         return read_json(manifest, 2**20)
     except LoadError as error:
         raise StoreError(f"{error}; remove {manifest} to copy the clean heads again") from error
+
+
+def _without_names(described: dict) -> dict:
+    """The list as earlier versions wrote it, which did not note the encoder that heads name."""
+    heads = [
+        {name: value for name, value in head.items() if name not in ("embedding", "flavor")}
+        for head in described["heads"]
+    ]
+    return described | {"heads": heads}
 
 
 def _refuse_links(folder: Path, number: int) -> None:
