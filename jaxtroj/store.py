@@ -123,7 +123,7 @@ class RunStore:
 
     def finished(self, model: str, identity: str) -> Record | None:
         """The stored answer for this model with this identity, if one stands."""
-        for place in reversed(self._standing(model)):
+        for place in self._standing(model):
             if place.identity == identity:
                 return parse_record(os.pread(self._file.fileno(), place.size, place.offset))
         return None
@@ -141,9 +141,13 @@ class RunStore:
         return tuple(place.identity for place in places if failed or not place.failed)
 
     def _standing(self, model: str) -> tuple[_Place, ...]:
-        """All but superseded ones with a picture: a later scan may have drawn over it."""
+        """The last of each identity, but no superseded one with a picture: it may be drawn over.
+
+        What an answer replaced, such as a failure that was tried again, never stands for it.
+        """
         places = self._places.get(model, ())
-        return (*(place for place in places[:-1] if not place.pictured), *places[-1:])
+        last = {place.identity: place for place in places}
+        return tuple(p for p in last.values() if not p.pictured or p is places[-1])
 
     def append(self, record: Record) -> None:
         """Write one record; when this returns, it survives the death of this process.

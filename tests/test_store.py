@@ -102,6 +102,18 @@ def test_a_superseded_answer_with_a_picture_stands_no_more(tmp_path):
         assert store.identities("a") == ("second",) and store.reused("a", "first") is None
 
 
+@pytest.mark.parametrize("trigger", [None, "triggers/a.png"])
+def test_a_failure_that_was_tried_again_never_comes_back(tmp_path, trigger):
+    failed = replace(record("a", "first"), status="failed")
+    answer = replace(record("a", "first"), trigger=trigger)
+    with RunStore(tmp_path, SETTINGS) as store:
+        for each in (failed, answer, record("a", "second")):
+            store.append(each)
+        stands = None if trigger else answer  # a picture may be drawn over: it is made anew
+        assert store.reused("a", "first") == stands
+        assert set(store.identities("a")) == {"second"} | (set() if trigger else {"first"})
+
+
 def test_other_settings_are_refused_by_name_until_restart(tmp_path):
     fill(tmp_path, "a")
     with pytest.raises(StoreError, match="seed was 0, now 1.*--restart"):
