@@ -99,6 +99,22 @@ def write_atomic(path: Path, data: bytes) -> None:
         raise
 
 
+def write_over(path: Path, data: bytes) -> None:
+    """Write a few bytes into a plain file that is there, for places where none can be replaced.
+
+    Its old content is cut after the new is written, so that it is empty at no time. A link is not
+    followed. Raises OSError.
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+    with open(descriptor, "wb", buffering=0) as file:
+        mode = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(mode):
+            raise OSError(errno.EINVAL, f"it is {kind_of(mode)}, expected a file", str(path))
+        _write_all(descriptor, data)
+        file.truncate(len(data))
+        os.fsync(descriptor)
+
+
 def _open_special(path: Path) -> int | None:
     """A new descriptor of what is written to as it is; None for what a file takes the place of."""
     number = _own_descriptor(path)
