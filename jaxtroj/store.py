@@ -153,7 +153,8 @@ class RunStore:
         """Write one record; when this returns, it survives the death of this process.
 
         Raises:
-            StoreError: the disk is full or failing; the records before it stand.
+            StoreError: the disk is full or failing, and the records before it stand; or the records
+                are no longer in their place.
         """
         line = record.to_json().encode() + b"\n"
         try:
@@ -168,14 +169,33 @@ class RunStore:
         """Force what was appended to the disk, if it is due; call this a few times a second.
 
         Raises:
-            StoreError: the disk is failing.
+            StoreError: the disk is failing, or the records are no longer in their place.
         """
+        self._check_place()
         if self._unsynced and time.monotonic() - self._synced >= SYNC_SECONDS:
-            try:
-                os.fsync(self._file.fileno())
-            except OSError as error:
-                raise self._cannot_add(error) from error
-            self._unsynced, self._synced = False, time.monotonic()
+            self._force()
+
+    def _force(self) -> None:
+        try:
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise self._cannot_add(error) from error
+        self._unsynced, self._synced = False, time.monotonic()
+
+    def _check_place(self) -> None:
+        """Refuse to go on where nobody would find what is written: the system reports no fault."""
+        path = self.folder / "records.jsonl"
+        try:
+            is_there = os.path.samestat(os.lstat(path), os.fstat(self._file.fileno()))
+        except FileNotFoundError:
+            is_there = False
+        except OSError as error:
+            raise self._cannot_add(error) from error
+        if not is_there:
+            raise StoreError(
+                f"{path} was removed, moved or replaced during the scan; leave it alone, and the"
+                " same command goes on from what is there"
+            )
 
     def _cannot_add(self, error: OSError) -> StoreError:
         return StoreError(
@@ -249,10 +269,16 @@ class RunStore:
         return picture_file(self.pictures, model)
 
     def close(self) -> None:
-        """Force all records to the disk and free the lock. Closing twice does nothing."""
+        """Force all records to the disk and free the lock. Closing twice does nothing.
+
+        Raises:
+            StoreError: the disk is failing, or the records are no longer in their place.
+        """
         try:
-            if not self._file.closed and self._unsynced:
-                os.fsync(self._file.fileno())
+            if not self._file.closed:
+                self._check_place()
+                if self._unsynced:
+                    self._force()
         finally:
             self._file.close()
             self._lock.close()

@@ -219,6 +219,26 @@ def test_a_disk_that_fails_late_is_told_and_the_record_counts(tmp_path, monkeypa
         assert store.finished("b", record("b").identity) == record("b")
 
 
+@pytest.mark.parametrize("how", ["removed", "moved", "replaced", "with its folder"])
+def test_records_that_are_taken_away_end_the_scan(tmp_path, how):
+    """They were written where nobody finds them, with status 0."""
+    (tmp_path / "other").write_text("")
+    path = tmp_path / "run" / "records.jsonl"
+    does = {
+        "removed": path.unlink,
+        "moved": lambda: path.rename(tmp_path / "moved"),
+        "replaced": lambda: (tmp_path / "other").rename(path),
+        "with its folder": lambda: path.parent.rename(tmp_path / "away"),
+    }
+    with pytest.raises(StoreError, match="records.jsonl was removed, moved or replaced"):
+        with RunStore(path.parent, SETTINGS) as store:
+            store.append(record("a"))
+            does[how]()
+            for act in (store.sync, lambda: store.append(record("b"))):
+                with pytest.raises(StoreError, match="during the scan.*the same command goes on"):
+                    act()
+
+
 def _failing(_: int) -> None:
     raise OSError(errno.EIO, os.strerror(errno.EIO))
 
