@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import IO, Any, Self
 
 from converters.errors import ConverterError
-from converters.files import read_json, strict_json, write_atomic
+from converters.files import open_plain, read_json, strict_json, write_atomic
 from jaxtroj.errors import StoreError
 from jaxtroj.file_names import picture_file
 from jaxtroj.held_folder import (
@@ -296,7 +296,8 @@ def read_records(folder: Path) -> list[Record]:
     Needs no lock: a line that a running scan has not finished is left out.
 
     Raises:
-        StoreError: there is no `records.jsonl`, it is empty, or a finished line is damaged.
+        StoreError: there is no `records.jsonl`, it is no regular file or empty, or a finished line
+            is damaged.
     """
     with _reading(folder) as path:
         latest = {record.model: record for _, _, record in parsed(path)}
@@ -314,7 +315,7 @@ def iter_records(folder: Path) -> Iterator[Record]:
     with _reading(folder) as path:
         places = {model: place for model, *place in named(path)}
         _refuse_none(places, path)
-        with open(path, "rb") as file:
+        with open_plain(path) as file:
             for offset, size, number in places.values():
                 yield record_of(path, number, os.pread(file.fileno(), size, offset))
 
@@ -337,12 +338,13 @@ def read_settings(folder: Path) -> dict[str, Any]:
 @contextmanager
 def _reading(folder: Path) -> Iterator[Path]:
     """The file of records, with what the system says against it as a StoreError."""
+    path = Path(folder) / "records.jsonl"
     try:
-        yield Path(folder) / "records.jsonl"
+        yield path
     except OSError as error:
         raise StoreError(
-            f"{folder} is not a run folder: {error.strerror or error}; expected the folder that"
-            " `jaxtroj scan --out` wrote"
+            f"{folder} is not a run folder: {path.name}: {error.strerror or error}; expected the"
+            " folder that `jaxtroj scan --out` wrote"
         ) from error
 
 
