@@ -150,6 +150,7 @@ def test_labels_of_a_model_are_no_earlier_result(home):
         ("report run --truth t.csv --out ./t.csv", "would replace t.csv"),
         ("report run --accept k.json --out k.json", "would replace k.json"),
         ("report run --beside run --out run/log.txt", "would replace run/log.txt"),
+        ("report run --out run/lock", "would replace run/lock"),
         ("evaluate out/models.csv --truth t.csv --out out", "would replace out/models.csv"),
         ("evaluate t.csv --truth out/roc.csv --out out", "would replace out/roc.csv"),
         ("convert m.pt --out m.pt", "--out m.pt is a file; expected a folder"),
