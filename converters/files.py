@@ -9,7 +9,7 @@ import stat
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from converters.errors import CorruptFileError, LoadError, TooLargeError, safe_repr
 
@@ -61,15 +61,21 @@ def read_plain(path: str | os.PathLike[str], most: int) -> bytes:
 
     Raises OSError, whose `strerror` says what the path is if that is the fault.
     """
+    with open_plain(path) as file:
+        return file.read(most)
+
+
+def open_plain(path: str | os.PathLike[str]) -> BinaryIO:
+    """A regular file, opened to read as `read_plain` does it; raises the same."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         mode = os.fstat(descriptor).st_mode
         if not stat.S_ISREG(mode):
             raise OSError(errno.EINVAL, f"it is {kind_of(mode)}, expected a file", str(path))
-        with open(descriptor, "rb", closefd=False) as file:
-            return file.read(most)
-    finally:
+        return open(descriptor, "rb")
+    except BaseException:
         os.close(descriptor)
+        raise
 
 
 def write_atomic(path: Path, data: bytes) -> None:
@@ -97,6 +103,22 @@ def write_atomic(path: Path, data: bytes) -> None:
     except BaseException:
         part.unlink(missing_ok=True)
         raise
+
+
+def write_over(path: Path, data: bytes) -> None:
+    """Write a few bytes into a plain file that is there, for places where none can be replaced.
+
+    Its old content is cut after the new is written, so that it is empty at no time. A link is not
+    followed. Raises OSError.
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+    with open(descriptor, "wb", buffering=0) as file:
+        mode = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(mode):
+            raise OSError(errno.EINVAL, f"it is {kind_of(mode)}, expected a file", str(path))
+        _write_all(descriptor, data)
+        file.truncate(len(data))
+        os.fsync(descriptor)
 
 
 def _open_special(path: Path) -> int | None:

@@ -143,15 +143,24 @@ def printable(name: str) -> str:
     r"""A file name as text that any terminal and any JSON reader takes, on one line.
 
     Different names stay different: a backslash is doubled, and of the escapes from `\x80` to
-    `\xff` each stands for a byte that is no UTF-8, never for a character.
+    `\xff` each stands for a byte that is no UTF-8, never for a character. The bytes of a name are
+    read as UTF-8 whatever the locale: a model has one name in all sessions.
 
     >>> printable("id-00000001")
     'id-00000001'
     >>> print(printable("a\nb\udcff"), printable(r"a\nb"), printable("\x85"))
     a\nb\xff a\\nb \u0085
     """
-    text = os.fsdecode(os.fsencode(name))  # what is no UTF-8 becomes lone surrogates
+    # What is no UTF-8 becomes lone surrogates.
+    text = _file_bytes(name).decode("utf-8", "surrogateescape")
     return "".join(c if c.isprintable() and c != "\\" else _escaped(c) for c in text)
+
+
+def _file_bytes(name: str) -> bytes:
+    try:
+        return os.fsencode(name)
+    except UnicodeEncodeError:  # no file's name in this locale, but one from a table
+        return name.encode("utf-8", "surrogateescape")
 
 
 def shown(text: str) -> str:

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from converters.files import open_plain
 from jaxtroj.errors import StoreError
 from jaxtroj.record import Record, parse_record
 
@@ -15,7 +16,7 @@ _MODEL = re.compile(rb'\{"model": ("(?:[ -!#-\[\]-~]|\\["\\/bfnrt]|\\u[0-9a-f]{4
 def _lines(path: Path) -> Iterator[tuple[int, int, bytes]]:
     """Number, offset and text of every finished line; the torn one at the end is left out."""
     offset = 0
-    with open(path, "rb") as file:
+    with open_plain(path) as file:
         for number, line in enumerate(file, start=1):
             if not line.endswith(b"\n"):
                 return

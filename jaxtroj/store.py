@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import IO, Any, Self
 
 from converters.errors import ConverterError
-from converters.files import read_json, strict_json, write_atomic
+from converters.files import open_plain, read_json, strict_json, write_atomic
 from jaxtroj.errors import StoreError
 from jaxtroj.file_names import picture_file
 from jaxtroj.held_folder import (
@@ -123,7 +123,7 @@ class RunStore:
 
     def finished(self, model: str, identity: str) -> Record | None:
         """The stored answer for this model with this identity, if one stands."""
-        for place in reversed(self._standing(model)):
+        for place in self._standing(model):
             if place.identity == identity:
                 return parse_record(os.pread(self._file.fileno(), place.size, place.offset))
         return None
@@ -141,15 +141,20 @@ class RunStore:
         return tuple(place.identity for place in places if failed or not place.failed)
 
     def _standing(self, model: str) -> tuple[_Place, ...]:
-        """All but superseded ones with a picture: a later scan may have drawn over it."""
+        """The last of each identity, but no superseded one with a picture: it may be drawn over.
+
+        What an answer replaced, such as a failure that was tried again, never stands for it.
+        """
         places = self._places.get(model, ())
-        return (*(place for place in places[:-1] if not place.pictured), *places[-1:])
+        last = {place.identity: place for place in places}
+        return tuple(p for p in last.values() if not p.pictured or p is places[-1])
 
     def append(self, record: Record) -> None:
         """Write one record; when this returns, it survives the death of this process.
 
         Raises:
-            StoreError: the disk is full or failing; the records before it stand.
+            StoreError: the disk is full or failing, and the records before it stand; or the records
+                are no longer in their place.
         """
         line = record.to_json().encode() + b"\n"
         try:
@@ -164,14 +169,33 @@ class RunStore:
         """Force what was appended to the disk, if it is due; call this a few times a second.
 
         Raises:
-            StoreError: the disk is failing.
+            StoreError: the disk is failing, or the records are no longer in their place.
         """
+        self._check_place()
         if self._unsynced and time.monotonic() - self._synced >= SYNC_SECONDS:
-            try:
-                os.fsync(self._file.fileno())
-            except OSError as error:
-                raise self._cannot_add(error) from error
-            self._unsynced, self._synced = False, time.monotonic()
+            self._force()
+
+    def _force(self) -> None:
+        try:
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise self._cannot_add(error) from error
+        self._unsynced, self._synced = False, time.monotonic()
+
+    def _check_place(self) -> None:
+        """Refuse to go on where nobody would find what is written: the system reports no fault."""
+        path = self.folder / "records.jsonl"
+        try:
+            is_there = os.path.samestat(os.lstat(path), os.fstat(self._file.fileno()))
+        except FileNotFoundError:
+            is_there = False
+        except OSError as error:
+            raise self._cannot_add(error) from error
+        if not is_there:
+            raise StoreError(
+                f"{path} was removed, moved or replaced during the scan; leave it alone, and the"
+                " same command goes on from what is there"
+            )
 
     def _cannot_add(self, error: OSError) -> StoreError:
         return StoreError(
@@ -245,10 +269,16 @@ class RunStore:
         return picture_file(self.pictures, model)
 
     def close(self) -> None:
-        """Force all records to the disk and free the lock. Closing twice does nothing."""
+        """Force all records to the disk and free the lock. Closing twice does nothing.
+
+        Raises:
+            StoreError: the disk is failing, or the records are no longer in their place.
+        """
         try:
-            if not self._file.closed and self._unsynced:
-                os.fsync(self._file.fileno())
+            if not self._file.closed:
+                self._check_place()
+                if self._unsynced:
+                    self._force()
         finally:
             self._file.close()
             self._lock.close()
@@ -266,7 +296,8 @@ def read_records(folder: Path) -> list[Record]:
     Needs no lock: a line that a running scan has not finished is left out.
 
     Raises:
-        StoreError: there is no `records.jsonl`, it is empty, or a finished line is damaged.
+        StoreError: there is no `records.jsonl`, it is no regular file or empty, or a finished line
+            is damaged.
     """
     with _reading(folder) as path:
         latest = {record.model: record for _, _, record in parsed(path)}
@@ -284,7 +315,7 @@ def iter_records(folder: Path) -> Iterator[Record]:
     with _reading(folder) as path:
         places = {model: place for model, *place in named(path)}
         _refuse_none(places, path)
-        with open(path, "rb") as file:
+        with open_plain(path) as file:
             for offset, size, number in places.values():
                 yield record_of(path, number, os.pread(file.fileno(), size, offset))
 
@@ -307,12 +338,13 @@ def read_settings(folder: Path) -> dict[str, Any]:
 @contextmanager
 def _reading(folder: Path) -> Iterator[Path]:
     """The file of records, with what the system says against it as a StoreError."""
+    path = Path(folder) / "records.jsonl"
     try:
-        yield Path(folder) / "records.jsonl"
+        yield path
     except OSError as error:
         raise StoreError(
-            f"{folder} is not a run folder: {error.strerror or error}; expected the folder that"
-            " `jaxtroj scan --out` wrote"
+            f"{folder} is not a run folder: {path.name}: {error.strerror or error}; expected the"
+            " folder that `jaxtroj scan --out` wrote"
         ) from error
 
 

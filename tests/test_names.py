@@ -58,6 +58,16 @@ def test_no_row_is_lost_and_nothing_is_scanned_twice(dataset, tmp_path, capsys):
     assert len({row["model"] for row in rows}) == len(rows) == len(NAMES)
 
 
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_file_has_one_name_in_every_locale(monkeypatch, encoding):
+    """With LC_ALL=C and PYTHONUTF8=0 a model was scanned again, under a second name."""
+    names = list(map(printable, NAMES))
+    monkeypatch.setattr(os, "fsencode", lambda name: name.encode(encoding, "surrogateescape"))
+    monkeypatch.setattr(os, "fsdecode", lambda name: name.decode(encoding, "surrogateescape"))
+    assert [printable(os.fsdecode(name)) for name in FILES] == names
+    assert printable("模型") == "模型"  # of a manifest, which is UTF-8
+
+
 def test_predictions_are_found_again_in_our_own_tables(dataset, tmp_path, capsys):
     run("scan", dataset, "--out", tmp_path / "run", "--evidence-only")
     truth = io.StringIO(newline="")

@@ -1,3 +1,4 @@
+import errno
 import hashlib
 import json
 import os
@@ -52,6 +53,28 @@ def test_a_bad_file_is_a_record_with_the_base_rate(tmp_path, monkeypatch, conten
     assert json.loads(json_line(record))["reason"] == record.reason
     assert record.sha256 == (hashlib.sha256(content).hexdigest() if content else "")
     assert os.listdir(tmp_path) == ["model.pt"]
+
+
+def test_a_folder_that_cannot_be_entered_is_said_to_be_closed(tmp_path, monkeypatch):
+    """It was an internal error: whether something lies beside the model may not even be asked."""
+    (tmp_path / "closed").mkdir()
+    monkeypatch.setattr(os, "stat", _closed(os.stat))
+    monkeypatch.setattr("builtins.open", _closed(open))
+    entry = entry_of(tmp_path / "closed" / "model.pt", problem="cannot read closed")
+    record = scan_entry(entry, SETTINGS)
+    assert record.status == "failed" and "Permission denied" in record.reason
+    assert "internal error" not in record.reason
+    texts = replace(entry, kind="text-classifier", examples_path=tmp_path / "closed" / "texts.csv")
+    assert identify(texts, SETTINGS) == identify(texts, SETTINGS)
+
+
+def _closed(real):
+    def act(path, *rest, **more):
+        if "closed/" in str(path):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return real(path, *rest, **more)
+
+    return act
 
 
 class Panic(BaseException):

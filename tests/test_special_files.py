@@ -12,6 +12,7 @@ from converters.files import what_is, write_atomic
 from jaxtroj.calibration import Calibrator
 from jaxtroj.cli.main import main
 from jaxtroj.errors import CalibrationError
+from jaxtroj.record import Record
 from jaxtroj.settings import Settings
 from jaxtroj.store import RunStore
 
@@ -60,6 +61,29 @@ def test_every_argument_says_what_it_is(special, model, tmp_path, capsys):
             assert main([str(word) for word in command]) == 4
             assert str(path) in capsys.readouterr().err
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("kind", ["a named pipe", "a device"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "report RUN --format csv",
+        "evaluate RUN --truth t.csv",
+        "compare RUN RUN --truth t.csv",
+        "calibrate RUN --truth t.csv --out c.json",
+        "report good --beside RUN --out new.html",
+    ],
+)
+def test_records_that_are_no_file_are_not_waited_for(special, tmp_path, capsys, words, kind):
+    for name in ("RUN", "good"):
+        with RunStore(tmp_path / name, {}) as store:
+            store.append(Record("m", "", 0.5, False, None, (), "ok", ""))
+    (tmp_path / "t.csv").write_text("model,poisoned\nm,1\n")
+    (tmp_path / "RUN" / "records.jsonl").unlink()
+    (tmp_path / "RUN" / "records.jsonl").symlink_to(special[kind])
+    assert main(words.split()) == 4
+    said = f"RUN is not a run folder: records.jsonl: it is {kind}, expected a file"
+    assert said in capsys.readouterr().err
 
 
 def test_a_calibrator_is_read_before_any_model(special, model, tmp_path, capsys):

@@ -102,6 +102,18 @@ def test_a_superseded_answer_with_a_picture_stands_no_more(tmp_path):
         assert store.identities("a") == ("second",) and store.reused("a", "first") is None
 
 
+@pytest.mark.parametrize("trigger", [None, "triggers/a.png"])
+def test_a_failure_that_was_tried_again_never_comes_back(tmp_path, trigger):
+    failed = replace(record("a", "first"), status="failed")
+    answer = replace(record("a", "first"), trigger=trigger)
+    with RunStore(tmp_path, SETTINGS) as store:
+        for each in (failed, answer, record("a", "second")):
+            store.append(each)
+        stands = None if trigger else answer  # a picture may be drawn over: it is made anew
+        assert store.reused("a", "first") == stands
+        assert set(store.identities("a")) == {"second"} | (set() if trigger else {"first"})
+
+
 def test_other_settings_are_refused_by_name_until_restart(tmp_path):
     fill(tmp_path, "a")
     with pytest.raises(StoreError, match="seed was 0, now 1.*--restart"):
@@ -205,6 +217,26 @@ def test_a_disk_that_fails_late_is_told_and_the_record_counts(tmp_path, monkeypa
                 with pytest.raises(StoreError, match="cannot add to .*: Input/output error"):
                     act()
         assert store.finished("b", record("b").identity) == record("b")
+
+
+@pytest.mark.parametrize("how", ["removed", "moved", "replaced", "with its folder"])
+def test_records_that_are_taken_away_end_the_scan(tmp_path, how):
+    """They were written where nobody finds them, with status 0."""
+    (tmp_path / "other").write_text("")
+    path = tmp_path / "run" / "records.jsonl"
+    does = {
+        "removed": path.unlink,
+        "moved": lambda: path.rename(tmp_path / "moved"),
+        "replaced": lambda: (tmp_path / "other").rename(path),
+        "with its folder": lambda: path.parent.rename(tmp_path / "away"),
+    }
+    with pytest.raises(StoreError, match="records.jsonl was removed, moved or replaced"):
+        with RunStore(path.parent, SETTINGS) as store:
+            store.append(record("a"))
+            does[how]()
+            for act in (store.sync, lambda: store.append(record("b"))):
+                with pytest.raises(StoreError, match="during the scan.*the same command goes on"):
+                    act()
 
 
 def _failing(_: int) -> None:

@@ -6,6 +6,7 @@ replaces it. Only a file that is an input, too, is left as it was.
 """
 
 import argparse
+import errno
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from jaxtroj.rounds import ModelEntry
 
 _RESULT = "--result_filepath"
+_NOT_REPLACED = frozenset({errno.EACCES, errno.EBUSY, errno.EPERM, errno.EROFS})
+"""What the system says where a file may be written and not replaced: it alone is mounted into a
+container, or its folder is closed."""
 DEFAULT_OUT = Path("jaxtroj-out")
 
 
@@ -177,7 +181,24 @@ def _value(arguments: Sequence[str], flag: str) -> str | None:
 def _write_result(path: Path, probability: float) -> None:
     from converters.files import write_atomic
 
+    data = f"{probability}\n".encode()
     try:
-        write_atomic(path, f"{probability}\n".encode())
+        write_atomic(path, data)
     except OSError as error:
-        raise UsageError(f"cannot write the result file {path}: {error.strerror}") from error
+        if error.errno not in _NOT_REPLACED or not _is_written_over(path, data):
+            raise UsageError(f"cannot write the result file {path}: {error.strerror}") from error
+        options.message(f"{path} cannot be replaced ({error.strerror}): it was written in place")
+
+
+def _is_written_over(path: Path, data: bytes) -> bool:
+    """Whether the result could be written in place, into the file that is there.
+
+    Half a file may be seen for a moment, which is worse than a whole one and better than none.
+    """
+    from converters.files import write_over
+
+    try:
+        write_over(path, data)
+    except OSError:
+        return False
+    return True

@@ -15,6 +15,7 @@ _OF_FOLDERS = frozenset(
         "environment.json",
         "generation.json",
         "ground_truth.csv",
+        "lock",
         "log.txt",
         "manifest.json",
         "metadata.csv",

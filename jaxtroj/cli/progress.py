@@ -4,7 +4,7 @@ import shutil
 import sys
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TextIO
 
 from rich.console import Console
 from rich.live import Live
@@ -26,6 +26,8 @@ class Progress:
     """
 
     def __init__(self) -> None:
+        self.results = sys.stdout
+        """Where results go, also while what others print is kept from it."""
         self._console = Console(file=sys.stderr, highlight=False, soft_wrap=True, emoji=False)
         self._spinner = Spinner("dots")
         self._live: Live | None = None
@@ -43,7 +45,7 @@ class Progress:
         if self._live is not None:
             self._live.stop()
         try:
-            print(text, flush=True)
+            print(text, file=self.results, flush=True)
         finally:
             if self._live is not None:
                 self._live.start()
@@ -73,13 +75,16 @@ class Progress:
             self._live = None
 
 
-def record_format(as_json: bool) -> "Callable[[Record, Accepted], str]":
-    """How a command shows a record on stdout: one line, or on a terminal as many as people need."""
+def record_format(
+    as_json: bool, results: TextIO | None = None
+) -> "Callable[[Record, Accepted], str]":
+    """How a command shows a record on stdout, or where results go instead: one line, or on a
+    terminal as many as people need."""
     from jaxtroj.record_text import json_line, text_line, text_lines
 
     if as_json:
         return json_line
-    if not sys.stdout.isatty():
+    if not (results or sys.stdout).isatty():
         return text_line
     least, most = _WIDTHS
     return partial(text_lines, width=min(max(shutil.get_terminal_size().columns, least), most))

@@ -2,8 +2,10 @@
 
 import argparse
 import itertools
+import sys
 import time
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -210,9 +212,10 @@ def _scan(
     from jaxtroj.cli.progress import Progress
     from jaxtroj.engine.run import run_scan
 
-    engine = _engine(args, settings, store, len(entries))
-    store.log(f"scan of {len(entries)} models begins")
-    with Progress() as progress, Interrupts() as interrupts:
+    # Ray prints what happens to its hosts; stdout has results alone.
+    with Progress() as progress, Interrupts() as interrupts, redirect_stdout(sys.stderr):
+        engine = _engine(args, settings, store, len(entries))
+        store.log(f"scan of {len(entries)} models begins")
         display = _Display(progress, tally, args.json, interrupts)
         watch = display.watch(store, deadline)
         for outcome in run_scan(entries, settings, store, engine, watch, args.retry_failed):
@@ -254,7 +257,8 @@ class _Display:
         self.interrupts.check()
         record = outcome.record
         try:
-            self.progress.result(record_format(self.as_json)(record, self.tally.accepted))
+            formatted = record_format(self.as_json, self.progress.results)
+            self.progress.result(formatted(record, self.tally.accepted))
         except OutputError as error:  # the records are what the scan is for
             self.progress.line(
                 f"stdout takes no more results ({error.strerror}); the scan goes on, and its run"

@@ -80,13 +80,16 @@ class Host:
         return os.getpid()
 
     def scan(self, jobs: Sequence[ScanJob]) -> Iterator[Answer | list[str]]:
-        """Answers as they come, and between them lines for the log."""
+        """Answers as they come, and between them lines for the log; ends when it is cancelled."""
         lines: list[str] = []
-        for answer in self._engine.run(jobs, Watch(log=lines.append)):
-            if lines:
-                yield lines[:]
-                lines.clear()
-            yield _with_picture(answer, Path(self._folder.name))
+        try:
+            for answer in self._engine.run(jobs, Watch(on_tick=_check_cancelled, log=lines.append)):
+                if lines:
+                    yield lines[:]
+                    lines.clear()
+                yield _with_picture(answer, Path(self._folder.name))
+        except _CancelledError:
+            return
         if lines:  # of what workers said after the last answer
             yield lines
 
@@ -94,6 +97,19 @@ class Host:
         """End the worker and leave nothing behind on the node."""
         self._engine.close()
         self._folder.cleanup()
+
+
+class _CancelledError(Exception):
+    """Nobody waits for the answers of this chunk any more."""
+
+
+def _check_cancelled() -> None:
+    """Raise _CancelledError where the driver ends and this host is busy: `close` waits for it."""
+    import ray
+
+    is_canceled = getattr(ray.get_runtime_context(), "is_canceled", None)  # none in older Ray
+    if is_canceled is not None and is_canceled():
+        raise _CancelledError
 
 
 def _with_picture(answer: Answer, folder: Path) -> Answer:
@@ -197,10 +213,13 @@ class RayEngine:
         """End all hosts; the connection too, if this engine made it."""
         ray = self._ray
         seats, self._seats = self._seats, []
-        # A host in the middle of a chunk would not listen before its end.
-        idle = [seat.actor.close.remote() for seat in seats if not seat.hello and not seat.stream]
-        if idle:
-            ray.wait(idle, num_returns=len(idle), timeout=_CLOSE_SECONDS)
+        # A host in the middle of a chunk does not listen before that is cancelled.
+        for seat in seats:
+            if seat.stream:
+                ray.cancel(seat.stream)
+        closing = [seat.actor.close.remote() for seat in seats if not seat.hello]
+        if closing:
+            ray.wait(closing, num_returns=len(closing), timeout=_CLOSE_SECONDS)
         for seat in seats:
             ray.kill(seat.actor)
         if self._connected_here and ray.is_initialized():

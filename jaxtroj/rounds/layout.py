@@ -147,7 +147,7 @@ class _Source:
 
 def _manifest(path: Path) -> Iterator[ModelEntry]:
     """The models that a CSV names; relative paths start at its own folder."""
-    table = read_manifest(path, (*ID_COLUMNS, *PATH_COLUMNS))
+    table = read_manifest(path, (*ID_COLUMNS, *PATH_COLUMNS), PATH_COLUMNS)
     column = next((name for name in PATH_COLUMNS if name in table.columns), None)
     if column is None:
         raise DatasetError(

@@ -1,7 +1,8 @@
 """Model files of a dataset folder that a scan of it does not look at: nobody may take them as done.
 
-Hidden files, files deeper than a model's folder, what lies beside `models/`, pipes and links that
-lead in a circle. The search is bounded in depth and in entries, and goes through no folder twice.
+Hidden files, files deeper than a model's folder, what lies beside `models/`, pipes, links that
+lead in a circle, and links by any name that lead nowhere where folders of models lie. The search is
+bounded in depth and in entries, and goes through no folder twice.
 """
 
 import os
@@ -132,14 +133,21 @@ class _Search:
         return depth < MOST_LEVELS and not is_other
 
     def _meet(self, path: Path) -> None:
-        """Note a file that is named like a model and is neither a place nor in the folder of one.
+        """Note what may be a model and is neither a place nor in the folder of one.
 
         Of several files in a model's folder the model's record tells.
         """
         is_named = path in self.places or (path.parent in self.places and path.name[0] != ".")
-        if has_model_name(path) and not is_named and path not in self.own:
+        may_be_one = has_model_name(path) or self._may_be_a_folder(path)
+        if may_be_one and not is_named and path not in self.own:
             kind = what_is(path)
             self.found.append(_Found(path, "" if kind == "a file" else kind))
+
+    def _may_be_a_folder(self, path: Path) -> bool:
+        """Whether a link that leads nowhere lies where folders of models do."""
+        is_among_them = path.parent in (self.root, self.root / "models")
+        is_other = path.name in NO_MODELS or path.name.startswith(".")
+        return is_among_them and not is_other and path.is_symlink() and not os.path.exists(path)
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

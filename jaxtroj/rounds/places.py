@@ -126,7 +126,7 @@ def _places_in(home: Path) -> list[Path]:
 def _is_place(path: Path) -> bool:
     if path.name.startswith("."):  # hidden, or being written by someone
         return False
-    if path.name == USUAL:
+    if path.name == USUAL or _ID.fullmatch(path.name):  # also where it leads nowhere
         return True
     if os.path.isdir(path):
         return _is_model_folder(path) or _holds_a_model(path)
@@ -178,7 +178,8 @@ def _checked(path: Path) -> ModelFile:
     kind = what_is(path)
     if kind in ("a file", "absent"):  # who reads it says best that it is absent
         return ModelFile(path)
-    problem = f"{path} is {kind}, expected a model file; put the file itself there"
+    what = "folder" if _ID.fullmatch(path.name) else "file"
+    problem = f"{path} is {kind}, expected a model {what}; put the {what} itself there"
     return ModelFile(path, problem, is_refused=True)
 
 

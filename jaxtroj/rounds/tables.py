@@ -93,9 +93,10 @@ def read_table(path: Path, id_columns: Sequence[str] = ID_COLUMNS) -> Table:
     return _all_named(read_manifest(path, id_columns))
 
 
-def read_manifest(path: Path, id_columns: Sequence[str]) -> Table:
+def read_manifest(path: Path, id_columns: Sequence[str], instead: Sequence[str] = ()) -> Table:
     """Reads what `read_table` does, but lines without a model id are in `nameless`.
 
+    Where the id's cell is empty, the first of the columns `instead` that is not gives the id.
     Raises DatasetError for a table that is not one.
     """
     lines = _parse(path)
@@ -109,7 +110,7 @@ def read_manifest(path: Path, id_columns: Sequence[str]) -> Table:
             f"{path} has no model column: expected one of {', '.join(id_columns)}, got "
             f"{_short(', '.join(columns))}"
         )
-    return _table(path, lines[1:], columns, id_column)
+    return _table(path, lines[1:], columns, (id_column, *instead))
 
 
 def _columns(header: Sequence[str], id_columns: Sequence[str]) -> tuple[str, ...]:
@@ -147,7 +148,7 @@ def read_pairs(path: Path) -> Table:
                 " header nor a model with a label; expected TRUE, FALSE, 1 or 0, or model,poisoned"
             )
         lines = lines[1:]
-    return _all_named(_table(path, lines, ("model_name", "poisoned"), "model_name"))
+    return _all_named(_table(path, lines, ("model_name", "poisoned"), ["model_name"]))
 
 
 def _is_header(name: str, label: str) -> bool:
@@ -179,13 +180,16 @@ def _all_named(table: Table) -> Table:
     raise DatasetError(f"{table.path} has a line without a model id: {line}")
 
 
-def _table(path: Path, lines: list[Line], columns: tuple[str, ...], id_column: str) -> Table:
+def _table(
+    path: Path, lines: list[Line], columns: tuple[str, ...], id_columns: Sequence[str]
+) -> Table:
     rows: dict[str, Row] = {}
     first: dict[str, int] = {}
     nameless = []
-    position = columns.index(id_column)
+    positions = [columns.index(name) for name in id_columns if name in columns]
     for line in lines:
-        model_id = line.cells[position].strip() if len(line.cells) > position else ""
+        cells = (line.cells[p].strip() for p in positions if p < len(line.cells))
+        model_id = next(filter(None, cells), "")
         if not model_id:
             nameless.append(line)
             continue

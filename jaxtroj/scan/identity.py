@@ -1,5 +1,6 @@
 """What an answer depends on: the model's bytes, its examples, the settings."""
 
+from os.path import isfile  # false in a closed folder too, where Path.is_file raises
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ def _beside(entry: ModelEntry, settings: Settings) -> dict[str, Any]:
     """What lies around a model and is read: stored logits; a head's config, encoder, tokenizer."""
     logits = entry.model_path.parent / LOGITS_TABLE
     if entry.kind == "image":
-        return {"stored_logits": digest_or_reason(logits)} if logits.is_file() else {}
+        return {"stored_logits": digest_or_reason(logits)} if isfile(logits) else {}
     if entry.kind != "text":
         return {}
     config, found = entry.text_config, dict[str, Any]()
@@ -66,4 +67,4 @@ def _examples_digest(entry: ModelEntry) -> str:
 
 def _texts_digest(path: Path) -> str:
     """Of a folder of texts, or of a file of them."""
-    return digest_or_reason(path) if path.is_file() else text_examples_digest(path)
+    return digest_or_reason(path) if isfile(path) else text_examples_digest(path)

@@ -1,5 +1,6 @@
 """No command writes over what it reads: status 4, one line that says so, and the file is whole."""
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -88,6 +89,46 @@ def test_the_base_rate_is_written_early_all_the_same(home, capfd, result):
     assert "unrecognized arguments: --nonsense" in capfd.readouterr().err
 
 
+@pytest.mark.parametrize(("call", "number"), [("replace", errno.EBUSY), ("open", errno.EACCES)])
+@pytest.mark.parametrize("old", ["", "0.25\n", "0.123456789012345678\n"])
+def test_a_result_that_cannot_be_replaced_is_written_in_place(
+    home, capfd, monkeypatch, call, number, old
+):
+    """As a file that is mounted by itself, and one in a folder that takes no files."""
+    Path("result.txt").write_text(old)
+    there = os.stat("result.txt").st_ino
+    real = getattr(os, call)
+
+    def fails(path, *rest, **more):
+        if str(path).endswith(".part"):
+            raise OSError(number, os.strerror(number), str(path))
+        return real(path, *rest, **more)
+
+    monkeypatch.setattr(os, call, fails)
+    assert main(["infer", "--model_filepath", "m.pt", FLAG, "result.txt", "--nonsense"]) == 4
+    assert Path("result.txt").read_text() == "0.5\n" and os.stat("result.txt").st_ino == there
+    said = f"result.txt cannot be replaced ({os.strerror(number)}): it was written in place"
+    assert said in capfd.readouterr().err
+    assert not list(home.glob(".*.part"))
+
+
+@pytest.mark.parametrize("kind", ["absent", "a link", "a file on a full disk"])
+def test_in_place_is_written_only_where_that_helps(home, capfd, monkeypatch, kind):
+    number = errno.ENOSPC if "full" in kind else errno.EBUSY
+    Path("old.txt").write_text("1")
+    if kind == "a link":
+        Path("result.txt").symlink_to("old.txt")
+    elif kind != "absent":
+        Path("result.txt").write_text("1")
+    monkeypatch.setattr(os, "replace", lambda *paths: _fail(number))
+    words = f"infer --model_filepath m.pt {FLAG} result.txt"
+    refused(words, home, capfd, "cannot write the result file result.txt")
+
+
+def _fail(number: int) -> None:
+    raise OSError(number, os.strerror(number))
+
+
 def test_a_device_is_no_file_that_could_be_lost():
     assert keep_named(Path("/dev/null"), ["/dev/null"], FLAG) is None
     assert keep_inputs(Path("/dev/null"), [Path("/dev/null")]) is None
@@ -109,6 +150,7 @@ def test_labels_of_a_model_are_no_earlier_result(home):
         ("report run --truth t.csv --out ./t.csv", "would replace t.csv"),
         ("report run --accept k.json --out k.json", "would replace k.json"),
         ("report run --beside run --out run/log.txt", "would replace run/log.txt"),
+        ("report run --out run/lock", "would replace run/lock"),
         ("evaluate out/models.csv --truth t.csv --out out", "would replace out/models.csv"),
         ("evaluate t.csv --truth out/roc.csv --out out", "would replace out/roc.csv"),
         ("convert m.pt --out m.pt", "--out m.pt is a file; expected a folder"),

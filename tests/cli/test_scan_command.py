@@ -11,6 +11,9 @@ import pytest
 
 import jaxtroj
 from jaxtroj.cli.main import main
+from jaxtroj.engine.jobs import Answer, Setup
+from jaxtroj.engine.local import failed_record
+from jaxtroj.settings import Settings
 from jaxtroj.store import read_records
 
 
@@ -268,6 +271,26 @@ def test_a_full_disk_loses_nothing_and_the_scan_goes_on_with_room(tmp_path):
     names = [json.loads(line)["model"] for line in whole.splitlines()]
     assert sorted(names) == [f"{n:04d}.pt" for n in range(150)]
     assert "Read-only file system" in (tmp_path / "readonly").read_text()
+
+
+class Talkative:
+    """An engine that prints, as Ray does when one of its processes dies."""
+
+    def run(self, jobs, watch):
+        for job in jobs:
+            print("(raylet) A worker died")
+            yield Answer(job.entry, "k", failed_record(job.entry, Setup(Settings()), "gone", "k"))
+
+    def close(self) -> None:
+        print("(raylet) good-bye")
+
+
+def test_what_an_engine_prints_is_no_result(dataset, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("jaxtroj.cli.scan._engine", lambda *_: Talkative())
+    assert run("scan", dataset, "--out", tmp_path / "run", "--evidence-only", "--json") == 2
+    captured = capsys.readouterr()
+    assert [json.loads(line)["status"] for line in captured.out.splitlines()] == ["failed"] * 3
+    assert captured.err.count("A worker died") == 3 and "good-bye" in captured.err
 
 
 def test_a_ray_cluster_that_is_not_there_ends_the_scan_at_once(dataset, tmp_path, capsys):

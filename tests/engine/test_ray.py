@@ -3,6 +3,7 @@
 import logging
 import os
 import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,22 @@ def test_a_model_that_takes_its_host_along_is_given_up(cluster, orders, tmp_path
     assert [reasons[entry.model_id][0] for entry in entries] == ["ok", "failed", "ok", "failed"]
     assert "died 3 times" in reasons[entries[1].model_id][1]
     assert "was stopped after 2 s" in reasons[entries[3].model_id][1]
+
+
+def test_busy_hosts_leave_nothing_behind(cluster, orders, tmp_path):
+    """Each left an empty folder where the scan ended before its chunk."""
+
+    def folders() -> set[Path]:
+        return set(Path(tempfile.gettempdir()).glob("jaxtroj-*"))
+
+    before = folders()
+    with RunStore(tmp_path / "run", SETTINGS.as_json()) as store:
+        engine = RayEngine(Setup(SETTINGS, None, DETECTOR), Guard(timeout=60), 1)
+        scan: Any = run_scan(orders("device 0", *["stuck"] * 4), SETTINGS, store, engine)
+        assert next(scan).record.status == "ok"
+        made = folders() - before
+        scan.close()
+    assert made and not made & folders()
 
 
 def test_real_models_answer_bit_for_bit_alike(cluster, tmp_path):

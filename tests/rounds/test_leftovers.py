@@ -3,7 +3,10 @@
 import os
 from pathlib import Path
 
+import pytest
+
 from jaxtroj.rounds import iter_models, left_out
+from jaxtroj.rounds.layout import NoModelsError
 
 
 def put(root: Path, *names: str) -> None:
@@ -73,6 +76,24 @@ def test_pipes_and_circles_among_plain_files_say_what_they_are(tmp_path):
     os.mkfifo(tmp_path / "pipe.pt")
     circle, pipe = left_out(tmp_path).names
     assert circle.startswith("loop.pt (unreadable (Too many") and pipe == "pipe.pt (a named pipe)"
+
+
+def test_links_that_lead_nowhere_say_so_where_folders_of_models_lie(tmp_path):
+    put(tmp_path, "models/good/model.pt", "models/good/example_data/class_0_example_0.png")
+    for name in ("net", "models/net", "models/good/net", ".#lock", "embeddings", "models/.net"):
+        os.symlink("nowhere", tmp_path / name)
+    os.symlink("loop", tmp_path / "models" / "loop")
+    found = left_out(tmp_path)
+    circle, *others = found.names
+    assert circle.startswith("models/loop (unreadable (Too many")
+    assert others == [f"{name} (a symbolic link to nothing)" for name in ("models/net", "net")]
+    assert found.hidden == ()
+
+
+def test_a_folder_of_links_that_lead_nowhere_names_them(tmp_path):
+    os.symlink("nowhere", tmp_path / "net")
+    with pytest.raises(NoModelsError, match=r"not looked at: net \(a symbolic link to nothing\)"):
+        iter_models(tmp_path)
 
 
 def test_links_are_followed_once(tmp_path):

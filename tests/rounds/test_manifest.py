@@ -47,6 +47,15 @@ def test_names_may_have_a_column_of_their_own(folder):
     assert (one.model_id, one.poisoned, one.problem) == ("mine", None, None)
 
 
+def test_a_path_is_the_name_where_there_is_no_other(folder):
+    """Such a line was refused: it named no model, "expected a name or path"."""
+    named, other, again = entries(folder, "model,path\nmine,id-7\n,id-7/model.pt\na,gone.pt\n")
+    assert [named.model_id, other.model_id, again.model_id] == ["mine", "id-7/model.pt", "a"]
+    assert other.problem is None and other.model_path == folder / "id-7" / "model.pt"
+    (bad,) = entries(folder, "model,path\nid-7,gone.pt\n,id-7\n")
+    assert bad.is_refused and "several lines that differ" in bad.problem
+
+
 @pytest.mark.parametrize(
     "line, problem",
     [
@@ -99,7 +108,7 @@ def test_a_short_line_differs_from_a_whole_one(folder):
 @pytest.mark.parametrize(
     "text, number",
     [
-        ("model,path\na,id-7\n,id-7\n", 3),
+        ("model,path\na,id-7\n,\n", 3),
         ("path,poisoned\n\nid-7,1\n\n,0\n", 5),
         ('path,note\nid-7,"two\nlines"\n , \n', 4),
     ],

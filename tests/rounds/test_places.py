@@ -43,6 +43,33 @@ def test_a_model_pt_that_is_no_file_is_refused_and_other_models_stand(tmp_path, 
     assert not found["sound"].is_refused and found["sound"].problem is None
 
 
+@pytest.mark.parametrize("models", [".", "models"])
+@pytest.mark.parametrize(
+    ("make", "kind"),
+    [
+        (dangling, "a symbolic link to nothing"),
+        (circle, "unreadable (Too many levels"),
+        (os.mkfifo, "a named pipe"),
+    ],
+)
+def test_a_model_folder_that_is_no_folder_is_refused(tmp_path, models, make, kind):
+    """It was left out without a word, with status 0."""
+    (tmp_path / models).mkdir(exist_ok=True)
+    make(tmp_path / models / "id-00000002")
+    (alone,) = iter_models(tmp_path)
+    put(tmp_path, f"{models}/id-00000001/model.pt")
+    sound, gone = iter_models(tmp_path)
+    assert alone == gone and gone.is_refused and sound.problem is None
+    assert f"id-00000002 is {kind}" in gone.problem and "the folder itself" in gone.problem
+    assert left_out(tmp_path).lines() == []
+
+
+def test_a_plain_file_with_the_name_of_a_model_folder_is_a_model(tmp_path):
+    put(tmp_path, "id-00000001/model.pt", "id-00000002")
+    folder, file = iter_models(tmp_path)
+    assert file.model_path == tmp_path / "id-00000002" and file.problem is folder.problem is None
+
+
 @pytest.mark.parametrize("make", [dangling, circle, os.mkfifo, os.mkdir])
 def test_a_folder_whose_model_pt_is_no_file_is_one_model(tmp_path, make):
     make(tmp_path / "model.pt")
