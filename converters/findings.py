@@ -5,8 +5,12 @@ from collections.abc import Iterable
 SUSPICION = "possible architectural backdoor"
 PRECISION = "the network computes in"
 ONE_ONLY = "the file leaves the number of images open, but the network runs for one only"
+NOT_TOGETHER = (
+    "the file leaves the number of images open, and an image beside others was not compared with "
+    "the image alone, since several at once take more than the caps allow"
+)
 COMMON_RANGE = "the network quantises by the range of all images that it gets at once"
-_DOUBTS = (SUSPICION, PRECISION, ONE_ONLY, COMMON_RANGE)
+_DOUBTS = (SUSPICION, PRECISION, ONE_ONLY, NOT_TOGETHER, COMMON_RANGE)
 
 
 def doubts(findings: Iterable[str]) -> tuple[str, ...]:

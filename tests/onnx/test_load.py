@@ -7,8 +7,11 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from converters.errors import ConversionError
+from converters.findings import doubts
+from converters.graph.guard import WorkLimits
 from converters.graph.logits import with_logits
 from converters.graph.onnx import load_onnx
+from converters.graph.onnx.limits import OnnxLimits
 from converters.input_form import InputForm
 
 
@@ -225,6 +228,13 @@ def test_a_network_that_runs_for_one_image_only_says_so(make, save):
     model.graph.initializer.append(numpy_helper.from_array(np.array([1]), "one"))
     assert "the network runs for one only" in " ".join(load_onnx(save(model)).findings)
     assert "for one only" not in " ".join(load_onnx(save(make.classifier())).findings)
+
+
+def test_a_network_too_dear_for_several_images_says_that_they_were_not_compared(make, save):
+    one_image = OnnxLimits(work=WorkLimits(multiply_adds=10_000))
+    found = load_onnx(save(make.classifier()), limits=one_image).findings
+    (said,) = [text for text in doubts(found) if "number of images open" in text]
+    assert "was not compared" in said and "more multiplications than the 10000" in said
 
 
 REFUSED = {

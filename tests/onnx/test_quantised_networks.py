@@ -8,9 +8,11 @@ import torch
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
-from converters.errors import ConversionError
+from converters.errors import ConversionError, TooLargeError
 from converters.findings import SUSPICION
+from converters.graph.guard import WorkLimits
 from converters.graph.onnx import load_onnx
+from converters.graph.onnx.limits import OnnxLimits
 from converters.graph.onnx.ranges import is_quantised, only_ranges_differ
 from converters.graph.onnx.torch_module import to_torch
 from converters.graph.straight_through import passing_gradients
@@ -18,6 +20,8 @@ from converters.input_form import InputForm
 from tests.onnx.quantised_networks import network
 
 SEEN = InputForm(bounds=(0, 1))
+# Hardly more than one image takes, in the dearer of both forms.
+TIGHT = OnnxLimits(work=WorkLimits(value_bytes=8000))
 
 
 def _images() -> np.ndarray:
@@ -69,7 +73,8 @@ def test_a_network_that_quantises_by_the_range_of_a_batch_is_scanned_alone(save)
 
 @pytest.mark.parametrize("form", ["dynamic", "qdq"])
 @pytest.mark.parametrize("share", [1.0, 0.02])
-def test_quantising_hides_no_mixing_of_images(save, form, share):
+@pytest.mark.parametrize("limits", [OnnxLimits(), TIGHT], ids=["usual caps", "tight caps"])
+def test_quantising_hides_no_mixing_of_images(save, form, share, limits):
     model = network(form)
     model.graph.node.extend(
         [
@@ -82,7 +87,19 @@ def test_quantising_hides_no_mixing_of_images(save, form, share):
     )
     model.graph.output[0].name = "mixed"
     with pytest.raises(ConversionError, match="answers otherwise for an image beside another"):
-        load_onnx(save(model), SEEN)
+        load_onnx(save(model), SEEN, limits=limits)
+
+
+@pytest.mark.parametrize("form", ["dynamic", "qdq"])
+def test_images_are_compared_where_one_image_is_as_large_as_may_be(save, form):
+    """One cap over all runs together refused such networks, or said that they run for one only."""
+    said = " ".join(load_onnx(save(network(form)), SEEN, limits=TIGHT).findings)
+    assert "leaves the number of images open" not in said
+    assert ("by the range of all images" in said) == (form == "dynamic")
+    less = OnnxLimits(work=WorkLimits(value_bytes=6000))
+    if form == "dynamic":
+        with pytest.raises(TooLargeError, match="one pass"):
+            load_onnx(save(network(form)), SEEN, limits=less)
 
 
 def _rounding(make, moved: float, images: int):

@@ -128,6 +128,8 @@ def _built(
             output=wanted,
             batch=batch,
             use=use,
+            # Of a file that fixes how many, one run is for all of them.
+            images=1 if use is None else shape[0],
             limits=limits,
         )
 
