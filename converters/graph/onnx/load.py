@@ -13,6 +13,7 @@ from converters.graph.module import attribute_of, graph_model, precision_finding
 from converters.graph.onnx.batch_use import BatchUse
 from converters.graph.onnx.batches import for_one_image
 from converters.graph.onnx.limits import OnnxLimits
+from converters.graph.onnx.ranges import bare_range_finding
 from converters.graph.onnx.read import OnnxFile, read_onnx
 from converters.graph.onnx.torch_module import (
     OnnxModule,
@@ -134,7 +135,8 @@ def _built(
         )
 
     is_open = declared_shape(info)[image.layout.index("N")] is None
-    return for_one_image(made, image, is_open, limits)
+    module, said = for_one_image(made, image, is_open, limits)
+    return module, said + bare_range_finding(module)
 
 
 def _only_input(

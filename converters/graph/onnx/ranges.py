@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import torch
 
-from converters.findings import COMMON_RANGE
+from converters.findings import BARE_RANGE, COMMON_RANGE
 from converters.graph.guard import WorkLimits
 from converters.graph.onnx.extensions.quantisation import quantised_by
 from converters.graph.onnx.operators import Operation
@@ -20,6 +20,8 @@ from converters.graph.onnx.torch_module import OnnxModule, answered
 _WORK = WorkLimits()
 _BY_RANGE = "DynamicQuantizeLinear"
 _QUANTISING = ("QuantizeLinear", "QLinear", "QGemm", _BY_RANGE)
+_WITH_ZERO = 11
+"""The opset since which ranges hold 0."""
 _FLIPPED = 0.15
 """Of the largest logit: what values that round otherwise may change."""
 _RANGED = 0.3
@@ -82,6 +84,11 @@ def ranges_finding(whole: OnnxModule, together: torch.Tensor, alone: torch.Tenso
         f"{COMMON_RANGE}, so that an image beside others is answered otherwise, of random images "
         f"by up to {share:.1%} of the largest logit; it is scanned as it answers an image alone"
     )
+
+
+def bare_range_finding(module: OnnxModule) -> tuple[str, ...]:
+    """What to say of a network quantised before opset 11, see `own_range`; none of others."""
+    return (BARE_RANGE,) if any(op.call.version < _WITH_ZERO for op in _by_range(module)) else ()
 
 
 def difference(one: torch.Tensor, other: torch.Tensor) -> float:
