@@ -130,8 +130,10 @@ class SizeGuard(LightMode):
         self._room_in_all -= made
         if min(self._room, self._room_in_all) < 0:
             raise TooLargeError(
-                "the values of one pass take more memory than value_bytes = "
-                f"{self._limits.value_bytes} besides the weights"
+                f"the values of one pass take more than {self._limits.value_bytes / GIB:.3g} GiB "
+                "besides the weights, the most that is allowed (WorkLimits.value_bytes); export "
+                "the network for smaller pictures, or give --image-size where the file leaves "
+                "their size open"
             )
 
     def _await_freed(self, func, result: Any) -> None:
