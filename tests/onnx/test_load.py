@@ -109,6 +109,29 @@ def test_a_softmax_that_is_cut_off_is_told_once(make, save):
     assert not any("not logits" in finding for finding in cut.findings)
 
 
+_AFTER_SOFTMAX = {
+    "nothing": ([], True),
+    "its name": ([("Identity", ["scores"])], True),
+    "a shape": ([("Flatten", ["scores"]), ("Identity", ["out0"])], True),
+    "8 bits": ([("QuantizeLinear", ["scores", "s"]), ("DequantizeLinear", ["out0", "s"])], True),
+    "a layer": ([("MatMul", ["scores", "turn"])], False),
+}
+
+
+@pytest.mark.parametrize("name", _AFTER_SOFTMAX)
+def test_probabilities_are_noticed_behind_what_keeps_them(make, save, name):
+    (after, expected), model = _AFTER_SOFTMAX[name], make.classifier()
+    model.graph.node.append(helper.make_node("Softmax", ["logits"], ["scores"], axis=-1))
+    for number, (kind, given) in enumerate(after):
+        model.graph.node.append(helper.make_node(kind, given, [f"out{number}"]))
+    model.graph.output[0].name = f"out{len(after) - 1}" if after else "scores"
+    for key, value in (("s", np.array(1 / 255)), ("turn", np.eye(5))):
+        array = numpy_helper.from_array(value.astype(np.float32), key)
+        model.graph.initializer.append(array)
+    findings = load_onnx(save(model)).findings
+    assert any("holds probabilities, not logits" in said for said in findings) == expected
+
+
 def test_nodes_out_of_order_are_a_finding(make, save):
     model = make.classifier()
     expected = load_onnx(save(model))

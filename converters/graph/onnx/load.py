@@ -35,7 +35,16 @@ _SQUASHING = {
     "Softmax": "probabilities",
     "Sigmoid": "probabilities",
     "LogSoftmax": "log-probabilities",
+    "QLinearSoftmax": "probabilities",
+    "QLinearSigmoid": "probabilities",
 }
+_KEEPING = frozenset(
+    {
+        *("Identity", "Cast", "Reshape", "Flatten", "Squeeze", "Unsqueeze"),
+        *("QuantizeLinear", "DequantizeLinear"),
+    }
+)
+"""What keeps values as they are, but for a rounding."""
 
 _SORTED = "the file's nodes are out of order and were sorted, as onnxruntime does"
 
@@ -193,8 +202,18 @@ def _output_findings(model: ModelProto, said: str | None, wanted: str) -> tuple[
     if said is None and names:
         others = ", ".join(safe_repr(name) for name in names[:9])
         findings.append(f"output {safe_repr(wanted)} was taken for the logits; others: {others}")
-    makers = {name: node.op_type for node in model.graph.node for name in node.output}
-    if makers.get(wanted) in _SQUASHING:
-        kind = _SQUASHING[makers[wanted]]
+    kind = _SQUASHING.get(_maker(model, wanted))
+    if kind is not None:
         findings.append(f"output {safe_repr(wanted)} holds {kind}, {NO_LOGITS}")
     return tuple(findings)
+
+
+def _maker(model: ModelProto, name: str) -> str:
+    """The operator that an output's values come from, but for what keeps them; "" for none."""
+    makers = {made: node for node in model.graph.node for made in node.output}
+    for _ in model.graph.node:  # a cycle is refused later
+        node = makers.get(name)
+        if node is None or node.op_type not in _KEEPING or not node.input:
+            return "" if node is None else node.op_type
+        name = node.input[0]
+    return ""
