@@ -5,8 +5,17 @@ from collections.abc import Iterable
 SUSPICION = "possible architectural backdoor"
 PRECISION = "the network computes in"
 ONE_ONLY = "the file leaves the number of images open, but the network runs for one only"
+NOT_TOGETHER = (
+    "the file leaves the number of images open, and an image beside others was not compared with "
+    "the image alone, since several at once take more than the caps allow"
+)
 COMMON_RANGE = "the network quantises by the range of all images that it gets at once"
-_DOUBTS = (SUSPICION, PRECISION, ONE_ONLY, COMMON_RANGE)
+BARE_RANGE = (
+    "the network quantises by ranges that leave out 0, as onnxruntime's quantiser wrote them "
+    "before opset 11: where all values that a layer takes are above 0, such as those of a picture "
+    "without black, its answers are wrong; quantise the network again, from a file of opset 13"
+)
+_DOUBTS = (SUSPICION, PRECISION, ONE_ONLY, NOT_TOGETHER, COMMON_RANGE, BARE_RANGE)
 
 
 def doubts(findings: Iterable[str]) -> tuple[str, ...]:

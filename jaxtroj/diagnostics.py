@@ -79,7 +79,7 @@ def diagnose(
     raised = [_misclassified(model.num_classes, answers)]
     if examples is not None:
         raised += [_probabilities(examples), _no_gradient(examples)]
-        raised.append(_guessed(model.num_classes, answers, findings))
+        raised.append(_guessed(examples, answers, findings))
         raised.append(_one_output(examples, answers, findings))
         raised.append(_none_held_out(examples, fitted or {}))
     if model.last_layer() is None:
@@ -194,21 +194,33 @@ def least_accuracy(classes: int) -> float:
 
 @dataclass(frozen=True)
 class _Answers:
-    """Accuracy on so many labelled examples, in how many input forms; whether labels are off."""
+    """What labelled examples say.
+
+    Attributes:
+      accuracy: of the network on them.
+      labelled: how many they are.
+      forms: in how many input forms they were tried.
+      shift: by how much all labels are off; None where they are not.
+      other: accuracy in the next of these forms, where it is higher, in words; else "".
+      one_class: whether all that are known are of one class.
+    """
 
     accuracy: float
     labelled: int
     forms: int = 1
     shift: LabelShift | None = None
+    other: str = ""
+    one_class: bool = False
 
 
 def _answers(examples: AnchoredExamples | Answered | None, form: "FormChoice | None") -> _Answers:
     """What labelled examples say: all that the form was settled by, else those of the evidence."""
     if form is not None and form.accuracy is not None:
-        return _Answers(form.accuracy, form.examples, form.tried, form.shift)
+        return _Answers(form.accuracy, form.examples, form.tried, form.shift, form.more_accurate)
     if examples is None:
         return _Answers(1.0, 0)
-    return _Answers(examples.accuracy, examples.labelled, shift=examples.shift)
+    shows_one = form is not None and form.shows_one_class
+    return _Answers(examples.accuracy, examples.labelled, shift=examples.shift, one_class=shows_one)
 
 
 def _misclassified(classes: int, answers: _Answers) -> Raised | None:
@@ -221,9 +233,9 @@ def _misclassified(classes: int, answers: _Answers) -> Raised | None:
     if answers.shift is not None:
         return Raised(MISCLASSIFIED, f"{seen}; {answers.shift}")
     if answers.forms > 1:
-        return Raised(
-            MISCLASSIFIED, f"{seen}; none of {answers.forms} usual input forms does better"
-        )
+        # Forms are compared by it: a few right answers more may be luck.
+        better = f"none of {answers.forms} usual input forms has a clearly better log score"
+        return Raised(MISCLASSIFIED, f"{seen}; {better}{answers.other}")
     return Raised(MISCLASSIFIED, f"{seen}; wrong channel order or normalisation likely")
 
 
@@ -256,10 +268,14 @@ def _no_gradient(examples: AnchoredExamples) -> Raised | None:
     return Raised(MISLEADING, f"{seen} after a small step (chance is 50%)")
 
 
-def _guessed(classes: int, answers: _Answers, findings: Sequence[str]) -> Raised | None:
+def _guessed(
+    examples: AnchoredExamples, answers: _Answers, findings: Sequence[str]
+) -> Raised | None:
     guesses = [finding for finding in findings if is_assumption(finding) or _is_guess(finding)]
-    confirmed = answers.labelled and answers.accuracy >= least_accuracy(classes)
-    if not guesses or confirmed:
+    right = answers.labelled and answers.accuracy >= least_accuracy(examples.classes)
+    # In a wrong form a network may be stuck on one class, and right on all examples of it.
+    several = len(np.unique(np.asarray(examples.sources))) > 1 and not answers.one_class
+    if not guesses or (right and several):
         return None
     more = f" (and {len(guesses) - 1} more)" if len(guesses) > 1 else ""
     return Raised(GUESSED, f"{guesses[0]}{more}")

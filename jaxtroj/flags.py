@@ -53,9 +53,10 @@ MISLEADING = Flag(
 )
 GUESSED = Flag(
     "input-guessed",
-    "the input form was guessed, and right answers on labelled examples do not confirm the guess",
-    "say it: `--bounds`, `--mean`, `--std`, `--layout`, `--image-size`; or name the examples by"
-    " their classes",
+    "the input form was guessed, and right answers on labelled examples of several classes do"
+    " not confirm the guess",
+    "say it: `--bounds`, `--mean`, `--std`, `--layout`, `--image-size`; or give examples of"
+    " several classes, named by these",
 )
 ONE_OUTPUT = Flag(
     "one-output",

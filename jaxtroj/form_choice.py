@@ -28,6 +28,7 @@ _FEW_LEAST, _FEW_MOST, _MANY_MOST, _MANY_PIXELS = 10, 40, 200, 2**22
 _SHARE_GOING_ON, _FEWEST_GOING_ON = 4, 3
 # Fewer labelled examples, or one class, tell nothing: a network that is stuck on it looks right.
 _FEWEST_EXAMPLES, _FEWEST_CLASSES = 6, 2
+_ONE_CLASS = "examples of one class only"
 # Another form takes the first one's place only if its log score is better by so many standard
 # errors; among those that do, two are even within so many.
 _ERRORS, _EVEN = 2.5, 1.0
@@ -103,6 +104,19 @@ class FormChoice:
         if self.runner_up is None:
             return ""
         return f"; next {self.runner_up.form}: {self.runner_up.accuracy:.2f}"
+
+    @property
+    def shows_one_class(self) -> bool:
+        """Whether it was assumed since all labelled examples are of one class."""
+        return self.why == _ONE_CLASS
+
+    @property
+    def more_accurate(self) -> str:
+        """The runner-up, where more examples are right in it, in words; else ""."""
+        other = self.runner_up
+        if other is None or self.accuracy is None or other.accuracy <= self.accuracy:
+            return ""
+        return f", though clean accuracy is {other.accuracy:.2f} by {other.form}"
 
     def as_json(self) -> dict[str, Any]:
         """JSON values for a record."""
@@ -220,7 +234,7 @@ def cannot_tell(labels: np.ndarray) -> str:
     if len(labels) < _FEWEST_EXAMPLES:
         return f"only {len(labels)} labelled example{'' if len(labels) == 1 else 's'}"
     if len(np.unique(labels)) < _FEWEST_CLASSES:
-        return "examples of one class only"
+        return _ONE_CLASS
     return ""
 
 

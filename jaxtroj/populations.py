@@ -220,4 +220,7 @@ def _instead(found: Choice, asked: Asked) -> Iterator[Choice]:
     if asked.has_reference:
         yield Choice(beside_from(found.path), f"{found.why}, beside a reference")
     if asked.has_batch_norm is False:
-        yield Choice(without_norms_from(found.path), f"{found.why} without batch norms")
+        yield Choice(
+            without_norms_from(found.path),
+            f"{found.why} without batch norms to compare examples with",
+        )

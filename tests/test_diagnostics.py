@@ -22,7 +22,7 @@ from jaxtroj.diagnostics import (
     diagnose_sizes,
 )
 from jaxtroj.flags import FLAGS, raised_in
-from jaxtroj.form_choice import FormChoice
+from jaxtroj.form_choice import FormChoice, Tried
 from jaxtroj.input_forms import PixelForm
 from jaxtroj.label_shift import label_shift
 from jaxtroj.rounds import ModelEntry
@@ -48,13 +48,14 @@ HEADLESS = Model(_Config(), {"conv1.kernel": jnp.ones((1, 1, 3, 3))}, "small")
 LOGITS = np.random.default_rng(0).normal(size=(6, 3)) * 3
 GUESS = InputForm().unsaid
 NOTE = ("the auxiliary head was left out", "the output 'was assumed' was left out; 'assumed'")
+STUCK = np.array([[3.0, 0, 0]] * 6)
 FORM = ("input form: there are no labelled examples: assumed RGB, pixels / 255",)
 
 
 def _examples(logits=LOGITS, accuracy=1.0, labelled=6, gradient=0.1, led=1.0):
-    n = len(logits)
+    n, answers = len(logits), jnp.argmax(jnp.asarray(logits), axis=1)
     return AnchoredExamples(
-        jnp.zeros((n, 4, 4, 3)), jnp.zeros((n, 2)), jnp.zeros(n, int), jnp.asarray(logits),
+        jnp.zeros((n, 4, 4, 3)), jnp.zeros((n, 2)), answers, jnp.asarray(logits),
         accuracy, labelled, gradient, led,
     )  # fmt: skip
 
@@ -73,6 +74,8 @@ def _names(examples, findings=()):
         (_examples(accuracy=0.1, labelled=0), (), []),
         (_examples(accuracy=0.1), GUESS, ["examples-misclassified", "input-guessed"]),
         (_examples(labelled=0), GUESS, ["input-guessed"]),
+        (_examples(STUCK), GUESS, ["input-guessed"]),
+        (_examples(STUCK), (), []),
         (_examples(labelled=0), NOTE, []),
         (_examples(labelled=0), FORM, ["input-guessed"]),
         (_examples(labelled=0), (assumed_size((32, 32)),), ["input-guessed"]),
@@ -265,4 +268,21 @@ def test_the_accuracy_is_that_of_the_best_form_that_was_tried():
     for examples in (_examples(), None):
         (raised,) = diagnose(MODEL, examples, (), form)
         assert "clean accuracy 0.20 on 40 labelled examples (0.33 is guessing)" in str(raised)
-        assert "none of 12 usual input forms does better" in str(raised)
+        assert str(raised).endswith("none of 12 usual input forms has a clearly better log score")
+
+
+def test_another_form_with_more_right_answers_is_told():
+    scores, right = np.zeros(40), np.arange(40) < 12
+    other = Tried(PixelForm("pixels / 255", channel_order="BGR"), scores, right, 0.33)
+    form = FormChoice(PixelForm("pixels / 255"), "examples", "", 0.2, 40, other, 12)
+    (raised,) = diagnose(MODEL, None, (), form)
+    said = "a clearly better log score, though clean accuracy is 0.30 by BGR, pixels / 255"
+    assert str(raised).endswith(said)
+
+
+def test_examples_of_one_class_confirm_no_guess():
+    """Some answers of another class do not change that; examples of several classes do."""
+    for why, expected in (("examples of one class only", 1), ("only 4 labelled examples", 0)):
+        form = FormChoice(PixelForm("pixels / 255"), "assumed", why)
+        found = diagnose(MODEL, _examples(accuracy=0.9), (str(form),), form)
+        assert [raised.flag.name for raised in found] == ["input-guessed"] * expected

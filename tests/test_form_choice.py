@@ -238,7 +238,7 @@ def test_unlabelled_examples_and_wrong_labels_are_told(folder, capsys):
     assert said in found["findings"]
     found = detect(folder, capsys, "wrong")
     assert found["reason"].startswith("examples-misclassified: clean accuracy 0.")
-    assert "none of 20 usual input forms does better" in found["reason"]
+    assert "none of 20 usual input forms has a clearly better log score" in found["reason"]
 
 
 def test_options_override_what_examples_say(folder, capsys):

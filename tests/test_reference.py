@@ -148,7 +148,9 @@ def test_a_calibrator_of_its_own_answers_for_networks_without_batch_norms(home, 
     found, own = Settings(), populations.BY_NAME["general"].without_norms_path
     known = [choice_of(found, Asked(has_batch_norm=has)) for has in (None, True, False)]
     assert [one.path for one in known if one] == [DEFAULT_CALIBRATOR, DEFAULT_CALIBRATOR, own]
-    assert known[2] is not None and known[2].why.endswith("without batch norms")
+    assert known[2] is not None and known[2].why.endswith(
+        "without batch norms to compare examples with"
+    )
     assert found.as_json()["without_norms_calibrators"] == [digest_or_reason(own)]
     beside = replace(found, reference=home / "clean.pt2")
     compared = choice_of(beside, Asked(has_reference=True, has_batch_norm=False))

@@ -47,6 +47,16 @@ _TFLITE = (
     "a network of TensorFlow Lite; convert it: "
     "python -m tf2onnx.convert --tflite model.tflite --output model.onnx"
 )
+# Version 1, then a graph that begins with its own description; ONNX has the producer's name there.
+_SAVED_MODEL_HEAD = re.compile(rb"\x08\x01\x12[\x80-\xff]{0,4}[\x00-\x7f]\n")
+_SAVED_MODEL = (
+    "a SavedModel of TensorFlow; convert its folder: "
+    "python -m tf2onnx.convert --saved-model FOLDER --output model.onnx"
+)
+_CORE_ML = (
+    "a package of Core ML, which coremltools makes and no tool turns back; convert the network "
+    "that it was made from: torch.onnx.export for torch, tf2onnx for TensorFlow"
+)
 _SUPPORTED = (
     "torch zip, torch legacy stream or tar, safetensors, ONNX, or an exported program (.pt2)"
 )
@@ -74,7 +84,7 @@ def read_file(path: Path, limits: Limits) -> FileContent:
     try:
         mode = os.stat(path).st_mode
         if not stat.S_ISREG(mode):
-            raise UnknownFormatError(f"{path} is {kind_of(mode)}, expected a model file")
+            raise UnknownFormatError(f"{path} is {_no_file(path, mode)}; expected a model file")
         # Not blocking, should a pipe take the file's place meanwhile.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         with open(descriptor, "rb", buffering=0) as file:
@@ -88,6 +98,15 @@ def read_file(path: Path, limits: Limits) -> FileContent:
         raise LoadError(f"cannot read {path}: {error.strerror}; check the path") from error
     except ValueError as error:  # A path with a null byte.
         raise LoadError(f"cannot read {ascii(str(path))}: {error}; check the path") from error
+
+
+def _no_file(path: Path, mode: int) -> str:
+    """What stands in the place of a model file, in words."""
+    if (path / "saved_model.pb").is_file():
+        return _SAVED_MODEL
+    if (path / "Data" / "com.apple.CoreML").is_dir():
+        return _CORE_ML
+    return kind_of(mode)
 
 
 def _read_open(path: Path, file, size: int, limits: Limits) -> FileContent:
@@ -146,6 +165,8 @@ def sniff(head: bytes, name: str = "the file") -> str:
         return PICKLE
     if head[4:8] == b"TFL3":
         raise UnknownFormatError(f"{name} is {_TFLITE}; expected {_SUPPORTED}")
+    if _SAVED_MODEL_HEAD.match(head):
+        raise UnknownFormatError(f"{name} is {_SAVED_MODEL}; expected {_SUPPORTED}")
     for magic, description in _FOREIGN.items():
         if head.startswith(magic):
             raise UnknownFormatError(f"{name} is {description}; expected {_SUPPORTED}")

@@ -73,8 +73,16 @@ class Dequantisation:
         return bool(ends) and self._is_zero(zero, ends[1], scale)
 
     def _ends(self, scale: str, pixels: str) -> tuple[str, ...]:
-        """The two ends, 0 included, of the range of `pixels`, which makes the scale; else none."""
+        """The two ends of the range of `pixels`, which makes the scale; else none.
+
+        0 is included, except before opset 11 (`onnx.own_range`).
+        """
         (spread,) = self._call(scale, "div", 255) or ("",)
+        bare = self._call(spread, "sub")
+        if bare:
+            kinds = zip(bare, ("amax", "amin"), strict=True)
+            whole = all(self._call(end, kind, (), False) == (pixels,) for end, kind in kinds)
+            return bare if whole else ()
         floor = self._made.get(spread)
         least = floor.args[-1] if floor is not None and floor.args else None
         if not isinstance(least, float) or not 0 < least < _TINY:
@@ -89,6 +97,7 @@ class Dequantisation:
     def _is_zero(self, name: str, low: str, scale: str) -> bool:
         """Whether a value is the whole number that stands for 0."""
         divided = self._chain(name, ("round",), ("clamp", 0, 255), ("div",))
+        divided = divided or self._chain(name, ("remainder", 256), ("floor",), ("div",))
         return bool(divided) and divided[1] == scale and self._call(divided[0], "neg") == (low,)
 
     def _is_end(self, name: str, with_zero: str, reduced: str, pixels: str) -> bool:

@@ -1,6 +1,7 @@
 """Refuses torch operations whose result would be too large, before torch allocates it."""
 
 import math
+import weakref
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,13 +62,17 @@ class SizeGuard(LightMode):
     """While active, each operation's shapes are worked out on the meta device first.
 
     Raises TooLargeError where one result, or all the work so far, exceeds `limits`; see
-    `WorkLimits`. `weight_bytes` are those of the network's weights.
+    `WorkLimits`. `weight_bytes` are those of the network's weights. A run of several `images` may
+    make so many times the values of one, but no more of them at once: those that are dropped count
+    as freed. Its calls and multiplications are as many as those of one image may be.
     """
 
-    def __init__(self, limits: WorkLimits, weight_bytes: int = 0):
+    def __init__(self, limits: WorkLimits, weight_bytes: int = 0, images: int = 1):
         super().__init__()
         self._limits = limits
+        self._images = images
         self._room = limits.value_bytes + _BYTES_PER_WEIGHT_BYTE * weight_bytes
+        self._room_in_all = images * self._room
         self._multiply_adds = 0
         self._calls = 0
 
@@ -83,6 +88,8 @@ class SizeGuard(LightMode):
         result = func(*args, **kwargs)
         if not checked:
             self._spend(func, result)
+        if self._images > 1:
+            self._await_freed(func, result)
         return result
 
     def foresee(self, func, args: Any, kwargs: Any, result: Any) -> None:
@@ -118,17 +125,25 @@ class SizeGuard(LightMode):
             )
 
     def _spend(self, func, result: Any) -> None:
-        # Views take no memory; they lie on that of an argument.
-        if any(returned.alias_info is not None for returned in func._schema.returns):
-            return
-        for leaf in tree_flatten(result)[0]:
-            if isinstance(leaf, torch.Tensor):
-                self._room -= leaf.numel() * leaf.element_size()
-        if self._room < 0:
+        made = sum(map(_bytes, _own(func, result)))
+        self._room -= made
+        self._room_in_all -= made
+        if min(self._room, self._room_in_all) < 0:
             raise TooLargeError(
-                "the values of one pass take more memory than value_bytes = "
-                f"{self._limits.value_bytes} besides the weights"
+                f"the values of one pass take more than {self._limits.value_bytes / GIB:.3g} GiB "
+                "besides the weights, the most that is allowed (WorkLimits.value_bytes); export "
+                "the network for smaller pictures, or give --image-size where the file leaves "
+                "their size open"
             )
+
+    def _await_freed(self, func, result: Any) -> None:
+        """Give the memory of a result back once nothing holds it, a view of it neither."""
+        for leaf in _own(func, result):
+            if leaf.device.type != "meta":
+                weakref.finalize(leaf.untyped_storage(), self._freed, _bytes(leaf)).atexit = False
+
+    def _freed(self, size: int) -> None:
+        self._room += size
 
     def _count(self, func, args: Any, kwargs: Any, result: Any) -> None:
         formula = flop_registry.get(func.overloadpacket)
@@ -170,6 +185,17 @@ def _elements(func, args: Any, kwargs: Any) -> int | None:
         return math.prod(torch.broadcast_shapes(*shapes))
     except RuntimeError:  # it refuses, with the better message, for real
         return None
+
+
+def _own(func, result: Any) -> list[torch.Tensor]:
+    """Tensors of a result that take memory: views lie on that of an argument."""
+    if any(returned.alias_info is not None for returned in func._schema.returns):
+        return []
+    return [leaf for leaf in tree_flatten(result)[0] if isinstance(leaf, torch.Tensor)]
+
+
+def _bytes(tensor: torch.Tensor) -> int:
+    return tensor.numel() * tensor.element_size()
 
 
 def _is_pool(func) -> bool:

@@ -183,7 +183,7 @@ def _switches(graph: Graph, name: str, users: dict[str, list[Node]]) -> bool:
 def _bypasses(graph: Graph, traces: _Traces) -> Iterator[str]:
     output = graph.outputs[0].name
     joined = False
-    tail = _tail(graph)
+    tail = _tail(graph, traces)
     for node in graph.nodes:
         fed = traces.fed(node)
         if len(fed) < 2 or base_name(node) not in _JOINS:
@@ -201,12 +201,12 @@ def _bypasses(graph: Graph, traces: _Traces) -> Iterator[str]:
         yield "no trained layer lies between pixels and logits"
 
 
-def _tail(graph: Graph) -> set[str]:
-    """Values that no trained layer follows."""
+def _tail(graph: Graph, traces: _Traces) -> set[str]:
+    """Values that no trained layer follows; one whose scale is taken back behind it does."""
     tail = {output.name for output in graph.outputs}
     for node in reversed(graph.nodes):
         if base_name(node) not in _LAYERS and tail.intersection(filter(None, node.outputs)):
-            tail.update(node.refs())
+            tail.update(traces.fed(node))
     return tail
 
 

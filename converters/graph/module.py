@@ -152,7 +152,10 @@ def graph_model(
     height, width, channels = image_shape
     config = GraphConfig(graph, _classes(graph), channels, (height, width), layout)
     if not any(f"{INPUT}0" in node.refs() for node in graph.nodes):
-        raise ConversionError("the output is the same for every image; choose another output")
+        raise ConversionError(
+            "the output is the same for every image, expected logits of it; name another output "
+            "with --output where the network has several"
+        )
     names = {attribute_of(name): name for name, _ in graph.params}
     if len(names) < len(graph.params):
         raise ConversionError("two weights have the same name once special names are escaped")
@@ -202,8 +205,9 @@ def _classes(graph: Graph) -> int:
     wide = [n for n in spec.shape if n != 1]
     if len(wide) > 1:
         raise ConversionError(
-            f"the output has shape {spec.shape}, expected one row of logits; choose the output "
-            "that holds the logits, and capture the network for one image"
+            f"the output has shape {spec.shape}, expected one row of logits: this is no classifier "
+            "of one image (a detector gives many rows), or another of its outputs holds the "
+            "logits; name that with --output where it has several"
         )
     return math.prod(spec.shape)
 

@@ -126,7 +126,9 @@ class Recorder:
         self._baked_bytes += array.nbytes
         if self._baked_bytes > _MOST_BAKED_BYTES:
             raise TooLargeError(
-                f"the constants that the network computes take more than {_MOST_BAKED_BYTES} bytes"
+                f"the constants that the network computes take more than {_MOST_BAKED_BYTES} bytes,"
+                " the most that is allowed; export the network with them as weights, or for smaller"
+                " pictures"
             )
         if "float" not in spec.dtype or array.size <= 1:
             return self.bake_array(array).name

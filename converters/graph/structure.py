@@ -31,6 +31,7 @@ _LAYERS = {
     "recurrent": ("lstm", "gru", "rnn_tanh", "rnn_relu"),
     "max pool": ("max_pool2d", "max_pool2d_with_indices"),
 }
+_PARTS = ("slice", "narrow")
 _KINDS = {name: kind for kind, names in _LAYERS.items() for name in names}
 
 
@@ -44,6 +45,7 @@ def outline(graph: Graph) -> str:
     """The layers in words, such as "conv x13, batch norm x12, residual adds x6, linear x1"."""
     counts: Counter[str] = Counter()
     fed = {f"{INPUT}{i}" for i in range(len(graph.inputs))}
+    parts: set[str | None] = set()
     for node in graph.nodes:
         operands = [name for name in node.refs() if name in fed]
         if operands:
@@ -51,11 +53,19 @@ def outline(graph: Graph) -> str:
         name = base_name(node)
         if name in _KINDS:
             counts[_KINDS[name]] += 1
-        elif name == "add" and len(set(operands)) > 1:
+        elif name in _PARTS:
+            parts.update(node.outputs)
+        elif name == "add" and _joins_branches(graph, set(operands), parts):
             counts["residual adds"] += 1
     order = [*list(_LAYERS)[:1], "batch norm", "residual adds", *_LAYERS]
     kinds = [kind for kind in dict.fromkeys(order) if counts[kind]]
     return ", ".join(f"{kind} x{counts[kind]}" for kind in kinds) or "no layer"
+
+
+def _joins_branches(graph: Graph, operands: set[str], parts: set[str | None]) -> bool:
+    """Whether a sum is of values of one size: no zero point, no neighbours as a norm sums them."""
+    sizes = {graph.specs[name].shape for name in operands}
+    return len(operands) > 1 and len(sizes) == 1 and not operands & parts
 
 
 def described(name: str, graph: Graph) -> str:

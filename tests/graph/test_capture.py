@@ -12,6 +12,7 @@ import torch
 from converters.errors import (
     ConversionError,
     DataDependentError,
+    TooLargeError,
     UnsupportedOperatorError,
 )
 from converters.graph.graph import from_plain
@@ -324,8 +325,8 @@ def test_flat_and_grey_inputs():
     [
         (lambda x: x, (1, 12), {}, "which is not NCHW"),
         (lambda x: x, (2, 3, 4, 4), {}, "batch of 2"),
-        (lambda x: x, (1, 3, 4, 4), {}, "one row of logits"),
-        (lambda x: torch.ones(1, 5), (1, 3, 4, 4), {}, "the same for every image"),
+        (lambda x: x, (1, 3, 4, 4), {}, "one row of logits.*--output where it has several"),
+        (lambda x: torch.ones(1, 5), (1, 3, 4, 4), {}, "every image.*--output where the network"),
         (lambda x: x.mean((2, 3)), (1, 3, 4, 4), {"layout": "NCXY"}, "no order"),
         (lambda x: x.mean((2, 3)), (1, 3, 4, 4), {"mean": (1.0, 2.0)}, "2 values, expected 3"),
         (lambda x: x.mean((2, 3)), (1, 3, 4, 4), {"output": 1}, "output 1 of 1"),
@@ -335,6 +336,14 @@ def test_what_is_no_classifier_of_images(function, shape, options, text):
     captured = _captured(function, torch.rand(shape))
     with pytest.raises(ConversionError, match=text):
         graph_model(captured, **options)
+
+
+def test_too_many_constants_are_told_with_what_to_do(monkeypatch):
+    monkeypatch.setattr("converters.graph.recorder._MOST_BAKED_BYTES", 100)
+    with pytest.raises(TooLargeError, match="more than 100 bytes.*export the network with them"):
+        _captured(
+            lambda x: (x + torch.arange(48.0).view(1, 3, 4, 4)).mean((2, 3)), torch.rand(1, 3, 4, 4)
+        )
 
 
 def test_other_image_sizes_are_refused(small):

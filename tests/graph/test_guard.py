@@ -36,6 +36,28 @@ def test_the_work_of_products_is_counted(product):
         product(2000)
 
 
+def test_several_images_may_take_as_often_what_one_may_and_no_more_at_once():
+    mib = 2**18  # elements
+    caps = WorkLimits(value_bytes=4 * 2**20 + 2**10)
+    with SizeGuard(caps, images=3):
+        for _ in range(12):
+            view = torch.ones(mib)[:10]
+        with pytest.raises(TooLargeError, match="one pass"):
+            torch.ones(mib)
+    with SizeGuard(caps, images=3):
+        kept = [torch.ones(mib) for _ in range(3)]
+        view = torch.ones(mib)[:10]
+        del view
+        view = torch.ones(mib)[:10]
+        with pytest.raises(TooLargeError, match="one pass"):
+            kept.append(torch.ones(mib))
+        assert len(view) == 10
+    said = "one pass take more than 0.00391 GiB .*--image-size"
+    with SizeGuard(caps), pytest.raises(TooLargeError, match=said):
+        for _ in range(5):
+            torch.ones(mib)
+
+
 MISFITS = {
     "no matrices": (torch.mm, (), (3,)),
     "small": (torch.mm, (2, 3), (2, 3)),

@@ -48,6 +48,26 @@ def test_the_outline_counts_layers():
     assert outline(graph) == "conv x2, linear x1"
 
 
+class _Block(torch.nn.Module):
+    """A residual add; a zero point, and neighbours that a norm sums, are none."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 3, 3, padding=1)
+
+    def forward(self, x):
+        x = x + torch.round(x.amin())
+        x = x + self.conv(x)
+        near = sum(torch.nn.functional.pad(x * x, (0, 0, 0, 0, 1, 1))[:, k : k + 3] for k in (0, 2))
+        return (x / (1 + near)).mean((2, 3))
+
+
+def test_the_outline_counts_residual_adds_and_no_others():
+    graph = capture(_Block().eval(), [torch.zeros(1, 3, 8, 8)]).graph
+    assert sum(node.op == "aten.add.Tensor" for node in graph.nodes) > 3
+    assert outline(graph) == "conv x1, residual adds x1"
+
+
 def test_the_same_bytes_have_the_same_architecture_under_any_name(tmp_path):
     torch.manual_seed(0)
     program = torch.export.export(_network(), (torch.zeros(1, 3, 8, 8),), strict=False)

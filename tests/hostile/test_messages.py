@@ -56,6 +56,10 @@ def test_weights_of_a_network_of_texts_ask_for_its_folder(name, tmp_path):
     [
         (b"\x89HDF\r\n\x1a\n", "tf2onnx.convert --keras model.h5 --output model.onnx"),
         (b"\x18\0\0\0TFL3\0\0", "tf2onnx.convert --tflite model.tflite --output model.onnx"),
+        (
+            b"\x08\x01\x12\xe6\x95B\n\xc8$\x12",
+            "tf2onnx.convert --saved-model FOLDER --output model.onnx",
+        ),
         (pickle.dumps({"w": 1}, 0), r"\(pickle\): the file holds a dict without weights"),
         (zip_of({"model.weights.h5": b"", "config.json": b"{}"}), "format='onnx'"),
         (zip_of({"m/data.pkl": b"P1\n."}), "a pickle of protocol 0"),
@@ -66,6 +70,22 @@ def test_other_formats_are_called_by_their_names(content, said, tmp_path):
     path.write_bytes(content)
     with pytest.raises(ConverterError, match=said):
         open_model(path)
+
+
+@pytest.mark.parametrize(
+    ("inside", "said"),
+    [
+        ("saved_model.pb", "a SavedModel of TensorFlow.*--saved-model FOLDER.*; expected a model"),
+        ("Data/com.apple.CoreML/model.mlmodel", "a package of Core ML.*; expected a model"),
+        ("other", "is a folder; expected a model file"),
+    ],
+)
+def test_folders_of_other_frameworks_are_called_by_their_names(inside, said, tmp_path):
+    file = tmp_path / "net" / inside
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"1")
+    with pytest.raises(ConverterError, match=said):
+        open_model(tmp_path / "net")
 
 
 @pytest.mark.parametrize(

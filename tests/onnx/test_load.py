@@ -7,8 +7,11 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from converters.errors import ConversionError
+from converters.findings import doubts
+from converters.graph.guard import WorkLimits
 from converters.graph.logits import with_logits
 from converters.graph.onnx import load_onnx
+from converters.graph.onnx.limits import OnnxLimits
 from converters.input_form import InputForm
 
 
@@ -104,6 +107,29 @@ def test_a_softmax_that_is_cut_off_is_told_once(make, save):
     cut, said = with_logits(loaded)
     assert said == ("the network ends in a softmax; what goes into it was taken for the logits",)
     assert not any("not logits" in finding for finding in cut.findings)
+
+
+_AFTER_SOFTMAX = {
+    "nothing": ([], True),
+    "its name": ([("Identity", ["scores"])], True),
+    "a shape": ([("Flatten", ["scores"]), ("Identity", ["out0"])], True),
+    "8 bits": ([("QuantizeLinear", ["scores", "s"]), ("DequantizeLinear", ["out0", "s"])], True),
+    "a layer": ([("MatMul", ["scores", "turn"])], False),
+}
+
+
+@pytest.mark.parametrize("name", _AFTER_SOFTMAX)
+def test_probabilities_are_noticed_behind_what_keeps_them(make, save, name):
+    (after, expected), model = _AFTER_SOFTMAX[name], make.classifier()
+    model.graph.node.append(helper.make_node("Softmax", ["logits"], ["scores"], axis=-1))
+    for number, (kind, given) in enumerate(after):
+        model.graph.node.append(helper.make_node(kind, given, [f"out{number}"]))
+    model.graph.output[0].name = f"out{len(after) - 1}" if after else "scores"
+    for key, value in (("s", np.array(1 / 255)), ("turn", np.eye(5))):
+        array = numpy_helper.from_array(value.astype(np.float32), key)
+        model.graph.initializer.append(array)
+    findings = load_onnx(save(model)).findings
+    assert any("holds probabilities, not logits" in said for said in findings) == expected
 
 
 def test_nodes_out_of_order_are_a_finding(make, save):
@@ -225,6 +251,13 @@ def test_a_network_that_runs_for_one_image_only_says_so(make, save):
     model.graph.initializer.append(numpy_helper.from_array(np.array([1]), "one"))
     assert "the network runs for one only" in " ".join(load_onnx(save(model)).findings)
     assert "for one only" not in " ".join(load_onnx(save(make.classifier())).findings)
+
+
+def test_a_network_too_dear_for_several_images_says_that_they_were_not_compared(make, save):
+    one_image = OnnxLimits(work=WorkLimits(multiply_adds=10_000))
+    found = load_onnx(save(make.classifier()), limits=one_image).findings
+    (said,) = [text for text in doubts(found) if "number of images open" in text]
+    assert "was not compared" in said and "more multiplications than the 10000" in said
 
 
 REFUSED = {

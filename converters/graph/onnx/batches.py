@@ -13,13 +13,12 @@ from typing import Protocol
 import torch
 
 from converters.errors import ConversionError, TooLargeError, UnsupportedOperatorError, safe_repr
-from converters.findings import ONE_ONLY
+from converters.findings import NOT_TOGETHER, ONE_ONLY
 from converters.graph.counting import TOGETHER
-from converters.graph.guard import SizeGuard
 from converters.graph.onnx.batch_use import BatchUse
 from converters.graph.onnx.limits import OnnxLimits
 from converters.graph.onnx.ranges import is_quantised, only_ranges_differ, ranges_finding
-from converters.graph.onnx.torch_module import OnnxModule
+from converters.graph.onnx.torch_module import OnnxModule, answered
 from converters.input_form import ImageInput
 
 _FIXED_BATCH = (
@@ -93,7 +92,9 @@ def _beside_others(
         together, alone = _answers(whole, single, use.images, image, limits)
     except UnsupportedOperatorError:
         raise
-    except (ConversionError, RuntimeError, TooLargeError):
+    except TooLargeError as error:
+        return (f"{NOT_TOGETHER}: {error}",)
+    except (ConversionError, RuntimeError):
         return (ONE_ONLY,)
     if together.numel() != alone.numel():
         return (ONE_ONLY,)
@@ -112,8 +113,7 @@ def _only_ranges(
     if not is_quantised(whole):
         return False
     images, others = _images(whole, image, 2 * count).split(count)
-    with torch.no_grad(), _guarded(whole, limits):
-        return only_ranges_differ(whole, single, images, others)
+    return only_ranges_differ(whole, single, images, others, work=limits.work)
 
 
 def _answers(
@@ -121,20 +121,15 @@ def _answers(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """What the networks give for images together, and one by one."""
     images = _images(whole, image, count)
-    with torch.no_grad(), _guarded(whole, limits):
-        # A network of one output may drop the axis of one image.
-        alone = [torch.atleast_1d(single(images[k : k + 1])) for k in range(count)]
-        return whole(images), torch.cat(alone)
+    # A network of one output may drop the axis of one image.
+    alone = [torch.atleast_1d(answered(single, image, limits.work)) for image in images.split(1)]
+    return answered(whole, images, limits.work), torch.cat(alone)
 
 
 def _images(whole: OnnxModule, image: ImageInput, count: int) -> torch.Tensor:
     """Random images, always the same."""
     images = torch.rand((count, *image.shape[1:]), generator=torch.Generator().manual_seed(0))
     return images.to(whole.input_types[0])
-
-
-def _guarded(whole: OnnxModule, limits: OnnxLimits) -> SizeGuard:
-    return SizeGuard(limits.work, sum(weight.nbytes for weight in whole.parameters()))
 
 
 def _alike(together: torch.Tensor, alone: torch.Tensor) -> bool:

@@ -35,10 +35,12 @@ from converters.errors import (
 from converters.graph.onnx import extensions, foreign
 from converters.graph.onnx.attributes import check_types, domain_of
 from converters.graph.onnx.check import check_signature, check_tensor
+from converters.graph.onnx.extensions.quantisation import quantise_by_own_range
 from converters.graph.onnx.functions import FunctionTable, body_of
 from converters.graph.onnx.limits import OnnxLimits
 from converters.graph.onnx.liveness import spent_after
 from converters.graph.onnx.operators import Call, Operation, call_of, find, schema_version
+from converters.graph.onnx.own_range import BEFORE_OWN_OPERATOR, OwnRange, own_ranges
 from converters.graph.onnx.types import TORCH_TYPES, array_of, numpy_from, tensor_from
 
 CONSTANT, WEIGHT, DATA = range(3)
@@ -127,13 +129,40 @@ class Builder:
 
     def graph(self, graph: GraphProto, scope: Scope) -> list[Value | None]:
         """Build all nodes; the values of the graph's outputs."""
+        own = self._ranges(graph, scope)
+        ranges = {node.output[0]: found for found in own for node in found.nodes}
+        begun: set[str] = set()
         for node, spent in zip(graph.node, spent_after(graph), strict=True):
-            self.node(node, scope)
+            found = ranges.get(node.output[0]) if node.output else None
+            if found is None:
+                self.node(node, scope)
+            elif found.values not in begun:
+                begun.add(found.values)
+                self._by_own_range(found, scope)
             for name in spent:
                 self._release(name, scope)
         for info in (*graph.value_info, *graph.output):
             _check_described(info, scope.get(info.name))
         return [_lookup(output.name, scope) for output in graph.output]
+
+    @staticmethod
+    def _ranges(graph: GraphProto, scope: Scope) -> list[OwnRange]:
+        """Nodes that are built as one, see `own_range`."""
+
+        def constant(name: str) -> float | None:
+            value = scope.get(name)
+            data = None if value is None or value.kind == DATA else value.data
+            return data.item() if isinstance(data, torch.Tensor) and data.numel() == 1 else None
+
+        return list(own_ranges(graph, constant))
+
+    def _by_own_range(self, found: OwnRange, scope: Scope) -> None:
+        """One `DynamicQuantizeLinear` where the file has several nodes."""
+        place = f"QuantizeLinear node {safe_repr(found.nodes[-1].name or found.made[0])}"
+        call = Call("DynamicQuantizeLinear", BEFORE_OWN_OPERATOR, {}, outputs=3)
+        values = [_lookup(found.values, scope)]
+        made = self.step(place, Operation(quantise_by_own_range, call, {}), values, found.made)
+        scope.update(zip(found.made, made, strict=True))
 
     def _release(self, name: str, scope: Scope) -> None:
         """Keep of what comes from the inputs shape and type only, once no node reads it."""

@@ -13,6 +13,7 @@ from converters.graph.module import attribute_of, graph_model, precision_finding
 from converters.graph.onnx.batch_use import BatchUse
 from converters.graph.onnx.batches import for_one_image
 from converters.graph.onnx.limits import OnnxLimits
+from converters.graph.onnx.ranges import bare_range_finding
 from converters.graph.onnx.read import OnnxFile, read_onnx
 from converters.graph.onnx.torch_module import (
     OnnxModule,
@@ -34,7 +35,16 @@ _SQUASHING = {
     "Softmax": "probabilities",
     "Sigmoid": "probabilities",
     "LogSoftmax": "log-probabilities",
+    "QLinearSoftmax": "probabilities",
+    "QLinearSigmoid": "probabilities",
 }
+_KEEPING = frozenset(
+    {
+        *("Identity", "Cast", "Reshape", "Flatten", "Squeeze", "Unsqueeze"),
+        *("QuantizeLinear", "DequantizeLinear"),
+    }
+)
+"""What keeps values as they are, but for a rounding."""
 
 _SORTED = "the file's nodes are out of order and were sorted, as onnxruntime does"
 
@@ -128,11 +138,14 @@ def _built(
             output=wanted,
             batch=batch,
             use=use,
+            # Of a file that fixes how many, one run is for all of them.
+            images=1 if use is None else shape[0],
             limits=limits,
         )
 
     is_open = declared_shape(info)[image.layout.index("N")] is None
-    return for_one_image(made, image, is_open, limits)
+    module, said = for_one_image(made, image, is_open, limits)
+    return module, said + bare_range_finding(module)
 
 
 def _only_input(
@@ -189,8 +202,18 @@ def _output_findings(model: ModelProto, said: str | None, wanted: str) -> tuple[
     if said is None and names:
         others = ", ".join(safe_repr(name) for name in names[:9])
         findings.append(f"output {safe_repr(wanted)} was taken for the logits; others: {others}")
-    makers = {name: node.op_type for node in model.graph.node for name in node.output}
-    if makers.get(wanted) in _SQUASHING:
-        kind = _SQUASHING[makers[wanted]]
+    kind = _SQUASHING.get(_maker(model, wanted))
+    if kind is not None:
         findings.append(f"output {safe_repr(wanted)} holds {kind}, {NO_LOGITS}")
     return tuple(findings)
+
+
+def _maker(model: ModelProto, name: str) -> str:
+    """The operator that an output's values come from, but for what keeps them; "" for none."""
+    makers = {made: node for node in model.graph.node for made in node.output}
+    for _ in model.graph.node:  # a cycle is refused later
+        node = makers.get(name)
+        if node is None or node.op_type not in _KEEPING or not node.input:
+            return "" if node is None else node.op_type
+        name = node.input[0]
+    return ""

@@ -11,13 +11,17 @@ from contextlib import contextmanager
 
 import torch
 
-from converters.findings import COMMON_RANGE
+from converters.findings import BARE_RANGE, COMMON_RANGE
+from converters.graph.guard import WorkLimits
 from converters.graph.onnx.extensions.quantisation import quantised_by
 from converters.graph.onnx.operators import Operation
-from converters.graph.onnx.torch_module import OnnxModule
+from converters.graph.onnx.torch_module import OnnxModule, answered
 
+_WORK = WorkLimits()
 _BY_RANGE = "DynamicQuantizeLinear"
 _QUANTISING = ("QuantizeLinear", "QLinear", "QGemm", _BY_RANGE)
+_WITH_ZERO = 11
+"""The opset since which ranges hold 0."""
 _FLIPPED = 0.15
 """Of the largest logit: what values that round otherwise may change."""
 _RANGED = 0.3
@@ -34,7 +38,12 @@ def is_quantised(module: OnnxModule) -> bool:
 
 
 def only_ranges_differ(
-    whole: OnnxModule, single: OnnxModule, images: torch.Tensor, others: torch.Tensor
+    whole: OnnxModule,
+    single: OnnxModule,
+    images: torch.Tensor,
+    others: torch.Tensor,
+    *,
+    work: WorkLimits = _WORK,
 ) -> bool:
     """Whether images are answered each by itself once every range is that of `images` together,
     and not much otherwise by its own.
@@ -42,18 +51,20 @@ def only_ranges_differ(
     Args:
         whole: the network for as many images as there are in `images` and `others`.
         single: the network for one.
+        work: caps on each run of either.
     """
-    together, ranges = _ranges_of(whole, images)
+    together, ranges = _ranges_of(whole, images, work)
     if len(ranges) != len(_by_range(single)):
         return False
     for k in range(len(images)):
         mixed = others.clone()
         mixed[k] = images[k]
+        image = images[k : k + 1]
         with _held(whole, ranges):
-            beside = whole(mixed)[k]
+            beside = answered(whole, mixed, work)[k]
         with _held(single, ranges):
-            alone = single(images[k : k + 1]).reshape(beside.shape)
-        by_its_own = single(images[k : k + 1]).reshape(beside.shape)
+            alone = answered(single, image, work).reshape(beside.shape)
+        by_its_own = answered(single, image, work).reshape(beside.shape)
         # The same kernels add in the same order, whoever stands beside.
         if not torch.allclose(beside, together[k], 1e-3, 1e-4, equal_nan=True):
             return False
@@ -75,6 +86,11 @@ def ranges_finding(whole: OnnxModule, together: torch.Tensor, alone: torch.Tenso
     )
 
 
+def bare_range_finding(module: OnnxModule) -> tuple[str, ...]:
+    """What to say of a network quantised before opset 11, see `own_range`; none of others."""
+    return (BARE_RANGE,) if any(op.call.version < _WITH_ZERO for op in _by_range(module)) else ()
+
+
 def difference(one: torch.Tensor, other: torch.Tensor) -> float:
     """The largest difference of answers, in parts of the largest answer."""
     largest = max(one.abs().max().item(), other.abs().max().item())
@@ -86,7 +102,9 @@ def _by_range(module: OnnxModule) -> list[Operation]:
     return [op for op in found if op.call.operator == _BY_RANGE]
 
 
-def _ranges_of(module: OnnxModule, images: torch.Tensor) -> tuple[torch.Tensor, Ranges]:
+def _ranges_of(
+    module: OnnxModule, images: torch.Tensor, work: WorkLimits
+) -> tuple[torch.Tensor, Ranges]:
     """The answers, and the ranges that were taken on the way."""
     taken = []
     hooks = [
@@ -94,7 +112,7 @@ def _ranges_of(module: OnnxModule, images: torch.Tensor) -> tuple[torch.Tensor, 
         for op in _by_range(module)
     ]
     try:
-        return module(images), tuple(taken)
+        return answered(module, images, work), tuple(taken)
     finally:
         _removed(hooks)
 

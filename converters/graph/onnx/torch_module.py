@@ -9,7 +9,7 @@ import torch
 from onnx import ModelProto, ValueInfoProto
 
 from converters.errors import ConversionError, TooLargeError, safe_repr
-from converters.graph.guard import SizeGuard
+from converters.graph.guard import SizeGuard, WorkLimits
 from converters.graph.onnx.batch_use import BatchUse
 from converters.graph.onnx.build import (
     CONSTANT,
@@ -26,6 +26,7 @@ from converters.graph.onnx.functions import functions_of
 from converters.graph.onnx.limits import OnnxLimits
 from converters.graph.onnx.types import array_of, tensor_from, torch_type
 
+_WORK = WorkLimits()
 # Constants of more elements than this are weights that the file keeps outside its initialisers.
 _CONSTANT_ELEMENTS = 64
 
@@ -36,6 +37,7 @@ class OnnxModule(torch.nn.Module):
     Attributes:
         input_names, output_names: those of the graph.
         input_shapes, input_types: the shapes and element types it was built for.
+        weight_bytes: of the weights in the file, as they lie there.
         weight_names: parameter name -> name in the file, where torch does not allow the latter.
     """
 
@@ -44,6 +46,7 @@ class OnnxModule(torch.nn.Module):
         steps: Sequence[Step],
         inputs: Mapping[str, torch.Tensor],
         outputs: Mapping[str, str],
+        weight_bytes: int = 0,
     ):
         super().__init__()
         self.input_names = tuple(inputs)
@@ -51,6 +54,7 @@ class OnnxModule(torch.nn.Module):
         self.input_shapes = tuple(tuple(getattr(data, "shape", ())) for data in inputs.values())
         self.input_types = tuple(getattr(data, "dtype", None) for data in inputs.values())
         self.output_names = tuple(outputs)
+        self.weight_bytes = weight_bytes
         self.weight_names: dict[str, str] = {}
         self._steps = tuple(steps)
         self._results = tuple(outputs.values())
@@ -167,9 +171,13 @@ def build(
     strict: bool = True,
     batch: int = 1,
     use: BatchUse | None = None,
+    images: int = 1,
     limits: OnnxLimits,
 ) -> OnnxModule:
-    """The module specialised to the shapes of `examples`; see `to_torch`, `Builder`, `BatchUse`."""
+    """The module specialised to the shapes of `examples`; see `to_torch`, `Builder`, `BatchUse`.
+
+    `images` is as `SizeGuard` takes it.
+    """
     check_model(model, limits, outside=frozenset(weights or ()))
     builder = Builder(
         opsets_of(model.opset_import),
@@ -186,11 +194,21 @@ def build(
             value = tensor_from(array_of(tensor) if array is None else array)
             kind = WEIGHT if value.is_floating_point() else CONSTANT
             scope[tensor.name] = builder.fresh(tensor.name, value, kind)
-    with SizeGuard(limits.work, sum(array.nbytes for array in (weights or {}).values())):
+    held = sum(array.nbytes for array in (weights or {}).values())
+    with SizeGuard(limits.work, held, images):
         results = builder.graph(model.graph, scope)
     if use is not None:
         use.built(builder.values)
-    return _assembled(builder, examples, _wanted(model, results, output))
+    return _assembled(builder, examples, _wanted(model, results, output), held)
+
+
+def answered(module: OnnxModule, images: torch.Tensor, work: WorkLimits = _WORK) -> torch.Tensor:
+    """What a network of one output gives for images; the run has all of `work` to itself.
+
+    Raises TooLargeError where it takes more.
+    """
+    with torch.no_grad(), SizeGuard(work, module.weight_bytes, len(images)):
+        return module(images)
 
 
 def _wanted(model: ModelProto, results: Sequence[Value | None], output: str | None):
@@ -203,11 +221,14 @@ def _wanted(model: ModelProto, results: Sequence[Value | None], output: str | No
 
 
 def _assembled(
-    builder: Builder, inputs: Mapping[str, torch.Tensor], outputs: Mapping[str, Value]
+    builder: Builder,
+    inputs: Mapping[str, torch.Tensor],
+    outputs: Mapping[str, Value],
+    weight_bytes: int,
 ) -> OnnxModule:
     results = {name: value.name for name, value in outputs.items()}
     steps = _needed(builder.steps, set(results.values()))
-    module = OnnxModule(steps, inputs, results)
+    module = OnnxModule(steps, inputs, results, weight_bytes)
     made = {name for step in steps for name in step.outputs} | set(inputs)
     read = {name for step in steps for name in step.inputs if name is not None}
     for name in builder.values:

@@ -77,6 +77,17 @@ def dynamic_quantize(_, x):
     return quantised_by(x, scale, zero), scale, zero
 
 
+def quantise_by_own_range(_, x):
+    """8-bit values, their scale and zero point as quantisers write it before opset 11: of the
+    range without 0, the zero point rounded down; see `own_range`. Of values above 0 it is
+    negative, and runs over in 8 bits, as it does in onnxruntime."""
+    high, low = x.amax(), x.amin()
+    scale = (high - low) / 255
+    # torch and XLA make other whole numbers of what 8 bits do not hold.
+    zero = torch.remainder(torch.floor(-low / scale), 256).to(torch.uint8)
+    return quantised_by(x, scale, zero), scale, zero
+
+
 def quantised_by(x, scale, zero):
     """8-bit values by one scale and zero point."""
     return _rounded(torch.round(x / scale) + zero.to(x.dtype), torch.uint8)

@@ -13,6 +13,9 @@ from converters.graph.onnx.extensions.quantisation import MICROSOFT, centred, re
 from converters.graph.onnx.operators import operator
 from converters.graph.onnx.values import axes_of
 
+_ONE_AXIS = 13
+"""The opset since which a softmax goes over one axis."""
+
 
 def _real(x, scale, zero):
     """The float64 values that whole ones stand for."""
@@ -78,14 +81,14 @@ def sigmoid(_, values):
     return torch.sigmoid(values)
 
 
-@operator("QLinearSoftmax", (1,), domain=MICROSOFT, restrictions="as of opset 13")
+@operator("QLinearSoftmax", (1,), domain=MICROSOFT)
 @_layer
 def softmax(call, values):
-    """exp, normalised over an axis."""
-    if (call["opset"] or 13) < 13:
-        raise call.refuse("a softmax over several axes")
-    axis = -1 if call["axis"] is None else call["axis"]
-    return torch.softmax(values, axes_of([axis], values.dim())[0])
+    """exp, normalised over an axis; as of opset 12 and older, over it and all behind it."""
+    axis = axes_of([-1 if call["axis"] is None else call["axis"]], values.dim())[0]
+    if (call["opset"] or _ONE_AXIS) >= _ONE_AXIS:
+        return torch.softmax(values, axis)
+    return torch.softmax(values.flatten(axis), axis).reshape(values.shape)
 
 
 @operator("QLinearReduceMean", (1,), domain=MICROSOFT)
