@@ -15,20 +15,18 @@ Memory does not grow with the records: what is kept of each is where it lies.
 """
 
 import os
-import platform
 import re
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 from typing import IO, Any, Self
 
 from converters.errors import ConverterError
 from converters.files import open_plain, read_json, strict_json, write_atomic
+from jaxtroj.environment_file import add_environment
 from jaxtroj.errors import StoreError
 from jaxtroj.file_names import picture_file
 from jaxtroj.held_folder import (
@@ -39,7 +37,6 @@ from jaxtroj.held_folder import (
     hold,
     json_bytes,
     open_own,
-    read_own,
 )
 from jaxtroj.record import Record, parse_record
 from jaxtroj.record_lines import named, parsed, record_of
@@ -54,7 +51,6 @@ SYNC_SECONDS = 1.0
 """How long a record may wait until it is forced to the disk."""
 
 _ASIDE = re.compile(r"records\.([0-9]+)\.jsonl")
-_PACKAGES = ("jaxtroj", "jax", "jaxlib", "flax", "optax", "numpy", "pillow")
 
 
 @dataclass(frozen=True)
@@ -100,7 +96,7 @@ class RunStore:
             if restart:
                 _set_aside(self.folder, settings)
             agree(self.folder / SETTINGS, settings, remedy)
-            _add_environment(self.folder / "environment.json", session or {})
+            add_environment(self.folder / "environment.json", session or {})
             self._file = self._opened(self.folder / "records.jsonl")
         except OSError as error:
             self._lock.close()
@@ -362,27 +358,3 @@ def _set_aside(folder: Path, settings: Mapping[str, Any]) -> None:
         taken = max((int(match[1]) for match in found if match), default=0)
         os.replace(records, folder / f"records.{taken + 1}.jsonl")
     write_atomic(folder / SETTINGS, json_bytes(dict(settings)))
-
-
-def _add_environment(path: Path, more: Mapping[str, Any]) -> None:
-    stored = read_own(path)
-    try:
-        sessions = [] if stored is None else list(strict_json(stored)["sessions"])
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise StoreError(f"{path} is damaged ({error!r}); remove it and scan again") from error
-    session = {
-        "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        "python": sys.version.split()[0],
-        "machine": f"{platform.system()} {platform.machine()}",
-        "cores": os.cpu_count(),
-        "packages": {name: _version(name) for name in _PACKAGES},
-        **more,
-    }
-    write_atomic(path, json_bytes({"sessions": [*sessions, session]}))
-
-
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
