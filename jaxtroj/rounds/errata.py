@@ -37,11 +37,13 @@ ROUND0_UNCONVERGED: Mapping[str, tuple[str, float, float]] = {
 }
 # A word of its own: background2 and underground-0 are no rounds, TrojAIRound3 and nist_round4 are.
 WORD = r"(?:(?<![A-Za-z])(?i:(?:trojai)?round)|Round)"
-_ROUND = re.compile(rf"(?:{WORD}[-_ ]?([0-4])|\b[Rr][-_ ]?([01]))(?![0-9])")
+# The letter alone only where a name begins: yolo-r0 and net-r1 are no rounds, r1-train is.
+_LETTER = r"(?:(?<![^/])|(?i:trojai)[-_ ]?)[Rr]"
+_ROUND = re.compile(rf"(?:{WORD}[-_ ]?([0-4])|{_LETTER}[-_ ]?([01]))(?![0-9])")
 _SPLIT = re.compile(r"(train|test|holdout)", re.IGNORECASE)
 TRAIN_ROWS = 1000  # models in Round 1's training set; its test and holdout sets have 100 each
 _ROUND5 = re.compile(
-    rf"(?:{WORD}|\b[Rr])[-_ ]?5(?![0-9])|(?i:nlp-sentiment-classification-mar2021)"
+    rf"(?:{WORD}|{_LETTER})[-_ ]?5(?![0-9])|(?i:nlp-sentiment-classification-mar2021)"
 )
 _FIRST = "id-00000000"
 # master_seed of the first model in the official METADATA.csv; that of the test set is not known

@@ -97,6 +97,8 @@ NAMES = {
     "r1-train": "round1-train",
     "round5-test-dataset": "round5-test",
     "r5-train": "round5-train",
+    "trojai-r1-test": "round1-test",
+    **dict.fromkeys(["yolo-r0", "net-r1-test", "heads-r5-train"]),
     "NLP-sentiment-classification-mar2021-holdout": "round5-holdout",
     **dict.fromkeys(["background2", "playground2", "underground-0", "my-foreground_3", "around 4"]),
     **dict.fromkeys(["BACKGROUND2", "round10-train", "round05", "background5-train"]),
