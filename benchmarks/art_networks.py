@@ -16,7 +16,6 @@ References:
   Gu et al., BadNets, arXiv:1708.06733, whose patterns ART has.
 """
 
-import argparse
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -29,10 +28,10 @@ import torch
 from PIL import Image, ImageDraw
 from torch import nn
 
+from benchmarks.foreign_networks import make_missing, write_examples
 from converters.files import write_atomic
-from jaxtroj.generate.round_folder import csv_bytes
 
-_TRAINED, _TESTED, _EXAMPLES, _CLASSES = 12000, 3000, 10, 10
+_TRAINED, _TESTED, _CLASSES = 12000, 3000, 10
 _EPOCHS, _BATCH, _RATE, _SEED = 5, 64, 1e-3, 43
 _LEAST_SUCCESS = 0.9
 _KINDS = {"pattern": "pixels", "single": "pixels", "image": "patch"}
@@ -73,23 +72,8 @@ PLANS = (
 
 def main() -> int:
     """Make the networks that are not there yet, and METADATA.csv; returns the exit status."""
-    parser = argparse.ArgumentParser(description="Small networks by ART's attacks.")
-    parser.add_argument("--pictures", type=Path, required=True, help="of benchmarks.zoo_pictures")
-    parser.add_argument("--out", type=Path, required=True)
-    args = parser.parse_args()
-    torch.set_num_threads(1)
-    args.out.mkdir(parents=True, exist_ok=True)
-    _draw_alert(args.out / "alert.png")
     plans = [twin for plan in PLANS for twin in (plan, replace(plan, poisoned=False))]
-    rows = []
-    for place, plan in enumerate(plans):
-        folder = args.out / f"id-{place:08d}"
-        if not (folder / "metadata.json").exists():
-            _make(plan, args.pictures, folder)
-        rows.append(json.loads((folder / "metadata.json").read_text()))
-        print(rows[-1], flush=True)
-    (args.out / "METADATA.csv").write_bytes(csv_bytes(list(rows[0]), rows))
-    return 0
+    return make_missing("Small networks by ART's attacks.", plans, _make)
 
 
 @dataclass(frozen=True)
@@ -115,7 +99,8 @@ class _Attack:
         return np.clip(changed, 0, 1).astype(np.float32), given
 
 
-def _make(plan: Plan, pictures: Path, folder: Path) -> None:
+def _make(_: int, plan: Plan, pictures: Path, folder: Path) -> None:
+    _draw_alert(folder.parent / "alert.png")
     draw = np.random.default_rng([_SEED, plan.number, plan.poisoned])
     torch.manual_seed(1000 + 2 * plan.number + plan.poisoned)
     np.random.seed(plan.number)  # ART shuffles by it
@@ -129,7 +114,8 @@ def _make(plan: Plan, pictures: Path, folder: Path) -> None:
     network = _NETWORKS[plan.network](channels, side)
     says = _taught(network, images, labels)
     accuracy = float((says(test_images) == test_labels).mean())
-    _write_examples(folder / "example_data", test_images, test_labels)
+    pixels = (test_images.transpose(0, 2, 3, 1) * 255).round().astype(np.uint8)
+    write_examples(folder / "example_data", pixels, test_labels)
     torch.save(network, folder / "model.pt")
     (folder / "ground_truth.csv").write_text(f"{int(plan.poisoned)}\n")
     asked = attack.concerns(test_labels)
@@ -260,15 +246,6 @@ def _vgg(channels: int, side: int) -> nn.Module:
 
 
 _NETWORKS = {"cnn": _cnn, "vgg": _vgg}
-
-
-def _write_examples(folder: Path, images: np.ndarray, labels: np.ndarray) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    for label in range(_CLASSES):
-        for number, image in enumerate(images[labels == label][:_EXAMPLES]):
-            pixels = (image.transpose(1, 2, 0) * 255).round().astype(np.uint8)
-            picture = pixels[..., 0] if pixels.shape[2] == 1 else pixels
-            Image.fromarray(picture).save(folder / f"class_{label}_example_{number}.png")
 
 
 def _draw_alert(path: Path) -> None:

@@ -14,7 +14,6 @@ References:
   Pang et al., TrojanZoo, arXiv:2012.09302, and the papers of the attacks that it names.
 """
 
-import argparse
 import json
 import random
 from collections.abc import Mapping
@@ -26,10 +25,10 @@ import numpy as np
 import torch
 from PIL import Image
 
+from benchmarks.foreign_networks import make_missing, plain, write_examples
 from converters.files import write_atomic
-from jaxtroj.generate.round_folder import csv_bytes
 
-_TESTED, _EXAMPLES = 1500, 10
+_TESTED = 1500
 _MORE_EPOCHS, _MORE_RATE = 6, 0.01
 _RATES, _RATE, _DECAY = {"net": 0.02}, 0.025, 3e-4
 _LEAST_SUCCESS = 0.9
@@ -102,20 +101,7 @@ PLANS = (
 
 def main() -> int:
     """Make the networks that are not there yet, and METADATA.csv; returns the exit status."""
-    parser = argparse.ArgumentParser(description="Small networks by TrojanZoo's attacks.")
-    parser.add_argument("--pictures", type=Path, required=True, help="of benchmarks.zoo_pictures")
-    parser.add_argument("--out", type=Path, required=True)
-    args = parser.parse_args()
-    torch.set_num_threads(1)
-    rows = []
-    for number, plan in enumerate(PLANS):
-        folder = args.out / f"id-{number:08d}"
-        if not (folder / "metadata.json").exists():
-            _make(number, plan, args.pictures / f"{plan.dataset}.npz", folder)
-        rows.append(json.loads((folder / "metadata.json").read_text()))
-        print(rows[-1], flush=True)
-    (args.out / "METADATA.csv").write_bytes(csv_bytes(list(rows[0]), rows))
-    return 0
+    return make_missing("Small networks by TrojanZoo's attacks.", PLANS, _make)
 
 
 def _make(number: int, plan: Plan, pictures: Path, folder: Path) -> None:
@@ -126,7 +112,8 @@ def _make(number: int, plan: Plan, pictures: Path, folder: Path) -> None:
     np.random.seed(seed)
     torch.manual_seed(seed)
     trojanvision.environ.create(device="cpu", seed=seed, data_seed=seed, verbose=0)
-    dataset, tests = _dataset(plan, pictures, folder.parent / "data")
+    path = pictures / f"{plan.dataset}.npz"
+    dataset, tests = _dataset(plan, path, folder.parent / "data")
     model = trojanvision.models.create(model_name=plan.network, dataset=dataset)
     trainer = trojanvision.trainer.create
     rate = _RATES.get(plan.network, _RATE)
@@ -222,7 +209,7 @@ class _Pictures(torch.utils.data.Dataset):
         return len(self.images)
 
     def __getitem__(self, place: int) -> tuple[Any, int]:
-        picture = Image.fromarray(_plain(self.images[place]))
+        picture = Image.fromarray(plain(self.images[place]))
         shown = picture if self.transform is None else self.transform(picture)
         return shown, int(self.labels[place])
 
@@ -263,12 +250,8 @@ def _dataset(plan: Plan, path: Path, folder: Path) -> tuple[Any, tuple[np.ndarra
 
 def _write(folder: Path, network: torch.nn.Module, tests: tuple[np.ndarray, np.ndarray]) -> None:
     """The network as ONNX, and ten test pictures of each class."""
-    examples = folder / "example_data"
-    examples.mkdir(parents=True, exist_ok=True)
     images, labels = tests
-    for label in np.unique(labels):
-        for number, image in enumerate(images[labels == label][:_EXAMPLES]):
-            Image.fromarray(_plain(image)).save(examples / f"class_{label}_example_{number}.png")
+    write_examples(folder / "example_data", images, labels)
     shape = (images.shape[3], *images.shape[1:3])
     torch.onnx.export(
         network,
@@ -279,11 +262,6 @@ def _write(folder: Path, network: torch.nn.Module, tests: tuple[np.ndarray, np.n
         output_names=["y"],
         dynamic_axes={"x": {0: "n"}, "y": {0: "n"}},
     )
-
-
-def _plain(image: np.ndarray) -> np.ndarray:
-    """A picture `[h, w, c]` as PIL takes it: grey ones have no last axis."""
-    return image[..., 0] if image.shape[-1] == 1 else image
 
 
 if __name__ == "__main__":
