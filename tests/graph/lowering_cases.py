@@ -99,6 +99,10 @@ CASES = {
             lambda x: (x.to(torch.int8).view(torch.uint8), (x > 0).view(torch.uint8)),
             INTS,
         ),
+        "higher bits are cut off": (
+            lambda x: [x.to(kind) for kind in (torch.uint8, torch.int8, torch.uint16, torch.int16)],
+            ((8, 8), -70_000.0, 70_000.0),
+        ),
         "shifts": (lambda x, y: (x << y) + (x >> y), np.abs(INTS), np.abs(FEW)),
         "mixed types": (lambda x, y: x * y + 0.5, INTS, (3, 4)),
         "where": (lambda x, y: torch.where(x > 0, x, y), (3, 4), (4,)),
