@@ -17,7 +17,7 @@ from torch.export.graph_signature import InputKind
 from torch.utils._pytree import tree_leaves
 
 from converters.errors import ConversionError, TooLargeError
-from converters.findings import ONE_ONLY
+from converters.findings import NOT_TOGETHER, ONE_ONLY
 from converters.graph.counting import (
     TOGETHER,
     Line,
@@ -69,6 +69,7 @@ class _Run(torch.fx.Interpreter):
 
     def __init__(self, program: ExportedProgram):
         super().__init__(program.graph_module)
+        self.extra_traceback = False  # torch would write itself into the messages
         self.seen: dict[str, Any] = {}
 
     def run_node(self, n: torch.fx.Node) -> Any:
@@ -103,6 +104,8 @@ def batch_findings(
     try:
         together, several = _answer(program, images, output)
         parts = [_answer(program, images.narrow(axis, k, 1), output) for k in range(count)]
+    except TooLargeError as error:
+        return (f"{NOT_TOGETHER}: {error}",)
     except (RuntimeError, ValueError, TypeError, IndexError):
         return (ONE_ONLY,)
     alone = torch.cat([answer.flatten() for answer, _ in parts]).float()

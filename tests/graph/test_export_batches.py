@@ -4,7 +4,9 @@ import pytest
 import torch
 
 from converters.errors import ConversionError, LoadError, TooLargeError
-from converters.findings import ONE_ONLY, SUSPICION
+from converters.findings import NOT_TOGETHER, ONE_ONLY, SUSPICION, doubts
+from converters.graph import export_batches
+from converters.graph.guard import WorkLimits
 from converters.opening import open_model
 
 MANY = 40
@@ -134,3 +136,14 @@ def test_a_program_for_many_images_at_least_is_refused(tmp_path):
     torch.export.save(program, tmp_path / "net.pt2")
     with pytest.raises(TooLargeError, match="no fewer than 100 images"):
         open_model(tmp_path / "net.pt2")
+
+
+def test_a_program_too_dear_for_several_images_says_that_they_were_not_compared(
+    tmp_path, monkeypatch
+):
+    saved(tmp_path / "net.pt2", Net())
+    assert not doubts(open_model(tmp_path / "net.pt2").findings)
+    few = WorkLimits(multiply_adds=2_000)
+    monkeypatch.setattr(export_batches, "WorkLimits", lambda: few)
+    (said,) = doubts(open_model(tmp_path / "net.pt2").findings)
+    assert said == (f"{NOT_TOGETHER}: one pass takes more multiplications than the 2000 allowed")
