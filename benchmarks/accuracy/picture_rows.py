@@ -8,7 +8,7 @@ training) is read from the METADATA.csv of its folder, which `jaxtroj generate z
 import json
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,12 +23,11 @@ from jaxtroj.schemas import scheme_for
 from jaxtroj.settings import Settings
 from jaxtroj.store import RunStore
 
-NOT_JUDGED = ("pairs", "recall")
+NOT_JUDGED = ("pairs",)
 """Stages whose fields the general calibrator does not judge by, so that scans leave them out.
 
-On 195 networks log scores were the same without them, then on 40 fresh ones too, and a pair's
-trigger was the strongest mostly where it served the wrong class (docs/history.md). Beside
-`memory`, `recall` gained nothing on 319 networks, nor on 16 fresh ones, nor later on 77."""
+On 195 networks log scores were the same without `pairs`, then on 40 fresh ones too, and a pair's
+trigger was the strongest mostly where it served the wrong class (docs/history.md)."""
 _COUNTS = defaultdict(lambda: "several", {0: "all", 1: "one", 2: "two"})
 _KINDS = {"polygon": "polygon", "instagram": "filter"}
 _NAMES = ("type", "target_class", "source_class", "condition")
@@ -268,8 +267,8 @@ def labelled(rows: Sequence[PictureRow]) -> Labelled:
     )
 
 
-def scheme(rows: Sequence[PictureRow]) -> Scheme:
-    """The fields that occur, but for those of `NOT_JUDGED`, pooled over their searches."""
+def scheme(rows: Sequence[PictureRow], left_out: Collection[str] = NOT_JUDGED) -> Scheme:
+    """The fields that occur, but for those of some stages, pooled over their searches."""
     found = scheme_for("image", (row.evidence for row in rows))
-    stages = {name: fields for name, fields in found.stages.items() if name not in NOT_JUDGED}
+    stages = {name: fields for name, fields in found.stages.items() if name not in left_out}
     return replace(found, stages=stages, is_pooled=True)

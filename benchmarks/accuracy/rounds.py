@@ -28,7 +28,13 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.accuracy.picture_rows import PictureRow, labelled, read_all, scheme
+from benchmarks.accuracy.picture_rows import (
+    NOT_JUDGED,
+    PictureRow,
+    labelled,
+    read_all,
+    scheme,
+)
 from benchmarks.accuracy.round0_accuracy import origin
 from benchmarks.accuracy.zoo import by, part_line
 from benchmarks.provenance import RESULTS, provenance, write_evidence
@@ -89,8 +95,12 @@ def calibrator_of(
 
 
 def round_scheme(rows: Sequence[PictureRow]) -> Scheme:
-    """As `scheme`, for networks whose examples are drawn as their training pictures were."""
-    return replace(scheme(rows), trusts_examples=True)
+    """As `scheme`, for networks whose examples are drawn as their training pictures were.
+
+    Without stage `recall`: with it a round that is left out has 0.173 for 0.171, and a folder
+    0.140 for 0.138.
+    """
+    return replace(scheme(rows, (*NOT_JUDGED, "recall")), trusts_examples=True)
 
 
 def _arguments() -> argparse.Namespace:
