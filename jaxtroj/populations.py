@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FOLDER = Path(__file__).parent / "data" / "calibrators"
+LARGE_ABOVE = 64
+"""Pixels of the longest side; larger pictures do not get stage `recall`."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,7 @@ class Population:
             heads come from another dataset; "" for none.
         beside: of the one for networks that are compared with a clean one; "" for none.
         without_norms: of the one for networks without batch norms; "" for none.
+        large: of the one for pictures above `LARGE_ABOVE`; "" for none.
     """
 
     name: str
@@ -30,6 +33,7 @@ class Population:
     apart: str = ""
     beside: str = ""
     without_norms: str = ""
+    large: str = ""
 
     @property
     def path(self) -> Path:
@@ -51,6 +55,11 @@ class Population:
         """The file of the one for networks without batch norms."""
         return FOLDER / f"{self.without_norms or self.name}.json"
 
+    @property
+    def large_path(self) -> Path:
+        """The file of the one for pictures above `LARGE_ABOVE`."""
+        return FOLDER / f"{self.large or self.name}.json"
+
 
 POPULATIONS = (
     Population("round0", "image", ("round0",)),
@@ -68,6 +77,7 @@ POPULATIONS = (
         "image",
         beside="general_reference",
         without_norms="general_without_norms",
+        large="general_large",
     ),
     Population("round5", "text", ("round5", "round6"), apart="round5_apart"),
     Population("text_classifiers", "text-classifier"),
@@ -100,6 +110,11 @@ def beside_from(calibrator: Path) -> Path:
 def without_norms_from(calibrator: Path) -> Path:
     """The calibrator for networks without batch norms, instead of one."""
     return _instead_of(calibrator, lambda one: one.without_norms_path)
+
+
+def large_from(calibrator: Path) -> Path:
+    """The calibrator for pictures above `LARGE_ABOVE`, instead of one."""
+    return _instead_of(calibrator, lambda one: one.large_path)
 
 
 def _instead_of(calibrator: Path, other: Callable[[Population], Path]) -> Path:
@@ -224,3 +239,6 @@ def _instead(found: Choice, asked: Asked) -> Iterator[Choice]:
             without_norms_from(found.path),
             f"{found.why} without batch norms to compare examples with",
         )
+    if asked.size is not None and max(asked.size) > LARGE_ABOVE:
+        words = f"{found.why}, for pictures above {LARGE_ABOVE} pixels"
+        yield Choice(large_from(found.path), words)

@@ -41,6 +41,7 @@ _BEFORE = {
     "apart_calibrator": None,
     "beside_calibrators": None,
     "without_norms_calibrators": [],
+    "large_calibrators": [],
 }
 """What runs had that say nothing of it: they are from before there was another value."""
 
@@ -152,6 +153,7 @@ class Settings:
         named += (self.classifier_calibrator,)
         others = () if self.calibrator is None else self._other_calibrators()
         instead = (*self._beside_calibrators(), *self._without_norms_calibrators())
+        instead += self._large_calibrators()
         found = (path for path in (*named, *others, *instead) if path)
         return tuple(dict.fromkeys(found))
 
@@ -166,6 +168,10 @@ class Settings:
     def _without_norms_calibrators(self) -> tuple[Path, ...]:
         """Those that answer instead for networks without batch norms."""
         return self._instead(populations.without_norms_from)
+
+    def _large_calibrators(self) -> tuple[Path, ...]:
+        """Those that answer instead for large pictures."""
+        return self._instead(populations.large_from)
 
     def _instead(self, other: Callable[[Path], Path]) -> tuple[Path, ...]:
         """The others of the calibrators of pictures, where they have one."""
@@ -237,6 +243,7 @@ class Settings:
             "apart_calibrator": None if apart == self.text_calibrator else _digest(apart),
             "beside_calibrators": None if self.reference is None else list(map(_digest, beside)),
             "without_norms_calibrators": list(map(_digest, self._without_norms_calibrators())),
+            "large_calibrators": list(map(_digest, self._large_calibrators())),
         }
 
 

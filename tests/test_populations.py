@@ -94,7 +94,7 @@ def test_the_usual_population_leaves_known_rounds_theirs(name, expected):
 
 
 @pytest.mark.parametrize(
-    ("side", "expected"), [(64, "rounds"), (224, "rounds"), (384, "general"), (28, "general")]
+    ("side", "expected"), [(64, "rounds"), (224, "rounds"), (384, "general_large"), (28, "general")]
 )
 def test_a_round_of_pictures_that_its_calibrator_is_not_for_gets_the_general_one(side, expected):
     found = choice_of(Settings(), Asked("image", (side, side), "round2"))

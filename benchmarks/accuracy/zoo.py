@@ -8,20 +8,27 @@ an earlier run wrote. Gathers the evidence of every model, all usual stages, in 
 a whole is left out in turn of the fit of a pooled calibrator, and judged by it; clean models are
 held out with their twins. Last, all models out of fold, by kind, training, sources,
 augmentation.
-`--calibrator` writes a calibrator of all the models: the general one, or that of a round.
+`--calibrator` writes a calibrator of all the models: the general one, or that of a round; `--large`
+the one for large pictures, which do not get stage `recall`.
 """
 
 import argparse
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.accuracy.picture_rows import PictureRow, labelled, read_all, scheme
+from benchmarks.accuracy.picture_rows import (
+    NOT_JUDGED,
+    PictureRow,
+    labelled,
+    read_all,
+    scheme,
+)
 from benchmarks.accuracy.round0_accuracy import origin
 from benchmarks.provenance import RESULTS, provenance, write_evidence
 from converters.files import write_atomic
@@ -47,6 +54,9 @@ def main() -> int:
     print(text(result))
     if args.calibrator is not None:
         fit(rows, args.seed, args.population).save(args.calibrator)
+    if args.large is not None:
+        left_out = (*NOT_JUDGED, "recall")
+        fit(rows, args.seed, args.population, left_out).save(args.large)
     return 0
 
 
@@ -59,6 +69,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--only", metavar="A,B", help="rows of these populations alone")
     parser.add_argument("--seed", type=int, default=0, help="of the folds")
     parser.add_argument("--calibrator", type=Path, help="also fit on all models and write here")
+    parser.add_argument("--large", type=Path, help="the same for large pictures")
     parser.add_argument("--population", default="", help="what the models are, in words")
     return parser.parse_args()
 
@@ -145,9 +156,14 @@ def ranks_of(values: np.ndarray) -> np.ndarray:
     return (places + 0.5) / (places.max(initial=0) + 1)
 
 
-def fit(rows: Sequence[PictureRow], seed: int, population: str) -> Calibrator:
+def fit(
+    rows: Sequence[PictureRow],
+    seed: int,
+    population: str,
+    left_out: Collection[str] = NOT_JUDGED,
+) -> Calibrator:
     """The general calibrator of these models; `population` says in words what they are."""
-    return Calibrator.fit(labelled(rows), scheme(rows), origin(seed, population))
+    return Calibrator.fit(labelled(rows), scheme(rows, left_out), origin(seed, population))
 
 
 def text(result: Mapping[str, Any]) -> str:
