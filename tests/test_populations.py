@@ -7,8 +7,12 @@ from pathlib import Path
 import pytest
 
 from jaxtroj import populations
+from jaxtroj.calibration import Calibrator
 from jaxtroj.cli.options import add_settings, settings_from
 from jaxtroj.errors import UsageError
+from jaxtroj.evidence.images.stages.recall import RECALL
+from jaxtroj.evidence.stage import Subject
+from jaxtroj.model_files import digest_or_reason
 from jaxtroj.populations import POPULATIONS, Asked, Candidates, Choice, choose
 from jaxtroj.rounds import ModelEntry, iter_models
 from jaxtroj.rounds.single import entry_of
@@ -116,6 +120,21 @@ def test_a_network_of_a_round_without_batch_norms_gets_the_calibrator_of_such():
     asked = Asked("image", (64, 64), "round2", has_batch_norm=False)
     found = choice_of(Settings(), asked)
     assert found is not None and found.path.name == "general_without_norms.json"
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [((64, 64), "general"), ((48, 65), "general_large"), ((224, 224), "general_large")],
+)
+def test_large_pictures_get_the_calibrator_without_the_stage_that_they_do_not_get(size, expected):
+    found = choice_of(Settings(), Asked("image", size))
+    assert found is not None and found.path.name == f"{expected}.json"
+    is_run = RECALL.needs.usual(Subject(side=max(size), has_batch_norm=True))
+    assert is_run == ("recall" in Calibrator.load(found.path).stages)
+    without_norms = choice_of(Settings(), Asked("image", size, has_batch_norm=False))
+    assert without_norms is not None and without_norms.path.name == "general_without_norms.json"
+    digests = Settings().as_json()["large_calibrators"]
+    assert digests == [digest_or_reason(populations.BY_NAME["general"].large_path)]
 
 
 def test_a_population_that_does_not_ship_is_refused(monkeypatch, tmp_path):
