@@ -186,9 +186,9 @@ def apply(config: NetworkConfig, params: Params, inputs: jax.Array) -> jax.Array
 _jitted_apply = jax.jit(apply, static_argnums=0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Model:
-    """A network ready for scanning.
+    """A network ready for scanning; equal to itself alone, as its parameters are arrays.
 
     Attributes:
       config: hashable description of the architecture, a static jit argument.
