@@ -34,7 +34,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         parser,
         "--truth",
         "PATH",
-        "METADATA.csv, a CSV of model and label, or the dataset folder; the folder also"
+        "METADATA.csv, a CSV of model and label, a manifest, or the dataset folder; the folder also"
         " gives the models' paths and texts to show triggers in",
     )
     parser.add_argument("--format", choices=FORMATS, default="html", help="default: html")

@@ -121,7 +121,7 @@ def read_content(
 
     Args:
         run: folder that `jaxtroj scan --out` wrote; a scan may still be writing to it.
-        truth: METADATA.csv, a CSV of model and label, or the dataset folder.
+        truth: METADATA.csv, a CSV of model and label, a manifest, or the dataset folder.
         by: METADATA columns to score by, besides the architecture.
         predicted_only: leave labelled models without a record out instead of scoring them as 0.5.
         seed: of the sweep's subsets.
