@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import pickle
 from pathlib import Path
 from xml.etree import ElementTree
@@ -168,6 +169,18 @@ def test_csv_headings_are_no_formulas(tmp_path, name):
     row = list(csv.DictReader(io.StringIO(tables.render_csv(read_content(tmp_path / "run")))))[0]
     assert name not in row
     assert csv_text([name], [[name]]) == f"'{name}\n'{name}\n"
+
+
+@pytest.mark.parametrize("separator", [";", "\t", ","])
+@pytest.mark.parametrize(
+    "name", ["y;=cmd|'/c calc'!A0", 'y\t"=1"', "y\n-1+1", "a; @SUM(A1)", "\t=1"]
+)
+def test_no_part_of_a_cell_is_a_formula_however_lines_are_split(separator, name):
+    text = csv_text([name], [["a", name], [name, -0.5], ["b", "-3"]])
+    lines = re.split("[\r\n]", text.replace('"', ""))
+    parts = {part.strip() for line in lines for part in line.split(separator)}
+    assert not {part for part in parts if part[:1] in tuple("=+-@")} - {"-0.5", "-3"}
+    assert csv_text(["a; b"], [["-3"]]) == "a; b\n-3\n"
 
 
 @pytest.mark.parametrize("render", [markdown.render, tables.render_csv, tables.render_json])
