@@ -3,8 +3,8 @@
 import csv
 import io
 import json
-import re
 import pickle
+import re
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -12,6 +12,7 @@ import jsonschema
 import pytest
 from PIL import Image
 
+from jaxtroj.cli.main import main
 from jaxtroj.csv_text import csv_text
 from jaxtroj.record import Record
 from jaxtroj.reporting import cyclonedx, intoto, markdown, sarif, tables
@@ -97,6 +98,39 @@ def test_sarif_names_the_model_files_of_a_dataset(tmp_path):
     log = sarif.sarif_log(read_content(tmp_path / "run", tmp_path / "data"))
     check_sarif(log)
     assert log["runs"][0]["artifacts"][0]["location"]["uri"] == "models/id-00000001/model.pt"
+
+
+@pytest.mark.parametrize(
+    ("named", "addresses"),
+    [
+        ("models", ("models/a%20b/model.pt", "models/c.onnx", "gone.pt")),
+        ("list.csv", ("a b", "models/c.onnx", "gone.pt")),
+        ("../models", None),  # of a folder elsewhere, from that
+    ],
+)
+def test_sarif_has_paths_from_here_without_labels(tmp_path, monkeypatch, capsys, named, addresses):
+    (tmp_path / "models" / "a b").mkdir(parents=True)
+    (tmp_path / "models" / "a b" / "model.pt").write_bytes(b"-")
+    (tmp_path / "models" / "c.onnx").write_bytes(b"-")
+    (tmp_path / "list.csv").write_text("model,path\nc.onnx,models/c.onnx\n")
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path / "below" if addresses is None else tmp_path)
+    names = ("a b", "c.onnx", "gone.pt")
+    with RunStore(tmp_path / "run", {}) as store:
+        for name in names:
+            store.append(Record(name, "", 0.9, True, 1, (), "ok", "because"))
+    assert main(["report", str(tmp_path / "run"), "--models", named, "--format", "sarif"]) == 0
+    out, err = capsys.readouterr()
+    check_sarif(log := json.loads(out))
+    base = "DATASET" if addresses is None else "%SRCROOT%"
+    assert list(log["runs"][0]["originalUriBaseIds"]) == [base]
+    expected = addresses or ("a b/model.pt", "c.onnx", "gone.pt")
+    uris = [
+        r["locations"][0]["physicalLocation"]["artifactLocation"] for r in log["runs"][0]["results"]
+    ]
+    assert [uri["uriBaseId"] for uri in uris] == [base] * 3
+    assert [uri["uri"] for uri in uris] == [name.replace(" ", "%20") for name in expected]
+    assert "of the run are not in" in err and "expected what was scanned" in err
 
 
 def test_sarif_of_hostile_records(hostile):
