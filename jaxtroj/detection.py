@@ -15,6 +15,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from jaxtroj import runtime
 from jaxtroj.engine.between_steps import between_steps
 from jaxtroj.engine.guard import Guard
 from jaxtroj.engine.jobs import Setup
@@ -71,6 +72,7 @@ def detect(
     Raises:
         ExamplesError: images or labels are not what they should be.
         UsageError: the network is none of these, or arguments contradict each other.
+        EngineError: nothing can be scanned, such as where JAX_PLATFORMS names what is not there.
         ScanError: the network could not be judged; `record` says why.
     """
     settings, is_path = _checked_settings(settings), isinstance(network, str | os.PathLike)
@@ -200,6 +202,7 @@ def _from_memory(
     network: Any, shape: Shape, settings: Settings, limits: Guard | None, home: Path
 ) -> Answered:
     """The answer for a network in memory, from a worker where it can be sent to one."""
+    runtime.check_backend()
     entry = entry_of_memory(home)
     attempt = Attempt(entry, settings)
     try:

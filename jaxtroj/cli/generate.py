@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jaxtroj import runtime
 from jaxtroj.cli import (
     generate_later,
     generate_sentiment,
@@ -64,7 +65,9 @@ def _generate(args: argparse.Namespace) -> int:
     Raises:
         GenerationError: impossible settings, or a folder of another round or that cannot be
             written.
+        EngineError: jax does not have what JAX_PLATFORMS asks for.
     """
+    runtime.check_backend()
     keep_compiled()
     failed: list[str] = []
     with Progress() as progress:

@@ -117,7 +117,13 @@ def guarded(args: argparse.Namespace, body: Callable[[argparse.Namespace], int],
     """
     from jaxtroj.engine.guarded_call import guarded_call
 
-    return guarded_call(partial(answered, partial(body, args)), limits_from(args), what)
+    work = partial(answered, partial(_where_jax_works, body, args))
+    return guarded_call(work, limits_from(args), what)
+
+
+def _where_jax_works(body: Callable[[argparse.Namespace], int], args: argparse.Namespace) -> int:
+    runtime.check_backend()
+    return body(args)
 
 
 def add_settings(parser: argparse.ArgumentParser, words: bool = False) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from converters.errors import ENDS
-from jaxtroj import compiled
+from jaxtroj import compiled, runtime
 from jaxtroj.calibration import Calibrator
 from jaxtroj.evidence.gather import Evidence, gather_steps
 from jaxtroj.evidence.stage import NO_CALIBRATOR, Fitted, Stage, Subject, stages_for
@@ -47,7 +47,11 @@ def scan_model(
         settings: what changes the answer.
         trigger_path: where the picture of the recovered trigger goes; None writes none.
         on_step: told of each step as it begins.
+
+    Raises:
+        EngineError: jax does not have what JAX_PLATFORMS asks for.
     """
+    runtime.check_backend()
     return scan_attempt(Attempt(entry, settings, on_step or silent), open_model, trigger_path)
 
 

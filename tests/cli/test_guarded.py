@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import jaxtroj
 from jaxtroj.cli.main import answered, main
 from jaxtroj.engine.guard import Guard
 from jaxtroj.engine.guarded_call import guarded_call
@@ -94,3 +95,36 @@ def test_convert_within_limits(tmp_path, capsys, limit, reason):
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and reason in said and "model.onnx" in said
     assert not (tmp_path / "out").exists()
+
+
+EXAMPLE = Path(jaxtroj.__file__).parent / "data" / "examples" / "clean"
+
+
+@pytest.mark.parametrize("platform", ["nonsense", "cuda,nonsense"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["detect", f"{EXAMPLE}/model.pt"],
+        ["scan", str(EXAMPLE.parent), "--out", "run"],
+        ["convert", f"{EXAMPLE}/model.pt", "--out", "converted"],
+    ],
+    ids=lambda command: command[0],
+)
+def test_a_device_that_is_not_there_is_one_line(tmp_path, monkeypatch, capfd, command, platform):
+    """Each model had a failed record, of an internal error."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("JAX_PLATFORMS", platform)
+    assert main(command) == 4
+    out, err = capfd.readouterr()
+    assert not out and not [p for p in tmp_path.glob("run/records.jsonl") if p.read_text()]
+    (line,) = (line for line in err.splitlines() if "error" in line)
+    assert line.startswith(f"jaxtroj: error: JAX_PLATFORMS is {platform!r}, and jax finds no such")
+    assert line.endswith("; unset it, or set it to cpu")
+
+
+def test_a_device_that_is_not_there_is_one_error_in_python(monkeypatch):
+    monkeypatch.setenv("JAX_PLATFORMS", "nonsense")
+    with pytest.raises(jaxtroj.EngineError, match="JAX_PLATFORMS is 'nonsense'"):
+        jaxtroj.detect(EXAMPLE)
+    with pytest.raises(jaxtroj.EngineError, match="JAX_PLATFORMS is 'nonsense'"):
+        list(jaxtroj.scan_folder(EXAMPLE.parent))
