@@ -17,7 +17,7 @@ import numpy as np
 
 from jaxtroj import runtime
 from jaxtroj.engine.between_steps import between_steps
-from jaxtroj.engine.guard import Guard
+from jaxtroj.engine.guard import Guard, checked
 from jaxtroj.engine.jobs import Setup
 from jaxtroj.engine.local import usual_limits
 from jaxtroj.engine.run import answer, answers
@@ -32,6 +32,7 @@ from jaxtroj.scan.folder import PictureOf, identified
 from jaxtroj.scan.model import Opener, scan_attempt
 from jaxtroj.scan.opening import open_model
 from jaxtroj.scan.records import failed_record, unpictured
+from jaxtroj.setting_values import path_problem
 from jaxtroj.settings import Settings
 from jaxtroj.verdict import FoundTrigger, ScanError, Verdict
 
@@ -75,7 +76,10 @@ def detect(
         EngineError: nothing can be scanned, such as where JAX_PLATFORMS names what is not there.
         ScanError: the network could not be judged; `record` says why.
     """
-    settings, is_path = _checked_settings(settings), isinstance(network, str | os.PathLike)
+    settings, limits = _checked_settings(settings), checked(limits)
+    is_path = isinstance(network, str | os.PathLike)
+    if is_path:
+        _check_path("the network", network)
     _check_arguments(is_path, images, labels)
     pictures = None
     if images is not None:
@@ -117,10 +121,12 @@ def scan_folder(
 
     Raises:
         DatasetError: there is no model in the folder.
-        UsageError: the settings are none.
+        UsageError: folder, settings or limits are none.
         EngineError: the worker process does not start.
     """
-    return answer(iter_models(folder), _checked_settings(settings), limits, pictures)
+    _check_path("the folder", folder)
+    settings, limits = _checked_settings(settings), checked(limits)
+    return answer(iter_models(folder), settings, limits, pictures)
 
 
 def answer_with_panels(
@@ -171,6 +177,11 @@ def _checked_settings(settings: Settings | None) -> Settings:
             " jaxtroj.Settings(**settings)"
         )
     return settings or Settings()
+
+
+def _check_path(what: str, path: Any) -> None:
+    if problem := path_problem(path):
+        raise UsageError(f"{what} is {problem}; expected a path")
 
 
 def _check_arguments(is_path: bool, images: Any, labels: Any) -> None:

@@ -74,6 +74,20 @@ class Guard:
         return f"was stopped after {self.timeout:g} s{where}; see --timeout"
 
 
+def checked(limits: Any) -> Guard | None:
+    """Limits as they are, once they are seen to be some.
+
+    Raises:
+        UsageError: they are neither None nor limits.
+    """
+    if limits is None or isinstance(limits, Guard):
+        return limits
+    raise UsageError(
+        f"limits are {safe_repr(limits)}, expected jaxtroj.Guard(timeout=600, memory=8 * 2**30), in"
+        " seconds and bytes, or None"
+    )
+
+
 def _is_limit(value: object) -> bool:
     """Whether it is a number above 0; NaN, true and false are none."""
     return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
