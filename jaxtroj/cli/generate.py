@@ -32,6 +32,8 @@ ROUNDS = {
     "round6": generate_sentiment,
 }
 """Each has `add_parser(rounds, name)` and `events(args, progress)`."""
+KEPT = "models that are complete are kept, and the same command goes on where it stopped"
+"""What is said of an interrupt."""
 
 
 def add_parser(subparsers: argparse._SubParsersAction) -> None:

@@ -37,7 +37,7 @@ def test_status_and_words_are_passed_on(request, capture, bodies):
 
 
 def test_limits_end_it(tmp_path, bodies):
-    with pytest.raises(LimitError, match="^it was stopped after 1 s; see --timeout$"):
+    with pytest.raises(LimitError, match="^it was stopped after 1 s; see --timeout "):
         guarded_call(partial(bodies.sleeps, tmp_path / "mark"), Guard(timeout=1), "it")
     with pytest.raises(LimitError, match=r"^it took 0.\d\d GiB of memory, more than the 0.29"):
         guarded_call(bodies.grows, Guard(memory=300 * MIB), "it")
@@ -73,7 +73,7 @@ def test_it_ends_with_its_parent(tmp_path, bodies, number, status):
         process.send_signal(number)
         _, said = process.communicate(timeout=30)
     assert process.returncode == status
-    assert said == ("jaxtroj: interrupted; finished records are kept\n" if status > 0 else "")
+    assert said == ("jaxtroj: interrupted\n" if status > 0 else "")
     for _ in range(50):
         if not lives(mark.read_text()):
             return
@@ -95,6 +95,34 @@ def test_convert_within_limits(tmp_path, capsys, limit, reason):
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and reason in said and "model.onnx" in said
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["report", "run"], "interrupted"),
+        (["convert", "m.pt", "--out", "out"], "interrupted"),
+        (["repair", "m.pt", "--out", "out"], "interrupted"),
+        (["scan", "models", "--out", "run"], "interrupted; finished records are kept"),
+        (
+            ["generate", "round0", "--models", "2", "--out", "out"],
+            "interrupted; models that are complete are kept,",
+        ),
+    ],
+)
+def test_an_interrupt_says_what_is_kept_where_something_is(monkeypatch, capsys, command, said):
+    def interrupted(args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(f"jaxtroj.cli.{command[0]}.run", interrupted)
+    assert main(command) == 130
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.removeprefix("jaxtroj: ")[: len(said)] == said
+    assert said.endswith(("kept", "kept,")) or line.endswith("interrupted")
+
+
+def test_a_few_bytes_are_not_told_as_none():
+    assert "more than the 0.001 allowed" in str(Guard(memory=2**20).too_much(2**28))
 
 
 EXAMPLE = Path(jaxtroj.__file__).parent / "data" / "examples" / "clean"
