@@ -16,6 +16,7 @@ from typing import Any, cast
 import numpy as np
 
 from jaxtroj import runtime
+from jaxtroj.caller_settings import usual_jax
 from jaxtroj.engine.between_steps import between_steps
 from jaxtroj.engine.guard import Guard, checked
 from jaxtroj.engine.jobs import Setup
@@ -217,7 +218,7 @@ def _from_memory(
     entry = entry_of_memory(home)
     attempt = Attempt(entry, settings)
     try:
-        with attempt.step("capture"):
+        with attempt.step("capture"), usual_jax():
             stays = put(network, shape, entry.model_path)
     except UsageError:  # it is no network
         raise

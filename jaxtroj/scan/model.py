@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from converters.errors import ENDS
 from jaxtroj import compiled, runtime
 from jaxtroj.calibration import Calibrator
+from jaxtroj.caller_settings import usual_jax
 from jaxtroj.evidence.gather import Evidence, gather_steps
 from jaxtroj.evidence.stage import NO_CALIBRATOR, Fitted, Stage, Subject, stages_for
 from jaxtroj.record import Record
@@ -67,8 +68,9 @@ def scan_attempt(
     """
     compiled.make_room()
     try:
-        model = open_network(attempt)
-        return _answer(attempt, _KINDS[attempt.kind](attempt, model, trigger_path))
+        with usual_jax():
+            model = open_network(attempt)
+            return _answer(attempt, _KINDS[attempt.kind](attempt, model, trigger_path))
     except ENDS:
         raise
     except BaseException as error:  # A record is owed for every model: the fault goes into it.
