@@ -4,6 +4,7 @@ It takes no Jupyter: cells of code are executed in one namespace, and the value 
 is shown as a notebook would show it.
 """
 
+import argparse
 import ast
 import io
 import json
@@ -16,7 +17,9 @@ from typing import Any
 
 def main(arguments: list[str]) -> int:
     """Execute the notebooks named and write them with their outputs; returns the exit status."""
-    for path in map(Path, arguments):
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.notebook", description=__doc__)
+    parser.add_argument("notebooks", nargs="+", type=Path, metavar="FILE", help="is overwritten")
+    for path in parser.parse_args(arguments).notebooks:
         notebook, _ = executed(json.loads(path.read_text()))
         path.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n")
     return 0

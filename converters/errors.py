@@ -161,7 +161,11 @@ class SharedNamesError(ConversionError):
             f" logits with them: {' and '.join(map(str, codes))}; {tell}. Name the code, {named},"
             f" or {EXPORT}"
         )
-        self.codes = tuple(codes)
+        self.codes, self._tried = tuple(codes), tried
+
+    def __reduce__(self):
+        # Exceptions are made again of their message alone, in copies and in pools of processes.
+        return type(self), (self.codes, self._tried), vars(self)
 
 
 class ParityError(ConverterError):

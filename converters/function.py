@@ -36,6 +36,8 @@ class FunctionConfig(ImageConfig):
     channels: int
     image_size: tuple[int, int]
 
+    mixes_types = True
+
     def build(self, rngs: Any) -> "FunctionModule":
         """A module of this shape, all parameters 0."""
         return FunctionModule(self)

@@ -16,6 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
+from converters.errors import ConversionError
+
 Params = dict[str, jax.Array]
 InputKind = Literal["image", "embedding", "tokens"]
 
@@ -46,10 +48,12 @@ class NetworkConfig(ABC):
       eps: what batch norms add to the variance; 0 without any.
       folded: whether batch norms were folded into convolutions.
       single_step: whether what is inert on sequences of one step was left out.
+      mixes_types: whether it takes inputs of other floating types than its parameters have.
     """
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
     last_path: ClassVar[str]
+    mixes_types: ClassVar[bool] = False
     num_classes: int
     input_kind: InputKind
     channels: int
@@ -178,17 +182,50 @@ def apply(config: NetworkConfig, params: Params, inputs: jax.Array) -> jax.Array
 
     Pure; `config` is static under jit, and `vmap` over stacked `params` runs many models. Pixels
     are prepared as the configuration says (see `converters.preparation`), and outputs finished.
+    Inputs of another type than a family's parameters are made theirs; for float32, which scans
+    have, nothing is traced.
+
+    Raises:
+      ConversionError: the shape is not that of images of the network's channels.
     """
     module: Any = module_of(config, params)
-    return config.finish(module(config.prepare(inputs)))
+    return config.finish(module(config.prepare(_of_type(config, params, inputs))))
+
+
+def _of_type(config: NetworkConfig, params: Params, inputs: jax.Array) -> jax.Array:
+    if config.input_kind == "tokens":
+        return inputs
+    if config.input_kind == "image":
+        _check_images(config, inputs.shape)
+    if config.core.mixes_types:
+        return inputs
+    dtype = next(iter(params.values())).dtype
+    return inputs if inputs.dtype == dtype else inputs.astype(dtype)
+
+
+def _check_images(config: NetworkConfig, shape: tuple[int, ...]) -> None:
+    if len(shape) == 4 and shape[3] == config.channels:
+        return
+    size = config.image_size
+    height, width = ("h", "w") if size is None else size
+    others = (
+        (len(shape) == 3, "one image alone is images[None]"),
+        (len(shape) == 4 and shape[1] == config.channels, "move axis 1, the channels, to the end"),
+        (True, "give images of these axes and channels"),
+    )
+    todo = next(text for holds, text in others if holds)
+    raise ConversionError(
+        f"got images of shape {tuple(shape)}, expected (n, {height}, {width}, {config.channels});"
+        f" {todo}"
+    )
 
 
 _jitted_apply = jax.jit(apply, static_argnums=0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Model:
-    """A network ready for scanning.
+    """A network ready for scanning; equal to itself alone, as its parameters are arrays.
 
     Attributes:
       config: hashable description of the architecture, a static jit argument.
@@ -238,6 +275,9 @@ class Model:
         Args:
           inputs: images `[n, h, w, c]` in [0, 1] in the model's channels, embeddings `[n, d]`, or
             token ids and mask `[n, 2, t]`.
+
+        Raises:
+          ConversionError: images have another shape.
         """
         return _jitted_apply(self.config, self.params, jnp.asarray(inputs))
 

@@ -40,6 +40,8 @@ class PreparedConfig(WrappedConfig):
     def prepare_here(self, images: Pixels) -> Pixels:
         """The same by this step alone, where the network prepares images itself."""
         low, high = self.bounds
+        if images.dtype.kind in "uib":  # mean and deviation would be cut to whole numbers
+            images = images.astype(np.float32)
         if self.bounds != UNIT:
             images = images * (high - low) + low
         if self.mean is not None:

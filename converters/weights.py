@@ -47,7 +47,7 @@ def children_of(modules: Mapping[str, ModuleInfo]) -> dict[str, tuple[str, ...]]
     return {parent: tuple(names) for parent, names in found.items()}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Weights:
     """The content of one model file.
 

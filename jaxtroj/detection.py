@@ -15,8 +15,10 @@ from typing import Any, cast
 
 import numpy as np
 
+from jaxtroj import runtime
+from jaxtroj.caller_settings import usual_jax
 from jaxtroj.engine.between_steps import between_steps
-from jaxtroj.engine.guard import Guard
+from jaxtroj.engine.guard import Guard, checked
 from jaxtroj.engine.jobs import Setup
 from jaxtroj.engine.local import usual_limits
 from jaxtroj.engine.run import answer, answers
@@ -31,6 +33,7 @@ from jaxtroj.scan.folder import PictureOf, identified
 from jaxtroj.scan.model import Opener, scan_attempt
 from jaxtroj.scan.opening import open_model
 from jaxtroj.scan.records import failed_record, unpictured
+from jaxtroj.setting_values import path_problem
 from jaxtroj.settings import Settings
 from jaxtroj.verdict import FoundTrigger, ScanError, Verdict
 
@@ -71,9 +74,13 @@ def detect(
     Raises:
         ExamplesError: images or labels are not what they should be.
         UsageError: the network is none of these, or arguments contradict each other.
+        EngineError: nothing can be scanned, such as where JAX_PLATFORMS names what is not there.
         ScanError: the network could not be judged; `record` says why.
     """
-    settings, is_path = _checked_settings(settings), isinstance(network, str | os.PathLike)
+    settings, limits = _checked_settings(settings), checked(limits)
+    is_path = isinstance(network, str | os.PathLike)
+    if is_path:
+        _check_path("the network", network)
     _check_arguments(is_path, images, labels)
     pictures = None
     if images is not None:
@@ -115,10 +122,12 @@ def scan_folder(
 
     Raises:
         DatasetError: there is no model in the folder.
-        UsageError: the settings are none.
+        UsageError: folder, settings or limits are none.
         EngineError: the worker process does not start.
     """
-    return answer(iter_models(folder), _checked_settings(settings), limits, pictures)
+    _check_path("the folder", folder)
+    settings, limits = _checked_settings(settings), checked(limits)
+    return answer(iter_models(folder), settings, limits, pictures)
 
 
 def answer_with_panels(
@@ -171,6 +180,11 @@ def _checked_settings(settings: Settings | None) -> Settings:
     return settings or Settings()
 
 
+def _check_path(what: str, path: Any) -> None:
+    if problem := path_problem(path):
+        raise UsageError(f"{what} is {problem}; expected a path")
+
+
 def _check_arguments(is_path: bool, images: Any, labels: Any) -> None:
     if images is None and not is_path:
         raise UsageError("no images were given; expected clean examples beside the network")
@@ -200,10 +214,11 @@ def _from_memory(
     network: Any, shape: Shape, settings: Settings, limits: Guard | None, home: Path
 ) -> Answered:
     """The answer for a network in memory, from a worker where it can be sent to one."""
+    runtime.check_backend()
     entry = entry_of_memory(home)
     attempt = Attempt(entry, settings)
     try:
-        with attempt.step("capture"):
+        with attempt.step("capture"), usual_jax():
             stays = put(network, shape, entry.model_path)
     except UsageError:  # it is no network
         raise

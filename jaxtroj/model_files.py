@@ -42,6 +42,8 @@ def digest_or_reason(path: Path, most: int = FILE_BYTES) -> str:
         return digest_file(path) if size <= most else f"too large: {size} bytes"
     except OSError as error:  # whoever needs the content meets the same error and reports it
         return f"unreadable: {error.strerror}"
+    except ValueError:  # it holds NUL, or half of a character
+        return "unreadable: no path"
 
 
 def contents_digest(path: Path) -> str:
@@ -55,6 +57,8 @@ def contents_digest(path: Path) -> str:
         files = sorted(one for one in path.iterdir() if one.is_file())
     except OSError as error:  # as above
         return f"unreadable: {error.strerror}"
+    except ValueError:  # it holds NUL, or half of a character
+        return "unreadable: no path"
     digest = hashlib.sha256()
     for one in files:
         digest.update(os.fsencode(one.name) + f"\0{_digest_once(one)}\0".encode())

@@ -18,9 +18,12 @@ to evidence of float32, so networks are computed in it there, too.
 import ctypes
 import importlib.util
 import os
+import sys
 from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
+
+from jaxtroj.errors import EngineError
 
 # Environment variable, number of mallopt(3), value: one arena, from which every block is taken, and
 # which is never trimmed (-1 turns to the largest size).
@@ -37,6 +40,7 @@ GPU_PLUGINS = ("jax_cuda13_plugin", "jax_cuda12_plugin")
 _GPU_PLATFORMS = frozenset({"cuda", "gpu"})
 # Known to jaxlib 0.8.0 (tried) to 0.12.0 (read in its library).
 _GPU_FLAGS = ("--xla_gpu_enable_triton_gemm=false", "--xla_gpu_autotune_level=1")
+_MOST_SAID = 200  # of an error of jax, characters
 _PRECISION = {"JAX_DEFAULT_MATMUL_PRECISION": "highest"}
 
 
@@ -52,6 +56,33 @@ def prepare() -> None:
     for name, number, value in _MEMORY:
         if name not in os.environ:
             mallopt(number, value)
+
+
+def check_backend() -> None:
+    """Look whether jax has what JAX_PLATFORMS asks for; without it every model would fail alike.
+
+    Loads jax only where the variable asks for another platform than the processor, which all have.
+
+    Raises:
+        EngineError: it has not.
+    """
+    asked = os.environ.get("JAX_PLATFORMS", "")
+    if "jax" in sys.modules:  # which may have been told otherwise
+        import jax
+
+        asked = getattr(jax.config, "jax_platforms", None) or ""
+    if asked in ("", "cpu"):
+        return
+    import jax
+
+    try:
+        jax.devices()
+    except Exception as error:  # an AssertionError without a word, where a plugin is not there
+        said = f" ({' '.join(str(error).split())[:_MOST_SAID]})" if str(error) else ""
+        raise EngineError(
+            f"JAX_PLATFORMS is {asked!r}, and jax finds no such device here{said}; unset it, or set"
+            " it to cpu"
+        ) from error
 
 
 def give_back(above: int = 2**31) -> None:

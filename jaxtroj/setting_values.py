@@ -1,5 +1,6 @@
 """What values settings may have: their kinds first, and of those that fit their ranges."""
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
@@ -65,6 +66,55 @@ NUMBERS = {
 """Setting -> what its value must be, before its range is looked at, and that in words."""
 OPEN = frozenset(NUMBERS) - {"seed", "threshold"}
 """Those of them that may be None."""
+FLAGS = ("early_stop", "recover_words")
+PATHS = ("calibrator", "text_calibrator", "classifier_calibrator", "reference", "bank")
+PATHS += ("encoder", "tokenizer")
+WORDS = ("channel_order", "normalization", "layout", "output", "public_code")
+"""Settings that are true or false; a path or None; a text or None."""
+_KINDS = (
+    (FLAGS, lambda value: isinstance(value, bool), "True or False"),
+    (PATHS, lambda value: is_path(value) or value is None, "a path or None"),
+    (("special_calibrators",), lambda value: _are_paths(value), "a tuple of paths"),
+    (("round_calibrators",), lambda value: _are_pairs(value), "a tuple of pairs (round, path)"),
+    (WORDS, lambda value: isinstance(value, str | None), "a text or None"),
+)
+
+
+def path_problem(value: object) -> str:
+    """Why a value cannot be the path of a file, in words; "" for one that can.
+
+    >>> path_problem("a b"), path_problem("a\\0b"), path_problem(3)
+    ('', "'a\\\\x00b', which holds a NUL character", 'of type int')
+    """
+    text = os.fspath(value) if isinstance(value, str | os.PathLike) else None
+    if not isinstance(text, str):
+        return f"of type {type(value).__name__}"
+    if "\0" in text:
+        return f"{safe_repr(text)}, which holds a NUL character"
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        return f"{safe_repr(text)}, which holds half of a character"
+    return ""
+
+
+def is_path(value: object) -> bool:
+    """Whether a value can be the path of a file."""
+    return not path_problem(value)
+
+
+def _are_paths(value: object) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str) and all(map(is_path, value))
+
+
+def _are_pairs(value: object) -> bool:
+    return isinstance(value, Sequence) and all(
+        isinstance(pair, tuple | list)
+        and len(pair) == 2
+        and isinstance(pair[0], str)
+        and is_path(pair[1])
+        for pair in value
+    )
 
 
 def kind_problems(values: Mapping[str, Any]) -> list[str]:
@@ -78,6 +128,12 @@ def kind_problems(values: Mapping[str, Any]) -> list[str]:
         value = values[name]
         if not is_fit(value) and not (value is None and name in OPEN):
             found.append(f"{name} must be {expected}, got {shown(value)}")
+    for names, is_fit, expected in _KINDS:
+        found += [
+            f"{name} must be {expected}, got {shown(values[name])}"
+            for name in names
+            if not is_fit(values[name])
+        ]
     if problem := names_problem(values["stages"]):
         found.append(f"stages: {problem}")
     return found
@@ -177,6 +233,8 @@ def shown(value: object) -> str:
     >>> shown((64, 10**40))
     '(64, an integer of more than 20 digits)'
     """
+    if isinstance(value, os.PathLike):
+        return safe_repr(os.fspath(value))
     if isinstance(value, tuple | list):
         return f"({', '.join(map(shown, value))})"
     if isinstance(value, int) and value.bit_length() <= _MOST_BITS:

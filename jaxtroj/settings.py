@@ -17,7 +17,7 @@ from jaxtroj.evidence.versions import as_settings
 from jaxtroj.input_forms import SaidForm
 from jaxtroj.model_files import contents_digest, digest_or_reason, model_digests
 from jaxtroj.populations import Asked, Candidates, Choice, choose
-from jaxtroj.setting_values import EVEN_ODDS, kind_problems, range_problems
+from jaxtroj.setting_values import EVEN_ODDS, PATHS, kind_problems, range_problems
 
 DEFAULT_CALIBRATOR = populations.default_calibrator()
 SPECIAL_CALIBRATORS = populations.special_calibrators()
@@ -137,6 +137,9 @@ class Settings:
         problems = kind_problems(values) or [*range_problems(values), *self._form_problems()]
         if problems:
             raise UsageError("settings: " + "; ".join(problems))
+        for name in PATHS:
+            if isinstance(values[name], str):
+                object.__setattr__(self, name, Path(values[name]))
         for path in self._calibrators():
             _cached_calibrator(path)
 

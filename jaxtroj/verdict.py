@@ -28,8 +28,12 @@ class ScanError(JaxtrojError):
         super().__init__(record.reason)
         self.record = record
 
+    def __reduce__(self):
+        # Exceptions are made again of their message alone, in copies and in pools of processes.
+        return type(self), (self.record,), vars(self)
 
-@dataclass(frozen=True, repr=False)
+
+@dataclass(frozen=True, repr=False, eq=False)
 class FoundTrigger:
     """A recovered trigger on one clean example; notebooks show its picture.
 
@@ -99,9 +103,9 @@ class FoundTrigger:
         return f'<img alt="{names}" title="{names}" src="data:image/png;base64,{image}">'
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Verdict:
-    """The answer for one network.
+    """The answer for one network; equal to itself alone, compare `record` for its content.
 
     Attributes:
         record: all that is known, as a scan stores it.

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from jaxtroj import runtime
+from jaxtroj.errors import EngineError
 
 _COMPILED = {"JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"}
 _MEMORY = {"MALLOC_ARENA_MAX", "MALLOC_MMAP_MAX_", "MALLOC_TRIM_THRESHOLD_"}
@@ -130,3 +131,17 @@ def test_xla_knows_the_flags_for_gpus():
         env={"XLA_FLAGS": _GPU, "JAX_PLATFORMS": "cpu"},
     )
     assert (done.returncode, done.stdout) == (0, "2.0\n")
+
+
+def test_what_jax_was_told_in_this_process_counts(monkeypatch):
+    import jax
+
+    runtime.check_backend()
+    told = getattr(jax.config, "jax_platforms", None)
+    monkeypatch.setattr(jax, "devices", lambda: [][0])
+    jax.config.update("jax_platforms", "cuda")
+    try:
+        with pytest.raises(EngineError, match=r"JAX_PLATFORMS is 'cuda', .* \(list index out of"):
+            runtime.check_backend()
+    finally:
+        jax.config.update("jax_platforms", told)

@@ -2,14 +2,17 @@
 
 import math
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import jaxtroj
 from jaxtroj.errors import UsageError
 from jaxtroj.evidence import versions
 from jaxtroj.evidence.stages import IMAGES, TABLES
-from jaxtroj.settings import Settings
+from jaxtroj.settings import DEFAULT_CALIBRATOR, Settings
 
 SEED = "whole number from 0 to 2\\*\\*63 - 1, got"
 NO_NUMBERS = [
@@ -59,6 +62,21 @@ NO_NUMBERS = [
     ({"std": (None,)}, r"std must be finite numbers above 0, .* got \(None\)"),
     ({"stages": "weights"}, "stages: expected a tuple of names, got the text 'weights'"),
     ({"stages": 3}, "stages: expected a tuple of names, got 3"),
+    ({"early_stop": "no"}, "early_stop must be True or False, got 'no'"),
+    ({"recover_words": 1}, "recover_words must be True or False, got 1"),
+    ({"calibrator": 3}, "calibrator must be a path or None, got 3"),
+    ({"reference": 3}, "reference must be a path or None, got 3"),
+    ({"bank": b"b"}, "bank must be a path or None, got b'b'"),
+    ({"encoder": Path("a\0b")}, r"encoder must be a path or None, got 'a\\x00b'"),
+    ({"special_calibrators": "a.json"}, "special_calibrators must be a tuple of paths, got 'a"),
+    ({"special_calibrators": (3,)}, r"special_calibrators must be a tuple of paths, got \(3\)"),
+    ({"round_calibrators": {"round0": "a"}}, r"round_calibrators must be a tuple of pairs \(round"),
+    ({"channel_order": np.array(["RGB"])}, "channel_order must be a text or None, got a ndarray"),
+    ({"channel_order": np.array(["RGB", "BGR"])}, "channel_order must be a text or None, got"),
+    ({"normalization": 3}, "normalization must be a text or None, got 3"),
+    ({"layout": ["NHWC"]}, r"layout must be a text or None, got \('NHWC'\)"),
+    ({"output": 3}, "output must be a text or None, got 3"),
+    ({"public_code": 3}, "public_code must be a text or None, got 3"),
     ({"seed": 1.5, "image_size": (64,)}, "seed must be .*; image_size must be"),
 ]
 
@@ -116,3 +134,25 @@ def test_evidence_that_is_measured_otherwise_begins_a_scan_anew(monkeypatch):
     monkeypatch.setattr(versions, "TABLES", TABLES | {IMAGES.kind: raised})
     after = Settings().as_json()
     assert {name for name in after if after[name] != before[name]} == {"evidence_revision"}
+
+
+def test_paths_may_be_texts():
+    usual: Any = str(DEFAULT_CALIBRATOR)
+    named = Settings(calibrator=usual)
+    assert named.calibrator == DEFAULT_CALIBRATOR and named.as_json() == Settings().as_json()
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda limits: jaxtroj.detect("m.pt", limits=limits), r"limits are 600, expected jaxtroj"),
+        (lambda limits: jaxtroj.scan_folder(".", limits=limits), "limits are 600, expected"),
+        (lambda limits: next(jaxtroj.answer([], Settings(), limits)), "limits are 600, expected"),
+        (lambda _: jaxtroj.detect("a\0b"), r"network is 'a\\x00b', which holds a NUL character"),
+        (lambda _: jaxtroj.detect("a\ud800b"), r"network is 'a\\ud800b', which holds half of a"),
+        (lambda _: jaxtroj.scan_folder("a\0b"), r"folder is 'a\\x00b', .*; expected a path"),
+    ],
+)
+def test_arguments_that_are_none(call, said):
+    with pytest.raises(UsageError, match=said):
+        call(600)

@@ -47,6 +47,8 @@ class GraphConfig(ImageConfig):
     image_size: tuple[int, int]
     layout: str = "NCHW"
 
+    mixes_types = True
+
     def build(self, rngs: Any) -> "GraphModule":
         """A module of this shape with random weights."""
         return GraphModule(self, rngs)

@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 _WORDS, _PHRASES, _SENTENCES, _CARRIERS = 600, 150, 100, 4
 _HEADS, _BATCH = 24, 32
 
+KEPT = "what is done is kept, and the same command goes on where it stopped"
+"""What is said of an interrupt."""
+
 
 def add_parser(subparsers: argparse._SubParsersAction) -> None:
     """Declare the command and its options."""

@@ -40,7 +40,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         parser,
         "--truth",
         "FILE",
-        "METADATA.csv, a CSV of model and label, or the dataset folder",
+        "METADATA.csv, a CSV of model and label, a manifest, or the dataset folder",
         required=True,
     )
     options.add_path(parser, "--out", "FILE", "calibrator.json to write", required=True)

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 _LIMITS = ("timeout", "memory")
 
+KEPT = "what is done is kept, and the same command goes on where it stopped"
+"""What is said of an interrupt."""
+
 
 def add_parser(subparsers: argparse._SubParsersAction) -> None:
     """Declare the command and its options."""

@@ -83,8 +83,8 @@ def add_sources(
         required=True,
         action="append",
         metavar="FILE",
-        help="METADATA.csv, a CSV of model and label, or the dataset folder; once, or once for"
-        " each of several PREDICTIONS",
+        help="METADATA.csv, a CSV of model and label, a manifest, or the dataset folder; once, or"
+        " once for each of several PREDICTIONS",
     )
     options.add_flag(
         parser,

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jaxtroj import runtime
 from jaxtroj.cli import (
     generate_later,
     generate_sentiment,
@@ -31,6 +32,8 @@ ROUNDS = {
     "round6": generate_sentiment,
 }
 """Each has `add_parser(rounds, name)` and `events(args, progress)`."""
+KEPT = "models that are complete are kept, and the same command goes on where it stopped"
+"""What is said of an interrupt."""
 
 
 def add_parser(subparsers: argparse._SubParsersAction) -> None:
@@ -64,7 +67,9 @@ def _generate(args: argparse.Namespace) -> int:
     Raises:
         GenerationError: impossible settings, or a folder of another round or that cannot be
             written.
+        EngineError: jax does not have what JAX_PLATFORMS asks for.
     """
+    runtime.check_backend()
     keep_compiled()
     failed: list[str] = []
     with Progress() as progress:

@@ -128,8 +128,8 @@ def _status(work: Callable[[], int]) -> int:
         if not error.reader_has_gone:
             say(f"error: cannot write the results to stdout: {error.strerror}")
         return EXIT_USAGE
-    except KeyboardInterrupt:
-        say("interrupted; finished records are kept")
+    except KeyboardInterrupt as stop:
+        say("; ".join(["interrupted", *map(str, stop.args)]))
         return EXIT_INTERRUPTED
     except (*_USAGE_ERRORS, OSError) as error:
         say(f"error: {error}")
@@ -157,7 +157,16 @@ def _run(arguments: list[str]) -> int:
     if command is None:
         parser.print_help()
         return EXIT_CLEAN
-    return command.run(parsed)
+    return telling_what_is_kept(partial(command.run, parsed), command)
+
+
+def telling_what_is_kept(work: Callable[[], int], command: ModuleType) -> int:
+    """The exit status of a command's work; an interrupt says what the command's `KEPT` does."""
+    try:
+        return work()
+    except KeyboardInterrupt as stop:
+        kept = getattr(command, "KEPT", None)
+        raise KeyboardInterrupt(*((kept,) if kept else ())) from stop
 
 
 def _module(name: str) -> ModuleType:

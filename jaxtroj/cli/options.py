@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import sys
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from jaxtroj.cli.main import (
     EXIT_POISONED,
     answered,
     say,
+    telling_what_is_kept,
 )
 from jaxtroj.cli.picture_options import add_input_form, add_picture_options
 from jaxtroj.errors import UsageError
@@ -117,7 +119,13 @@ def guarded(args: argparse.Namespace, body: Callable[[argparse.Namespace], int],
     """
     from jaxtroj.engine.guarded_call import guarded_call
 
-    return guarded_call(partial(answered, partial(body, args)), limits_from(args), what)
+    work = partial(answered, partial(_where_jax_works, body, args))
+    return guarded_call(work, limits_from(args), what)
+
+
+def _where_jax_works(body: Callable[[argparse.Namespace], int], args: argparse.Namespace) -> int:
+    runtime.check_backend()
+    return telling_what_is_kept(partial(body, args), sys.modules[body.__module__])
 
 
 def add_settings(parser: argparse.ArgumentParser, words: bool = False) -> None:

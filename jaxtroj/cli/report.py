@@ -34,8 +34,15 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         parser,
         "--truth",
         "PATH",
-        "METADATA.csv, a CSV of model and label, or the dataset folder; the folder also"
+        "METADATA.csv, a CSV of model and label, a manifest, or the dataset folder; the folder also"
         " gives the models' paths and texts to show triggers in",
+    )
+    options.add_path(
+        parser,
+        "--models",
+        "PATH",
+        "the folder or manifest that was scanned, without labels too: gives the models' paths from"
+        " here, and texts to show triggers in",
     )
     parser.add_argument("--format", choices=FORMATS, default="html", help="default: html")
     parser.add_argument(
@@ -93,10 +100,12 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--backgrounds needs --format html; see: jaxtroj backgrounds leaderboard")
     path = _path(args)
     if path is not None:
-        inputs = (args.run, args.truth, args.accept, args.beside, *args.backgrounds)
+        inputs = (args.run, args.truth, args.models, args.accept, args.beside, *args.backgrounds)
         outputs.keep_inputs(path, inputs)
     accepted = _accepted(args.run, args.accept)
-    content = read_content(args.run, args.truth, args.by, args.predicted_only, args.seed, accepted)
+    content = read_content(
+        args.run, args.truth, args.by, args.predicted_only, args.seed, accepted, args.models
+    )
     _complain(content, args)
     _write(_page(content, args) if args.format == "html" else _render(content, args.format), path)
     if args.plots is not None:

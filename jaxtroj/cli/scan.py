@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 _LINE_SECONDS = 10.0
 _MOST_WORKERS = 2**10
+KEPT = "finished records are kept"
+"""What is said of an interrupt."""
 
 
 def add_parser(subparsers: argparse._SubParsersAction) -> None:

@@ -61,17 +61,44 @@ class Guard:
         """What a process did that holds so many bytes, if that is too many; else None."""
         if self.memory is None or held <= self.memory:
             return None
-        allowed = self.memory / _GIB
         return (
-            f"took {held / _GIB:.2f} GiB of memory, more than the {allowed:.2f} allowed;"
-            " see --memory, and --examples-per-class where a model has thousands of examples"
+            f"took {_gib(held)} GiB of memory, more than the {_gib(self.memory)} allowed;"
+            " see --memory (in Python limits=jaxtroj.Guard(memory=...)), and --examples-per-class"
+            " where a model has thousands of examples"
         )
 
     def too_long(self, seconds: float, where: str = "") -> str | None:
         """What became of work that ran for so many seconds, if that is too many; else None."""
         if self.timeout is None or seconds <= self.timeout:
             return None
-        return f"was stopped after {self.timeout:g} s{where}; see --timeout"
+        return (
+            f"was stopped after {self.timeout:g} s{where}; see --timeout (in Python"
+            " limits=jaxtroj.Guard(timeout=...))"
+        )
+
+
+def _gib(count: float) -> str:
+    """Bytes in GiB; of few of them no zero.
+
+    >>> _gib(2**31), _gib(2**20)
+    ('2.00', '0.001')
+    """
+    size = count / _GIB
+    return f"{size:.2f}" if size >= 0.01 else f"{size:.1g}"
+
+
+def checked(limits: Any) -> Guard | None:
+    """Limits as they are, once they are seen to be some.
+
+    Raises:
+        UsageError: they are neither None nor limits.
+    """
+    if limits is None or isinstance(limits, Guard):
+        return limits
+    raise UsageError(
+        f"limits are {safe_repr(limits)}, expected jaxtroj.Guard(timeout=600, memory=8 * 2**30), in"
+        " seconds and bytes, or None"
+    )
 
 
 def _is_limit(value: object) -> bool:

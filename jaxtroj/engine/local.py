@@ -196,10 +196,14 @@ class LocalEngine:
             yield from self._bury(seat, how_it_ended(worker.exit_status()))
 
     def _told(self, worker: WorkerProcess, message: dict[str, Any]) -> Iterator[Answer]:
-        """Note what a worker says of a job; raises NonsenseError."""
+        """Note what a worker says of a job or of itself; raises NonsenseError, EngineError."""
         if "ready" in message:
             worker.ready, self._failed_starts = True, 0
             return
+        if "unusable" in message and not worker.ready:  # it has seen no model yet
+            raise EngineError(printable(message["unusable"]))
+        if "ticket" not in message:
+            raise NonsenseError("it has begun to work, and cannot")
         flight = worker.flights.get(message["ticket"])
         if flight is None:
             raise NonsenseError(f"there is no ticket {safe_repr(message['ticket'])}")

@@ -41,21 +41,23 @@ _FITS: dict[str, Callable[[object], bool]] = {
     "ticket": lambda value: type(value) is int,
     "step": _is_step,
     **dict.fromkeys(("ready", "waits", "done"), _is_true),
-    **dict.fromkeys(("identity", "record", "error"), _is_text),
+    **dict.fromkeys(("identity", "record", "error", "unusable"), _is_text),
 }
+_ABOUT = {"ticket", "ready", "unusable"}
 
 
 def read_message(line: bytes) -> dict[str, Any]:
     """One line of a worker.
 
     Raises:
-        NonsenseError: it is no JSON object of the fields that workers write, for a ticket or ready.
+        NonsenseError: it is no JSON object of the fields that workers write, for a ticket or of the
+            worker itself.
     """
     try:
         message = strict_json(line)
     except (ValueError, RecursionError) as error:
         raise NonsenseError(f"{safe_repr(line)} is no line of JSON") from error
-    if not isinstance(message, dict) or not {"ticket", "ready"} & message.keys():
+    if not isinstance(message, dict) or not _ABOUT & message.keys():
         raise NonsenseError(f"{safe_repr(line)} is about no ticket")
     for name, value in message.items():
         if name not in _FITS or not _FITS[name](value):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from converters.files import write_atomic
 from jaxtroj.engine.devices import local_slots
-from jaxtroj.engine.guard import Guard
+from jaxtroj.engine.guard import Guard, checked
 from jaxtroj.engine.jobs import Answer, Engine, ScanJob, Setup, Watch
 from jaxtroj.engine.local import LocalEngine, usual_limits
 from jaxtroj.engine.plan import make_jobs
@@ -48,8 +48,9 @@ def answer(
 
     Raises:
         EngineError: worker processes do not start.
+        UsageError: the limits are none.
     """
-    return answers(Setup(settings, pictures), entries, limits, watch)
+    return answers(Setup(settings, pictures), entries, checked(limits), watch)
 
 
 def answers(

@@ -7,6 +7,8 @@ outside, see `guard.py`.
 From the parent: an 8-byte length and a pickle, first a `Setup`, then (ticket, `ScanJob`) pairs. To
 the parent, which trusts nobody who has read a model file, a JSON object a line:
 
+    {"ready": true}                            it takes jobs
+    {"unusable": "..."}                        instead of that: it never will, and why
     {"ticket": 7, "step": ["id-00000012", "probes"]}   this begins
     {"ticket": 7, "waits": true}                       for others; its time stands still
     {"ticket": 7, "identity": "..."}                   the record on file stands
@@ -33,6 +35,7 @@ from typing import Any
 from jaxtroj import runtime
 from jaxtroj.engine.jobs import DETECTOR, START_STEP, Detector, ScanJob, Setup
 from jaxtroj.engine.programs import Programs
+from jaxtroj.errors import EngineError
 from jaxtroj.file_names import picture_file
 from jaxtroj.record import printable
 from jaxtroj.scan import identify
@@ -85,6 +88,11 @@ class _Child:
 
     def serve(self) -> None:
         self._setup: Setup = self._receive()
+        try:
+            runtime.check_backend()
+        except EngineError as error:
+            self.say(unusable=str(error))
+            return
         self._detector = load_detector(self._setup.detector)
         self._to_import = _IMPORTED_FIRST.get(self._setup.detector, ())
         for _ in range(LANES):

@@ -18,6 +18,10 @@ class DivergedError(GenerationError):
         super().__init__(f"the training loss is {loss} after {steps} steps; expected a number")
         self.loss, self.steps = loss, steps
 
+    def __reduce__(self):
+        # Exceptions are made again of their message alone, in copies and in pools of processes.
+        return type(self), (self.loss, self.steps), vars(self)
+
 
 def rejecting_diverged(
     one: Try, training: Iterator[Event | TrainingOutcome]

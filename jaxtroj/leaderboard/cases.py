@@ -14,6 +14,7 @@ from jaxtroj.leaderboard.predictions import Predictions
 from jaxtroj.record import Record, is_evidence_only, printable
 from jaxtroj.rounds import iter_models, load_truth
 from jaxtroj.rounds.tables import read_pairs
+from jaxtroj.rounds.truth import names_places
 from jaxtroj.scoring import ReliabilityBin, Scores, contributions, reliability, score
 
 ARCHITECTURE, ROUND = "architecture", "round"
@@ -70,12 +71,13 @@ class Matched:
 
 
 def read_truth(path: Path) -> Truth:
-    """Labels and METADATA cells of a METADATA.csv, a CSV of model and label, or a dataset folder.
+    """Labels and METADATA cells of a METADATA.csv, a CSV of model and label, a manifest, or a
+    dataset folder.
 
     Raises DatasetError as `rounds.load_truth` does.
     """
     labels = {printable(name): poisoned for name, poisoned in load_truth(path).items()}
-    if not path.is_dir():
+    if not names_places(path):
         cells = {printable(name): row.cells for name, row in read_pairs(path).rows.items()}
         return Truth(path, labels, cells)
     entries = {printable(entry.model_id): entry for entry in iter_models(path)}

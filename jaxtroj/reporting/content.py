@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -32,6 +33,7 @@ from jaxtroj.leaderboard.sweep import SweepPoint, sweep
 from jaxtroj.record import Record, printable
 from jaxtroj.record_text import word_of
 from jaxtroj.rounds import ModelEntry, iter_models
+from jaxtroj.rounds.truth import names_places
 from jaxtroj.scoring import NistRoc, ReliabilityBin, Scores, roc_nist
 from jaxtroj.store import read_records
 
@@ -83,8 +85,9 @@ class Content:
         settings: of the scan; empty where the file cannot be read.
         sessions: versions and machine of every session of the scan, likewise.
         scored: None without truth.
-        dataset: its folder, where the truth is one; None otherwise.
+        dataset: folder of what was scanned, where that is named; None otherwise.
         entries: its models by printable name; empty without it.
+        checkout: folder that the models' addresses start at instead; None for none.
         problems: sentences about what could not be read, and about entries of `accepted`.
         accepted: poisoned models that are shown as accepted.
     """
@@ -96,6 +99,7 @@ class Content:
     scored: Scored | None = None
     dataset: Path | None = None
     entries: Mapping[str, ModelEntry] = field(default_factory=dict)
+    checkout: Path | None = None
     problems: tuple[str, ...] = ()
     accepted: Accepted = NONE
 
@@ -116,16 +120,19 @@ def read_content(
     predicted_only: bool = False,
     seed: int = 0,
     accepted: Accepted = NONE,
+    models: Path | None = None,
 ) -> Content:
     """Reads a run folder, and scores it where there is truth.
 
     Args:
         run: folder that `jaxtroj scan --out` wrote; a scan may still be writing to it.
-        truth: METADATA.csv, a CSV of model and label, or the dataset folder.
+        truth: METADATA.csv, a CSV of model and label, a manifest, or the dataset folder.
         by: METADATA columns to score by, besides the architecture.
         predicted_only: leave labelled models without a record out instead of scoring them as 0.5.
         seed: of the sweep's subsets.
         accepted: poisoned models that are shown as accepted.
+        models: the folder or manifest that was scanned, which needs no labels; their addresses
+            start at the working folder then, where they lie below it.
     Raises:
         StoreError: no run folder, or a record with values that no scan writes.
         DatasetError, UsageError: as `leaderboard.cases.read_truth`, `match` and `groups`.
@@ -136,10 +143,9 @@ def read_content(
     found = environment.get("sessions")
     sessions = tuple(s for s in found if isinstance(s, dict)) if isinstance(found, list) else ()
     is_whole = not any(sessions[-1].get(name) for name in ("limit", "smoke")) if sessions else True
-    entries, scored = {}, None
-    dataset = truth if truth is not None and truth.is_dir() else None
-    if dataset is not None:
-        entries = {printable(entry.model_id): entry for entry in iter_models(dataset)}
+    dataset, entries = _scanned(models, truth)
+    here = None if models is None else Path.cwd()
+    scored = None
     if truth is not None:
         matched = match(_predictions(run, records), read_truth(truth), predicted_only)
         scored = score(matched, by, seed)
@@ -151,9 +157,39 @@ def read_content(
         scored=scored,
         dataset=dataset,
         entries=entries,
-        problems=(*filter(None, (first, second)), *accepted.warnings(records, is_whole)),
+        checkout=None if here is None or not is_below(dataset, here) else here,
+        problems=(
+            *filter(None, (first, second, _missing(models, entries, records))),
+            *accepted.warnings(records, is_whole),
+        ),
         accepted=accepted,
     )
+
+
+def _scanned(models: Path | None, truth: Path | None) -> tuple[Path | None, dict[str, ModelEntry]]:
+    """The folder of what was scanned, and its models, where either names it."""
+    named = models or (truth if truth is not None and names_places(truth) else None)
+    if named is None:
+        return None, {}
+    entries = {printable(entry.model_id): entry for entry in iter_models(named)}
+    return named if named.is_dir() else named.parent, entries
+
+
+def _missing(
+    models: Path | None, entries: Mapping[str, ModelEntry], records: Sequence[Record]
+) -> str:
+    names = [record.model for record in records if record.model not in entries]
+    if models is None or not names:
+        return ""
+    return (
+        f"{len(names)} models of the run are not in {printable(str(models))}, such as {names[0]}:"
+        " expected what was scanned; reports have their names in the place of their paths"
+    )
+
+
+def is_below(path: Path | None, folder: Path) -> bool:
+    """Whether a path is a folder or lies below it, by name; links are not followed."""
+    return path is not None and Path(os.path.abspath(path)).is_relative_to(os.path.abspath(folder))
 
 
 def score(matched: Matched, by: Sequence[str] = (), seed: int = 0) -> Scored:

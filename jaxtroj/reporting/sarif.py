@@ -7,6 +7,7 @@ called clean stands among the artifacts with its digest.
 """
 
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,12 +19,18 @@ from jaxtroj import __version__
 from jaxtroj.flags import in_doubt
 from jaxtroj.record import Record
 from jaxtroj.record_text import text_line
-from jaxtroj.reporting.content import Content, started
+from jaxtroj.reporting.content import Content, is_below, started
 
 SCHEMA_URI = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 )
 DATASET = "DATASET"
+CHECKOUT = "%SRCROOT%"
+"""What addresses are relative to; code-scanning tools know the second as the repository."""
+_BASES = {
+    DATASET: "The folder that the models were scanned from.",
+    CHECKOUT: "The folder that the report was made in, such as a checkout of the repository.",
+}
 
 
 @dataclass(frozen=True)
@@ -112,12 +119,11 @@ def sarif_log(content: Content) -> dict[str, Any]:
         for place, record in enumerate(content.records)
         for result in _results(content, place, record)
     ]
+    base = _base(content)
     run = {
         "tool": {"driver": _driver()},
         "automationDetails": {"id": f"jaxtroj/{_uri(content.name)}/"},
-        "originalUriBaseIds": {
-            DATASET: {"description": {"text": "The folder that the models were scanned from."}}
-        },
+        "originalUriBaseIds": {base: {"description": {"text": _BASES[base]}}},
         "invocations": [_invocation(content)],
         "artifacts": [_artifact(content, record) for record in content.records],
         "results": results,
@@ -168,12 +174,16 @@ def _artifact(content: Content, record: Record) -> dict[str, Any]:
 
 
 def _location(content: Content, record: Record) -> dict[str, str]:
-    """Where the model lies below the dataset's folder; its name where the dataset is not given."""
-    entry = content.entries.get(record.model)
-    root = content.dataset
-    if entry is None or root is None or not entry.model_path.is_relative_to(root):
-        return {"uri": _uri(record.model), "uriBaseId": DATASET}
-    return {"uri": _uri(entry.model_path.relative_to(root)), "uriBaseId": DATASET}
+    """Where the model lies below the checkout or the dataset; its name where that is not known."""
+    entry, root = content.entries.get(record.model), content.checkout or content.dataset
+    path: str | Path = record.model
+    if entry is not None and root is not None and is_below(entry.model_path, root):
+        path = Path(os.path.relpath(entry.model_path, root))
+    return {"uri": _uri(path), "uriBaseId": _base(content)}
+
+
+def _base(content: Content) -> str:
+    return DATASET if content.checkout is None else CHECKOUT
 
 
 def _uri(path: str | Path) -> str:

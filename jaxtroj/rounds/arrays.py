@@ -5,7 +5,6 @@ as numbers from 0 to 1, or normalised, is brought back to those.
 """
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +13,13 @@ from PIL import Image
 
 from converters.errors import safe_repr
 from jaxtroj.errors import ExamplesError
-from jaxtroj.input_forms import PixelForm, SaidForm, possible_forms
+from jaxtroj.input_forms import SaidForm
 from jaxtroj.rounds.example_names import MAX_FILES, UNKNOWN_LABEL
 from jaxtroj.rounds.examples import MAX_BATCH_BYTES, Pictures
 from jaxtroj.rounds.picture_axes import CHANNELS, LAYOUTS, told_layout
+from jaxtroj.rounds.pixel_values import pixels_of
 
 _FEWEST, _FEWEST_CLASSES = 4, 2
-# Numbers that were pixels of 8 bits come so near whole ones again once the right form is undone.
-_NEAR_WHOLE = 0.02
 # What NumPy makes arrays of.
 _ARRAYS = ("__array__", "__array_interface__", "detach")
 
@@ -34,7 +32,8 @@ def pictures_of(
     Args:
         images: array or tensor `[n, h, w, c]`, `[n, c, h, w]` or `[n, h, w]`, RGB or grey: whole
             numbers from 0 to 255, numbers from 0 to 1, or either normalised by the bounds, mean and
-            deviation that `form` says, or by ones that are usual.
+            deviation that `form` says, or by ones that are usual; bools, and whole types of 0 and 1
+            alone, are black and white.
         labels: class of each, whole numbers `[n]`; -1 where it is not known.
         layout: order of the axes, one of `LAYOUTS`; None takes it from where the channels are.
         form: what is said of the normalisation.
@@ -42,16 +41,17 @@ def pictures_of(
     Raises:
         ExamplesError: these are no pictures with labels; it says what they are.
     """
-    values = _host(images, "images")
+    values = _host(images, "images", "uifb")
     ordered = _ordered(values, layout)
     known = _labels(labels, len(ordered))
-    pixels, note = _pixels(ordered, form or SaidForm())
+    _check_finite(ordered)
+    pixels, notes = pixels_of(ordered, form or SaidForm())
     counts = dict.fromkeys(map(int, known), 0)
     names = []
     for label in map(int, known):
         names.append(_name(label, counts[label]))
         counts[label] += 1
-    return Pictures(pixels, known, tuple(names), (note,) if note else ())
+    return Pictures(pixels, known, tuple(names), notes)
 
 
 def check_images(images: Any) -> None:
@@ -96,8 +96,8 @@ def _name(label: int, number: int) -> str:
     return f"class_{label}_example_{number}.png" if known else f"example_{number}.png"
 
 
-def _host(values: Any, what: str) -> np.ndarray:
-    """An array or tensor as NumPy's, of a type that it has."""
+def _host(values: Any, what: str, kinds: str = "uif") -> np.ndarray:
+    """An array or tensor as NumPy's, of a type that it has: one of NumPy's kinds."""
     if hasattr(values, "detach"):  # a tensor, on any device
         values = values.detach().cpu()
         values = values.float() if values.is_floating_point() else values
@@ -112,7 +112,7 @@ def _host(values: Any, what: str) -> np.ndarray:
         raise ExamplesError(f"{what} are no array: {str(error)[:200]}") from error
     if array.dtype.kind == "V" and array.dtype.names is None:  # bfloat16 of ml_dtypes
         array = array.astype(np.float32)
-    if array.dtype.kind not in "uif":
+    if array.dtype.kind not in kinds:
         raise ExamplesError(f"{what} have type {array.dtype}, expected numbers in an array")
     return array
 
@@ -156,6 +156,16 @@ def _check_amount(values: np.ndarray) -> None:
         )
 
 
+def _check_finite(values: np.ndarray) -> None:
+    finite = np.isfinite(values).reshape(len(values), -1).all(axis=1)
+    if not finite.all():
+        odd = np.flatnonzero(~finite)
+        raise ExamplesError(
+            f"{len(odd)} images hold NaN or infinite values, the first is images[{odd[0]}];"
+            " expected finite pixels"
+        )
+
+
 def _labels(labels: Any, count: int) -> np.ndarray:
     known = _host(labels, "labels")
     if known.shape != (count,):
@@ -176,69 +186,3 @@ def _labels(labels: Any, count: int) -> np.ndarray:
             " a trigger is what moves images of other classes to its own"
         )
     return known.astype(np.int32)
-
-
-def _pixels(values: np.ndarray, form: SaidForm) -> tuple[np.ndarray, str]:
-    """uint8 pixels, and what was inferred of them; "" for pixels as they are."""
-    if values.dtype == np.uint8:
-        return np.ascontiguousarray(values), ""
-    if not np.isfinite(values).all():
-        odd = np.flatnonzero(~np.isfinite(values).reshape(len(values), -1).all(axis=1))
-        raise ExamplesError(
-            f"{len(odd)} images hold NaN or infinite values, the first is images[{odd[0]}];"
-            " expected finite pixels"
-        )
-    low, high = float(values.min()), float(values.max())
-    if form.has_front and not (low >= 0 and high <= 1):
-        said = PixelForm("the bounds, mean and deviation that were said", **_front(form))
-        return _undone_as(values, said)
-    if low >= 0 and high <= 255 and values.dtype.kind in "ui":
-        return values.astype(np.uint8), ""
-    if low >= 0 and high <= 255:
-        scale = 255.0 if high <= 1 else 1.0
-        return _rounded(values * scale), ""
-    for usual in _usual_forms(values.shape[3], max(values.shape[1:3])):
-        if _fits(_undone(values, usual)):
-            return _undone_as(values, usual)
-    raise ExamplesError(
-        f"images have values from {low:.4g} to {high:.4g}; expected pixels before any"
-        " normalisation: whole numbers from 0 to 255, or numbers from 0 to 1. If they are"
-        " normalised, say by what: Settings(mean=..., std=...) or Settings(bounds=...)"
-    )
-
-
-def _front(form: SaidForm) -> dict[str, Any]:
-    return {"bounds": form.bounds, "mean": form.mean, "std": form.std}
-
-
-def _usual_forms(channels: int, side: int) -> Sequence[PixelForm]:
-    forms = possible_forms(SaidForm(channel_order="RGB"), channels, side)
-    return [form for form in forms if any(form.preparation) and form.normalization == "unit"]
-
-
-def _undone(values: np.ndarray, form: PixelForm) -> np.ndarray:
-    """Values from 0 to 255 that a form's bounds, mean and deviation made these of."""
-    low, high = form.bounds or (0.0, 1.0)
-    inner = values * np.asarray(form.std or (1.0,), np.float64) + np.asarray(form.mean or (0.0,))
-    return (inner - low) / (high - low) * 255
-
-
-def _fits(pixels: np.ndarray) -> bool:
-    """Whether these are pixels of 8 bits: within 0 and 255, and whole."""
-    inside = pixels.min() >= -_NEAR_WHOLE and pixels.max() <= 255 + _NEAR_WHOLE
-    return bool(inside and np.abs(pixels - np.rint(pixels)).max() <= _NEAR_WHOLE)
-
-
-def _undone_as(values: np.ndarray, form: PixelForm) -> tuple[np.ndarray, str]:
-    pixels = _undone(values, form)
-    low, high = pixels.min() / 255, pixels.max() / 255
-    if low < -_NEAR_WHOLE or high > 1 + _NEAR_WHOLE:
-        raise ExamplesError(
-            f"without {form.scale} the images have values from {low:.4g} to {high:.4g}, expected 0"
-            " to 1; they were normalised otherwise"
-        )
-    return _rounded(pixels), f"the images were taken back to pixels from {form.scale}"
-
-
-def _rounded(pixels: np.ndarray) -> np.ndarray:
-    return np.rint(np.clip(pixels, 0, 255)).astype(np.uint8)

@@ -28,7 +28,7 @@ MAX_BATCH_BYTES = 4 * 2**30
 _Reader = Callable[[str], tuple[np.ndarray, str | None]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Pictures:
     """The example pictures of one model as they lie in their files, in the order of `Examples`."""
 

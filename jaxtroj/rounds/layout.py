@@ -33,7 +33,7 @@ from jaxtroj.rounds.image_config import ROUNDS_WITH_MARGIN, ImageConfig, read_im
 from jaxtroj.rounds.leftovers import left_out
 from jaxtroj.rounds.places import EXAMPLE_FOLDERS, MODEL_SUFFIXES, model_file, model_places
 from jaxtroj.rounds.tables import (
-    ID_COLUMNS,
+    PATH_COLUMNS,
     Line,
     Row,
     Table,
@@ -45,7 +45,6 @@ from jaxtroj.rounds.text_config import TextConfig
 from jaxtroj.rounds.text_files import CONFIG_FILE, text_files
 from jaxtroj.rounds.which import dataset_of, round_of
 
-PATH_COLUMNS = ("path", "model_path")
 _METADATA = re.compile(r"(.*[-_])?metadata\.csv", re.IGNORECASE)
 _NUMBER = re.compile(rf"{errata.WORD}[-_]?([0-9]+)")
 _BESIDE = re.compile(r"(.*[-_])?round[-_]?([0-9]+)[-_]metadata\.csv", re.IGNORECASE)
@@ -147,7 +146,7 @@ class _Source:
 
 def _manifest(path: Path) -> Iterator[ModelEntry]:
     """The models that a CSV names; relative paths start at its own folder."""
-    table = read_manifest(path, (*ID_COLUMNS, *PATH_COLUMNS), PATH_COLUMNS)
+    table = read_manifest(path)
     column = next((name for name in PATH_COLUMNS if name in table.columns), None)
     if column is None:
         raise DatasetError(

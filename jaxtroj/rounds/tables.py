@@ -7,9 +7,10 @@ of one row, such as a quote without end, stays with that row's model.
 import csv
 import io
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from jaxtroj.errors import DatasetError
 MAX_TABLE_BYTES = 64 * 2**20
 MAX_DAMAGED = 100  # lines that are no CSV; each may be looked at for 128 KiB
 ID_COLUMNS = ("model_name", "model_id", "model", "id")
+PATH_COLUMNS = ("path", "model_path")
 LABEL_COLUMNS = ("poisoned", "ground_truth")
 _LABELS = {"true": True, "1": True, "false": False, "0": False}
 _MODEL_ID = re.compile(r"id-[0-9]+")
@@ -90,16 +92,31 @@ def read_table(path: Path, id_columns: Sequence[str] = ID_COLUMNS) -> Table:
     cells or label is wrong, and ids on several lines that differ, become rows with a `problem`.
     Raises DatasetError for a table that is not one, and for a line without a model id.
     """
-    return _all_named(read_manifest(path, id_columns))
+    return _all_named(_headed(path, _parse(path), id_columns))
 
 
-def read_manifest(path: Path, id_columns: Sequence[str], instead: Sequence[str] = ()) -> Table:
-    """Reads what `read_table` does, but lines without a model id are in `nameless`.
+def is_manifest(path: Path) -> bool:
+    """Whether a table has a column of paths, and so says where its models lie.
 
-    Where the id's cell is empty, the first of the columns `instead` that is not gives the id.
     Raises DatasetError for a table that is not one.
     """
-    lines = _parse(path)
+    header = _parse(path)[0].cells
+    return bool(set(PATH_COLUMNS) & set(_columns(header, (*ID_COLUMNS, *PATH_COLUMNS))))
+
+
+def read_manifest(path: Path) -> Table:
+    """Reads what `read_table` does, but lines without a model id are in `nameless`.
+
+    Where the id's cell is empty, that of the path gives the id; an empty label is none.
+    Raises DatasetError for a table that is not one.
+    """
+    return _headed(path, _parse(path), (*ID_COLUMNS, *PATH_COLUMNS), PATH_COLUMNS)
+
+
+def _headed(
+    path: Path, lines: list[Line], id_columns: Sequence[str], instead: Sequence[str] = ()
+) -> Table:
+    """The table of lines of which the first is a header; `instead` as in `read_manifest`."""
     columns = _columns(lines[0].cells, id_columns)
     if len(set(columns)) != len(columns):
         twice = sorted({name for name in columns if columns.count(name) > 1})
@@ -110,7 +127,8 @@ def read_manifest(path: Path, id_columns: Sequence[str], instead: Sequence[str] 
             f"{path} has no model column: expected one of {', '.join(id_columns)}, got "
             f"{_short(', '.join(columns))}"
         )
-    return _table(path, lines[1:], columns, (id_column, *instead))
+    read = partial(_row, columns=columns, needs_label=not instead)
+    return _table(path, lines[1:], columns, (id_column, *instead), read)
 
 
 def _columns(header: Sequence[str], id_columns: Sequence[str]) -> tuple[str, ...]:
@@ -148,7 +166,9 @@ def read_pairs(path: Path) -> Table:
                 " header nor a model with a label; expected TRUE, FALSE, 1 or 0, or model,poisoned"
             )
         lines = lines[1:]
-    return _all_named(_table(path, lines, ("model_name", "poisoned"), ["model_name"]))
+    columns = ("model_name", "poisoned")
+    read = partial(_row, columns=columns, place="the second column")
+    return _all_named(_table(path, lines, columns, ["model_name"], read))
 
 
 def _is_header(name: str, label: str) -> bool:
@@ -181,7 +201,11 @@ def _all_named(table: Table) -> Table:
 
 
 def _table(
-    path: Path, lines: list[Line], columns: tuple[str, ...], id_columns: Sequence[str]
+    path: Path,
+    lines: list[Line],
+    columns: tuple[str, ...],
+    id_columns: Sequence[str],
+    read: Callable[[Line], Row],
 ) -> Table:
     rows: dict[str, Row] = {}
     first: dict[str, int] = {}
@@ -193,7 +217,7 @@ def _table(
         if not model_id:
             nameless.append(line)
             continue
-        row = _row(line, columns)
+        row = read(line)
         earlier = rows.setdefault(model_id, row)
         number = first.setdefault(model_id, line.number)
         if (earlier.cells, earlier.problem) != (row.cells, row.problem) and not earlier.differs:
@@ -202,20 +226,23 @@ def _table(
     return Table(path, columns, rows, tuple(nameless))
 
 
-def _row(line: Line, columns: tuple[str, ...]) -> Row:
+def _row(
+    line: Line, columns: tuple[str, ...], place: str | None = None, needs_label: bool = True
+) -> Row:
+    """A line as a row; `place` says where its label stands if no column is named so."""
     cells = {name: cell.strip() for name, cell in zip(columns, line.cells, strict=False)}
     if line.problem is not None:
         return Row(cells, None, line.problem)
     count = len(line.cells)
     if count != len(columns):
-        return Row(cells, None, f"{count} cells in the metadata, expected {len(columns)}")
+        return Row(cells, None, f"{count} cells in the line, expected {len(columns)}")
     label_column = next((name for name in LABEL_COLUMNS if name in columns), None)
-    if label_column is None:
+    if label_column is None or not (cells[label_column] or needs_label):
         return Row(cells, None)
     try:
         return Row(cells, parse_label(cells[label_column]))
     except ValueError as error:
-        return Row(cells, None, f"{error} (column {label_column} of the metadata)")
+        return Row(cells, None, f"{error} ({place or f'column {label_column}'})")
 
 
 def _parse(path: Path) -> list[Line]:
@@ -260,9 +287,7 @@ def _damaged(text: str, number: int, error: str) -> Line:
         (cells,) = csv.reader([text])
     except csv.Error as again:
         raise csv.Error(f"line {number}: {again}") from again
-    problem = (
-        f"line {number} of the metadata is no line of a CSV table ({error}); correct its quotes"
-    )
+    problem = f"line {number} of the table is no line of a CSV table ({error}); correct its quotes"
     return Line(number, cells, problem)
 
 

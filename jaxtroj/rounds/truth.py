@@ -5,7 +5,15 @@ from pathlib import Path
 
 from jaxtroj.errors import DatasetError
 from jaxtroj.rounds.layout import iter_models
-from jaxtroj.rounds.tables import LABEL_COLUMNS, read_pairs
+from jaxtroj.rounds.tables import LABEL_COLUMNS, is_manifest, read_pairs
+
+
+def names_places(path: Path) -> bool:
+    """Whether a truth is a dataset folder or a manifest, whose models `iter_models` finds.
+
+    Raises DatasetError for a file that is no table.
+    """
+    return path.is_dir() or is_manifest(path)
 
 
 def load_truth(path: str | os.PathLike[str], include_errata: bool = False) -> dict[str, bool]:
@@ -13,15 +21,15 @@ def load_truth(path: str | os.PathLike[str], include_errata: bool = False) -> di
 
     Args:
         path: a METADATA.csv (columns `model_name` and `poisoned` or `ground_truth`), a CSV of two
-            columns (model, label) with or without a header, or a dataset folder, where models on
-            NIST's errata lists are left out unless `include_errata`.
+            columns (model, label) with or without a header, a manifest, or a dataset folder, where
+            models on NIST's errata lists are left out unless `include_errata`.
     Raises:
         DatasetError: nothing readable, no label in it, or any label that cannot be read: a truth
             file with holes would give scores of fewer models than it seems.
     """
     path = Path(path)
-    if path.is_dir():
-        truth, problems = _folder_truth(path, include_errata)
+    if names_places(path):
+        truth, problems = _found_truth(path, include_errata)
     else:
         table = read_pairs(path)
         if not set(table.columns) & set(LABEL_COLUMNS):
@@ -37,10 +45,10 @@ def load_truth(path: str | os.PathLike[str], include_errata: bool = False) -> di
     return truth
 
 
-def _folder_truth(folder: Path, include_errata: bool) -> tuple[dict[str, bool], list[str]]:
+def _found_truth(dataset: Path, include_errata: bool) -> tuple[dict[str, bool], list[str]]:
     truth: dict[str, bool] = {}
     problems: list[str] = []
-    for entry in iter_models(folder, include_errata):
+    for entry in iter_models(dataset, include_errata):
         if entry.poisoned is None and entry.problem:
             problems.append(f"{entry.model_id}: {entry.problem}")
         elif entry.poisoned is not None and entry.skip_reason is None:

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from converters.errors import ENDS
-from jaxtroj import compiled
+from jaxtroj import compiled, runtime
 from jaxtroj.calibration import Calibrator
+from jaxtroj.caller_settings import usual_jax
 from jaxtroj.evidence.gather import Evidence, gather_steps
 from jaxtroj.evidence.stage import NO_CALIBRATOR, Fitted, Stage, Subject, stages_for
 from jaxtroj.record import Record
@@ -47,7 +48,11 @@ def scan_model(
         settings: what changes the answer.
         trigger_path: where the picture of the recovered trigger goes; None writes none.
         on_step: told of each step as it begins.
+
+    Raises:
+        EngineError: jax does not have what JAX_PLATFORMS asks for.
     """
+    runtime.check_backend()
     return scan_attempt(Attempt(entry, settings, on_step or silent), open_model, trigger_path)
 
 
@@ -63,8 +68,9 @@ def scan_attempt(
     """
     compiled.make_room()
     try:
-        model = open_network(attempt)
-        return _answer(attempt, _KINDS[attempt.kind](attempt, model, trigger_path))
+        with usual_jax():
+            model = open_network(attempt)
+            return _answer(attempt, _KINDS[attempt.kind](attempt, model, trigger_path))
     except ENDS:
         raise
     except BaseException as error:  # A record is owed for every model: the fault goes into it.

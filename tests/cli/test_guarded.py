@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import jaxtroj
 from jaxtroj.cli.main import answered, main
 from jaxtroj.engine.guard import Guard
 from jaxtroj.engine.guarded_call import guarded_call
@@ -36,7 +37,7 @@ def test_status_and_words_are_passed_on(request, capture, bodies):
 
 
 def test_limits_end_it(tmp_path, bodies):
-    with pytest.raises(LimitError, match="^it was stopped after 1 s; see --timeout$"):
+    with pytest.raises(LimitError, match="^it was stopped after 1 s; see --timeout "):
         guarded_call(partial(bodies.sleeps, tmp_path / "mark"), Guard(timeout=1), "it")
     with pytest.raises(LimitError, match=r"^it took 0.\d\d GiB of memory, more than the 0.29"):
         guarded_call(bodies.grows, Guard(memory=300 * MIB), "it")
@@ -72,7 +73,7 @@ def test_it_ends_with_its_parent(tmp_path, bodies, number, status):
         process.send_signal(number)
         _, said = process.communicate(timeout=30)
     assert process.returncode == status
-    assert said == ("jaxtroj: interrupted; finished records are kept\n" if status > 0 else "")
+    assert said == ("jaxtroj: interrupted\n" if status > 0 else "")
     for _ in range(50):
         if not lives(mark.read_text()):
             return
@@ -94,3 +95,64 @@ def test_convert_within_limits(tmp_path, capsys, limit, reason):
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and reason in said and "model.onnx" in said
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["report", "run"], "interrupted"),
+        (["convert", "m.pt", "--out", "out"], "interrupted"),
+        (["repair", "m.pt", "--out", "out"], "interrupted"),
+        (["scan", "models", "--out", "run"], "interrupted; finished records are kept"),
+        (
+            ["generate", "round0", "--models", "2", "--out", "out"],
+            "interrupted; models that are complete are kept,",
+        ),
+    ],
+)
+def test_an_interrupt_says_what_is_kept_where_something_is(monkeypatch, capsys, command, said):
+    def interrupted(args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(f"jaxtroj.cli.{command[0]}.run", interrupted)
+    assert main(command) == 130
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.removeprefix("jaxtroj: ")[: len(said)] == said
+    assert said.endswith(("kept", "kept,")) or line.endswith("interrupted")
+
+
+def test_a_few_bytes_are_not_told_as_none():
+    assert "more than the 0.001 allowed" in str(Guard(memory=2**20).too_much(2**28))
+
+
+EXAMPLE = Path(jaxtroj.__file__).parent / "data" / "examples" / "clean"
+
+
+@pytest.mark.parametrize("platform", ["nonsense", "cuda,nonsense"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["detect", f"{EXAMPLE}/model.pt"],
+        ["scan", str(EXAMPLE.parent), "--out", "run"],
+        ["convert", f"{EXAMPLE}/model.pt", "--out", "converted"],
+    ],
+    ids=lambda command: command[0],
+)
+def test_a_device_that_is_not_there_is_one_line(tmp_path, monkeypatch, capfd, command, platform):
+    """Each model had a failed record, of an internal error."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("JAX_PLATFORMS", platform)
+    assert main(command) == 4
+    out, err = capfd.readouterr()
+    assert not out and not [p for p in tmp_path.glob("run/records.jsonl") if p.read_text()]
+    (line,) = (line for line in err.splitlines() if "error" in line)
+    assert line.startswith(f"jaxtroj: error: JAX_PLATFORMS is {platform!r}, and jax finds no such")
+    assert line.endswith("; unset it, or set it to cpu")
+
+
+def test_a_device_that_is_not_there_is_one_error_in_python(monkeypatch):
+    monkeypatch.setenv("JAX_PLATFORMS", "nonsense")
+    with pytest.raises(jaxtroj.EngineError, match="JAX_PLATFORMS is 'nonsense'"):
+        jaxtroj.detect(EXAMPLE)
+    with pytest.raises(jaxtroj.EngineError, match="JAX_PLATFORMS is 'nonsense'"):
+        list(jaxtroj.scan_folder(EXAMPLE.parent))

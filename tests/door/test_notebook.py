@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from benchmarks.notebook import executed
+from benchmarks.notebook import executed, main
 from jaxtroj.verdict import Verdict
 from tests.documented import DOCS
 
@@ -41,6 +41,13 @@ def test_the_stored_outputs_show_a_verdict_and_a_trigger():
     shown = [out["data"] for out in outputs if "data" in out]
     assert sum("image/png" in data for data in shown) == 1
     assert any("poisoned" in "".join(data["text/plain"]) for data in shown)
+
+
+@pytest.mark.parametrize("arguments", [["--help"], []])
+def test_the_command_says_how_it_is_called(arguments, capsys):
+    with pytest.raises(SystemExit):
+        main(arguments)
+    assert "python -m benchmarks.notebook" in "".join(capsys.readouterr())
 
 
 @pytest.mark.slow

@@ -70,6 +70,9 @@ def test_answer_takes_entries_one_at_a_time_and_ends_its_worker(orders):
 
     records = answer(entries(), Settings(base_rate=0.3), Guard(timeout=1.0))
     assert next(records).status == "ok" and len(taken) == 1
-    assert next(records).reason == "was stopped after 1 s, in the step read; see --timeout"
+    assert next(records).reason == (
+        "was stopped after 1 s, in the step read; see --timeout (in Python"
+        " limits=jaxtroj.Guard(timeout=...))"
+    )
     records.close()
     assert len(taken) == 2

@@ -20,6 +20,7 @@ RECORD = Record("a model", "", 0.5, False, None, (), "ok", "as ordered")
     "message",
     [
         {"ready": True},
+        {"unusable": "no such device"},
         {"ticket": 7, "step": ["id-00000012", "probes"]},
         {"ticket": 7, "waits": True},
         {"ticket": 7, "identity": ""},
@@ -52,6 +53,7 @@ def test_what_workers_say_is_understood(message):
         b'{"ticket": 7, "identity": null}',
         b'{"ticket": 7, "done": true, "error": 1}',
         b'{"ticket": 7, "unheard": 1}',
+        b'{"unusable": true}',
         b"[" * 10**6,
     ],
 )

@@ -24,7 +24,10 @@ def test_poisoned_fails_at_the_end_and_accepted_passes(tmp_path):
     assert (found.failed, found.outputs["status"]) == ("Verdict", "1"), found.log
     assert [name for name, _ in found.used][1:] == UPLOADS
     sarif = tmp_path / found.used[1][1]["sarif_file"]
-    assert json.loads(sarif.read_text())["runs"][0]["results"][0]["ruleId"] == "JXT001"
+    (log,) = json.loads(sarif.read_text())["runs"]
+    assert log["results"][0]["ruleId"] == "JXT001"
+    address = {"uri": "my%20models/poisoned/model.pt", "uriBaseId": "%SRCROOT%"}
+    assert address.items() <= log["artifacts"][0]["location"].items()
     kept = tmp_path / found.used[2][1]["path"]
     assert {"records.jsonl", "report.html", "report.cdx.json"} <= {p.name for p in kept.iterdir()}
     assert "Models to look at" in found.summary

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import pickle
+import re
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -11,6 +12,7 @@ import jsonschema
 import pytest
 from PIL import Image
 
+from jaxtroj.cli.main import main
 from jaxtroj.csv_text import csv_text
 from jaxtroj.record import Record
 from jaxtroj.reporting import cyclonedx, intoto, markdown, sarif, tables
@@ -98,6 +100,39 @@ def test_sarif_names_the_model_files_of_a_dataset(tmp_path):
     assert log["runs"][0]["artifacts"][0]["location"]["uri"] == "models/id-00000001/model.pt"
 
 
+@pytest.mark.parametrize(
+    ("named", "addresses"),
+    [
+        ("models", ("models/a%20b/model.pt", "models/c.onnx", "gone.pt")),
+        ("list.csv", ("a b", "models/c.onnx", "gone.pt")),
+        ("../models", None),  # of a folder elsewhere, from that
+    ],
+)
+def test_sarif_has_paths_from_here_without_labels(tmp_path, monkeypatch, capsys, named, addresses):
+    (tmp_path / "models" / "a b").mkdir(parents=True)
+    (tmp_path / "models" / "a b" / "model.pt").write_bytes(b"-")
+    (tmp_path / "models" / "c.onnx").write_bytes(b"-")
+    (tmp_path / "list.csv").write_text("model,path\nc.onnx,models/c.onnx\n")
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path / "below" if addresses is None else tmp_path)
+    names = ("a b", "c.onnx", "gone.pt")
+    with RunStore(tmp_path / "run", {}) as store:
+        for name in names:
+            store.append(Record(name, "", 0.9, True, 1, (), "ok", "because"))
+    assert main(["report", str(tmp_path / "run"), "--models", named, "--format", "sarif"]) == 0
+    out, err = capsys.readouterr()
+    check_sarif(log := json.loads(out))
+    base = "DATASET" if addresses is None else "%SRCROOT%"
+    assert list(log["runs"][0]["originalUriBaseIds"]) == [base]
+    expected = addresses or ("a b/model.pt", "c.onnx", "gone.pt")
+    uris = [
+        r["locations"][0]["physicalLocation"]["artifactLocation"] for r in log["runs"][0]["results"]
+    ]
+    assert [uri["uriBaseId"] for uri in uris] == [base] * 3
+    assert [uri["uri"] for uri in uris] == [name.replace(" ", "%20") for name in expected]
+    assert "of the run are not in" in err and "expected what was scanned" in err
+
+
 def test_sarif_of_hostile_records(hostile):
     log = sarif.sarif_log(read_content(*hostile))
     check_sarif(log)
@@ -168,6 +203,18 @@ def test_csv_headings_are_no_formulas(tmp_path, name):
     row = list(csv.DictReader(io.StringIO(tables.render_csv(read_content(tmp_path / "run")))))[0]
     assert name not in row
     assert csv_text([name], [[name]]) == f"'{name}\n'{name}\n"
+
+
+@pytest.mark.parametrize("separator", [";", "\t", ","])
+@pytest.mark.parametrize(
+    "name", ["y;=cmd|'/c calc'!A0", 'y\t"=1"', "y\n-1+1", "a; @SUM(A1)", "\t=1"]
+)
+def test_no_part_of_a_cell_is_a_formula_however_lines_are_split(separator, name):
+    text = csv_text([name], [["a", name], [name, -0.5], ["b", "-3"]])
+    lines = re.split("[\r\n]", text.replace('"', ""))
+    parts = {part.strip() for line in lines for part in line.split(separator)}
+    assert not {part for part in parts if part[:1] in tuple("=+-@")} - {"-0.5", "-3"}
+    assert csv_text(["a; b"], [["-3"]]) == "a; b\n-3\n"
 
 
 @pytest.mark.parametrize("render", [markdown.render, tables.render_csv, tables.render_json])

@@ -54,6 +54,48 @@ def test_a_form_that_is_said_is_undone():
         pictures_of(unit * 30, LABELS, form=said)
 
 
+MIXED = np.where(np.arange(6)[:, None, None, None] == 2, PIXELS / 255, PIXELS)
+BRIGHT = 255 - (255 - PIXELS) // 4
+MEAN, STD = np.array([0.485, 0.456, 0.406]), np.array([0.229, 0.224, 0.225])
+SAID = SaidForm(mean=tuple(MEAN), std=tuple(STD))
+
+
+@pytest.mark.parametrize(
+    ("images", "form", "expected"),
+    [
+        (PIXELS / 255 + 1e-7, None, PIXELS),  # as torch's resizing leaves white
+        (PIXELS / 255 - 1e-7, None, PIXELS),
+        (PIXELS * 0.9999, None, PIXELS),
+        (PIXELS + 0.3, None, PIXELS),
+        (PIXELS + 0.0001, None, PIXELS),
+        ((BRIGHT / 255 - MEAN) / STD, None, BRIGHT),  # without a negative value
+        ((BRIGHT / 255 - MEAN) / STD, SAID, BRIGHT),
+        (PIXELS, SAID, PIXELS),
+        (PIXELS.astype(np.int64), SAID, PIXELS),
+        (PIXELS.astype(np.float32), SAID, PIXELS),
+        (PIXELS + 0.3, SAID, PIXELS),
+        (PIXELS / 255 + 1e-7, SAID, PIXELS),
+        (PIXELS.astype(np.float32), SaidForm(bounds=(0.0, 255.0)), PIXELS),
+        (PIXELS.astype(np.int16), SaidForm(bounds=(-1.0, 1.0)), PIXELS),
+    ],
+)
+def test_numbers_that_are_pixels_or_nearly_so(images, form, expected):
+    assert (pictures_of(images, LABELS, form=form).pixels == expected).all()
+
+
+@pytest.mark.parametrize("dtype", [bool, np.int64, np.int8, np.uint8])
+def test_two_values_of_a_whole_type_are_black_and_white(dtype):
+    found = pictures_of((PIXELS > 99).astype(dtype), LABELS)
+    assert (found.pixels == np.where(PIXELS > 99, 255, 0)).all()
+    assert dtype is bool or "taken as black and white" in found.problems[0]
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int32, np.float32])
+def test_pictures_in_which_nothing_is_seen_are_named(dtype):
+    found = pictures_of((PIXELS // 32).astype(dtype), LABELS)
+    assert found.problems == ("the images are almost black: their largest pixel is 7 of 255",)
+
+
 NAN = np.where(np.arange(6)[:, None, None, None] == 2, np.nan, PIXELS)
 
 
@@ -74,7 +116,11 @@ NAN = np.where(np.arange(6)[:, None, None, None] == 2, np.nan, PIXELS)
         (np.zeros((6, 0, 8, 3), np.uint8), LABELS, "expected at least 4 pictures"),
         (PIXELS / 255 * 9 - 4, LABELS, "values from -4 to 5; expected pixels before any"),
         (PIXELS.astype(np.int64) * 9, LABELS, "values from 0 to 2295"),
-        (PIXELS > 5, LABELS, "images have type bool"),
+        (PIXELS / 127.5, LABELS, r"values from 0 to 2; .* or numbers from 0 to 1 \(where resizing"),
+        (PIXELS / 255 * 1.1, LABELS, r"values from 0 to 1\.1; expected pixels"),
+        (PIXELS / 255 * 1.1 - 0.05, LABELS, r"values from -0\.05 to 1\.05; .* clip them"),
+        (PIXELS / 255 / 255, LABELS, "which is black where 1 is white; were they divided by 255"),
+        (MIXED, LABELS, r"from 0 to 255, but images\[2\] from 0 to 1; expected all"),
         (np.ma.masked_less(PIXELS, 1), LABELS, "images are a masked array, of which [1-9]"),
         (PIXELS, np.ma.masked_less(LABELS, 0), "labels are a masked array, of which 1 entries"),
         (np.array([object()] * 6), LABELS, "images have type object"),

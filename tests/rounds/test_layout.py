@@ -224,9 +224,9 @@ def test_label_sources_that_disagree(tmp_path):
         ("id-00000000,maybe,1\n", "label 'maybe'"),
         ("id-00000000,True\n", "2 cells"),
         ("id-00000000,True,1,2\n", "4 cells"),
-        ('id-00000000,True,"open\n', "line 2 of the metadata is no line of a CSV table"),
-        ('id-00000000,True,"1" x\n', "line 2 of the metadata is no line of a CSV table"),
-        ('id-9,True,"1\n2"\nid-00000000,"True,1\n', "line 4 of the metadata is no line"),
+        ('id-00000000,True,"open\n', "line 2 of the table is no line of a CSV table"),
+        ('id-00000000,True,"1" x\n', "line 2 of the table is no line of a CSV table"),
+        ('id-9,True,"1\n2"\nid-00000000,"True,1\n', "line 4 of the table is no line"),
     ],
 )
 def test_bad_metadata_rows_stay_with_their_model(tmp_path, lines, problem):
@@ -292,7 +292,7 @@ def test_truth_files(tmp_path, text):
     [
         ("a,1\nb,2\n", "label '2'"),
         ("a,1\na,0\n", "several lines"),
-        ('a,1\nb,"0" x\n', "b: line 2 of the metadata is no line of a CSV table"),
+        ('a,1\nb,"0" x\n', "b: line 2 of the table is no line of a CSV table"),
         ("id-00000000,ture\nid-00000001,0\n", "id-00000000: label 'ture'"),
         ("a,1.0\nb,0\n", "a: label '1.0'"),
         ("a,\nb,0\n", "a: label ''"),

@@ -71,6 +71,12 @@ def test_a_bad_line_concerns_its_model_only(folder, line, problem):
     assert good.problem is None
 
 
+def test_an_empty_label_leaves_it_open(folder):
+    labelled, other = entries(folder, "path,poisoned\nid-7,\n'a b,\n")
+    assert (labelled.poisoned, labelled.problem) == (True, None), "by its ground_truth.csv"
+    assert other.poisoned is None and "label" not in (other.problem or "")
+
+
 def test_a_line_without_a_path_says_so(folder):
     (one,) = entries(folder, "model,path\nmine,\n")
     assert one.problem == "no path in the manifest" and not one.model_path.exists()

@@ -52,3 +52,33 @@ def test_a_first_model_whose_label_is_mistyped_is_no_header(tmp_path, label):
     path.write_text(f"net1,{label}\na,1\nb,0\n")
     with pytest.raises(DatasetError, match="line 1: .* neither a header nor a model with a label"):
         load_truth(path)
+
+
+MANIFEST = """path,examples,poisoned,architecture
+nets/first.pt,pictures/first,0,resnet50
+nets/second.safetensors,pictures/second,1,densenet121
+id-00000007,,,
+"""
+
+
+def test_a_manifest_is_a_truth_by_the_names_that_its_records_have(tmp_path):
+    path = tmp_path / "models.csv"
+    path.write_text(MANIFEST)
+    names = ["nets/first.pt", "nets/second.safetensors"]
+    assert load_truth(path) == dict(zip(names, (False, True), strict=True))
+    truth = read_truth(path)
+    assert truth.poisoned == load_truth(path)
+    assert truth.cells[names[1]]["architecture"] == "densenet121"
+    path.write_text("model_path,id,poisoned\nnets/first.pt,a,0\nnets/second.safetensors,,1\n")
+    assert load_truth(path) == {"a": False, names[1]: True}
+    path.write_text(MANIFEST.replace(",1,", ",perhaps,"))
+    with pytest.raises(DatasetError, match=r"label 'perhaps', .* \(column poisoned\)"):
+        load_truth(path)
+
+
+def test_a_bad_label_says_where_it_stands(tmp_path):
+    path = tmp_path / "truth.csv"
+    for text, place in (("a,1\nb,x\n", "the second column"), ("model,poisoned\nb,x\n", "column p")):
+        path.write_text(text)
+        with pytest.raises(DatasetError, match=rf"b: label 'x', .* \({place}"):
+            load_truth(path)
