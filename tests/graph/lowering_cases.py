@@ -57,6 +57,7 @@ def _holed(*shape):
 
 
 NAN = float("nan")
+AFAR = torch.full((4,), 1e17).double()
 IMAGE = (2, 4, 7, 6)
 CASES = {
     "unary": {
@@ -328,6 +329,15 @@ CASES = {
         "batch of vectors": (
             lambda x: F.batch_norm(x, torch.ones(4).double(), torch.full((4,), 2.0).double()),
             (5, 4),
+        ),
+        # A mean and a bias that round x away, unless taken from each other first, as torch does
+        # where x is contiguous.
+        "batch far from 0": (
+            lambda x: [
+                F.batch_norm(part, AFAR, torch.ones(4).double(), None, AFAR, eps=0.0)
+                for part in (x, x.mean((2, 3)))
+            ],
+            IMAGE,
         ),
         "instance": (lambda x, w, b: F.instance_norm(x, weight=w, bias=b), IMAGE, (4,), (4,)),
         "layer": (lambda x, w, b: F.layer_norm(x, (3, 4), w, b), (2, 3, 4), (3, 4), (3, 4)),
