@@ -142,6 +142,8 @@ CASES = {
         "relu at zero": (F.relu, np.array([-1.0, 0, 1])),
         "hardtanh at its bounds": (F.hardtanh, np.array([-1.0, 0, 1])),
         "gelu tanh": (lambda x: F.gelu(x, approximate="tanh"), (3, 4)),
+        # 1 + erf is 0 there, erfc is not.
+        "gelu far below 0": (lambda x: F.gelu(x) * 1e20, ((3, 4), -12.0, -9.0)),
         "softplus beta": (lambda x: F.softplus(x, 3.0, 2.0), (3, 4)),
         "threshold": (lambda x: F.threshold(x, 0.5, 0.1), (3, 4)),
         "prelu": (F.prelu, (2, 3, 4), (3,)),
@@ -159,6 +161,8 @@ CASES = {
             for name in "hardtanh relu6 hardsigmoid hardswish relu leaky_relu elu softplus "
             "softshrink hardshrink".split()
         },
+        "infinities": (lambda x: F.hardswish(x.detach()), np.array([-np.inf, -4, np.inf, 4])),
+        "steps": (lambda x: torch.heaviside(x.detach(), x.detach() + 7), _holed(3, 7)),
         "sign": (lambda x: torch.sign(x) + torch.sgn(x), _holed(3, 7)),
         "threshold": (lambda x: F.threshold(x.detach(), 0.5, 0.1), _holed(3, 7)),
         "clamp": (lambda x: x.detach().clamp(-1, 1) + x.detach().clamp(min=0), _holed(3, 7)),

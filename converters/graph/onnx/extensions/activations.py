@@ -172,7 +172,13 @@ def clip_attributes(call, x):
 @operator("Clip", (11, 12, 13), check=_check_limits)
 @ordered
 def clip(_, x, low=None, high=None):
-    """Limits as inputs; the upper one wins where they cross."""
+    """Limits as inputs; the upper one wins where they cross.
+
+    One that is left out is the largest finite number, so that infinities end there.
+    """
+    if x.is_floating_point() and (low is None or high is None):
+        ends = torch.finfo(x.dtype)
+        x = torch.clamp(x, ends.min if low is None else None, ends.max if high is None else None)
     if low is not None:
         x = torch.maximum(x, low.to(x.dtype).reshape(()))
     return x if high is None else torch.minimum(x, high.to(x.dtype).reshape(()))
