@@ -104,6 +104,8 @@ CASES = {
             lambda x: [x.to(kind) for kind in (torch.uint8, torch.int8, torch.uint16, torch.int16)],
             ((8, 8), -70_000.0, 70_000.0),
         ),
+        "shifts by a number": (lambda x: [(x << 2), (x >> 1), (x >> 70)], INTS),
+        "whole powers of one below 0": (lambda x: x ** torch.tensor(-1), np.array([1, -1, 2])),
         "shifts": (lambda x, y: (x << y) + (x >> y), np.abs(INTS), np.abs(FEW)),
         "mixed types": (lambda x, y: x * y + 0.5, INTS, (3, 4)),
         "where": (lambda x, y: torch.where(x > 0, x, y), (3, 4), (4,)),

@@ -381,11 +381,19 @@ ONNXRUNTIME_S = {
         "Clip", 13, (_ENDS, None, _f(1)), (np.array([-_MOST, 1, 1, -3]),)
     ),
     "whole powers": _power([3, 215, 216, -216, 2, 0], 4, [81, 2136750625, _LEAST, _LEAST, 16, 0]),
+    "whole inverses": _power([3, 1, -1, 2], [-1], [0, 1, -1, 0]),
     "whole squares": _power([3, 46341, -46341], 2, [9, -2147479015, -2147479015]),
     "whole cubes": _power([3, 1291, -1291], 3, [27, -2143282125, 2143282125]),
     "a whole square": _power([46341], 2, [_LEAST]),
     "whole squares and cubes": _power([46341, 1291, 7], [2, 3, 2], [_LEAST, _LEAST, 49]),
     "whole powers of one": _power([216], [0, 1, 3, 4], [1, 216, 10077696, _LEAST]),
+    "a norm far from 0": OperatorCase(
+        "MeanVarianceNormalization",
+        13,
+        (np.array([[[[4096, 4098, 4097, 4103]]]], np.float32),),
+        (np.array([[[[-0.92847669, -0.18569534, -0.55708605, 1.67125809]]]]),),
+        atol=1e-5,
+    ),
     "layer normalisation before ONNX has it": _layer_norm(16),
     "layer normalisation long before": _layer_norm(11),
 }

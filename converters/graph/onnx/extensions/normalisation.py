@@ -124,8 +124,10 @@ def mean_variance_normalization(call, x):
     """Mean 0 and variance 1 over the axes."""
     axes = list(call["axes"] or [0, 2, 3])
     mean = x.mean(axes, keepdim=True)
-    spread = torch.sqrt((x * x).mean(axes, keepdim=True) - mean * mean)
-    return (x - mean) / (spread + 1e-9)
+    centred = x - mean
+    # Squares of x itself would take from each other all that is left where the mean is large.
+    spread = torch.sqrt((centred * centred).mean(axes, keepdim=True))
+    return centred / (spread + 1e-9)
 
 
 @operator("Dropout", (1, 6, 7, 10, 12, 13, 22), static=(1, 2), restrictions="inference only")
