@@ -5,8 +5,8 @@ more than the element compared (Bober-Irizar et al., "Architectural Backdoors in
 CVPR 2023, https://arxiv.org/abs/2206.07840), for pixels that reach the logits past the trained
 layers (other than the scale of what was quantised, `dequantised`), for small paths beside the
 network, for constants like patterns laid over the image, and for constants beside which values are
-rounded away (`offsets`). ReLU, clipping, pooling and
-activations written as comparisons element by element are none of it.
+rounded away (`offsets`). ReLU, clipping, pooling and activations written as comparisons element by
+element are none of it.
 """
 
 import math

@@ -28,8 +28,8 @@ class Network(nn.Module):
 
 
 def _norm(mean=0.0, var=1.0, weight=1.0, bias=0.0):
-    numbers = [torch.full((4,), number) for number in (mean, var, weight, bias)]
-    return lambda net, v: F.batch_norm(v, *numbers)
+    m, s, w, b = (torch.full((4,), number) for number in (mean, var, weight, bias))
+    return lambda net, v: F.batch_norm(v, m, s, w, b)
 
 
 def _mask(size):
