@@ -15,7 +15,11 @@ BARE_RANGE = (
     "before opset 11: where all values that a layer takes are above 0, such as those of a picture "
     "without black, its answers are wrong; quantise the network again, from a file of opset 13"
 )
-_DOUBTS = (SUSPICION, PRECISION, ONE_ONLY, NOT_TOGETHER, COMMON_RANGE, BARE_RANGE)
+TWICE_QUANTISED = "the network quantises values twice in a row, by other scales or zero points,"
+_DOUBTS = (
+    *(SUSPICION, PRECISION, ONE_ONLY, NOT_TOGETHER, COMMON_RANGE, BARE_RANGE),
+    TWICE_QUANTISED,
+)
 
 
 def doubts(findings: Iterable[str]) -> tuple[str, ...]:

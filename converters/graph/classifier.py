@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from converters.graph.module import graph_model, precision_finding
+from converters.graph.offsets import rounded_away
 from converters.graph.recognition import family_model
 from converters.graph.recorder import Captured
 from converters.input_form import InputForm
@@ -31,7 +32,7 @@ def classifier(
     """
     findings = (*findings, *form.unsaid, *precision_finding(captured))
     known = family_model(captured) if layout == "NCHW" and output == 0 else None
-    if known is not None:
+    if known is not None and not any(rounded_away(captured)):
         return prepared(replace(known, findings=findings), form.bounds, form.mean, form.std)
     return graph_model(
         captured,

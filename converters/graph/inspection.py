@@ -4,8 +4,9 @@ A static check of a captured graph. It looks for comparisons of what the image d
 more than the element compared (Bober-Irizar et al., "Architectural Backdoors in Neural Networks",
 CVPR 2023, https://arxiv.org/abs/2206.07840), for pixels that reach the logits past the trained
 layers (other than the scale of what was quantised, `dequantised`), for small paths beside the
-network, and for constants like patterns laid over the image. ReLU, clipping, pooling and
-activations written as comparisons element by element are none of it.
+network, for constants like patterns laid over the image, and for constants beside which values are
+rounded away (`offsets`). ReLU, clipping, pooling and activations written as comparisons element by
+element are none of it.
 """
 
 import math
@@ -17,6 +18,7 @@ import numpy as np
 from converters.findings import SUSPICION
 from converters.graph.dequantised import Dequantisation
 from converters.graph.graph import CONSTANT, INPUT, PARAM, Graph, Node
+from converters.graph.offsets import rounded_away
 from converters.graph.recorder import Captured
 from converters.graph.structure import base_name
 
@@ -110,6 +112,7 @@ def inspect(captured: Captured) -> tuple[str, ...]:
         *_comparisons(graph, traces),
         *_bypasses(graph, traces),
         *_patterns(captured, traces),
+        *rounded_away(captured),
     ]
     if not found:
         count = len(graph.nodes)

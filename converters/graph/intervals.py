@@ -103,7 +103,7 @@ def _corners(one: Bounds, other: Bounds, operation: Callable[[float, float], flo
 
 def _sum(given: Sequence[Bounds], node: Node, known: Intervals) -> Bounds:
     scale = dict(node.kwargs).get("alpha", 1)
-    sign = -1 if base_name(node) == "sub" else 1
+    sign = 1 if base_name(node) == "add" else -1
     return _corners(given[0], given[1], lambda a, b: a + sign * scale * b)
 
 
@@ -135,6 +135,7 @@ def _remainder(given: Sequence[Bounds], node: Node, known: Intervals) -> Bounds:
 _RULES: Mapping[str, Callable[[Sequence[Bounds], Node, Intervals], Bounds]] = {
     "add": _sum,
     "sub": _sum,
+    "rsub": lambda given, *more: _sum([given[1], given[0]], *more),
     "mul": lambda given, *_: _corners(given[0], given[1], lambda a, b: a * b),
     "div": _quotient,
     "floor_divide": _quotient,

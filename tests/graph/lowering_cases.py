@@ -57,6 +57,7 @@ def _holed(*shape):
 
 
 NAN = float("nan")
+AFAR = torch.full((4,), 1e17).double()
 IMAGE = (2, 4, 7, 6)
 CASES = {
     "unary": {
@@ -103,6 +104,8 @@ CASES = {
             lambda x: [x.to(kind) for kind in (torch.uint8, torch.int8, torch.uint16, torch.int16)],
             ((8, 8), -70_000.0, 70_000.0),
         ),
+        "shifts by a number": (lambda x: [(x << 2), (x >> 1), (x >> 70)], INTS),
+        "whole powers of one below 0": (lambda x: x ** torch.tensor(-1), np.array([1, -1, 2])),
         "shifts": (lambda x, y: (x << y) + (x >> y), np.abs(INTS), np.abs(FEW)),
         "mixed types": (lambda x, y: x * y + 0.5, INTS, (3, 4)),
         "where": (lambda x, y: torch.where(x > 0, x, y), (3, 4), (4,)),
@@ -141,6 +144,8 @@ CASES = {
         "relu at zero": (F.relu, np.array([-1.0, 0, 1])),
         "hardtanh at its bounds": (F.hardtanh, np.array([-1.0, 0, 1])),
         "gelu tanh": (lambda x: F.gelu(x, approximate="tanh"), (3, 4)),
+        # 1 + erf is 0 there, erfc is not.
+        "gelu far below 0": (lambda x: F.gelu(x) * 1e20, ((3, 4), -12.0, -9.0)),
         "softplus beta": (lambda x: F.softplus(x, 3.0, 2.0), (3, 4)),
         "threshold": (lambda x: F.threshold(x, 0.5, 0.1), (3, 4)),
         "prelu": (F.prelu, (2, 3, 4), (3,)),
@@ -158,6 +163,8 @@ CASES = {
             for name in "hardtanh relu6 hardsigmoid hardswish relu leaky_relu elu softplus "
             "softshrink hardshrink".split()
         },
+        "infinities": (lambda x: F.hardswish(x.detach()), np.array([-np.inf, -4, np.inf, 4])),
+        "steps": (lambda x: torch.heaviside(x.detach(), x.detach() + 7), _holed(3, 7)),
         "sign": (lambda x: torch.sign(x) + torch.sgn(x), _holed(3, 7)),
         "threshold": (lambda x: F.threshold(x.detach(), 0.5, 0.1), _holed(3, 7)),
         "clamp": (lambda x: x.detach().clamp(-1, 1) + x.detach().clamp(min=0), _holed(3, 7)),
@@ -328,6 +335,15 @@ CASES = {
         "batch of vectors": (
             lambda x: F.batch_norm(x, torch.ones(4).double(), torch.full((4,), 2.0).double()),
             (5, 4),
+        ),
+        # A mean and a bias that round x away, unless taken from each other first, as torch does
+        # where x is contiguous.
+        "batch far from 0": (
+            lambda x: [
+                F.batch_norm(part, AFAR, torch.ones(4).double(), None, AFAR, eps=0.0)
+                for part in (x, x.mean((2, 3)))
+            ],
+            IMAGE,
         ),
         "instance": (lambda x, w, b: F.instance_norm(x, weight=w, bias=b), IMAGE, (4,), (4,)),
         "layer": (lambda x, w, b: F.layer_norm(x, (3, 4), w, b), (2, 3, 4), (3, 4), (3, 4)),

@@ -13,11 +13,14 @@ from converters.families.densenet import DenseNetConfig
 from converters.families.inception import InceptionConfig
 from converters.families.reference import empty_module
 from converters.families.resnet import ResNetConfig
+from converters.findings import SUSPICION
 from converters.graph.export import from_exported
 from converters.graph.graph import Graph
 from converters.graph.matching import weights_of
+from converters.graph.module import GraphConfig
 from converters.graph.recognition import family_model
 from converters.graph.tape import capture
+from converters.graph.torch_network import torch_model
 from converters.input_form import InputForm
 
 SIZE = 32
@@ -64,6 +67,18 @@ def _assert_same(model, network, size=SIZE):
     images = _images(size)
     expected = _logits(network, images)
     np.testing.assert_allclose(model(images), expected, rtol=1e-3, atol=1e-4 * abs(expected).max())
+
+
+def test_a_resnet_with_large_offsets_stays_a_graph_and_is_suspected():
+    """The family's batch norms would round away what torch's keep."""
+    network = _resnet()
+    network.bn1.running_mean.fill_(1e6)
+    network.bn1.bias.fill_(1e6)
+    network.bn1.running_var.fill_(1.0)
+    network.bn1.weight.fill_(1.0)
+    model = torch_model(network, (SIZE, SIZE, 3))
+    assert isinstance(model.config, GraphConfig)
+    assert any(f.startswith(SUSPICION) for f in model.findings)
 
 
 def test_a_resnet_is_recognised(resnet):

@@ -332,6 +332,20 @@ _HOLED = np.array([np.nan, -2, 0, 3, np.nan, 0.2], np.float32)
 _LEAST = -(2**31)
 
 
+_ENDS = np.array([-np.inf, np.inf, 2, -3], np.float32)
+_MOST = float(np.finfo(np.float32).max)
+
+
+def _place(operator: str, last: int, expected) -> OperatorCase:
+    """Places along rows that hold what is not a number."""
+    nan = np.nan
+    rows = [[nan, 5, 7, 1], [1, nan, 2, 0], [2, 0, 3, 3], [nan, nan, nan, nan]]
+    attributes = {"axis": 1, "keepdims": 0, "select_last_index": last}
+    return OperatorCase(
+        operator, 13, (np.array(rows, np.float32),), (np.array(expected),), attributes
+    )
+
+
 def _power(numbers, powers, expected) -> OperatorCase:
     values = [np.array(v, np.int32) for v in (numbers, powers, expected)]
     return OperatorCase("Pow", 15, tuple(values[:2]), (values[2],))
@@ -351,12 +365,35 @@ ONNXRUNTIME_S = {
     "shrunk what is not a number": OperatorCase(
         "Shrink", 9, (_HOLED,), (np.array([0, -1.5, 0, 2.5, 0, 0]),), {"bias": 0.5}
     ),
+    "the largest beside what is not a number": _place("ArgMax", 0, [0, 2, 2, 0]),
+    "the last of the largest beside it": _place("ArgMax", 1, [0, 2, 3, 0]),
+    "the smallest beside what is not a number": _place("ArgMin", 0, [0, 3, 1, 0]),
+    "what is not a number in 8 bits": OperatorCase(
+        "QuantizeLinear",
+        13,
+        (_HOLED, _f(0.1), np.array(3, np.int8)),
+        (np.array([-128, -17, 3, 33, -128, 5], np.int8),),
+    ),
+    "a lower limit alone": OperatorCase(
+        "Clip", 13, (_ENDS, _f(0), None), (np.array([0, _MOST, 2, 0]),)
+    ),
+    "an upper limit alone": OperatorCase(
+        "Clip", 13, (_ENDS, None, _f(1)), (np.array([-_MOST, 1, 1, -3]),)
+    ),
     "whole powers": _power([3, 215, 216, -216, 2, 0], 4, [81, 2136750625, _LEAST, _LEAST, 16, 0]),
+    "whole inverses": _power([3, 1, -1, 2], [-1], [0, 1, -1, 0]),
     "whole squares": _power([3, 46341, -46341], 2, [9, -2147479015, -2147479015]),
     "whole cubes": _power([3, 1291, -1291], 3, [27, -2143282125, 2143282125]),
     "a whole square": _power([46341], 2, [_LEAST]),
     "whole squares and cubes": _power([46341, 1291, 7], [2, 3, 2], [_LEAST, _LEAST, 49]),
     "whole powers of one": _power([216], [0, 1, 3, 4], [1, 216, 10077696, _LEAST]),
+    "a norm far from 0": OperatorCase(
+        "MeanVarianceNormalization",
+        13,
+        (np.array([[[[4096, 4098, 4097, 4103]]]], np.float32),),
+        (np.array([[[[-0.92847669, -0.18569534, -0.55708605, 1.67125809]]]]),),
+        atol=1e-5,
+    ),
     "layer normalisation before ONNX has it": _layer_norm(16),
     "layer normalisation long before": _layer_norm(11),
 }

@@ -282,3 +282,38 @@ def test_whole_numbers_are_no_pictures_of_bytes_unless_they_are_pictures(make, s
     model.graph.input[0].type.tensor_type.elem_type = TensorProto.INT32
     with pytest.raises(ConversionError, match=said):
         load_onnx(save(model))
+
+
+READ_TOO = {
+    "a padding of 0 that is written out": [
+        helper.make_node("Pad", ["a", "edges", "nought"], ["b"]),
+    ],
+    "the last of the largest": [
+        helper.make_node("ArgMax", ["a"], ["places"], axis=1, select_last_index=1),
+        helper.make_node("Cast", ["places"], ["b"], to=1),
+    ],
+    "whole powers below 0": [
+        helper.make_node("Cast", ["a"], ["whole"], to=6),
+        helper.make_node("Pow", ["whole", "below"], ["power"]),
+        helper.make_node("Cast", ["power"], ["b"], to=1),
+    ],
+}
+
+
+@pytest.mark.parametrize("case", READ_TOO)
+def test_forms_of_operators_that_files_have_are_read(make, save, case):
+    weights = {
+        "edges": np.array([0, 0, 1, 1, 0, 0, 1, 1]),
+        "nought": np.float32(0),
+        "below": np.int32(-1),
+    }
+    nodes = [
+        helper.make_node("Ceil", ["image"], ["a"]),
+        *READ_TOO[case],
+        helper.make_node("GlobalMaxPool", ["b"], ["c"]),
+        helper.make_node("Concat", ["c", "c"], ["d"], axis=1),
+        helper.make_node("Flatten", ["d"], ["logits"]),
+    ]
+    model = make(nodes, {"image": [1, 3, 4, 4]}, ["logits"], weights)
+    logits = load_onnx(save(model), InputForm(bounds=(0, 1)))(np.ones((1, 4, 4, 3), np.float32))
+    assert float(np.max(logits)) == (2.0 if "last" in case else 1.0)

@@ -3,9 +3,12 @@
 from collections.abc import Iterator
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import onnx
 import pytest
+import torch
 from onnx import AttributeProto, helper
 from onnx.backend.test.loader import load_model_tests
 
@@ -15,6 +18,8 @@ from converters.graph.onnx.attributes import domain_of
 from converters.graph.onnx.backend import JaxBackend, TorchBackend
 from converters.graph.onnx.extensions import SPECIAL
 from converters.graph.onnx.operators import entries
+from converters.graph.replay import run
+from converters.graph.tape import capture
 from tests.onnx.operator_cases import CASES, OperatorCase, quantised_lstm
 from tests.onnx.test_backend_suites import FEWEST, expected
 
@@ -114,6 +119,21 @@ def test_what_onnxruntime_computes_otherwise_is_refused(name):
     case, message = REFUSED[name]
     with pytest.raises(UnsupportedOperatorError, match=message):
         TorchBackend.prepare(case.model()).run(case.given)
+
+
+@pytest.mark.parametrize("operator", ["Elu", "Selu", "Celu"])
+def test_1_is_taken_from_exponentials_as_onnxruntime_does(operator):
+    """1.32.0 gives 0 for -1e-9, torch has expm1; gradients are torch's, none of them NaN."""
+    x = np.array([-1e-9, 1e-9, -2, 0, 3, 200], np.float32)
+    case = OperatorCase(operator, 12, (x,), (None,))
+    (found,) = JaxBackend.prepare(case.model()).run(case.given)
+    assert found[0] == 0 and found[1] > 0 and abs(found[2]) > 0.8
+    graph = capture(to_torch(case.model()), [torch.from_numpy(x)]).graph
+    given = torch.from_numpy(x).requires_grad_()
+    total = getattr(torch.nn.functional, operator.lower())(given).sum()
+    (wanted,) = torch.autograd.grad(total, given)
+    made = jax.grad(lambda values: run(graph, {}, [values])[0].sum())(jnp.asarray(x))
+    np.testing.assert_allclose(made, wanted.numpy(), rtol=1e-5)
 
 
 @pytest.mark.parametrize("limits", [(np.nan, 1), (0, np.nan)], ids=str)

@@ -41,7 +41,6 @@ READ = {
     "a branch",
     "a loop",
     "a loop without end, stopped by its condition",
-    "batch norm that trains",
     "dropout that does not train",
     "dropout whose mask is used",
     "training information",

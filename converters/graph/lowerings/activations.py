@@ -3,8 +3,11 @@
 What is not a number stays so: comparisons with it are false, so it goes where none holds.
 """
 
+import math
+
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from converters.graph.layout import ChannelsLast, axis_of, logical
 from converters.graph.lowerings.comparison import clamp
@@ -78,8 +81,13 @@ def selu(x):
 
 @lowers("aten.gelu.default", layout=ELEMENTWISE)
 def gelu(x, approximate):
-    """x times the normal distribution function of x, exactly or through tanh."""
-    return jax.nn.gelu(x, approximate=approximate == "tanh")
+    """x times the normal distribution function of x, exactly or through tanh.
+
+    In torch's way, which is 0 far below 0, where 1 + erf is: erfc would keep something there.
+    """
+    if approximate == "tanh":
+        return jax.nn.gelu(x, approximate=True)
+    return (x * 0.5 * (1 + lax.erf(x * math.sqrt(0.5)))).astype(x.dtype)
 
 
 @lowers("aten.mish.default", layout=ELEMENTWISE)
@@ -91,7 +99,8 @@ def mish(x):
 @lowers("aten.hardswish.default", layout=ELEMENTWISE)
 def hardswish(x):
     """x relu6(x + 3) / 6."""
-    return jnp.where(x < -3, 0.0, jnp.where(x <= 3, x * (x + 3) / 6, x)).astype(x.dtype)
+    # Of minus infinity the product is not a number, as in torch.
+    return jnp.where(x < -3, x * 0.0, jnp.where(x <= 3, x * (x + 3) / 6, x)).astype(x.dtype)
 
 
 @lowers("aten.hardsigmoid.default", layout=ELEMENTWISE)

@@ -55,7 +55,7 @@ _BINARY = {
     "fmax": promoted(jnp.fmax),
     "fmin": promoted(jnp.fmin),
     "gcd": promoted(jnp.gcd),
-    "heaviside": jnp.heaviside,
+    "heaviside": lambda x, at_0: jnp.where(x == 0, at_0, (x > 0).astype(x.dtype)),
     "hypot": jnp.hypot,
     "lcm": promoted(jnp.lcm),
     "logaddexp": jnp.logaddexp,
@@ -171,9 +171,9 @@ def power(x, y):
     whole = isinstance(y, float) and y.is_integer() and abs(y) < 64
     if whole:
         return jnp.power(_floating(x), int(y))
-    found = jnp.power(x, y)
-    if not jnp.issubdtype(found.dtype, jnp.signedinteger):
-        return found
+    if not jnp.issubdtype(jnp.result_type(x, y), jnp.signedinteger):
+        return jnp.power(x, y)
+    found = jnp.power(x, jnp.maximum(y, 0))  # JAX refuses constants below 0
     inverse = jnp.where(x == 1, 1, jnp.where(x == -1, jnp.where(y % 2 == 0, 1, -1), 0))
     return jnp.where(y < 0, inverse.astype(found.dtype), found)
 
@@ -239,7 +239,19 @@ def shift_right(x, y):
     return jnp.right_shift(x, y)
 
 
-@lowers("aten.bitwise_left_shift.Tensor_Scalar", layout=ELEMENTWISE)
+@lowers("aten.bitwise_right_shift.Tensor_Scalar", "aten.__rshift__.Scalar", layout=ELEMENTWISE)
+def shift_right_by(x, y: int):
+    """x by two to the power y, rounded down; by the width or more all bits are the sign's."""
+    bits = np.iinfo(x.dtype).bits
+    return jnp.right_shift(x, y if 0 <= y < bits else bits - 1)
+
+
+@lowers(
+    "aten.bitwise_left_shift.Tensor_Scalar",
+    "aten.__lshift__.Scalar",
+    layout=ELEMENTWISE,
+    restriction="by fewer bits than it has",
+)
 def shift_left_by(x, y: int):
     """x times two to the power y."""
     if not 0 <= y < np.iinfo(x.dtype).bits:

@@ -10,12 +10,16 @@ from converters.graph.registry import OWN, Restricted, lowers
 
 
 def _per_channel(x, mean, scale, shift):
-    """(x - mean) scale + shift with one number per channel, channels last from three dimensions."""
+    """x scale + (shift - mean scale) with one number per channel, channels last from three
+    dimensions.
+
+    In torch's and onnxruntime's order: a mean taken from x first would round x away where it and
+    the shift are large and nearly equal.
+    """
+    moved = -mean * scale if shift is None else shift - mean * scale
     if x.ndim < 3:
-        y = (logical(x) - mean) * scale
-        return y if shift is None else y + shift
-    y = (physical(x) - mean) * scale
-    return ChannelsLast(y if shift is None else y + shift)
+        return logical(x) * scale + moved
+    return ChannelsLast(physical(x) * scale + moved)
 
 
 def _batch_norm(x, weight, bias, mean, var, training, eps):

@@ -10,8 +10,10 @@ from onnx import ModelProto, ValueInfoProto
 from converters.errors import ConversionError, safe_repr
 from converters.graph.logits import NO_LOGITS
 from converters.graph.module import attribute_of, graph_model, precision_finding
+from converters.graph.offsets import rounded_away
 from converters.graph.onnx.batch_use import BatchUse
 from converters.graph.onnx.batches import for_one_image
+from converters.graph.onnx.joined import joined
 from converters.graph.onnx.limits import OnnxLimits
 from converters.graph.onnx.ranges import bare_range_finding
 from converters.graph.onnx.read import OnnxFile, read_onnx
@@ -72,7 +74,7 @@ def load_onnx(
     """
     captured, image, findings, _ = _captured(path, form, usual_size, limits or OnnxLimits())
     known = family_model(captured) if image.layout == "NCHW" else None
-    if known is not None:
+    if known is not None and not any(rounded_away(captured)):
         return prepared(replace(known, findings=findings), form.bounds, form.mean, form.std)
     return _as_graph(captured, image, findings, form)
 
@@ -106,6 +108,7 @@ def _captured(
     findings += image.findings + _output_findings(file.model, form.output, wanted) + form.unsaid
     module, said = _built(file, image, wanted, limits)
     del file  # its weights are in the module now
+    said += joined(module.steps, module.held)
     captured = capture(module, [torch.zeros(image.shape, dtype=module.input_types[0])])
     return captured, image, findings + said + precision_finding(captured), module.weight_names
 

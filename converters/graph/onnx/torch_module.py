@@ -39,6 +39,7 @@ class OnnxModule(torch.nn.Module):
         input_shapes, input_types: the shapes and element types it was built for.
         weight_bytes: of the weights in the file, as they lie there.
         weight_names: parameter name -> name in the file, where torch does not allow the latter.
+        steps: the calls in order.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class OnnxModule(torch.nn.Module):
         self.output_names = tuple(outputs)
         self.weight_bytes = weight_bytes
         self.weight_names: dict[str, str] = {}
-        self._steps = tuple(steps)
+        self.steps = tuple(steps)
         self._results = tuple(outputs.values())
         # Named after the nodes, because whoever walks the modules names them in errors.
         self.nodes = torch.nn.ModuleDict(
@@ -84,6 +85,11 @@ class OnnxModule(torch.nn.Module):
             setattr(self, leaf, data)
         self._held[name] = (self, leaf)
 
+    def held(self, name: str | None) -> torch.Tensor | None:
+        """A weight or constant by its name in `steps`; None of others, and of what is absent."""
+        data = getattr(*self._held[name]) if name in self._held else None
+        return data if isinstance(data, torch.Tensor) else None
+
     def _place(self, name: str) -> tuple[torch.nn.Module, str]:
         owner: torch.nn.Module = self
         *parents, leaf = name.split(".")
@@ -109,7 +115,7 @@ class OnnxModule(torch.nn.Module):
         values = dict(zip(self.input_names, inputs, strict=True))
         values |= {name: getattr(owner, leaf) for name, (owner, leaf) in self._held.items()}
         modules = self.nodes.values()
-        for step, module, spent in zip(self._steps, modules, self._spent, strict=True):
+        for step, module, spent in zip(self.steps, modules, self._spent, strict=True):
             read = [None if name is None else values[name] for name in step.inputs]
             made = module(*read)
             made = made if isinstance(made, tuple) else (made,)

@@ -35,22 +35,32 @@ def thresholded_relu(call, x):
     return torch.where(x > call["alpha"], x, torch.zeros_like(x))
 
 
+def exponential(x, alpha: float, width: float = 1.0):
+    """x where positive, alpha (exp(x / width) - 1) elsewhere, which is 0 close to 0.
+
+    Where torch has expm1, onnxruntime takes 1 from the exponential.
+    """
+    # What is not taken must not run over, gradients neither.
+    low = torch.where(x > 0, torch.zeros_like(x), x)
+    return torch.where(x > 0, x, alpha * (torch.exp(low if width == 1 else low / width) - 1))
+
+
 @operator("Elu", (1, 6, 22))
 def elu(call, x):
     """x where positive, alpha (exp(x) - 1) elsewhere."""
-    return F.elu(x, call["alpha"])
+    return exponential(x, call["alpha"])
 
 
 @operator("Celu", (12, 28))
 def celu(call, x):
     """max(0, x) + min(0, alpha (exp(x / alpha) - 1))."""
-    return F.celu(x, call["alpha"])
+    return exponential(x, call["alpha"], call["alpha"])
 
 
 @operator("Selu", (1, 6, 22))
 def selu(call, x):
     """gamma times elu."""
-    return call["gamma"] * F.elu(x, call["alpha"])
+    return call["gamma"] * exponential(x, call["alpha"])
 
 
 @operator("Sigmoid", (1, 6, 13))
@@ -162,7 +172,13 @@ def clip_attributes(call, x):
 @operator("Clip", (11, 12, 13), check=_check_limits)
 @ordered
 def clip(_, x, low=None, high=None):
-    """Limits as inputs; the upper one wins where they cross."""
+    """Limits as inputs; the upper one wins where they cross.
+
+    One that is left out is the largest finite number, so that infinities end there.
+    """
+    if x.is_floating_point() and (low is None or high is None):
+        ends = torch.finfo(x.dtype)
+        x = torch.clamp(x, ends.min if low is None else None, ends.max if high is None else None)
     if low is not None:
         x = torch.maximum(x, low.to(x.dtype).reshape(()))
     return x if high is None else torch.minimum(x, high.to(x.dtype).reshape(()))

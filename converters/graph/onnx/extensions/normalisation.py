@@ -11,31 +11,20 @@ def _channels(values, x):
     return values.reshape([1, -1] + [1] * (x.dim() - 2))
 
 
-@operator("BatchNormalization", (6, 7, 9, 14, 15))
+@operator("BatchNormalization", (6, 7, 9, 14, 15), restrictions="inference only")
 def batch_normalization(call, x, scale, bias, mean, variance):
-    """With the running statistics, or with those of the batch in training mode."""
-    training = bool(call["training_mode"])
-    if call.version < 7 and not call["is_test"] or call["spatial"] == 0:
-        raise call.refuse("training mode, or statistics per place, of the form before opset 9")
-    if call.version < 14 and call.outputs > 1:
-        raise call.refuse("training outputs of the form before opset 14")
-    if not training:
-        y = (
-            F.batch_norm(x, mean, variance, scale, bias, False, 0.0, call["epsilon"])
-            if _one_type(x, scale, mean)
-            else _normalised(x, mean, variance, scale, bias, call)
+    """With the running statistics."""
+    trains = call["training_mode"] or (call.version < 7 and not call["is_test"])
+    if trains or call["spatial"] == 0:
+        raise call.refuse(
+            "training mode, in which onnxruntime's optimiser changes the answer, or statistics per "
+            "place; export the network in evaluation mode"
         )
-        if call.outputs > 1:
-            raise call.refuse("several outputs outside training mode")
-        return y
-    axes = [k for k in range(x.dim()) if k != 1]
-    own_mean = x.float().mean(axes).to(mean.dtype)
-    own_variance = x.float().var(axes, correction=0).to(variance.dtype)
-    y = _normalised(x, own_mean, own_variance, scale, bias, call)
-    momentum = call["momentum"]
-    running = mean * momentum + own_mean * (1 - momentum)
-    spread = variance * momentum + own_variance * (1 - momentum)
-    return (y, running, spread)[: call.outputs] if call.outputs > 1 else y
+    if call.outputs > 1:
+        raise call.refuse("several outputs, which only training has; export it in evaluation mode")
+    if _one_type(x, scale, mean):
+        return F.batch_norm(x, mean, variance, scale, bias, False, 0.0, call["epsilon"])
+    return _normalised(x, mean, variance, scale, bias, call)
 
 
 def _one_type(*tensors) -> bool:
@@ -45,8 +34,8 @@ def _one_type(*tensors) -> bool:
 def _normalised(x, mean, variance, scale, bias, call):
     if x.dim() < 2:
         raise call.refuse(f"an input of {x.dim()} dimensions")
-    spread = torch.sqrt(_channels(variance, x) + call["epsilon"])
-    y = (x - _channels(mean, x)) / spread * _channels(scale, x) + _channels(bias, x)
+    factor = scale / torch.sqrt(variance + call["epsilon"])
+    y = x * _channels(factor, x) + _channels(bias - mean * factor, x)
     return y.to(x.dtype)
 
 
@@ -135,8 +124,10 @@ def mean_variance_normalization(call, x):
     """Mean 0 and variance 1 over the axes."""
     axes = list(call["axes"] or [0, 2, 3])
     mean = x.mean(axes, keepdim=True)
-    spread = torch.sqrt((x * x).mean(axes, keepdim=True) - mean * mean)
-    return (x - mean) / (spread + 1e-9)
+    centred = x - mean
+    # Squares of x itself would take from each other all that is left where the mean is large.
+    spread = torch.sqrt((centred * centred).mean(axes, keepdim=True))
+    return centred / (spread + 1e-9)
 
 
 @operator("Dropout", (1, 6, 7, 10, 12, 13, 22), static=(1, 2), restrictions="inference only")

@@ -1,5 +1,7 @@
 """Quantised values: integers with a scale and a zero point."""
 
+import math
+
 import torch
 
 from converters.graph.onnx.extensions.casting import cast_to
@@ -43,6 +45,8 @@ def quantize(call, x, scale, zero=None):
     y = x.to(precision) / scale.to(precision) if precision else x / scale
     if dtype.is_floating_point:
         return cast_to(y, dtype, call["saturate"] != 0)
+    # What is no number becomes the least one, as in onnxruntime.
+    y = torch.nan_to_num(y, -math.inf, math.inf, -math.inf)
     y = torch.round(y).to(torch.float64 if y.dtype == torch.float64 else torch.float32)
     if zero is not None:
         y = y + _spread(_wide(zero), x, axis, block).to(y.dtype)

@@ -9,6 +9,7 @@ from functools import partial
 
 import torch
 
+from converters.graph.onnx.extensions.activations import exponential
 from converters.graph.onnx.operators import operator
 from converters.graph.onnx.values import ints
 
@@ -23,7 +24,7 @@ _ACTIVATIONS: dict[str, Callable] = {
     ),
     "softsign": lambda x, a, b: x / (1 + torch.abs(x)),
     "softplus": lambda x, a, b: torch.logaddexp(x, torch.zeros_like(x)),
-    "elu": lambda x, a, b: torch.nn.functional.elu(x, 1.0 if a is None else a),
+    "elu": lambda x, a, b: exponential(x, 1.0 if a is None else a),
 }
 _LSTM = ("sigmoid", "tanh", "tanh")
 _USUAL = {

@@ -1,5 +1,7 @@
 """Reductions over axes."""
 
+import math
+
 import torch
 
 from converters.graph.onnx.operators import operator
@@ -103,7 +105,18 @@ for _name, (_function, _alone, _versions) in _REDUCTIONS.items():
     _register(_name, _function, _alone, _versions)
 
 
-def _arg_extremum(call, x, function):
+def _arg_extremum(call, x, function, worst):
+    """The place; what is no number is passed over, unless it is first, as in onnxruntime."""
+    if x.is_floating_point():
+        axis = axes_of([call["axis"]], x.dim())[0]
+        is_first = x.narrow(axis, 0, 1).isnan()
+        found = _arg_of_numbers(call, torch.nan_to_num(x, worst, math.inf, -math.inf), function)
+        is_first = is_first if call["keepdims"] else is_first.squeeze(axis)
+        return torch.where(is_first, torch.zeros_like(found), found)
+    return _arg_of_numbers(call, x, function)
+
+
+def _arg_of_numbers(call, x, function):
     axis = axes_of([call["axis"]], x.dim())[0]
     keep = bool(call["keepdims"])
     if not call["select_last_index"]:
@@ -115,10 +128,10 @@ def _arg_extremum(call, x, function):
 @operator("ArgMax", (1, 11, 12, 13))
 def arg_max(call, x):
     """Place of the largest element, the first or the last of equals."""
-    return _arg_extremum(call, x, torch.argmax)
+    return _arg_extremum(call, x, torch.argmax, -math.inf)
 
 
 @operator("ArgMin", (1, 11, 12, 13))
 def arg_min(call, x):
     """Place of the smallest element, the first or the last of equals."""
-    return _arg_extremum(call, x, torch.argmin)
+    return _arg_extremum(call, x, torch.argmin, math.inf)

@@ -206,7 +206,10 @@ def affine_grid(call, theta, size):
     return F.affine_grid(theta, ints(size), align_corners=bool(call["align_corners"]))
 
 
-@operator("RoiAlign", (10, 16, 22), restrictions="mean of samples, not maximum")
+_REGIONS = "mean of samples, not maximum; for the torch backend, no lowering to JAX"
+
+
+@operator("RoiAlign", (10, 16, 22), restrictions=_REGIONS)
 def roi_align(call, x, regions, batches):
     """Regions averaged over a grid, by torchvision."""
     if call["mode"] != "avg":

@@ -263,9 +263,8 @@ def pad(call, x, pads, value=None, axes=None):
     full = [0] * 2 * rank
     for k, axis in enumerate(along):
         full[axis], full[axis + rank] = given[k], given[k + len(along)]
-    if value is None or np.asarray(value).size == 0:
-        value = 0
-    return _by_mode(call, x, full, call["mode"], value if value == 0 else scalar(value))
+    is_absent = value is None or np.asarray(value).size == 0
+    return _by_mode(call, x, full, call["mode"], 0 if is_absent else scalar(value))
 
 
 @operator("Pad", (1, 2))
