@@ -13,6 +13,7 @@ from converters.errors import EXPORT, MismatchError, UnsupportedArchitectureErro
 from converters.families.family import Family
 from converters.families.hyperparameters import check_modules
 from converters.families.names import assign
+from converters.families.offsets import large_offsets
 from converters.input_form import NOTHING_SAID, InputForm
 from converters.model import Model, NetworkConfig, param_shapes
 from converters.preparation import prepared
@@ -73,6 +74,7 @@ def convert(
     findings = (*artifact.findings, *weights.findings, *family.remarks(config, weights))
     if config.input_kind == "image" and "" not in weights.modules:
         findings += (f"{_UNSAID} {architecture}",)
+    findings += tuple(large_offsets(config, params))
     model = Model(config, params, architecture, findings)
     return prepared(model, form.bounds, form.mean, form.std)
 

@@ -15,11 +15,22 @@ BARE_RANGE = (
     "before opset 11: where all values that a layer takes are above 0, such as those of a picture "
     "without black, its answers are wrong; quantise the network again, from a file of opset 13"
 )
+LARGE_OFFSET = 1e5
+"""Beside it float32 has steps of 1/128: of values around 1, to which norms bring them, 7 bits are
+left. Trained networks add hundreds at most."""
 TWICE_QUANTISED = "the network quantises values twice in a row, by other scales or zero points,"
 _DOUBTS = (
     *(SUSPICION, PRECISION, ONE_ONLY, NOT_TOGETHER, COMMON_RANGE, BARE_RANGE),
     TWICE_QUANTISED,
 )
+
+
+def rounded_away_beside(added: float, place: str) -> str:
+    """What is to be said of a constant of at least `LARGE_OFFSET` that a network adds."""
+    return (
+        f"{place} adds {added:.1g} to values that the image decides: float32 rounds them away "
+        f"beside numbers of {LARGE_OFFSET:g} and more"
+    )
 
 
 def doubts(findings: Iterable[str]) -> tuple[str, ...]:

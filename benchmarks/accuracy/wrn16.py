@@ -29,6 +29,7 @@ from PIL import Image
 
 from benchmarks.provenance import RESULTS, provenance
 from converters import InputForm, open_artifact, open_model
+from converters.files import write_atomic
 
 ROOT = Path(__file__).resolve().parents[2]
 FORM = InputForm(bounds=(0.0, 1.0))
@@ -206,7 +207,7 @@ def main() -> int:
             result["networks"][f"poisoned, {exporter} exporter"] = judged(path, data, folder)
         result["networks"]["clean"] = judged(args.clean, data, folder)
     result["provenance"] = provenance()
-    args.out.write_text(json.dumps(result, indent=1) + "\n")
+    write_atomic(args.out, json.dumps(result, indent=1).encode() + b"\n")
     for name, found in result["networks"].items():
         print(name, found["probability"], found["target_class"], found["recovered"], sep="  ")
     return 0

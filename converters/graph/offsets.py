@@ -12,15 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from converters.findings import LARGE_OFFSET, rounded_away_beside
 from converters.graph.constants import Constants
 from converters.graph.graph import INPUT, Graph, Node, Ref
 from converters.graph.intervals import MOVED
 from converters.graph.recorder import Captured
 from converters.graph.structure import base_name
 
-LARGE = 1e5
-"""Beside it float32 has steps of 1/128: of values around 1, to which norms bring them, 7 bits are
-left. Trained networks add hundreds at most."""
 GAIN = 1e6
 """What values are multiplied by between two layers, which goes beyond 8-bit values and back."""
 _SUMS = ("add", "sub", "rsub", "addcmul", "addcdiv")
@@ -66,11 +64,8 @@ def rounded_away(captured: Captured) -> Iterator[str]:
             continue
         place = f"{node.op} at {node.source or 'the top of the network'}"
         added = _added(node, known)
-        if added >= LARGE and not _is_mask(node, known):
-            yield (
-                f"{place} adds {added:.1g} to values that the image decides: float32 rounds them "
-                f"away beside numbers of {LARGE:g} and more"
-            )
+        if added >= LARGE_OFFSET and not _is_mask(node, known):
+            yield rounded_away_beside(added, place)
         if gain >= GAIN > max(gains[name] for name in fed) and not _is_rounded(node, graph):
             yield (
                 f"{place} multiplies what the image decides by {gain:.1g}, with the factors before "
@@ -154,7 +149,7 @@ def _is_mask(node: Node, known: Constants) -> bool:
         return False
     constants = known.arrays(_flat(args) if name in _PLACED else args[:2])
     sign = -1 if name == "sub" else 1
-    is_low = all((sign * array[np.isfinite(array)] < LARGE).all() for array in constants)
+    is_low = all((sign * array[np.isfinite(array)] < LARGE_OFFSET).all() for array in constants)
     if name == "sub" and known.array(args[0]) is not None:
         return False
     return is_low and _ends_in_choice(node, known.graph)
