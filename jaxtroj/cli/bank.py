@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from jaxtroj.cli import argument_types as types
 from jaxtroj.cli.main import COMMANDS, EXIT_CLEAN
 from jaxtroj.cli.options import (
+    GOES_ON,
     add_limits,
     add_path,
     add_pooling,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 _WORDS, _PHRASES, _SENTENCES, _CARRIERS = 600, 150, 100, 4
 _HEADS, _BATCH = 24, 32
 
-KEPT = "what is done is kept, and the same command goes on where it stopped"
+KEPT = GOES_ON
 """What is said of an interrupt."""
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _LIMITS = ("timeout", "memory")
 
-KEPT = "what is done is kept, and the same command goes on where it stopped"
+KEPT = options.GOES_ON
 """What is said of an interrupt."""
 
 

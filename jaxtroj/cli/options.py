@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from jaxtroj.settings import Settings
 
 _GIB = 2**30
+GOES_ON = "what is done is kept, and the same command goes on where it stopped"
+"""What an interrupt says of a command that resumes; its module has it, or another, as `KEPT`."""
 _MODELS = ("a file", "a folder")  # what a model lies in
 
 

@@ -75,11 +75,6 @@ def test_quantisations_that_are_joined_are_a_doubt(make, save, case):
     assert found.startswith(TWICE_QUANTISED) and "QuantizeLinear node 'wq'" in found
 
 
-@pytest.mark.parametrize("case", APART)
-def test_other_quantisations_are_none(make, save, case):
-    assert not _findings(make, save, APART[case])
-
-
 def _norm(exponent="e2", above=("v", "m"), below=("v", "m"), mean="v"):
     return [
         N("ReduceMean", [mean], ["m"], axes=[-1]),
@@ -113,6 +108,6 @@ def test_what_is_taken_for_a_layer_norm_is_a_suspicion(make, save, case):
     assert found.startswith(SUSPICION) and "Div node 'w' ends nodes of a layer norm" in found
 
 
-@pytest.mark.parametrize("case", TRUE)
-def test_true_layer_norms_are_none(make, save, case):
-    assert not _findings(make, save, TRUE[case])
+@pytest.mark.parametrize("nodes", [*APART.values(), *TRUE.values()], ids=[*APART, *TRUE])
+def test_other_quantisations_and_true_layer_norms_are_none(make, save, nodes):
+    assert not _findings(make, save, nodes)

@@ -23,16 +23,16 @@ def circle(path: Path) -> None:
     os.symlink(path.name, path)
 
 
-@pytest.mark.parametrize("folder", ["net", "id-00000000"])
-@pytest.mark.parametrize(
-    ("make", "kind"),
-    [
-        (dangling, "a symbolic link to nothing"),
-        (circle, "unreadable (Too many levels"),
-        (os.mkfifo, "a named pipe"),
-        (os.mkdir, "a folder"),
-    ],
+NEITHER = (
+    (dangling, "a symbolic link to nothing"),
+    (circle, "unreadable (Too many levels"),
+    (os.mkfifo, "a named pipe"),
 )
+"""How to make what is neither a file nor a folder, and what is said of it."""
+
+
+@pytest.mark.parametrize("folder", ["net", "id-00000000"])
+@pytest.mark.parametrize(("make", "kind"), [*NEITHER, (os.mkdir, "a folder")])
 def test_a_model_pt_that_is_no_file_is_refused_and_other_models_stand(tmp_path, folder, make, kind):
     put(tmp_path, "sound/model.pt")
     (tmp_path / folder).mkdir()
@@ -44,14 +44,7 @@ def test_a_model_pt_that_is_no_file_is_refused_and_other_models_stand(tmp_path, 
 
 
 @pytest.mark.parametrize("models", [".", "models"])
-@pytest.mark.parametrize(
-    ("make", "kind"),
-    [
-        (dangling, "a symbolic link to nothing"),
-        (circle, "unreadable (Too many levels"),
-        (os.mkfifo, "a named pipe"),
-    ],
-)
+@pytest.mark.parametrize(("make", "kind"), NEITHER)
 def test_a_model_folder_that_is_no_folder_is_refused(tmp_path, models, make, kind):
     """It was left out without a word, with status 0."""
     (tmp_path / models).mkdir(exist_ok=True)
