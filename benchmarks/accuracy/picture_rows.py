@@ -135,8 +135,12 @@ def once(rows: Iterable[PictureRow]) -> list[PictureRow]:
 
 
 def _settings(entries: Sequence[ModelEntry]) -> Settings:
-    """All evidence and no verdict; a zoo's folder does not say what its networks take."""
-    if any("trigger_kind" in entry.metadata for entry in entries):
+    """All evidence and no verdict; what a zoo's networks take stands nowhere in their files.
+
+    A folder whose `input_form` is "unsaid" leaves that to the scan, as users do.
+    """
+    cells = [entry.metadata for entry in entries if entry.metadata.get("input_form") != "unsaid"]
+    if any("trigger_kind" in own for own in cells):
         return Settings(
             calibrator=None, early_stop=False, channel_order="RGB", normalization="unit"
         )
