@@ -17,6 +17,17 @@ from torch.overrides import TorchFunctionMode
 from converters.errors import ConversionError, DataDependentError
 from converters.graph import registry
 from converters.graph.aliases import Aliases
+from converters.graph.aten_calls import (
+    SAME,
+    STRIDED,
+    VALUE_FREE,
+    WHOLE,
+    functional,
+    returns_tensors,
+    shape_deciding,
+    taken_apart,
+    tensors_in,
+)
 from converters.graph.graph import Ref
 from converters.graph.guard import LightMode
 from converters.graph.recorder import (
@@ -27,45 +38,13 @@ from converters.graph.recorder import (
     spec_of,
 )
 
-aten = torch.ops.aten
-_SAME = {
-    "aten.detach.default",
-    "aten.alias.default",
-    "aten.lift_fresh.default",
-    "aten.lift_fresh_copy.default",
-    "aten.clone.default",
-    "aten.contiguous.default",
-}
-# Kept as one call each: torch would unroll them or choose an implementation by device.
-_WHOLE = {
-    "lstm": aten.lstm.input,
-    "gru": aten.gru.input,
-    "rnn_tanh": aten.rnn_tanh.input,
-    "rnn_relu": aten.rnn_relu.input,
-    "scaled_dot_product_attention": aten.scaled_dot_product_attention.default,
-    "one_hot": aten.one_hot.default,
-    "bilinear": aten.bilinear.default,
-}
-_STRIDED = {"aten.as_strided.default", "aten.as_strided_.default"}
 # Ways out of torch that the dispatcher does not see.
 _LEAKS = {"numpy", "tolist", "__array__", "__dlpack__", "data_ptr", "storage", "__reduce_ex__"}
-
-
-# Writes what it claims to write in training only.
-_CLAIMS_TO_WRITE = {"aten.rrelu_with_noise.default"}
 # What torch and a network's own code raise for inputs that they do not take.
 _FAILURES = (
     *(RuntimeError, ValueError, TypeError, IndexError, KeyError, AttributeError),
     *(AssertionError, NotImplementedError, ZeroDivisionError, OverflowError),
 )
-# Made of a tensor's shape and type alone, so it decides nothing.
-_VALUE_FREE = {
-    f"aten.{name}.default"
-    for name in (
-        *("empty_like", "full_like", "new_empty", "new_full"),
-        *("new_ones", "new_zeros", "ones_like", "zeros_like"),
-    )
-}
 
 
 def capture(
@@ -220,21 +199,21 @@ class _Tape(LightMode):
 
     def depends(self, args: Any, kwargs: Any = ()) -> tuple[bool, frozenset[int]]:
         """Whether any tensor among arguments is the graph's, and the inputs that decide them."""
-        found = _tensors_in((args, list(dict(kwargs).values())))
+        found = tensors_in((args, list(dict(kwargs).values())))
         known = [tensor for tensor in found if self.recorder.name_of(tensor) is not None]
         return bool(known), frozenset().union(*map(self.recorder.depends, known))
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         tracked, depends = self.depends(args, kwargs)
-        if str(func) in _VALUE_FREE:
+        if str(func) in VALUE_FREE:
             tracked = self.depends(args[1:], kwargs)[0]
         if self._paused or not tracked:
             self._refuse_random(func, args, kwargs)
             return self._note(func(*args, **kwargs))
-        if str(func) in _SAME:
+        if str(func) in SAME:
             return self._same(func, args, kwargs)
-        if str(func) in _STRIDED:
+        if str(func) in STRIDED:
             return self._strided(func, args, kwargs)
         self._refuse_random(func, args, kwargs)
         if self._leaves_the_graph(func, args, depends):
@@ -247,7 +226,7 @@ class _Tape(LightMode):
 
     def record(self, func, args, kwargs, compute):
         """Run `compute` and append the call `func(*args, **kwargs)` whose results it returns."""
-        name, written = _functional(func, args, kwargs, self.source)
+        name, written = functional(func, args, kwargs, self.source)
         _, depends = self.depends(args, kwargs)
         positional, keywords = call_arguments(func, args, kwargs, lambda v: self.encode(v, name))
         before = self.aliases.before_write(written) if written is not None else []
@@ -291,7 +270,7 @@ class _Tape(LightMode):
         self.recorder.bind_result(other, name, self.recorder.depends(tensor))
 
     def _note(self, results):
-        for tensor in _tensors_in(results):
+        for tensor in tensors_in(results):
             self.aliases.note(tensor)
         return results
 
@@ -317,8 +296,8 @@ class _Tape(LightMode):
         """Whether values decide a shape or a Python number; they may be weights, not inputs."""
         tags = func.tags
         if torch.Tag.dynamic_output_shape in tags:
-            deciding = _shape_deciding(func, args)
-        elif torch.Tag.data_dependent_output in tags or not _returns_tensors(func):
+            deciding = shape_deciding(func, args)
+        elif torch.Tag.data_dependent_output in tags or not returns_tensors(func):
             deciding = args
         else:
             return False
@@ -353,54 +332,6 @@ class _Gate(TorchFunctionMode):
             tracked, inputs = self._tape.depends(args)
             if inputs:
                 self._tape.refuse(f"Tensor.{name}", inputs)
-        elif name in _WHOLE and not _taken_apart(name, args):
-            return self._tape.whole(func, _WHOLE[name], args, kwargs)
+        elif name in WHOLE and not taken_apart(name, args):
+            return self._tape.whole(func, WHOLE[name], args, kwargs)
         return func(*args, **kwargs)
-
-
-def _taken_apart(name: str, args: tuple) -> bool:
-    """Whether a call is a form of those kept whole that torch must take apart.
-
-    That is recurrent layers over packed sequences.
-    """
-    if name == "lstm":
-        return isinstance(args[1], torch.Tensor)
-    return name in ("gru", "rnn_tanh", "rnn_relu") and isinstance(args[2], torch.Tensor)
-
-
-def _tensors_in(value: Any) -> list[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, (tuple, list)):
-        return [t for part in value for t in _tensors_in(part)]
-    return []
-
-
-def _returns_tensors(func) -> bool:
-    returns = func._schema.returns
-    return not returns or all("Tensor" in str(r.type) for r in returns)
-
-
-def _shape_deciding(func, args: tuple) -> Any:
-    """The arguments whose values decide the shape of a call's result."""
-    if func is aten.index.Tensor:
-        return [i for i in args[1] if i is not None and i.dtype in (torch.bool, torch.uint8)]
-    if func is aten.repeat_interleave.Tensor:
-        return args[:1]
-    return args
-
-
-def _functional(func, args: tuple, kwargs: dict, source: str) -> tuple[str, Any]:
-    """Name of a call without its side effect, and the tensor it writes to, None if none."""
-    written = [
-        (args[i] if i < len(args) and not a.kwarg_only else kwargs.get(a.name), a.name)
-        for i, a in enumerate(func._schema.arguments)
-        if a.alias_info is not None and a.alias_info.is_write
-    ]
-    if not written or str(func) in _CLAIMS_TO_WRITE:
-        return str(func), None
-    packet, overload = str(func).rsplit(".", 1)
-    name = f"{packet.removesuffix('_')}.{overload}"
-    if len(written) > 1 or written[0][1] != "self" or not packet.endswith("_"):
-        raise registry.unsupported(str(func), source, "it writes into tensors given to it")
-    return name, written[0][0]

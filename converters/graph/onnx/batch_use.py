@@ -19,7 +19,7 @@ from converters.graph.counting import (
     is_linear_product,
     suspicions,
 )
-from converters.graph.onnx.build import DATA, Value
+from converters.graph.onnx.built import DATA, Value
 from converters.graph.onnx.operators import Call
 from converters.graph.onnx.types import numpy_from
 from converters.graph.onnx.values import axes_of, ints

@@ -9,7 +9,7 @@ resolve while building. What would depend on the pixels of an image is refused i
 import re
 import struct
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -21,7 +21,6 @@ from onnx import (
     GraphProto,
     NodeProto,
     OperatorSetIdProto,
-    ValueInfoProto,
 )
 
 from converters.errors import (
@@ -34,6 +33,15 @@ from converters.errors import (
 )
 from converters.graph.onnx import extensions, foreign
 from converters.graph.onnx.attributes import check_types, domain_of
+from converters.graph.onnx.built import (
+    CONSTANT,
+    DATA,
+    Scope,
+    Step,
+    Value,
+    check_described,
+    lookup,
+)
 from converters.graph.onnx.check import check_signature, check_tensor
 from converters.graph.onnx.extensions.quantisation import quantise_by_own_range
 from converters.graph.onnx.functions import FunctionTable, body_of
@@ -41,9 +49,8 @@ from converters.graph.onnx.limits import OnnxLimits
 from converters.graph.onnx.liveness import spent_after
 from converters.graph.onnx.operators import Call, Operation, call_of, find, schema_version
 from converters.graph.onnx.own_range import BEFORE_OWN_OPERATOR, OwnRange, own_ranges
-from converters.graph.onnx.types import TORCH_TYPES, array_of, numpy_from, tensor_from
+from converters.graph.onnx.types import array_of, numpy_from, tensor_from
 
-CONSTANT, WEIGHT, DATA = range(3)
 _NAME = re.compile(r"[\w.:-]{1,200}", re.ASCII)
 # What torch raises on arguments that make no sense; the graph is to blame, not this program.
 _TORCH_FAULTS = (
@@ -58,34 +65,6 @@ _TORCH_FAULTS = (
     RecursionError,
     struct.error,
 )
-
-
-@dataclass(frozen=True)
-class Value:
-    """A value of the graph while it is built.
-
-    Attributes:
-        name: unique in the built module.
-        data: tensor, list of tensors (a sequence) or None (an absent optional).
-        kind: CONSTANT, WEIGHT or DATA.
-    """
-
-    name: str
-    data: Any
-    kind: int
-
-
-@dataclass(frozen=True)
-class Step:
-    """One module call: the names it reads (None for an absent input) and the names it makes."""
-
-    node: str
-    module: torch.nn.Module
-    inputs: tuple[str | None, ...]
-    outputs: tuple[str | None, ...]
-
-
-Scope = MutableMapping[str, Value | None]
 
 
 @dataclass
@@ -142,8 +121,8 @@ class Builder:
             for name in spent:
                 self._release(name, scope)
         for info in (*graph.value_info, *graph.output):
-            _check_described(info, scope.get(info.name))
-        return [_lookup(output.name, scope) for output in graph.output]
+            check_described(info, scope.get(info.name))
+        return [lookup(output.name, scope) for output in graph.output]
 
     @staticmethod
     def _ranges(graph: GraphProto, scope: Scope) -> list[OwnRange]:
@@ -160,7 +139,7 @@ class Builder:
         """One `DynamicQuantizeLinear` where the file has several nodes."""
         place = f"QuantizeLinear node {safe_repr(found.nodes[-1].name or found.made[0])}"
         call = Call("DynamicQuantizeLinear", BEFORE_OWN_OPERATOR, {}, outputs=3)
-        values = [_lookup(found.values, scope)]
+        values = [lookup(found.values, scope)]
         made = self.step(place, Operation(quantise_by_own_range, call, {}), values, found.made)
         scope.update(zip(found.made, made, strict=True))
 
@@ -228,7 +207,7 @@ class Builder:
         place = (
             f"{node.op_type} node {safe_repr(node.name or (node.output[0] if node.output else ''))}"
         )
-        inputs = [_lookup(name, scope) if name else None for name in node.input]
+        inputs = [lookup(name, scope) if name else None for name in node.input]
         try:
             outputs = self._outputs(node, inputs, scope, place)
         except ConverterError as error:
@@ -279,7 +258,7 @@ class Builder:
                     self.node(inner, scope)
         finally:
             self.opsets = outer
-        return [_lookup(name, scope) for name in function.output]
+        return [lookup(name, scope) for name in function.output]
 
     def _opset(self, node: NodeProto) -> int:
         """The version of the node's domain, where a function and the model agree on the operator.
@@ -372,34 +351,12 @@ def opsets_of(imports: Iterable[OperatorSetIdProto]) -> dict[str, int]:
     return {domain_of(o.domain): o.version for o in imports}
 
 
-def _check_described(info: ValueInfoProto, value: Value | None) -> None:
-    """Refuse a value of another type than the file says, as onnxruntime does."""
-    said = info.type.tensor_type.elem_type if info.type.HasField("tensor_type") else 0
-    data = None if value is None else value.data
-    if said and isinstance(data, torch.Tensor) and TORCH_TYPES.get(said) != data.dtype:
-        raise CorruptFileError(
-            f"the file says that value {safe_repr(info.name)} is of type {safe_repr(said)}, and it "
-            f"is {data.dtype}; export the model again"
-        )
-
-
 def _check_names(node: NodeProto) -> None:
     """Refuse names that no operator and no domain has; others stand in errors as they are."""
     for name in (node.op_type, node.domain or "ai.onnx"):
         # protobuf gives names that are no text as bytes.
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise CorruptFileError(f"a node names {safe_repr(name)}, which no operator is called")
-
-
-def _lookup(name: str, scope: Scope) -> Value | None:
-    try:
-        return scope[name]
-    except KeyError:
-        raise ConversionError(
-            f"value {safe_repr(name)} is used and never made: a weight is missing or the nodes "
-            "form "
-            "a cycle"
-        ) from None
 
 
 def _add_place(error: ConverterError, place: str) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 
 from converters.findings import SUSPICION, TWICE_QUANTISED
-from converters.graph.onnx.build import Step
+from converters.graph.onnx.built import Step
 from converters.graph.onnx.operators import Call, Operation
 
 Constant = Callable[[str | None], torch.Tensor | None]

@@ -11,16 +11,8 @@ from onnx import ModelProto, ValueInfoProto
 from converters.errors import ConversionError, TooLargeError, safe_repr
 from converters.graph.guard import SizeGuard, WorkLimits
 from converters.graph.onnx.batch_use import BatchUse
-from converters.graph.onnx.build import (
-    CONSTANT,
-    DATA,
-    WEIGHT,
-    Builder,
-    Scope,
-    Step,
-    Value,
-    opsets_of,
-)
+from converters.graph.onnx.build import Builder, opsets_of
+from converters.graph.onnx.built import CONSTANT, DATA, WEIGHT, Scope, Step, Value
 from converters.graph.onnx.check import check_model
 from converters.graph.onnx.functions import functions_of
 from converters.graph.onnx.limits import OnnxLimits
