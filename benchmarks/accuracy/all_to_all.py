@@ -81,7 +81,9 @@ def counted(rows: Rows) -> Sign:
 def judged(rows: Rows, fresh: Rows, sign: Sign) -> dict[str, Any]:
     """The counts, and scores of fresh networks without and with the sign."""
     others = [row for row in rows if row.poisoned and row.sources != _EACH]
-    shipped = {path: Calibrator.load(path) for path in set(map(calibrator_for, fresh))}
+    paths = set(map(calibrator_for, fresh))
+    # Some of the large ones are those that it was weighed by for large pictures.
+    shipped = {path: Calibrator.load(path).for_large_pictures(None) for path in paths}
     without = {path: replace(one, signs=()) for path, one in shipped.items()}
     knowing = {path: replace(one, signs=(sign,)) for path, one in shipped.items()}
     return {

@@ -22,11 +22,10 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageEnhance, ImageFilter, ImageOps
 
-from benchmarks.accuracy.fresh import calibrator_for, network, probability, scores
+from benchmarks.accuracy.fresh import network, probability, scores, shipped_for
 from benchmarks.accuracy.picture_rows import PictureRow, once, read_all, read_rows
 from benchmarks.provenance import RESULTS, provenance, write_evidence
 from converters.files import write_atomic
-from jaxtroj.calibration import Calibrator
 from jaxtroj.cli.options import keep_compiled
 
 _MARK = "+"  # between the name of a folder and that of a change
@@ -173,10 +172,9 @@ def copied(source: Path, folders: Sequence[Path], change: str, target: Path) -> 
 def judged(rows: Sequence[PictureRow], own: dict[tuple[str, str], PictureRow]) -> dict[str, Any]:
     """Scores by own and by changed examples, of each change and in all, and each network."""
     pairs = [(own[_before(row)], row) for row in rows]
-    shipped = {path: Calibrator.load(path) for path in {calibrator_for(row) for row in rows}}
 
     def said(row: PictureRow) -> float:
-        return probability(row, shipped[calibrator_for(row)])
+        return probability(row, shipped_for(row))
 
     def both(chosen: Sequence[tuple[PictureRow, PictureRow]]) -> dict[str, Any]:
         return {

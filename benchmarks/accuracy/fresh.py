@@ -5,35 +5,47 @@
 Each SOURCE is a folder that `jaxtroj generate` made with seeds and sizes that no fit has met, or
 the `.evidence.jsonl` of an earlier run. Gathers the evidence of every network, all usual stages, in
 run folders under WORK, resumable, and writes it beside FILE. Log scores in nats, over all networks
-and without those that have not converged (their trigger or their task was not learnt).
+and without those that have not converged (their trigger or their task was not learnt). Of pictures
+above 64 px some populations were used to weigh what evidence counts for them
+(`benchmarks.accuracy.large_pictures`): each is judged by what the others say.
 """
 
 import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.accuracy.picture_rows import NOT_JUDGED, PictureRow, read_all
+from benchmarks.accuracy.picture_rows import (
+    NOT_JUDGED,
+    PictureRow,
+    labelled,
+    read_all,
+    read_rows,
+)
 from benchmarks.provenance import RESULTS, provenance, write_evidence
 from converters.files import write_atomic
 from jaxtroj import scoring
 from jaxtroj.calibration import Calibrator
+from jaxtroj.calibration.pooled_files import pooled_of
 from jaxtroj.calibration.transfer import Traits
 from jaxtroj.cli.options import keep_compiled
 from jaxtroj.evidence.stages import IMAGES
 from jaxtroj.numerics import is_above
-from jaxtroj.populations import Asked
+from jaxtroj.populations import LARGE_ABOVE, Asked
 from jaxtroj.record import digest_file
 from jaxtroj.settings import Settings, choice_of
+
+LARGE_ROWS = RESULTS / "large_pictures.evidence.jsonl"
 
 
 def main() -> int:
     """Scan, judge, print and write; returns the exit status."""
-    args = arguments("Fresh networks by the shipped calibrator.", "fresh.json")
+    args = parser_of("Fresh networks by the shipped calibrator.", "fresh.json").parse_args()
     keep_compiled()
     rows = read_all(args.sources, args.work)
     write_evidence(args.out, rows)
@@ -49,13 +61,13 @@ def main() -> int:
     return 0
 
 
-def arguments(about: str, result: str) -> argparse.Namespace:
+def parser_of(about: str, result: str) -> argparse.ArgumentParser:
     """What a benchmark of sources is given: `sources`, `work`, and `out`, by default `result`."""
     parser = argparse.ArgumentParser(description=about)
     parser.add_argument("sources", nargs="+", type=Path, metavar="SOURCE")
     parser.add_argument("--work", type=Path, required=True, help="run folders go here")
     parser.add_argument("--out", type=Path, default=RESULTS / result)
-    return parser.parse_args()
+    return parser
 
 
 def calibrator_for(row: PictureRow) -> Path:
@@ -66,12 +78,34 @@ def calibrator_for(row: PictureRow) -> Path:
     return choice.path
 
 
+def shipped_for(row: PictureRow) -> Calibrator:
+    """That calibrator as it would be without the network's population."""
+    return _without(calibrator_for(row), row.population if row.side > LARGE_ABOVE else "")
+
+
+@cache
+def _without(path: Path, population: str) -> Calibrator:
+    shipped = Calibrator.load(path)
+    model = pooled_of(shipped.stages)
+    if not population or model is None or model.large is None:
+        return shipped
+    rows = [row for row in large_rows() if row.population != population]
+    if len(rows) == model.large.models:
+        return shipped
+    return shipped.for_large_pictures(labelled(rows), [row.population for row in rows])
+
+
+def large_rows(path: Path = LARGE_ROWS) -> list[PictureRow]:
+    """Networks of large pictures that tell what evidence counts for them: with batch norms."""
+    return [row for row in read_rows(path, Path()) if row.has_norms]
+
+
 def judged(rows: Sequence[PictureRow]) -> dict[str, Any]:
     """Population -> scores, and what was said of each network by the calibrator for it."""
-    found, shipped = {}, {path: Calibrator.load(path) for path in set(map(calibrator_for, rows))}
+    found: dict[str, Any] = {}
     for name in dict.fromkeys(row.population for row in rows):
         own = [row for row in rows if row.population == name]
-        said = np.array([probability(row, shipped[calibrator_for(row)]) for row in own])
+        said = np.array([probability(row, shipped_for(row)) for row in own])
         sure = np.array([row.converged for row in own])
         truth = np.array([row.poisoned for row in own])
         found[name] = {

@@ -1,30 +1,34 @@
-"""Pictures above 64 px: what the stages are worth that cost most there.
+"""Pictures above 64 px: what evidence counts, and what the stages are worth that cost most there.
 
     python -m benchmarks.accuracy.large_pictures SOURCE [SOURCE ...] --work WORK [--out FILE]
+        [--calibrator FILE]
 
 Each SOURCE is a folder that `jaxtroj generate round2 --image-size 224` or `generate zoo
 --pretrained` made, or the `.evidence.jsonl` of an earlier run. Gathers the evidence of every
 network, all usual stages, in run folders under WORK, resumable, and writes it beside FILE.
-Each network is judged by calibrators that ship, which have met pictures of 28 to 80 px: those for
-networks of no known round, and, where it has batch norms, that of Rounds 2 to 4; with all stages,
-and without `memory` and `whole`, as if a scan had been told to leave them out. Nothing is fitted.
+Each network is judged by the calibrators for networks of no known round, as if they had met no
+network of its population, and as they are before they are weighed for large pictures
+(`jaxtroj.calibration.large_pictures`); where it has batch norms, also by that of Rounds 2 to 4.
+With all stages, and without `memory` and `whole`, as if a scan had been told to leave them out.
+`--calibrator` names the file that is weighed by all of them with batch norms, in place.
 Log scores in nats.
 """
 
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.accuracy.fresh import arguments, calibrator_for, network, probability, scores
-from benchmarks.accuracy.picture_rows import NOT_JUDGED, PictureRow, read_all
+from benchmarks.accuracy.fresh import network, parser_of, probability, scores, shipped_for
+from benchmarks.accuracy.picture_rows import NOT_JUDGED, PictureRow, labelled, read_all
 from benchmarks.provenance import provenance, write_evidence
 from converters.files import write_atomic
 from jaxtroj.calibration import Calibrator
 from jaxtroj.cli.options import keep_compiled
-from jaxtroj.populations import BY_NAME
+from jaxtroj.populations import BY_NAME, LARGE_ABOVE
 
 LEFT_OUT: Mapping[str, tuple[str, ...]] = {
     "all": (),
@@ -37,23 +41,35 @@ LEFT_OUT: Mapping[str, tuple[str, ...]] = {
 
 def main() -> int:
     """Scan, judge, print and write; returns the exit status."""
-    args = arguments("What stages say of large pictures.", "large_pictures.json")
+    parser = parser_of("What stages say of large pictures.", "large_pictures.json")
+    parser.add_argument("--calibrator", type=Path, help="weigh this one by all of them, in place")
+    args = parser.parse_args()
     keep_compiled()
     rows = read_all(args.sources, args.work)
     write_evidence(args.out, rows)
+    if args.calibrator is not None:
+        weigh(args.calibrator, rows)
     result = {"provenance": provenance(), "judged": judged(rows)}
     write_atomic(args.out, json.dumps(result, indent=1).encode() + b"\n")
     print(text(result["judged"]))
     return 0
 
 
+def weigh(path: Path, rows: Sequence[PictureRow]) -> None:
+    """Fit what evidence counts for large pictures into a calibrator's file."""
+    normed = [row for row in rows if row.has_norms]
+    groups = [row.population for row in normed]
+    Calibrator.load(path).for_large_pictures(labelled(normed), groups, LARGE_ABOVE).save(path)
+
+
 def judged(rows: Sequence[PictureRow]) -> dict[str, dict[str, Any]]:
     """Calibrator -> stages -> scores, also by population, and what was said of each network."""
     normed = [row for row in rows if row.has_norms]
-    general = {path: Calibrator.load(path) for path in {*map(calibrator_for, rows)}}
     rounds = Calibrator.load(BY_NAME["rounds"].path)
+    before = [(row, shipped_for(row).for_large_pictures(None)) for row in rows]
     return {
-        "general": dict(_by_stages([(row, general[calibrator_for(row)]) for row in rows])),
+        "general": dict(_by_stages([(row, shipped_for(row)) for row in rows])),
+        "general, not weighed": dict(_by_stages(before)),
         "rounds": dict(_by_stages([(row, rounds) for row in normed])),
     }
 

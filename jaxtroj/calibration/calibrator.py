@@ -7,12 +7,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from jaxtroj.calibration import files
+from jaxtroj.calibration.caveats import caveats_of
 from jaxtroj.calibration.few_classes import fit_few_classes
 from jaxtroj.calibration.fitted import Fitted, Provenance, StageReport, provenance_of
 from jaxtroj.calibration.judge import Judge
 from jaxtroj.calibration.kinds import KindFound, found_by_kind, shares_of
 from jaxtroj.calibration.labelled import UNKNOWN, Labelled, Origin, Scheme, make_population, matrix
-from jaxtroj.calibration.pooled import FewClasses, PooledStage
+from jaxtroj.calibration.large_pictures import fit_large_pictures
+from jaxtroj.calibration.pooled import PooledModel, PooledStage
 from jaxtroj.calibration.pooled_files import pooled_of
 from jaxtroj.calibration.signs import Sign, seen, with_signs
 from jaxtroj.calibration.stopping import stop_rule
@@ -27,9 +29,6 @@ from jaxtroj.calibration.training import (
 from jaxtroj.calibration.transfer import NOTHING_KNOWN, Met, Traits, Transfer, met_by
 from jaxtroj.errors import CalibrationError
 from jaxtroj.numerics import clip_probability, is_above, logit, sigmoid
-
-SHOWN_ARCHITECTURES = 4  # of those met, in a caveat; a longer list says nothing to people
-_LITTLE = "examples show too little of its classes: their evidence counts {:.0%}"
 
 
 @dataclass(frozen=True)
@@ -133,12 +132,31 @@ class Calibrator:
         Raises:
             CalibrationError: it is not pooled; see also `few_classes.fit_few_classes`.
         """
+        model = self._pooled("networks of few classes")
+        few = None if labelled is None else fit_few_classes(model, labelled).few
+        return self._asking(replace(model, few=few))
+
+    def for_large_pictures(
+        self, labelled: Labelled | None, groups: Sequence[str] = (), above: int = 64
+    ) -> "Calibrator":
+        """The same with what labelled networks of large pictures show; with None, without it.
+
+        Raises:
+            CalibrationError: it is not pooled; see also `large_pictures.fit_large_pictures`.
+        """
+        model = self._pooled("networks of large pictures")
+        large = None if labelled is None else fit_large_pictures(model, labelled, groups, above)
+        return self._asking(replace(model, large=large))
+
+    def _pooled(self, judged: str) -> PooledModel:
+        """The pooled model. Raises CalibrationError where there is none to judge some apart."""
         model = pooled_of(self.stages)
         if model is None:
-            raise CalibrationError("only a pooled calibrator judges networks of few classes apart")
-        few = None if labelled is None else fit_few_classes(model, labelled).few
-        changed = replace(model, few=few)
-        return replace(self, stages={name: PooledStage(changed, name) for name in self.stages})
+            raise CalibrationError(f"only a pooled calibrator judges {judged} apart")
+        return model
+
+    def _asking(self, model: PooledModel) -> "Calibrator":
+        return replace(self, stages={name: PooledStage(model, name) for name in self.stages})
 
     def probability(
         self,
@@ -275,7 +293,7 @@ class Calibrator:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes JSON, atomically. Raises CalibrationError when it cannot be written."""
-        files.save(Fitted(**vars(self)), path)
+        files.save(self._fitted(), path)
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> "Calibrator":
@@ -291,13 +309,6 @@ class Calibrator:
         if not isinstance(judge, PooledStage):
             return judge
         return judge.for_network(traits.side, traits.classes)
-
-    def _few(self, traits: Traits) -> FewClasses | None:
-        """What is known of networks of few classes, where this is one."""
-        model = pooled_of(self.stages)
-        few = None if model is None else model.few
-        is_one = few is not None and traits.classes is not None and traits.classes <= few.most
-        return few if is_one else None
 
     def _log_odds(
         self,
@@ -325,44 +336,11 @@ class Calibrator:
 
     def caveats(self, traits: Traits) -> tuple[str, ...]:
         """What must be said first of a network that no calibration model resembles."""
-        few = self._few(traits)
-        strange = self._strange(traits if few is None else replace(traits, classes=None))
-        not_met = f"the calibrator has met no {', and no '.join(strange)}"
-        little = () if traits.weight >= 1 else (_LITTLE.format(traits.weight),)
-        if few is None:
-            return (*little, f"{not_met}: {self._advice(traits)}") if strange else little
-        known = (
-            f"networks of 2 to {few.most} classes are judged beside {few.clean} clean ones;"
-            f" {few.models} such networks had a log score of {few.log_score:.2f} (0.5 scores 0.69)"
-        )
-        return (*little, not_met, known) if strange else (*little, known)
+        return tuple(caveats_of(self._fitted(), traits))
 
-    def _strange(self, traits: Traits) -> tuple[str, ...]:
-        """What of a network the calibrator has not met, in words."""
-        known = {name for report in self.reports.values() for name in report.by_architecture}
-        known = known if self.met is None else set(self.met.architectures)
-        strange = () if self.met is None else self.met.strange_shape(traits)
-        if traits.architecture in known:
-            return strange
-        some = len(known) <= SHOWN_ARCHITECTURES
-        others = ", ".join(sorted(known)) if some else f"{len(known)} others"
-        return (f"{traits.name}, only {others or 'unnamed ones'}", *strange)
-
-    def _advice(self, traits: Traits) -> str:
-        """What the probability of a network that was not met is worth, in words."""
-        learnt = () if self.met is None else self.transfer.concerned(self.met, traits)
-        factor = 1.0 if self.met is None else self.transfer.factor(self.met, traits)
-        if self.met is not None and not self.transfer.is_measured(self.met, traits):
-            return f"nothing tells what it is worth for such networks: evidence counts {factor:.0%}"
-        if self.met is None or not learnt:
-            # A trigger in such a network may leave traces that the fit has never weighed.
-            return "take the probability as a guess"
-        if factor < 1:
-            return f"its evidence counts {factor:.0%}"
-        score = max(one.log_score for one in learnt)
-        return (
-            f"such networks, left out of its fit, had a log score of {score:.2f} (0.5 scores 0.69)"
-        )
+    def _fitted(self) -> Fitted:
+        """All of it, as its file holds it."""
+        return Fitted(**vars(self))
 
     def _left_out(self, stage: str, fields: Mapping[str, float | None]) -> list[str]:
         absent = self.missing(fields) if self.needs_all else ()

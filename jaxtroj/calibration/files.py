@@ -22,11 +22,12 @@ from jaxtroj.calibration.transfer import Transfer
 from jaxtroj.errors import CalibrationError
 
 FORMAT = "jaxtroj calibrator"
-SCHEMA_VERSION = 6
-READABLE = (1, 2, 3, 4, 5, SCHEMA_VERSION)
+SCHEMA_VERSION = 7
+READABLE = (1, 2, 3, 4, 5, 6, SCHEMA_VERSION)
 """Versions that are read; files of the first know of regressions alone, pooled models of the second
 have no sum over fields, those of the third nothing for networks of few classes, files of the fourth
-no signs, and in those of the third to the fifth the shape of each field is one straight line."""
+no signs, in those of the third to the fifth the shape of each field is one straight line, and those
+of the sixth know nothing of large pictures."""
 MAX_BYTES = 16 * 2**20
 SCALES = (1e-100, LARGEST_NUMBER)
 SPREADS = (1e-6, 1e3)

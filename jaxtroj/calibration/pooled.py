@@ -46,6 +46,8 @@ LEAST_SCORE = 0.05
 """Decades below which a field is no reason."""
 LEAST_PART = 0.05
 """Log-odds of the sum below which a field is no reason."""
+TRACES = ("weights", "statistics")
+"""Stages that look at what training left in a network, and search for nothing."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,25 @@ class FewClasses:
     """Labelled ones that were at hand."""
     log_score: float
     """Of these, each by tails that have met neither it nor its twin."""
+
+
+@dataclass(frozen=True)
+class LargePictures:
+    """How the parts of the log-odds count for large pictures, see `large_pictures`."""
+
+    above: int
+    """Pixels of the longest side, above which a picture is large."""
+    intercept: float
+    pool: float
+    """Factor of the pool and of missing searches, >= 0."""
+    traces: float
+    """Of what the fields of `TRACES` add to the sum, >= 0."""
+    searches: float
+    """Of what the other fields add, >= 0."""
+    models: int
+    """Labelled ones that were at hand."""
+    log_score: float
+    """Of these, each by factors that have met none of its group, nats."""
 
 
 @dataclass(frozen=True)
@@ -95,22 +116,49 @@ class PooledModel:
     longest side."""
     few: FewClasses | None = None
     """For networks of few classes; None where no fit was made for them."""
+    large: LargePictures | None = None
+    """For networks of large pictures; None where no fit was made for them."""
 
     def for_classes(self, classes: int | None) -> "PooledModel":
         """The same for a network of so many classes; None for nobody knows."""
-        if self.few is None or classes is None or classes > self.few.most:
-            return self
-        return replace(self, tails=self.few.tails)
+        few = self.few_for(classes)
+        return self if few is None else replace(self, tails=few.tails)
+
+    def few_for(self, classes: int | None) -> FewClasses | None:
+        """What there is for so many classes."""
+        few = self.few
+        return None if few is None or classes is None or classes > few.most else few
+
+    def large_for(self, side: int | None) -> LargePictures | None:
+        """What there is for pictures of this longest side, pixels."""
+        large = self.large
+        return None if large is None or side is None or side <= large.above else large
 
     def for_side(self, side: int | None) -> "PooledModel":
         """The same for pictures of one size: usual are all searches that such pictures can get.
 
         A network without batch norms lacks some of them, and that counts: less was looked for.
+        Of large pictures, the parts count as `large` says.
         """
-        if side is None or not self.sides:
+        if side is None:
             return self
+        large = self.large_for(side)
+        own = self if large is None else self._weighed(large)
+        if not self.sides:
+            return own
         without = {name for name, least, most in self.sides if not least <= side <= most}
-        return replace(self, usual=(tuple(n for n in self.searches if n not in without),))
+        return replace(own, usual=(tuple(n for n in self.searches if n not in without),))
+
+    def _weighed(self, large: LargePictures) -> "PooledModel":
+        """The same with its parts weighed anew."""
+        first, second, third = (large.pool * weight for weight in self.weights)
+        return replace(
+            self,
+            tails=tuple(_weighed_tail(tail, large) for tail in self.tails),
+            weights=(first, second, third),
+            missing=large.pool * self.missing,
+            intercept=large.intercept,
+        )
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -157,7 +205,7 @@ class PooledStage:
 
         None for nobody knows.
         """
-        return replace(self, model=self.model.for_side(side).for_classes(classes))
+        return replace(self, model=self.model.for_classes(classes).for_side(side))
 
     def usable(self, values: np.ndarray) -> bool:
         """Whether any of the stage's own fields is there, in values [1, names]."""
@@ -204,6 +252,11 @@ class PooledStage:
         """The values with those of later stages missing."""
         later = len(self.model.tails) - values.shape[1]
         return np.pad(values, ((0, 0), (0, later)), constant_values=np.nan)
+
+
+def _weighed_tail(tail: Tail, large: LargePictures) -> Tail:
+    factor = large.traces if tail.stage in TRACES else large.searches
+    return replace(tail, rises=tuple(factor * rise for rise in tail.rises))
 
 
 def field_scores(tails: Sequence[Tail], values: np.ndarray, cap: float) -> np.ndarray:

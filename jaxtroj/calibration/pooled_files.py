@@ -8,7 +8,14 @@ import numpy as np
 from jaxtroj.calibration.checked import RATES, Node
 from jaxtroj.calibration.judge import Judge
 from jaxtroj.calibration.kinds import KindFound
-from jaxtroj.calibration.pooled import PARTS, WAYS, FewClasses, PooledModel, PooledStage
+from jaxtroj.calibration.pooled import (
+    PARTS,
+    WAYS,
+    FewClasses,
+    LargePictures,
+    PooledModel,
+    PooledStage,
+)
 from jaxtroj.calibration.tails import KNOTS, PIECES, Tail
 from jaxtroj.calibration.transfer import Met, Temperature, Transfer
 from jaxtroj.errors import CalibrationError
@@ -62,6 +69,7 @@ def read_pooled(node: Node, stages: Sequence[str], version: int) -> Mapping[str,
         models=node["models"].count(1),
         sides=tuple(_searched_sides(part) for part in node["sides"].items()) if version > 2 else (),
         few=_few(node["few"], tails, version) if version > 3 else None,
+        large=_large(node["large"]) if version > 6 else None,
     )
     return {stage: PooledStage(model, stage) for stage in stages}
 
@@ -77,6 +85,21 @@ def _few(node: Node, tails: Sequence[Tail], version: int) -> FewClasses | None:
         tails=own,
         most=node["most"].count(2),
         clean=node["clean"].count(1),
+        models=node["models"].count(1),
+        log_score=node["log_score"].number(0),
+    )
+
+
+def _large(node: Node) -> LargePictures | None:
+    """How parts count for large pictures."""
+    if node.is_null():
+        return None
+    return LargePictures(
+        above=node["above"].count(1),
+        intercept=node["intercept"].log_odds(),
+        pool=node["pool"].number(0, LARGEST_WEIGHT),
+        traces=node["traces"].number(0, LARGEST_WEIGHT),
+        searches=node["searches"].number(0, LARGEST_WEIGHT),
         models=node["models"].count(1),
         log_score=node["log_score"].number(0),
     )

@@ -47,7 +47,7 @@ def _set(document, path, value):
 FIRST = ("stages", 0)
 HOSTILE = [
     (("format",), "other"),
-    (("schema",), 7),
+    (("schema",), 8),
     (("schema",), True),
     (("stages",), []),
     (("stages",), {"a": 1}),
