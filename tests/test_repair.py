@@ -368,6 +368,16 @@ def test_a_folder_that_cannot_take_the_file_is_refused_before_the_work(tmp_path,
     assert said in capfd.readouterr().err and len(os.listdir(tmp_path / "model")) == 1
 
 
+def test_a_folder_with_a_model_of_the_other_format_is_refused(poisoned, tmp_path, capfd):
+    """Two models and one report would say nothing of either."""
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "model.safetensors").touch()
+    assert repaired(poisoned, tmp_path) == 4
+    said = "holds model.safetensors, and model.onnx would be a second model there; name another"
+    assert said in capfd.readouterr().err
+    assert os.listdir(tmp_path / "out") == ["model.safetensors"]
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [("model.onnx", "do not use"), ("model.safetensors", "Fill your network with its weights")],

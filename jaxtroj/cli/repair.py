@@ -9,6 +9,7 @@ all records are kept.
 
 import argparse
 import json
+import os
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
@@ -85,7 +86,7 @@ def _repair(args: argparse.Namespace) -> int:
 
     Raises:
         ScanError, ConverterError, ExamplesError, RepairError: the model cannot be repaired.
-        UsageError: DIR cannot be written.
+        UsageError: DIR cannot be written, or holds another model.
     """
     inputs = (args.model, args.examples, args.calibrator, args.reference)
     outputs.keep_inputs((args.out / name for name in (REPORT, *MODELS)), inputs)
@@ -118,10 +119,19 @@ def _repair(args: argparse.Namespace) -> int:
 
 
 def _path_in(folder: "Path", entry: "ModelEntry") -> "Path":
-    """Where the repaired file goes."""
+    """Where the repaired file goes.
+
+    Raises UsageError where the folder holds a model of the other format.
+    """
     from converters.rewriting import suffix_of
 
     name = f"model{suffix_of(entry.model_path, entry.code)}"
+    others = [one for one in MODELS if one != name and os.path.lexists(folder / one)]
+    if others:
+        raise UsageError(
+            f"{folder} holds {others[0]}, and {name} would be a second model there; name another"
+            " folder, or remove that file"
+        )
     return folder / name
 
 
