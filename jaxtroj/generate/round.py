@@ -105,6 +105,7 @@ class RoundPlan:
         identity: entries of the manifest that must agree for a run to go on in a folder; no paths
             and no number of models.
         models: folder of the models inside the round's folder.
+        ordered: names of objects in the identity's `settings` whose order counts as well.
         remembers_failures: whether the tries of a pair that was given up are kept in `failed/` and
             not repeated by the next run.
         collect_every: finished trainings between two rebuilds of the tables.
@@ -117,6 +118,7 @@ class RoundPlan:
     most_tries: int
     identity: Mapping[str, Any]
     models: str = "."
+    ordered: tuple[str, ...] = ()
     remembers_failures: bool = False
     collect_every: int = 1
 
@@ -166,7 +168,7 @@ def make_round(out: Path, this: Round, shard: tuple[int, int] = (0, 1)) -> Itera
     """
     run = _Making(out, this)
     plan = run.plan
-    is_new = claim(out, _generator(plan) | dict(plan.identity))
+    is_new = claim(out, _generator(plan) | dict(plan.identity), plan.ordered)
     with hold_shard(out, shard):
         if is_new:
             run.collect()

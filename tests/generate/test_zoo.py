@@ -386,6 +386,14 @@ def test_a_run_goes_on_and_makes_the_same_networks(made, tmp_path):
     assert digests[0] == digests[1] and len(set(digests[0])) == 4
 
 
+def test_data_sets_in_another_order_are_other_settings(made):
+    """Models take turns through the data sets, so a pair would be of two of them."""
+    out, _ = made
+    said = "the order of pictures was grey, colour, now colour, grey"
+    with pytest.raises(GenerationError, match=said):
+        list(generate_zoo(out, SETTINGS, dict(reversed(PICTURES.items()))))
+
+
 def test_trainings_that_diverge_are_rejected_and_the_round_goes_on(tmp_path):
     hopeless = replace(HASTY, rate=1e30, cycle_steps=8)
     settings = replace(SETTINGS, trainings=("warm",), most_tries=2, training=hopeless)
