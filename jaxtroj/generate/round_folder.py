@@ -114,6 +114,17 @@ def records_of(models: Path) -> list[dict[str, Any]]:
     return [record for folder in folders if (record := read_record(folder)) is not None]
 
 
+def hold_tables(out: Path) -> IO[bytes]:
+    """The lock under which tables are written, waited for; close it to let go.
+
+    Raises GenerationError where it cannot be written.
+    """
+    try:
+        return hold(out, wait=True, name=LOCK)
+    except StoreError as error:
+        raise GenerationError(str(error)) from error
+
+
 def hold_shard(out: Path, shard: tuple[int, int]) -> IO[bytes]:
     """The lock of a part of the round; close it to let go. It ends with the process, however ended.
 
