@@ -163,3 +163,12 @@ def refuse_extremes(params: Mapping[str, np.ndarray]) -> None:
                 " where a scan computes otherwise than torch; expected the weights of a trained"
                 " network"
             )
+
+
+def contiguous(value: np.ndarray) -> np.ndarray:
+    """The same numbers one after the other; NumPy gives a single number an axis, here it has none.
+
+    >>> contiguous(np.float32(3)).shape
+    ()
+    """
+    return np.ascontiguousarray(value).reshape(np.shape(value))

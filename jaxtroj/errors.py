@@ -46,3 +46,7 @@ class LimitError(JaxtrojError):
 
 class GenerationError(JaxtrojError):
     """A synthetic round cannot be generated as asked."""
+
+
+class RepairError(JaxtrojError):
+    """A network cannot be repaired: it, or what training made of it, computes no numbers."""

@@ -153,13 +153,15 @@ def differences(
 
     >>> differences({"seed": 0, "train": {"steps": 5}}, {"seed": 1, "train": {"steps": 5}})
     ['seed was 0, now 1']
+    >>> differences({"rate": float("nan")}, {"rate": float("nan")})  # one value, though unequal
+    []
     """
     lines = []
     for name in sorted(stored.keys() | wanted.keys()):
         old, new = stored.get(name), wanted.get(name)
         if isinstance(old, dict) and isinstance(new, dict):
             lines += differences(old, new, f"{prefix}{name}.")
-        elif old != new:
+        elif old != new and (old == old or new == new):
             lines.append(f"{prefix}{name} was {old!r}, now {new!r}")
     return lines
 

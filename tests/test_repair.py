@@ -2,7 +2,8 @@
 
 import json
 import os
-from dataclasses import astuple
+import warnings
+from dataclasses import astuple, replace
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -16,8 +17,9 @@ from converters.input_form import InputForm
 from converters.rewriting import open_rewritable
 from converters.user_code import network_code
 from jaxtroj.cli.main import main
-from jaxtroj.errors import ExamplesError
-from jaxtroj.record import digest_file
+from jaxtroj.cli.repair import _not_scanned
+from jaxtroj.errors import ExamplesError, RepairError
+from jaxtroj.record import Record, digest_file
 from jaxtroj.repair.data import Labelled, divided
 from jaxtroj.repair.mend import UNLEARNT, Mended
 from jaxtroj.repair.outcome import Attack, Outcome, accuracy, mistaken, success
@@ -166,6 +168,79 @@ def test_pruned_features_stay_out_while_the_rest_is_tuned(poisoned):
     assert not np.array_equal(after.params[name], less.params[name])
 
 
+def test_weights_that_become_no_numbers_end_in_an_error(poisoned):
+    model, data = open_rewritable(poisoned, InputForm(bounds=(0, 1))).model, pictures(60)
+    with pytest.raises(RepairError, match="weights that are not finite, such as '0.bias'"):
+        tuned(model, data, (), Tuning(steps=2, batch=10, rate=np.inf))
+    broken = replace(model, params={n: v * np.nan for n, v in model.params.items()})
+    with pytest.raises(RepairError, match="logits of 60 of 60 pictures are not finite"):
+        accuracy(broken, data)
+
+
+LAYER_NORM = """
+from torch import nn
+
+
+class Network(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.patches, self.norm = nn.Conv2d(3, 8, 4, stride=4), nn.LayerNorm(8)
+        self.wide, self.head = nn.Linear(8, 16), nn.Linear(144, 3)
+
+    def forward(self, x):
+        tokens = self.patches(x).flatten(2).transpose(1, 2)
+        return self.head(nn.functional.gelu(self.wide(self.norm(tokens))).flatten(1))
+"""
+
+
+def write_layer_norm(path: Path, as_initialisers: bool) -> list[str]:
+    """Write the network in opset 14, which spells layer norms out; names of its floating constants.
+
+    They are nodes as torch writes them, or initialisers as optimisers make of them.
+    """
+    import onnx
+    import torch
+
+    made: dict = {}
+    exec(LAYER_NORM, made)
+    torch.manual_seed(0)
+    images = torch.zeros(1, 3, 12, 12)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the exporter advises its successor
+        network = made["Network"]().eval()
+        torch.onnx.export(network, (images,), path, dynamo=False, opset_version=14)
+    model = onnx.load(path)
+    found = [node for node in model.graph.node if node.op_type == "Constant"]
+    for node in found if as_initialisers else ():
+        tensor = node.attribute[0].t
+        tensor.name = node.output[0]
+        model.graph.initializer.append(tensor)
+        model.graph.node.remove(node)
+    onnx.save(model, path)
+    kind = onnx.TensorProto.FLOAT
+    return [node.output[0] for node in found if node.attribute[0].t.data_type == kind]
+
+
+@pytest.mark.usefixtures("quick_compilation")
+@pytest.mark.parametrize("as_initialisers", [True, False])
+def test_constants_of_a_layer_norm_are_not_trained(as_initialisers, tmp_path):
+    import onnx
+
+    path, form, data = tmp_path / "model.onnx", InputForm(bounds=(0, 1)), pictures(60)
+    # Exponent and eps of the norm; the root of 2, 1 and 0.5 of GELU.
+    assert len(write_layer_norm(path, as_initialisers)) == 5
+    file = open_rewritable(path, form)
+    after = tuned(file.model, data, (), Tuning(20, 20, 1e-2, 0), weights=file.weights)
+    for name, old in file.model.params.items():
+        assert np.array_equal(after.params[name], old) == (np.size(old) == 1), name
+    old = onnx.load(path)
+    path.write_bytes(file.contents({n: np.asarray(v) for n, v in after.params.items()}))
+    new = onnx.load(path)
+    onnx.checker.check_model(new, full_check=True)
+    assert [t.dims for t in old.graph.initializer] == [t.dims for t in new.graph.initializer]
+    assert accuracy(open_model(path, form).model, data) == accuracy(after, data) > 0.9
+
+
 def test_values_of_another_shape_or_name_are_refused(poisoned):
     file = open_rewritable(poisoned, InputForm(bounds=(0, 1)))
     name = next(iter(file.model.params))
@@ -234,6 +309,43 @@ def test_an_earlier_report_does_not_lie_beside_another_network(poisoned, tmp_pat
     assert not (tmp_path / "out" / "repair.json").exists()
 
 
+def test_an_earlier_report_stays_where_nothing_is_written(poisoned, tmp_path, monkeypatch, capfd):
+    def mended(patient, **more):
+        raise RepairError("training made weights that are not finite")
+
+    monkeypatch.setattr("jaxtroj.repair.rounds.mended", mended)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "repair.json").write_text("{}")
+    assert in_this_process(poisoned, tmp_path, monkeypatch) == 2
+    assert "error: training made weights that are not finite" in capfd.readouterr().err
+    assert os.listdir(tmp_path / "out") == ["repair.json"]
+
+
+def test_a_file_that_cannot_be_written_is_told_before_the_search(tmp_path, monkeypatch, capfd):
+    import onnx
+    from onnx import helper, numpy_helper
+
+    head = numpy_helper.from_array(np.zeros((432, 3), np.float16), "head")
+    nodes = [("Cast", "x", "half", {"to": 10}), ("Flatten", "half", "flat", {})]
+    nodes += [("Gemm", "flat head", "wide", {}), ("Cast", "wide", "y", {"to": 1})]
+    made = [helper.make_node(kind, i.split(), [o], **more) for kind, i, o, more in nodes]
+    ends = (("x", [1, 3, 12, 12]), ("y", [1, 3]))
+    ends = [helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, s) for n, s in ends]
+    graph = helper.make_graph(made, "net", ends[:1], ends[1:], [head])
+    imports = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=imports, ir_version=8), tmp_path / "net.onnx")
+    assert in_this_process(tmp_path / "net.onnx", tmp_path, monkeypatch) == 2
+    said = capfd.readouterr().err
+    assert "weight 'head' is not float32; export it as float32" in said
+    assert ": examples" not in said and not (tmp_path / "out").exists()
+
+
+def in_this_process(path: Path, folder: Path, monkeypatch) -> int:
+    """The status of the command, whose parts may be replaced."""
+    monkeypatch.setattr("jaxtroj.cli.options.guarded", lambda args, body, what: body(args))
+    return repaired(path, folder, "--stages", "weights")
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [(b"", "is empty, expected a model file"), (b"\x07garbage" * 9, "no supported format")],
@@ -254,6 +366,27 @@ def test_a_folder_that_cannot_take_the_file_is_refused_before_the_work(tmp_path,
     (tmp_path / "file").touch()
     assert main(["repair", str(tmp_path / "model"), "--out", str(tmp_path / out)]) == 4
     assert said in capfd.readouterr().err and len(os.listdir(tmp_path / "model")) == 1
+
+
+def test_a_folder_with_a_model_of_the_other_format_is_refused(poisoned, tmp_path, capfd):
+    """Two models and one report would say nothing of either."""
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "model.safetensors").touch()
+    assert repaired(poisoned, tmp_path) == 4
+    said = "holds model.safetensors, and model.onnx would be a second model there; name another"
+    assert said in capfd.readouterr().err
+    assert os.listdir(tmp_path / "out") == ["model.safetensors"]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("model.onnx", "do not use"), ("model.safetensors", "Fill your network with its weights")],
+)
+def test_a_file_that_was_written_and_cannot_be_scanned_is_told_by_its_format(name, said):
+    record = Record("m", "", 0.5, False, None, (), "failed", "it is no graph")
+    told = _not_scanned(record, Path("out") / name)
+    assert "could not be scanned (it is no graph)" in told and said in told
+    assert ("Fill your network" in told) == name.endswith(".safetensors")
 
 
 @pytest.mark.parametrize("first", ["", "model."])

@@ -13,6 +13,7 @@ import numpy as np
 
 from converters.errors import MismatchError
 from converters.families.computed import how_to_remove
+from converters.weights import contiguous
 
 # torch layout -> Flax layout; each permutation's inverse takes it back.
 LAYOUTS = {"convolution": (2, 3, 1, 0), "linear": (1, 0), "table": (0, 1), "vector": (0,)}
@@ -161,5 +162,5 @@ def to_torch(
             raise MismatchError(
                 f"{name}: got {value.shape} from the model, expected {tuple(shape)}"
             )
-        out[name] = np.ascontiguousarray(value)
+        out[name] = contiguous(value)
     return out

@@ -4,13 +4,12 @@ safetensors. Reading it executes nothing, and needs no torch."""
 import json
 from pathlib import Path
 
-import numpy as np
-
 from converters.containers.safetensors_file import read_safetensors
 from converters.files import read_at_most, read_json, write_atomic
 from converters.graph.graph import from_plain
 from converters.graph.recorder import Captured
 from converters.limits import Limits
+from converters.weights import contiguous
 
 GRAPH, PARAMS = "graph.json", "params.safetensors"
 # The recorder bakes at most half a gigabyte of constants, a third longer in base64.
@@ -21,7 +20,7 @@ def save_captured(captured: Captured, folder: Path) -> None:
     """Write a captured network to a folder, which is made; raises OSError if it cannot be."""
     from safetensors.numpy import save
 
-    arrays = {name: np.ascontiguousarray(value) for name, value in captured.params.items()}
+    arrays = {name: contiguous(value) for name, value in captured.params.items()}
     plain = {"graph": captured.graph.to_plain(), "unused": list(captured.unused)}
     write_atomic(folder / PARAMS, save(arrays))
     write_atomic(folder / GRAPH, json.dumps(plain).encode())

@@ -67,20 +67,25 @@ def name_of(text: str) -> str:
     return text
 
 
-def count(text: str, most: int = MOST) -> int:
-    """A whole number from 1 to `most`.
+def count(text: str, most: int = MOST, least: int = 1) -> int:
+    """A whole number from `least` to `most`.
 
     >>> count("12")
     12
     """
-    if not _WHOLE.fullmatch(text) or not 1 <= int(text) <= most:
-        raise refusal(f"a whole number of at least 1 and at most {most}", text)
+    if not _WHOLE.fullmatch(text) or not least <= int(text) <= most:
+        raise refusal(f"a whole number of at least {least} and at most {most}", text)
     return int(text)
 
 
 def count_to(most: int) -> Callable[[str], int]:
     """`count` with another bound."""
-    return lambda text: count(text, most)
+    return count_within(1, most)
+
+
+def count_within(least: int, most: int) -> Callable[[str], int]:
+    """`count` with other bounds."""
+    return lambda text: count(text, most, least)
 
 
 def seed(text: str) -> int:

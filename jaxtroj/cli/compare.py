@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from jaxtroj.leaderboard.paired import Difference, PairedComparison
 
 DEFAULT_RESAMPLES = 10_000
-MOST_RESAMPLES = 10**6
+LEAST_RESAMPLES, MOST_RESAMPLES = 1000, 10**6
+"""The ends of an interval that holds 95 of 100 stand on few resamples: 25 of 1000 beyond each."""
 
 
 def add_parser(subparsers: argparse._SubParsersAction) -> None:
@@ -38,10 +39,11 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     add_sources(parser, "b", "B", "what to compare it with", None)
     parser.add_argument(
         "--resamples",
-        type=types.count_to(MOST_RESAMPLES),
+        type=types.count_within(LEAST_RESAMPLES, MOST_RESAMPLES),
         default=DEFAULT_RESAMPLES,
         metavar="N",
-        help=f"of the bootstrap, at most {MOST_RESAMPLES}; default: {DEFAULT_RESAMPLES}",
+        help=f"of the bootstrap, {LEAST_RESAMPLES} to {MOST_RESAMPLES}; default:"
+        f" {DEFAULT_RESAMPLES}",
     )
     options.add_flag(parser, "--json", "one JSON object on stdout")
 

@@ -49,16 +49,18 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
 def run(args: argparse.Namespace) -> int:
     """Generate; returns 0, or 2 when some model could not be trained.
 
-    A round that opens an encoder, a stranger's file, is made in a guarded process.
+    A round that opens strangers' files, an encoder or networks, is made in a guarded process.
 
     Raises:
         LimitError: that took too much time or memory.
         GenerationError: see `_generate`.
     """
-    encoder = getattr(args, "encoder", None)
-    if encoder is None:
+    files = [str(path) for _, path in getattr(args, "pretrained", ())]
+    if encoder := getattr(args, "encoder", None):
+        files.append(str(encoder))
+    if not files:
         return _generate(args)
-    return guarded(args, _generate, f"the process that runs {encoder}")
+    return guarded(args, _generate, f"the process that runs {', '.join(files)}")
 
 
 def _generate(args: argparse.Namespace) -> int:

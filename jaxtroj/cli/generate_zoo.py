@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxtroj.cli import generate_options as shared
+from jaxtroj.cli.options import add_limits
 from jaxtroj.errors import GenerationError
 
 if TYPE_CHECKING:
@@ -67,6 +68,8 @@ def add_parser(rounds: argparse._SubParsersAction, name: str) -> None:
     shared.add_count(parser, "--examples-per-class", 10)
     shared.add_shard(parser)
     shared.add_given(parser.add_argument_group("training"), _STEPS)
+    limits = parser.add_argument_group("limits of a zoo with --pretrained")
+    add_limits(limits, "the zoo", "training may take hours, and progress is shown")
 
 
 def events(args: argparse.Namespace, progress: "Progress") -> "Iterator[Event]":

@@ -9,6 +9,7 @@ all records are kept.
 
 import argparse
 import json
+import os
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
@@ -19,12 +20,17 @@ from jaxtroj.cli.main import COMMANDS, EXIT_CLEAN, EXIT_FAILED
 from jaxtroj.errors import UsageError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from jaxtroj.record import Record
     from jaxtroj.repair.mend import Mended, Patient
     from jaxtroj.repair.outcome import Outcome
     from jaxtroj.repair.rounds import Course
+    from jaxtroj.rounds import ModelEntry
 
 REPORT = "repair.json"
+MODELS = ("model.onnx", "model.safetensors")
+"""Names of the repaired file."""
 
 
 def add_parser(subparsers: argparse._SubParsersAction) -> None:
@@ -79,12 +85,11 @@ def _repair(args: argparse.Namespace) -> int:
     """Search, repair, write, scan again.
 
     Raises:
-        ScanError, ConverterError, ExamplesError: the model cannot be repaired.
-        UsageError: DIR cannot be written.
+        ScanError, ConverterError, ExamplesError, RepairError: the model cannot be repaired.
+        UsageError: DIR cannot be written, or holds another model.
     """
-    written = (REPORT, "model.onnx", "model.safetensors")
     inputs = (args.model, args.examples, args.calibrator, args.reference)
-    outputs.keep_inputs((args.out / name for name in written), inputs)
+    outputs.keep_inputs((args.out / name for name in (REPORT, *MODELS)), inputs)
     if outputs.is_same(args.out, args.model):
         raise UsageError(
             f"--out {args.out} is the folder of the model, which would hold two models then; name"
@@ -101,25 +106,42 @@ def _repair(args: argparse.Namespace) -> int:
     entry = replace(entry, code=options.code_from(args))
     if args.examples is not None:
         entry = replace(entry, examples_path=args.examples)
+    path, report = _path_in(args.out, entry), args.out / REPORT
     patient = examined(entry, settings, _say)
     options.message(f"{len(patient.attacks)} recovered triggers, {patient.data.in_words}")
-    tuning, path = Tuning(steps=args.steps), args.out / f"model{patient.file.suffix}"
+    tuning, say = Tuning(steps=args.steps), options.message
     try:
-        (args.out / REPORT).unlink(missing_ok=True)  # before: it is another network's from now on
-        course = in_rounds(patient, entry, settings, path, tuning, args.rounds, options.message)
-        write_atomic(args.out / REPORT, _report(patient, course))
+        course = in_rounds(patient, entry, settings, path, report, tuning, args.rounds, say)
+        write_atomic(report, _report(patient, course))
     except OSError as error:
         raise UsageError(f"cannot write in {args.out}: {error.strerror or error}") from error
-    return _told(course)
+    return _told(course, path)
 
 
-def _told(course: "Course") -> int:
+def _path_in(folder: "Path", entry: "ModelEntry") -> "Path":
+    """Where the repaired file goes.
+
+    Raises UsageError where the folder holds a model of the other format.
+    """
+    from converters.rewriting import suffix_of
+
+    name = f"model{suffix_of(entry.model_path, entry.code)}"
+    others = [one for one in MODELS if one != name and os.path.lexists(folder / one)]
+    if others:
+        raise UsageError(
+            f"{folder} holds {others[0]}, and {name} would be a second model there; name another"
+            " folder, or remove that file"
+        )
+    return folder / name
+
+
+def _told(course: "Course", path: "Path") -> int:
     """Print the table of methods and what the last scan says; the exit status."""
     found, again = course.mended, course.records[-1]
     for name, outcome in {"before": found.before, **found.after}.items():
         print(_line(name, outcome))
     if again.status != "ok":
-        options.message(_not_scanned(again))
+        options.message(_not_scanned(again, path))
         return EXIT_FAILED
     odds = " -> ".join(f"{record.probability:.3f}" for record in course.records)
     print(f"{again.model}: P(poisoned) {odds}")
@@ -173,11 +195,17 @@ def _not_converged(found: "Mended") -> str:
     )
 
 
-def _not_scanned(again: "Record") -> str:
+def _not_scanned(again: "Record", path: "Path") -> str:
     """Weights alone, of a network that is no family's, need its code to be scanned."""
+    said = f"the repaired file is written, and could not be scanned ({again.reason})"
+    if path.suffix == ".onnx":
+        return (
+            f"{said}, though the original could: do not use {path} unless `jaxtroj detect` opens"
+            " it. The figures above were measured on its weights before they were written"
+        )
     return (
-        f"the repaired file is written, and could not be scanned ({again.reason}). Fill your"
-        " network with its weights and scan that; the figures above were measured on them"
+        f"{said}. Fill your network with its weights and scan that; the figures above were measured"
+        " on them"
     )
 
 

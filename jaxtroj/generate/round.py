@@ -22,17 +22,16 @@ from converters.files import write_atomic
 from jaxtroj.errors import GenerationError
 from jaxtroj.generate.model_ids import is_poisoned, model_id, partner, poisoned_first
 from jaxtroj.generate.round_folder import (
-    LOCK,
     MANIFEST,
     RECORD,
     claim,
     complete_or_absent,
     hold_shard,
+    hold_tables,
     read_record,
     record_bytes,
     records_of,
 )
-from jaxtroj.held_folder import hold
 
 Record = dict[str, Any]
 """How a model was made, as its generation.json says it."""
@@ -105,6 +104,7 @@ class RoundPlan:
         identity: entries of the manifest that must agree for a run to go on in a folder; no paths
             and no number of models.
         models: folder of the models inside the round's folder.
+        ordered: names of objects in the identity's `settings` whose order counts as well.
         remembers_failures: whether the tries of a pair that was given up are kept in `failed/` and
             not repeated by the next run.
         collect_every: finished trainings between two rebuilds of the tables.
@@ -117,6 +117,7 @@ class RoundPlan:
     most_tries: int
     identity: Mapping[str, Any]
     models: str = "."
+    ordered: tuple[str, ...] = ()
     remembers_failures: bool = False
     collect_every: int = 1
 
@@ -165,11 +166,8 @@ def make_round(out: Path, this: Round, shard: tuple[int, int] = (0, 1)) -> Itera
         OSError: the folder cannot be written.
     """
     run = _Making(out, this)
-    plan = run.plan
-    is_new = claim(out, _generator(plan) | dict(plan.identity))
+    run.begin()
     with hold_shard(out, shard):
-        if is_new:
-            run.collect()
         yield from _made(run, shard)
 
 
@@ -198,6 +196,17 @@ class _Making:
     def __init__(self, out: Path, this: Round) -> None:
         self.out, self.this, self.plan = out, this, this.plan()
         self.tries: defaultdict[int, list[Record]] = defaultdict(list)
+
+    def begin(self) -> None:
+        """Claim the folder; of parts that start at once the first says whose settings it has."""
+        self._claim()  # makes the folder, and leaves no lock in another's
+        with hold_tables(self.out):
+            if self._claim():
+                self._write_tables()
+
+    def _claim(self) -> bool:
+        plan = self.plan
+        return claim(self.out, _generator(plan) | dict(plan.identity), plan.ordered)
 
     def missing(self, model: int, pair: Record | None) -> Generator[Event, None, list[Try]]:
         """What is to be trained of a model or, where that is there, of its partner.
@@ -236,16 +245,23 @@ class _Making:
         return []
 
     def collect(self) -> None:
-        """Rebuild the tables and manifest.json from the models that are there."""
+        """Rebuild the tables and manifest.json from the models that are there.
+
+        Raises GenerationError where the folder has become another round's in the meantime.
+        """
+        with hold_tables(self.out):
+            self._claim()
+            self._write_tables()
+
+    def _write_tables(self) -> None:
         out, plan = self.out, self.plan
-        with hold(out, wait=True, name=LOCK):
-            records = records_of(out / plan.models)
-            start = _generator(plan) | {"version": plan.version}
-            manifest = start | dict(plan.identity) | dict(self.this.manifest(out, records))
-            # First: a folder with tables and no manifest would be nobody's.
-            write_atomic(out / MANIFEST, record_bytes(manifest))
-            for name, content in self.this.tables(records).items():
-                write_atomic(out / name, content)
+        records = records_of(out / plan.models)
+        start = _generator(plan) | {"version": plan.version}
+        manifest = start | dict(plan.identity) | dict(self.this.manifest(out, records))
+        # First: a folder with tables and no manifest would be nobody's.
+        write_atomic(out / MANIFEST, record_bytes(manifest))
+        for name, content in self.this.tables(records).items():
+            write_atomic(out / name, content)
 
     def _write(self, outcome: TrainingOutcome, tries: list[Record]) -> Record:
         model = outcome.done.model

@@ -32,12 +32,13 @@ LOCK = ".lock"
 _PART = re.compile(rf"{re.escape(LOCK)}-([0-9]{{1,18}})-of-([1-9][0-9]{{0,17}})")
 
 
-def claim(out: Path, wanted: Mapping[str, Any]) -> bool:
+def claim(out: Path, wanted: Mapping[str, Any], ordered: Iterable[str] = ()) -> bool:
     """Make the folder, or check that it holds a round of these settings; True for a new one.
 
     Args:
         out: folder of the round.
         wanted: entries of the manifest that must agree.
+        ordered: names of objects in its `settings` whose entries must have the same order, too.
 
     Raises:
         GenerationError: the folder holds something else or a round of other settings, or cannot be
@@ -53,6 +54,9 @@ def claim(out: Path, wanted: Mapping[str, Any]) -> bool:
     try:
         manifest = json.loads(path.read_bytes())
         differ = differences({name: manifest[name] for name in wanted}, wanted)
+        differ += [
+            line for name in ordered for line in _reordered(name, manifest["settings"], wanted)
+        ]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise GenerationError(f"{path} is no manifest of a generated round: {error}") from error
     if differ:
@@ -61,6 +65,16 @@ def claim(out: Path, wanted: Mapping[str, Any]) -> bool:
             "another folder."
         )
     return False
+
+
+def _reordered(name: str, stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[str]:
+    """In words, that an object of the settings has its entries in another order.
+
+    The manifest keeps the order in which they were given.
+    """
+    old, new = (list(settings.get(name, ())) for settings in (stored, wanted["settings"]))
+    if old != new and sorted(old) == sorted(new):
+        yield f"the order of {name} was {', '.join(old)}, now {', '.join(new)}"
 
 
 def read_record(folder: Path) -> dict[str, Any] | None:
@@ -98,6 +112,17 @@ def records_of(models: Path) -> list[dict[str, Any]]:
     """The records of all models that are there, by name; `models` holds the folders `id-*`."""
     folders = sorted(path.parent for path in models.glob(f"id-*/{RECORD}"))
     return [record for folder in folders if (record := read_record(folder)) is not None]
+
+
+def hold_tables(out: Path) -> IO[bytes]:
+    """The lock under which tables are written, waited for; close it to let go.
+
+    Raises GenerationError where it cannot be written.
+    """
+    try:
+        return hold(out, wait=True, name=LOCK)
+    except StoreError as error:
+        raise GenerationError(str(error)) from error
 
 
 def hold_shard(out: Path, shard: tuple[int, int]) -> IO[bytes]:

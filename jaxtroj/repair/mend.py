@@ -9,7 +9,7 @@ import numpy as np
 from converters.model import Model
 from converters.rewriting import Rewritable, open_rewritable
 from converters.shifted_logits import unshifted
-from jaxtroj.errors import EvidenceError, ExamplesError
+from jaxtroj.errors import EvidenceError, ExamplesError, RepairError
 from jaxtroj.record import Record
 from jaxtroj.repair.data import RepairData, divided
 from jaxtroj.repair.outcome import Attack, Outcome, mistaken, outcome
@@ -95,8 +95,7 @@ def examined(entry: ModelEntry, settings: Settings, on_step: OnStep = silent) ->
     """Scan a model for the triggers that are to be unlearnt.
 
     Raises:
-        ScanError: the scan failed; its record says why.
-        LoadError, ConversionError: the weights could not be written back.
+        ScanError: the scan failed, or the weights could not be written back; its record says why.
         ExamplesError: there are too few labelled examples.
     """
     attempt, opened = Attempt(entry, settings, on_step), []
@@ -105,6 +104,7 @@ def examined(entry: ModelEntry, settings: Settings, on_step: OnStep = silent) ->
         path, code = entry.model_path, entry.code
         file = settled(attempt, lambda form, size: open_rewritable(path, form, size, code))
         attempt.sha256 = file.sha256
+        _check_writable(file)
         opened.append(file)
         return taken(attempt, file.model)
 
@@ -118,6 +118,21 @@ def examined(entry: ModelEntry, settings: Settings, on_step: OnStep = silent) ->
     data = divided(images, np.asarray(context.examples.labels))
     attacks = _attacks(attempt) or _attacks(attempt, 0.0)[:1]
     return Patient(opened[0], unshifted(context.opened), data, attacks, record)
+
+
+def _check_writable(file: Rewritable) -> None:
+    """Write the file to memory as it is: what cannot be written is not searched for an hour.
+
+    Raises:
+        ConversionError: weights cannot be written back.
+        RepairError: there is nothing to train.
+    """
+    if not file.weights:
+        raise RepairError(
+            "the file names no floating weights of layers that could be trained; export the network"
+            " in float32, with its weights as initialisers that no node computes"
+        )
+    file.contents({name: np.asarray(value) for name, value in file.model.params.items()})
 
 
 def examined_again(entry: ModelEntry, settings: Settings) -> tuple[Record, tuple[Attack, ...]]:
@@ -152,6 +167,9 @@ def mended(
         seed: of batches.
         methods: out of `METHODS`.
         say: told of each method as it begins.
+
+    Raises:
+        RepairError: a method makes a network that computes no numbers.
     """
     held = patient.data.held
     result = Mended(outcome(patient.model, held, patient.attacks, planted))
@@ -172,20 +190,20 @@ def _models(
     methods: tuple[str, ...],
     say: Callable[[str], None],
 ) -> Iterator[tuple[str, Model]]:
-    learn, cycles = patient.data.learn, 1
+    learn, weights, cycles = patient.data.learn, patient.file.weights, 1
     for method in methods:
         say(method)
         if method == UNLEARNT:
             model, cycles = unlearnt(patient, how, seed)
             yield method, model
         elif method == TUNED:
-            yield method, tuned(patient.model, learn, (), how.times(cycles), seed)
+            yield method, tuned(patient.model, learn, (), how.times(cycles), seed, weights=weights)
         else:
             try:
                 model, masks = pruned(patient.model, learn)
             except EvidenceError:  # the table of methods has no row then
                 continue
-            yield method, tuned(model, learn, (), how.times(cycles), seed, masks)
+            yield method, tuned(model, learn, (), how.times(cycles), seed, masks, weights=weights)
 
 
 def unlearnt(
@@ -199,12 +217,16 @@ def unlearnt(
         patient: the model as it was, which says what is right of clean pictures, and its triggers.
         how, seed: see `mended`.
         start: a model of the same form to go on from; None for the patient's own.
+
+    Raises:
+        RepairError: see `tuned` and `outcome`.
     """
-    learn, model = patient.data.learn, start or patient.model
+    learn, weights = patient.data.learn, patient.file.weights
+    model, teacher = start or patient.model, patient.model
     stamps = [attack.stamp for attack in patient.attacks]
     usual = [mistaken(patient.model, learn, attack) for attack in patient.attacks]
     for cycle in range(1, MOST_CYCLES + 1):
-        model = tuned(model, learn, stamps, how, seed + cycle, teacher=patient.model)
+        model = tuned(model, learn, stamps, how, seed + cycle, None, teacher, weights)
         rates = outcome(model, learn, patient.attacks).recovered
         if all(rate - own <= _ENOUGH for rate, own in zip(rates, usual, strict=True)):
             return model, cycle

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from converters.model import Model
+from jaxtroj.errors import RepairError
 from jaxtroj.network import Network
 from jaxtroj.repair.data import Labelled
 from jaxtroj.repair.training import Stamp
@@ -101,4 +102,12 @@ def _meant(examples: Labelled, attack: Attack) -> np.ndarray:
 
 
 def _classes(model: Model, images: np.ndarray) -> np.ndarray:
-    return np.asarray(Network(model).logits(images)).argmax(axis=1)
+    """Raises RepairError of logits that are no numbers: their largest would be a class by luck."""
+    logits = np.asarray(Network(model).logits(images))
+    odd = int((~np.isfinite(logits).all(axis=1)).sum())
+    if odd:
+        raise RepairError(
+            f"the network's logits of {odd} of {len(logits)} pictures are not finite; give pictures"
+            " like those that it was trained on, or more of them, and fewer --steps"
+        )
+    return logits.argmax(axis=1)

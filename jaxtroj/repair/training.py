@@ -11,7 +11,7 @@ al., https://arxiv.org/abs/1503.02531): the labels of a few hundred pictures are
 the cost of all others.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import cast
@@ -22,7 +22,9 @@ import numpy as np
 import optax
 
 from converters.batch_norms import by_batch, has_batch_norms, norm_paths
+from converters.errors import safe_repr
 from converters.model import Model, apply
+from jaxtroj.errors import RepairError
 from jaxtroj.repair.data import Labelled
 from jaxtroj.triggers.measure import RecoveredTrigger
 from jaxtroj.triggers.trigger import Trigger
@@ -89,6 +91,7 @@ def tuned(
     seed: int = 0,
     frozen: Mapping[str, jax.Array] | None = None,
     teacher: Model | None = None,
+    weights: Container[str] | None = None,
 ) -> Model:
     """The model after fine-tuning; without `stamps` on clean pictures alone.
 
@@ -100,18 +103,40 @@ def tuned(
         seed: of batches, places and strengths.
         frozen: flat path -> mask of 0 and 1; where it is 0, weights stay 0 (pruned).
         teacher: says what is right of a clean picture; None: its label does.
+        weights: flat paths of what may change, as `Rewritable.weights` has them; None: all.
+
+    Raises:
+        RepairError: a weight has become no finite number.
     """
     how, draw = how or Tuning(), np.random.default_rng(seed)
     statistics = {name for pair in norm_paths(model) for name in pair}
-    fixed = {name: model.params[name] for name in statistics}
-    free = {name: value for name, value in model.params.items() if name not in statistics}
+    params = model.params
+    free = {n: v for n, v in params.items() if n not in statistics and _may(n, weights)}
+    fixed = {name: value for name, value in params.items() if name not in free}
     optimiser = _optimiser(how.rate, how.steps)
     state, masks = optimiser.init(free), dict(frozen or {})
     for _ in range(how.steps):
         images, clean, labels = _batch(examples, stamps, how, draw)
         wanted = _wanted(model.num_classes, clean, labels, teacher)
         free, state = _step(model.config, optimiser, free, fixed, masks, state, images, wanted)
-    return refreshed(replace(model, params={**free, **fixed}), examples, how, draw)
+    after = refreshed(replace(model, params={**free, **fixed}), examples, how, draw)
+    _check_finite(after, {*free, *statistics})
+    return after
+
+
+def _may(name: str, weights: Container[str] | None) -> bool:
+    return weights is None or name in weights
+
+
+def _check_finite(model: Model, names: Iterable[str]) -> None:
+    """Raise a RepairError where training made something of these parameters that is no number."""
+    odd = sorted(name for name in names if not np.isfinite(model.params[name]).all())
+    if odd:
+        raise RepairError(
+            f"training made weights that are not finite, such as {safe_repr(odd[0])}"
+            f" ({len(odd)} tensors): the network's gradients are no numbers. Export it again, with"
+            " whole layers (ONNX opset 17 or later), or repair its torch weights with --network"
+        )
 
 
 def refreshed(

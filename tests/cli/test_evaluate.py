@@ -75,7 +75,7 @@ def test_models_without_an_answer_are_counted_and_in_no_reliability(small, capsy
     scores = json.loads(capsys.readouterr().out)
     assert scores["at_base_rate"] == 2 and len(scores["reliability"]) == 1
     table.write_text("id-00000000,0.1\nid-9,0.9\n")
-    compared = ("compare", small / "run", table, "--truth", truth, "--resamples", 50)
+    compared = ("compare", small / "run", table, "--truth", truth, "--resamples", 1000)
     assert run(*compared) == 0
     said = capsys.readouterr().out
     assert "3 models, 2 poisoned, without an answer (base rate) 2 of A, 0 of B; A minus" in said
@@ -139,7 +139,7 @@ def test_blank_and_nan_predictions_are_said_like_other_odd_ones(small, capsys):
     assert "1 odd predictions; the first: id-9: inf is outside" in captured.err
     said = "2 predictions are blank or NaN and count as 0.5; the first: id-00000000"
     assert f"jaxtroj: {table}: {said}\n" in captured.err
-    assert run("compare", table, small / "run", "--truth", truth, "--resamples", 50) == 0
+    assert run("compare", table, small / "run", "--truth", truth, "--resamples", 1000) == 0
     assert said in capsys.readouterr().err
 
 
@@ -307,7 +307,7 @@ def test_compare_names_only_models_that_count(tmp_path, capsys):
     truth.write_text("model,poisoned\n" + "".join(f"m{n},{n % 2}\n" for n in range(8)))
     one = table_of(tmp_path / "one.csv", {"m0": 0.1, "m1": 0.9, "m2": 0.2, "m6": ""})
     two = table_of(tmp_path / "two.csv", {"m0": 0.1, "m1": 0.9, "m3": "nan", "m4": 0.3})
-    words = ("compare", one, two, "--truth", truth, "--resamples", 50)
+    words = ("compare", one, two, "--truth", truth, "--resamples", 1000)
     assert run(*words) == 0
     said = capsys.readouterr()
     assert said.out.startswith("4 models, 1 poisoned")
@@ -326,7 +326,7 @@ def test_compare_two_detectors(tmp_path, capsys):
     folder, truth = labelled_run(tmp_path, "one", 24)
     table = tmp_path / "other.csv"
     table.write_text("".join(f"id-{n:08d},{0.9 if n % 2 else 0.1}\n" for n in range(20)))
-    arguments = ("compare", folder, table, "--truth", truth, "--resamples", 200)
+    arguments = ("compare", folder, table, "--truth", truth, "--resamples", 1000)
     assert run(*arguments) == 0
     captured = capsys.readouterr()
     assert "24 models" in captured.out and "B is better" in captured.out

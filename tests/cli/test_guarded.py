@@ -97,6 +97,16 @@ def test_convert_within_limits(tmp_path, capsys, limit, reason):
     assert not (tmp_path / "out").exists()
 
 
+def test_a_zoo_opens_networks_of_others_within_limits(tmp_path, capsys):
+    (tmp_path / "net.onnx").write_bytes(b"garbage")
+    command = ["generate", "zoo", "--out", str(tmp_path / "zoo"), "--models", "2"]
+    command += ["--pictures", f"a={tmp_path}/a.npz", "--pretrained", f"n={tmp_path}/net.onnx"]
+    assert main([*command, "--timeout", "0.05"]) == 2
+    said = capsys.readouterr().err
+    assert f"the process that runs {tmp_path}/net.onnx was stopped after 0.05 s" in said
+    assert not (tmp_path / "zoo").exists()
+
+
 @pytest.mark.parametrize(
     ("command", "said"),
     [

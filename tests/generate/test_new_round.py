@@ -13,6 +13,7 @@ import pytest
 
 from jaxtroj import held_folder
 from jaxtroj.errors import GenerationError
+from jaxtroj.generate import round_folder
 from jaxtroj.generate.model_ids import poisoned_first
 from tests.loading import module_at
 
@@ -163,6 +164,34 @@ def test_the_same_part_is_made_by_one_process_at_a_time(new_round, tmp_path):
     assert [event.kind for event in make((1, 2))].count("written") == 2
     first.close()  # as a killed process lets go
     assert [event.kind for event in make((0, 2))].count("written") == 2
+
+
+def test_of_parts_that_start_at_once_the_first_says_the_settings(new_round, tmp_path, monkeypatch):
+    """The second comes when the first has claimed the folder and not taken its part yet."""
+    first, second = (new_round.LinearSettings(seed=seed, models=4) for seed in (0, 1))
+    hold_shard = round_folder.hold_shard
+
+    def late(out, shard):
+        monkeypatch.undo()
+        with pytest.raises(GenerationError, match=r"settings\.seed was 0, now 1"):
+            next(new_round.make_round(tmp_path, new_round.LinearRound(second), (1, 2)))
+        return hold_shard(out, shard)
+
+    monkeypatch.setattr("jaxtroj.generate.round.hold_shard", late)
+    list(new_round.make_round(tmp_path, new_round.LinearRound(first), (0, 2)))
+    assert json.loads((tmp_path / "manifest.json").read_bytes())["settings"]["seed"] == 0
+
+
+def test_a_folder_that_has_become_another_rounds_keeps_its_tables(new_round, tmp_path):
+    settings = new_round.LinearSettings(seed=0, models=2)
+    making = new_round.make_round(tmp_path, new_round.LinearRound(settings))
+    next(making)
+    manifest = tmp_path / "manifest.json"
+    other = manifest.read_text().replace('"samples": 200', '"samples": 100')
+    manifest.write_text(other)
+    with pytest.raises(GenerationError, match=r"settings\.samples was 100, now 200"):
+        list(making)
+    assert manifest.read_text() == other
 
 
 def test_killed_at_any_step_the_next_call_makes_the_same_round(new_round, tmp_path):

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from converters import open_model
+from converters.rewriting import open_rewritable
 from jaxtroj.cli.main import EXIT_USAGE, main
 from jaxtroj.errors import GenerationError
 from jaxtroj.generate.model_ids import is_poisoned
@@ -350,6 +351,13 @@ def test_the_file_computes_what_the_network_does(architecture, is_fused, tmp_pat
         wanted = network.eval()(torch.from_numpy(images.transpose(0, 3, 1, 2))).numpy()
     read = open_model(tmp_path / "net.onnx").model
     np.testing.assert_allclose(read(images), wanted, rtol=2e-4, atol=2e-4)
+    # As `repair` writes it: what the converter made of the file is no weight of it.
+    file = open_rewritable(tmp_path / "net.onnx")
+    same = file.contents({name: np.asarray(value) for name, value in file.model.params.items()})
+    assert same == (tmp_path / "net.onnx").read_bytes()
+    kinds = (torch.nn.Conv2d, torch.nn.Linear)
+    layers = sum(isinstance(part, kinds) for part in network.modules())
+    assert sum(np.ndim(file.model.params[name]) > 1 for name in file.weights) >= layers
 
 
 def test_all_models_are_written_and_read_as_a_dataset(made):
@@ -376,6 +384,14 @@ def test_a_run_goes_on_and_makes_the_same_networks(made, tmp_path):
         for place in (out, tmp_path / "again")
     ]
     assert digests[0] == digests[1] and len(set(digests[0])) == 4
+
+
+def test_data_sets_in_another_order_are_other_settings(made):
+    """Models take turns through the data sets, so a pair would be of two of them."""
+    out, _ = made
+    said = "the order of pictures was grey, colour, now colour, grey"
+    with pytest.raises(GenerationError, match=said):
+        list(generate_zoo(out, SETTINGS, dict(reversed(PICTURES.items()))))
 
 
 def test_trainings_that_diverge_are_rejected_and_the_round_goes_on(tmp_path):

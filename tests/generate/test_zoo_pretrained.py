@@ -1,6 +1,7 @@
 """Zoos that go on from ONNX files: the file's layers, a fresh head, ImageNet's preparation."""
 
 import csv
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -104,6 +105,32 @@ def test_what_pretrained_networks_cannot_have_is_refused(file, change, pictures,
     pretrained = {"net": read_pretrained(file)}
     with pytest.raises(GenerationError, match=complaint):
         check_settings(replace(TUNING, **change), pictures, (0, 1), pretrained)
+
+
+class Flat(nn.Module):
+    """Flattens by the number of pictures, which an export without an open batch writes down."""
+
+    def __init__(self, side: int):
+        super().__init__()
+        self.maps, self.head = nn.Conv2d(3, 2, 3), nn.Linear(2 * (side - 2) ** 2, 5)
+
+    def forward(self, x):
+        return self.head(self.maps(x).reshape(x.shape[0], -1))
+
+
+@pytest.mark.parametrize(("side", "axes"), [(16, {"x": {0: "n"}}), (SIDE, {})])
+def test_a_network_for_other_pictures_is_refused_before_the_folder_is_made(side, axes, tmp_path):
+    path, out = tmp_path / "net.onnx", tmp_path / "zoo"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the exporter advises its successor
+        torch.onnx.export(
+            Flat(side).eval(), (torch.zeros(1, 3, side, side),), path, dynamo=False,
+            input_names=["x"], dynamic_axes=axes, opset_version=17,
+        )  # fmt: skip
+    said = f"pretrained net cannot go on with pictures of colour, {SIDE} x {SIDE} px .* {side} x"
+    with pytest.raises(GenerationError, match=said):
+        list(generate_zoo(out, TUNING, COLOUR, pretrained={"net": read_pretrained(path)}))
+    assert not out.exists()
 
 
 def test_tuned_without_a_network_is_refused():

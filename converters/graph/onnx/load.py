@@ -17,6 +17,7 @@ from converters.graph.onnx.joined import joined
 from converters.graph.onnx.limits import OnnxLimits
 from converters.graph.onnx.ranges import bare_range_finding
 from converters.graph.onnx.read import OnnxFile, read_onnx
+from converters.graph.onnx.rewrite import stored_tensors
 from converters.graph.onnx.torch_module import (
     OnnxModule,
     build,
@@ -85,12 +86,15 @@ def load_named(
     usual_size: tuple[int, int] | None = None,
     limits: OnnxLimits | None = None,
 ) -> tuple[Model, dict[str, str]]:
-    """The same as a graph, and the name in the file of each of its parameters.
+    """The same as a graph, and the name in the file of each of its parameters that has one there.
+
+    The others are constants that the converter made.
 
     Raises as `load_onnx`.
     """
     captured, image, findings, names = _captured(path, form, usual_size, limits or OnnxLimits())
-    flat = {attribute_of(name): names.get(name, name) for name, _ in captured.graph.params}
+    params = (name for name, _ in captured.graph.params)
+    flat = {attribute_of(name): names[name] for name in params if name in names}
     return _as_graph(captured, image, findings, form), flat
 
 
@@ -100,17 +104,19 @@ def _captured(
     usual_size: tuple[int, int] | None,
     limits: OnnxLimits,
 ) -> tuple[Captured, ImageInput, tuple[str, ...], dict[str, str]]:
-    """The captured network, its input, findings, and names in the file where they differ."""
+    """The captured network, its input, findings, and names in the file of what lies there."""
     file = read_onnx(path, limits)
     image = _only_input(file.model, form, usual_size, limits)
     wanted = form.output or _likely_output(file.model)
     findings = (_SORTED,) if file.was_sorted else ()
     findings += image.findings + _output_findings(file.model, form.output, wanted) + form.unsaid
+    stored = {name for name, _ in stored_tensors(file.model)}
     module, said = _built(file, image, wanted, limits)
     del file  # its weights are in the module now
     said += joined(module.steps, module.held)
     captured = capture(module, [torch.zeros(image.shape, dtype=module.input_types[0])])
-    return captured, image, findings + said + precision_finding(captured), module.weight_names
+    names = {own: name for own, name in module.weight_names.items() if name in stored}
+    return captured, image, findings + said + precision_finding(captured), names
 
 
 def _as_graph(

@@ -9,6 +9,7 @@ from onnx import ModelProto, TensorProto, numpy_helper
 from converters.errors import ConversionError, TooLargeError, safe_repr
 from converters.graph.onnx.limits import OnnxLimits
 from converters.graph.onnx.read import read_onnx
+from converters.weights import contiguous
 
 _MOST_BYTES = 2**31 - 1  # of a protobuf message
 
@@ -30,7 +31,7 @@ def with_weights(
     """
     file = read_onnx(path, limits)
     left = dict(values)
-    for name, tensor in _tensors(file.model):
+    for name, tensor in stored_tensors(file.model):
         old = file.weights.get(name)
         if name in left:
             _set(tensor, name, left.pop(name))
@@ -44,7 +45,8 @@ def with_weights(
     return file.model.SerializeToString(deterministic=True)
 
 
-def _tensors(model: ModelProto) -> Iterator[tuple[str, TensorProto]]:
+def stored_tensors(model: ModelProto) -> Iterator[tuple[str, TensorProto]]:
+    """Initialisers, and the values of constants under the names of their outputs."""
     for tensor in model.graph.initializer:
         yield tensor.name, tensor
     for node in model.graph.node:
@@ -59,7 +61,7 @@ def _set(tensor: TensorProto, name: str, value: np.ndarray) -> None:
             f"weight {safe_repr(name)} has shape {tuple(tensor.dims)}, got {tuple(value.shape)}"
         )
     kind = tensor.data_type
-    new = numpy_helper.from_array(np.ascontiguousarray(value), tensor.name)
+    new = numpy_helper.from_array(contiguous(value), tensor.name)
     if new.data_type != kind:
         raise ConversionError(f"weight {safe_repr(name)} is not float32; export it as float32")
     tensor.CopyFrom(new)

@@ -30,7 +30,7 @@ class OnnxModule(torch.nn.Module):
         input_names, output_names: those of the graph.
         input_shapes, input_types: the shapes and element types it was built for.
         weight_bytes: of the weights in the file, as they lie there.
-        weight_names: parameter name -> name in the file, where torch does not allow the latter.
+        weight_names: parameter name -> name in the file; torch does not allow every one of those.
         steps: the calls in order.
     """
 
@@ -65,8 +65,7 @@ class OnnxModule(torch.nn.Module):
         owner.register_parameter(leaf, parameter)
         self._held[name] = (owner, leaf)
         path = next(path for path, value in self.named_parameters() if value is parameter)
-        if path != name:
-            self.weight_names[path] = name
+        self.weight_names[path] = name
 
     def hold_constant(self, name: str, data: Any) -> None:
         """Keep what is no weight (tensor, sequence or None) outside the state dict."""

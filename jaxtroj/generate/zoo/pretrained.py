@@ -18,6 +18,7 @@ from jaxtroj.record import digest_file
 
 if TYPE_CHECKING:
     import torch
+    from onnx import ModelProto
 
 TUNED = "tuned"
 """The way of training of such models."""
@@ -34,11 +35,13 @@ class Pretrained:
         body: the network, in torch; it takes `[n, 3, h, w]` as ImageNet's networks do, less the
             mean of ImageNet's pixels, in their deviations.
         head: name of its last linear layer.
+        size: height and width that the file says; None where it leaves one open.
     """
 
     digest: str
     body: "torch.nn.Module"
     head: str
+    size: tuple[int, int] | None = None
 
     def network(self, classes: int) -> "torch.nn.Module":
         """A copy with a fresh last layer, for RGB pictures in [0, 1]; by torch's generator."""
@@ -49,6 +52,20 @@ class Pretrained:
         assert isinstance(old, nn.Linear), "as `read_pretrained` found it"
         body.set_submodule(self.head, nn.Linear(old.in_features, classes))
         return nn.Sequential(_standardising(), body)
+
+    def trouble_with(self, height: int, width: int) -> str:
+        """Why it cannot be tuned on pictures of this size, in words; "" where it can."""
+        import torch
+
+        body = copy.deepcopy(self.body).eval()  # a run in training mode would move its statistics
+        try:
+            with torch.no_grad():
+                shape = tuple(body(torch.zeros(2, 3, height, width)).shape)
+        except Exception as error:  # Of a stranger's nodes: any type.
+            return str(error).partition("\n")[0] or type(error).__name__
+        if len(shape) != 2 or shape[0] != 2:
+            return f"two of them give an output of shape {shape}, expected two rows of logits"
+        return ""
 
 
 NONE: Mapping[str, Pretrained] = MappingProxyType({})
@@ -77,7 +94,14 @@ def read_pretrained(path: Path) -> Pretrained:
     heads = [part for part, module in body.named_modules() if isinstance(module, nn.Linear)]
     if not heads:
         raise GenerationError(f"{path}: no linear layer (Gemm) whose place a new head could take")
-    return Pretrained(digest, body, heads[-1])
+    return Pretrained(digest, body, heads[-1], _size(model))
+
+
+def _size(model: "ModelProto") -> tuple[int, int] | None:
+    """Height and width of a file's first input `[n, 3, h, w]`, where it says both."""
+    shapes = [info.type.tensor_type.shape.dim for info in model.graph.input[:1]]
+    sides = [dim.dim_value for shape in shapes for dim in shape[2:]]
+    return (sides[0], sides[1]) if len(sides) == 2 and min(sides) > 0 else None
 
 
 def _standardising() -> "torch.nn.Module":

@@ -124,6 +124,7 @@ class ZooRound:
             pairs=tuple(range(settings.models // 2)),
             most_tries=settings.most_tries,
             identity={"settings": plain(settings) | {"pictures": digests} | self._files()},
+            ordered=("pictures", "pretrained"),  # models take turns in this order
             remembers_failures=True,
         )
 

@@ -78,6 +78,7 @@ def check_settings(
         if min(found.size) < least
     ]
     wrong += _against_pretrained(settings, pictures) if pretrained else []
+    wrong += [] if wrong else _unfit(pictures, pretrained)  # runs the networks
     if not pretrained and TUNED in settings.trainings:
         wrong.append(f"training {TUNED} needs a pretrained network")
     refuse(wrong)
@@ -93,6 +94,25 @@ def _against_pretrained(
     wrong = [f"{name} cannot be chosen where networks are pretrained" for name in names]
     grey = [name for name, found in pictures.items() if found.images.shape[3] != 3]
     return wrong + [f"pictures of {name} must be RGB for pretrained networks" for name in grey]
+
+
+def _unfit(
+    pictures: Mapping[str, LabelledPictures], pretrained: Mapping[str, Pretrained]
+) -> list[str]:
+    """Which pretrained networks cannot take which pictures."""
+    wrong = []
+    for name, network in pretrained.items():
+        size = network.size
+        made = f" of {size[0]} x {size[1]} px" if size else " of another size"
+        for dataset, found in pictures.items():
+            height, width = found.images.shape[1:3]
+            if why := network.trouble_with(height, width):
+                wrong.append(
+                    f"pretrained {name} cannot go on with pictures of {dataset}, {height} x {width}"
+                    f" px ({why}); its file is made for pictures{made}: give such, or export it for"
+                    " these, with an open batch"
+                )
+    return wrong
 
 
 def design_of(
