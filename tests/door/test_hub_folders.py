@@ -12,6 +12,8 @@ import torch
 import transformers
 from PIL import Image
 from safetensors.numpy import load_file, save_file
+from safetensors.torch import load_file as load_torch_file
+from safetensors.torch import save_file as save_torch_file
 
 import jaxtroj
 from converters import load_checkpoint, open_model
@@ -377,6 +379,47 @@ def test_compared_networks_are_not_the_ones_that_are_filled(tmp_path):
     for name, value in module.named_buffers():
         torch.testing.assert_close(value, expected.pop(name))
     assert not expected and not any(value.is_meta for value in module.parameters())
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.int32])
+@pytest.mark.parametrize("family", ["swin", "vit", "deit", "beit", "resnet"])
+def test_two_tensors_of_one_weight_are_refused(tmp_path, family, kind):
+    """transformers 4 takes other ones of them than transformers 5, and both say nothing.
+
+    Files have transformers 4's names, ResNet's those of all versions; it has them without a prefix
+    too here, which both add.
+    """
+    folder = write_folder(tmp_path / family, family)
+    path = folder / "model.safetensors"
+    network = transformers.AutoModelForImageClassification.from_pretrained(folder)
+    held, own = load_torch_file(path), network.state_dict()
+    other = {name.removeprefix("resnet."): 2 * value + 1 for name, value in own.items()}
+    more = {name: value.to(kind) for name, value in other.items() if name not in held}
+    assert more
+    save_torch_file(held | more, path)
+    with pytest.raises(MismatchError, match=r"lack a tensor of their own\s+name, so that some"):
+        open_model(folder)
+
+
+@pytest.mark.parametrize("change", [lambda table: table, lambda table: table.flip(0)])
+def test_positions_that_transformers_4_loads_are_the_networks_own(tmp_path, change):
+    """Its Swin keeps them in its files, and computes with what stands there."""
+    folder = write_folder(tmp_path / "swin", "swin")
+    buffers = transformers.SwinForImageClassification.from_pretrained(folder).named_buffers()
+    tables = {
+        name.replace("relative_position_bias", "self"): change(value.reshape(16, 16))
+        for name, value in buffers
+        if name.endswith("relative_position_index")
+    }
+    held = load_torch_file(folder / "model.safetensors")
+    save_torch_file(held | {n: t.contiguous() for n, t in tables.items()},
+                    folder / "model.safetensors")  # fmt: skip
+    assert len(tables) == 3
+    if torch.equal(change(torch.eye(2)), torch.eye(2)):
+        open_model(folder)
+        return
+    with pytest.raises(MismatchError, match="holds other positions than SwinForImage"):
+        open_model(folder)
 
 
 def test_fields_that_choose_implementations_change_nothing(folder, vit):
