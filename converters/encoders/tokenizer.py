@@ -225,13 +225,14 @@ def _load_folder(folder: Path) -> Tokenizer:
 
 
 def wrap(backend: Any) -> Tokenizer:
-    """A tokenizer of transformers as `Tokenizer`; without padding token, the end token pads."""
-    if backend.pad_token_id is None:
-        if backend.eos_token_id is None:
-            raise ConversionError("the tokenizer has neither a padding nor an end token")
+    """A tokenizer of transformers as `Tokenizer`; without padding token, the end token pads.
+
+    Without either, any id does: what fills up is masked.
+    """
+    if backend.pad_token_id is None and backend.eos_token_id is not None:
         backend.pad_token = backend.eos_token
     vocabulary: dict[str, int] = dict(backend.get_vocab())
-    pad_id = vocabulary[backend.pad_token]
+    pad_id = 0 if backend.pad_token is None else vocabulary[backend.pad_token]
     return Tokenizer(backend, pad_id, backend.unk_token_id, vocabulary)
 
 
