@@ -148,7 +148,7 @@ def tokenizer_digest(path: str | PathLike[str]) -> str:
     """
     path = Path(path)
     is_folder = path.is_dir()
-    digest = hashlib.sha256(_class_name(path).encode() if is_folder else b"")
+    digest = hashlib.sha256(class_name(path).encode() if is_folder else b"")
     try:
         for file in [path / name for name in _FILES] if is_folder else [path]:
             if file.is_file() or not is_folder:
@@ -201,7 +201,7 @@ def _load_pickled(path: Path) -> Tokenizer:
 
 
 def _load_folder(folder: Path) -> Tokenizer:
-    name = _class_name(folder)
+    name = class_name(folder)
     with os.scandir(folder) as entries:
         for entry in entries:
             heavy = entry.name.endswith((".json", ".txt")) and entry.is_file()
@@ -236,7 +236,7 @@ def wrap(backend: Any) -> Tokenizer:
     return Tokenizer(backend, pad_id, backend.unk_token_id, vocabulary)
 
 
-def _class_name(folder: Path) -> str:
+def class_name(folder: Path) -> str:
     """Name of the transformers class, from the allow-list; raises as `load_tokenizer`."""
     said = read_json(folder / CONFIG, _MAX_CONFIG_BYTES) if (folder / CONFIG).exists() else {}
     if said.get("fast_tokenizer_files", [FAST]) != [FAST]:

@@ -16,7 +16,7 @@ from converters.errors import (
 )
 from converters.graph.torch_network import torch_model
 from converters.hub.aliases import own_names
-from converters.hub.folder import CONFIG, HubFolder
+from converters.hub.folder import CONFIG, HubFolder, processor_home
 from converters.hub.processor import FolderForm, form_of
 from converters.input_form import USUAL_SIZE, InputForm, assumed_size
 from converters.model import Model
@@ -66,7 +66,7 @@ def hub_model(folder: HubFolder, form: InputForm, usual_size: tuple[int, int] | 
 
         module, own = rebuild_timm(folder)
     else:
-        module, own = rebuild(folder), form_of(folder.path, usual_size)
+        module, own = rebuild(folder), form_of(processor_home(folder.path), usual_size)
     findings = (*folder.findings, *folder.weights.findings, *label_finding(folder.config))
     size = form.image_size or (own.size if own else None) or _fixed_size(folder.config)
     if size is None:
@@ -135,10 +135,10 @@ def _check(config: Mapping[str, Any], tensors: Mapping[str, Any]) -> None:
             f"{CONFIG} has other names of its own for entries (attribute_map), which transformers"
             " reads; expected none: write each entry under its own name"
         )
-    if config.get("problem_type") == "regression":
+    if config.get("problem_type") in ("regression", "multi_label_classification"):
         raise UnsupportedArchitectureError(
-            f"{CONFIG} says that the network gives quantities (problem_type 'regression'); expected"
-            " one that chooses a class"
+            f"{CONFIG} says that the network gives quantities, or several classes at once"
+            f" (problem_type {config['problem_type']!r}); expected one that chooses a class"
         )
     for key, value in config.items():
         numbers = value if isinstance(value, list) else [value]

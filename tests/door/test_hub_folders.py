@@ -256,6 +256,33 @@ def test_processors_that_do_more_are_refused(folder, name):
         open_model(folder, usual_size=PICTURES.shape[1:3])
 
 
+OF_BOTH = {
+    "the same": ({}, {}),
+    "no pictures": (None, {}),
+    "other values": ({"image_mean": [0.9] * 3}, "ways, of other 'image_mean'"),
+    "another class": ({"image_processor_type": "ConvNextImageProcessor"}, "'image_processor_type'"),
+    "the same, of another make": ({"image_processor_type": "ViTImageProcessorFast"}, {}),
+}
+
+
+@pytest.mark.parametrize("name", OF_BOTH)
+def test_configs_of_both_versions_must_prepare_alike(folder, name):
+    """transformers 4 reads `preprocessor_config.json`, transformers 5 the other first."""
+    changes, said = OF_BOTH[name]
+    older = json.loads((folder / "preprocessor_config.json").read_text())
+    newer = {"processor_class": "X"}
+    if changes is not None:
+        newer["image_processor"] = older | changes
+    (folder / "processor_config.json").write_text(json.dumps(newer))
+    if said:
+        with pytest.raises(ConverterError, match=said):
+            open_model(folder)
+        return
+    named = "preprocessor_config.json" if changes is None else "processor_config.json"
+    form = open_model(folder).folder_form
+    assert form.source == named and form.mean == (0.5, 0.5, 0.5)
+
+
 REMOTE = {"AutoModelForImageClassification": "modeling_evil.Evil"}
 
 
@@ -293,6 +320,7 @@ def test_what_asks_for_remote_code_is_refused_by_name(folder, monkeypatch, chang
         ({"dtype": "float8_e5m2"}, "dtype is 'float8_e5m2', expected float16, bfloat16"),
         ({"dtype": {"": "float32"}}, "dtype is a dict, expected float16"),
         ({"problem_type": "regression"}, "problem_type 'regression'"),
+        ({"problem_type": "multi_label_classification"}, "problem_type 'multi_label_classif"),
         (
             {"attribute_map": {"layer_norm_eps": "hidden_dropout_prob"}},
             "names of its own for entries",
@@ -439,6 +467,16 @@ def test_fields_that_choose_implementations_change_nothing(folder, vit):
             "preprocessor_config.json",
             b'{"image_processor_type": "ViTImageProcessor", "size": 0}',
             "cannot use preprocessor_config.json",
+        ),
+        (
+            "preprocessor_config.json",
+            b'{"image_processor_type": "ViTImageProcessor", "size": []}',
+            "cannot use preprocessor_config.json: IndexError",
+        ),
+        (
+            "preprocessor_config.json",
+            b'{"image_processor_type": "ViTImageProcessor", "rescale_factor": 0.0}',
+            "cannot use preprocessor_config.json: ZeroDivisionError",
         ),
         ("model.safetensors", b"\x80\x02cos\nsystem\n(S'touch ran'\ntR.", "safetensors|global"),
         ("model.safetensors", b"", "empty"),
