@@ -42,10 +42,12 @@ _MOST_NAMES = 5
 
 @dataclass(frozen=True)
 class HubModel:
-    """A converted folder: the network with its preparation in front, and how it wants pictures."""
+    """A converted folder: the network with its preparation in front, how it wants pictures, and
+    what it calls its classes."""
 
     model: Model
     form: FolderForm | None
+    class_names: tuple[str, ...] = ()
 
 
 def hub_model(folder: HubFolder, form: InputForm, usual_size: tuple[int, int] | None) -> HubModel:
@@ -77,7 +79,7 @@ def hub_model(folder: HubFolder, form: InputForm, usual_size: tuple[int, int] | 
     channels = folder.config.get("num_channels", _timm_channels(folder.config))
     shape = (size[0], size[1], channels if isinstance(channels, int) else 3)
     model = torch_model(module, shape, form, findings)
-    return HubModel(model, own)
+    return HubModel(model, own, class_names(folder.config))
 
 
 def _timm_channels(config: Mapping[str, Any]) -> Any:
@@ -183,16 +185,26 @@ def _fixed_size(config: Mapping[str, Any]) -> tuple[int, int] | None:
 
 def label_finding(config: Mapping[str, Any]) -> tuple[str, ...]:
     """The first names of classes that the config has, if it names them."""
-    labels = config.get("id2label", config.get("label_names"))
-    if isinstance(labels, list):
-        labels = {str(number): label for number, label in enumerate(labels)}
-    if not isinstance(labels, dict) or not all(str(key).isdecimal() for key in labels):
-        return ()
-    ordered = [labels[key] for key in sorted(labels, key=int)]
+    ordered = _labels(config)
     if all(label == f"LABEL_{n}" for n, label in enumerate(ordered)):
         return ()
     shown = ", ".join(f"{n} {safe_repr(label)}" for n, label in enumerate(ordered[:_MOST_NAMES]))
     return (f"classes of the folder: {shown}{' ...' if len(ordered) > _MOST_NAMES else ''}",)
+
+
+def class_names(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """What the config calls its classes, in their order; empty where it does not name each."""
+    ordered = _labels(config)
+    return tuple(map(str, ordered)) if all(isinstance(label, str) for label in ordered) else ()
+
+
+def _labels(config: Mapping[str, Any]) -> list[Any]:
+    labels = config.get("id2label", config.get("label_names"))
+    if isinstance(labels, list):
+        labels = {str(number): label for number, label in enumerate(labels)}
+    if not isinstance(labels, dict) or not all(str(key).isdecimal() for key in labels):
+        return []
+    return [labels[key] for key in sorted(labels, key=int)]
 
 
 @contextmanager
