@@ -115,6 +115,14 @@ def takes_texts(path: Path) -> bool:
     return any(isinstance(name, str) and name.endswith(_TEXT_CLASSIFIER) for name in names)
 
 
+def is_unreadable(path: Path) -> bool:
+    """Whether the config of a hub folder cannot be read, so that what the network takes is open."""
+    try:
+        return is_hub_folder(path) and not read_json(snapshot_of(path) / CONFIG, MOST_CONFIG_BYTES)
+    except (OSError, ConverterError):
+        return True
+
+
 def processor_home(folder: Path) -> Path:
     """Where the processor of a network's pictures lies: in its folder, or where MLflow keeps it."""
     around = folder.parent
