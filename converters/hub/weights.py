@@ -130,12 +130,17 @@ def _from_files(folder: Path, names: list[str], places: dict[str, str] | None) -
 
 
 def _stored(artifact: Artifact) -> Tensors:
-    """The tensors that stand in a file, without those that safetensors' metadata ties to them."""
-    tensors, said = artifact.weights.tensors, artifact.weights.metadata
+    """The tensors that stand in a file, without those that safetensors' metadata ties to them.
+
+    These are the same array once more, and come last.
+    """
+    tensors = artifact.weights.tensors
     if artifact.format != SAFETENSORS:
         return tensors
-    tied = {n for n, kept in said.items() if n != kept and tensors.get(str(kept)) is tensors.get(n)}
-    return {name: tensor for name, tensor in tensors.items() if name not in tied}
+    first: dict[int, str] = {}
+    for name, tensor in tensors.items():
+        first.setdefault(id(tensor), name)
+    return {name: tensors[name] for name in first.values()}
 
 
 def _places(index: Path) -> dict[str, str]:
