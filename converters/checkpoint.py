@@ -120,7 +120,8 @@ def _described(config) -> dict:
 
     if not isinstance(config, GraphConfig):
         raise ConversionError(
-            f"a checkpoint holds a network of a family or a graph, got a {type(config).__name__}"
+            "a checkpoint holds a network of pictures, or a head over vectors, got a"
+            f" {type(config).__name__}; one of texts is scanned from its own folder"
         )
     return {"family": _GRAPH, "config": plain_of(config)}
 

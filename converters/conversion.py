@@ -9,7 +9,13 @@ import numpy as np
 
 from converters import families
 from converters.artifact import Artifact
-from converters.errors import EXPORT, MismatchError, UnsupportedArchitectureError, safe_repr
+from converters.errors import (
+    EXPORT,
+    MismatchError,
+    UnsupportedArchitectureError,
+    first_names,
+    safe_repr,
+)
 from converters.families.family import Family
 from converters.families.hyperparameters import check_modules
 from converters.families.names import assign
@@ -117,6 +123,7 @@ def _refuse_unknown(
     tensors: Mapping[str, np.ndarray], shapes: Mapping[str, tuple[int, ...]]
 ) -> NoReturn:
     _refuse_texts(tensors)
+    _refuse_beside(tensors)
     families.refuse_like(shapes)
     refuse_replaced(tensors)
     sample = ", ".join(f"{n[:60]} {tuple(t.shape)}" for n, t in list(tensors.items())[:2])
@@ -126,6 +133,19 @@ def _refuse_unknown(
         "--network FILE.py:CLASS. Weights alone are read for "
         f"{', '.join(dict.fromkeys([*families.FAMILIES, *(f.name for f in KNOWN if f.tensors)]))}"
     )
+
+
+def _refuse_beside(tensors: Mapping[str, np.ndarray]) -> None:
+    """Raise where a known network's tensors have others beside them, such as a metric's."""
+    for first in _FIRST_NAMES:
+        inside = {name: value for name, value in tensors.items() if name.startswith(first)}
+        beside = [name for name in tensors if name not in inside]
+        if beside and inside and _is_known(without(first, inside)):
+            raise UnsupportedArchitectureError(
+                f"the tensors under {first} are a known network's, and {len(beside)} others stand"
+                f" beside them: {first_names(beside)}. Expected the network alone: save"
+                f" {first[:-1]}.state_dict()"
+            )
 
 
 def _refuse_texts(names: Collection[str]) -> None:

@@ -15,13 +15,21 @@ from pathlib import Path
 from typing import Any
 
 from converters.errors import (
+    ConverterError,
     CorruptFileError,
     LoadError,
     UnsupportedArchitectureError,
     safe_repr,
 )
 from converters.files import read_at_most, read_json
-from converters.hub.folder import CONFIG, MOST_CONFIG_BYTES, is_hub_folder
+from converters.hub.folder import (
+    COMPONENTS,
+    CONFIG,
+    MOST_CONFIG_BYTES,
+    PROCESSORS,
+    is_hub_folder,
+    processor_home,
+)
 from converters.hub.redirections import MLFLOW, type_said
 
 _MOST_BYTES = 2**16  # real ones take 1 to 3 KB
@@ -37,7 +45,11 @@ _PATHS = {
 _ELSEWHERE = ("source_model_revision", "has_local_base_model_path", "peft_adaptor")
 _TORCH_FILES = ("model.pt2", "model.pth")
 _CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "jaxtroj", "mlflow")
-_TOKENIZER = Path("components", "tokenizer")
+_TOKENIZER = COMPONENTS / "tokenizer"
+# What may unpickle: without code of the folder's own these are as they are installed.
+_UNPICKLERS = ("mlflow.pytorch.pickle_module", "pickle", "cloudpickle", "dill")
+_ONE_OF = ", ".join(_UNPICKLERS)
+_UNPICKLER = "pickle_module_info.txt"
 
 
 @dataclass(frozen=True)
@@ -117,9 +129,35 @@ def _other_networks(folder: Path, flavors: dict[str, Any], found: list[Path]) ->
         yield f"it holds {' and '.join(map(str, found))}"
     if is_hub_folder(folder) and found[0].resolve() != folder.resolve():
         yield f"MLmodel names {found[0]}, and config.json the weights beside it"
+    yield from _own_code(folder, flavors)
     yield from _loaded_otherwise(folder, flavors, named[0], found[0])
+    if named[0] == "pytorch":
+        yield from _unpickled_otherwise(flavors, found[0].parent)
     if named[0] == "transformers":
         yield from _made_otherwise(flavors[named[0]], found[0])
+        yield from _prepared_otherwise(folder, flavors[named[0]], found[0])
+
+
+def _own_code(folder: Path, flavors: dict[str, Any]) -> Iterator[str]:
+    """MLflow puts a folder's modules first, before torch's and transformers' of the same names."""
+    for values in flavors.values():
+        said = values.get("code") if isinstance(values, dict) else None
+        if said and not (isinstance(said, str) and _is_empty(folder / said)):
+            yield f"MLmodel has modules loaded from {safe_repr(said)}, which may change what it is"
+
+
+def _is_empty(folder: Path) -> bool:
+    return folder.is_dir() and next(folder.iterdir(), None) is None
+
+
+def _unpickled_otherwise(flavors: dict[str, Any], home: Path) -> Iterator[str]:
+    """Modules that unpickle a network, if they are none of those that all know."""
+    said = [values.get("pickle_module_name") for values in flavors.values() if values]
+    if os.path.lexists(home / _UNPICKLER):
+        said.append(read_at_most(home / _UNPICKLER, _MOST_BYTES).decode("utf-8", "replace").strip())
+    for name in said:
+        if name is not None and name not in _UNPICKLERS:
+            yield f"the module {safe_repr(name)} unpickles it, expected one of {_ONE_OF}"
 
 
 def _loaded_otherwise(
@@ -150,6 +188,45 @@ def _made_otherwise(values: dict[str, Any], found: Path) -> Iterator[str]:
     # MLflow has weights loaded in its own type, which rounds those of a wider one.
     if kind not in (None, "torch.float32", f"torch.{type_said(config)}"):
         yield f"MLmodel says weights of {safe_repr(kind)}, its {CONFIG} says otherwise"
+
+
+def _prepared_otherwise(folder: Path, values: dict[str, Any], found: Path) -> Iterator[str]:
+    """Tokenizers and processors of another class than their own files name."""
+    tokenizer, processor = folder / _TOKENIZER, processor_home(found)
+    if tokenizer.is_dir():
+        yield from _of_other_class(values.get("tokenizer_type"), _tokenizer_class(tokenizer))
+    if processor != found:
+        yield from _of_other_class(
+            values.get(f"{processor.name}_type"), _processor_class(processor)
+        )
+
+
+def _of_other_class(said: Any, own: str | None) -> Iterator[str]:
+    if said is not None and own is not None and _plain(str(said)) != _plain(own):
+        yield f"MLmodel has a {safe_repr(said)} made of the files of a {own}"
+
+
+def _tokenizer_class(home: Path) -> str | None:
+    """The class by which a tokenizer is read here; None where reading it will refuse it."""
+    from converters.encoders.tokenizer import class_name
+
+    try:
+        return class_name(home)
+    except (ConverterError, OSError):
+        return None
+
+
+def _processor_class(home: Path) -> str | None:
+    """The class that a processor's config names."""
+    path = next((home / name for name in PROCESSORS if (home / name).exists()), None)
+    values = {} if path is None else read_json(path, MOST_CONFIG_BYTES)
+    named = values.get("image_processor_type", values.get("feature_extractor_type"))
+    return named if isinstance(named, str) else None
+
+
+def _plain(name: str) -> str:
+    """A class under the name that all its kinds have."""
+    return name.removesuffix("Fast").replace("FeatureExtractor", "ImageProcessor")
 
 
 def _said(folder: Path, flavors: dict[str, Any], flavor: str) -> Path | None:

@@ -51,6 +51,7 @@ class OpenedModel:
       format: "onnx", "exported program" or what `converters.Artifact` names.
       findings: what a reader should know: what was guessed, removed or left out.
       folder_form: how its folder wants pictures, of one that says so.
+      class_names: what its folder calls its classes, in their order; empty where none does.
     """
 
     model: "Model"
@@ -58,6 +59,7 @@ class OpenedModel:
     format: str
     findings: tuple[str, ...]
     folder_form: "FolderForm | None" = None
+    class_names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -197,7 +199,8 @@ def _from_hub(file: ModelFile, form: InputForm, usual: tuple[int, int] | None) -
         return OpenedModel(model, file.sha256, file.format, model.findings)
     found = hub_model(file.content, form, usual)
     model = found.model
-    return OpenedModel(model, file.sha256, file.format, model.findings, found.form)
+    more = (found.form, found.class_names)
+    return OpenedModel(model, file.sha256, file.format, model.findings, *more)
 
 
 def _from_onnx(file: ModelFile, form: InputForm, usual: tuple[int, int] | None) -> "Model":

@@ -92,6 +92,7 @@ def detect(
         if pictures is None or is_path:
             entry = entry_of(Path(network))
             if pictures is not None:
+                _check_kind(entry)
                 entry = replace(entry, examples_path=home / EXAMPLES)
             record, panels = _guarded(entry, settings, limits, home / _TRIGGERS)
         else:
@@ -181,8 +182,16 @@ def _checked_settings(settings: Settings | None) -> Settings:
 
 
 def _check_path(what: str, path: Any) -> None:
-    if problem := path_problem(path):
+    if problem := path_problem(path) or ("" if os.fspath(path) else "an empty text"):
         raise UsageError(f"{what} is {problem}; expected a path")
+
+
+def _check_kind(entry: ModelEntry) -> None:
+    if entry.kind == "text-classifier":
+        raise UsageError(
+            f"{entry.model_id} takes texts, and images were given; expected its path alone, with"
+            " texts in the folder examples of its own"
+        )
 
 
 def _check_arguments(is_path: bool, images: Any, labels: Any) -> None:

@@ -95,8 +95,8 @@ LAGGING = Flag(
 CLASSES_UNKNOWN = Flag(
     "classes-unknown",
     "the examples lie in fewer class folders than the network has classes, and the folders' names"
-    " are neither numbers nor ImageNet's: only the order of the folders of all classes would"
-    " number them, so the pictures count as unlabelled",
+    " are neither numbers nor ImageNet's nor the network's own: only the order of the folders of"
+    " all classes would number them, so the pictures count as unlabelled",
     "name the pictures by the numbers of their classes, `class_7_example_0.jpg` and so on, in one"
     " folder; or give a folder with pictures for every class",
 )

@@ -148,7 +148,7 @@ def tokenizer_digest(path: str | PathLike[str]) -> str:
     """
     path = Path(path)
     is_folder = path.is_dir()
-    digest = hashlib.sha256(_class_name(path).encode() if is_folder else b"")
+    digest = hashlib.sha256(class_name(path).encode() if is_folder else b"")
     try:
         for file in [path / name for name in _FILES] if is_folder else [path]:
             if file.is_file() or not is_folder:
@@ -201,7 +201,7 @@ def _load_pickled(path: Path) -> Tokenizer:
 
 
 def _load_folder(folder: Path) -> Tokenizer:
-    name = _class_name(folder)
+    name = class_name(folder)
     with os.scandir(folder) as entries:
         for entry in entries:
             heavy = entry.name.endswith((".json", ".txt")) and entry.is_file()
@@ -225,17 +225,18 @@ def _load_folder(folder: Path) -> Tokenizer:
 
 
 def wrap(backend: Any) -> Tokenizer:
-    """A tokenizer of transformers as `Tokenizer`; without padding token, the end token pads."""
-    if backend.pad_token_id is None:
-        if backend.eos_token_id is None:
-            raise ConversionError("the tokenizer has neither a padding nor an end token")
+    """A tokenizer of transformers as `Tokenizer`; without padding token, the end token pads.
+
+    Without either, any id does: what fills up is masked.
+    """
+    if backend.pad_token_id is None and backend.eos_token_id is not None:
         backend.pad_token = backend.eos_token
     vocabulary: dict[str, int] = dict(backend.get_vocab())
-    pad_id = vocabulary[backend.pad_token]
+    pad_id = 0 if backend.pad_token is None else vocabulary[backend.pad_token]
     return Tokenizer(backend, pad_id, backend.unk_token_id, vocabulary)
 
 
-def _class_name(folder: Path) -> str:
+def class_name(folder: Path) -> str:
     """Name of the transformers class, from the allow-list; raises as `load_tokenizer`."""
     said = read_json(folder / CONFIG, _MAX_CONFIG_BYTES) if (folder / CONFIG).exists() else {}
     if said.get("fast_tokenizer_files", [FAST]) != [FAST]:

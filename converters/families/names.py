@@ -92,9 +92,10 @@ def assign(
       shapes: Flax path -> shape of every leaf that must be filled.
 
     Raises:
-      MismatchError: with every missing, unused and misshapen name.
+      MismatchError: with every missing, unused and misshapen name, or with two names of one leaf.
     """
     filled: dict[str, np.ndarray] = {}
+    sources: dict[str, str] = {}
     unused, misshapen = [], {}
     for name, tensor in tensors.items():
         if any(re.fullmatch(pattern, name) for pattern in ignored):
@@ -105,6 +106,9 @@ def assign(
             continue
         path, layout = found
         expected = torch_shape(shapes[path], layout)
+        if path in sources:
+            _refuse_two_values(sources[path], tensors[sources[path]], name, tensor)
+        sources[path] = name
         if tuple(tensor.shape) == expected:
             filled[path] = np.transpose(tensor, LAYOUTS[layout])
         else:
@@ -113,6 +117,16 @@ def assign(
     missing = [_torch_name(path) for path in shapes if path not in filled | misshapen]
     refuse_mismatch(missing, unused, list(misshapen.values()))
     return filled
+
+
+def _refuse_two_values(one: str, first: np.ndarray, other: str, second: np.ndarray) -> None:
+    """Raise MismatchError where tensors of two names for one leaf, such as of 2018, differ."""
+    if first.shape != second.shape or not (first == second).all():
+        raise MismatchError(
+            f"{one[:_LONGEST]} and {other[:_LONGEST]} are two names of one weight and hold other"
+            " values. Some versions of a library load the one, others the other; expected one of"
+            " both: save the network again with the one that is meant"
+        )
 
 
 def torch_shape(shape: tuple[int, ...], layout: str) -> tuple[int, ...]:

@@ -16,7 +16,7 @@ from converters.errors import (
 )
 from converters.graph.torch_network import torch_model
 from converters.hub.aliases import own_names
-from converters.hub.folder import CONFIG, HubFolder
+from converters.hub.folder import CONFIG, HubFolder, processor_home
 from converters.hub.processor import FolderForm, form_of
 from converters.input_form import USUAL_SIZE, InputForm, assumed_size
 from converters.model import Model
@@ -42,10 +42,12 @@ _MOST_NAMES = 5
 
 @dataclass(frozen=True)
 class HubModel:
-    """A converted folder: the network with its preparation in front, and how it wants pictures."""
+    """A converted folder: the network with its preparation in front, how it wants pictures, and
+    what it calls its classes."""
 
     model: Model
     form: FolderForm | None
+    class_names: tuple[str, ...] = ()
 
 
 def hub_model(folder: HubFolder, form: InputForm, usual_size: tuple[int, int] | None) -> HubModel:
@@ -66,7 +68,7 @@ def hub_model(folder: HubFolder, form: InputForm, usual_size: tuple[int, int] | 
 
         module, own = rebuild_timm(folder)
     else:
-        module, own = rebuild(folder), form_of(folder.path, usual_size)
+        module, own = rebuild(folder), form_of(processor_home(folder.path), usual_size)
     findings = (*folder.findings, *folder.weights.findings, *label_finding(folder.config))
     size = form.image_size or (own.size if own else None) or _fixed_size(folder.config)
     if size is None:
@@ -77,7 +79,7 @@ def hub_model(folder: HubFolder, form: InputForm, usual_size: tuple[int, int] | 
     channels = folder.config.get("num_channels", _timm_channels(folder.config))
     shape = (size[0], size[1], channels if isinstance(channels, int) else 3)
     model = torch_model(module, shape, form, findings)
-    return HubModel(model, own)
+    return HubModel(model, own, class_names(folder.config))
 
 
 def _timm_channels(config: Mapping[str, Any]) -> Any:
@@ -135,10 +137,10 @@ def _check(config: Mapping[str, Any], tensors: Mapping[str, Any]) -> None:
             f"{CONFIG} has other names of its own for entries (attribute_map), which transformers"
             " reads; expected none: write each entry under its own name"
         )
-    if config.get("problem_type") == "regression":
+    if config.get("problem_type") in ("regression", "multi_label_classification"):
         raise UnsupportedArchitectureError(
-            f"{CONFIG} says that the network gives quantities (problem_type 'regression'); expected"
-            " one that chooses a class"
+            f"{CONFIG} says that the network gives quantities, or several classes at once"
+            f" (problem_type {config['problem_type']!r}); expected one that chooses a class"
         )
     for key, value in config.items():
         numbers = value if isinstance(value, list) else [value]
@@ -183,16 +185,26 @@ def _fixed_size(config: Mapping[str, Any]) -> tuple[int, int] | None:
 
 def label_finding(config: Mapping[str, Any]) -> tuple[str, ...]:
     """The first names of classes that the config has, if it names them."""
-    labels = config.get("id2label", config.get("label_names"))
-    if isinstance(labels, list):
-        labels = {str(number): label for number, label in enumerate(labels)}
-    if not isinstance(labels, dict) or not all(str(key).isdecimal() for key in labels):
-        return ()
-    ordered = [labels[key] for key in sorted(labels, key=int)]
+    ordered = _labels(config)
     if all(label == f"LABEL_{n}" for n, label in enumerate(ordered)):
         return ()
     shown = ", ".join(f"{n} {safe_repr(label)}" for n, label in enumerate(ordered[:_MOST_NAMES]))
     return (f"classes of the folder: {shown}{' ...' if len(ordered) > _MOST_NAMES else ''}",)
+
+
+def class_names(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """What the config calls its classes, in their order; empty where it does not name each."""
+    ordered = _labels(config)
+    return tuple(map(str, ordered)) if all(isinstance(label, str) for label in ordered) else ()
+
+
+def _labels(config: Mapping[str, Any]) -> list[Any]:
+    labels = config.get("id2label", config.get("label_names"))
+    if isinstance(labels, list):
+        labels = {str(number): label for number, label in enumerate(labels)}
+    if not isinstance(labels, dict) or not all(str(key).isdecimal() for key in labels):
+        return []
+    return [labels[key] for key in sorted(labels, key=int)]
 
 
 @contextmanager

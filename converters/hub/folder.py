@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,14 @@ from converters.errors import (
     safe_repr,
 )
 from converters.files import read_json, read_plain
-from converters.hub.redirections import refuse_redirections, refuse_rounding
+from converters.hub.redirections import MLFLOW, refuse_redirections, refuse_rounding
 from converters.hub.weights import INDEX, WHOLE, FolderWeights, read_weights, weight_files
 
 CONFIG = "config.json"
 PROCESSORS = ("preprocessor_config.json", "processor_config.json")
+# Where MLflow keeps what goes with a network's weights, and the parts that prepare pictures.
+COMPONENTS = Path("components")
+_PREPARING = ("image_processor", "feature_extractor")
 TOKENIZERS = (
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
     *("vocab.txt", "vocab.json", "merges.txt"),
@@ -111,16 +115,55 @@ def takes_texts(path: Path) -> bool:
     return any(isinstance(name, str) and name.endswith(_TEXT_CLASSIFIER) for name in names)
 
 
-def _beside(folder: Path) -> list[str]:
-    """Names of the files that say how pictures or texts become a network's input."""
-    wanted = TOKENIZERS if takes_texts(folder) else PROCESSORS
-    return [name for name in wanted if (folder / name).exists()]
+def is_unreadable(path: Path) -> bool:
+    """Whether the config of a hub folder cannot be read, so that what the network takes is open."""
+    try:
+        return is_hub_folder(path) and not read_json(snapshot_of(path) / CONFIG, MOST_CONFIG_BYTES)
+    except (OSError, ConverterError):
+        return True
+
+
+def processor_home(folder: Path) -> Path:
+    """Where the processor of a network's pictures lies: in its folder, or where MLflow keeps it."""
+    around = folder.parent
+    if (around / MLFLOW).is_file():
+        for name in _PREPARING:
+            if (around / COMPONENTS / name).is_dir():
+                return around / COMPONENTS / name
+    return folder
+
+
+def _beside(folder: Path) -> dict[str, Path]:
+    """The files that say how pictures or texts become a network's input, by name."""
+    if takes_texts(folder):
+        return {name: folder / name for name in TOKENIZERS if (folder / name).exists()}
+    home = processor_home(folder)
+    if home != folder:
+        _refuse_two_processors(folder, home)
+    return {name: home / name for name in PROCESSORS if (home / name).exists()}
+
+
+def _refuse_two_processors(folder: Path, home: Path) -> None:
+    """A network's own processor must be the one that MLflow keeps beside it."""
+    for name in PROCESSORS:
+        own, used = ([*_values(place / name)] for place in (folder, home))
+        if own and own != used:
+            raise CorruptFileError(
+                f"{folder} holds {name}, and MLflow prepares pictures as {home} says, otherwise;"
+                f" expected the same, or one of both: take {name} away"
+            )
+
+
+def _values(path: Path) -> Iterator[dict[str, Any]]:
+    if path.exists():
+        yield read_json(path, MOST_CONFIG_BYTES)
 
 
 def files_of(path: Path) -> list[Path]:
     """The files that an answer depends on; raises LoadError if they cannot be told."""
     folder = snapshot_of(path)
-    return [folder / name for name in (CONFIG, *_beside(folder), *weight_files(folder))]
+    own = [folder / name for name in weight_files(folder)]
+    return [folder / CONFIG, *_beside(folder).values(), *own]
 
 
 def read_hub_folder(path: Path) -> HubFolder:
@@ -133,16 +176,17 @@ def read_hub_folder(path: Path) -> HubFolder:
     """
     folder = snapshot_of(path)
     beside = _beside(folder)
+    places = {CONFIG: folder / CONFIG} | beside
     # A vocabulary may be larger than any config, and asks for nothing.
-    said = (name for name in beside if name.endswith("config.json"))
-    configs = {name: read_json(folder / name, MOST_CONFIG_BYTES) for name in (CONFIG, *said)}
+    said = {name: path for name, path in places.items() if name.endswith("config.json")}
+    configs = {name: read_json(path, MOST_CONFIG_BYTES) for name, path in said.items()}
     for name, values in configs.items():
         refuse_code(values, name)
     refuse_redirections(folder, configs[CONFIG], CONFIG)
     weights = read_weights(folder)
     if "pretrained_cfg" not in configs[CONFIG]:  # timm's weights stay as they are
         refuse_rounding(configs[CONFIG], weights, CONFIG)
-    digests = {name: _digest(folder / name) for name in (CONFIG, *beside)} | dict(weights.digests)
+    digests = {name: _digest(path) for name, path in places.items()} | dict(weights.digests)
     _check_blobs(folder, digests)
     return HubFolder(folder, configs[CONFIG], weights, digests)
 

@@ -4,16 +4,19 @@ Names and shapes are compared first, on a network without memory: what `config.j
 costs nothing until the weights at hand agree with it.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 
-from converters.errors import MismatchError
+from converters.errors import MismatchError, safe_repr
 from converters.hub.folder import CONFIG
 
 _SHOWN = 8
+# Of positions, by their place; of steps, which evaluation does not read.
+_INDEX, _STEPS = ".relative_position_index", "num_batches_tracked"
 # Tables of positions that no file holds; one of Swin's has 20,000 values a block.
 _MOST_COMPUTED = 2**22
 
@@ -37,7 +40,8 @@ def loaded(cls: Any, fields: Mapping[str, Any], tensors: Mapping[str, torch.Tens
       tensors: the folder's weights, floating ones as float32.
 
     Raises:
-      MismatchError: names or shapes differ, or the network computes far more than the files hold.
+      MismatchError: names or shapes differ, one weight has two tensors, or the network computes far
+        more than the files hold.
       Exception: whatever transformers raises for numbers that make no network.
     """
     with torch.device("meta"):
@@ -46,7 +50,10 @@ def loaded(cls: Any, fields: Mapping[str, Any], tensors: Mapping[str, torch.Tens
     with _WithoutMemory():
         _, report = _from_pretrained(cls, fields, tensors)
     _refuse(report, cls.__name__)
-    return _from_pretrained(cls, fields, tensors)[0]
+    _refuse_doubled(planned, tensors)
+    network = _from_pretrained(cls, fields, tensors)[0]
+    _refuse_positions(network, tensors)
+    return network
 
 
 def _from_pretrained(cls: Any, fields: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]):
@@ -92,6 +99,38 @@ def _refuse(report: Mapping[str, Any], name: str) -> None:
         raise MismatchError(
             f"the weights do not fit {CONFIG}, which says {name}; {'; '.join(faults)}"
         )
+
+
+def _refuse_doubled(planned: Any, tensors: Mapping[str, torch.Tensor]) -> None:
+    """No weight may have two tensors; of every version's names `_refuse` has found a weight.
+
+    A name that the network does not have is an older one, or lacks its prefix. transformers takes
+    it for a weight that may be there under its own name too, and its report names neither.
+    """
+    own = planned.state_dict()
+    left_out = [_STEPS, *(planned._keys_to_ignore_on_load_unexpected or ())]
+    older = [n for n in tensors if n not in own and not any(re.search(p, n) for p in left_out)]
+    lacking = [n for n, value in own.items() if n not in tensors and value.is_floating_point()]
+    if len(older) > len(lacking):
+        raise MismatchError(
+            f"{len(older)} tensors have other names than the weights of {type(planned).__name__},"
+            f" such as {safe_repr(older[0])}, and {len(lacking)} weights lack a tensor of their own"
+            " name, so that some have two. Some versions of transformers load the one, others the"
+            " other; expected one for each: save the network again with those that are meant"
+        )
+
+
+def _refuse_positions(network: Any, tensors: Mapping[str, torch.Tensor]) -> None:
+    """A table of positions in the files, which transformers 4 uses, must be the network's own."""
+    own = [value.flatten() for name, value in network.named_buffers() if name.endswith(_INDEX)]
+    for name, tensor in tensors.items() if own else ():
+        found = tensor.flatten().to(own[0].dtype)
+        if name.endswith(_INDEX) and not any(torch.equal(found, value) for value in own):
+            raise MismatchError(
+                f"{safe_repr(name)} holds other positions than {type(network).__name__} has."
+                " transformers 4 uses them, transformers 5 its own; expected the same: save the"
+                " network again"
+            )
 
 
 def _misshapen(key: Any) -> str:

@@ -6,12 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from converters.errors import ConversionError, safe_repr
-from converters.hub.folder import PROCESSORS
+from converters.errors import ConversionError, LoadError, safe_repr
+from converters.files import read_json
+from converters.hub.folder import MOST_CONFIG_BYTES, PROCESSORS
 
 _SQUARE = (256, 256)
 _UNIT = 1 / 255
-_REFUSALS = (*(ValueError, TypeError, KeyError, AttributeError, OSError), RuntimeError)
+_REFUSALS = (
+    *(ValueError, TypeError, LookupError, AttributeError, OSError, RuntimeError, ArithmeticError),
+)
+_OLDER, _NEWER = PROCESSORS
+# Entries that name a class, and change no picture.
+_NAMES = ("image_processor_type", "feature_extractor_type", "processor_class")
 _PIXELS_STAY = {"do_resize": False, "do_center_crop": False, "do_pad": False}
 # Switches whose effect a `FolderForm` has, or that change nothing in pictures of three channels.
 _KNOWN = frozenset(
@@ -76,8 +82,9 @@ def form_of(folder: Path, usual_size: tuple[int, int] | None) -> FolderForm | No
 
     Raises:
       ConversionError: transformers cannot use the config, or does more than a `FolderForm` says.
+      LoadError: two configs prepare pictures in two ways.
     """
-    name = next((name for name in PROCESSORS if (folder / name).exists()), None)
+    name = _file_of(folder)
     if name is None:
         return None
     from transformers import AutoImageProcessor
@@ -86,6 +93,7 @@ def form_of(folder: Path, usual_size: tuple[int, int] | None) -> FolderForm | No
         processor = AutoImageProcessor.from_pretrained(
             str(folder), local_files_only=True, trust_remote_code=False
         )
+        _refuse_other_values(folder, processor)
         size = _processed(processor, _noise(usual_size or _SQUARE)).shape
         mean, std = _normalisation(processor)
         form = FolderForm(
@@ -103,6 +111,36 @@ def form_of(folder: Path, usual_size: tuple[int, int] | None) -> FolderForm | No
         raise ConversionError(
             f"transformers cannot use {name}: {type(error).__name__}: {safe_repr(str(error)[:300])}"
         ) from error
+
+
+def _file_of(folder: Path) -> str | None:
+    """Name of the file that says how pictures are prepared, in transformers 5."""
+    if (folder / _NEWER).exists() and _of_pictures(folder) is not None:
+        return _NEWER
+    return next((name for name in PROCESSORS if (folder / name).exists()), None)
+
+
+def _of_pictures(folder: Path) -> dict[str, Any] | None:
+    """What the file of transformers 5 says of pictures; those before it read the other alone."""
+    said = read_json(folder / _NEWER, MOST_CONFIG_BYTES).get("image_processor")
+    return said if isinstance(said, dict) else None
+
+
+def _refuse_other_values(folder: Path, processor: Any) -> None:
+    """Raise LoadError where the file that transformers 4 reads says something else of pictures."""
+    if _file_of(folder) != _NEWER or not (folder / _OLDER).exists():
+        return
+    said = (read_json(folder / _OLDER, MOST_CONFIG_BYTES), _of_pictures(folder) or {})
+    kinds = {str(one.get("image_processor_type")).removesuffix("Fast") for one in said}
+    older, newer = (type(processor).from_dict(one).to_dict() for one in said)
+    differing = [key for key in newer if key not in _NAMES and newer[key] != older.get(key)]
+    if len(kinds) > 1 or differing:
+        raise LoadError(
+            f"{folder}: {_OLDER} and {_NEWER} prepare pictures in two ways, of other"
+            f" {safe_repr(', '.join(differing) or 'image_processor_type')}. transformers 4 reads"
+            " the one, transformers 5 the other; expected the same: take away the one that is not"
+            " meant"
+        )
 
 
 def _noise(size: tuple[int, int]) -> np.ndarray:

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from converters.artifact import open_artifact
+from converters.artifact import Artifact, open_artifact
+from converters.containers.sniff import SAFETENSORS
 from converters.errors import CorruptFileError, TooLargeError, UnknownFormatError, safe_repr
 from converters.files import read_json
 
@@ -19,6 +20,7 @@ from converters.files import read_json
 WHOLE = ("model.safetensors", "pytorch_model.bin")
 INDEX = tuple(f"{name}.index.json" for name in WHOLE)
 _MAX_INDEX_BYTES = 2**24
+_TIES = "tied tensors were left out: transformers does not read that metadata"
 Tensors = Mapping[str, np.ndarray]
 _MAX_SHARDS = 256
 
@@ -115,14 +117,30 @@ def _from_files(folder: Path, names: list[str], places: dict[str, str] | None) -
     digests: dict[str, str] = {}
     for name in names:
         artifact = open_artifact(folder / name)
+        own = _stored(artifact)
         if places is not None:
-            _check_shard(name, artifact.weights.tensors, places)
-        tensors.update(artifact.weights.tensors)
-        findings += [finding for finding in artifact.findings if finding not in findings]
+            _check_shard(name, own, places)
+        tensors.update(own)
+        said = (*artifact.findings, *([_TIES] if len(own) < len(artifact.weights.tensors) else []))
+        findings += [finding for finding in said if finding not in findings]
         digests[name] = artifact.sha256
     joined = hashlib.sha256(bytes.fromhex("".join(digests.values()))).hexdigest()
     identity = digests[names[0]] if len(names) == 1 else joined
     return FolderWeights(tensors, tuple(findings), identity, digests)
+
+
+def _stored(artifact: Artifact) -> Tensors:
+    """The tensors that stand in a file, without those that safetensors' metadata ties to them.
+
+    These are the same array once more, and come last.
+    """
+    tensors = artifact.weights.tensors
+    if artifact.format != SAFETENSORS:
+        return tensors
+    first: dict[int, str] = {}
+    for name, tensor in tensors.items():
+        first.setdefault(id(tensor), name)
+    return {name: tensors[name] for name in first.values()}
 
 
 def _places(index: Path) -> dict[str, str]:

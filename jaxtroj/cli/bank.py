@@ -150,6 +150,8 @@ def _bank(args: argparse.Namespace) -> int:
         StoreError: the folder holds another bank or cannot be written.
     """
     keep_compiled()
+    if args.references:
+        _check_references(args.references)
     from converters.encoders import load_encoder
     from converters.encoders.tokenizer import load_tokenizer
 
@@ -167,6 +169,16 @@ def _bank(args: argparse.Namespace) -> int:
             _copy_references(args, encoder.architecture, to_vectors, progress)
     print(args.out)
     return EXIT_CLEAN
+
+
+def _check_references(dataset: Path) -> None:
+    """Raise UsageError for a dataset without a clean label, before the bank is built for it."""
+    from jaxtroj.rounds import iter_models
+
+    if not any(entry.poisoned is False for entry in iter_models(dataset)):
+        raise UsageError(
+            f"--references {dataset} has no model that is labelled clean; expected a labelled round"
+        )
 
 
 def _plan(args: argparse.Namespace, encoder: "Encoder", tokenizer: "Tokenizer") -> "BankPlan":

@@ -195,13 +195,17 @@ def with_flags(entry: "ModelEntry", args: argparse.Namespace) -> "ModelEntry":
         UsageError: the examples named are neither a folder nor a file of them, and no result file
             is owed.
     """
+    from converters.hub.folder import is_unreadable
     from jaxtroj.rounds.layout import with_own_files
 
     entry = replace(entry, by_nist=args.model_filepath is not None)
     beside = entry.examples_path
     if args.examples is not None:
         kind = what_is(args.examples)
-        if args.result_filepath is None and not _holds_examples(args.examples, kind, entry.kind):
+        usable = _holds_examples(args.examples, kind, entry.kind)
+        # Where nobody knows what it takes, the scan says why.
+        is_open = kind == "a file" and is_unreadable(entry.model_path)
+        if args.result_filepath is None and not usable and not is_open:
             raise UsageError(
                 f"--examples {args.examples} is {kind}; expected a folder of clean examples"
                 f"{_EXAMPLES[entry.kind]}"

@@ -1,10 +1,12 @@
 """Example pictures in one folder for each class, numbered as torchvision's ImageFolder does it.
 
-Classes are numbered by the order of their folders' names as text. Where all names are numbers, they
-must be those numbers: "10" stands before "2" as text, and nobody knows which of the two is meant.
+Classes are numbered by the order of their folders' names as text, unless the network says its own
+names of them. Where all names are numbers, they must be those numbers: "10" stands before "2" as
+text, and nobody knows which of the two is meant.
 """
 
 import os
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -82,6 +84,28 @@ def imagenet_classes(names: Sequence[str], classes: int) -> dict[str, int] | Non
     if classes != len(known) or not known.keys() >= set(names):
         return None
     return {name: known[name] for name in names}
+
+
+def named_classes(folders: Sequence[str], own_names: Sequence[str]) -> dict[str, int] | None:
+    """Numbers of class folders by a network's names of its classes; None unless it knows each.
+
+    Capitals do not count, nor whether words are joined by spaces, hyphens or underscores.
+
+    >>> named_classes(["dog", "fish"], ["Cat", "Fish", "dog"])
+    {'dog': 2, 'fish': 1}
+    >>> named_classes(["dog", "owl"], ["cat", "dog"]) is None
+    True
+    """
+    known = {_key(name): number for number, name in enumerate(own_names)}
+    found = {name: known.get(_key(name)) for name in folders}
+    if len(known) < len(own_names) or len({_key(name) for name in folders}) < len(folders):
+        return None  # two of one name
+    numbers = {name: number for name, number in found.items() if number is not None}
+    return numbers if len(numbers) == len(folders) else None
+
+
+def _key(name: str) -> str:
+    return re.sub(r"[\s_-]+", " ", name).strip().casefold()
 
 
 @lru_cache(maxsize=1)

@@ -7,7 +7,7 @@ over the whole array, `x - min` and `/ max`.
 import hashlib
 import os
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,7 +16,7 @@ import numpy as np
 from jaxtroj.errors import ExamplesError
 from jaxtroj.input_forms import CHANNEL_ORDERS, NORMALIZATIONS
 from jaxtroj.model_files import digest_or_reason
-from jaxtroj.rounds.class_folders import imagenet_classes
+from jaxtroj.rounds.class_folders import imagenet_classes, named_classes
 from jaxtroj.rounds.example_names import UNKNOWN_LABEL, labels_in
 from jaxtroj.rounds.image_file import ImageFileError, read_bytes
 from jaxtroj.rounds.picture_archive import open_archive
@@ -42,17 +42,28 @@ class Pictures:
     """Share of the pictures that was left out for its size, 0 to 1."""
     unknown_folders: tuple[str, ...] = ()
     """Class folders that cannot be matched with the network's classes, see `for_classes`."""
+    is_named: bool = False
+    """Whether class folders have the numbers of the network's own names, see `for_classes`."""
 
-    def for_classes(self, classes: int) -> "Pictures":
+    def for_classes(self, classes: int, own_names: Sequence[str] = ()) -> "Pictures":
         """The same for a network of so many classes.
 
-        Fewer class folders than that, whose names are neither numbers nor ImageNet's, do not say
-        which classes they are of. Their pictures lose their labels, and come in turn of the
-        folders.
+        Class folders that the network knows by their names have its numbers. Fewer than it has
+        classes, whose names are neither these nor numbers nor ImageNet's, do not say which classes
+        they are of. Their pictures lose their labels, and come in turn of the folders.
+
+        Args:
+            classes: of the network.
+            own_names: what it calls them, in their order; may be empty.
         """
         own = [name.partition("/")[0] for name in self.names if "/" in name]
         folders = sorted(set(own))
-        if not 0 < len(folders) < classes or all(name.isdecimal() for name in folders):
+        if not folders or all(name.isdecimal() for name in folders):
+            return self
+        if known := named_classes(folders, own_names):
+            labels = np.array([known[name] for name in own], np.int32)
+            return replace(self, labels=labels, is_named=True)
+        if len(folders) >= classes:
             return self
         if known := imagenet_classes(folders, classes):
             return replace(self, labels=np.array([known[name] for name in own], np.int32))

@@ -47,6 +47,7 @@ class Attempt:
         classes: how many it tells apart.
         form: of the pixels, as `Record.input_form`.
         folder_form: how the model's folder wants pictures; None where it does not say.
+        class_names: what the model's folder calls its classes, in their order.
         picture_size: height and width of its examples in pixels, once they are read.
         is_apart: whether the clean heads that it is compared with come from another dataset.
         has_reference: whether a clean network of its classes is at hand.
@@ -73,6 +74,7 @@ class Attempt:
     classes: int | None = None
     form: dict[str, object] = field(default_factory=dict)
     folder_form: "FolderForm | None" = None
+    class_names: tuple[str, ...] = ()
     picture_size: tuple[int, int] | None = None
     is_apart: bool = False
     has_reference: bool = False

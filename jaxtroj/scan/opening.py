@@ -29,5 +29,5 @@ def open_model(attempt: Attempt) -> "Model":
         file = read_model(entry.model_path)
         attempt.sha256 = file.sha256
     opened = settled(attempt, lambda form, size: convert_file(file, form, size, entry.code))
-    attempt.folder_form = opened.folder_form
+    attempt.folder_form, attempt.class_names = opened.folder_form, opened.class_names
     return taken(attempt, opened.model)

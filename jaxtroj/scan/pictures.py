@@ -27,6 +27,10 @@ NAMED = (
     " labels"
 )
 """How each caller names pictures that lie elsewhere; a scan does not know who that is."""
+_BY_NAMES = (
+    "the class folders are numbered as the network's own config numbers their names, which is not"
+    " the order of the alphabet"
+)
 _MOST_ARCHIVES, _LONGEST_NAME = 3, 40  # of archives that a sentence names
 
 
@@ -42,7 +46,9 @@ def pictures_of(attempt: Attempt, model: "Model") -> Pictures:
     channels, fit = 1 if model.channels == 1 else 3, fit_for(attempt, model)
     each = settings.examples_per_class
     pictures = load_pictures(entry.examples_path, each, channels, fit, is_bounded=True)
-    pictures = pictures.for_classes(model.num_classes)
+    before, pictures = pictures, pictures.for_classes(model.num_classes, attempt.class_names)
+    if pictures.is_named and (pictures.labels != before.labels).any():
+        attempt.findings += (_BY_NAMES,)
     if isinstance(fit, ByProcessor) and fit.finding:
         attempt.findings += (fit.finding,)
     height, width = pictures.pixels.shape[1:3]

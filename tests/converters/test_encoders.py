@@ -13,6 +13,7 @@ from converters.encoders import encode, load_encoder
 from converters.encoders.assembly import FAMILIES
 from converters.encoders.blocks import ACTIVATIONS, ALIASES
 from converters.encoders.mpnet import relative_buckets
+from converters.errors import MismatchError
 from tests.converters.encoder_models import (
     KINDS,
     LONGEST,
@@ -134,6 +135,21 @@ def test_names_of_2018(folders, tmp_path):
     torch.save(state, tmp_path / "pytorch_model.bin")
     found, whole = load_encoder(tmp_path), load_encoder(folder)
     assert all(np.array_equal(found.params[name], whole.params[name]) for name in whole.params)
+
+
+@pytest.mark.parametrize("prefix", ["", "bert."])
+def test_both_names_of_a_norm_must_hold_the_same(prefix, folders, tmp_path):
+    """transformers 4 takes the later name, transformers 5 the older one."""
+    model, _ = folders("bert")
+    state = {f"{prefix}{name}": value for name, value in model.state_dict().items()}
+    name = f"{prefix}embeddings.LayerNorm.weight"
+    older = name.replace("weight", "gamma")
+    model.config.save_pretrained(tmp_path)
+    torch.save(state | {older: state[name]}, tmp_path / "pytorch_model.bin")
+    load_encoder(tmp_path)
+    torch.save(state | {older: state[name] + 1}, tmp_path / "pytorch_model.bin")
+    with pytest.raises(MismatchError, match="LayerNorm.weight and .*LayerNorm.gamma are two names"):
+        load_encoder(tmp_path)
 
 
 def test_gpt2_of_transformers_4(folders, tmp_path, old_class):

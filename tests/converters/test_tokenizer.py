@@ -383,7 +383,7 @@ def test_a_tokenizer_in_a_file_of_another_name_is_refused(tmp_path):
     same(load_tokenizer(tmp_path), made("BertTokenizer"))
 
 
-def _changed(folder, name, change):
+def changed(folder, name, change):
     values = json.loads((folder / name).read_text()) if (folder / name).exists() else {}
     change(values)
     (folder / name).write_text(json.dumps(values))
@@ -405,6 +405,30 @@ def _another_token_of_the_name(values):
     values["post_processor"]["special_tokens"]["[CLS]"]["ids"] = [17, 17]
 
 
+@pytest.mark.parametrize("cut", [True, False])
+def test_chinese_characters_are_cut_as_mpnets_file_says(cut, tmp_path):
+    """transformers 4 follows the file there, which it overrules for case and accents alone."""
+    made("MPNetTokenizer").save_pretrained(tmp_path)
+    change = {"handle_chinese_chars": cut}
+    changed(tmp_path, "tokenizer.json", lambda v: v["normalizer"].update(change))
+    if cut:
+        same(load_tokenizer(tmp_path), made("MPNetTokenizer"))
+        return
+    with pytest.raises(LoadError, match="the normalizer of tokenizer.json"):
+        load_tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["BertTokenizer", "DistilBertTokenizer"])
+def test_a_tokenizer_without_padding_needs_none(kind, tmp_path):
+    """What stands behind a text is masked, whatever its id."""
+    made(kind).save_pretrained(tmp_path)
+    changed(tmp_path, "tokenizer_config.json", lambda v: v.update(pad_token=None))
+    found = load_tokenizer(tmp_path)(["good movie", "bad"], 9)
+    assert found.mask.tolist() == [[1, 1, 1, 1], [1, 1, 1, 0]]
+    words = ("[CLS]", "good", "movie", "[SEP]")
+    assert found.ids[0].tolist() == [PIECES[word] for word in words]
+
+
 PIPELINES = {
     "post_processor of other ids": _another_token_of_the_name,
     "normalizer": _replaces,
@@ -419,7 +443,7 @@ PIPELINES = {
 @pytest.mark.parametrize("case", PIPELINES)
 def test_a_pipeline_that_transformers_5_does_not_run_is_refused(case, tmp_path):
     made("BertTokenizer").save_pretrained(tmp_path)
-    _changed(tmp_path, "tokenizer.json", PIPELINES[case])
+    changed(tmp_path, "tokenizer.json", PIPELINES[case])
     with pytest.raises(LoadError, match=f"the {case.split()[0]} of tokenizer.json is .* makes"):
         load_tokenizer(tmp_path)
 
@@ -427,7 +451,7 @@ def test_a_pipeline_that_transformers_5_does_not_run_is_refused(case, tmp_path):
 def test_other_readers_run_the_pipeline_of_the_file(tmp_path):
     """The control: transformers 5 says what it is asked for, the package tokenizers otherwise."""
     made("BertTokenizer").save_pretrained(tmp_path)
-    _changed(tmp_path, "tokenizer.json", _replaces)
+    changed(tmp_path, "tokenizer.json", _replaces)
     file = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
     newer = transformers.BertTokenizer.from_pretrained(str(tmp_path))
     assert file.encode("film").ids != newer("film")["input_ids"]
@@ -453,14 +477,14 @@ USUAL = {
 def test_pipelines_as_older_versions_write_them_are_read(case, tmp_path):
     kind, change = USUAL[case]
     made(kind).save_pretrained(tmp_path)
-    _changed(tmp_path, "tokenizer.json", change)
+    changed(tmp_path, "tokenizer.json", change)
     same(load_tokenizer(tmp_path), made(kind))
 
 
 @pytest.mark.parametrize("name", ["vocab", "merges", "gguf_file", "tokenizer_object"])
 def test_a_vocabulary_from_elsewhere_is_refused(name, tmp_path):
     made("BertTokenizer").save_pretrained(tmp_path)
-    _changed(tmp_path, "tokenizer_config.json", lambda v: v.update({name: "/etc/passwd"}))
+    changed(tmp_path, "tokenizer_config.json", lambda v: v.update({name: "/etc/passwd"}))
     with pytest.raises(LoadError, match=f"has {name} taken from elsewhere"):
         load_tokenizer(tmp_path)
 
@@ -468,7 +492,7 @@ def test_a_vocabulary_from_elsewhere_is_refused(name, tmp_path):
 def test_the_class_that_config_json_names_is_taken(tmp_path):
     """`AutoTokenizer` follows it where tokenizer_config.json names none."""
     made("RobertaTokenizer").save_pretrained(tmp_path)
-    _changed(tmp_path, "tokenizer_config.json", lambda v: v.pop("tokenizer_class"))
+    changed(tmp_path, "tokenizer_config.json", lambda v: v.pop("tokenizer_class"))
     config = {"model_type": "bert", "tokenizer_class": "RobertaTokenizer"}
     (tmp_path / "config.json").write_text(json.dumps(config))
     same(load_tokenizer(tmp_path), made("RobertaTokenizer"))
@@ -476,7 +500,7 @@ def test_the_class_that_config_json_names_is_taken(tmp_path):
 
 def test_a_vocabulary_without_its_unknown_word_is_told(tmp_path):
     made("BertTokenizer").save_pretrained(tmp_path)
-    _changed(tmp_path, "tokenizer.json", lambda v: v["model"]["vocab"].pop("[UNK]"))
-    _changed(tmp_path, "tokenizer.json", lambda v: v.update(added_tokens=[]))
+    changed(tmp_path, "tokenizer.json", lambda v: v["model"]["vocab"].pop("[UNK]"))
+    changed(tmp_path, "tokenizer.json", lambda v: v.update(added_tokens=[]))
     with pytest.raises(LoadError):
         load_tokenizer(tmp_path).rows(["zzz"], 20)

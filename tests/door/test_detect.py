@@ -193,6 +193,7 @@ def test_images_of_any_kind_give_one_answer(pixels, labels):
     [
         ("net", {"images": None, "labels": None}, UsageError, "no images were given"),
         ("net", {"labels": None}, UsageError, "images and labels need each other"),
+        ("", {}, UsageError, "the network is an empty text; expected a path"),
         ("net", {"images": "pics", "labels": None}, ExamplesError, "are the path 'pics', expected"),
         (
             "net",

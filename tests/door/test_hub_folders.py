@@ -21,8 +21,12 @@ from converters.hub.folder import read_hub_folder
 from converters.parity import logits_and_gradients
 from jaxtroj.cli.main import main
 from jaxtroj.rounds import iter_models
-from jaxtroj.rounds.arrays import pictures_of, write_pictures
+from jaxtroj.rounds.arrays import pictures_of as pictures_in
+from jaxtroj.rounds.arrays import write_pictures
 from jaxtroj.scan import identify, scan_model
+from jaxtroj.scan.attempt import Attempt
+from jaxtroj.scan.opening import open_model as open_attempt
+from jaxtroj.scan.pictures import pictures_of
 from tests.door.conftest import cheap
 from tests.door.hub_folders import (
     FAMILIES,
@@ -158,7 +162,7 @@ def test_a_folder_of_folders_is_a_dataset(vit, tmp_path):
 def test_a_scan_takes_form_and_size_from_the_folder(folder, tmp_path):
     labels = np.arange(6) % 3
     pixels = np.random.default_rng(1).integers(0, 256, (6, 40, 40, 3))
-    examples = write_pictures(pictures_of(pixels, labels), tmp_path / "examples")
+    examples = write_pictures(pictures_in(pixels, labels), tmp_path / "examples")
     entry = jaxtroj.ModelEntry("vit", folder, examples, None)
     settings = cheap("weights")
     record = scan_model(entry, settings)
@@ -174,6 +178,21 @@ def test_a_scan_takes_form_and_size_from_the_folder(folder, tmp_path):
     other = scan_model(entry, cheap("weights", mean=(0.1,), std=(0.2,)))
     assert other.status == "ok", other.reason
     assert other.input_form["mean"] == [0.1] and other.input_form["basis"] == "examples"
+
+
+def test_class_folders_are_numbered_by_the_networks_own_names(folder, tmp_path):
+    """Its names are cat, dog and owl; two that are swapped are not in the alphabet's order."""
+    change(folder, id2label={"0": "cat", "1": "owl", "2": "dog"})
+    for name in ("cat", "dog", "owl"):
+        (tmp_path / "examples" / name).mkdir(parents=True)
+        for number in range(2):
+            picture = Image.fromarray(PICTURES[number]).resize((SIDE, SIDE))
+            picture.save(tmp_path / "examples" / name / f"{number}.png")
+    entry = jaxtroj.ModelEntry("vit", folder, tmp_path / "examples", None)
+    attempt = Attempt(entry, cheap("weights"))
+    pictures = pictures_of(attempt, open_attempt(attempt))
+    assert pictures.labels.tolist() == [0, 0, 2, 2, 1, 1]
+    assert any("class folders are numbered as the network's own" in f for f in attempt.findings)
 
 
 def test_pictures_of_many_sizes_are_resized_as_the_folder_says(folder, tmp_path):
@@ -291,6 +310,7 @@ def test_what_asks_for_remote_code_is_refused_by_name(folder, monkeypatch, chang
         ({"dtype": "float8_e5m2"}, "dtype is 'float8_e5m2', expected float16, bfloat16"),
         ({"dtype": {"": "float32"}}, "dtype is a dict, expected float16"),
         ({"problem_type": "regression"}, "problem_type 'regression'"),
+        ({"problem_type": "multi_label_classification"}, "problem_type 'multi_label_classif"),
         (
             {"attribute_map": {"layer_norm_eps": "hidden_dropout_prob"}},
             "names of its own for entries",
@@ -396,6 +416,16 @@ def test_fields_that_choose_implementations_change_nothing(folder, vit):
             "preprocessor_config.json",
             b'{"image_processor_type": "ViTImageProcessor", "size": 0}',
             "cannot use preprocessor_config.json",
+        ),
+        (
+            "preprocessor_config.json",
+            b'{"image_processor_type": "ViTImageProcessor", "size": []}',
+            "cannot use preprocessor_config.json: IndexError",
+        ),
+        (
+            "preprocessor_config.json",
+            b'{"image_processor_type": "ViTImageProcessor", "rescale_factor": 0.0}',
+            "cannot use preprocessor_config.json: ZeroDivisionError",
         ),
         ("model.safetensors", b"\x80\x02cos\nsystem\n(S'touch ran'\ntR.", "safetensors|global"),
         ("model.safetensors", b"", "empty"),

@@ -1,5 +1,6 @@
 """MLflow's model folders and registries, written by the real mlflow where it is installed."""
 
+import shutil
 import socket
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import jaxtroj
+from converters import open_model
 from converters.errors import ConverterError, CorruptFileError, LoadError
 from converters.hub.redirections import MLFLOW
 from converters.mlflow_folder import (
@@ -18,8 +20,10 @@ from converters.mlflow_folder import (
 )
 from jaxtroj.rounds import iter_models
 from jaxtroj.rounds.single import entry_of
+from jaxtroj.scan import identify
 from tests.door.conftest import cheap
-from tests.door.text_folders import write_text_folder
+from tests.door.hub_folders import change
+from tests.door.text_folders import write_text_folder, write_tokenizer
 
 _ONNX = "onnx: {data: model.onnx, onnx_version: 1.17}"
 _TORCH = "pytorch: {model_data: data, pytorch_version: 2.14}"
@@ -64,6 +68,117 @@ def test_a_text_classifier_has_its_tokenizer_beside_it(tmp_path):
     assert entry.problem is None
     assert entry.model_path == tmp_path / "model" and entry.tokenizer_path == home
     assert entry.kind == "text-classifier"
+
+
+USUAL = {
+    "of today": ("code: null", "mlflow.pytorch.pickle_module"),
+    "before there was one": ("pickle_module_name: pickle", None),
+    "with a line's end": ("pickle_module_name: cloudpickle", "cloudpickle\n"),
+    "an empty folder of modules": ("code: code", "mlflow.pytorch.pickle_module"),
+}
+
+
+@pytest.mark.parametrize("name", USUAL)
+def test_what_mlflow_says_by_default_is_read(tmp_path, name):
+    said, unpickler = USUAL[name]
+    for place in ("data", "code"):
+        (tmp_path / place).mkdir()
+    (tmp_path / "data" / "model.pth").write_bytes(b"torch")
+    if unpickler is not None:
+        (tmp_path / "data" / "pickle_module_info.txt").write_text(unpickler)
+    described(tmp_path, *(one.replace("}", f", {said}}}") for one in (_ANY_TORCH, _TORCH)))
+    assert model_of(tmp_path).path == tmp_path / "data" / "model.pth"
+
+
+@pytest.mark.parametrize(
+    ("flavor", "said"),
+    [
+        (_TORCH.replace("}", ", code: code}"), "has modules loaded from 'code', which may change"),
+        (_TORCH.replace("}", ", code: 3}"), "has modules loaded from 3, which may change"),
+        (_TORCH.replace("}", ", code: missing}"), "has modules loaded from 'missing'"),
+        (_TORCH.replace("}", ", pickle_module_name: evil}"), "the module 'evil' unpickles it"),
+    ],
+)
+@pytest.mark.parametrize("any_of_them", [False, True])
+def test_modules_of_the_folders_own_are_refused(tmp_path, flavor, said, any_of_them):
+    """They come before torch's, and before what unpickles."""
+    for name in ("data/model.pth", "code/torchvision/models/resnet.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"torch")
+    flavors = (flavor,)
+    if any_of_them:
+        addition = flavor.removeprefix(_TORCH[:-1]).removesuffix("}")
+        flavors = (_ANY_TORCH.replace("}", f"{addition}}}"), _TORCH)
+    with pytest.raises(CorruptFileError, match=f"{said}.*; expected one. Scan the file"):
+        model_of(described(tmp_path, *flavors))
+
+
+def test_another_unpickler_in_its_file_is_refused(tmp_path):
+    (tmp_path / "data").mkdir()
+    for name in ("model.pth", "pickle_module_info.txt"):
+        (tmp_path / "data" / name).write_text("evil")
+    with pytest.raises(CorruptFileError, match="the module 'evil' unpickles it, expected one of m"):
+        model_of(described(tmp_path, _ANY_TORCH, _TORCH))
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("BertTokenizer", ""),
+        ("BertTokenizerFast", ""),
+        ("RobertaTokenizer", "has a 'RobertaTokenizer' made of the files of a BertTokenizer"),
+    ],
+)
+def test_the_tokenizer_is_of_its_own_class(tmp_path, kind, said):
+    write_tokenizer(tmp_path / "components" / "tokenizer", "bert")
+    (tmp_path / "model").mkdir()
+    described(tmp_path, _ANY_TEXTS, _texts(f"tokenizer_type: {kind}"))
+    if not said:
+        assert model_of(tmp_path).path == tmp_path / "model"
+        return
+    with pytest.raises(CorruptFileError, match=said):
+        model_of(tmp_path)
+
+
+_PICTURES = _TEXTS.replace("text-", "image-")
+
+
+def with_processor(vit: Path, folder: Path, name: str) -> Path:
+    """An MLflow folder of an image classifier, its processor beside it; returns the network's."""
+    home = folder / "components" / name
+    home.mkdir(parents=True)
+    shutil.copytree(vit, folder / "model")
+    (folder / "model" / "preprocessor_config.json").rename(home / "preprocessor_config.json")
+    described(folder, _ANY_TEXTS, _PICTURES.replace("}", f", {name}_type: ViTImageProcessorFast}}"))
+    return folder / "model"
+
+
+@pytest.mark.parametrize("name", ["image_processor", "feature_extractor"])
+def test_an_image_classifier_has_its_processor_beside_it(vit, tmp_path, name):
+    model = with_processor(vit, tmp_path / "net", name)
+    assert model_of(tmp_path / "net").path == model
+    found, expected = (open_model(path).folder_form for path in (model, vit))
+    assert found is not None and expected is not None
+    assert (found.size, found.mean, found.std) == (expected.size, expected.mean, expected.std)
+    said = tmp_path / "net" / "components" / name / "preprocessor_config.json"
+    before = identify(entry_of(tmp_path / "net"), cheap("weights"))
+    change(said.parent, said.name, image_mean=[0.9] * 3)
+    assert identify(entry_of(tmp_path / "net"), cheap("weights")) != before
+    shutil.copy(said, model)
+    assert open_model(model).folder_form.mean == (0.9, 0.9, 0.9)  # what older versions wrote twice
+    change(said.parent, said.name, image_mean=[0.1] * 3)
+    with pytest.raises(CorruptFileError, match="MLflow prepares pictures as .* says, otherwise"):
+        open_model(model)
+
+
+def test_a_processor_of_another_class_is_refused(vit, tmp_path):
+    with_processor(vit, tmp_path, "image_processor")
+    other = "image_processor_type: ConvNextImageProcessor"
+    described(tmp_path, _ANY_TEXTS, _PICTURES.replace("}", f", {other}}}"))
+    with pytest.raises(
+        CorruptFileError, match="'ConvNextImageProcessor' made of the files of a Vi"
+    ):
+        model_of(tmp_path)
 
 
 def _texts(said: str) -> str:

@@ -12,11 +12,14 @@ import torch
 import transformers
 from safetensors.numpy import load_file, save_file
 
+import jaxtroj
 from converters import open_model
 from converters.encoders.tokenizer import load_tokenizer
 from converters.errors import ConverterError
 from converters.input_form import InputForm
 from converters.model import apply
+from jaxtroj import UsageError
+from jaxtroj.cli.main import main
 from tests.door.text_folders import FAMILIES, MOST_TOKENS, WORDS, write_text_folder
 
 DRAW = np.random.default_rng(0)
@@ -125,6 +128,26 @@ def test_weights_of_another_head_are_refused(bert, tmp_path):
         open_model(folder)
 
 
+def test_images_for_a_network_of_texts_are_refused(bert):
+    with pytest.raises(UsageError, match="takes texts, and images were given; expected its path"):
+        jaxtroj.detect(bert, np.zeros((4, 8, 8, 3), np.uint8), [0, 1, 0, 1])
+
+
+def test_a_config_that_cannot_be_read_is_told_before_its_texts(bert, tmp_path, capsys):
+    folder = Path(shutil.copytree(bert, tmp_path / "bert"))
+    (folder / "config.json").write_text("{")
+    (tmp_path / "texts.csv").write_text("text,label\ngood,1\n")
+    words = ["detect", str(folder), "--examples", str(tmp_path / "texts.csv")]
+    assert main(words) == 2
+    captured = capsys.readouterr()
+    assert "config.json is not JSON" in captured.out + captured.err
+
+
+def test_a_checkpoint_of_a_text_classifier_is_refused(bert, tmp_path, capfd):
+    assert main(["convert", str(bert), "--out", str(tmp_path / "made")]) == 2
+    assert "one of texts is scanned from its own folder" in capfd.readouterr().err
+
+
 def test_what_is_said_of_pixels_is_refused(bert):
     with pytest.raises(ConverterError, match="the network takes texts"):
         open_model(bert, InputForm(mean=(0.5,), std=(0.5,)))
@@ -139,6 +162,19 @@ def test_weights_in_two_forms_may_be_equal(bert, tmp_path):
     torch.save(weights, folder / "pytorch_model.bin")
     findings = open_model(folder).findings
     assert "model.safetensors and pytorch_model.bin hold the same weights" in findings
+
+
+def test_ties_that_only_safetensors_metadata_says_are_none(bert, tmp_path):
+    """transformers does not read it, and draws what is missing at random."""
+    folder = Path(shutil.copytree(bert, tmp_path / "net"))
+    tensors = load_file(folder / "model.safetensors")
+    first, second = (f"bert.encoder.layer.{n}.output.dense.weight" for n in (0, 1))
+    others = {name: tensor for name, tensor in tensors.items() if name != second}
+    save_file(others, folder / "model.safetensors", {"format": "pt", second: first})
+    with pytest.raises(ConverterError, match=f"missing: {second.removeprefix('bert.')}"):
+        open_model(folder)
+    save_file(tensors, folder / "model.safetensors", {"format": "pt", second: first, first: first})
+    open_model(folder)  # both stand there
 
 
 @pytest.mark.parametrize(

@@ -153,6 +153,19 @@ def test_some_folders_of_imagenet_are_numbered_as_it_does(tmp_path):
     assert pictures.for_classes(200).labels.tolist() == [-1] * 6
 
 
+def test_folders_have_the_numbers_of_the_networks_own_names(tmp_path):
+    fill(tmp_path, ["bird", "cat", "dog", "gold_fish"])
+    pictures = load_pictures(tmp_path)
+    found = pictures.for_classes(4, ("bird", "cat", "Gold fish", "dog"))
+    assert found.labels.tolist() == [0, 0, 1, 1, 3, 3, 2, 2] and found.is_named
+    # Some of the classes are enough then.
+    assert pictures.for_classes(9, (*"abcde", "dog", "cat", "bird", "gold_fish")).is_named
+    # One name that it does not have, or has twice, leaves the order of the alphabet.
+    for names in (("bird", "cat", "fish", "dog"), ("bird", "dog", "dog", "gold fish", "cat"), ()):
+        assert pictures.for_classes(4, names) is pictures
+    assert pictures.for_classes(9, ("bird", "cat")).labels.tolist() == [-1] * 8
+
+
 def test_folders_named_by_numbers_are_those_classes(tmp_path):
     fill(tmp_path, ["000", "001", "002"])
     pictures = load_pictures(tmp_path)

@@ -175,6 +175,15 @@ def test_a_known_list_bank_says_so(encoder, carriers, tmp_path, capsys):
 def test_options_that_are_refused(options, match, encoder, carriers, tmp_path, capsys):
     assert bank(encoder, carriers, tmp_path / "b", *options) == 4
     assert match in capsys.readouterr().err
+    assert not (tmp_path / "b").exists()  # nothing is built that the references would not fit
+
+
+def test_references_without_a_clean_head_are_told_first(encoder, carriers, tmp_path, capsys):
+    (tmp_path / "round" / "id-00000000").mkdir(parents=True)
+    (tmp_path / "round" / "id-00000000" / "model.pt").write_bytes(b"a model")
+    options = ("--references", str(tmp_path / "round"))
+    assert bank(encoder, carriers, tmp_path / "b", *options) == 4
+    assert "has no model that is labelled clean" in capsys.readouterr().err
 
 
 def test_references_are_clean_heads_of_this_encoder(built, dataset):

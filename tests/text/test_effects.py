@@ -52,6 +52,17 @@ def test_places_are_the_start_and_a_word_of_either_half(network):
         assert words < 4 or 0 < first < second
 
 
+def test_a_text_without_spaces_is_cut_within_itself(network):
+    """Such as a review in Chinese: it was left out, and nothing said so."""
+    long = ["qz" * 45, "film" * 22, "qx." * 40]
+    carriers = carriers_of(network, (*TEXTS, *long))
+    cut = [text for text in carriers.texts if any(one.startswith(text) for one in long)]
+    assert len(cut) == len(long)
+    room = network.length - INSERTED
+    for text in cut:
+        assert 0 < network.size(text) <= room and " " not in text
+
+
 def test_effects_are_the_networks_margins_of_typed_texts(network):
     carriers = carriers_of(network, TEXTS)
     searched, held_out = carriers.split()

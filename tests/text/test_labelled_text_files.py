@@ -34,12 +34,36 @@ def test_names_that_are_not_labels_are_told(tmp_path, name, content):
 
 
 @pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv", "text,label\ngood,1,\nbad,0\n"),
+        ("a.csv", 'text,label\n"good",1\n"bad",0,, \n'),
+        ("a.jsonl", '{"text": "good", "data": "good", "label": 1}\n{"data": "bad", "label": 0}'),
+    ],
+)
+def test_what_says_nothing_twice_is_read(tmp_path, name, content):
+    found = read_texts_with_notes(written(tmp_path, name, content))[0]
+    assert [(one.text, one.label) for one in found] == [("good", 1), ("bad", 0)]
+
+
+@pytest.mark.parametrize(
     ("name", "content", "said"),
     [
         ("a.csv", "text,label,label\ngood,1,0\n", "and label once"),
         ("a.csv", "text,data,label\ngood,bad,0\n", "one of text or data"),
         ("a.jsonl", '{"text": "good", "label": 1, "label": 0}', "'label' stands twice"),
         ("a.json", '[{"text": "good", "text": "bad"}]', "'text' stands twice"),
+        (
+            "a.jsonl",
+            '{"text": "good", "data": "bad", "label": 0}',
+            "text 1 has text and data, which",
+        ),
+        (
+            "a.csv",
+            "text,label\nfine,1\ngood fi, 1,0\n",
+            "text 2 is in a row of more cells than the 2",
+        ),
+        ("a.tsv", "text\tlabel\ngood\t1\t0\n", "quote texts that hold what stands between cells"),
         ("a.parquet", "PAR1\0\0good", "NUL"),
     ],
 )

@@ -176,7 +176,7 @@ def test_a_folder_of_folders_is_a_dataset(home):
         ("text,label\ngood stone,2\n", "an example text is of class 2, the model has classes 0 to"),
         ("words,label\ngood,1\n", "has the columns 'words, label', expected text and label"),
         ("text,label\ngood stone,one\n", "text 1 has label 'one', expected 0, 1"),
-        ("text,label\n" + "good fine great,1\n" * 9, r"classes \[1\]; expected 8 texts or more"),
+        ("text,label\n" + "good fine great,1\n" * 9, "1 the class 1; expected 8 texts or more"),
         ("", "has the columns '', expected text and label"),
     ],
 )

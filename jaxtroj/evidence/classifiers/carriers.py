@@ -77,12 +77,20 @@ def carriers_of(network: TokenNetwork, texts: Sequence[str]) -> Carriers:
 
 
 def cut_text(network: TokenNetwork, text: str) -> str:
-    """The first words of a text, as many as leave room for an insertion; empty for none."""
-    words = text.split()[:MOST_WORDS]
+    """The first words of a text, as many as leave room for an insertion; empty for none.
+
+    Of a text without spaces, whose first word leaves none, the first characters.
+    """
+    words = _within(network, text.split()[:MOST_WORDS], " ")
+    return " ".join(words) or "".join(_within(network, "".join(text.split()[:1]), ""))
+
+
+def _within(network: TokenNetwork, parts: Sequence[str], between: str) -> Sequence[str]:
+    """The first of the parts that leave room for an insertion, once joined."""
     room = network.length - INSERTED
-    while words and (size := network.size(" ".join(words))) > room:
-        words = words[: min(len(words) - 1, len(words) * room // size)]
-    return " ".join(words)
+    while parts and (size := network.size(between.join(parts))) > room:
+        parts = parts[: min(len(parts) - 1, len(parts) * room // size)]
+    return parts
 
 
 def _places(text: str) -> tuple[int, ...]:

@@ -1,5 +1,6 @@
 """A text classifier as its stages see it: the network, and texts to search and to measure on."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -10,6 +11,7 @@ from jaxtroj.evidence.classifiers.tokens import TokenNetwork
 from jaxtroj.evidence.context import Context
 
 _FEWEST = 4
+_MOST_NAMED = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,11 +51,23 @@ def classifier_context(
         given = set(half.classes.tolist())
         if len(half.texts) < _FEWEST or len(given) < 2:
             raise EvidenceError(
-                f"the network gives {len(carriers.texts)} example texts the classes"
-                f" {sorted(set(carriers.classes.tolist()))}; expected {2 * _FEWEST} texts or more,"
+                f"of {len(carriers.texts)} example texts the network gives"
+                f" {_in_words(carriers.classes.tolist())}; expected {2 * _FEWEST} texts or more,"
                 " and two of each of two classes: words are searched that send texts of one class"
                 " to another"
             )
     return ClassifierContext(
         seed, budgets, network=network, carriers=carriers, searched=searched, held_out=held_out
     )
+
+
+def _in_words(classes: Sequence[int]) -> str:
+    """How many texts are of each class, those of the most first.
+
+    >>> _in_words([1, 0, 1]), _in_words([])
+    ('2 the class 1, 1 the class 0', 'none a class')
+    """
+    counts = Counter(classes).most_common()
+    shown = [f"{count} the class {number}" for number, count in counts[:_MOST_NAMED]]
+    more = [f"the others {len(counts) - _MOST_NAMED} more"] if counts[_MOST_NAMED:] else []
+    return ", ".join((*shown, *more)) or "none a class"

@@ -36,6 +36,7 @@ _MOST_NAMED = 4
 _OF_DOUBT = "left out of {1} for several labels: {0}"
 _WHOLE = re.compile(r"-?[0-9]{1,10}")
 _BETWEEN = {".csv": ",", ".tsv": "\t"}
+_MORE = "\0more"  # cells of a row beyond the header; no file has this name
 _LINES_OF_JSON = (".jsonl", ".ndjson")
 
 
@@ -161,7 +162,7 @@ def _records(path: Path) -> list[Any]:
 def _table(path: Path) -> list[dict[str, Any]]:
     """The rows of a CSV with a header; labels as whole numbers where they are."""
     content = io.StringIO(read_text_file(path))
-    reader = csv.DictReader(content, delimiter=_BETWEEN[_suffix(path)])
+    reader = csv.DictReader(content, restkey=_MORE, delimiter=_BETWEEN[_suffix(path)])
     try:
         reader.fieldnames = columns = [name.strip() for name in reader.fieldnames or []]
         rows: list[dict[str, Any]] = list(reader)
@@ -176,7 +177,12 @@ def _table(path: Path) -> list[dict[str, Any]]:
             f"{path} has the columns {safe_repr(', '.join(columns))}, expected one of text or data,"
             " and label once"
         )
-    for row in rows:
+    for number, row in enumerate(rows, start=1):
+        if any(cell.strip() for cell in row.pop(_MORE, ())):
+            raise DatasetError(
+                f"{path}: text {number} is in a row of more cells than the {len(columns)} that the"
+                " header names; expected as many: quote texts that hold what stands between cells"
+            )
         label = row.get("label")
         if isinstance(label, str) and _WHOLE.fullmatch(label.strip()):
             row["label"] = int(label)
@@ -218,6 +224,10 @@ def _labelled(path: Path, number: int, record: Any) -> LabelledText:
     text, label = record, UNKNOWN_LABEL
     if isinstance(record, dict):
         text = record.get("text", record.get("data"))
+        if "text" in record and record.get("data", text) != text:
+            raise DatasetError(
+                f"{path}: text {number} has text and data, which differ; expected one of both"
+            )
         label = record.get("label", UNKNOWN_LABEL)
     if problem := _problem(text):
         raise DatasetError(f"{path}: text {number} {problem}")
