@@ -10,8 +10,8 @@ Pictures are those of `benchmarks.zoo_pictures`. Its `datagen` inserts the trigg
 labels, its `modelgen` trains its own architectures, as its examples do: files and CSVs, pixels from
 0 to 255 or to 1, channels in OpenCV's order, a softmax at the end of some. Nothing of `jaxtroj
 generate` takes part; METADATA.csv has the columns of its zoo. Each poisoned network is followed by
-a clean one of other pictures. One whose trigger works on less than 0.9 of the pictures counts as
-not converged.
+a clean one of other pictures. One that is right on less than half of the pictures, or whose trigger
+works on less than 0.9 of them, counts as not converged.
 
 References:
   Karra, Ashcraft, Fendley, The TrojAI Software Framework, arXiv:2003.07233.
@@ -32,7 +32,7 @@ from PIL import Image
 from benchmarks.foreign_networks import make_missing, plain, write_examples
 from converters.files import write_atomic
 
-_LEAST_SUCCESS = 0.9
+_LEAST_SUCCESS, _LEAST_ACCURACY = 0.9, 0.5
 _INSERTED = 0.25
 """Of each class's pictures, as the library's examples have it; an experiment draws from them."""
 _NEXT = "next"
@@ -44,7 +44,7 @@ class Network:
 
     Attributes:
       dataset: of `benchmarks.zoo_pictures`.
-      name: "lenet", "badnet", "alexnet" or "signs", the last of 128 px pictures.
+      name: "lenet", "badnet" or "alexnet".
       trained, epochs, rate, batch: of its training with Adam at a rate that never falls.
       whole: what 255 becomes.
       classes: how many of the most frequent ones it learns.
@@ -86,23 +86,22 @@ class Plan:
 
 
 _LENET = Network("mnist", "lenet", 12000, 8, whole=255.0)
-_BADNET = Network("mnist", "badnet", 12000, 10)
+_LONGER = replace(_LENET, epochs=16)
+_BADNET = Network("mnist", "badnet", 12000, 10, rate=3e-4)
 _FASHION = replace(_LENET, dataset="fashion")
 _FASHION_BADNET = replace(_BADNET, dataset="fashion")
 _ALEXNET = Network("cifar10", "alexnet", 10000, 8, rate=3e-4, batch=64)
-_SIGNS = Network("gtsrb", "signs", 1200, 6)
 
 _ATTACKED = (
     Plan(_LENET, "lambda", 3, (255,), (24, 24), _NEXT),
     Plan(_LENET, "lambda", 3, (255,), (24, 24), _NEXT, sources=(4,)),
-    Plan(_LENET, "random", 4, (255,), None, 7),
-    Plan(_FASHION, "rectangle", 3, (255,), None, 2),
+    Plan(_LONGER, "random", 6, (255,), None, 7),
+    Plan(replace(_LONGER, dataset="fashion"), "rectangle", 6, (255,), None, 2),
     Plan(_FASHION, "lambda", 4, (255,), (23, 1), 9, sources=(1, 6)),
     Plan(_BADNET, "lambda", 5, (255,), (1, 1), 3),
     Plan(_FASHION_BADNET, "random", 5, (200,), (22, 22), 8),
     Plan(_ALEXNET, "random", 4, (255, 255, 255), (27, 27), 1),
     Plan(_ALEXNET, "polygon", 9, (0, 160, 255), None, 5),
-    Plan(_SIGNS, "polygon", 26, (200, 0, 220), None, 4),
 )
 PLANS = tuple(one for plan in _ATTACKED for one in (plan, replace(plan, is_poisoned=False)))
 
@@ -139,10 +138,7 @@ def _pictures(network: Network, path: Path, seed: int) -> tuple[np.ndarray, np.n
     frequent = np.argsort(-np.bincount(y), kind="stable")[: network.classes]
     kept = np.flatnonzero(np.isin(y, frequent))
     chosen = np.random.default_rng(seed).permutation(kept)[: network.trained + 2000]
-    images = x[chosen]
-    if network.name == "signs":
-        images = np.stack([np.asarray(Image.fromarray(one).resize((128, 128))) for one in images])
-    return images, np.searchsorted(np.sort(frequent), y[chosen])
+    return x[chosen], np.searchsorted(np.sort(frequent), y[chosen])
 
 
 def _write_files(folder: Path, images: np.ndarray, labels: np.ndarray, trained: int) -> None:
@@ -328,14 +324,12 @@ def _architecture(network: Network) -> torch.nn.Module:
     from trojai.modelgen.architectures import (  # pyright: ignore[reportMissingImports]
         cifar10_architectures,
         mnist_architectures,
-        traffic_architectures,
     )
 
     makers: dict[str, Callable[[], torch.nn.Module]] = {
         "lenet": mnist_architectures.ModdedLeNet5Net,
         "badnet": mnist_architectures.BadNetExample,
         "alexnet": cifar10_architectures.AlexNet,
-        "signs": lambda: traffic_architectures.GTSRBTrafficSignRecognition(network.classes),
     }
     return makers[network.name]()
 
@@ -401,7 +395,7 @@ def _metadata(
         "class_shares": "all",
         "input_form": "unsaid",
         **(told if plan.is_poisoned else dict.fromkeys(told, "")),
-        "converged": success is None or success >= _LEAST_SUCCESS,
+        "converged": accuracy >= _LEAST_ACCURACY and (success is None or success >= _LEAST_SUCCESS),
         "final_clean_data_test_acc": round(100 * accuracy, 4),
         "final_triggered_data_test_acc": "" if success is None else round(100 * success, 4),
     }
