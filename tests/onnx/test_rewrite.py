@@ -11,8 +11,8 @@ from converters.input_form import InputForm
 from converters.rewriting import open_rewritable
 
 FORM = InputForm(bounds=(0, 1))
-TWO, SMALL, HALF = np.float32(2), np.float32(1e-5), np.float32([0.5])
-SCALE, SHIFT = np.float32([1, 2, 3]).reshape(3, 1, 1), np.float32([3, 2, 1]).reshape(3, 1, 1)
+TWO, THREE, SMALL, HALF = (np.array(value, np.float32) for value in (2, 3, 1e-5, [0.5]))
+SCALE, SHIFT = (np.array(own, np.float32).reshape(3, 1, 1) for own in ([1, 2, 3], [3, 2, 1]))
 
 
 def node(kind, inputs, output, **more):
@@ -73,7 +73,7 @@ def test_a_number_keeps_its_shape(make, save):
     """`[1]` in the place of `[]` is another rank, which a Concat of sizes does not take."""
     nodes = [node("Mul", "x two", "y")]
     path = save(make(nodes, {"x": [1, 3]}, ["y"], {"two": TWO}))
-    (tensor,) = onnx.load_from_string(with_weights(path, {"two": np.float32(3)})).graph.initializer
+    (tensor,) = onnx.load_from_string(with_weights(path, {"two": THREE})).graph.initializer
     assert tuple(tensor.dims) == () and onnx.numpy_helper.to_array(tensor) == 3
 
 
