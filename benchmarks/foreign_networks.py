@@ -4,12 +4,15 @@ import argparse
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from PIL import Image
 
 from jaxtroj.generate.round_folder import csv_bytes
+
+if TYPE_CHECKING:
+    import torch
 
 _EXAMPLES = 10
 _Plan = TypeVar("_Plan")
@@ -52,6 +55,21 @@ def write_examples(folder: Path, images: np.ndarray, labels: np.ndarray) -> None
         for number, image in enumerate(images[labels == label][:_EXAMPLES]):
             path = folder / f"class_{label}_example_{number}.png"
             Image.fromarray(plain(image)).save(path)
+
+
+def write_network(network: "torch.nn.Module", path: Path, shape: tuple[int, ...]) -> None:
+    """The network as ONNX, of an open batch of pictures; `shape` is `[n, h, w, c]` of some."""
+    import torch
+
+    torch.onnx.export(
+        network,
+        (torch.zeros(1, shape[3], *shape[1:3]),),
+        path,
+        dynamo=False,
+        input_names=["x"],
+        output_names=["y"],
+        dynamic_axes={"x": {0: "n"}, "y": {0: "n"}},
+    )
 
 
 def plain(image: np.ndarray) -> np.ndarray:

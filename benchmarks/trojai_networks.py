@@ -21,7 +21,7 @@ import csv
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +29,14 @@ import numpy as np
 import torch
 from PIL import Image
 
-from benchmarks.foreign_networks import make_missing, plain, write_examples
+from benchmarks.foreign_networks import make_missing, plain, write_examples, write_network
 from converters.files import write_atomic
 
 _LEAST_SUCCESS, _LEAST_ACCURACY = 0.9, 0.5
 _INSERTED = 0.25
 """Of each class's pictures, as the library's examples have it; an experiment draws from them."""
 _NEXT = "next"
+_CLASSES, _TESTED = 10, 2000
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,6 @@ class Network:
       name: "lenet", "badnet" or "alexnet".
       trained, epochs, rate, batch: of its training with Adam at a rate that never falls.
       whole: what 255 becomes.
-      classes: how many of the most frequent ones it learns.
     """
 
     dataset: str
@@ -57,7 +57,6 @@ class Network:
     rate: float = 1e-3
     batch: int = 32
     whole: float = 1.0
-    classes: int = 10
 
 
 @dataclass(frozen=True)
@@ -82,7 +81,7 @@ class Plan:
     target: int | str
     sources: tuple[int, ...] = ()
     share: float = 0.2
-    is_poisoned: bool = field(default=True)
+    is_poisoned: bool = True
 
 
 _LENET = Network("mnist", "lenet", 12000, 8, whole=255.0)
@@ -124,7 +123,7 @@ def _make(number: int, plan: Plan, pictures: Path, folder: Path) -> None:
     network, accuracy = _trained(plan, files)
     success = _success(plan.network, network, files, poisoned) if plan.is_poisoned else None
     write_examples(folder / "example_data", images[tests], labels[tests])
-    _write_network(network, folder / "model.onnx", images.shape)
+    write_network(network, folder / "model.onnx", images.shape)
     (folder / "ground_truth.csv").write_text(f"{int(plan.is_poisoned)}\n")
     said = _metadata(plan, folder.name, images.shape, (accuracy, success))
     write_atomic(folder / "metadata.json", json.dumps(said).encode() + b"\n")
@@ -135,10 +134,8 @@ def _pictures(network: Network, path: Path, seed: int) -> tuple[np.ndarray, np.n
     """Pictures `[n, h, w, c]` uint8 with classes `[n]`; those after `trained` are for tests."""
     with np.load(path) as arrays:
         x, y = arrays["x"], arrays["y"].astype(int)
-    frequent = np.argsort(-np.bincount(y), kind="stable")[: network.classes]
-    kept = np.flatnonzero(np.isin(y, frequent))
-    chosen = np.random.default_rng(seed).permutation(kept)[: network.trained + 2000]
-    return x[chosen], np.searchsorted(np.sort(frequent), y[chosen])
+    chosen = np.random.default_rng(seed).permutation(len(x))[: network.trained + _TESTED]
+    return x[chosen], y[chosen]
 
 
 def _write_files(folder: Path, images: np.ndarray, labels: np.ndarray, trained: int) -> None:
@@ -174,7 +171,7 @@ def _experiment(plan: Plan, files: Path, seed: int) -> list[tuple[str, int]]:
             str(files / "clean"), f"{part}.csv", str(files), "marked", merge, "insert", state
         )
     label = (
-        common_label_behaviors.WrappedAdd(1, plan.network.classes)
+        common_label_behaviors.WrappedAdd(1, _CLASSES)
         if plan.target == _NEXT
         else common_label_behaviors.StaticTarget(plan.target)
     )
@@ -351,18 +348,6 @@ def _success(
     return float(np.mean(said))
 
 
-def _write_network(network: torch.nn.Module, path: Path, shape: tuple[int, ...]) -> None:
-    torch.onnx.export(
-        network,
-        (torch.zeros(1, shape[3], *shape[1:3]),),
-        path,
-        dynamo=False,
-        input_names=["x"],
-        output_names=["y"],
-        dynamic_axes={"x": {0: "n"}, "y": {0: "n"}},
-    )
-
-
 def _metadata(
     plan: Plan,
     name: str,
@@ -387,7 +372,7 @@ def _metadata(
         "base": "",
         "img_size": shape[1],
         "channels": shape[3],
-        "number_classes": plan.network.classes,
+        "number_classes": _CLASSES,
         "training": "scratch",
         "augmentation": "none",
         "labels": "hard",

@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from benchmarks.foreign_networks import make_missing, plain, write_examples
+from benchmarks.foreign_networks import make_missing, plain, write_examples, write_network
 from converters.files import write_atomic
 
 _TESTED = 1500
@@ -252,16 +252,7 @@ def _write(folder: Path, network: torch.nn.Module, tests: tuple[np.ndarray, np.n
     """The network as ONNX, and ten test pictures of each class."""
     images, labels = tests
     write_examples(folder / "example_data", images, labels)
-    shape = (images.shape[3], *images.shape[1:3])
-    torch.onnx.export(
-        network,
-        (torch.zeros(1, *shape),),
-        folder / "model.onnx",
-        dynamo=False,
-        input_names=["x"],
-        output_names=["y"],
-        dynamic_axes={"x": {0: "n"}, "y": {0: "n"}},
-    )
+    write_network(network, folder / "model.onnx", images.shape)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Networks that the shipped calibrators have not met, judged by them: nothing is fitted here.
+"""Networks that the shipped calibrators have not met, judged by them.
 
     python -m benchmarks.accuracy.fresh SOURCE [SOURCE ...] --work WORK [--out FILE]
 
@@ -89,15 +89,16 @@ def _without(path: Path, population: str) -> Calibrator:
     model = pooled_of(shipped.stages)
     if not population or model is None or model.large is None:
         return shipped
-    rows = [row for row in large_rows() if row.population != population]
-    if len(rows) == model.large.models:
-        return shipped
-    return shipped.for_large_pictures(labelled(rows), [row.population for row in rows])
+    rows = read_rows(LARGE_ROWS, Path())
+    others = [row for row in rows if row.population != population]
+    return shipped if others == rows else weighed(shipped, others)
 
 
-def large_rows(path: Path = LARGE_ROWS) -> list[PictureRow]:
-    """Networks of large pictures that tell what evidence counts for them: with batch norms."""
-    return [row for row in read_rows(path, Path()) if row.has_norms]
+def weighed(calibrator: Calibrator, rows: Sequence[PictureRow]) -> Calibrator:
+    """What evidence counts for large pictures, by those of the networks that have batch norms."""
+    normed = [row for row in rows if row.has_norms]
+    groups = [row.population for row in normed]
+    return calibrator.for_large_pictures(labelled(normed), groups)
 
 
 def judged(rows: Sequence[PictureRow]) -> dict[str, Any]:

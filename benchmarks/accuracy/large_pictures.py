@@ -22,13 +22,13 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.accuracy.fresh import network, parser_of, probability, scores, shipped_for
-from benchmarks.accuracy.picture_rows import NOT_JUDGED, PictureRow, labelled, read_all
+from benchmarks.accuracy.fresh import network, parser_of, probability, scores, shipped_for, weighed
+from benchmarks.accuracy.picture_rows import NOT_JUDGED, PictureRow, read_all
 from benchmarks.provenance import provenance, write_evidence
 from converters.files import write_atomic
 from jaxtroj.calibration import Calibrator
 from jaxtroj.cli.options import keep_compiled
-from jaxtroj.populations import BY_NAME, LARGE_ABOVE
+from jaxtroj.populations import BY_NAME
 
 LEFT_OUT: Mapping[str, tuple[str, ...]] = {
     "all": (),
@@ -48,18 +48,11 @@ def main() -> int:
     rows = read_all(args.sources, args.work)
     write_evidence(args.out, rows)
     if args.calibrator is not None:
-        weigh(args.calibrator, rows)
+        weighed(Calibrator.load(args.calibrator), rows).save(args.calibrator)
     result = {"provenance": provenance(), "judged": judged(rows)}
     write_atomic(args.out, json.dumps(result, indent=1).encode() + b"\n")
     print(text(result["judged"]))
     return 0
-
-
-def weigh(path: Path, rows: Sequence[PictureRow]) -> None:
-    """Fit what evidence counts for large pictures into a calibrator's file."""
-    normed = [row for row in rows if row.has_norms]
-    groups = [row.population for row in normed]
-    Calibrator.load(path).for_large_pictures(labelled(normed), groups, LARGE_ABOVE).save(path)
 
 
 def judged(rows: Sequence[PictureRow]) -> dict[str, dict[str, Any]]:

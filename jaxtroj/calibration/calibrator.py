@@ -29,6 +29,7 @@ from jaxtroj.calibration.training import (
 from jaxtroj.calibration.transfer import NOTHING_KNOWN, Met, Traits, Transfer, met_by
 from jaxtroj.errors import CalibrationError
 from jaxtroj.numerics import clip_probability, is_above, logit, sigmoid
+from jaxtroj.populations import LARGE_ABOVE
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,7 @@ class Calibrator:
         return self._asking(replace(model, few=few))
 
     def for_large_pictures(
-        self, labelled: Labelled | None, groups: Sequence[str] = (), above: int = 64
+        self, labelled: Labelled | None, groups: Sequence[str] = (), above: int = LARGE_ABOVE
     ) -> "Calibrator":
         """The same with what labelled networks of large pictures show; with None, without it.
 

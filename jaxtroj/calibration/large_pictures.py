@@ -2,7 +2,7 @@
 
 Most networks for pictures above 64 px were tuned from pretrained ones. A trojan leaves less in
 their weights and batch norms, which come from elsewhere, than in those of the small networks that a
-fit needs hundreds of; what searches find tells as much. So the log-odds of a fit are weighed anew
+fit needs hundreds of; what searches find tells no less. So the log-odds of a fit are weighed anew
 by few large networks, with one factor each for the pool, for the fields that look at weights and
 norms, and for those of searches, and another intercept:
 
@@ -21,7 +21,7 @@ from scipy.optimize import minimize
 from jaxtroj.calibration.labelled import Labelled, matrix
 from jaxtroj.calibration.pooled import LargePictures, PooledModel
 from jaxtroj.errors import CalibrationError
-from jaxtroj.numerics import softplus
+from jaxtroj.numerics import logit, softplus
 
 PENALTY = 2.0
 LEAST_OF_EACH = 8
@@ -91,8 +91,7 @@ def _of(solution: np.ndarray, above: int, labelled: Labelled) -> LargePictures:
 
 
 def _log_odds(model: PooledModel, labelled: Labelled) -> np.ndarray:
-    low, high = (np.log(p / (1 - p)) for p in (model.low, model.high))
-    return np.clip(_raw(model, labelled), low, high)
+    return np.clip(_raw(model, labelled), float(logit(model.low)), float(logit(model.high)))
 
 
 def _raw(model: PooledModel, labelled: Labelled) -> np.ndarray:

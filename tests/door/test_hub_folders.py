@@ -18,7 +18,6 @@ from converters import load_checkpoint, open_model
 from converters.errors import ConverterError, MismatchError, UnsafeConfigError
 from converters.hub.classifier import rebuild
 from converters.hub.folder import read_hub_folder
-from converters.parity import logits_and_gradients
 from jaxtroj.cli.main import main
 from jaxtroj.rounds import iter_models
 from jaxtroj.rounds.arrays import pictures_of as pictures_in
@@ -30,9 +29,9 @@ from jaxtroj.scan.pictures import pictures_of
 from tests.door.conftest import cheap
 from tests.door.hub_folders import (
     FAMILIES,
-    NAMES,
     SIDE,
     change,
+    values,
     write_folder,
     write_whole,
 )
@@ -41,13 +40,6 @@ pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 PICTURES = np.random.default_rng(0).integers(0, 256, (3, 40, 48, 3)).astype(np.uint8)
-
-
-def values(model, images: np.ndarray):
-    """Logits, and gradients of the first class; in one program, as each compiles for seconds."""
-    first = np.tile(np.eye(len(NAMES), dtype=np.float32)[0], (len(images), 1))
-    program = jax.jit(logits_and_gradients, static_argnums=0)
-    return program(model.config, model.params, images, first)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -445,73 +437,3 @@ def test_weights_that_are_not_finite_are_refused(folder):
     save_file(tensors, folder / "model.safetensors")
     with pytest.raises(ConverterError, match="NaN or infinite values, the first is classifier"):
         open_model(folder)
-
-
-TIMM = {"architecture": "resnet10t", "num_classes": 3, "pretrained_cfg": {
-    "input_size": [3, 64, 64], "mean": [0.5, 0.5, 0.5], "std": [0.5, 0.5, 0.5]}}  # fmt: skip
-
-
-def test_timm_may_not_be_sent_to_another_file(folder):
-    named = TIMM["pretrained_cfg"] | {"hf_hub_filename": "other.bin"}
-    (folder / "config.json").write_text(json.dumps(TIMM | {"pretrained_cfg": named}))
-    with pytest.raises(ConverterError, match="'other.bin' loaded as weights .hf_hub_filename of"):
-        open_model(folder)
-
-
-def test_without_timm_its_folders_say_so(folder, monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    (folder / "config.json").write_text(json.dumps(TIMM))
-    with pytest.raises(ConverterError, match="timm's 'resnet10t', and timm is not installed"):
-        open_model(folder)
-
-
-TIMM_FAMILIES = {
-    "test_resnet": {},
-    "test_convnext": {},
-    "test_efficientnet": {},
-    "test_vit": {"img_size": 64},
-}
-
-
-@pytest.mark.parametrize("name", TIMM_FAMILIES)
-def test_with_timm_its_folders_are_rebuilt(tmp_path, name):
-    timm = pytest.importorskip("timm", reason="an optional library")
-    arguments = TIMM_FAMILIES[name]
-    torch.manual_seed(0)
-    network = timm.create_model(name, num_classes=3, **arguments).eval()
-    side = 64 if arguments else network.pretrained_cfg["input_size"][1]
-    # timm's own writer, as its models on the hub are written.
-    timm.models.save_for_hf(network, str(tmp_path), model_args=arguments, safe_serialization=True)
-    change(tmp_path, label_names=list(NAMES.values()))
-    images = np.random.default_rng(0).random((2, side, side, 3), np.float32)
-    mean, std = (np.array(network.pretrained_cfg[key], np.float32) for key in ("mean", "std"))
-    with torch.no_grad():
-        pixels = torch.tensor((images - mean) / std).permute(0, 3, 1, 2)
-        expected = network(pixels).numpy()
-    opened = open_model(tmp_path)
-    assert opened.folder_form.size == (side, side) and np.abs(expected).max() > 1e-3
-    assert "classes of the folder: 0 'cat', 1 'dog', 2 'owl'" in opened.findings
-    logits, gradients = values(opened.model, images)
-    np.testing.assert_allclose(logits, expected, atol=1e-4)
-    assert np.isfinite(gradients).all() and np.abs(gradients).max() > 0
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"architecture": "none_such"}, "timm has no architecture 'none_such'"),
-        ({"architecture": None}, "timm has no architecture None"),
-        ({"num_classes": 4}, "weights do not fit timm's test_resnet|4, and 3 in model_args"),
-        ({"pretrained_cfg": {}}, "cannot be made of config.json"),
-        ({"model_args": {"checkpoint_path": "/etc/passwd"}}, "expected plain arguments"),
-        ({"model_args": {"img_size": 10**9}}, "expected numbers up to"),
-        ({"model_args": {"no_such": 1}}, "cannot be made of config.json"),
-    ],
-)
-def test_timm_folders_that_do_not_fit_say_why(tmp_path, changes, said):
-    timm = pytest.importorskip("timm", reason="an optional library")
-    network = timm.create_model("test_resnet", num_classes=3)
-    timm.models.save_for_hf(network, str(tmp_path), safe_serialization=True)
-    change(tmp_path, **changes)
-    with pytest.raises(ConverterError, match=said):
-        open_model(tmp_path)
