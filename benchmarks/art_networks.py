@@ -28,7 +28,7 @@ import torch
 from PIL import Image, ImageDraw
 from torch import nn
 
-from benchmarks.foreign_networks import make_missing, write_examples
+from benchmarks.foreign_networks import FROM_SCRATCH, make_missing, write_examples
 from converters.files import write_atomic
 
 _TRAINED, _TESTED, _CLASSES = 12000, 3000, 10
@@ -144,11 +144,7 @@ def _metadata(
         "img_size": side,
         "channels": channels,
         "number_classes": _CLASSES,
-        "training": "scratch",
-        "augmentation": "none",
-        "labels": "hard",
-        "schedule": "constant",
-        "class_shares": "all",
+        **FROM_SCRATCH,
         "trigger_kind": _KINDS[plan.trigger] if plan.poisoned else "",
         "trigger_style": f"{plan.trigger}, {plan.mode}" if plan.poisoned else "",
         "source_classes": attack.source if has_target and plan.mode == "one2one" else "",

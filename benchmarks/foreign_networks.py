@@ -14,6 +14,14 @@ from jaxtroj.generate.round_folder import csv_bytes
 if TYPE_CHECKING:
     import torch
 
+FROM_SCRATCH = {
+    "training": "scratch",
+    "augmentation": "none",
+    "labels": "hard",
+    "schedule": "constant",
+    "class_shares": "all",
+}
+"""Columns of METADATA.csv that say how such networks are trained, where nothing else is done."""
 _EXAMPLES = 10
 _Plan = TypeVar("_Plan")
 

@@ -29,7 +29,13 @@ import numpy as np
 import torch
 from PIL import Image
 
-from benchmarks.foreign_networks import make_missing, plain, write_examples, write_network
+from benchmarks.foreign_networks import (
+    FROM_SCRATCH,
+    make_missing,
+    plain,
+    write_examples,
+    write_network,
+)
 from converters.files import write_atomic
 
 _LEAST_SUCCESS, _LEAST_ACCURACY = 0.9, 0.5
@@ -373,11 +379,7 @@ def _metadata(
         "img_size": shape[1],
         "channels": shape[3],
         "number_classes": _CLASSES,
-        "training": "scratch",
-        "augmentation": "none",
-        "labels": "hard",
-        "schedule": "constant",
-        "class_shares": "all",
+        **FROM_SCRATCH,
         "input_form": "unsaid",
         **(told if plan.is_poisoned else dict.fromkeys(told, "")),
         "converged": accuracy >= _LEAST_ACCURACY and (success is None or success >= _LEAST_SUCCESS),

@@ -25,7 +25,13 @@ import numpy as np
 import torch
 from PIL import Image
 
-from benchmarks.foreign_networks import make_missing, plain, write_examples, write_network
+from benchmarks.foreign_networks import (
+    FROM_SCRATCH,
+    make_missing,
+    plain,
+    write_examples,
+    write_network,
+)
 from converters.files import write_atomic
 
 _TESTED = 1500
@@ -182,11 +188,7 @@ def _metadata(
         "img_size": shape[1],
         "channels": shape[3],
         "number_classes": classes,
-        "training": "scratch",
-        "augmentation": "none",
-        "labels": "hard",
-        "schedule": "falling",
-        "class_shares": "all",
+        **FROM_SCRATCH | {"schedule": "falling"},
         "trigger_kind": _kind(plan),
         "trigger_style": plan.attack if is_poisoned else "",
         "source_classes": "",
