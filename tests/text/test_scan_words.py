@@ -23,7 +23,7 @@ from jaxtroj.record_text import text_line
 from jaxtroj.reporting.content import read_content
 from jaxtroj.reporting.texts import place
 from jaxtroj.rounds import iter_models
-from jaxtroj.scan import scan, scan_model
+from jaxtroj.scan import identify, scan, scan_model
 from jaxtroj.settings import DEFAULT_TEXT_CALIBRATOR, Settings
 from jaxtroj.store import RunStore
 
@@ -198,6 +198,25 @@ def test_a_head_from_elsewhere_is_judged_by_another_calibrator(dataset, settings
     shutil.copy(DEFAULT_TEXT_CALIBRATOR, tmp_path / "own.json")
     own = replace(settings, text_calibrator=tmp_path / "own.json")
     assert scan_model(away, own).calibrator.startswith("own.json"), "one that is named answers"
+
+
+def test_identity_follows_what_is_in_the_bank(bank, dataset, settings, tmp_path):
+    """A bank that was finished or whose examples were exchanged kept the verdicts of the former."""
+    entry = list(iter_models(dataset))[-1]
+    banks = shutil.copytree(bank, tmp_path / "banks" / "one").parent
+    known = replace(settings, bank=banks / "one"), replace(settings, bank=banks)
+    keys = [tuple(identify(entry, one) for one in known)]
+    changed = ("vectors.f16", "carriers.f32", "references.json", "bank.json")
+    head = ("examples.npy", "params.safetensors", "config.json")
+    for name in (*changed, *(f"references/000/{one}" for one in head)):
+        content = (banks / "one" / name).read_bytes()
+        (banks / "one" / name).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+        keys.append(tuple(identify(entry, one) for one in known))
+    (banks / "one" / "references/001/examples.npy").unlink()
+    keys.append(tuple(identify(entry, one) for one in known))
+    assert len({key for pair in keys for key in pair}) == 2 * len(keys)
+    (banks / "one" / "standard.json").write_text("{}")  # taken only where it follows from the rest
+    assert tuple(identify(entry, one) for one in known) == keys[-1]
 
 
 def test_texts_of_another_kind_are_not_compared(dataset, settings, bank, toy, to_vectors, tmp_path):

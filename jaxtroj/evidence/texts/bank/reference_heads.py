@@ -27,6 +27,7 @@ from converters.files import read_json, write_atomic
 from converters.model import Model
 from jaxtroj.errors import ExamplesError, StoreError, UsageError
 from jaxtroj.evidence.texts.bank.build import Embed
+from jaxtroj.evidence.texts.bank.contents import EXAMPLES, FOLDER
 from jaxtroj.evidence.texts.bank.origin import MANIFEST, is_of, named_by
 from jaxtroj.evidence.texts.bank.store import Bank, open_bank
 from jaxtroj.evidence.texts.references import head_key
@@ -34,8 +35,6 @@ from jaxtroj.rounds.layout import ModelEntry, iter_models
 from jaxtroj.rounds.text_examples import load_text_examples
 
 VERSION = 2
-FOLDER = "references"
-EXAMPLES = "examples.npy"
 # Clean heads that are opened for every one that is kept, to find different architectures.
 _READ = 10
 # Examples of each class that are kept of a head, as many as Round 5 shipped.

@@ -83,6 +83,14 @@ class Bank:
     missing: int = 0
 
     @cached_property
+    def digest(self) -> str:
+        """Identity of the plan and of the vectors that are there, hex."""
+        digest = hashlib.sha256(self.plan.digest.encode())
+        for part in (self.carriers, self.vectors):
+            digest.update(np.ascontiguousarray(part).data)
+        return digest.hexdigest()
+
+    @cached_property
     def shifts(self) -> np.ndarray:
         """Mean shift of each candidate, float32 `[candidates, d]`."""
         return np.asarray(self.vectors, np.float32).mean(axis=1) - self.carriers.mean(axis=0)
