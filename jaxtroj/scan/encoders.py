@@ -15,16 +15,15 @@ if TYPE_CHECKING:
     from jaxtroj.evidence.texts.text_search import Embed
 
 
-def bank_of(attempt: Attempt) -> Path | None:
-    """The bank for a head: the one named, or in a folder of banks the one of its encoder's name.
+def bank_of(entry: ModelEntry, home: Path) -> Path:
+    """The bank for a head: `home`, or in a folder of banks the one of its encoder's name.
 
     Raises:
         EvidenceError: a folder of banks has none for this encoder.
     """
-    home = attempt.settings.bank
-    if home is None or (home / MANIFEST).exists():
+    if (home / MANIFEST).exists():
         return home
-    config = attempt.entry.text_config
+    config = entry.text_config
     names = [Path(name).stem for name in config.encoder_names] if config else []
     for name in names:
         if (home / name / MANIFEST).exists():

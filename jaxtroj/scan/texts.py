@@ -79,9 +79,10 @@ class HeadScan:
                 "the head gives one number for a text; expected one for each of two classes or more"
             )
         examples, embeddings = self._examples()
-        bank = bank_of(self.attempt)
-        probes = None if bank is None else _probes(bank, self.model, self.attempt.entry)
-        is_apart = bank is not None and not are_together(self.attempt.entry, bank)
+        entry, home = self.attempt.entry, self.attempt.settings.bank
+        bank = None if home is None else bank_of(entry, home)
+        probes = None if bank is None else _probes(bank, self.model, entry)
+        is_apart = bank is not None and not are_together(entry, bank)
         self.attempt.is_apart = is_apart
         self._ready = ready = _Ready(
             single_step(self.model), examples, embeddings, probes, is_apart

@@ -219,6 +219,15 @@ def test_identity_follows_what_is_in_the_bank(bank, dataset, settings, tmp_path)
     assert tuple(identify(entry, one) for one in known) == keys[-1]
 
 
+def test_identity_of_a_head_follows_whether_clean_heads_lie_beside_it(dataset, settings, tmp_path):
+    home = list(iter_models(dataset))[-1]
+    shutil.copytree(home.model_path.parent, tmp_path / "models" / home.model_id)
+    (away,) = iter_models(tmp_path)
+    assert identify(home, settings) != identify(away, settings)
+    without = replace(settings, bank=None)
+    assert identify(home, without) == identify(away, without)
+
+
 def test_texts_of_another_kind_are_not_compared(dataset, settings, bank, toy, to_vectors, tmp_path):
     """Beside clean heads of other texts a clean head looks poisoned: nothing is said of it."""
     shutil.copytree(bank, tmp_path / "bank")
