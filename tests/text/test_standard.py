@@ -114,6 +114,11 @@ def test_fewer_references_leave_the_stage_out(toy_bank, toy_clean_heads):
     assert stages[-1].name == "bank"
 
 
+def test_copies_of_a_clean_head_count_once(toy_bank, toy_clean_heads):
+    few = [*toy_clean_heads[: FEWEST - 1], *toy_clean_heads[: FEWEST - 1]]
+    assert make_probes(toy_bank, few).comparable == FEWEST - 1
+
+
 @pytest.fixture(scope="module")
 def computed(probes):
     return COMPARISON.compute_standard(probes)

@@ -52,8 +52,9 @@ class EncoderProbes:
 
     @property
     def comparable(self) -> int:
-        """Clean heads with examples that a head can be compared with, itself left out."""
-        return min(self.references.count, len(self.clean_heads))
+        """Clean heads with examples that a head can be compared with, itself left out; those that
+        compute the same, as banks of earlier versions may hold them, are one."""
+        return min(len(set(self.references.keys)), len(self.clean_heads))
 
     @property
     def heads_digest(self) -> str:
