@@ -274,6 +274,40 @@ def test_names_of_references_lead_nowhere(dataset, tmp_path, name):
 
 
 @pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        (None, "it has no config.json"),
+        ("{", "config.json is no model config"),
+        ("{}", "its config.json names none"),
+    ],
+)
+def test_an_encoder_that_nobody_names_is_told_first(config, said, dataset, settings, tmp_path):
+    """Neither encoder nor pooling was compared with the bank, and hardly anything said so."""
+    folder = _changed_head(dataset, tmp_path / "id-9", 2).model_path.parent
+    (folder / "config.json").unlink()
+    if config is not None:
+        (folder / "config.json").write_text(config)
+    record = scan_model(next(iter(iter_models(folder))), replace(settings, recover_words=False))
+    assert record.status == "ok", record.reason
+    first = "which encoder the head stands on is not known: "
+    assert record.caveats[0].startswith(first) and said in record.caveats[0]
+    assert record.caveats[0] in record.reason and record.reason.count(said) == 1
+    without = scan_model(
+        next(iter(iter_models(folder))), replace(settings, bank=None, recover_words=False)
+    )
+    assert first not in without.reason
+
+
+def test_a_refused_table_is_named_where_the_head_fails_for_it(dataset, settings, tmp_path):
+    folder = _changed_head(dataset, tmp_path / "id-9", 2).model_path.parent
+    (folder / "clean-example-cls-embedding.csv").write_text("Example, CLS Embedding\na.txt, x\n")
+    (entry,) = iter_models(folder)
+    record = scan_model(entry, replace(settings, encoder=None))
+    assert record.status == "failed" and "come without embeddings and there is no" in record.reason
+    assert "; the shipped embeddings are not used: " in record.reason
+
+
+@pytest.mark.parametrize(
     ("changes", "why"),
     [
         ({"recover_words": False}, "the settings leave it out (--words"),
