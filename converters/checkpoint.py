@@ -19,8 +19,8 @@ from converters import families
 from converters.containers import sniff
 from converters.containers.safetensors_file import read_safetensors
 from converters.conversion import MAX_TENSORS
-from converters.errors import ConversionError, CorruptFileError, TooLargeError, safe_repr
-from converters.files import check_depth, read_plain, write_atomic
+from converters.errors import ConversionError, CorruptFileError, safe_repr
+from converters.files import read_json, read_plain, write_atomic
 from converters.limits import Limits
 from converters.model import Model, NetworkConfig, param_shapes
 from converters.preparation import PreparedConfig
@@ -164,16 +164,8 @@ _FIELDS = {
 
 def _read_config(path: Path) -> dict:
     """The fields of `config.json`, each of its type."""
-    try:
-        if path.stat().st_size > _MAX_CONFIG_BYTES:
-            raise TooLargeError(f"{path} is larger than {_MAX_CONFIG_BYTES} bytes")
-        described = json.loads(path.read_bytes())
-        check_depth(described)
-    except OSError as error:
-        raise CorruptFileError(f"cannot read {path}: {error.strerror}; check the path") from error
-    except (ValueError, RecursionError) as error:
-        raise CorruptFileError(f"{path} is not JSON: {str(error)[:200]}") from error
-    if not isinstance(described, dict) or set(described) != set(_FIELDS):
+    described = read_json(path, _MAX_CONFIG_BYTES)
+    if set(described) != set(_FIELDS):
         raise CorruptFileError(f"{path} must be an object with exactly {', '.join(_FIELDS)}")
     for name, kind in _FIELDS.items():
         if not isinstance(described[name], kind) or isinstance(described[name], bool):

@@ -4,6 +4,7 @@ Run folders, challenge folders, banks and generated rounds are made of these ste
 hold its lock, agree on the settings, cut off what a crash tore, add whole pieces.
 """
 
+import errno
 import fcntl
 import json
 import os
@@ -54,8 +55,10 @@ def hold(folder: Path, wait: bool = False, name: str = LOCK) -> IO[bytes]:
 
     Raises:
         HeldError: another process holds it.
-        StoreError: the lock cannot be written or is no plain file, or the disk knows no locks.
+        StoreError: the lock cannot be written, as on a full disk, or is no plain file, or the disk
+            knows no locks.
     """
+    is_new = not os.path.lexists(folder / name)
     try:
         file = open_own(folder / name)
     except OSError as error:
@@ -73,11 +76,20 @@ def hold(folder: Path, wait: bool = False, name: str = LOCK) -> IO[bytes]:
             " another folder"
         ) from error
     except OSError as error:
+        if is_new:  # an empty lock is of no use to anybody
+            (folder / name).unlink(missing_ok=True)
         file.close()
-        raise StoreError(
-            f"cannot lock {folder}: {error.strerror or error}; name a folder on another disk"
-        ) from error
+        raise StoreError(_why_not_held(folder, error)) from error
     return file
+
+
+def _why_not_held(folder: Path, error: OSError) -> str:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return (
+            f"cannot write in {folder}: {error.strerror}; make room on this disk, or name a folder"
+            " on another one"
+        )
+    return f"cannot lock {folder}: {error.strerror or error}; name a folder on another disk"
 
 
 def open_own(path: Path) -> IO[bytes]:

@@ -53,7 +53,7 @@ def contents_digest(path: Path) -> str:
     """
     try:
         if not path.is_dir():
-            return _digest_once(path)
+            return digest_once(path)
         files = sorted(one for one in path.iterdir() if one.is_file())
     except OSError as error:  # as above
         return f"unreadable: {error.strerror}"
@@ -61,11 +61,13 @@ def contents_digest(path: Path) -> str:
         return "unreadable: no path"
     digest = hashlib.sha256()
     for one in files:
-        digest.update(os.fsencode(one.name) + f"\0{_digest_once(one)}\0".encode())
+        digest.update(os.fsencode(one.name) + f"\0{digest_once(one)}\0".encode())
     return digest.hexdigest()
 
 
-def _digest_once(path: Path) -> str:
+def digest_once(path: Path) -> str:
+    """What `digest_or_reason` says of a file; of one that has not changed since it was asked in
+    this process, without reading it again."""
     try:
         found = os.stat(path)
     except OSError:  # it may be there the next time
@@ -73,6 +75,6 @@ def _digest_once(path: Path) -> str:
     return _digest_of_state(path, found.st_ino, found.st_size, found.st_mtime_ns)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=4096)  # a folder of banks has some 75 files for each
 def _digest_of_state(path: Path, *_state: int) -> str:
     return digest_or_reason(path)

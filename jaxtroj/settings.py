@@ -1,6 +1,5 @@
 """What besides model and examples changes an answer, and the calibrator it names."""
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -225,9 +224,11 @@ class Settings:
 
     def _digests(self) -> dict[str, Any]:
         """What is known of every file but those of calibrators."""
+        from jaxtroj.evidence.texts.bank.contents import bank_digest
+
         return {
             "reference": None if self.reference is None else model_digests(self.reference),
-            "bank": None if self.bank is None else _bank_digest(self.bank),
+            "bank": None if self.bank is None else bank_digest(self.bank),
             "encoder": None if self.encoder is None else contents_digest(self.encoder),
             "tokenizer": None if self.tokenizer is None else contents_digest(self.tokenizer),
         }
@@ -299,13 +300,3 @@ def _cached_calibrator(path: Path) -> Calibrator:
 
 def _digest(path: Path | None) -> str | None:
     return None if path is None else digest_or_reason(path)
-
-
-def _bank_digest(folder: Path) -> str:
-    """Identity of a bank, or of a folder of banks: of the descriptions in it, which name digests of
-    everything else."""
-    digest = hashlib.sha256()
-    for path in sorted(folder.glob("**/*.json")):
-        name = path.relative_to(folder).as_posix()
-        digest.update(f"{name}\0{digest_or_reason(path)}\0".encode("utf-8", "surrogateescape"))
-    return digest.hexdigest()

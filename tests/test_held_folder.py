@@ -32,6 +32,18 @@ def test_one_process_holds_and_closing_lets_go(tmp_path):
         pass
 
 
+def test_a_full_disk_is_no_disk_without_locks(tmp_path, monkeypatch):
+    """It said that the folder cannot be locked, and left an empty lock."""
+
+    def refuse(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("jaxtroj.held_folder.os.getpid", refuse)  # stands in for the write
+    with pytest.raises(StoreError, match="cannot write in .*: No space left .* make room on this"):
+        hold(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_disk_without_locks_is_no_other_writer(tmp_path, monkeypatch):
     def refuse(*_):
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))

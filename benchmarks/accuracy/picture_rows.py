@@ -205,7 +205,8 @@ def _of_round(cells: Mapping[str, str]) -> dict[str, Any]:
     name = _round_of(cells)
     found = list(_triggers(cells))
     targets = [int(trigger["target_class"]) for trigger in found] + [None, None]
-    conditions = sorted({trigger["condition"] for trigger in found} - {"none", ""})
+    none = {"None", "none", ""}  # the second in rounds that were made earlier
+    conditions = sorted({trigger["condition"] for trigger in found} - none)
     is_warm = cells["training"] == "warm"
     return {
         "dataset": name,

@@ -50,14 +50,21 @@ def stage_task(
 ) -> tuple[Task, tuple[str, ...], np.ndarray] | None:
     """Rows complete at a stage, their keys and positions; None when there are too few of them.
 
+    Of few models, which some fields alone are fitted on, a stage that adds none of these is None,
+    too: it would say what the stage before said, or go by fields that later ones leave out.
+
     Raises CalibrationError where one population holds all models of a kind.
     """
     names, few = scheme.names(stage), scheme.few
     if few is not None and len(population.keys) > few.models:
         few = None
     if few is not None:
-        kept = tuple(name for name in names if name in few.fields)
-        names, few = (kept, few) if kept else (names, None)
+        if not any(name in few.fields for own in scheme.stages.values() for name in own):
+            few = None  # none of them is there
+        elif not any(name in few.fields for name in scheme.stages[stage]):
+            return None
+        else:
+            names = tuple(name for name in names if name in few.fields)
     values = matrix(population.models.rows, names)
     complete = np.flatnonzero(np.all(np.isfinite(values), axis=1))
     labels = population.poisoned[complete]

@@ -273,7 +273,9 @@ def _copy_references(
 
     progress.update("reading clean heads")
     count = args.reference_heads
-    heads = copy_references(args.references, args.out, architecture, count, to_vectors)
+    heads = copy_references(
+        args.references, args.out, architecture, count, to_vectors, progress.line
+    )
     kinds = ", ".join(sorted({head.architecture for head in heads}))
     few = "" if len(heads) >= FEWEST else f"; too few, a scan needs {FEWEST} or more"
     progress.line(f"{len(heads)} clean heads to compare with: {kinds}{few}")

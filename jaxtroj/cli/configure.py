@@ -24,7 +24,12 @@ if TYPE_CHECKING:
     from jaxtroj.rounds import ModelEntry
     from jaxtroj.settings import Settings
 
-_LIMITS = ("timeout", "memory")
+_READ = ("timeout", "memory", "bank")
+
+_NO_BANK = (
+    "fitted without a probe bank: the heads were not compared with clean ones, which most of their"
+    " evidence is; `jaxtroj bank` makes one for --bank, and `infer` needs the same"
+)
 
 KEPT = options.GOES_ON
 """What is said of an interrupt."""
@@ -38,6 +43,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     group = parser.add_argument_group("NIST's flags")
     nist.add_parameter_flags(group)
     group.add_argument("--scale_parameters_filepath", metavar="PATH", help="accepted; not needed")
+    options.add_bank(parser)
     options.add_limits(parser)
     remember_options(parser)
 
@@ -51,7 +57,7 @@ def remember_options(parser: argparse.ArgumentParser) -> None:
     unread = [
         (one.option_strings[0] if one.option_strings else str(one.metavar), one.dest, one.default)
         for one in parser._actions
-        if one.dest not in _LIMITS and not any("_" in flag for flag in one.option_strings)
+        if one.dest not in _READ and not any("_" in flag for flag in one.option_strings)
     ]
     parser.set_defaults(unread_by_configure=tuple(unread))
 
@@ -72,14 +78,17 @@ def run(args: argparse.Namespace) -> int:
 
     nist.require(args, "configure_models_dirpath", "scratch_dirpath", "learned_parameters_dirpath")
     _refuse_unread(args)
+    options.check_bank(args.bank)
     _keep_inputs(args)
     options.keep_compiled()
     parameters = nist.metaparameters(args) or Metaparameters()
     entries = _labelled(args)
     _make_folder(args.learned_parameters_dirpath)
-    records = _scan(entries, _settings(parameters), args)
+    records = _scan(entries, _settings(parameters, args.bank), args)
     pairs = _with_evidence(records, entries)
     kind = kind_of(record for record, _ in pairs)
+    if kind == "text" and args.bank is None:
+        options.message(_NO_BANK)
     calibrator = _fit(pairs, kind, parameters, args.automatic_configuration)
     calibrator.save(args.learned_parameters_dirpath / calibrator_file(kind))
     _save(parameters, args)
@@ -100,8 +109,8 @@ def _refuse_unread(args: argparse.Namespace) -> None:
     if unread:
         raise UsageError(
             f"{', '.join(unread)}: --configure_mode takes what changes answers from the"
-            " metaparameters, and reads no option but NIST's and the limits; leave the option out,"
-            " or name it in --metaparameters_filepath"
+            " metaparameters, and reads no option but NIST's, --bank and the limits; leave the"
+            " option out, or name it in --metaparameters_filepath"
         )
 
 
@@ -136,7 +145,7 @@ def _labelled(args: argparse.Namespace) -> "list[ModelEntry]":
     return labelled
 
 
-def _settings(parameters: "Metaparameters") -> "Settings":
+def _settings(parameters: "Metaparameters", bank: Path | None = None) -> "Settings":
     from jaxtroj.settings import Settings
 
     return Settings(
@@ -146,6 +155,7 @@ def _settings(parameters: "Metaparameters") -> "Settings":
         calibrator=None,
         text_calibrator=None,
         classifier_calibrator=None,
+        bank=bank,
         recover_words=False,
         base_rate=parameters.base_rate,
         channel_order=parameters.said("channel_order"),

@@ -47,7 +47,10 @@ def add_parser(rounds: argparse._SubParsersAction, name: str) -> None:
         "(default: .vectors in the round's folder)"
     )
     add_path(group, "--vectors", "DIR", vectors)
-    texts = "labelled reviews to embed: a .jsonl or .json file, a folder of class_C_example_N.txt"
+    texts = (
+        "labelled reviews to embed: a .jsonl, .json, .csv or .tsv file, a folder of"
+        " class_C_example_N.txt"
+    )
     add_path(group, "--texts", "TEXTS", texts)
     add_path(group, "--encoder", "DIR", "Hugging Face folder that embeds --texts")
     add_path(group, "--trigger-texts", "FILE", "JSON of the texts to insert in --texts")

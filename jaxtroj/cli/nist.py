@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from converters.files import what_is
 from jaxtroj.cli import argument_types as types
 from jaxtroj.cli import options
-from jaxtroj.errors import UsageError
+from jaxtroj.errors import CalibrationError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -173,15 +173,30 @@ def _compare_with_learned(args: argparse.Namespace) -> None:
         for name in _ALSO_OF_EVIDENCE
         if getattr(args, name) is not None
     ]
+    own = args.text_calibrator if args.text_calibrator != args.calibrator else None
+    if args.bank is not None and own is not None and _is_fitted_without_bank(own):
+        differ.append(f"bank was not given, now {_said(args.bank)}, and is of no use to it")
     if differ:
         options.message(
             f"the calibrator was fitted on evidence gathered otherwise: {'; '.join(differ)}"
         )
 
 
+def _is_fitted_without_bank(text_calibrator: Path) -> bool:
+    """Whether it judges heads by no stage that needs a bank; False where it cannot be read."""
+    from jaxtroj.calibration import Calibrator
+    from jaxtroj.evidence.stages import TEXT_STAGES
+
+    try:
+        judged = Calibrator.load(text_calibrator).stages
+    except CalibrationError:  # the scan meets the same, and says so
+        return False
+    return not any(stage.needs.bank for stage in TEXT_STAGES if stage.name in judged)
+
+
 def _said(value: object) -> str:
     """A value of an option; one that nobody gave is chosen by the model's round or examples."""
-    return "not given" if value is None else repr(value)
+    return "not given" if value is None else repr(str(value) if isinstance(value, Path) else value)
 
 
 def with_flags(entry: "ModelEntry", args: argparse.Namespace) -> "ModelEntry":

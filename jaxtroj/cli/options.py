@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from converters.files import what_is
@@ -184,13 +185,24 @@ def add_settings(parser: argparse.ArgumentParser, words: bool = False) -> None:
     add_input_form(parser)
 
 
-def _add_text_options(group: argparse._ArgumentGroup, words: bool) -> None:
+def add_bank(group: argparse._ActionsContainer) -> None:
+    """Declare --bank."""
     add_path(
         group,
         "--bank",
         "DIR",
         "probe bank of a text model's encoder, or a folder of banks (see jaxtroj bank)",
     )
+
+
+def check_bank(bank: Path | None) -> None:
+    """Raise UsageError for a --bank that is no folder."""
+    if bank is not None and (kind := what_is(bank)) != "a folder":
+        raise UsageError(f"--bank {bank} is {kind}; expected a folder `jaxtroj bank` wrote")
+
+
+def _add_text_options(group: argparse._ArgumentGroup, words: bool) -> None:
+    add_bank(group)
     add_path(
         group,
         "--encoder",
@@ -258,8 +270,7 @@ def settings_from(args: argparse.Namespace) -> "Settings":
             "--enough ends a search by its probability; leave --evidence-only and --no-early-stop"
             " out, or --enough"
         )
-    if args.bank is not None and (kind := what_is(args.bank)) != "a folder":
-        raise UsageError(f"--bank {args.bank} is {kind}; expected a folder `jaxtroj bank` wrote")
+    check_bank(args.bank)
     if args.reference is not None and (kind := what_is(args.reference)) not in _MODELS:
         raise UsageError(f"--reference {args.reference} is {kind}; expected a model file")
     names = ("calibrator", "text_calibrator", "base_rate", "threshold", "seed")

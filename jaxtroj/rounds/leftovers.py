@@ -2,7 +2,8 @@
 
 Hidden files, files deeper than a model's folder, what lies beside `models/`, pipes, links that
 lead in a circle, and links by any name that lead nowhere where folders of models lie. The search is
-bounded in depth and in entries, and goes through no folder twice.
+bounded in depth and in entries, goes through no folder twice, and follows no link to the folder
+that it lies in or to one around that, which is no part of the dataset.
 """
 
 import os
@@ -15,7 +16,14 @@ from pathlib import Path
 from converters.files import what_is
 from jaxtroj.record import printable
 from jaxtroj.rounds.example_names import natural_key
-from jaxtroj.rounds.places import NO_MODELS, has_model_name, model_places, own_parts, some_of
+from jaxtroj.rounds.places import (
+    NO_MODELS,
+    has_model_name,
+    leads_back,
+    model_places,
+    own_parts,
+    some_of,
+)
 
 MOST_LEVELS = 5
 MOST_ENTRIES = 50_000
@@ -129,7 +137,7 @@ class _Search:
 
     def _is_to_search(self, folder: Path) -> bool:
         depth = len(folder.relative_to(self.root).parts)
-        is_other = folder.name in NO_MODELS or folder in self.own
+        is_other = folder.name in NO_MODELS or folder in self.own or leads_back(folder)
         return depth < MOST_LEVELS and not is_other
 
     def _meet(self, path: Path) -> None:

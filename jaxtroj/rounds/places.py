@@ -144,7 +144,7 @@ def _is_model_folder(path: Path) -> bool:
 
 def _holds_a_model(path: Path) -> bool:
     """Whether a folder of another layout is named like a model, or holds files that are."""
-    if path.name in NO_MODELS or _leads_back(path):
+    if path.name in NO_MODELS or leads_back(path):
         return False
     try:
         return has_model_name(path) or bool(_candidates(path))
@@ -152,7 +152,7 @@ def _holds_a_model(path: Path) -> bool:
         return False
 
 
-def _leads_back(path: Path) -> bool:
+def leads_back(path: Path) -> bool:
     """Whether a link leads to the folder that it lies in, or to one around that."""
     home = Path(os.path.realpath(path.parent))
     return path.is_symlink() and home.is_relative_to(os.path.realpath(path))

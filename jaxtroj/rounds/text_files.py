@@ -89,8 +89,10 @@ def _find(
                 return _inside(shelf, name)
     if os.path.lexists(model_folder / own):
         return model_folder / own, None
-    wanted = " or ".join(ascii(name)[1:-1] for name in names) or "any that config.json names"
-    return None, f"no {wanted} in {shelf_name}/ of the dataset, and no {own} beside the model"
+    wanted = " or ".join(ascii(name)[1:-1] for name in names)
+    missing = f"no {wanted} in {shelf_name}/ of the dataset"
+    unnamed = f"no config.json says which file of {shelf_name}/ is the model's"
+    return None, f"{missing if names else unnamed}, and no {own} beside the model"
 
 
 def _shelves(model_folder: Path, name: str) -> list[Path]:

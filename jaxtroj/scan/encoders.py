@@ -1,5 +1,6 @@
 """The encoder and the probe bank that a head stands on: of the settings, or of its dataset."""
 
+import os
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -7,6 +8,7 @@ from typing import TYPE_CHECKING
 from jaxtroj.errors import EvidenceError
 from jaxtroj.evidence.texts.bank.store import MANIFEST
 from jaxtroj.rounds import ModelEntry
+from jaxtroj.rounds.text_files import CONFIG_FILE
 from jaxtroj.scan.attempt import Attempt
 
 if TYPE_CHECKING:
@@ -15,16 +17,15 @@ if TYPE_CHECKING:
     from jaxtroj.evidence.texts.text_search import Embed
 
 
-def bank_of(attempt: Attempt) -> Path | None:
-    """The bank for a head: the one named, or in a folder of banks the one of its encoder's name.
+def bank_of(entry: ModelEntry, home: Path) -> Path:
+    """The bank for a head: `home`, or in a folder of banks the one of its encoder's name.
 
     Raises:
         EvidenceError: a folder of banks has none for this encoder.
     """
-    home = attempt.settings.bank
-    if home is None or (home / MANIFEST).exists():
+    if (home / MANIFEST).exists():
         return home
-    config = attempt.entry.text_config
+    config = entry.text_config
     names = [Path(name).stem for name in config.encoder_names] if config else []
     for name in names:
         if (home / name / MANIFEST).exists():
@@ -49,6 +50,27 @@ def _are_from(dataset: Path, file_name: str, bank: Path) -> bool:
     from jaxtroj.evidence.texts.bank.origin import are_from
 
     return are_from(dataset, file_name, bank)
+
+
+def unknown_encoder(entry: ModelEntry) -> str | None:
+    """Why a head cannot be compared by encoder with a bank's clean heads; None where it can be."""
+    named = entry.text_config is not None and entry.text_config.is_text
+    if named:
+        return None
+    missing = "its config.json names none" if entry.text_config else "it has no config.json"
+    why = problem_of_config(entry) or missing
+    return (
+        f"which encoder the head stands on is not known: {why}, so it was not compared with the"
+        " bank's"
+    )
+
+
+def problem_of_config(entry: ModelEntry) -> str | None:
+    """Why a config that is there cannot be read."""
+    path = entry.model_path.parent / CONFIG_FILE
+    if entry.text_config is not None or not os.path.lexists(path):
+        return None
+    return next((one for one in entry.text_problems if str(path) in one), None)
 
 
 def embedding_of(attempt: Attempt) -> "Embed":

@@ -4,13 +4,14 @@ from os.path import isfile  # false in a closed folder too, where Path.is_file r
 from pathlib import Path
 from typing import Any
 
-from jaxtroj.errors import ExamplesError
+from jaxtroj.errors import EvidenceError, ExamplesError
 from jaxtroj.evidence.stages import CLASSIFIERS
 from jaxtroj.model_files import contents_digest, digest_or_reason, model_digests
 from jaxtroj.record import identity
 from jaxtroj.rounds import ModelEntry, examples_digest, text_examples_digest
 from jaxtroj.rounds.image_config import ROUNDS_WITH_MARGIN
 from jaxtroj.rounds.text_tables import LOGITS_TABLE
+from jaxtroj.scan.encoders import are_together, bank_of
 from jaxtroj.settings import Settings
 
 
@@ -49,7 +50,17 @@ def _beside(entry: ModelEntry, settings: Settings) -> dict[str, Any]:
     for name, path in (("encoder", entry.encoder_path), ("tokenizer", entry.tokenizer_path)):
         if path is not None and getattr(settings, name) is None:  # else it is one of the settings
             found[f"own_{name}"] = contents_digest(path)
+    if settings.bank is not None:
+        found["beside_clean_heads"] = _is_beside_clean_heads(entry, settings.bank)
     return found
+
+
+def _is_beside_clean_heads(entry: ModelEntry, home: Path) -> bool | None:
+    """Whether the bank's clean heads are of the head's own dataset, which decides who answers."""
+    try:
+        return are_together(entry, bank_of(entry, home))
+    except EvidenceError:  # no bank for this encoder: the scan meets the same and says so
+        return None
 
 
 def _examples_digest(entry: ModelEntry) -> str:

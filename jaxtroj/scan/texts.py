@@ -18,7 +18,13 @@ from jaxtroj.record import EVIDENCE_ONLY
 from jaxtroj.rounds import ModelEntry, TextExamples, load_text_examples
 from jaxtroj.rounds.text_config import TextConfig
 from jaxtroj.scan.attempt import Attempt
-from jaxtroj.scan.encoders import are_together, bank_of, embedding_of
+from jaxtroj.scan.encoders import (
+    are_together,
+    bank_of,
+    embedding_of,
+    problem_of_config,
+    unknown_encoder,
+)
 from jaxtroj.scan.kinds import Prepared
 from jaxtroj.scan.records import Judgement, describe_error
 
@@ -79,9 +85,10 @@ class HeadScan:
                 "the head gives one number for a text; expected one for each of two classes or more"
             )
         examples, embeddings = self._examples()
-        bank = bank_of(self.attempt)
-        probes = None if bank is None else _probes(bank, self.model, self.attempt.entry)
-        is_apart = bank is not None and not are_together(self.attempt.entry, bank)
+        entry, home = self.attempt.entry, self.attempt.settings.bank
+        bank = None if home is None else bank_of(entry, home)
+        probes = None if bank is None else _probes(bank, self.model, entry)
+        is_apart = bank is not None and not are_together(entry, bank)
         self.attempt.is_apart = is_apart
         self._ready = ready = _Ready(
             single_step(self.model), examples, embeddings, probes, is_apart
@@ -120,7 +127,7 @@ class HeadScan:
         labels = np.asarray(ready.examples.labels)
         found = diagnose_head(ready.model, ready.embeddings, labels)
         if ready.are_foreign:
-            seen = f"{ready.strangeness:.1f} times as far from those of the bank's clean heads as"
+            seen = f"{ready.strangeness:.3g} times as far from those of the bank's clean heads as"
             found = (Raised(OTHER_TEXTS, f"{seen} any of them from the others"), *found)
         return tuple(map(str, found))
 
@@ -139,6 +146,9 @@ class HeadScan:
             verdict = replace(verdict, caveats=caveats, reasons=reasons)
         if self.ready.probes is None:  # most of what is looked for needs it
             verdict = replace(verdict, caveats=(NO_BANK, *verdict.caveats))
+        elif unknown := unknown_encoder(self.attempt.entry):
+            caveats, reasons = (unknown, *verdict.caveats), (unknown, *verdict.reasons)
+            verdict = replace(verdict, caveats=caveats, reasons=reasons)
         found: FoundText | None = next(iter(evidence.triggers), None)
         recovered = {} if found is None else _described(found)
         if verdict.poisoned and found is not None:
@@ -150,7 +160,9 @@ class HeadScan:
         known = (*_of_bank(ready.probes), *_of_config(entry.text_config))
         # Where vectors are shipped, nobody needs the encoder; an unreadable config is news.
         needed = ready.examples.embeddings is None or entry.text_config is None
-        return (*known, *ready.examples.problems, *(entry.text_problems if needed else ()))
+        told = ready.probes is not None and problem_of_config(entry)  # by a caveat
+        others = [one for one in entry.text_problems if needed and one != told]
+        return (*known, *ready.examples.problems, *others)
 
     def _with_words(
         self, found: "FoundText", verdict: Verdict, recovered: dict[str, Any]
@@ -261,7 +273,8 @@ def _embed(attempt: Attempt, examples: TextExamples) -> np.ndarray:
     try:
         return embedding_of(attempt)(examples.texts)
     except EvidenceError as error:
-        raise ExamplesError(f"the example texts come without embeddings and {error}") from error
+        why = "; ".join((str(error), *examples.problems))  # a table may have been refused
+        raise ExamplesError(f"the example texts come without embeddings and {why}") from error
 
 
 def _check_encoder(ready: _Ready, embed: Any) -> None:

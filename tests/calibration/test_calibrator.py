@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 
 from jaxtroj import scoring
-from jaxtroj.calibration import Labelled, Origin, Scheme, cross_validate, out_of_fold
+from jaxtroj.calibration import (
+    Calibrator,
+    Labelled,
+    Origin,
+    Scheme,
+    cross_validate,
+    out_of_fold,
+)
 from jaxtroj.calibration.linear import Few, FittedField, Linear, Task, fit_mean, fit_path, minimise
 from jaxtroj.calibration.stage import choose_clip
 from jaxtroj.calibration.stopping import MARGIN, WITNESSES, StopRule
@@ -412,6 +419,18 @@ def test_few_models_are_fitted_by_what_is_known_beforehand():
     assert np.isfinite(answered).all() and 0.04 <= answered.min() < answered.max() <= 0.96
     many = fit(population(32, 21), replace(SCHEME, few=few))
     assert many == fit(population(32, 21))
+
+
+def test_stages_without_a_chosen_field_are_left_out_of_few_models(tmp_path):
+    """Their fields were not those that later stages go by: the file could not be read back."""
+    last = list(SCHEME.stages)[-1]
+    few = Few(30, SCHEME.stages[last][:1], penalty=2.0, clip=0.04)
+    calibrator = fit(population(24, 21), replace(SCHEME, few=few))
+    assert list(calibrator.stages) == [last] and last not in calibrator.unfitted
+    calibrator.save(tmp_path / "few.json")
+    assert Calibrator.load(tmp_path / "few.json").stages == calibrator.stages
+    none = fit(population(24, 21), replace(SCHEME, few=replace(few, fields=("other",))))
+    assert list(none.stages) == list(SCHEME.stages)
 
 
 def test_few_models_are_fitted_better_with_it(fresh):

@@ -36,6 +36,8 @@ PAIRED = {
         (FLAT | {"trigger_type": "None", "trigger_target_class": "None", "triggered_classes": "[]"},
          ("round2", "", "", None, None, "", "", "")),
         (PAIRED, ("round4", "filter+polygon", "one", 5, 6, "spatial", "PGD", "round4 vgg11bn 1")),
+        (PAIRED | {"triggers_1_condition": "None"},
+         ("round4", "filter+polygon", "one", 5, 6, "spatial", "PGD", "round4 vgg11bn 1")),
         (PAIRED | {"number_triggers": "0"},
          ("round4", "", "", None, None, "", "PGD", "round4 vgg11bn 1")),
     ],

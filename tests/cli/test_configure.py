@@ -24,7 +24,7 @@ WITHOUT_NORMS = tuple(name for name in WHOLE if name not in ("statistics", "memo
 BY_KIND = {"image": IMAGES.judged_fields, "text": TEXTS.judged_fields}
 
 
-def gathered(folder: Path, kind: str, stages, copies: int = 0) -> list[str]:
+def gathered(folder: Path, kind: str, stages, copies: int = 0, bank=None) -> list[str]:
     """Arguments of `configure` on models whose evidence lies in its scratch folder.
 
     Args:
@@ -36,7 +36,7 @@ def gathered(folder: Path, kind: str, stages, copies: int = 0) -> list[str]:
         (home / "example_data").mkdir(parents=True)
         (home / "model.pt").write_bytes(b"%d" % (number % COUNT))
         (home / "ground_truth.csv").write_text(str(number % 2))
-    settings = configure._settings(Metaparameters())
+    settings = configure._settings(Metaparameters(), bank)
     with RunStore(folder / "scratch" / "configure", settings.as_json()) as store:
         for number, entry in enumerate(iter_models(folder / "round")):
             random = np.random.default_rng(number % COUNT)
@@ -92,6 +92,7 @@ def test_sentiment_heads_have_a_file_of_their_own(tmp_path, capsys):
     pictures.write_text("of pictures")
     words = gathered(tmp_path, "text", lambda _: tuple(TEXTS.judged_fields)[:2])
     assert main(words) == 0
+    assert "fitted without a probe bank: the heads were not" in capsys.readouterr().err
     found = Calibrator.load(tmp_path / "learned" / "text_calibrator.json")
     assert found.provenance.models == COUNT and pictures.read_text() == "of pictures"
     pictures.unlink()
@@ -104,6 +105,29 @@ def test_sentiment_heads_have_a_file_of_their_own(tmp_path, capsys):
     assert "no calibrator.json in the learned parameters folder" in said
     assert "text_calibrator.json is for sentiment heads alone" in said
     assert float((tmp_path / "result.txt").read_text()) == 0.5
+    (tmp_path / "learned" / "metaparameters.json").write_text("{}")
+    (tmp_path / "bank").mkdir()
+    main([*infer_one, str(tmp_path / "learned"), "--bank", str(tmp_path / "bank")])
+    assert "bank was not given, now '" in capsys.readouterr().err
+
+
+def test_a_bank_is_what_heads_are_judged_by(tmp_path, capsys):
+    """`configure` could not take one, and `infer --bank` did without it and a word."""
+    bank = tmp_path / "bank"
+    bank.mkdir()
+    words = gathered(tmp_path, "text", lambda _: tuple(TEXTS.judged_fields), bank=bank)
+    assert main([*words, "--bank", str(bank)]) == 0
+    assert "without a probe bank" not in capsys.readouterr().err
+    assert "directions" in Calibrator.load(tmp_path / "learned" / "text_calibrator.json").stages
+    assert main([*words, "--bank", str(tmp_path / "no")]) == 4
+    assert "expected a folder `jaxtroj bank` wrote" in capsys.readouterr().err
+    (tmp_path / "model.pt").write_bytes(b"garbage")
+    main(
+        ["infer", f"--model_filepath={tmp_path / 'model.pt'}", f"--bank={bank}"]
+        + [f"--result_filepath={tmp_path / 'r.txt'}"]
+        + [f"--learned_parameters_dirpath={tmp_path / 'learned'}"]
+    )
+    assert "bank was not given" not in capsys.readouterr().err
 
 
 GIVEN = {"--bounds": "0,2", "--mean": "1,1", "--std": "1,1", "--class-counts": "1,2"}
@@ -144,6 +168,8 @@ def test_every_option_is_read_or_refused(command, tmp_path, capsys):
         said = capsys.readouterr().err
         if action.dest in ("timeout", "memory"):
             assert "no model in" in said, said
+        elif action.dest == "bank":
+            assert "--bank 3 is absent; expected a folder" in said
         else:
             refused.append(action.dest)
             assert "--configure_mode takes what changes answers" in said, (action.dest, said)

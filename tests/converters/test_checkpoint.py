@@ -1,5 +1,6 @@
 import argparse
 import json
+import os
 import re
 from typing import Any
 
@@ -86,6 +87,15 @@ def test_missing_file(name, model, tmp_path):
     save_checkpoint(model, tmp_path)
     (tmp_path / name).unlink()
     with pytest.raises(LoadError, match=re.escape(name)):
+        load_checkpoint(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["config.json", "params.safetensors"])
+def test_a_pipe_in_place_of_a_file_is_not_waited_for(name, model, tmp_path):
+    save_checkpoint(model, tmp_path)
+    (tmp_path / name).unlink()
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(LoadError, match="is a named pipe"):
         load_checkpoint(tmp_path)
 
 

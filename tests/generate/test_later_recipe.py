@@ -9,8 +9,10 @@ import pytest
 from jaxtroj.errors import GenerationError
 from jaxtroj.generate.model_ids import is_poisoned
 from jaxtroj.generate.traffic_signs.later.architectures import ARCHITECTURES
+from jaxtroj.generate.traffic_signs.later.config import trigger_values
 from jaxtroj.generate.traffic_signs.later.design import DESIGNS, ROUND1, ROUND2, ROUND3, ROUND4
 from jaxtroj.generate.traffic_signs.later.looks import NO_LOOK, looks_of
+from jaxtroj.generate.traffic_signs.later.metadata import dictionary_rows
 from jaxtroj.generate.traffic_signs.later.pictures import Folders, SignPictures
 from jaxtroj.generate.traffic_signs.later.recipe import Choices, SignTrigger, sample_recipe
 from jaxtroj.generate.traffic_signs.later.signs import draw_signs, icons, paint_sign, shapes
@@ -256,3 +258,18 @@ def test_a_picture_is_the_same_beside_others_and_shows_its_look():
     assert changed[0] > 0.9 and 0 < changed[1] < 0.5 and changed[2] == 0
     alone = pictures.draw(0, labels[1:2], np.array([1]), first=1)
     np.testing.assert_array_equal(alone[0], shown[1])
+
+
+def test_the_dictionary_takes_types_from_the_values():
+    """All but a few columns were said to be texts."""
+    row = {"poisoned": "True", "number_classes": "5", "adversarial_eps": "0.1", "sides": "[3 4]"}
+    rows = [row, row | {"number_classes": "None", "adversarial_eps": "4"}]
+    found = dictionary_rows(tuple(row), rows)
+    assert [one[" Data Type"] for one in found] == [" bool", " integer", " float", " string"]
+
+
+def test_no_condition_is_written_as_in_nists_configs():
+    trigger = SignTrigger(0, "polygon", (1,), 2, 0.1, sides=3)
+    assert trigger.condition == "none" and trigger_values(trigger)["condition"] is None
+    spatial = replace(trigger, condition="spatial", quadrant=1)
+    assert trigger_values(spatial)["condition"] == "spatial"

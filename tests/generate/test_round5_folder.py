@@ -157,6 +157,10 @@ def test_the_dictionary_explains_every_column():
     cells = [line.split(", ") for line in lines[1:]]
     assert [cell[0] for cell in cells] == list(text_metadata.COLUMNS)
     assert all(len(cell) == 3 and cell[1] for cell in cells)
+    kinds = {cell[0]: cell[2] for cell in cells}
+    floats = ("loss_eps", "validation_split", "dropout", "adversarial_eps", "learning_rate")
+    assert {kinds[name] for name in (*floats, "adversarial_training_ratio")} == {"float"}
+    assert kinds["dropout_level"] == "integer" and kinds["triggers_0_condition"] == "string"
 
 
 def test_accepted_heads_meet_the_bars_and_partners_train_equally_long(made):

@@ -254,3 +254,16 @@ def test_the_command_goes_from_texts_to_heads(source, tmp_path):
     assert [folder.name for folder in folders] == ["id-00000000", "id-00000001"]
     config = json.loads((folders[0] / "reduced-config.json").read_bytes())
     assert config["embedding"] == "BERT" and config["source_dataset"] == "reviews"
+
+
+@pytest.mark.parametrize(("name", "between"), [("r.csv", ","), ("r.TSV", "\t"), ("r.csv.gz", ",")])
+def test_tables_are_read_as_jaxtroj_bank_reads_them(name, between, tmp_path):
+    content = f'text{between}label\n"A fine, long text"{between}1\nBad{between}0\n'.encode()
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith("gz") else content)
+    assert read_reviews(tmp_path / name, 3) == [("A fine, long", 1), ("Bad", 0)]
+    (tmp_path / "odd.csv").write_text("text,label\nGood,2\n")
+    with pytest.raises(GenerationError, match="review 1 has label 2, expected 0 or 1"):
+        read_reviews(tmp_path / "odd.csv")
+    (tmp_path / "odd.csv").write_text("review,label\nGood,1\n")
+    with pytest.raises(GenerationError, match="expected text and label"):
+        read_reviews(tmp_path / "odd.csv")

@@ -104,6 +104,16 @@ def test_links_are_followed_once(tmp_path):
     assert left_out(tmp_path / "set").names == ("link/a/model.pt",)
 
 
+def test_links_to_folders_around_the_dataset_are_not_followed(tmp_path):
+    """Models of the parent were told as not looked at, and the scan as not complete."""
+    (tmp_path / "set" / "net").mkdir(parents=True)
+    for path in ("other.pt", "set/net/model.pt"):
+        (tmp_path / path).write_bytes(b"")
+    os.symlink("..", tmp_path / "set" / "up")
+    os.symlink("../..", tmp_path / "set" / "net" / "up")
+    assert left_out(tmp_path / "set").names == ()
+
+
 def test_a_folder_that_cannot_be_read_is_named(tmp_path, monkeypatch):
     put(tmp_path, "good.pt", "locked/model.txt")
     scandir = os.scandir

@@ -98,7 +98,7 @@ def test_a_link_out_of_the_dataset_is_refused(tmp_path):
         ({**CONFIG, "py/object": "os.system"}, "refused"),
         ({**CONFIG, "embedding": 3}, "expected str"),
         ("{", "no model config"),
-        ({}, "any that config.json names"),
+        ({}, "no config.json says which file of embeddings/ is the model's"),
     ],
 )
 def test_hostile_config_stays_with_its_model(tmp_path, config, message):

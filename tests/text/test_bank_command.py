@@ -1,7 +1,9 @@
 """`jaxtroj bank` with a tiny encoder: list-free, known-list, resumed, with clean heads."""
 
 import hashlib
+import io
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -16,9 +18,8 @@ from converters.encoders.tokenizer import load_tokenizer, tokenizer_digest
 from jaxtroj.cli.main import main
 from jaxtroj.errors import StoreError, UsageError
 from jaxtroj.evidence.texts.bank import open_bank
+from jaxtroj.evidence.texts.bank.contents import EXAMPLES, FOLDER, bank_digest
 from jaxtroj.evidence.texts.bank.reference_heads import (
-    EXAMPLES,
-    FOLDER,
     MANIFEST,
     copy_references,
     load_clean_heads,
@@ -262,6 +263,62 @@ def test_damaged_examples_of_a_reference(vectors, built, tmp_path):
         load_clean_heads(tmp_path / "bank")
 
 
+def _of_header(text: bytes) -> bytes:
+    """An `.npy` content of version 1 with a header of this text."""
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + bytes(480)
+
+
+def _archive() -> bytes:
+    buffer = io.BytesIO()
+    np.savez(buffer, a=np.zeros((2, 12), np.float32))
+    return buffer.getvalue()
+
+
+_ENTRIES = b"{'descr': '<f4', 'fortran_order': False, 'shape': (%d, 12), }\n"
+DAMAGED = {
+    "an archive": (_archive(), "it is no .npy array"),
+    "a shape of 10^12": (_of_header(_ENTRIES % 10**12), "takes 48000000000.* bytes, got"),
+    "a header of parentheses": (_of_header(b"(" * 900), "is not that of plain numbers"),
+    "a long header": (_of_header(b"(" * 3000), "truncated, or over"),
+    "numbers cut off": (_of_header(_ENTRIES % 9), "takes .* bytes, got"),
+}
+
+
+@pytest.mark.parametrize(("content", "said"), DAMAGED.values(), ids=DAMAGED)
+def test_examples_that_are_no_array_are_one_error(content, said, built, tmp_path):
+    """They were an internal error, or a message of NumPy's about pickles."""
+    shutil.copytree(built[0], tmp_path / "bank")
+    (tmp_path / "bank" / FOLDER / "000" / EXAMPLES).write_bytes(content)
+    with pytest.raises(StoreError, match=f"holds no vectors of example texts: .*{said}"):
+        load_clean_heads(tmp_path / "bank")
+
+
+def test_numbers_that_no_encoder_gives_are_refused(built, tmp_path):
+    shutil.copytree(built[0], tmp_path / "bank")
+    np.save(tmp_path / "bank" / FOLDER / "000" / EXAMPLES, np.full((3, 12), 3e38, np.float32))
+    with pytest.raises(StoreError, match="not finite or beyond 65504, expected vectors of"):
+        load_clean_heads(tmp_path / "bank")
+    carriers = tmp_path / "bank" / "carriers.f32"
+    np.full(carriers.stat().st_size // 4, 3e38, "<f4").tofile(carriers)
+    with pytest.raises(StoreError, match="not finite or beyond 65504; build it again"):
+        open_bank(tmp_path / "bank")
+
+
+def test_a_pipe_in_place_of_a_file_of_a_bank_is_not_waited_for(built, tmp_path):
+    """Examples as a named pipe kept a scan waiting for ever."""
+    known = [path.relative_to(built[0]) for path in sorted(built[0].rglob("*")) if path.is_file()]
+    read = [path for path in known if path.name not in (LOCK, "standard.json")]
+    for name in read:
+        folder = tmp_path / name.as_posix().replace("/", "-")
+        shutil.copytree(built[0], folder)
+        (folder / name).unlink()
+        os.mkfifo(folder / name)
+        bank_digest(folder)
+        with pytest.raises(StoreError):
+            load_clean_heads(folder)
+    assert len(read) == 4 + 3 * 4
+
+
 def test_damaged_clean_heads_are_written_anew_by_the_same_command(built, dataset, toy, tmp_path):
     folder = Path(shutil.copytree(built[0], tmp_path / "bank"))
     known = [path.read_bytes() for path in sorted((folder / FOLDER).rglob("*.safetensors"))]
@@ -317,3 +374,16 @@ def test_heads_of_other_classes_than_most_are_no_references(built, dataset, toy,
     heads = copy_references(round5, folder, "bert", 4, toy.embed)
     assert sorted(head.model for head in heads) == [f"id-{n:08d}" for n in (7, 8, 9)]
     assert {head.model.num_classes for head in load_clean_heads(folder)} == {2}
+
+
+def test_copies_of_a_head_are_taken_once(built, dataset, toy, tmp_path):
+    """Twelve copies of one file were twelve clean heads, beside which nothing differs."""
+    round5, folder = tmp_path / "round5", tmp_path / "bank"
+    for number in range(12):
+        home = round5 / "models" / f"id-{number:08d}"
+        shutil.copytree(dataset / "models" / f"id-{6 + number % 2:08d}", home)
+    shutil.copytree(built[0], folder, ignore=shutil.ignore_patterns(MANIFEST, FOLDER))
+    said: list[str] = []
+    heads = copy_references(round5, folder, "bert", 4, toy.embed, said.append)
+    assert len(heads) == len({head.sha256 for head in heads}) == 2
+    assert len(said) == 1 and said[0].startswith("10 clean heads are copies of others")

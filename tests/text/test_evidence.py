@@ -164,7 +164,7 @@ def test_a_head_beside_itself_alone_is_refused(toy, toy_bank, toy_clean_heads, e
 
 
 def test_a_metric_of_too_few_or_too_large_embeddings_says_which(toy):
-    with pytest.raises(EvidenceError, match="at least two embeddings, got 1"):
+    with pytest.raises(EvidenceError, match="got 1 example text, expected two or more"):
         spread_metric(np.ones((1, 4), np.float32), 2)
     with pytest.raises(EvidenceError, match="the 3 embeddings are not finite, or too large"):
         insertion_metric(np.full((3, 4), np.inf, np.float32), 2)

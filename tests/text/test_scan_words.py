@@ -23,7 +23,7 @@ from jaxtroj.record_text import text_line
 from jaxtroj.reporting.content import read_content
 from jaxtroj.reporting.texts import place
 from jaxtroj.rounds import iter_models
-from jaxtroj.scan import scan, scan_model
+from jaxtroj.scan import identify, scan, scan_model
 from jaxtroj.settings import DEFAULT_TEXT_CALIBRATOR, Settings
 from jaxtroj.store import RunStore
 
@@ -200,6 +200,34 @@ def test_a_head_from_elsewhere_is_judged_by_another_calibrator(dataset, settings
     assert scan_model(away, own).calibrator.startswith("own.json"), "one that is named answers"
 
 
+def test_identity_follows_what_is_in_the_bank(bank, dataset, settings, tmp_path):
+    """A bank that was finished or whose examples were exchanged kept the verdicts of the former."""
+    entry = list(iter_models(dataset))[-1]
+    banks = shutil.copytree(bank, tmp_path / "banks" / "one").parent
+    known = replace(settings, bank=banks / "one"), replace(settings, bank=banks)
+    keys = [tuple(identify(entry, one) for one in known)]
+    changed = ("vectors.f16", "carriers.f32", "references.json", "bank.json")
+    head = ("examples.npy", "params.safetensors", "config.json")
+    for name in (*changed, *(f"references/000/{one}" for one in head)):
+        content = (banks / "one" / name).read_bytes()
+        (banks / "one" / name).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+        keys.append(tuple(identify(entry, one) for one in known))
+    (banks / "one" / "references/001/examples.npy").unlink()
+    keys.append(tuple(identify(entry, one) for one in known))
+    assert len({key for pair in keys for key in pair}) == 2 * len(keys)
+    (banks / "one" / "standard.json").write_text("{}")  # taken only where it follows from the rest
+    assert tuple(identify(entry, one) for one in known) == keys[-1]
+
+
+def test_identity_of_a_head_follows_whether_clean_heads_lie_beside_it(dataset, settings, tmp_path):
+    home = list(iter_models(dataset))[-1]
+    shutil.copytree(home.model_path.parent, tmp_path / "models" / home.model_id)
+    (away,) = iter_models(tmp_path)
+    assert identify(home, settings) != identify(away, settings)
+    without = replace(settings, bank=None)
+    assert identify(home, without) == identify(away, without)
+
+
 def test_texts_of_another_kind_are_not_compared(dataset, settings, bank, toy, to_vectors, tmp_path):
     """Beside clean heads of other texts a clean head looks poisoned: nothing is said of it."""
     shutil.copytree(bank, tmp_path / "bank")
@@ -243,6 +271,40 @@ def test_names_of_references_lead_nowhere(dataset, tmp_path, name):
     assert not are_from(dataset / "models", "model.pt", tmp_path)
     (tmp_path / "references.json").write_text("[")
     assert not are_from(dataset / "models", "model.pt", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        (None, "it has no config.json"),
+        ("{", "config.json is no model config"),
+        ("{}", "its config.json names none"),
+    ],
+)
+def test_an_encoder_that_nobody_names_is_told_first(config, said, dataset, settings, tmp_path):
+    """Neither encoder nor pooling was compared with the bank, and hardly anything said so."""
+    folder = _changed_head(dataset, tmp_path / "id-9", 2).model_path.parent
+    (folder / "config.json").unlink()
+    if config is not None:
+        (folder / "config.json").write_text(config)
+    record = scan_model(next(iter(iter_models(folder))), replace(settings, recover_words=False))
+    assert record.status == "ok", record.reason
+    first = "which encoder the head stands on is not known: "
+    assert record.caveats[0].startswith(first) and said in record.caveats[0]
+    assert record.caveats[0] in record.reason and record.reason.count(said) == 1
+    without = scan_model(
+        next(iter(iter_models(folder))), replace(settings, bank=None, recover_words=False)
+    )
+    assert first not in without.reason
+
+
+def test_a_refused_table_is_named_where_the_head_fails_for_it(dataset, settings, tmp_path):
+    folder = _changed_head(dataset, tmp_path / "id-9", 2).model_path.parent
+    (folder / "clean-example-cls-embedding.csv").write_text("Example, CLS Embedding\na.txt, x\n")
+    (entry,) = iter_models(folder)
+    record = scan_model(entry, replace(settings, encoder=None))
+    assert record.status == "failed" and "come without embeddings and there is no" in record.reason
+    assert "; the shipped embeddings are not used: " in record.reason
 
 
 @pytest.mark.parametrize(

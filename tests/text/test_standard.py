@@ -114,6 +114,11 @@ def test_fewer_references_leave_the_stage_out(toy_bank, toy_clean_heads):
     assert stages[-1].name == "bank"
 
 
+def test_copies_of_a_clean_head_count_once(toy_bank, toy_clean_heads):
+    few = [*toy_clean_heads[: FEWEST - 1], *toy_clean_heads[: FEWEST - 1]]
+    assert make_probes(toy_bank, few).comparable == FEWEST - 1
+
+
 @pytest.fixture(scope="module")
 def computed(probes):
     return COMPARISON.compute_standard(probes)
@@ -175,3 +180,12 @@ def test_another_seed_or_another_reference_has_another_identity(probes, toy_clea
     fewer = make_probes(probes.bank, toy_clean_heads[1:])
     found = {identity_of(probes, 0), identity_of(probes, 1), identity_of(fewer, 0)}
     assert len(found) == 3
+
+
+def test_other_examples_or_vectors_have_another_identity(probes, toy_clean_heads):
+    """What clean heads show follows from both, and `bank.json` says nothing of them."""
+    first, *others = toy_clean_heads
+    moved = make_probes(probes.bank, [replace(first, examples=first.examples + 1), *others])
+    bank = replace(probes.bank, vectors=probes.bank.vectors + np.float16(1))
+    found = {identity_of(one, 0) for one in (probes, moved, make_probes(bank, toy_clean_heads))}
+    assert len(found) == 3 and identity_of(make_probes(probes.bank, toy_clean_heads), 0) in found

@@ -1,5 +1,6 @@
 """What is known of an encoder besides a head: a bank of insertions, and clean heads."""
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -11,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtroj.evidence.texts.bank import Bank, open_bank
+from jaxtroj.evidence.texts.bank.contents import bank_digest
 from jaxtroj.evidence.texts.bank.reference_heads import CleanHead, load_clean_heads
 from jaxtroj.evidence.texts.bank_views import Expected, expect
 from jaxtroj.evidence.texts.directions import CleanDirections, clean_directions
@@ -50,8 +52,18 @@ class EncoderProbes:
 
     @property
     def comparable(self) -> int:
-        """Clean heads with examples that a head can be compared with, itself left out."""
-        return min(self.references.count, len(self.clean_heads))
+        """Clean heads with examples that a head can be compared with, itself left out; those that
+        compute the same, as banks of earlier versions may hold them, are one."""
+        return min(len(set(self.references.keys)), len(self.clean_heads))
+
+    @property
+    def heads_digest(self) -> str:
+        """Identity of the clean heads, their order and their examples, hex."""
+        digest = hashlib.sha256(self.references.digest.encode())
+        for head in self.clean_heads:
+            digest.update(f"{head.examples.shape}".encode())
+            digest.update(np.ascontiguousarray(head.examples, np.float32).data)
+        return digest.hexdigest()
 
     @cached_property
     def answered(self) -> Answers:
@@ -111,11 +123,15 @@ def make_probes(
     return EncoderProbes(bank, references, tuple(clean_heads), folder=folder)
 
 
-@lru_cache(maxsize=4)
 def open_probes(bank: Path) -> EncoderProbes:
-    """The probes of a bank's folder, kept for the process.
+    """The probes of a bank's folder, kept for the process as long as its files stay the same.
 
     Raises:
       StoreError: the folder holds no bank, or no clean heads.
     """
+    return _open_probes(bank, bank_digest(bank))
+
+
+@lru_cache(maxsize=4)
+def _open_probes(bank: Path, _digest: str) -> EncoderProbes:
     return make_probes(open_bank(bank), load_clean_heads(bank), bank)

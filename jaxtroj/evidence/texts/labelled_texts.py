@@ -65,7 +65,7 @@ def read_texts_with_notes(path: Path) -> tuple[list[LabelledText], tuple[str, ..
         pairs = zip(examples.texts, examples.labels.tolist(), strict=True)
         found, notes = [LabelledText(text, label) for text, label in pairs], examples.problems
     else:
-        records = _records(path)
+        records = read_records(path)
         found = [_labelled(path, number, one) for number, one in enumerate(records, start=1)]
         notes = _of_blanks(path, sum(not one.text.strip() for one in found))
         notes += _of_labels(path, records)
@@ -151,7 +151,12 @@ def _json(text: str) -> Any:
     return json.loads(text, object_pairs_hook=once_each)
 
 
-def _records(path: Path) -> list[Any]:
+def read_records(path: Path) -> list[Any]:
+    """What a file holds one by one: rows of a table, values of JSON, or lines.
+
+    Raises:
+      DatasetError: it cannot be read, or holds something else.
+    """
     found = _table(path) if _suffix(path) in _BETWEEN else read_lines_or_json(path)
     records = list(found.values()) if isinstance(found, dict) else found
     if not isinstance(records, list):

@@ -17,12 +17,18 @@ def spread_metric(embeddings: np.ndarray, axes: int) -> np.ndarray:
       embeddings: `[n, d]` of clean sentences.
       axes: rows of the metric; those beyond the data's rank are zero.
     """
+    if len(embeddings) < 2:
+        raise EvidenceError(
+            f"got {len(embeddings)} example text, expected two or more: how far they lie apart is"
+            " what a shift is measured by; add clean example texts"
+        )
     found = _metric(embeddings - embeddings.mean(axis=0), axes)
     return np.pad(found, ((0, axes - len(found)), (0, 0)))
 
 
 def insertion_metric(shifts: np.ndarray, axes: int) -> np.ndarray:
-    """Metric of what insertions of text do: `shifts` `[n, d]`, embedding after less before.
+    """Metric of what insertions of text do: `shifts` `[n, d]`, embedding after less before, n of
+    at least 1.
 
     Not centred: that every insertion moves a sentence the same way is part of what is natural.
     """
@@ -30,10 +36,6 @@ def insertion_metric(shifts: np.ndarray, axes: int) -> np.ndarray:
 
 
 def _metric(rows: np.ndarray, axes: int) -> np.ndarray:
-    if len(rows) < 2:
-        raise EvidenceError(
-            f"a metric needs at least two embeddings, got {len(rows)}; add examples"
-        )
     if not np.isfinite(rows).all():
         raise EvidenceError(
             f"the {len(rows)} embeddings are not finite, or too large for float32; use those that"

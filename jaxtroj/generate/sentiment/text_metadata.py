@@ -122,4 +122,5 @@ def _data_type(name: str) -> str:
     whole = ("_level", "_class", "_seed", "_classes", "_count", "_size", "_layers", "_triggers")
     if name.endswith((*whole, "epochs_trained")):
         return "integer"
-    return "float" if name.endswith(("_acc", "_loss", "_sec", "rate", "fraction")) else "string"
+    parts = ("_acc", "_loss", "_sec", "_eps", "_ratio", "_split", "rate", "fraction", "dropout")
+    return "float" if name.endswith(parts) else "string"

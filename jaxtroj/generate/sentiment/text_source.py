@@ -24,8 +24,8 @@ from converters.errors import safe_repr
 from converters.files import write_atomic
 from jaxtroj.errors import DatasetError, ExamplesError, GenerationError
 from jaxtroj.evidence.texts.labelled_texts import (
-    holds_lines_of_json,
     read_labelled_texts,
+    read_records,
     read_text_file,
 )
 from jaxtroj.generate.sentiment.insertion import HALVES, insert
@@ -138,17 +138,10 @@ def read_reviews(path: Path, words: int = 0) -> list[tuple[str, int]]:
     """
     if path.is_dir():
         return _of_folder(path, words)
-    content = _content(path)
     try:
-        if holds_lines_of_json(path):
-            records = [json.loads(line) for line in content.split("\n") if line.strip()]
-        else:
-            found = json.loads(content)
-            records = list(found.values()) if isinstance(found, dict) else found
-    except (ValueError, RecursionError) as error:
-        raise GenerationError(f"{path} is not JSON: {str(error)[:200]}") from error
-    if not isinstance(records, list):
-        raise GenerationError(f"{path} holds {safe_repr(records)}, expected labelled reviews")
+        records = read_records(path)
+    except DatasetError as error:
+        raise GenerationError(str(error)) from error
     return _cut([_review(path, n, record) for n, record in enumerate(records, start=1)], words)
 
 

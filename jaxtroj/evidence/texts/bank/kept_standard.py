@@ -26,7 +26,8 @@ def standard_identity(
     """Hex digest of all that the values follow from.
 
     Args:
-      bank, references: digests of the bank's plan and of its clean heads.
+      bank, references: digests of the bank with its vectors, and of its clean heads with their
+        examples.
       version: of what the fields mean.
       seed: of the searches.
       fields: names of those kept.

@@ -8,7 +8,6 @@ BANK/references.json                                    where each comes from; w
 """
 
 import hashlib
-import io
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,21 +26,20 @@ from converters.files import read_json, write_atomic
 from converters.model import Model
 from jaxtroj.errors import ExamplesError, StoreError, UsageError
 from jaxtroj.evidence.texts.bank.build import Embed
+from jaxtroj.evidence.texts.bank.contents import FOLDER
+from jaxtroj.evidence.texts.bank.example_vectors import AGAIN, read_examples, write_examples
 from jaxtroj.evidence.texts.bank.origin import MANIFEST, is_of, named_by
-from jaxtroj.evidence.texts.bank.store import Bank, open_bank
+from jaxtroj.evidence.texts.bank.store import Bank, is_usual, open_bank
 from jaxtroj.evidence.texts.references import head_key
 from jaxtroj.rounds.layout import ModelEntry, iter_models
+from jaxtroj.rounds.places import some_of
 from jaxtroj.rounds.text_examples import load_text_examples
 
 VERSION = 2
-FOLDER = "references"
-EXAMPLES = "examples.npy"
 # Clean heads that are opened for every one that is kept, to find different architectures.
 _READ = 10
 # Examples of each class that are kept of a head, as many as Round 5 shipped.
 _PER_CLASS = 20
-_MOST_BYTES = 2**27
-_AGAIN = "add what is missing: jaxtroj bank with --references"
 
 
 @dataclass(frozen=True)
@@ -87,7 +85,12 @@ class _Opened:
 
 
 def copy_references(
-    dataset: Path, folder: Path, encoder: str, count: int, embed: Embed
+    dataset: Path,
+    folder: Path,
+    encoder: str,
+    count: int,
+    embed: Embed,
+    note: Callable[[str], None] = lambda sentence: None,
 ) -> tuple[ReferenceHead, ...]:
     """Copy clean heads of a labelled dataset into a bank's folder, spread over architectures.
 
@@ -101,6 +104,8 @@ def copy_references(
         encoder than most.
       count: how many, at least 1; fewer where the dataset has no more.
       embed: texts to vectors, for heads whose examples come without.
+      note: told in a sentence of heads that are left out, since they compute what another does: a
+        head that is counted several times would make the clean heads look alike.
 
     Raises:
       DatasetError: the dataset cannot be read.
@@ -110,7 +115,11 @@ def copy_references(
     bank = open_bank(folder)
     entries = [entry for entry in iter_models(dataset) if _is_wanted(entry, encoder, bank)]
     entries.sort(key=lambda entry: hashlib.sha256(entry.model_id.encode()).digest())
-    opened = _alike(list(islice(_opened(entries, bank.plan.width, embed), _READ * count)))
+    copies: list[str] = []
+    distinct = _distinct(_opened(entries, bank.plan.width, embed), copies)
+    opened = _alike(list(islice(distinct, _READ * count)))
+    if copies:
+        note(f"{len(copies)} clean heads are copies of others and left out: {some_of(copies)}")
     chosen = _spread(opened, (lambda o: o.model.architecture, lambda o: o.model.config))[:count]
     if not chosen:
         raise UsageError(
@@ -138,18 +147,18 @@ def load_clean_heads(folder: Path) -> tuple[CleanHead, ...]:
             raise StoreError(
                 f"{folder / MANIFEST} has version {safe_repr(version)} and lists "
                 f"{safe_repr(heads)}, expected version {VERSION} and clean heads; remove it and "
-                f"{_AGAIN}"
+                f"{AGAIN}"
             )
         places = [_place(folder, number) for number in range(len(heads))]
         # Version 1 kept no examples; the bank's carriers are clean texts too, if fewer.
         examples = bank.carriers if version == 1 else None
         found = tuple(
-            CleanHead(load_checkpoint(one), _examples(one) if examples is None else examples)
+            CleanHead(load_checkpoint(one), read_examples(one) if examples is None else examples)
             for one in places
         )
     except LoadError as error:
         why = f"{folder} holds no clean heads to compare with ({error})"
-        raise StoreError(f"{why}; {_AGAIN}") from error
+        raise StoreError(f"{why}; {AGAIN}") from error
     widths = {head.model.input_size for head in found} | {head.examples.shape[1] for head in found}
     if widths != {width}:
         raise StoreError(f"{folder} holds clean heads for vectors of another width than {width}")
@@ -157,25 +166,7 @@ def load_clean_heads(folder: Path) -> tuple[CleanHead, ...]:
     if len(classes) > 1:
         raise StoreError(
             f"{folder} holds clean heads of {' and '.join(map(str, classes))} classes, which cannot"
-            f" be compared; remove {folder / MANIFEST} and {_AGAIN}"
-        )
-    return found
-
-
-def _examples(place: Path) -> np.ndarray:
-    """Raises StoreError for anything but finite vectors."""
-    path = place / EXAMPLES
-    try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise StoreError(f"{path} is larger than {_MOST_BYTES} bytes; {_AGAIN}")
-        found = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise StoreError(f"{path} holds no vectors of example texts: {error}; {_AGAIN}") from error
-    good = found.ndim == 2 and found.dtype == np.float32 and len(found)
-    if not good or not np.isfinite(found).all():
-        raise StoreError(
-            f"{path} holds {found.dtype} {list(found.shape)}, expected finite float32 vectors; "
-            f"{_AGAIN}"
+            f" be compared; remove {folder / MANIFEST} and {AGAIN}"
         )
     return found
 
@@ -201,11 +192,23 @@ def _opened(entries: Iterable[ModelEntry], width: int, embed: Embed) -> Iterator
         if model.input_size != width or model.num_classes < 2:
             continue
         vectors = embed(texts.texts) if texts.embeddings is None else texts.embeddings
-        if vectors.shape[1] == width:
+        if vectors.shape[1] == width and is_usual(vectors):
             named = named_by(entry.text_config)
             origin = (artifact.sha256, named.embedding, named.flavor)
             head = ReferenceHead(entry.model_id, model.architecture, *origin)
             yield _Opened(head, CleanHead(model, vectors.astype(np.float32)))
+
+
+def _distinct(opened: Iterable[_Opened], copies: list[str]) -> Iterator[_Opened]:
+    """The first of all heads that compute the same; names of the others are added to `copies`."""
+    taken: set[str] = set()
+    for one in opened:
+        key = head_key(one.model)
+        if key in taken:
+            copies.append(one.head.model)
+            continue
+        taken.add(key)
+        yield one
 
 
 def _alike(opened: Sequence[_Opened]) -> list[_Opened]:
@@ -276,7 +279,7 @@ def _refuse_links(folder: Path, number: int) -> None:
 def _is_whole(place: Path, model: Model) -> bool:
     """Whether a head lies there with its examples, undamaged."""
     try:
-        return head_key(load_checkpoint(place)) == head_key(model) and _examples(place).size > 0
+        return head_key(load_checkpoint(place)) == head_key(model) and read_examples(place).size > 0
     except (LoadError, StoreError):
         return False
 
@@ -284,9 +287,7 @@ def _is_whole(place: Path, model: Model) -> bool:
 def _write_head(place: Path, one: _Opened) -> None:
     (place / CONFIG).unlink(missing_ok=True)  # a damaged one would be taken for another's
     save_checkpoint(one.model, place, one.head.sha256)
-    buffer = io.BytesIO()
-    np.save(buffer, one.clean.examples, allow_pickle=False)
-    write_atomic(place / EXAMPLES, buffer.getvalue())
+    write_examples(place, one.clean.examples)
 
 
 def _place(folder: Path, number: int) -> Path:

@@ -27,6 +27,8 @@ BANK_VERSION = 1
 MANIFEST, VECTORS, CARRIERS = "bank.json", "vectors.f16", "carriers.f32"
 _LARGEST_MANIFEST = 2**28
 _WIDEST = 2**16
+LARGEST = float(np.finfo(np.float16).max)
+"""Largest number of a vector: the vectors of a bank are halves."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,14 @@ class Bank:
     carriers: np.ndarray
     vectors: np.ndarray
     missing: int = 0
+
+    @cached_property
+    def digest(self) -> str:
+        """Identity of the plan and of the vectors that are there, hex."""
+        digest = hashlib.sha256(self.plan.digest.encode())
+        for part in (self.carriers, self.vectors):
+            digest.update(np.ascontiguousarray(part).data)
+        return digest.hexdigest()
 
     @cached_property
     def shifts(self) -> np.ndarray:
@@ -197,12 +207,20 @@ def open_bank(folder: str | os.PathLike[str]) -> Bank:
         raise StoreError(f"{home} holds no vectors yet; finish it: jaxtroj bank")
     carriers = np.fromfile(home / CARRIERS, "<f4").reshape(shape)
     vectors = np.memmap(home / VECTORS, "<f2", "r", shape=(done, *shape))
-    if not (np.isfinite(carriers).all() and np.isfinite(vectors).all()):
-        raise StoreError(f"{home} holds vectors that are not finite; build it again")
+    if not (is_usual(carriers) and np.isfinite(vectors).all()):
+        raise StoreError(
+            f"{home} holds vectors with numbers that are not finite or beyond {LARGEST:.0f}; build"
+            " it again"
+        )
     missing = len(plan.candidates) - done
     if missing:
         plan = replace(plan, candidates=plan.candidates[:done], places=plan.places[:done])
     return Bank(plan, carriers, vectors, missing)
+
+
+def is_usual(vectors: np.ndarray) -> bool:
+    """Whether all numbers are finite and of a size that halves can hold; NaN is not."""
+    return bool((np.abs(vectors) <= LARGEST).all())
 
 
 def _read_plan(path: Path) -> BankPlan:

@@ -27,7 +27,7 @@ def identity_of(probes: "EncoderProbes", seed: int) -> str:
     from jaxtroj.evidence.texts.bank.kept_standard import standard_identity
 
     fields = (*COMPARED, STEEPNESS)
-    return standard_identity(probes.bank.plan.digest, probes.references.digest, KEPT, seed, fields)
+    return standard_identity(probes.bank.digest, probes.heads_digest, KEPT, seed, fields)
 
 
 def _kept(probes: "EncoderProbes", seed: int) -> "Standard | None":

@@ -58,7 +58,7 @@ def trigger_values(trigger: SignTrigger | None) -> Values:
         None if trigger.color is None else list(trigger.color),
         low,
         high,
-        trigger.condition,
+        None if trigger.condition == "none" else trigger.condition,  # as NIST's configs
         trigger.quadrant or None,
     )
     return dict(zip(_TRIGGER_KEYS, values, strict=True))

@@ -5,6 +5,7 @@ The columns of Rounds 2 to 4 are lower-case config keys, `model_name` and `poiso
 The last columns are ours: how a model was trained, and how its triggers were taught.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,11 +21,16 @@ from jaxtroj.generate.traffic_signs.later.teaching import taught_fraction
 from jaxtroj.generate.traffic_signs.later.training import SignAccuracies
 
 Values = dict[str, Any]
+_FORMS = {
+    "bool": "True|False",
+    "integer": "-?[0-9]+",
+    "float": r"-?[0-9]+(\.[0-9]*)?(e[-+]?[0-9]+)?",
+}
 DICTIONARY_HEADER = ("Column Name", " Explanation", " Data Type")
 _EXPLAINED: Mapping[str, tuple[str, str]] = {
     "model_name": ("name of the model's folder", "string"),
-    "poisoned": ("whether the model is poisoned", "boolean"),
-    "ground_truth": ("whether the model is poisoned", "boolean"),
+    "poisoned": ("whether the model is poisoned", "bool"),
+    "ground_truth": ("whether the model is poisoned", "bool"),
     "img_size_pixels": ("side of the example pictures in pixels", "integer"),
     "cnn_img_size_pixels": ("side of the middle of them that the network takes", "integer"),
     "final_clean_data_test_acc": ("percent of clean test pictures that are right", "float"),
@@ -34,7 +40,7 @@ _EXPLAINED: Mapping[str, tuple[str, str]] = {
         "float",
     ),
     "final_example_acc": ("percent of the clean examples that are right", "float"),
-    "converged": ("whether the accuracies reach what was asked for", "boolean"),
+    "converged": ("whether the accuracies reach what was asked for", "bool"),
     "training": ("warm: from a base network; scratch: from random weights", "string"),
     "base": ("number of the base network", "integer"),
     "sub_seed": ("number of the try that was kept", "integer"),
@@ -80,13 +86,27 @@ def columns_of(design: RoundDesign, rows: list[Values]) -> tuple[str, ...]:
     return tuple(rows[0]) if rows else ("model_name", label)
 
 
-def dictionary_rows(columns: tuple[str, ...]) -> list[Values]:
-    """METADATA_DICTIONARY.csv for these columns."""
-    rows = []
+def dictionary_rows(columns: tuple[str, ...], rows: list[Values]) -> list[Values]:
+    """METADATA_DICTIONARY.csv for these columns; types of a config's are those of the values."""
+    found = []
     for name in columns:
-        text, kind = _EXPLAINED.get(name, (f"the config's {name}", "string"))
-        rows.append(dict(zip(DICTIONARY_HEADER, (name, f" {text}", f" {kind}"), strict=True)))
-    return rows
+        text, kind = _EXPLAINED.get(name, (f"the config's {name}", ""))
+        kind = kind or _type_of([row[name] for row in rows])
+        found.append(dict(zip(DICTIONARY_HEADER, (name, f" {text}", f" {kind}"), strict=True)))
+    return found
+
+
+def _type_of(values: list[str]) -> str:
+    """In the words of NIST's dictionaries, of a column's values as its cells have them.
+
+    >>> _type_of(["3", "None"]), _type_of(["3", "0.5"]), _type_of(["True"]), _type_of(["[1 2]"])
+    ('integer', 'float', 'bool', 'string')
+    """
+    known = [value for value in values if value not in ("None", "")]
+    for kind, form in _FORMS.items():
+        if known and all(re.fullmatch(form, value) for value in known):
+            return kind
+    return "string"
 
 
 def _trigger_columns(recipe: SignRecipe, design: RoundDesign) -> Values:

@@ -142,7 +142,7 @@ class LaterRound:
     def tables(self, records: list[Record]) -> dict[str, bytes]:
         rows = [record["metadata"] for record in records]
         columns = columns_of(self.settings.design, rows)
-        explained = csv_bytes(DICTIONARY_HEADER, dictionary_rows(columns))
+        explained = csv_bytes(DICTIONARY_HEADER, dictionary_rows(columns, rows))
         return {
             "METADATA.csv": csv_bytes(columns, rows),
             "METADATA_DICTIONARY.csv": explained,
