@@ -269,13 +269,15 @@ def _onnx_file(path: Path) -> ModelFile:
 
 
 def _from_exported(file: ModelFile, form: InputForm, usual: tuple[int, int] | None) -> "Model":
+    from converters.containers.generated_code import checked_code
     from converters.graph.classifier import classifier
     from converters.graph.export import from_exported
     from converters.graph.export_batches import batch_findings
 
     program = file.content
     image = _input_of(program, form, usual)
-    captured = from_exported(program, [_zeros(program, image.shape)])
+    with checked_code():
+        captured = from_exported(program, [_zeros(program, image.shape)])
     output = _output_number(program, form.output)
     said = batch_findings(program, image.shape, image.layout.index("N"), output)
     return classifier(captured, form, (*image.findings, *said), image.layout, output)
