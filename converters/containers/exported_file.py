@@ -15,6 +15,7 @@ from typing import Any
 
 from converters.containers.exported_members import has_program, program_root
 from converters.containers.exported_names import check_texts
+from converters.containers.exported_numbers import check_numbers
 from converters.containers.exported_tensors import read_tensors, refuse_shared
 from converters.containers.generated_code import checked_code
 from converters.containers.zip_file import ZipReader
@@ -110,6 +111,7 @@ def _refuse_costly(program: Mapping[str, Any]) -> None:
         raise TooLargeError(f"more than {_MOST_EXPRESSIONS} symbolic sizes")
     for node in _nodes(program):
         _check_creation(node)
+    check_numbers(program["graph_module"]["graph"]["nodes"])
 
 
 def _pairs(value: Any) -> Iterator[tuple[str, Any]]:

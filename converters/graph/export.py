@@ -5,6 +5,7 @@ A program whose shapes are symbols, or that contains more than ATen calls, is ru
 
 import math
 import operator
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,6 +24,7 @@ from converters.graph.recorder import (
     encode_plain,
     spec_of,
 )
+from converters.graph.results import ResultGuard
 from converters.graph.tape import traced
 
 _STATE = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
@@ -45,7 +47,8 @@ def from_exported(
     inputs = _example_inputs(program) if example_inputs is None else list(example_inputs)
     _check_inputs(program, inputs)
     try:
-        functional = program.run_decompositions(_decompositions())
+        with ResultGuard():
+            functional = program.run_decompositions(_decompositions())
         # Before this, writes are calls like any other.
         _refuse_mutation(functional)
         with SizeGuard(WorkLimits(), _weight_bytes(functional)) as guard:
@@ -53,15 +56,23 @@ def from_exported(
                 captured = _Reader(functional, guard).captured()
             else:
                 captured = _on_tape(program, inputs)
-    except (ConverterError, MemoryError):
+    except ConverterError as error:
+        error.args = (_own_words(error),)
+        raise
+    except MemoryError:
         raise
     except Exception as error:  # torch and sympy raise whatever a hostile program leads them to
         raise ConversionError(
             f"torch cannot run the exported program: {type(error).__name__}: "
-            f"{safe_repr(str(error)[:300])}"
+            f"{safe_repr(_own_words(error)[:300])}"
         ) from error
     registry.require(captured.graph)
     return captured
+
+
+def _own_words(error: Exception) -> str:
+    """Its message without what torch.fx writes behind it: the call, and no traceback."""
+    return re.split(r"(?:\n|\\n)*While executing ", str(error), maxsplit=1)[0]
 
 
 def _weight_bytes(program: ExportedProgram) -> int:

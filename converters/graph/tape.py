@@ -29,7 +29,7 @@ from converters.graph.aten_calls import (
     tensors_in,
 )
 from converters.graph.graph import Ref
-from converters.graph.guard import LightMode
+from converters.graph.light_mode import LightMode
 from converters.graph.recorder import (
     Captured,
     Recorder,
