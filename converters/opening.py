@@ -273,14 +273,19 @@ def _from_exported(file: ModelFile, form: InputForm, usual: tuple[int, int] | No
     from converters.graph.classifier import classifier
     from converters.graph.export import from_exported
     from converters.graph.export_batches import batch_findings
+    from converters.graph.export_outputs import returned_names
+    from converters.graph.outputs import output_of
 
     program = file.content
     image = _input_of(program, form, usual)
+    names = returned_names(program)
     with checked_code():
         captured = from_exported(program, [_zeros(program, image.shape)])
-    output = _output_number(program, form.output)
-    said = batch_findings(program, image.shape, image.layout.index("N"), output)
-    return classifier(captured, form, (*image.findings, *said), image.layout, output)
+    output, taken = output_of(captured, form.output, [name for name in names if name is not None])
+    place = [k for k, name in enumerate(names) if name is not None][output]
+    said = batch_findings(program, image.shape, image.layout.index("N"), place)
+    findings = (*image.findings, *taken, *said)
+    return classifier(captured, form, findings, image.layout, output)
 
 
 def _image_node(program):
@@ -304,13 +309,3 @@ def _input_of(program, form: InputForm, usual: tuple[int, int] | None) -> ImageI
     node = _image_node(program)
     declared = [n if isinstance(n, int) else None for n in node.meta["val"].shape]
     return image_input(str(node.name), declared, form.layout, form.image_size, usual)
-
-
-def _output_number(program, name: str | None) -> int:
-    names = [str(output) for output in program.graph_signature.user_outputs]
-    if name is None:
-        return 0
-    if name not in names:
-        known = ", ".join(safe_repr(known) for known in names[:10])
-        raise ConversionError(f"there is no output {safe_repr(name)}; the outputs are {known}")
-    return names.index(name)

@@ -210,7 +210,8 @@ class _Reader:
             if node.op == "call_function":
                 self._call(node)
             elif node.op == "output":
-                outputs = [self._encode(value, "the output", "") for value in node.args[0]]
+                values = (value for value in node.args[0] if value is not None)
+                outputs = [self._encode(value, "the output", "") for value in values]
         return self._recorder.finish(outputs, tuple(self._names))
 
     def _placeholder(self, node: torch.fx.Node, spec) -> None:

@@ -7,6 +7,7 @@ refused, so nothing of the example input is ever baked into a graph.
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -30,6 +31,7 @@ from converters.graph.aten_calls import (
 )
 from converters.graph.graph import Ref
 from converters.graph.light_mode import LightMode
+from converters.graph.outputs import named_tensors
 from converters.graph.recorder import (
     Captured,
     Recorder,
@@ -110,11 +112,13 @@ def traced(
             f"the network cannot be run on inputs of shapes {shapes}: {type(error).__name__} at "
             f"{tape.failed or 'its top'}: {error}"
         ) from error
-    outputs = [tape.encode(tensor) for tensor in _tensors(returned)]
+    given = named_tensors(returned)
+    outputs = [tape.encode(tensor) for _, tensor in given]
     if not outputs:
         raise ConversionError("the module returned no tensor; expected at least one")
     floating = tuple(name for name, tensor in state.items() if tensor.is_floating_point())
     captured = tape.recorder.finish(outputs, floating)
+    captured = replace(captured, output_names=tuple(name for name, _ in given))
     registry.require(captured.graph)
     return captured
 
@@ -127,18 +131,6 @@ def _state(module: torch.nn.Module):
 
 def _names(module: torch.nn.Module) -> dict[int, str]:
     return {id(part): name for name, part in module.named_modules()}
-
-
-def _tensors(value: Any) -> list[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, dict):
-        return [t for part in value.values() for t in _tensors(part)]
-    if isinstance(value, (tuple, list)):
-        return [t for part in value for t in _tensors(part)]
-    if value is None:
-        return []
-    raise ConversionError(f"the module returned a {type(value).__name__}; expected tensors")
 
 
 class _Tape(LightMode):
