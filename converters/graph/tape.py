@@ -21,6 +21,7 @@ from converters.graph.aliases import Aliases
 from converters.graph.aten_calls import (
     SAME,
     STRIDED,
+    UNWRITTEN,
     VALUE_FREE,
     WHOLE,
     functional,
@@ -202,7 +203,10 @@ class _Tape(LightMode):
             tracked = self.depends(args[1:], kwargs)[0]
         if self._paused or not tracked:
             self._refuse_random(func, args, kwargs)
-            return self._note(func(*args, **kwargs))
+            results = func(*args, **kwargs)
+            if not self._paused and str(func) in UNWRITTEN:
+                results.zero_()  # what lies in memory would become part of the network
+            return self._note(results)
         if str(func) in SAME:
             return self._same(func, args, kwargs)
         if str(func) in STRIDED:
