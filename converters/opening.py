@@ -273,18 +273,20 @@ def _from_exported(file: ModelFile, form: InputForm, usual: tuple[int, int] | No
     from converters.graph.classifier import classifier
     from converters.graph.export import from_exported
     from converters.graph.export_batches import batch_findings
+    from converters.graph.export_inputs import byte_form
     from converters.graph.export_outputs import returned_names
     from converters.graph.outputs import output_of
 
     program = file.content
     image = _input_of(program, form, usual)
+    form, said = byte_form(_image_node(program).meta["val"].dtype, image.name, form)
     names = returned_names(program)
     with checked_code():
         captured = from_exported(program, [_zeros(program, image.shape)])
     output, taken = output_of(captured, form.output, [name for name in names if name is not None])
     place = [k for k, name in enumerate(names) if name is not None][output]
-    said = batch_findings(program, image.shape, image.layout.index("N"), place)
-    findings = (*image.findings, *taken, *said)
+    batches = batch_findings(program, image.shape, image.layout.index("N"), place)
+    findings = (*image.findings, *said, *taken, *batches)
     return classifier(captured, form, findings, image.layout, output)
 
 

@@ -15,6 +15,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 
 from converters.errors import ConversionError, ConverterError, safe_repr
 from converters.graph import registry
+from converters.graph.aten_calls import WHOLE
 from converters.graph.graph import Ref
 from converters.graph.guard import SizeGuard, WorkLimits, bounded
 from converters.graph.recorder import (
@@ -27,6 +28,10 @@ from converters.graph.recorder import (
 from converters.graph.results import ResultGuard
 from converters.graph.tape import traced
 
+_LAYERS: dict[Any, Any] = {
+    WHOLE[name]: getattr(torch, name)
+    for name in ("lstm", "gru", "rnn_tanh", "rnn_relu", "bilinear")
+}
 _STATE = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 
 
@@ -186,9 +191,21 @@ def _on_tape(program: ExportedProgram, inputs: list[torch.Tensor]) -> Captured:
         rest = iter(given)
         kinds = [spec for _, spec in _placeholders(program)]
         values = [state[str(s.target)] if s.kind in _STATE else next(rest) for s in kinds]
-        return torch.fx.Interpreter(program.graph_module).run(*values)
+        return _Run(program.graph_module).run(*values)
 
     return traced(function, state, inputs)
+
+
+class _Run(torch.fx.Interpreter):
+    """Calls layers that the tape keeps whole as modules call them: it sees no ATen call of them."""
+
+    def __init__(self, module: torch.fx.GraphModule):
+        super().__init__(module)
+        self.extra_traceback = False  # torch would write itself into the messages
+
+    def call_function(self, target, args, kwargs):
+        """As the interpreter, by the function of torch that makes this call."""
+        return super().call_function(_LAYERS.get(target, target), args, kwargs)
 
 
 class _Reader:
