@@ -15,6 +15,7 @@ from converters.errors import CorruptFileError, safe_repr
 
 _here = threading.local()
 _installing = threading.Lock()
+_MARK = "checks_code"
 _STATEMENTS = (
     ast.FunctionDef, ast.arguments, ast.arg, ast.Assign, ast.AnnAssign, ast.Expr, ast.Return,
     ast.Pass,
@@ -26,8 +27,8 @@ _EXPRESSIONS = (
 )  # fmt: skip
 # `from_file` opens a path; `save` writes one.
 _CALLED = re.compile(
-    r"torch\.ops\.(aten|prims?)\.(?!from_file\b|save\b)\w+\.\w+|torch\.sym_\w+|torch\.Size"
-    r"|_?operator\.\w+|math\.\w+|device|slice|getattr"
+    r"torch\.ops\.(aten|prims?)\.(?!from_file\b|save\b)\w+\.\w+|torch\._?sym_\w+|torch\.Size"
+    r"|_?operator\.\w+|math\.\w+|device|slice|complex|getattr"
     r"|fx_pytree\.tree_flatten_spec|pytree\.tree_(un)?flatten|self\._guards_fn"
 )
 
@@ -54,7 +55,7 @@ def _install() -> None:
 
     with _installing:
         real = fx._exec_with_source
-        if getattr(real, "checks_code", False):
+        if getattr(real, _MARK, False):
             return
 
         @functools.wraps(real)
@@ -63,7 +64,7 @@ def _install() -> None:
                 refuse_more_than_calls(src)
             return real(src, *args, **kwargs)
 
-        checked.checks_code = True  # pyright: ignore[reportFunctionMemberAccess]
+        setattr(checked, _MARK, True)
         fx._exec_with_source = checked
 
 

@@ -41,6 +41,8 @@ class Closure(Net):
 
 
 class BufferViews(Net):
+    norm: torch.Tensor
+
     def __init__(self):
         super().__init__()
         self.register_buffer("norm", torch.rand(2, 3))
