@@ -30,6 +30,9 @@ from converters.weights import ModuleInfo, Weights, single_precision
 MAX_TENSORS = 10_000
 # What training code calls its network, such as Lightning's modules.
 _FIRST_NAMES = ("model.", "net.", "network.", "backbone.")
+# What torch puts around it within that code.
+_WRAPPERS = ("_orig_mod.", "module.")
+_MOST_FIRST_NAMES = 4
 _UNSAID = "a state dict does not say strides and pools; taken as in torchvision's"
 # Of BERT and its kin; of GPT-2.
 _TABLES_OF_WORDS = (".word_embeddings.weight", ".wte.weight")
@@ -86,14 +89,23 @@ def convert(
 
 
 def first_name(tensors: Mapping[str, np.ndarray], modules: Mapping[str, ModuleInfo]) -> str:
-    """A first name with its dot that all weights have, if they are a known network's only without.
+    """First names with their dots that all weights have, if only without they are a known network.
 
-    Empty for others, and for whole networks, whose modules say what they are.
+    Such as `model.` of Lightning, or `model._orig_mod.` where it holds a compiled network; the
+    fewest that do. Empty for others, and for whole networks, whose modules say what they are.
     """
-    first = f"{next(iter(tensors), '').partition('.')[0]}."
-    if modules or first not in _FIRST_NAMES or not all(n.startswith(first) for n in tensors):
+    if modules or _is_known(tensors):
         return ""
-    return first if not _is_known(tensors) and _is_known(without(first, tensors)) else ""
+    first = ""
+    for _ in range(_MOST_FIRST_NAMES):
+        name = next(iter(tensors), "").removeprefix(first).partition(".")[0] + "."
+        first += name
+        common = all(n.startswith(first) and n != first for n in tensors)
+        if name not in (*_FIRST_NAMES, *_WRAPPERS) or not common:
+            return ""
+        if _is_known(without(first, tensors)):
+            return first
+    return ""
 
 
 def without(first: str, tensors: Mapping[str, T]) -> dict[str, T]:

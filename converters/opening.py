@@ -269,16 +269,25 @@ def _onnx_file(path: Path) -> ModelFile:
 
 
 def _from_exported(file: ModelFile, form: InputForm, usual: tuple[int, int] | None) -> "Model":
+    from converters.containers.generated_code import checked_code
     from converters.graph.classifier import classifier
     from converters.graph.export import from_exported
     from converters.graph.export_batches import batch_findings
+    from converters.graph.export_inputs import byte_form
+    from converters.graph.export_outputs import returned_names
+    from converters.graph.outputs import output_of
 
     program = file.content
     image = _input_of(program, form, usual)
-    captured = from_exported(program, [_zeros(program, image.shape)])
-    output = _output_number(program, form.output)
-    said = batch_findings(program, image.shape, image.layout.index("N"), output)
-    return classifier(captured, form, (*image.findings, *said), image.layout, output)
+    form, said = byte_form(_image_node(program).meta["val"].dtype, image.name, form)
+    names = returned_names(program)
+    with checked_code():
+        captured = from_exported(program, [_zeros(program, image.shape)])
+    output, taken = output_of(captured, form.output, [name for name in names if name is not None])
+    place = [k for k, name in enumerate(names) if name is not None][output]
+    batches = batch_findings(program, image.shape, image.layout.index("N"), place)
+    findings = (*image.findings, *said, *taken, *batches)
+    return classifier(captured, form, findings, image.layout, output)
 
 
 def _image_node(program):
@@ -302,13 +311,3 @@ def _input_of(program, form: InputForm, usual: tuple[int, int] | None) -> ImageI
     node = _image_node(program)
     declared = [n if isinstance(n, int) else None for n in node.meta["val"].shape]
     return image_input(str(node.name), declared, form.layout, form.image_size, usual)
-
-
-def _output_number(program, name: str | None) -> int:
-    names = [str(output) for output in program.graph_signature.user_outputs]
-    if name is None:
-        return 0
-    if name not in names:
-        known = ", ".join(safe_repr(known) for known in names[:10])
-        raise ConversionError(f"there is no output {safe_repr(name)}; the outputs are {known}")
-    return names.index(name)

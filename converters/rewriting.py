@@ -158,10 +158,11 @@ def _named_as_in_graph(tensors: Values, model: Model, values: Values) -> dict[st
 def _places(tensors: Values, params: Container[str]) -> dict[str, str]:
     """Name of a tensor of the file -> the parameter of a graph that it is.
 
-    Parameters may lack a first name that all tensors have, and have the names that are current.
+    Parameters may lack first names that all tensors have, and have the names that are current.
     """
     first = next(iter(tensors), "").partition(".")[0] + "."
-    common = first if all(name.startswith(first) for name in tensors) else ""
+    shared = first if all(name.startswith(first) for name in tensors) else ""
+    common = first_name(tensors, {}) or shared
     names = zip(tensors, families.current_names(tensors), strict=True)
     return {
         name: place

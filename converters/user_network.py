@@ -38,7 +38,7 @@ def user_model(
         raise ConversionError(
             "the file holds a whole network, which is read without its code; leave --network out"
         )
-    module = build(code).eval()
+    module = _evaluating(build(code), code)
     findings = (*artifact.findings, *weights.findings, *_load(module, weights, code))
     trusted = f"built by code that the user named and trusts: {code}, sha256 {code.digest()}"
     size = form.image_size or usual_size
@@ -46,6 +46,18 @@ def user_model(
         size, findings = USUAL_SIZE, (*findings, assumed_size(USUAL_SIZE))
     with running(code):
         return _captured(module, size, form, (trusted, *findings))
+
+
+def _evaluating(module: torch.nn.Module, code: NetworkCode) -> torch.nn.Module:
+    """The module in evaluation mode; raises ConversionError where its code does not let it."""
+    with running(code):
+        module.eval()
+    if module.training:
+        raise ConversionError(
+            f"{code} stays in training mode when eval() is called, so that an image's answer hangs"
+            " on the others beside it; expected evaluation mode: let its train() pass the mode on"
+        )
+    return module
 
 
 def _load(module: torch.nn.Module, weights: Weights, code: NetworkCode) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """Torch's zip container: ``<root>/data.pkl`` and one member per storage, torch 1.4 and later."""
 
 from converters.containers.torchscript import as_network
+from converters.containers.torchscript_members import is_script
 from converters.containers.zip_file import ZipReader
 from converters.errors import CorruptFileError, TooLargeError, UnknownFormatError, safe_repr
 from converters.limits import Limits
@@ -21,6 +22,7 @@ def read_zip(data: bytes, limits: Limits) -> Pickled:
     """
     archive = ZipReader(data, limits)
     root = _root(archive)
+    script = is_script(archive, root)
     pickled = archive.find(f"{root}data.pkl")
     if pickled is None:
         raise UnknownFormatError(
@@ -37,7 +39,7 @@ def read_zip(data: bytes, limits: Limits) -> Pickled:
     if end != len(content):
         raise CorruptFileError(f"{len(content) - end} bytes follow the pickle in data.pkl")
     findings: tuple[str, ...] = ()
-    if archive.find(f"{root}constants.pkl") is not None:
+    if script:
         value, findings = as_network(value, archive, root)
 
     _check_version(archive, root)

@@ -39,6 +39,13 @@ VALUE_FREE = {
     )
 }
 
+UNWRITTEN = {
+    "aten.empty.memory_format",
+    *(f"aten.{name}.default" for name in ("empty_like", "empty_strided", "empty_permuted")),
+    *(f"aten.{name}.default" for name in ("new_empty", "new_empty_strided")),
+}
+"""Calls that give memory as it is, for the network to write to."""
+
 
 def taken_apart(name: str, args: tuple) -> bool:
     """Whether a call is a form of those kept whole that torch must take apart.

@@ -22,6 +22,7 @@ def save_captured(captured: Captured, folder: Path) -> None:
 
     arrays = {name: contiguous(value) for name, value in captured.params.items()}
     plain = {"graph": captured.graph.to_plain(), "unused": list(captured.unused)}
+    plain["outputs"] = list(captured.output_names)
     write_atomic(folder / PARAMS, save(arrays))
     write_atomic(folder / GRAPH, json.dumps(plain).encode())
 
@@ -39,4 +40,4 @@ def load_captured(folder: Path) -> Captured:
     tensors, _ = read_safetensors(read_at_most(folder / PARAMS, limits.file_bytes), limits)
     graph = from_plain(plain["graph"])
     params = {name: tensors[name] for name, _ in graph.params}
-    return Captured(graph, params, tuple(plain["unused"]))
+    return Captured(graph, params, tuple(plain["unused"]), tuple(plain["outputs"]))

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from converters.graph.module import graph_model, precision_finding
 from converters.graph.offsets import rounded_away
+from converters.graph.outputs import output_of
 from converters.graph.recognition import family_model
 from converters.graph.recorder import Captured
 from converters.input_form import InputForm
@@ -16,7 +17,7 @@ def classifier(
     form: InputForm,
     findings: tuple[str, ...] = (),
     layout: str = "NCHW",
-    output: int = 0,
+    output: int | None = None,
 ) -> Model:
     """The model of a network that was captured for one image.
 
@@ -25,11 +26,14 @@ def classifier(
       form: what stands in front of it.
       findings: what was noticed on the way.
       layout: order of the input's axes.
-      output: number of the output with the logits.
+      output: number of the output with the logits; found by `output_of` if not given.
 
     Raises:
       ConversionError: the graph is no classifier of one image, or `form` does not fit it.
     """
+    if output is None:
+        output, said = output_of(captured, form.output)
+        findings = (*findings, *said)
     findings = (*findings, *form.unsaid, *precision_finding(captured))
     known = family_model(captured) if layout == "NCHW" and output == 0 else None
     if known is not None and not any(rounded_away(captured)):

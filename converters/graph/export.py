@@ -5,6 +5,7 @@ A program whose shapes are symbols, or that contains more than ATen calls, is ru
 
 import math
 import operator
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 
 from converters.errors import ConversionError, ConverterError, safe_repr
 from converters.graph import registry
+from converters.graph.aten_calls import WHOLE
 from converters.graph.graph import Ref
 from converters.graph.guard import SizeGuard, WorkLimits, bounded
 from converters.graph.recorder import (
@@ -23,8 +25,13 @@ from converters.graph.recorder import (
     encode_plain,
     spec_of,
 )
+from converters.graph.results import ResultGuard
 from converters.graph.tape import traced
 
+_LAYERS: dict[Any, Any] = {
+    WHOLE[name]: getattr(torch, name)
+    for name in ("lstm", "gru", "rnn_tanh", "rnn_relu", "bilinear")
+}
 _STATE = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 
 
@@ -45,7 +52,8 @@ def from_exported(
     inputs = _example_inputs(program) if example_inputs is None else list(example_inputs)
     _check_inputs(program, inputs)
     try:
-        functional = program.run_decompositions(_decompositions())
+        with ResultGuard():
+            functional = program.run_decompositions(_decompositions())
         # Before this, writes are calls like any other.
         _refuse_mutation(functional)
         with SizeGuard(WorkLimits(), _weight_bytes(functional)) as guard:
@@ -53,15 +61,23 @@ def from_exported(
                 captured = _Reader(functional, guard).captured()
             else:
                 captured = _on_tape(program, inputs)
-    except (ConverterError, MemoryError):
+    except ConverterError as error:
+        error.args = (_own_words(error),)
+        raise
+    except MemoryError:
         raise
     except Exception as error:  # torch and sympy raise whatever a hostile program leads them to
         raise ConversionError(
             f"torch cannot run the exported program: {type(error).__name__}: "
-            f"{safe_repr(str(error)[:300])}"
+            f"{safe_repr(_own_words(error)[:300])}"
         ) from error
     registry.require(captured.graph)
     return captured
+
+
+def _own_words(error: Exception) -> str:
+    """Its message without what torch.fx writes behind it: the call, and no traceback."""
+    return re.split(r"(?:\n|\\n)*While executing ", str(error), maxsplit=1)[0]
 
 
 def _weight_bytes(program: ExportedProgram) -> int:
@@ -175,9 +191,21 @@ def _on_tape(program: ExportedProgram, inputs: list[torch.Tensor]) -> Captured:
         rest = iter(given)
         kinds = [spec for _, spec in _placeholders(program)]
         values = [state[str(s.target)] if s.kind in _STATE else next(rest) for s in kinds]
-        return torch.fx.Interpreter(program.graph_module).run(*values)
+        return _Run(program.graph_module).run(*values)
 
     return traced(function, state, inputs)
+
+
+class _Run(torch.fx.Interpreter):
+    """Calls layers that the tape keeps whole as modules call them: it sees no ATen call of them."""
+
+    def __init__(self, module: torch.fx.GraphModule):
+        super().__init__(module)
+        self.extra_traceback = False  # torch would write itself into the messages
+
+    def call_function(self, target, args, kwargs):
+        """As the interpreter, by the function of torch that makes this call."""
+        return super().call_function(_LAYERS.get(target, target), args, kwargs)
 
 
 class _Reader:
@@ -199,7 +227,8 @@ class _Reader:
             if node.op == "call_function":
                 self._call(node)
             elif node.op == "output":
-                outputs = [self._encode(value, "the output", "") for value in node.args[0]]
+                values = (value for value in node.args[0] if value is not None)
+                outputs = [self._encode(value, "the output", "") for value in values]
         return self._recorder.finish(outputs, tuple(self._names))
 
     def _placeholder(self, node: torch.fx.Node, spec) -> None:

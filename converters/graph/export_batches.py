@@ -100,7 +100,8 @@ def batch_findings(
     generator = torch.Generator().manual_seed(0)
     sizes = [count if place == axis else size for place, size in enumerate(shape)]
     dtype = image.meta["val"].dtype
-    images = torch.rand(sizes, generator=generator).to(dtype)
+    images = torch.rand(sizes, generator=generator)
+    images = images.to(dtype) if dtype.is_floating_point else (255 * images).round().to(dtype)
     try:
         together, several = _answer(program, images, output)
         parts = [_answer(program, images.narrow(axis, k, 1), output) for k in range(count)]

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 from torch.utils.flop_counter import flop_registry
 
 from converters.errors import TooLargeError
+from converters.graph.light_mode import LightMode
+from converters.graph.results import refuse_many_results
 from converters.limits import GIB
 
 # Below this nothing needs to be known beforehand.
@@ -47,17 +48,6 @@ class WorkLimits:
     calls: int = 250_000
 
 
-class LightMode(TorchDispatchMode):
-    """A dispatch mode that torch's compiler, which never runs here, is not told of.
-
-    torch would import the compiler at the first call to tell it: 1.5 s of every process.
-    """
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False
-
-
 class SizeGuard(LightMode):
     """While active, each operation's shapes are worked out on the meta device first.
 
@@ -83,6 +73,7 @@ class SizeGuard(LightMode):
             raise TooLargeError(
                 f"the network makes more torch calls than the {self._limits.calls} allowed"
             )
+        refuse_many_results(func, args, kwargs)
         large = _bound(args, kwargs) > _SMALL or _is_pool(func)
         checked = large and self._check(func, args, kwargs)
         result = func(*args, **kwargs)

@@ -43,11 +43,14 @@ class Captured:
       params: torch name -> array in torch's layout, of each parameter the graph uses. It is the
         module's own memory where torch allows that: a module that is trained on changes it.
       unused: names of the module's floating tensors that the output does not depend on.
+      output_names: of the outputs where the module names them, with dots for parts of parts; the
+        numbers of those that have none.
     """
 
     graph: Graph
     params: Mapping[str, np.ndarray]
     unused: tuple[str, ...] = ()
+    output_names: tuple[str, ...] = ()
 
 
 class Recorder:

@@ -7,6 +7,7 @@ refused, so nothing of the example input is ever baked into a graph.
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -20,6 +21,7 @@ from converters.graph.aliases import Aliases
 from converters.graph.aten_calls import (
     SAME,
     STRIDED,
+    UNWRITTEN,
     VALUE_FREE,
     WHOLE,
     functional,
@@ -29,7 +31,8 @@ from converters.graph.aten_calls import (
     tensors_in,
 )
 from converters.graph.graph import Ref
-from converters.graph.guard import LightMode
+from converters.graph.light_mode import LightMode
+from converters.graph.outputs import named_tensors
 from converters.graph.recorder import (
     Captured,
     Recorder,
@@ -110,11 +113,13 @@ def traced(
             f"the network cannot be run on inputs of shapes {shapes}: {type(error).__name__} at "
             f"{tape.failed or 'its top'}: {error}"
         ) from error
-    outputs = [tape.encode(tensor) for tensor in _tensors(returned)]
+    given = named_tensors(returned)
+    outputs = [tape.encode(tensor) for _, tensor in given]
     if not outputs:
         raise ConversionError("the module returned no tensor; expected at least one")
     floating = tuple(name for name, tensor in state.items() if tensor.is_floating_point())
     captured = tape.recorder.finish(outputs, floating)
+    captured = replace(captured, output_names=tuple(name for name, _ in given))
     registry.require(captured.graph)
     return captured
 
@@ -127,18 +132,6 @@ def _state(module: torch.nn.Module):
 
 def _names(module: torch.nn.Module) -> dict[int, str]:
     return {id(part): name for name, part in module.named_modules()}
-
-
-def _tensors(value: Any) -> list[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, dict):
-        return [t for part in value.values() for t in _tensors(part)]
-    if isinstance(value, (tuple, list)):
-        return [t for part in value for t in _tensors(part)]
-    if value is None:
-        return []
-    raise ConversionError(f"the module returned a {type(value).__name__}; expected tensors")
 
 
 class _Tape(LightMode):
@@ -210,7 +203,10 @@ class _Tape(LightMode):
             tracked = self.depends(args[1:], kwargs)[0]
         if self._paused or not tracked:
             self._refuse_random(func, args, kwargs)
-            return self._note(func(*args, **kwargs))
+            results = func(*args, **kwargs)
+            if not self._paused and str(func) in UNWRITTEN:
+                results.zero_()  # what lies in memory would become part of the network
+            return self._note(results)
         if str(func) in SAME:
             return self._same(func, args, kwargs)
         if str(func) in STRIDED:

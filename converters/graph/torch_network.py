@@ -27,7 +27,7 @@ def torch_model(
 
     Args:
       module, image_shape: as `captured_module` takes them; it returns logits `[n, classes]`, or
-        several tensors of which the first holds them.
+        several tensors; `converters.graph.outputs` says which of them is taken.
       form: what stands in front of it.
       findings: what was noticed before.
 

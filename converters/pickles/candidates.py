@@ -1,16 +1,58 @@
 """Several networks in one checkpoint: whether they are one and the same, else how to save one."""
 
+import re
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from converters.errors import safe_repr
 from converters.pickles.numpy_values import ArrayRef
+from converters.pickles.standins import Standin
 from converters.tensors import TensorRef
 
 Decoder = Callable[[dict[str, Any]], dict[str, np.ndarray]]
 """Arrays of the checked descriptions in a state dict."""
+
+
+_WRAPPED = re.compile(r"^(?:(?:module|_orig_mod|model|net|network)\.)+")
+_MOST_NAMES = 10_000
+
+
+def bare_name(name: Any) -> str:
+    """A weight's name without what wrappers put before it."""
+    return _WRAPPED.sub("", name) if isinstance(name, str) else ""
+
+
+def twins_of(checkpoint: dict, keys: Sequence[str]) -> list[str]:
+    """Other keys of a checkpoint that hold a network like the first of `keys`.
+
+    That is most of its weights' names, or of the first parts of those where one is a whole module.
+    """
+    chosen = checkpoint[keys[0]] if keys else None
+    others = {k: v for k, v in checkpoint.items() if k not in keys and isinstance(k, str)}
+    return [key for key, part in others.items() if _are_alike(chosen, part)]
+
+
+def _are_alike(one: Any, other: Any) -> bool:
+    names, others = _names(one), _names(other)
+    if isinstance(one, Standin) or isinstance(other, Standin):
+        names, others = ({name.partition(".")[0] for name in n} for n in (names, others))
+    return bool(names) and 2 * len(names & others) > len(names)
+
+
+def _names(network: Any) -> set[str]:
+    """Of the tensors of a state dict, or of the submodules of a module."""
+    if isinstance(network, Standin):
+        parts = network.state.get("_modules")
+        return (
+            {name for name in parts if isinstance(name, str)} if isinstance(parts, dict) else set()
+        )
+    if not isinstance(network, dict):
+        return set()
+    first = islice(network.items(), _MOST_NAMES)
+    return {bare_name(name) for name, value in first if is_tensor(value)} - {""}
 
 
 def is_tensor(value: Any) -> bool:

@@ -1,6 +1,5 @@
 """From an unpickled object to `Weights`: which part of it is the network, and what it holds."""
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import islice
@@ -10,7 +9,14 @@ import numpy as np
 
 from converters.errors import CorruptFileError, TooLargeError, UnknownFormatError, safe_repr
 from converters.limits import Limits
-from converters.pickles.candidates import Decoder, are_equal, how_to_save, is_tensor
+from converters.pickles.candidates import (
+    Decoder,
+    are_equal,
+    bare_name,
+    how_to_save,
+    is_tensor,
+    twins_of,
+)
 from converters.pickles.module_state import check_wrapper
 from converters.pickles.module_tree import read_modules
 from converters.pickles.numpy_values import ArrayRef
@@ -52,7 +58,6 @@ WRAPPERS = frozenset(
     }
 )
 _PREFIXES = {"module.": "DataParallel", "_orig_mod.": "torch.compile"}
-_WRAPPED = re.compile(r"^(?:(?:module|_orig_mod|model|net|network)\.)+")
 _AVERAGED = "n_averaged"
 _MAX_WRAPPING = 4
 _MAX_PARTS = 1000
@@ -107,8 +112,11 @@ def _enter(pickled: Pickled, source: _Source, limits: Limits) -> None:
         if not keys:
             _read_state_dict(value, source)
             return
-        if len(keys) > 1:
-            _check_equal(value, keys, path, lambda refs: _arrays(refs, pickled, limits))
+        twins = twins_of(value, keys)
+        if twins or len(keys) > 1:
+            found = [*keys, *twins]
+            _check_equal(value, found, path, lambda refs: _arrays(refs, pickled, limits), twins)
+            keys = found
             source.findings.append(f"equal tensor for tensor, so one network: {_listed(keys)}")
         key = keys[0]
         rest = {k: v for k, v in value.items() if k != key}
@@ -136,19 +144,13 @@ def _refuse_twice(key: str, chosen: Any, rest: dict) -> None:
     """
     if not isinstance(chosen, dict):
         return
-    names = {_bare(name) for name, item in chosen.items() if is_tensor(item)}
-    both = [n for n, item in rest.items() if is_tensor(item) and _bare(n) in names]
+    names = {bare_name(name) for name, item in chosen.items() if is_tensor(item)}
+    both = [n for n, item in rest.items() if is_tensor(item) and bare_name(n) in names]
     if both:
         raise UnknownFormatError(
             f"the checkpoint holds weights of one name twice, in {safe_repr(key)} and beside it: "
             f"{_listed(both)}; save the ones to scan in a file of their own"
         )
-
-
-def _bare(name: Any) -> str:
-    """A weight's name without what wrappers put before it."""
-    text = name if isinstance(name, str) else ""
-    return _WRAPPED.sub("", text)
 
 
 def _looks_like_weights(value: dict | Standin) -> bool:
@@ -167,13 +169,16 @@ def _holds_tensors(value: dict | Standin) -> bool:
     return any(isinstance(key, str) and is_tensor(item) for key, item in first)
 
 
-def _check_equal(value: dict, keys: list[str], path: list[str], decode: Decoder) -> None:
+def _check_equal(
+    value: dict, keys: list[str], path: list[str], decode: Decoder, twins: list[str]
+) -> None:
     """Refuse several networks, unless they are one under names that training scripts use.
 
-    Under other names they may be parts of one network, which are alike before any training.
+    Under other names they may be parts of one network, which are alike before any training; not so
+    `twins`, which have the weights of one under such a name.
     """
     networks = [value[key] for key in keys]
-    if set(_CANDIDATES).issuperset(keys) and are_equal(networks, decode):
+    if {*_CANDIDATES, *twins}.issuperset(keys) and are_equal(networks, decode):
         return
     classes = sorted({item.class_name for item in value.values() if isinstance(item, Standin)})
     line = how_to_save(path, keys[0], classes)

@@ -77,6 +77,7 @@ _LAYERS: Mapping[str, tuple[str, ...]] = {
     "activation.Softmax": ("dim",),
     "activation.LogSoftmax": ("dim",),
 }
+_LAYER_NORM = "normalization.LayerNorm"
 _BIASED = ("conv.Conv2d", "conv.ConvTranspose2d", "linear.Linear")
 # What `__setstate__` sets where an older torch did not record it, if it is not the default.
 _UNRECORDED: Mapping[str, Mapping[str, Plain]] = {
@@ -136,7 +137,7 @@ def _layer(path: str, d: Description) -> Any:
             f"beside it; {EXPORT}"
         )
     _check_axes(path, arguments)
-    if name in _BIASED:
+    if name in _BIASED or name == _LAYER_NORM and arguments.get("elementwise_affine", True):
         arguments["bias"] = f"{path}.bias" in d.shapes
     return getattr(nn, name.rpartition(".")[2])(**arguments)
 

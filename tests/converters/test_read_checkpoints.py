@@ -116,6 +116,9 @@ def test_extra_entries_of_a_state_dict(tmp_path):
         {"classifier": STATE, "model": STATE},
         {"net_state_dict": STATE, "ema_state_dict": OTHER},
         {"model": nn.Linear(1, 1), "net": nn.Linear(1, 1)},
+        {"state_dict": STATE, "best_state_dict": OTHER, "epoch": 1},
+        {"state_dict": STATE, "swa": {f"module.{name}": part for name, part in OTHER.items()}},
+        {"net": nn.Sequential(nn.Linear(1, 1)), "best": nn.Sequential(nn.Linear(1, 1))},
     ],
 )
 def test_several_networks_are_ambiguous(value, tmp_path):
@@ -143,6 +146,7 @@ def test_networks_that_are_equal_are_one(tmp_path):
     check_state(artifact)
     assert artifact.findings[0] == "equal tensor for tensor, so one network: 'model', 'ema'"
     assert artifact.findings[1].startswith("weights taken from 'model' of a checkpoint")
+    assert "'model', 'best'" in read_back({"model": STATE, "best": copy}, tmp_path).findings[0]
     nan = {name: torch.full_like(tensor, torch.nan) for name, tensor in STATE.items()}
     assert read_back({"model": nan, "ema": nan}, tmp_path).findings[0] == artifact.findings[0]
 

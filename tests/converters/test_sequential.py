@@ -41,6 +41,7 @@ NETWORKS = {
         nn.GroupNorm(2, 8, eps=0.1), nn.GroupNorm(4, 8, affine=False),
         nn.LocalResponseNorm(3, 0.5, 0.6),
     ),
+    "a norm without bias": lambda: stack(nn.LayerNorm([8, 6, 6], bias=False), nn.Sigmoid()),
     "instance norms": lambda: stack(
         nn.InstanceNorm2d(8, eps=0.2), nn.Tanh(), nn.InstanceNorm2d(8, eps=0.3, affine=True),
         nn.Tanh(), nn.InstanceNorm2d(8, eps=0.1, track_running_stats=True), nn.Sigmoid(),

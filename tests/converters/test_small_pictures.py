@@ -142,7 +142,7 @@ def _resnet() -> nn.Module:
     return models.ResNet(BasicBlock, [1, 1, 1, 1], num_classes=5)
 
 
-@pytest.mark.parametrize("first", ["model.", "backbone."])
+@pytest.mark.parametrize("first", ["model.", "backbone.", "model._orig_mod.", "net.backbone."])
 @pytest.mark.parametrize("build", [NETWORKS["PreActResNet"][0], _resnet])
 def test_a_first_name_that_all_weights_have(build, first, fill, pickled):
     """As Lightning's modules write them; a file written again keeps its names."""
@@ -160,10 +160,10 @@ def test_a_first_name_that_all_weights_have(build, first, fill, pickled):
     np.testing.assert_allclose(written[name], state["conv1.weight"].numpy() + 1, atol=1e-6)
 
 
-@pytest.mark.parametrize("first", ["model.", "other."])
+@pytest.mark.parametrize("first", ["model.", "other.", "model.other.", 5 * "net."])
 def test_first_names_that_are_not_dropped(first, fill, pickled):
     state = {f"{first}{name}": v for name, v in fill(_resnet).state_dict().items()}
-    more = {} if first == "other." else {"criterion.weight": torch.ones(3, 3)}
+    more = {"criterion.weight": torch.ones(3, 3)} if first == "model." else {}
     said = "1 others stand beside them: 'criterion.weight'" if more else "no family"
     with pytest.raises(UnsupportedArchitectureError, match=said):
         open_model(pickled(state | more))

@@ -260,3 +260,37 @@ def test_too_much_code_is_refused(case, fill, archive):
     content = _saved(fill(_resnet).requires_grad_(False), False)
     with pytest.raises(LoadError, match=message):
         open_artifact(archive(_with_linear(content, code)))
+
+
+@pytest.mark.parametrize("member", ["bytecode.pkl", "mobile_debug_handles.pkl", "code/a.pkl"])
+def test_members_that_another_reader_would_take_are_refused(member, fill, archive):
+    """torch's lite interpreter runs bytecode.pkl, whatever the code beside it says."""
+    content = io.BytesIO(_saved(fill(_resnet).requires_grad_(False), False))
+    with zipfile.ZipFile(content, "a") as target:
+        root = target.namelist()[0].partition("/")[0]
+        target.writestr(f"{root}/{member}", b"")
+    said = f"{member}', which torch.jit.save does not write.*; save|expected the network's code"
+    with pytest.raises(UnknownFormatError, match=said):
+        open_artifact(archive(content.getvalue()))
+
+
+def test_networks_for_the_lite_interpreter_are_refused(fill, archive):
+    made = torch.jit.script(fill(_resnet).requires_grad_(False))
+    content = made._save_to_buffer_for_lite_interpreter()
+    with pytest.raises(UnknownFormatError, match="the lite interpreter runs that member"):
+        open_artifact(archive(content))
+
+
+def test_a_frozen_network_says_how_to_save_it(fill, archive):
+    frozen = torch.jit.freeze(torch.jit.script(fill(_resnet).requires_grad_(False).eval()))
+    out = io.BytesIO()
+    torch.jit.save(frozen, out)
+    with pytest.raises(UnknownFormatError, match="frozen TorchScript.*before it is frozen"):
+        open_artifact(archive(out.getvalue()))
+
+
+def test_extra_files_are_read_by_nobody(fill, archive):
+    out = io.BytesIO()
+    made = torch.jit.script(fill(_resnet).requires_grad_(False))
+    torch.jit.save(made, out, _extra_files={"a/note.txt": "x"})
+    assert open_artifact(archive(out.getvalue())).weights

@@ -203,6 +203,23 @@ def test_constants_of_one_value_are_no_parameters():
     np.testing.assert_array_equal(y, [0.0, 3.5, 7.0])
 
 
+@pytest.mark.parametrize(
+    "layer",
+    [torch.nn.Conv2d(3, 4, 3, padding=1, padding_mode="circular"), torch.nn.RReLU()],
+    ids=["circular padding", "RReLU"],
+)
+def test_memory_that_was_not_written_is_no_part_of_a_network(layer):
+    """torch fills such memory with NaN where it is to be deterministic."""
+    torch.use_deterministic_algorithms(True)
+    try:
+        captured = capture(layer.eval(), [torch.zeros(1, 3, 8, 8)])
+    finally:
+        torch.use_deterministic_algorithms(False)
+    constants = [constant.array() for constant in captured.graph.constants]
+    held = [np.asarray(part, np.float64) for part in (*captured.params.values(), *constants)]
+    assert all(np.isfinite(part).all() for part in held)
+
+
 def test_names_of_weights_are_kept(small):
     module, captured = small
     used = {name for name in module.state_dict() if "num_batches" not in name}

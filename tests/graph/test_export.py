@@ -54,6 +54,67 @@ def test_layers_stay_one_call(head):
     _agree(captured, head, torch.rand(2, 5, 3))
 
 
+class Layered(torch.nn.Module):
+    """Rows of a picture as a sequence, and a product of two features."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer, self.pairs = layer, torch.nn.Bilinear(4, 4, 3)
+
+    def forward(self, x):
+        last = self.layer(x.mean(1))[0][:, -1]
+        return self.pairs(last, last.tanh())
+
+
+@pytest.mark.filterwarnings("ignore:The tensor attributes:UserWarning")
+@pytest.mark.parametrize("name", ["LSTM", "GRU", "RNN"])
+def test_layers_of_an_open_number_of_images_stay_one_call(tmp_path, name):
+    torch.manual_seed(0)
+    module = Layered(getattr(torch.nn, name)(8, 4, batch_first=True)).eval()
+    images = torch.rand(2, 3, 8, 8)
+    shapes = ({0: torch.export.Dim("n", max=64)},)
+    torch.export.save(_exported(module, images, dynamic_shapes=shapes), tmp_path / "net.pt2")
+    model = open_model(tmp_path / "net.pt2").model
+    got = model(images.permute(0, 2, 3, 1).numpy())
+    np.testing.assert_allclose(got, module(images).detach().numpy(), 1e-4, 1e-5)
+
+
+class Bright(torch.nn.Module):
+    """Takes bytes."""
+
+    def __init__(self):
+        super().__init__()
+        self.last = torch.nn.Linear(3, 4)
+
+    def forward(self, x):
+        return self.last((x.float() / 255 - 0.5).mean((2, 3)))
+
+
+@pytest.mark.parametrize("form", [InputForm(), InputForm(bounds=(0, 255))])
+@pytest.mark.parametrize("is_open", [False, True])
+def test_a_program_that_takes_bytes_gets_them(tmp_path, form, is_open):
+    module = Bright().eval()
+    images = torch.randint(0, 256, (2, 3, 8, 8), dtype=torch.uint8)
+    shapes = ({0: torch.export.Dim("n", max=64)},) if is_open else None
+    program = _exported(module, images if is_open else images[:1], dynamic_shapes=shapes)
+    torch.export.save(program, tmp_path / "net.pt2")
+    model = open_model(tmp_path / "net.pt2", form).model
+    got = model(images.permute(0, 2, 3, 1).numpy().astype(np.float32) / 255)
+    np.testing.assert_allclose(got, module(images).detach().numpy(), 1e-4, 1e-5)
+    said = "the program takes images of uint8; the bounds 0 and 255 were taken"
+    assert (said in model.findings) == (form.bounds is None)
+    assert not any(
+        "was assumed" in finding or "were assumed" in finding for finding in model.findings
+    )
+
+
+def test_a_program_that_takes_other_whole_numbers_is_refused(tmp_path):
+    program = _exported(Bright().eval(), torch.zeros(1, 3, 8, 8, dtype=torch.int32))
+    torch.export.save(program, tmp_path / "net.pt2")
+    with pytest.raises(ConversionError, match="takes int32, expected floating values or uint8"):
+        open_model(tmp_path / "net.pt2")
+
+
 def test_symbols_take_the_value_asked_for_or_one():
     module = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(6, 2)).eval()
     program = _exported(module, torch.rand(4, 2, 3), dynamic_shapes=({0: torch.export.Dim("n")},))

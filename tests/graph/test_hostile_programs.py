@@ -202,6 +202,30 @@ def test_what_torch_writes_is_read_as_torch_reads_it(saved, tmp_path):
     assert open_model(path).model.architecture == opened.model.architecture
 
 
+def test_a_program_of_another_device_is_read_for_this_one(saved, tmp_path):
+    """As exported on a GPU."""
+
+    def moved(data):
+        return data.replace(b'"type": "cpu"', b'"type": "cuda"').replace(
+            b'"index": null', b'"index": 0'
+        )
+
+    path = tmp_path / "net.pt2"
+    path.write_bytes(_archive(saved[0]))
+    expected = open_model(path).model
+    members = {n: moved(d) if n.endswith(".json") else d for n, d in saved[0].items()}
+    assert b'"cuda"' in members[_PROGRAM]
+    path.write_bytes(_archive(members))
+    got = open_model(path).model
+    images = np.random.default_rng(0).random((2, 16, 16, 3), np.float32)
+    assert got.architecture == expected.architecture
+    np.testing.assert_array_equal(got(images), expected(images))
+    members[_PROGRAM] = members[_PROGRAM].replace(b'"type": "cuda"', b'"type": "meta"')
+    path.write_bytes(_archive(members))
+    with pytest.raises(CorruptFileError, match="'meta' as Device.type"):
+        open_model(path)
+
+
 @pytest.mark.parametrize("case", _SECOND_READINGS)
 def test_members_that_another_reader_would_take_are_refused(saved, tmp_path, case):
     change, said = _SECOND_READINGS[case]

@@ -87,12 +87,17 @@ def test_the_class_beside_the_logits_is_not_taken_for_them(make, save):
 
 def test_a_first_output_of_whole_numbers_is_refused_unless_one_has_logits(make, save):
     model = _with_label(make)
-    more = helper.make_tensor_value_info("more", TensorProto.FLOAT, None)
-    model.graph.node.append(helper.make_node("Relu", ["logits"], ["more"]))
-    model.graph.output.append(more)
-    with pytest.raises(ConversionError, match="--output, of 'label', 'logits', 'more'"):
+    for name in ("more", "other"):
+        more = helper.make_tensor_value_info(name, TensorProto.FLOAT, None)
+        model.graph.node.append(helper.make_node("Relu", ["logits"], [name]))
+        model.graph.output.append(more)
+    loaded = load_onnx(save(model), InputForm(bounds=(0, 1)))
+    said = "output 'logits' was taken for the logits; others: 'label', 'more', 'other'"
+    assert said in loaded.findings
+    del model.graph.output[1]
+    with pytest.raises(ConversionError, match="--output, of 'label', 'more', 'other'"):
         load_onnx(save(model), InputForm(bounds=(0, 1)))
-    assert load_onnx(save(model), InputForm(output="logits", bounds=(0, 1))).num_classes == 5
+    assert load_onnx(save(model), InputForm(output="more", bounds=(0, 1))).num_classes == 5
     del model.graph.output[1:]
     with pytest.raises(ConversionError, match="--output, of 'label'"):
         load_onnx(save(model), InputForm(bounds=(0, 1)))

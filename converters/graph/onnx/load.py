@@ -27,6 +27,7 @@ from converters.graph.onnx.torch_module import (
     input_type,
 )
 from converters.graph.onnx.types import TORCH_TYPES
+from converters.graph.outputs import output_number, taken_finding
 from converters.graph.recognition import family_model
 from converters.graph.recorder import Captured
 from converters.graph.tape import capture
@@ -184,19 +185,10 @@ def _only_input(
 
 
 def _likely_output(model: ModelProto) -> str:
-    """The first output, or the only one that is no whole numbers, such as the class beside it.
-
-    Raises ConversionError where the first is whole numbers and several or none of the others are.
-    """
+    """Name of the output that `output_number` takes, which may raise ConversionError."""
     outputs = list(model.graph.output)
-    scores = [info.name for info in outputs if not _holds_whole_numbers(info)]
-    if len(scores) == 1 or not _holds_whole_numbers(outputs[0]):
-        return scores[0]
-    names = ", ".join(safe_repr(info.name) for info in outputs[:10])
-    raise ConversionError(
-        f"output {safe_repr(outputs[0].name)} holds whole numbers, expected logits; name the "
-        f"output that holds them with --output, of {names}"
-    )
+    names = [info.name for info in outputs]
+    return names[output_number(names, [*map(_holds_whole_numbers, outputs)], None)]
 
 
 def _holds_whole_numbers(info: ValueInfoProto) -> bool:
@@ -206,11 +198,9 @@ def _holds_whole_numbers(info: ValueInfoProto) -> bool:
 
 def _output_findings(model: ModelProto, said: str | None, wanted: str) -> tuple[str, ...]:
     """What one should know of the output that is scanned."""
-    names = [info.name for info in model.graph.output if info.name != wanted]
-    findings = []
-    if said is None and names:
-        others = ", ".join(safe_repr(name) for name in names[:9])
-        findings.append(f"output {safe_repr(wanted)} was taken for the logits; others: {others}")
+    names = [info.name for info in model.graph.output]
+    number = names.index(wanted) if wanted in names else 0
+    findings = list(taken_finding(names, number, said))
     kind = _SQUASHING.get(_maker(model, wanted))
     if kind is not None:
         findings.append(f"output {safe_repr(wanted)} holds {kind}, {NO_LOGITS}")
