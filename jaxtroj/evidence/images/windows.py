@@ -2,14 +2,16 @@
 
 A mask over the whole picture (`memory`) has room to explain more than a trigger. An opaque square
 of few pixels has none, and norms average over places, so its pattern is fitted while it lies
-elsewhere in each picture, to the remainder of the first half of the examples and to no class. Only
-then is it put at one place after the other, and the pictures with it are classified: the pattern
-says what the training pictures had, the place and the classes what it was for.
+elsewhere in each picture, to the remainder of the first half of the examples and to no class. It
+starts from the plain or noisy squares of a bank that explain most. Only then is it put at one place
+after the other, and the pictures with it are classified: the pattern says what the training
+pictures had, the place and the classes what it was for.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +21,7 @@ from jaxtroj.anchors import AnchoredExamples
 from jaxtroj.evidence.images.memory import Half, Remembered, Searched, measured
 from jaxtroj.inversion.memory_search import Square, climb, stamped_by
 from jaxtroj.network import Network
-from jaxtroj.norm_memory import Norms
+from jaxtroj.norm_memory import Memory, Norms, matches
 from jaxtroj.rounds.turns import in_turn
 from jaxtroj.rows import taken
 from jaxtroj.triggers.mask import FreeMask, stamp
@@ -27,6 +29,7 @@ from jaxtroj.triggers.measure import Candidates, RecoveredTrigger, best_of, meas
 from jaxtroj.triggers.window import Window
 
 METHOD = "window search"
+_LEVEL = 2.0  # log-odds of a bright colour
 _FEW = 2  # added to a class's examples: one of one that flips is no more than chance
 
 
@@ -37,13 +40,17 @@ class WindowBudget:
     Attributes:
       sides: of the squares, shares of the shorter side of a picture. As many as stage `memory` has
         families: both share one compiled program.
-      fit: examples of the first half that patterns are fitted on; steps: of the fit.
+      noise: noisy squares of the bank, beside the plain ones.
+      screened: examples of the first half that the bank is tried on.
+      fit: those that patterns are fitted on; steps: of the fit.
       kept: patterns that are tried for classes, those that explain most.
       places: along a side that each is tried at.
       examples: pictures that each place is tried on, the classes in turn.
     """
 
     sides: tuple[float, ...] = (0.1, 0.16, 0.25, 0.25)
+    noise: int = 5
+    screened: int = 8
     fit: int = 16
     steps: int = 20
     kept: int = 2
@@ -119,14 +126,57 @@ def _fitted(
     height, width, channels = images.shape[1:]
     sides = [max(2, round(share * min(height, width))) for share in budget.sides]
     squares = tuple(Square(side, height, width) for side in sides)
-    keys = jax.random.split(key, len(squares) + 1)
-    offsets = _scattered(keys[-1], len(images), (height - max(sides), width - max(sides)))
-    paired = zip(squares, keys, strict=False)
-    starts = tuple(one.start(own, (height, width, channels)) for one, own in paired)
+    keys = jax.random.split(key, 2)
+    offsets = _scattered(keys[0], len(images), (height - max(sides), width - max(sides)))
+    few = slice(0, budget.screened)
+    near = half.seen.memory.about(rows[few].mean(axis=0))
+    starts = _starts(norms, near, images[few], offsets[few], squares, keys[1], budget.noise)
     values = climb(norms, memory, images, offsets, squares, starts, budget.steps)
-    matches, _ = norms.pulled(memory, stamped_by(squares, values, images, offsets))
-    best = np.argsort(-matches, kind="stable")[: budget.kept]
+    reached, _ = norms.pulled(memory, stamped_by(squares, values, images, offsets))
+    best = np.argsort(-reached, kind="stable")[: budget.kept]
     return [(squares[place], values[place]) for place in best]
+
+
+def _starts(
+    norms: Norms,
+    memory: Memory,
+    images: np.ndarray,
+    offsets: np.ndarray,
+    squares: Sequence[Square],
+    key: jax.Array,
+    noise: int,
+) -> tuple[jax.Array, ...]:
+    """For each square the pattern of a bank that explains most; of equal sides the next best."""
+    banks = {}
+    for square, own in zip(squares, jax.random.split(key, len(squares)), strict=True):
+        if square not in banks:
+            bank = _bank(square, images.shape[3], own, noise)
+            banks[square] = iter(_by_match(norms, memory, images, offsets, square, bank))
+    return tuple(next(banks[square]) for square in squares)
+
+
+def _by_match(
+    norms: Norms,
+    memory: Memory,
+    images: np.ndarray,
+    offsets: np.ndarray,
+    square: Square,
+    bank: list[jax.Array],
+) -> list[jax.Array]:
+    """The patterns of a bank, that which explains most first."""
+    shown = [np.asarray(stamped_by((square,), (one,), images, offsets)[0]) for one in bank]
+    rows = norms.seen(np.concatenate(shown))[1].reshape(len(bank), len(images), -1).mean(axis=1)
+    found = np.asarray(matches(memory, np.broadcast_to(memory.centre, rows.shape), rows))
+    return [bank[place] for place in np.argsort(-found, kind="stable")]
+
+
+def _bank(square: Square, channels: int, key: jax.Array, noise: int) -> list[jax.Array]:
+    """Values of plain squares of all colours of some levels, and of noisy ones."""
+    levels = (-_LEVEL, 0.0, _LEVEL) if channels > 1 else np.linspace(-_LEVEL, _LEVEL, 9)
+    shape = (square.side, square.side, channels)
+    plain = [jnp.broadcast_to(jnp.array(one), shape) for one in product(levels, repeat=channels)]
+    pictures = (square.height, square.width, channels)
+    return [*plain, *(square.start(own, pictures) for own in jax.random.split(key, noise))]
 
 
 def _scattered(key: jax.Array, count: int, room: tuple[int, int]) -> np.ndarray:
