@@ -19,7 +19,6 @@ from jaxtroj.evidence.images.stages.sensitivity import SENSITIVITY
 from jaxtroj.evidence.images.stages.statistics import STATISTICS
 from jaxtroj.evidence.images.stages.weights import WEIGHTS
 from jaxtroj.evidence.images.stages.whole import WHOLE
-from jaxtroj.evidence.images.stages.windows import WINDOWS
 from jaxtroj.evidence.stage import StageTable
 from jaxtroj.evidence.texts.stages.against import AGAINST
 from jaxtroj.evidence.texts.stages.bank import BANK
@@ -32,8 +31,8 @@ from jaxtroj.evidence.texts.stages.slopes import SLOPES
 from jaxtroj.evidence.texts.stages.weights import HEAD_WEIGHTS
 
 IMAGE_STAGES = (
-    WEIGHTS, STATISTICS, REFERENCE, ALL_TO_ALL, MEMORY, WINDOWS, PROBES, SENSITIVITY, INVERSION,
-    FIXED, WHOLE, AGREEMENT, PAIRS, RECALL,
+    WEIGHTS, STATISTICS, REFERENCE, ALL_TO_ALL, MEMORY, PROBES, SENSITIVITY, INVERSION, FIXED,
+    WHOLE, AGREEMENT, PAIRS, RECALL,
 )  # fmt: skip
 TEXT_STAGES = (
     HEAD_WEIGHTS, HEAD_SENSITIVITY, SHIFT, SLOPES, DIRECTIONS, BESIDE, DEPARTURE, BANK, AGAINST,

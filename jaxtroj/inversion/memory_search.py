@@ -1,9 +1,9 @@
 """Triggers that explain what batch norms remember: fitted to the remainder, not to any class.
 
 One arm for each family, all in one batch: a mask and pattern at one place, the same moving about, a
-faint smooth pattern, a colour map; or opaque squares of several sides. Their values take steps of
-Adam up the cosine with the remainder (`norm_memory`). No class is asked for, so the cost does not
-grow with the classes, and what classes the pictures then go to is a second, independent sign.
+faint smooth pattern, a colour map. Their values take steps of Adam up the cosine with the remainder
+(`norm_memory`). No class is asked for, so the cost does not grow with the classes,
+and what classes the pictures then go to is a second, independent sign.
 """
 
 from dataclasses import dataclass
@@ -73,37 +73,6 @@ class Moving(Placed):
         far = rows[:, None] ** 2 + columns**2
         weight = jnp.asarray(0.5 - 4 * _SPREAD * far, jnp.float32)
         return super().start(key, pictures).at[..., 0].set(weight)
-
-
-@dataclass(frozen=True)
-class Square:
-    """An opaque square with a pattern of its own, that lies elsewhere in each picture.
-
-    Attributes:
-      side: of the square; height, width: of the pictures; pixels.
-    """
-
-    side: int
-    height: int
-    width: int
-
-    name: ClassVar[str] = "square"
-    rate: ClassVar[float] = 0.3
-    moves: ClassVar[bool] = True
-
-    def start(self, key: jax.Array, pictures: Pictures) -> jax.Array:
-        """See `Family`: noise."""
-        return jax.random.normal(key, (self.side, self.side, pictures[2]), jnp.float32)
-
-    def trigger(self, values: jax.Array) -> FreeMask:
-        """See `Family`; in the middle of the picture."""
-        pattern = jax.nn.sigmoid(values)
-        return FreeMask(self._grown(jnp.ones_like(pattern[..., :1])), self._grown(pattern))
-
-    def _grown(self, square: jax.Array) -> jax.Array:
-        room = (self.height - self.side, self.width - self.side)
-        edges = [(free // 2, free - free // 2) for free in room]
-        return jnp.pad(square, (*edges, (0, 0)))
 
 
 @dataclass(frozen=True)

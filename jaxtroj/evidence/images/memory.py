@@ -120,14 +120,13 @@ class Searched:
     Attributes:
       clean: logits `[n, classes]` of the examples.
       found: every trigger, measured on them.
-      norms: the network's.
-      halves: of the examples: that which triggers were fitted to, and the other.
+      norms: the network's; fitted_to: the half that triggers were fitted to.
     """
 
     clean: np.ndarray
     found: tuple[Remembered, ...]
     norms: Norms
-    halves: tuple[Half, Half]
+    fitted_to: Seen
 
 
 def search_memory(
@@ -150,22 +149,21 @@ def search_memory(
     norms = Norms(opened, network.batch(images))
     keys = jax.random.split(key, 4)
     harmless = harmless_directions(norms, images, keys[3], budget.harmless)
-    first, second = (
+    both = [
         Half(seen(norms, part, harmless), offsets_for(own, part))
         for part, own in zip(halves(images), keys, strict=False)
-    )
-    both = first, second
-    candidates = _candidates(norms, first, keys[2], order, budget)
+    ]
+    candidates = _candidates(norms, both[0], keys[2], order, budget)
     clean = np.concatenate([half.seen.logits for half in both])
-    found = tuple(measured(norms, both, *one) for one in candidates)
-    return Searched(clean, found, norms, both)
+    found = tuple(_measured(norms, both, *one) for one in candidates)
+    return Searched(clean, found, norms, both[0].seen)
 
 
 def windows_of(searched: Searched, budget: MemoryBudget) -> list[Window]:
     """Small windows of the mask that was fitted at one place, the best match first."""
     # The first mask is that of `Placed`, the second one moves.
     fitted = next(one.trigger for one in searched.found if isinstance(one.trigger, FreeMask))
-    return cut(searched.norms, searched.halves[0].seen, fitted, budget.cut_on, budget.cuts)
+    return cut(searched.norms, searched.fitted_to, fitted, budget.cut_on, budget.cuts)
 
 
 def _candidates(
@@ -207,10 +205,9 @@ def _singles(triggers: Trigger) -> list:
     return [taken(triggers, i) for i in range(count)]
 
 
-def measured(
+def _measured(
     norms: Norms, both: Sequence[Half], name: str, trigger: Trigger, moves: bool
 ) -> Remembered:
-    """A trigger that was fitted to the first half, on both."""
     shown = [norms.seen(_shown(half, trigger, moves)) for half in both]
     logits, rows, second = np.concatenate([part for part, _ in shown]), shown[1][1], both[1].seen
     by_class = second.classes == np.arange(logits.shape[1])[:, None]

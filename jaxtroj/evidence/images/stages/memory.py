@@ -49,28 +49,20 @@ FIELDS = (
 )  # fmt: skip
 
 
-def searched_memory(context: "ImageContext") -> "Searched":
-    """What the search found: `context.shared(searched_memory)`, for stages that go on from it."""
+def _run(context: "ImageContext") -> StageResult:
     import jax
 
+    from jaxtroj.evidence.images.context import anchored
     from jaxtroj.evidence.images.memory import MemoryBudget, search_memory
+    from jaxtroj.evidence.images.memory_fields import memory_fields
     from jaxtroj.evidence.images.statistics import some_of
 
+    context.shared(anchored)  # refuses a network whose logits are not finite
     key, examples = jax.random.fold_in(context.key, 5), context.examples
     budget = context.budget(MemoryBudget).on(examples.images)
     images, _ = some_of(context, budget.least, budget.most)
     order = examples.channel_order
-    return search_memory(context.opened, context.network, images, order, key, budget)
-
-
-def _run(context: "ImageContext") -> StageResult:
-    from jaxtroj.evidence.images.context import anchored
-    from jaxtroj.evidence.images.memory import MemoryBudget
-    from jaxtroj.evidence.images.memory_fields import memory_fields
-
-    context.shared(anchored)  # refuses a network whose logits are not finite
-    searched = context.shared(searched_memory)
-    budget = context.budget(MemoryBudget).on(context.examples.images)
+    searched = search_memory(context.opened, context.network, images, order, key, budget)
     fields = memory_fields(searched.clean, searched.found)
     return StageResult(fields, _triggers(context, searched, budget))
 
