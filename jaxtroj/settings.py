@@ -224,11 +224,9 @@ class Settings:
 
     def _digests(self) -> dict[str, Any]:
         """What is known of every file but those of calibrators."""
-        from jaxtroj.evidence.texts.bank.contents import bank_digest
-
         return {
             "reference": None if self.reference is None else model_digests(self.reference),
-            "bank": None if self.bank is None else bank_digest(self.bank),
+            "bank": None if self.bank is None else _bank_digest(self.bank),
             "encoder": None if self.encoder is None else contents_digest(self.encoder),
             "tokenizer": None if self.tokenizer is None else contents_digest(self.tokenizer),
         }
@@ -300,3 +298,10 @@ def _cached_calibrator(path: Path) -> Calibrator:
 
 def _digest(path: Path | None) -> str | None:
     return None if path is None else digest_or_reason(path)
+
+
+def _bank_digest(folder: Path) -> str:
+    """Of all that is in a bank; imported where there is one, since that loads jax."""
+    from jaxtroj.evidence.texts.bank.contents import bank_digest
+
+    return bank_digest(folder)

@@ -185,9 +185,20 @@ def _only_input(
 
 
 def _likely_output(model: ModelProto) -> str:
-    """Name of the output that `output_number` takes, which may raise ConversionError."""
+    """Name of the output that `output_number` takes.
+
+    Raises ConversionError where that does or an output is computed by no node: what takes the first
+    output reads a weight, or the image, for the logits.
+    """
     outputs = list(model.graph.output)
     names = [info.name for info in outputs]
+    made = {name for node in model.graph.node for name in node.output}
+    for name in names:
+        if name not in made:
+            raise ConversionError(
+                f"output {safe_repr(name)} is computed by no node; expected outputs that follow"
+                " from the image: name the one with the logits with --output"
+            )
     return names[output_number(names, [*map(_holds_whole_numbers, outputs)], None)]
 
 
