@@ -16,6 +16,7 @@ from typing import Any
 from converters.containers.exported_members import has_program, program_root
 from converters.containers.exported_names import check_texts
 from converters.containers.exported_numbers import check_numbers
+from converters.containers.exported_sizes import LONGEST
 from converters.containers.exported_tensors import read_tensors, refuse_shared
 from converters.containers.generated_code import checked_code
 from converters.containers.zip_file import ZipReader
@@ -32,7 +33,6 @@ from converters.limits import Limits
 _JSON_BYTES = 64 * 2**20
 _MOST_EXPRESSIONS = 20_000
 _MOST_ELEMENTS = 2**28
-_LONGEST_SIZE = 4000
 _WORD = re.compile(r"[a-z]+[0-9]+")
 _DEVICES = ("cpu", "cuda", "mps", "xpu", "hpu", "xla")
 _reading = threading.Lock()
@@ -164,7 +164,7 @@ def _inert(program: dict[str, Any]) -> dict[str, Any]:
         if key in ("device", "as_device") and isinstance(value, dict):
             _move_to_cpu(value)
         if key == "expr_str" and isinstance(value, str):
-            sizes.update(_WORD.findall(value[:_LONGEST_SIZE]))
+            sizes.update(_WORD.findall(value[:LONGEST]))
     ranges = program.get("range_constraints")
     if isinstance(ranges, dict):
         program["range_constraints"] = {k: v for k, v in ranges.items() if k in sizes}

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from converters.containers.exported_sizes import check_expression
+from converters.containers.exported_sizes import SYMBOL, check_expression
 from converters.errors import CorruptFileError, UnsupportedOperatorError, safe_repr
 
 _OPERATOR = re.compile(
@@ -32,7 +32,6 @@ _PLAIN_TYPE = re.compile(
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PATH = re.compile(r"(?!__)[\w :@+/-]+(\.(?!__)[\w :@+/-]+)*")
 _TEXT = re.compile(r"[A-Za-z0-9_ ,.>:+-]{0,1000}")
-_SYMBOL = re.compile(r"[a-z]{1,8}\d{1,5}", re.ASCII)
 _VERSION = re.compile(r"[\w.+-]{0,100}", re.ASCII)
 _SPEC_KEYS = {"type", "context", "children_spec"}
 _CONTAINERS = (None, "builtins.tuple", "builtins.list", "builtins.dict")
@@ -88,7 +87,7 @@ _RULES: dict[tuple[str, str], Rule] = {
     ("ExportedProgram", "verifiers"): (
         lambda text: text in ("", "ATEN", "TRAINING"), "ATEN or TRAINING"
     ),
-    ("ExportedProgram", "range_constraints, key"): (_matches(_SYMBOL), "a symbol"),
+    ("ExportedProgram", "range_constraints, key"): (_matches(SYMBOL), "a symbol"),
 }  # fmt: skip
 # Checked by rules of their own, with their own messages.
 _ELSEWHERE = {

@@ -6,10 +6,12 @@ from typing import Any
 
 from converters.errors import CorruptFileError, safe_repr
 
-_LONGEST_EXPRESSION = 4000
+LONGEST = 4000
+"""Characters of a symbolic size."""
 # Simplifying takes time that grows with the square of these, and for extremes far faster.
 _MOST_CALLS, _MOST_OPERANDS, _MOST_EXTREMES = 200, 32, 4
-_SYMBOL = re.compile(r"[a-z]{1,8}\d{1,5}", re.ASCII)
+SYMBOL = re.compile(r"[a-z]{1,8}\d{1,5}", re.ASCII)
+"""torch counts to the number of a symbol."""
 _FUNCTIONS = frozenset(
     "Add Mul Pow Max Min Integer Symbol FloorDiv ModularIndexing Where PythonMod Mod CleanDiv "
     "CeilToInt FloorToInt CeilDiv TruncToInt RoundToInt IntTrueDiv ToFloat Identity Eq Ne Lt Le "
@@ -28,7 +30,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9_ ()+\-*/%,=<>!']*")
 def check_expression(text: Any) -> None:
     """Refuse a symbolic size that is more than arithmetic."""
     try:
-        if not isinstance(text, str) or len(text) > _LONGEST_EXPRESSION:
+        if not isinstance(text, str) or len(text) > LONGEST:
             raise ValueError("no short text")
         if not _PLAIN.fullmatch(text):
             raise ValueError("a character in it is none of arithmetic's")
@@ -67,11 +69,11 @@ def _check_part(part: ast.AST) -> None:
             raise ValueError("it calls an unknown function")
         if part.func.id == "Pow" and not _is_small_power(part):
             raise ValueError("a power in it is not small")
-    if isinstance(part, ast.Name) and part.id not in _FUNCTIONS and not _SYMBOL.fullmatch(part.id):
+    if isinstance(part, ast.Name) and part.id not in _FUNCTIONS and not SYMBOL.fullmatch(part.id):
         raise ValueError("an unknown name in it")
     if isinstance(part, ast.Constant):
         known = isinstance(part.value, bool) or isinstance(part.value, int)
-        symbol = isinstance(part.value, str) and _SYMBOL.fullmatch(part.value)
+        symbol = isinstance(part.value, str) and SYMBOL.fullmatch(part.value)
         if not known and not symbol:
             raise ValueError("an unknown constant in it")
 

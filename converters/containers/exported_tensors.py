@@ -11,8 +11,7 @@ from converters.containers.zip_file import ZipReader
 from converters.errors import CorruptFileError, LoadError, TooLargeError, safe_repr
 from converters.limits import Limits
 
-# NumPy has no arrays of more.
-_MOST_AXES = 32
+_MOST_AXES = 32  # of a tensor; NumPy has no more than 64
 # Numbers of the element types in torch's schema.
 _TYPES = {1: "uint8", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 6: "float16", 7: "float32",
           8: "float64", 12: "bool", 13: "bfloat16"}  # fmt: skip
@@ -80,8 +79,7 @@ def _array(archive: ZipReader, folder: str, name: str, entry: Any, limits: Limit
     if not isinstance(entry, dict) or entry.get("use_pickle") or not entry.get("tensor_meta"):
         raise LoadError(
             f"{safe_repr(name)} of the exported program is a pickled object; only plain tensors "
-            "are "
-            "read, nothing was executed"
+            "are read, nothing was executed"
         )
     try:
         meta = entry["tensor_meta"]

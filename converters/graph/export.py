@@ -52,7 +52,7 @@ def from_exported(
     inputs = _example_inputs(program) if example_inputs is None else list(example_inputs)
     _check_inputs(program, inputs)
     try:
-        with ResultGuard():
+        with ResultGuard(WorkLimits().calls):
             functional = program.run_decompositions(_decompositions())
         # Before this, writes are calls like any other.
         _refuse_mutation(functional)

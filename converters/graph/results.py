@@ -9,7 +9,6 @@ from converters.errors import TooLargeError
 from converters.graph.light_mode import LightMode
 
 _MOST_RESULTS = 2**14
-_MOST_CALLS = 250_000
 _OF_ONE = ("unbind", "unbind_copy")
 _OF_SIZE = ("split", "split_copy", "unsafe_split")
 _OF_COUNT = ("chunk", "unsafe_chunk", "tensor_split")
@@ -19,17 +18,20 @@ class ResultGuard(LightMode):
     """While active, a call of too many results, or too many calls, end in TooLargeError.
 
     For programs that torch traces without values: nothing else has a size there.
+
+    Attributes:
+        calls: most calls.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, calls: int) -> None:
         super().__init__()
-        self._calls = 0
+        self._most, self._calls = calls, 0
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         self._calls += 1
-        if self._calls > _MOST_CALLS:
+        if self._calls > self._most:
             raise TooLargeError(
-                f"the exported program makes more torch calls than the {_MOST_CALLS} allowed"
+                f"the exported program makes more torch calls than the {self._most} allowed"
             )
         refuse_many_results(func, args, kwargs or {})
         return func(*args, **(kwargs or {}))
