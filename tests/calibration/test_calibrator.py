@@ -424,7 +424,7 @@ def test_few_models_are_fitted_by_what_is_known_beforehand():
 def test_stages_without_a_chosen_field_are_left_out_of_few_models(tmp_path):
     """Their fields were not those that later stages go by: the file could not be read back."""
     last = list(SCHEME.stages)[-1]
-    few = Few(30, SCHEME.stages[last][:1], penalty=2.0, clip=0.04)
+    few = Few(30, tuple(SCHEME.stages[last][:1]), penalty=2.0, clip=0.04)
     calibrator = fit(population(24, 21), replace(SCHEME, few=few))
     assert list(calibrator.stages) == [last] and last not in calibrator.unfitted
     calibrator.save(tmp_path / "few.json")
