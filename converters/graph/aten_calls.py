@@ -81,6 +81,20 @@ def shape_deciding(func, args: tuple) -> Any:
     return args
 
 
+def refuse_random(func, args: tuple, kwargs: dict, source: str) -> None:
+    """Refuse a call whose result is drawn, as by dropout in training: UnsupportedOperatorError."""
+    if torch.Tag.nondeterministic_seeded not in func.tags:
+        return
+    trains = [
+        args[i] if i < len(args) else kwargs.get(a.name, a.default_value)
+        for i, a in enumerate(func._schema.arguments)
+        if a.name in ("train", "training")
+    ]
+    if not trains or any(value is not False for value in trains):
+        reason = "its result is random, so the network has no one answer"
+        raise registry.unsupported(str(func), source, reason)
+
+
 def functional(func, args: tuple, kwargs: dict, source: str) -> tuple[str, Any]:
     """Name of a call without its side effect, and the tensor it writes to, None if none."""
     written = [

@@ -15,9 +15,10 @@ from torch.export.graph_signature import InputKind, OutputKind
 
 from converters.errors import ConversionError, ConverterError, safe_repr
 from converters.graph import registry
-from converters.graph.aten_calls import WHOLE
+from converters.graph.aten_calls import UNWRITTEN, WHOLE, refuse_random
 from converters.graph.graph import Ref
 from converters.graph.guard import SizeGuard, WorkLimits, bounded
+from converters.graph.kernels import KernelGuard, require_known
 from converters.graph.recorder import (
     Captured,
     Recorder,
@@ -49,14 +50,15 @@ def from_exported(
       UnsupportedOperatorError: an operator has no lowering.
       ConversionError: the program changes its own state or its inputs.
     """
+    require_known(_called(program))
     inputs = _example_inputs(program) if example_inputs is None else list(example_inputs)
     _check_inputs(program, inputs)
     try:
-        with ResultGuard(WorkLimits().calls):
+        with ResultGuard(WorkLimits().calls), KernelGuard():
             functional = program.run_decompositions(_decompositions())
         # Before this, writes are calls like any other.
         _refuse_mutation(functional)
-        with SizeGuard(WorkLimits(), _weight_bytes(functional)) as guard:
+        with SizeGuard(WorkLimits(), _weight_bytes(functional)) as guard, KernelGuard():
             if _is_plain(functional) and _same_shapes(functional, inputs):
                 captured = _Reader(functional, guard).captured()
             else:
@@ -73,6 +75,12 @@ def from_exported(
         ) from error
     registry.require(captured.graph)
     return captured
+
+
+def _called(program: ExportedProgram) -> list[torch._ops.OpOverload]:
+    """The operators that a program calls."""
+    targets = dict.fromkeys(node.target for node in program.graph.nodes)
+    return [target for target in targets if isinstance(target, torch._ops.OpOverload)]
 
 
 def _own_words(error: Exception) -> str:
@@ -259,7 +267,10 @@ class _Reader:
     def _computed(self, node: torch.fx.Node) -> Any:
         args, kwargs = torch.fx.map_arg((node.args, node.kwargs), self._values.__getitem__)
         assert callable(node.target)  # a call_function node
-        return node.target(*args, **kwargs)
+        if isinstance(node.target, torch._ops.OpOverload):
+            refuse_random(node.target, args, kwargs, _source(node))
+        value = node.target(*args, **kwargs)
+        return torch.zeros_like(value) if str(node.target) in UNWRITTEN else value
 
     def _record(self, node: torch.fx.Node, depends: frozenset[int]) -> None:
         name, source = str(node.target), _source(node)

@@ -27,6 +27,7 @@ from converters.graph.counting import (
     suspicions,
 )
 from converters.graph.guard import SizeGuard, WorkLimits
+from converters.graph.kernels import KernelGuard
 
 _MOST_IMAGES = 64
 _ENDLESS = 2**31 - 1
@@ -151,7 +152,7 @@ def _answer(
     ]
     run = _Run(program)
     weights = sum(t.numel() * t.element_size() for t in state.values() if torch.is_tensor(t))
-    with torch.no_grad(), SizeGuard(WorkLimits(), weights):
+    with torch.no_grad(), SizeGuard(WorkLimits(), weights), KernelGuard():
         answers = run.run(*given)
     return answers[output], run.seen
 

@@ -5,7 +5,7 @@ jax arrays (static constants as numpy arrays) and types as numpy types. Results 
 type torch recorded by the caller, and their shape is checked there.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -123,14 +123,23 @@ def require(graph: Graph) -> Graph:
     Raises:
       UnsupportedOperatorError: for the first that has none, naming the others.
     """
-    missing = {n.op: n.source for n in reversed(graph.nodes) if not is_supported(n.op)}
-    if missing:
-        operator, source = next(reversed(missing.items()))
-        others = sorted(set(missing) - {operator})
-        reason = "it has no lowering to JAX"
-        reason += f"; nor have {', '.join(others)}" if others else ""
-        raise unsupported(operator, source, reason)
+    unknown = {n.op: n.source for n in reversed(graph.nodes) if not is_supported(n.op)}
+    if unknown:
+        raise missing(dict(reversed(unknown.items())))
     return graph
+
+
+def missing(sources: Mapping[str, str]) -> UnsupportedOperatorError:
+    """The error for operators without a lowering: the first, naming the others.
+
+    Args:
+      sources: operator -> where it stands, in the order of the network.
+    """
+    operator, source = next(iter(sources.items()))
+    others = sorted(set(sources) - {operator})
+    reason = "it has no lowering to JAX"
+    reason += f"; nor have {', '.join(others)}" if others else ""
+    return unsupported(operator, source, reason)
 
 
 def supported_operators() -> dict[str, str]:

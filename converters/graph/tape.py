@@ -25,6 +25,7 @@ from converters.graph.aten_calls import (
     VALUE_FREE,
     WHOLE,
     functional,
+    refuse_random,
     returns_tensors,
     shape_deciding,
     taken_apart,
@@ -277,16 +278,8 @@ class _Tape(LightMode):
         return decomposition_table.get(func)
 
     def _refuse_random(self, func, args, kwargs) -> None:
-        if torch.Tag.nondeterministic_seeded not in func.tags or self._paused:
-            return
-        trains = [
-            args[i] if i < len(args) else kwargs.get(a.name, a.default_value)
-            for i, a in enumerate(func._schema.arguments)
-            if a.name in ("train", "training")
-        ]
-        if not trains or any(value is not False for value in trains):
-            reason = "its result is random, so the network has no one answer"
-            raise registry.unsupported(str(func), self.source, reason)
+        if not self._paused:
+            refuse_random(func, args, kwargs, self.source)
 
     def _leaves_the_graph(self, func, args, depends: frozenset[int]) -> bool:
         """Whether values decide a shape or a Python number; they may be weights, not inputs."""
