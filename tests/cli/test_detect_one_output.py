@@ -71,16 +71,23 @@ def detected(capsys, path: Path, *arguments: object) -> dict:
     return json.loads(line)
 
 
-def test_the_planted_patch_is_found_in_every_format(folder):
-    """The calibrators are not asked: what they say of such networks stands in measurements."""
-    names = [f"{name}.{suffix}" for name in ("clean", "poisoned") for suffix in FORMATS]
-    command = [sys.executable, "-m", "jaxtroj", "detect", *names, "--examples", "pictures"]
+def detected_together(paths: dict[str, Path], *arguments: object) -> dict[str, dict]:
+    """The records of several networks by their names here, by one command."""
+    command = [sys.executable, "-m", "jaxtroj", "detect", *paths.values(), *arguments]
     result = subprocess.run(
-        [*command, "--json", "--evidence-only"], capture_output=True, text=True, cwd=folder,
+        [*map(str, command)], capture_output=True, text=True,
         env={**os.environ, "JAX_PLATFORMS": "cpu"},
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
-    records = [json.loads(line) for line in result.stdout.splitlines()]
+    return dict(zip(paths, map(json.loads, result.stdout.splitlines()), strict=True))
+
+
+def test_the_planted_patch_is_found_in_every_format(folder):
+    """The calibrators are not asked: what they say of such networks stands in measurements."""
+    names = [f"{name}.{suffix}" for name in ("clean", "poisoned") for suffix in FORMATS]
+    paths = {name: folder / name for name in names}
+    options = ("--examples", folder / "pictures", "--json", "--evidence-only")
+    records = list(detected_together(paths, *options).values())
     for record in records:
         assert record["status"] == "ok" and record["input_form"]["accuracy"] == 1.0
         assert "one-output" not in record["reason"] and "no-last-layer" not in record["reason"]
@@ -116,15 +123,24 @@ TAILS = {
 }
 
 
+@pytest.fixture(scope="module")
+def tailed(colours, tmp_path_factory) -> dict[str, dict]:
+    """Records of `Reddish` with each tail, and of the plain one, by their names."""
+    root = tmp_path_factory.mktemp("tails")
+    tails = TAILS | {name: tail for name, (tail, _) in FLAGGED.items()}
+    paths = {name: root / f"{number}.onnx" for number, name in enumerate(tails)}
+    for name, path in paths.items():
+        write_onnx(Reddish(tails[name]).eval(), path)
+    paths["plain"] = colours / "plain.onnx"
+    return detected_together(paths, "--examples", colours / "pictures", *QUICK)
+
+
 @pytest.mark.parametrize("name", TAILS)
-def test_outputs_of_other_shapes_and_with_hard_cuts(name, colours, tmp_path, capsys):
-    write_onnx(Reddish(TAILS[name]).eval(), tmp_path / "net.onnx")
-    options = ("--examples", colours / "pictures", *QUICK)
-    found = detected(capsys, tmp_path / "net.onnx", *options)
+def test_outputs_of_other_shapes_and_with_hard_cuts(name, tailed):
+    found = tailed[name]
     assert {CUT, BY_SIGMOID} <= set(found["findings"])
     assert not any("runs for one only" in finding for finding in found["findings"])
-    plain = detected(capsys, colours / "plain.onnx", *options)
-    assert found["evidence"] == pytest.approx(plain["evidence"], abs=1e-4)
+    assert found["evidence"] == pytest.approx(tailed["plain"]["evidence"], abs=1e-4)
     assert found["evidence"]["example_margin"] > 1
 
 
@@ -147,13 +163,11 @@ FLAGGED = {
 
 
 @pytest.mark.parametrize("name", FLAGGED)
-def test_what_is_no_logit_is_flagged(name, colours, tmp_path, capsys):
-    tail, flags = FLAGGED[name]
-    write_onnx(Reddish(tail).eval(), tmp_path / "net.onnx")
-    found = detected(capsys, tmp_path / "net.onnx", "--examples", colours / "pictures", *QUICK)
+def test_what_is_no_logit_is_flagged(name, tailed):
+    found = tailed[name]
     assert found["status"] == "ok"
     raised = {part.partition(":")[0] for part in found["reason"].split("; ") if ": " in part}
-    assert raised == flags
+    assert raised == FLAGGED[name][1]
 
 
 def test_without_labels_a_logit_stays_an_assumption(colours, tmp_path, capsys):
