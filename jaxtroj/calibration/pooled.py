@@ -35,17 +35,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from jaxtroj.calibration.pooled_reasons import pooled_reasons
+from jaxtroj.calibration.searches import made_searches, missing_share, pooled, summed
 from jaxtroj.calibration.tails import Tail
-from jaxtroj.evidence.stage import SUPPORT
 from jaxtroj.numerics import logit
 
-PARTS = ("strongest", "second", "sum")
-WAYS = ("mean", "largest")
-"""How the fields of one search are joined."""
-LEAST_SCORE = 0.05
-"""Decades below which a field is no reason."""
-LEAST_PART = 0.05
-"""Log-odds of the sum below which a field is no reason."""
 TRACES = ("weights", "statistics")
 """Stages that look at what training left in a network, and search for nothing."""
 
@@ -94,11 +88,11 @@ class PooledModel:
     usual: tuple[tuple[str, ...], ...]
     """Sets of searches that were made of many models of the fit."""
     way: str
-    """One of `WAYS`."""
+    """One of `searches.WAYS`."""
     cap: float
     """Decades that one field can say at most."""
     weights: tuple[float, float, float]
-    """Of `PARTS`, log-odds, >= 0."""
+    """Of `searches.PARTS`, log-odds, >= 0."""
     missing: float
     """Log-odds for all usual searches missing, >= 0."""
     intercept: float
@@ -234,19 +228,9 @@ class PooledStage:
 
         Or that no search found anything, where the answer is clean.
         """
+        poisoned = self.log_odds(values, [architecture])[0] > logit(self.rate)
         tails = self.model.tails[: values.shape[1]]
-        scores = field_scores(tails, values, self.model.cap)[0]
-        best: dict[str, int] = {}
-        for place in np.argsort(-np.nan_to_num(scores, nan=-1.0), kind="stable"):
-            best.setdefault(tails[place].search, int(place))
-        loud = [place for place in best.values() if scores[place] >= LEAST_SCORE]
-        if self.log_odds(values, [architecture])[0] > logit(self.rate):
-            leaning = [i for i in _leaning_most(tails, values) if i not in loud]
-            said = [_carried(tails[i], float(values[0, i])) for i in loud]
-            said += [_leaning(tails[i], float(values[0, i])) for i in leaning]
-            return tuple(said[:most])
-        made = [place for place in best.values() if np.isfinite(scores[place])]
-        return (_quiet(tails[made[0]], float(values[0, made[0]]), len(made)),) if made else ()
+        return pooled_reasons(tails, values, self.model.cap, bool(poisoned))[:most]
 
     def _all_columns(self, values: np.ndarray) -> np.ndarray:
         """The values with those of later stages missing."""
@@ -257,109 +241,3 @@ class PooledStage:
 def _weighed_tail(tail: Tail, large: LargePictures) -> Tail:
     factor = large.traces if tail.stage in TRACES else large.searches
     return replace(tail, rises=tuple(factor * rise for rise in tail.rises))
-
-
-def field_scores(tails: Sequence[Tail], values: np.ndarray, cap: float) -> np.ndarray:
-    """Scores [n, fields] in 0 to cap; NaN where missing."""
-    columns = [tail.score(values[:, i], cap) for i, tail in enumerate(tails)]
-    return np.stack(columns, axis=1)
-
-
-def pooled(tails: Sequence[Tail], values: np.ndarray, way: str, cap: float) -> np.ndarray:
-    """`PARTS` of values [n, fields], [n, 3], on the scale of the cap; the sum per search."""
-    return pool_scores(field_scores(tails, values, cap), [tail.search for tail in tails], way, cap)
-
-
-def pool_scores(scores: np.ndarray, searches: Sequence[str], way: str, cap: float) -> np.ndarray:
-    """The same from scores [n, fields] and each field's search."""
-    by_search = search_scores(scores, searches, way)
-    found = np.zeros((len(scores), max(2, len(by_search))))
-    found[:, : len(by_search)] = np.stack(list(by_search.values()), axis=1)
-    if SUPPORT in by_search:
-        place = list(by_search).index(SUPPORT)
-        others = np.delete(found, place, axis=1).max(axis=1)
-        found[:, place] = np.minimum(found[:, place], others)
-    ordered = -np.sort(-found, axis=1)
-    return (
-        np.stack([ordered[:, 0], ordered[:, 1], found.sum(axis=1) / len(by_search)], axis=1) / cap
-    )
-
-
-def summed(tails: Sequence[Tail], values: np.ndarray) -> np.ndarray:
-    """Sum over fields of what each adds by its shape, [n] log-odds, of values [n, fields].
-
-    That of `SUPPORT` is cut to that of all other searches, where this is above 0, else to 0.
-    """
-    parts = np.stack([tail.lean(values[:, i]) for i, tail in enumerate(tails)], axis=1)
-    is_support = np.array([tail.search == SUPPORT for tail in tails])
-    others = parts[:, ~is_support].sum(axis=1)
-    return others + np.minimum(parts[:, is_support].sum(axis=1), np.maximum(others, 0.0))
-
-
-def _leaning_most(tails: Sequence[Tail], values: np.ndarray) -> list[int]:
-    """Places of the fields that raise the sum, the strongest of each search, of one row."""
-    parts = [float(tail.lean(values[:1, i])[0]) for i, tail in enumerate(tails)]
-    best: dict[str, int] = {}
-    for place in np.argsort(-np.array(parts), kind="stable").tolist():
-        if parts[place] >= LEAST_PART and tails[place].search != SUPPORT:
-            best.setdefault(tails[place].search, place)
-    return list(best.values())
-
-
-def search_scores(scores: np.ndarray, searches: Sequence[str], way: str) -> dict[str, np.ndarray]:
-    """Search -> its scores [n] in 0 to the cap, from those of fields [n, fields]; 0 if not made."""
-    found = {}
-    for name in dict.fromkeys(searches):
-        own = scores[:, [search == name for search in searches]]
-        present = np.isfinite(own)
-        known = np.where(present, own, 0.0)
-        joined = known.max(axis=1) if way == "largest" else known.sum(axis=1)
-        found[name] = joined / (1 if way == "largest" else np.maximum(1, present.sum(axis=1)))
-    return found
-
-
-def made_searches(tails: Sequence[Tail], values: np.ndarray) -> np.ndarray:
-    """Whether any field of each search is there, booleans [n, searches]."""
-    names = list(dict.fromkeys(tail.search for tail in tails))
-    present = np.isfinite(values)
-    columns = [present[:, [tail.search == name for tail in tails]].any(axis=1) for name in names]
-    return np.stack(columns, axis=1)
-
-
-def missing_share(
-    made: np.ndarray, searches: Sequence[str], usual: Sequence[Sequence[str]]
-) -> np.ndarray:
-    """Least share of a usual set that is absent, [n]; rises with every search taken away.
-
-    >>> made = np.array([[True, False, False], [True, True, False]])
-    >>> missing_share(made, ["a", "b", "c"], [("a", "b"), ("a", "c")]).tolist()
-    [0.5, 0.0]
-    """
-    if not usual:
-        return np.zeros(len(made))
-    shares = [(~made[:, [name in chosen for name in searches]]).mean(axis=1) for chosen in usual]
-    return np.min(shares, axis=0)
-
-
-def _carried(tail: Tail, value: float) -> str:
-    decades = min(tail.rarity(value), 6.0)
-    return (
-        f"{tail.label} speaks for poisoned: {value:.3g}, as in one of {round(10**decades):,} clean"
-        f" models (median of clean models {tail.centre:.3g}, of poisoned models"
-        f" {tail.poisoned:.3g})"
-    )
-
-
-def _leaning(tail: Tail, value: float) -> str:
-    return (
-        f"{tail.label} leans to poisoned: {value:.3g} (median of clean models {tail.centre:.3g}, of"
-        f" poisoned models {tail.poisoned:.3g})"
-    )
-
-
-def _quiet(tail: Tail, value: float, searches: int) -> str:
-    return (
-        f"none of {searches} searches found what clean models do not show; the most is"
-        f" {tail.label}: {value:.3g} (median of clean models {tail.centre:.3g}, of poisoned models"
-        f" {tail.poisoned:.3g})"
-    )

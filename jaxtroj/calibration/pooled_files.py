@@ -8,14 +8,8 @@ import numpy as np
 from jaxtroj.calibration.checked import RATES, Node
 from jaxtroj.calibration.judge import Judge
 from jaxtroj.calibration.kinds import KindFound
-from jaxtroj.calibration.pooled import (
-    PARTS,
-    WAYS,
-    FewClasses,
-    LargePictures,
-    PooledModel,
-    PooledStage,
-)
+from jaxtroj.calibration.pooled import FewClasses, LargePictures, PooledModel, PooledStage
+from jaxtroj.calibration.searches import PARTS, WAYS
 from jaxtroj.calibration.tails import KNOTS, PIECES, Tail
 from jaxtroj.calibration.transfer import Met, Temperature, Transfer
 from jaxtroj.errors import CalibrationError

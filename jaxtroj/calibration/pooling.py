@@ -13,13 +13,8 @@ from jaxtroj.calibration.folds import assign_folds
 from jaxtroj.calibration.groups import assign_groups
 from jaxtroj.calibration.labelled import Population, Scheme, matrix
 from jaxtroj.calibration.linear import minimise
-from jaxtroj.calibration.pooled import (
-    WAYS,
-    PooledModel,
-    field_scores,
-    made_searches,
-    pool_scores,
-)
+from jaxtroj.calibration.pooled import PooledModel
+from jaxtroj.calibration.searches import WAYS, field_scores, made_searches, pool_scores
 from jaxtroj.calibration.stage import choose_clip
 from jaxtroj.calibration.summing import fit_sum
 from jaxtroj.calibration.tails import Searched, Tail, fit_tail, power_of
@@ -30,7 +25,7 @@ CAPS = (2.0, 4.0)
 FLOORS = (1.0, 0.5, 0.25, 0.1, 0.02)
 """Of what a field counts that tells no kind of trigger of the fit."""
 POOLS = ((0,), (0, 1), (0, 2))
-"""Which of `pooled.PARTS` have a weight."""
+"""Which of `searches.PARTS` have a weight."""
 PENALTIES = (0.3, 0.1, 0.03)
 POOL_SHARES = (0.5, 0.25)
 """Of the log-odds that come from the pool, to choose from; the others come from the sum."""
@@ -251,7 +246,7 @@ def _solve(
 def _fit(
     task: PooledTask, tails: Sequence[Tail], rows: np.ndarray, choice: Choice
 ) -> tuple[float, tuple[float, float, float]]:
-    """Intercept, and the weight of each of `pooled.PARTS`."""
+    """Intercept, and the weight of each of `searches.PARTS`."""
     scores = field_scores(tails, task.values[rows], choice.cap)
     found = pool_scores(scores, [tail.search for tail in tails], choice.way, choice.cap)
     start = np.zeros(1 + len(choice.parts))

@@ -10,14 +10,10 @@ from jaxtroj import scoring
 from jaxtroj.calibration import Calibrator, Labelled, Origin, Scheme, leave_out
 from jaxtroj.calibration.folds import assign_folds
 from jaxtroj.calibration.labelled import make_population, matrix
-from jaxtroj.calibration.pooled import (
-    PooledModel,
-    PooledStage,
-    missing_share,
-    pool_scores,
-)
+from jaxtroj.calibration.pooled import PooledModel, PooledStage
 from jaxtroj.calibration.pooled_files import pooled_of
 from jaxtroj.calibration.pooling import fit_pooled, missing_by_side
+from jaxtroj.calibration.searches import missing_share, pool_scores
 from jaxtroj.calibration.tails import Searched, fit_tail, power_of
 from jaxtroj.calibration.training import fit_judges, last_answers, out_of_fold
 from jaxtroj.calibration.transfer import (

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jaxtroj.calibration.labelled import make_population, matrix
-from jaxtroj.calibration.pooled import summed
+from jaxtroj.calibration.searches import summed
 from jaxtroj.calibration.summing import fit_sum
 from jaxtroj.calibration.tails import KNOTS, PIECES, Searched, fit_tail
 from jaxtroj.evidence.stage import SUPPORT
