@@ -60,7 +60,7 @@ class Calibrator:
     """Out-of-fold record of the same stages."""
     provenance: Provenance
     unfitted: tuple[str, ...] = field(default=())
-    """Stages with too few complete rows to fit."""
+    """Stages with too few complete rows to fit, or none of the fields few models are fitted on."""
     met: Met | None = None
     """What the networks of the fit were; None in a calibrator that only knows architectures."""
     transfer: Transfer = Transfer()

@@ -168,7 +168,7 @@ def _text(calibrator: "Calibrator", path: Path) -> str:
     for stage, report in calibrator.reports.items():
         lines.append(_row(f"up to {stage}", report.score))
         lines += [_row(f"  {name}", score) for name, score in report.by_architecture.items()]
-    lines += [f"too few models to fit {stage}" for stage in calibrator.unfitted]
+    lines += [f"with so few models {stage} is not fitted" for stage in calibrator.unfitted]
     return "\n".join([*lines, f"written to {path}"])
 
 
