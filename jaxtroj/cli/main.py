@@ -12,6 +12,7 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from types import ModuleType
 from typing import NoReturn
@@ -144,6 +145,7 @@ def _status(work: Callable[[], int]) -> int:
 
 
 def _run(arguments: list[str]) -> int:
+    _refuse_files_as_options(arguments)
     # Options of the top level take no value, so the first plain word is the command.
     name = next((word for word in arguments if not word.startswith("-")), None)
     command = _module(name) if name in COMMANDS else None
@@ -158,6 +160,20 @@ def _run(arguments: list[str]) -> int:
         parser.print_help()
         return EXIT_CLEAN
     return telling_what_is_kept(partial(command.run, parsed), command)
+
+
+def _refuse_files_as_options(arguments: Sequence[str]) -> None:
+    """Refuse a word that is an option and a file's name: `*.pt` and hooks give names of strangers.
+
+    A file called `--network=evil.py:a.pt` would have its neighbour's code run. Behind `--` all
+    words are names.
+    """
+    for word in takewhile(lambda word: word != "--", arguments):
+        if word.startswith("-") and len(word) > 1 and os.path.lexists(word):
+            raise UsageError(
+                f"{word} is the name of a file here, and would be taken for an option; nothing was"
+                f" done. For the file write ./{word}, for the option move the file away"
+            )
 
 
 def telling_what_is_kept(work: Callable[[], int], command: ModuleType) -> int:

@@ -178,8 +178,11 @@ class LocalEngine:
             if seat.worker is not None and not seat.worker.ready:
                 seat.worker.starting += seconds
                 continue
-            for flight in seat.flights:
-                flight.seconds += 0.0 if flight.waits else seconds
+            flights = seat.flights
+            # One waits for another; if all say that they wait, none can be believed.
+            running = [flight for flight in flights if not flight.waits] or flights
+            for flight in running:
+                flight.seconds += seconds
 
     def _hear(self, seat: _Seat) -> Iterator[Answer]:
         worker = seat.worker
@@ -250,7 +253,7 @@ class LocalEngine:
             reason = self._guard.too_long(slow.seconds, f", in the step {slow.step}")
             if reason is not None:
                 worker.dump()
-                running = [flight for flight in seat.flights if not flight.waits]
+                running = [one for one in seat.flights if not one.waits]
                 yield from self._bury(seat, reason, slow if running == [slow] else None)
                 return
 

@@ -1,5 +1,6 @@
 """The one model that a path names."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,11 @@ from jaxtroj.errors import DatasetError, UsageError
 from jaxtroj.rounds.layout import ModelEntry, iter_models, with_own_files
 from jaxtroj.rounds.places import EXAMPLE_FOLDERS
 from jaxtroj.rounds.which import dataset_of, round_of
+
+_AMBIGUOUS = (
+    "it is an address, and a folder of that name lies here; for the folder give its whole path, for"
+    " the address start in another folder"
+)
 
 
 def entry_of(path: Path) -> ModelEntry:
@@ -24,9 +30,12 @@ def entry_of(path: Path) -> ModelEntry:
         UsageError: the folder holds several models.
     """
     address = address_of(str(path))
-    if address is not None and not path.exists():
+    is_address = address is not None or is_mlflow_address(str(path))
+    if is_address and os.path.lexists(path):
+        return ModelEntry(str(path), path, None, None, problem=_AMBIGUOUS)
+    if address is not None:
         return _fetched(address)
-    if is_mlflow_address(str(path)) and not path.exists():
+    if is_address:
         try:
             path, name = fetch_in_time(MLFLOW, str(path)), str(path)
         except LoadError as error:

@@ -56,6 +56,7 @@ _LIES = {
 _NONSENSE = {
     "junk": b"\xff\x00 no JSON",
     "stranger": b'{"ticket": 10000, "done": true}',
+    "waits": b'{"ticket": 1, "waits": true}',  # a job alone has this ticket
 }
 
 

@@ -96,6 +96,12 @@ def test_waiting_for_the_device_is_not_counted(orders, engine, store):
     assert [o.record.status for o in found] == ["ok"] * 3
 
 
+def test_a_worker_that_says_that_it_waits_for_nobody_is_ended(orders, engine, store):
+    with store() as open_store:
+        (found,) = scan(orders("waits"), open_store, engine(timeout=1.5))
+    assert found.record.status == "failed" and "was stopped after 1.5 s" in found.record.reason
+
+
 def test_several_workers_share_the_models_and_keep_their_groups(orders, engine, store):
     entries = orders(*["device 0.3"] * 12)
     entries = [

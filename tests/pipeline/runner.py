@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ class ActionRun:
         outputs: of the action.
         used: (action, its inputs) of every step that was to run another action.
         log: what the steps printed.
+        commands: lines of it that the runner takes for its commands.
         summary: the job's page, as Markdown.
     """
 
@@ -35,7 +37,23 @@ class ActionRun:
     outputs: dict[str, str] = field(default_factory=dict)
     used: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     log: str = ""
+    commands: list[str] = field(default_factory=list)
     summary: str = ""
+
+
+def _commands(printed: str) -> Iterator[str]:
+    """What the runner obeys: lines like `::name::`, and `##[name]` anywhere in a line.
+
+    None between `::stop-commands::TOKEN` and `::TOKEN::`.
+    """
+    token = None
+    for line in printed.splitlines():
+        if token is not None:
+            token = None if line.strip() == f"::{token}::" else token
+        elif line.lstrip().startswith("::stop-commands::"):
+            token = line.strip().removeprefix("::stop-commands::")
+        elif line.lstrip().startswith("::") or "##[" in line:
+            yield line
 
 
 class Runner:
@@ -103,6 +121,7 @@ class Runner:
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
         found.log += done.stdout
+        found.commands += _commands(done.stdout)
         found.summary += files["STEP_SUMMARY"].read_text()
         lines = files["OUTPUT"].read_text().splitlines()
         self.steps[step.get("id", "")] = dict(line.split("=", 1) for line in lines)

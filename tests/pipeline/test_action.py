@@ -61,6 +61,16 @@ def test_what_goes_wrong_is_said_and_kept(tmp_path, models, status, said, writte
     assert [name for name, _ in found.used][1:] == (UPLOADS if written else [])
 
 
+def test_names_of_models_are_no_commands_of_the_runner(tmp_path):
+    """A pull request that adds a model may name it as it likes."""
+    for name in ("::error file=a::fine", "::stop-commands::x", "a ##[add-mask]b"):
+        (tmp_path / "nets" / name).mkdir(parents=True)
+        (tmp_path / "nets" / name / "model.pt").write_bytes(b"")
+    found = Runner(tmp_path, models="nets").run()
+    assert "::error file=a::fine" in found.log and "##[add-mask]" in found.log
+    assert found.commands == [] and found.outputs["status"] == "2"
+
+
 def test_no_input_stands_in_the_text_of_a_script():
     action = yaml.safe_load((ROOT / "action.yml").read_text())
     scripts = [step["run"] for step in action["runs"]["steps"] if "run" in step]
