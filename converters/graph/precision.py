@@ -10,9 +10,8 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from converters.graph.graph import HALF
 from converters.graph.layout import ChannelsLast, is_array
-
-_HALF = ("float16", "bfloat16")
 
 
 def in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -33,7 +32,7 @@ def widened(value: Any) -> Any:
 
 def is_half(dtype: Any) -> bool:
     """Whether a type, or its name, is of half precision."""
-    return str(dtype) in _HALF
+    return str(dtype) in HALF
 
 
 def as_type(value: Any, dtype: Any) -> Any:

@@ -8,8 +8,10 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from converters.graph.module import precision_finding
 from converters.graph.replay import run
 from converters.graph.tape import capture
+from converters.graph.torch_network import torch_model
 
 aten = torch.ops.aten
 
@@ -102,3 +104,67 @@ class _Function(torch.nn.Module):
 
     def forward(self, x):
         return self._function(x)
+
+
+class _Rounding(torch.nn.Module):
+    """A network of float32 that makes much of what a cast to half precision loses."""
+
+    def __init__(self, extra, used):
+        super().__init__()
+        torch.manual_seed(0)
+        self.extra = torch.nn.Parameter(extra)
+        self.conv, self.fc = torch.nn.Conv2d(3, 4, 3), torch.nn.Linear(4, 5)
+        self._used = used
+
+    def forward(self, image):
+        h = torch.relu(self.conv(image.float())) * self._used(self.extra)
+        lost = (h - h.half().float()) * 1000
+        return self.fc(h.mean((2, 3))) + self.fc(lost.mean((2, 3)))
+
+
+@pytest.mark.parametrize(
+    ("extra", "used"),
+    [(torch.ones(1).half(), lambda e: e.float()),
+     (torch.ones(1).half(), lambda e: e),
+     (torch.ones(5000).half(), lambda e: e.float().mean())],
+    ids=["the first", "in a product", "most numbers"],
+)  # fmt: skip
+def test_weights_of_half_precision_do_not_take_casts_out_of_a_float32_network(extra, used):
+    net = _Rounding(extra, used).eval()
+    model = torch_model(net, (8, 8, 3))  # its pixels are of the first weight's type
+    images = torch.rand(3, 3, 8, 8, generator=torch.Generator().manual_seed(0)).half().float()
+    expected = net(images).detach().numpy()
+    np.testing.assert_allclose(model(images.permute(0, 2, 3, 1).numpy()), expected, atol=2e-4)
+    assert any("computes in float16 in places, as it is scanned" in f for f in model.findings)
+
+
+def test_a_layer_of_half_precision_in_a_float32_network_is_torchs():
+    torch.manual_seed(0)
+    inner = torch.nn.Conv2d(4, 4, 3).half()
+    first, last = torch.nn.Conv2d(3, 4, 3), torch.nn.Linear(4, 5)
+    net = torch.nn.Sequential(first, _To(torch.float16), inner, _To(torch.float32),
+                              torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), last)  # fmt: skip
+    images = torch.rand(3, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    got = torch_model(net.eval(), (8, 8, 3))(images.permute(0, 2, 3, 1).numpy())
+    np.testing.assert_allclose(got, net(images).detach().numpy(), rtol=1e-3, atol=1e-3)
+
+
+def test_a_network_of_half_precision_is_scanned_in_float32_with_attention_in_it():
+    layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    net = torch.nn.Sequential(
+        torch.nn.Flatten(2), layer, torch.nn.Flatten(), torch.nn.Linear(24, 5)
+    )
+    net = torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d((2, 4)), net).half().eval()
+    captured = capture(net, [torch.zeros(1, 3, 8, 8).half()])
+    assert captured.graph.float_dtype == "float16"
+    (said,) = precision_finding(captured)
+    assert "computes in float16; it is scanned in float32" in said
+
+
+class _To(torch.nn.Module):
+    def __init__(self, dtype):
+        super().__init__()
+        self._dtype = dtype
+
+    def forward(self, x):
+        return x.to(self._dtype)
