@@ -25,11 +25,13 @@ _DOUBTS = (
 )
 
 
-def rounded_away_beside(added: float, place: str) -> str:
-    """What is to be said of a constant of at least `LARGE_OFFSET` that a network adds."""
+def rounded_away_beside(
+    added: float, place: str, precision: str = "float32", limit: float = LARGE_OFFSET
+) -> str:
+    """What is to be said of a constant of at least `limit` that a network adds."""
     return (
-        f"{place} adds {added:.1g} to values that the image decides: float32 rounds them away "
-        f"beside numbers of {LARGE_OFFSET:g} and more"
+        f"{place} adds {added:.1g} to values that the image decides: {precision} rounds them away "
+        f"beside numbers of {limit:g} and more"
     )
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from converters.containers.exported_members import has_program, program_root
 from converters.containers.exported_names import check_texts
 from converters.containers.exported_numbers import check_numbers
+from converters.containers.exported_scopes import inline_scopes
 from converters.containers.exported_sizes import LONGEST
 from converters.containers.exported_tensors import read_tensors, refuse_shared
 from converters.containers.generated_code import checked_code
@@ -61,6 +62,7 @@ def read_exported(data: bytes, limits: Limits):
     archive = ZipReader(data, limits)
     root = program_root(archive)
     program = _json(archive, f"{root}models/model.json")
+    inline_scopes(program)
     parsed = _parsed(_inert(program))
     check_texts(parsed)
     _refuse_costly(program)

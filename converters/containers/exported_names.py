@@ -184,7 +184,9 @@ def _is_tensor_operator(target: str) -> bool:
 
 
 def _branches(target: str) -> str:
-    """What is said of a call that chooses what to run by values."""
+    """What is said of a call that chooses what to run by values, or casts them."""
+    if "wrap_with_autocast" in target:
+        return "; export the network without torch.autocast in its forward"
     if not re.search(r"\b(cond|while_loop|switch|map_impl)\b", target):
         return ""
     return "; a branch or loop on values of the image is a possible architectural backdoor"

@@ -18,7 +18,9 @@ _TYPES = {1: "uint8", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 6: "float16
 
 
 def read_tensors(archive: ZipReader, folder: str, entries: Any, limits: Limits) -> dict[str, Any]:
-    """The tensors that a folder of the archive lists, as torch tensors of memory of their own.
+    """The tensors that a folder of the archive lists, as torch tensors that lie as the file says.
+
+    Those of one member share its memory, as torch has them: what picks elements by strides sees it.
 
     Args:
         archive, folder: where their members are.
@@ -36,17 +38,22 @@ def read_tensors(archive: ZipReader, folder: str, entries: Any, limits: Limits) 
         raise CorruptFileError(f"{safe_repr(folder)} lists no tensors, or too many")
     room = limits.view_ratio * max(len(archive.data), limits.free_expansion_bytes)
     tensors: dict[str, Any] = {}
+    members: dict[str, Any] = {}
     types: dict[str, int] = {}
     for name, entry in entries.items():
         check_path(name)
-        array = _array(archive, folder, name, entry, limits)
+        flat, sizes, strides, offset = _described(archive, folder, name, entry, limits)
         _refuse_two_types(types, name, entry)
-        room -= array.nbytes
-        if room < 0 or array.nbytes > limits.tensor_bytes:
+        size = math.prod(sizes) * flat.itemsize
+        room -= size
+        if room < 0 or size > limits.tensor_bytes:
             raise TooLargeError(f"tensor {safe_repr(name)} exceeds the caps on memory of one file")
-        # NumPy makes one axis of none, and torch's types depend on whether there is any.
-        whole = np.ascontiguousarray(array).reshape(array.shape)
-        tensors[name] = _torch_tensor(torch, whole, entry)
+        path = entry["path_name"]
+        if path not in members:
+            members[path] = _torch_tensor(torch, flat, entry)
+        tensor = torch.as_strided(members[path], sizes, strides, offset)
+        is_param = bool(entry.get("is_param"))
+        tensors[name] = torch.nn.Parameter(tensor, requires_grad=False) if is_param else tensor
     return tensors
 
 
@@ -75,7 +82,10 @@ def refuse_shared(weights: Mapping[str, Any], constants: Mapping[str, Any]) -> N
         )
 
 
-def _array(archive: ZipReader, folder: str, name: str, entry: Any, limits: Limits) -> np.ndarray:
+def _described(
+    archive: ZipReader, folder: str, name: str, entry: Any, limits: Limits
+) -> tuple[np.ndarray, list[int], list[int], int]:
+    """A tensor's member, flat, with sizes, strides and offset that stay within it."""
     if not isinstance(entry, dict) or entry.get("use_pickle") or not entry.get("tensor_meta"):
         raise LoadError(
             f"{safe_repr(name)} of the exported program is a pickled object; only plain tensors "
@@ -101,24 +111,19 @@ def _array(archive: ZipReader, folder: str, name: str, entry: Any, limits: Limit
         raise TooLargeError(
             f"tensor {safe_repr(name)} has more bytes than the {limits.tensor_bytes} allowed"
         )
-    if not math.prod(sizes):
-        return np.zeros(sizes, dtype)
-    last = offset + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True))
     flat = np.frombuffer(content, dtype)
-    if last >= len(flat):
+    last = offset + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True))
+    if math.prod(sizes) and last >= len(flat):
         raise CorruptFileError(
             f"tensor {safe_repr(name)} reaches element {last} of {len(flat)}; the file is damaged"
         )
-    steps = [stride * dtype.itemsize for stride in strides]
-    return np.lib.stride_tricks.as_strided(flat[offset:], sizes, steps, writeable=False)
+    return flat, sizes, strides, offset
 
 
 def _numpy_type(name: str) -> np.dtype:
     return np.dtype(np.uint16) if name == "bfloat16" else np.dtype(name)
 
 
-def _torch_tensor(torch, array: np.ndarray, entry: Mapping[str, Any]):
-    tensor = torch.from_numpy(array.copy())
-    if entry["tensor_meta"]["dtype"] == 13:
-        tensor = tensor.view(torch.bfloat16)
-    return torch.nn.Parameter(tensor, requires_grad=False) if entry.get("is_param") else tensor
+def _torch_tensor(torch, flat: np.ndarray, entry: Mapping[str, Any]):
+    tensor = torch.from_numpy(flat.copy())
+    return tensor.view(torch.bfloat16) if entry["tensor_meta"]["dtype"] == 13 else tensor

@@ -19,6 +19,7 @@ from converters.graph.aten_calls import UNWRITTEN, WHOLE, refuse_random
 from converters.graph.graph import Ref
 from converters.graph.guard import SizeGuard, WorkLimits, bounded
 from converters.graph.kernels import KernelGuard, require_known
+from converters.graph.memory import STATE, refuse_layouts
 from converters.graph.recorder import (
     Captured,
     Recorder,
@@ -33,7 +34,6 @@ _LAYERS: dict[Any, Any] = {
     WHOLE[name]: getattr(torch, name)
     for name in ("lstm", "gru", "rnn_tanh", "rnn_relu", "bilinear")
 }
-_STATE = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 
 
 def from_exported(
@@ -47,10 +47,12 @@ def from_exported(
         symbols) if not given.
 
     Raises:
-      UnsupportedOperatorError: an operator has no lowering.
+      UnsupportedOperatorError: an operator has no lowering, or a call depends on how a tensor lies
+        in memory.
       ConversionError: the program changes its own state or its inputs.
     """
     require_known(_called(program))
+    refuse_layouts(program)
     inputs = _example_inputs(program) if example_inputs is None else list(example_inputs)
     _check_inputs(program, inputs)
     try:
@@ -58,6 +60,7 @@ def from_exported(
             functional = program.run_decompositions(_decompositions())
         # Before this, writes are calls like any other.
         _refuse_mutation(functional)
+        refuse_layouts(functional)
         with SizeGuard(WorkLimits(), _weight_bytes(functional)) as guard, KernelGuard():
             if _is_plain(functional) and _same_shapes(functional, inputs):
                 captured = _Reader(functional, guard).captured()
@@ -192,13 +195,13 @@ def _on_tape(program: ExportedProgram, inputs: list[torch.Tensor]) -> Captured:
     state = {
         str(spec.target): _tensor(program, str(spec.target)).detach()
         for _, spec in _placeholders(program)
-        if spec.kind in _STATE
+        if spec.kind in STATE
     }
 
     def function(*given):
         rest = iter(given)
         kinds = [spec for _, spec in _placeholders(program)]
-        values = [state[str(s.target)] if s.kind in _STATE else next(rest) for s in kinds]
+        values = [state[str(s.target)] if s.kind in STATE else next(rest) for s in kinds]
         return _Run(program.graph_module).run(*values)
 
     return traced(function, state, inputs)
@@ -242,7 +245,7 @@ class _Reader:
     def _placeholder(self, node: torch.fx.Node, spec) -> None:
         if spec.kind == InputKind.USER_INPUT:
             self._recorder.add_input(node, spec_of(node.meta["val"]))
-        elif spec.kind in _STATE:
+        elif spec.kind in STATE:
             name = str(spec.target)
             tensor = _tensor(self._program, name)
             if tensor.is_floating_point() and spec.kind != InputKind.CONSTANT_TENSOR:

@@ -17,6 +17,9 @@ import numpy as np
 INPUT, PARAM, CONSTANT, VALUE = "in:", "p:", "c:", "%"
 # What numpy does not know by name comes from ml_dtypes.
 _EXTENDED = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
+HALF = ("float16", "bfloat16")
+_LAYERS = frozenset("convolution _convolution conv1d conv2d conv3d linear addmm mm".split())
+_PRODUCTS = frozenset(("bmm", "matmul"))
 
 
 @dataclass(frozen=True)
@@ -111,11 +114,33 @@ class Graph:
     def __repr__(self) -> str:
         return f"Graph({len(self.nodes)} calls, {len(self.params)} parameters, {self.digest[:12]})"
 
-    @property
+    @cached_property
     def float_dtype(self) -> str | None:
-        """The floating type the network computes in: of its parameters, else of its inputs."""
-        specs = [*(spec for _, spec in self.params), *self.inputs]
-        return next((s.dtype for s in specs if "float" in s.dtype), None)
+        """The floating type the network computes in: of most numbers in its parameters, else of its
+        inputs; float32 where those are of half precision and a layer's results are not.
+        """
+        counts: dict[str, int] = {}
+        for _, spec in self.params:
+            counts[spec.dtype] = counts.get(spec.dtype, 0) + math.prod(spec.shape)
+        found = max(
+            (name for name in counts if "float" in name), key=counts.__getitem__, default=""
+        )
+        found = found or next((s.dtype for s in self.inputs if "float" in s.dtype), None)
+        return "float32" if found in HALF and self._has_wide_layer else found
+
+    @property
+    def _has_wide_layer(self) -> bool:
+        """Whether a layer with weights gives float32; attention does in networks of half, too."""
+        varying = {f"{INPUT}{i}" for i in range(len(self.inputs))}
+        for node in self.nodes:
+            names, refs = node.op.split("."), set(node.refs())
+            is_layer = not _LAYERS.isdisjoint(names)
+            is_layer |= not _PRODUCTS.isdisjoint(names) and not refs <= varying
+            if not varying.isdisjoint(refs):
+                varying.update(name for name in node.outputs if name is not None)
+                if is_layer and any(s is not None and s.dtype == "float32" for s in node.specs):
+                    return True
+        return False
 
     @cached_property
     def specs(self) -> dict[str, TensorSpec]:

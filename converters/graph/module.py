@@ -15,7 +15,7 @@ from converters.errors import ConversionError
 from converters.findings import PRECISION
 from converters.graph import registry
 from converters.graph.extremes import refuse_extreme_factors
-from converters.graph.graph import INPUT, Graph
+from converters.graph.graph import HALF, INPUT, Graph
 from converters.graph.inspection import inspect
 from converters.graph.last_layer import nearest_weight, rows_of
 from converters.graph.recorder import Captured
@@ -173,16 +173,18 @@ def graph_model(
 
 
 def precision_finding(captured: Captured) -> tuple[str, ...]:
-    """That the network computes in another precision than it is scanned in; none where not so."""
-    name = captured.graph.float_dtype
+    """That a network computes in another precision than it is scanned in, or some calls of it in
+    half precision, whose last bits depend on the order of sums; none where not so."""
+    graph = captured.graph
+    name = graph.float_dtype
+    calls = {s.dtype for node in graph.nodes for s in node.specs if s is not None}
+    within = sorted(calls & set(HALF) - {name})
     held = {str(np.asarray(value).dtype) for value in captured.params.values()}
-    other = sorted({name, *(held - {"float64"})} & {"float16", "bfloat16", "float64"})
-    if not other:
-        return ()
-    return (
-        f"{PRECISION} {' and '.join(other)}; it is scanned in float32, which may "
-        "answer otherwise where two logits are close",
-    )
+    other = sorted(({name, *(held - {"float64"})} & {*HALF, "float64"}) - set(within))
+    wide = f"{PRECISION} {' and '.join(other)}; it is scanned in float32, which may answer"
+    half = f"{PRECISION} {' and '.join(within)} in places, as it is scanned; it may answer"
+    said = [*([wide] if other else []), *([half] if within else [])]
+    return tuple(f"{words} otherwise where two logits are close" for words in said)
 
 
 def _single(value: np.ndarray) -> np.ndarray:

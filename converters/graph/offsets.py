@@ -5,22 +5,48 @@ onnxruntime does behind a convolution, or sums in another order. So is `(v * 1e-
 Behind either a file could hide a second network from a scan, or from the runtime. Masks of very
 negative numbers in front of a softmax or a maximum are none of it: nothing is left of what they
 are added to, in any order.
+
+A network of half precision is scanned in float32, where nothing of this is rounded away. There
+smaller numbers do: `(v + 2048) - 2048 - v` is 0 in a scan, and what float16 loses of v in torch.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from converters.findings import LARGE_OFFSET, rounded_away_beside
 from converters.graph.constants import Constants
-from converters.graph.graph import INPUT, Graph, Node, Ref
+from converters.graph.graph import HALF, INPUT, Graph, Node, Ref
 from converters.graph.intervals import MOVED
 from converters.graph.recorder import Captured
 from converters.graph.structure import base_name
 
 GAIN = 1e6
 """What values are multiplied by between two layers, which goes beyond 8-bit values and back."""
+
+
+@dataclass(frozen=True)
+class _Limits:
+    """From where on numbers are large for the precision that a network computes in.
+
+    Attributes:
+      precision: as torch calls it.
+      offset: of constants that are added.
+      bias: of those that a layer or a norm adds, within a product that is rounded once.
+      gain: as `GAIN`.
+    """
+
+    precision: str = "float32"
+    offset: float = LARGE_OFFSET
+    bias: float = LARGE_OFFSET
+    gain: float = GAIN
+
+
+# Beside 12 float16 has steps of 1/128, as float32 has beside 1e5, and bfloat16 of 1/16. Trained
+# networks add up to 5, and bring pixels to 255.
+_HALF_LIMITS = {name: _Limits(name, 12, 64, 300) for name in HALF}
 _SUMS = ("add", "sub", "rsub", "addcmul", "addcdiv")
 _PLACED = frozenset(
     "where masked_fill cat stack pad constant_pad_nd index_put scatter select_scatter slice_scatter"
@@ -52,6 +78,7 @@ def rounded_away(captured: Captured) -> Iterator[str]:
       captured: for one image, with one output.
     """
     graph, known = captured.graph, Constants(captured)
+    limits = _HALF_LIMITS.get(graph.float_dtype or "", _Limits())
     gains = {f"{INPUT}0": 1.0}
     for node in graph.nodes:
         fed = [name for name in node.refs() if name in gains]
@@ -64,12 +91,13 @@ def rounded_away(captured: Captured) -> Iterator[str]:
             continue
         place = f"{node.op} at {node.source or 'the top of the network'}"
         added = _added(node, known)
-        if added >= LARGE_OFFSET and not _is_mask(node, known):
-            yield rounded_away_beside(added, place)
-        if gain >= GAIN > max(gains[name] for name in fed) and not _is_rounded(node, graph):
+        limit = limits.bias if is_layer else limits.offset
+        if added >= limit and not _is_mask(node, known, limit):
+            yield rounded_away_beside(added, place, limits.precision, limit)
+        if gain >= limits.gain > max(gains[name] for name in fed) and not _is_rounded(node, graph):
             yield (
                 f"{place} multiplies what the image decides by {gain:.1g}, with the factors before "
-                "it: what float32 rounded away there decides the answer"
+                f"it: what {limits.precision} rounded away there decides the answer"
             )
 
 
@@ -142,14 +170,14 @@ def _is_single(node: Node, graph: Graph) -> bool:
     return spec.dtype != "float64" or graph.float_dtype == "float64"
 
 
-def _is_mask(node: Node, known: Constants) -> bool:
+def _is_mask(node: Node, known: Constants, limit: float) -> bool:
     """Whether very negative numbers are added, or placed, where a softmax or a maximum follows."""
     name, args = base_name(node), node.args
     if name not in _PLACED and name not in ("add", "sub"):
         return False
     constants = known.arrays(_flat(args) if name in _PLACED else args[:2])
     sign = -1 if name == "sub" else 1
-    is_low = all((sign * array[np.isfinite(array)] < LARGE_OFFSET).all() for array in constants)
+    is_low = all((sign * array[np.isfinite(array)] < limit).all() for array in constants)
     if name == "sub" and known.array(args[0]) is not None:
         return False
     return is_low and _ends_in_choice(node, known.graph)

@@ -14,6 +14,7 @@ from jax import lax
 
 from converters.graph.graph import CONSTANT, Node, Ref
 from converters.graph.layout import ChannelsLast, is_array
+from converters.graph.precision import is_half
 from converters.graph.structure import base_name
 
 _ARITHMETIC = frozenset("add sub rsub mul div true_divide addcmul addcdiv lerp".split())
@@ -65,7 +66,9 @@ def number(value: Any, dtype: Any) -> Any:
     """A Python number of arithmetic behind a barrier; all else, and exact ones, as they are."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or value in _EXACT:
         return value
-    return lax.optimization_barrier(jnp.asarray(value, dtype))
+    # Of half precision torch takes a number in float32, and rounds the result alone.
+    wide = jnp.float32 if is_half(dtype) else dtype
+    return lax.optimization_barrier(jnp.asarray(value, wide))
 
 
 def hidden_result(node: Node, made: Any, value: Any) -> Any:

@@ -22,6 +22,7 @@ from converters.graph.graph import (
 )
 from converters.graph.layout import ChannelsLast, agree, is_array, logical
 from converters.graph.opaque import Opaque, hidden_result, is_arithmetic
+from converters.graph.precision import is_half
 
 # What jax and numpy raise for arguments that they do not take.
 _REFUSALS = (TypeError, ValueError, IndexError, OverflowError, NotImplementedError)
@@ -46,7 +47,8 @@ def run(
     """What the network returns; pure, with `graph` static under jit.
 
     The floating type of the parameters (of the first floating input if there are none) takes the
-    place of the type the graph was captured in, casts inside the graph included.
+    place of the type that the graph computes in, casts inside the graph included. Half precision
+    in a network of float32 stays.
 
     Args:
       graph: as captured.
@@ -67,8 +69,8 @@ def run(
                 f"{spec.shape}; resize the input or capture the network for this shape"
             )
         values[f"{INPUT}{i}"] = jnp.asarray(value).astype(types.of(spec.dtype))
-    for name, _ in graph.params:
-        values[f"{PARAM}{name}"] = params[name]
+    for name, spec in graph.params:
+        values[f"{PARAM}{name}"] = types.parameter(params[name], spec.dtype)
     for i, constant in enumerate(graph.constants):
         values[f"{CONSTANT}{i}"] = types.constant(constant)
     constants = Opaque()
@@ -85,7 +87,8 @@ class _Types:
         self._captured = graph.float_dtype
         values = [*(params[name] for name, _ in graph.params), *inputs]
         specs = [*(spec for _, spec in graph.params), *graph.inputs]
-        working = (v.dtype for v, s in zip(values, specs, strict=True) if "float" in s.dtype)
+        pairs = zip(values, specs, strict=True)
+        working = (value.dtype for value, spec in pairs if spec.dtype == self._captured)
         self._working = jax.dtypes.canonicalize_dtype(next(working, np.dtype(np.float32)))
 
     def of(self, name: str) -> np.dtype:
@@ -93,6 +96,11 @@ class _Types:
         if name == self._captured:
             return self._working
         return jax.dtypes.canonicalize_dtype(numpy_dtype(name))
+
+    def parameter(self, value: Any, name: str) -> Any:
+        """A parameter; half ones, which models hold in float32, as the network has them."""
+        dtype = self.of(name)
+        return jnp.asarray(value).astype(dtype) if is_half(dtype) else value
 
     def constant(self, constant) -> np.ndarray:
         """A static tensor, in the type of this run."""

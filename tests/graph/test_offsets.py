@@ -95,3 +95,60 @@ def test_what_is_rounded_away_is_a_suspicion(case):
 @pytest.mark.parametrize("case", READ)
 def test_masks_and_ordinary_numbers_are_none(case):
     assert not [f for f in _suspicions(READ[case]) if "float32 round" in f]
+
+
+HALF_HIDDEN = {
+    "plain numbers": lambda net, v: (v + 2048) - 2048 - v,
+    "a small number": lambda net, v: (v + 16) - 16,
+    "a layer's bias": lambda net, v: torch.conv2d(
+        v, torch.eye(4).view(4, 4, 1, 1).to(v), torch.full((4,), 500.0).to(v)
+    ),
+    "a mean of a batch norm": _norm(mean=300.0),
+    "factors": lambda net, v: (v * 1.1 / 1.1 - v) * 1000,
+    "factors in two": lambda net, v: torch.relu((v - 1) * 30) * 30,
+}
+HALF_READ = {
+    "pixels": lambda net, v: (v * 255).round() / 255 * 4.4 - 2.1,
+    "a norm": _norm(mean=8.0, var=0.5, weight=2.0, bias=-3.0),
+    "a mask": lambda net, v: torch.softmax(v + _mask(-65504).to(v), 3),
+    "a mask of Swin's": lambda net, v: torch.softmax(v + _mask(-100).to(v), 3),
+    "an edge of least numbers": lambda net, v: torch.max_pool2d(
+        F.pad(v, [1, 1, 1, 1], value=-65504), 3, 1
+    ),
+    "a scale of cosines": lambda net, v: torch.softmax(v * 100, 1),
+}
+
+
+class _Half(nn.Module):
+    """A network of half precision, pixels and logits of float32."""
+
+    def __init__(self, case, dtype):
+        super().__init__()
+        self.net, self._dtype = Network(_cast(case)).to(dtype), dtype
+
+    def forward(self, image):
+        return self.net(image.to(self._dtype)).float()
+
+
+def _cast(case):
+    """Norms of tests have numbers of float32; those of networks have the network's."""
+    return lambda net, v: case(net, v).to(v)
+
+
+def _of_half(case, dtype):
+    model = torch_model(_Half(case, dtype).eval(), SHAPE)
+    return [f for f in model.findings if SUSPICION in f and "rounded away" in f or "rounds" in f]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("case", HALF_HIDDEN)
+def test_what_half_precision_rounds_away_is_a_suspicion(case, dtype):
+    name = str(dtype).removeprefix("torch.")
+    found = _of_half(HALF_HIDDEN[case], dtype)
+    assert any(f"{name} round" in f for f in found), found
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("case", HALF_READ)
+def test_ordinary_numbers_of_half_precision_are_none(case, dtype):
+    assert not _of_half(HALF_READ[case], dtype)

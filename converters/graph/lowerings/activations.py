@@ -11,6 +11,7 @@ from jax import lax
 
 from converters.graph.layout import ChannelsLast, axis_of, logical
 from converters.graph.lowerings.comparison import clamp
+from converters.graph.precision import as_type, widened
 from converters.graph.registry import ELEMENTWISE, OWN, Restricted, lowers
 
 # jnp.maximum(x, 0) would have gradient 0.5 at 0, and is slower.
@@ -181,15 +182,27 @@ def _along(function, x, dim):
     return function(x, dim) if x.ndim else function(x.reshape(1), 0).reshape(())
 
 
-@lowers("aten._softmax.default", "aten.softmax.int", layout=OWN)
+@lowers("aten.softmax.int", layout=OWN)
 def softmax(x, dim, dtype=None):
-    """Softmax over one dimension."""
-    del dtype  # results take the type that torch recorded
-    return _along(jax.nn.softmax, x, dim)
+    """Softmax over one dimension, of x in that type."""
+    return _along(jax.nn.softmax, widened(as_type(x, dtype)), dim)
 
 
-@lowers("aten._log_softmax.default", "aten.log_softmax.int", layout=OWN)
+@lowers("aten.log_softmax.int", layout=OWN)
 def log_softmax(x, dim, dtype=None):
-    """Logarithm of the softmax over one dimension."""
-    del dtype
-    return _along(jax.nn.log_softmax, x, dim)
+    """Logarithm of the softmax over one dimension, of x in that type."""
+    return _along(jax.nn.log_softmax, widened(as_type(x, dtype)), dim)
+
+
+@lowers("aten._softmax.default", layout=OWN)
+def softmax_kernel(x, dim, half_to_float):
+    """Softmax as torch's kernel is called; its result may be float32 of half numbers."""
+    del half_to_float
+    return softmax(x, dim)
+
+
+@lowers("aten._log_softmax.default", layout=OWN)
+def log_softmax_kernel(x, dim, half_to_float):
+    """Its logarithm, called in the same way."""
+    del half_to_float
+    return log_softmax(x, dim)

@@ -9,10 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from converters.graph.precision import as_type, in_float32, widened
 from converters.graph.registry import Restricted, lowers
 
 
 @lowers("aten.scaled_dot_product_attention.default", restriction="without dropout")
+@in_float32
 def attention(query, key, value, mask, dropout, causal, scale=None, enable_gqa=False):
     """softmax(q k^T scale + mask) v over `[..., t, d]`; a boolean mask says what is seen.
 
@@ -35,7 +37,7 @@ def attention(query, key, value, mask, dropout, causal, scale=None, enable_gqa=F
 
 @lowers("aten._safe_softmax.default")
 def safe_softmax(x, dim, dtype=None):
-    """Softmax, zeros where every element is minus infinity."""
-    del dtype
+    """Softmax of x in that type, zeros where every element is minus infinity."""
+    x = widened(as_type(x, dtype))
     hopeless = jnp.all(x == -jnp.inf, axis=dim, keepdims=True)
     return jnp.where(hopeless, 0, jax.nn.softmax(jnp.where(hopeless, 0, x), dim))

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from converters.graph.layout import ChannelsLast, logical, physical
+from converters.graph.precision import in_float32
 from converters.graph.registry import OWN, Restricted, lowers
 
 
@@ -22,6 +23,7 @@ def _per_channel(x, mean, scale, shift):
     return ChannelsLast(physical(x) * scale + moved)
 
 
+@in_float32
 def _batch_norm(x, weight, bias, mean, var, training, eps):
     """Result, mean and reciprocal deviation that were used."""
     if training:
@@ -72,6 +74,7 @@ def batch_norm(x, weight, bias, mean, var, training, momentum, eps, cudnn_enable
 
 
 @lowers("aten.instance_norm.default", layout=OWN)
+@in_float32
 def instance_norm(x, weight, bias, mean, var, use_input_stats, momentum, eps, cudnn_enabled):
     """Normalisation of each channel of each picture."""
     del momentum, cudnn_enabled
@@ -87,6 +90,7 @@ def instance_norm(x, weight, bias, mean, var, use_input_stats, momentum, eps, cu
 
 
 @lowers("aten.native_layer_norm.default")
+@in_float32
 def native_layer_norm(x, shape, weight, bias, eps):
     """Normalisation over the last dimensions; also mean and reciprocal deviation."""
     axes = tuple(range(x.ndim - len(shape), x.ndim))
@@ -106,6 +110,7 @@ def layer_norm(x, shape, weight, bias, eps, cudnn_enable):
 
 
 @lowers("aten.native_group_norm.default")
+@in_float32
 def native_group_norm(x, weight, bias, n, c, positions, groups, eps):
     """Normalisation over groups of channels; also mean and reciprocal deviation."""
     del positions
@@ -130,6 +135,7 @@ def group_norm(x, groups, weight, bias, eps, cudnn_enabled):
 
 
 @lowers("aten._fused_rms_norm.default")
+@in_float32
 def fused_rms_norm(x, shape, weight, eps):
     """x over its root mean square in the last dimensions; also the reciprocal of that."""
     axes = tuple(range(x.ndim - len(shape), x.ndim))

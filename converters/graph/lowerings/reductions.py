@@ -9,6 +9,7 @@ import numpy as np
 from jax import lax
 
 from converters.graph.layout import ChannelsLast, axis_of, logical
+from converters.graph.precision import as_type, in_float32, widened
 from converters.graph.registry import OWN, Restricted, lowers
 
 
@@ -33,7 +34,8 @@ def reduced(function, x, dim=None, keepdim=False) -> Any:
 @lowers("aten.sum.dim_IntList", layout=OWN)
 def sum_over(x, dim, keepdim, dtype=None):
     """Sum over dimensions."""
-    return reduced(lambda a, **k: jnp.sum(a, dtype=_wide(a, dtype), **k), x, dim, keepdim)
+    x = as_type(x, dtype)
+    return reduced(lambda a, **k: jnp.sum(a, dtype=_wide(a), **k), x, dim, keepdim)
 
 
 @lowers("aten.sum.default", layout=OWN)
@@ -43,9 +45,10 @@ def sum_all(x, dtype=None):
 
 
 @lowers("aten.mean.dim", layout=OWN)
+@in_float32
 def mean_over(x, dim, keepdim, dtype=None):
     """Mean over dimensions."""
-    del dtype
+    del dtype  # unlike a sum it is not taken of numbers in that type
     return reduced(jnp.mean, x, dim, keepdim)
 
 
@@ -55,17 +58,16 @@ def mean_all(x, dtype=None):
     return mean_over(x, None, False, dtype)
 
 
-def _wide(x, dtype):
-    """The type to add up in: whole numbers in the widest, as torch does."""
-    if dtype is not None:
-        return dtype
+def _wide(x):
+    """The type to add up in: whole numbers in the widest, as torch does; half ones in float32."""
     return jax.dtypes.canonicalize_dtype(np.int64) if x.dtype.kind in "biu" else None
 
 
 @lowers("aten.nansum.default")
 def nansum(x, dim, keepdim, dtype=None):
     """Sum over dimensions, NaN as zero."""
-    return reduced(lambda a, **k: jnp.nansum(a, dtype=_wide(a, dtype), **k), x, dim, keepdim)
+    x = as_type(x, dtype)
+    return reduced(lambda a, **k: jnp.nansum(a, dtype=_wide(a), **k), x, dim, keepdim)
 
 
 @lowers("aten.amax.default", layout=OWN)
@@ -137,13 +139,14 @@ def argmin(x, dim, keepdim):
 @lowers("aten.prod.default")
 def product(x, dtype=None):
     """Product of all elements."""
-    return jnp.prod(x, dtype=_wide(x, dtype))
+    return product_over(x, None, False, dtype)
 
 
 @lowers("aten.prod.dim_int")
 def product_over(x, dim, keepdim, dtype=None):
-    """Product over a dimension."""
-    return reduced(lambda a, **k: jnp.prod(a, dtype=_wide(a, dtype), **k), x, dim, keepdim)
+    """Product over a dimension; half ones step by step in their own type, as torch does."""
+    x = as_type(x, dtype)
+    return reduced(lambda a, **k: jnp.prod(a, dtype=_wide(a) or a.dtype, **k), x, dim, keepdim)
 
 
 @lowers("aten.logsumexp.default")
@@ -170,6 +173,7 @@ def count_nonzero(x, dim=None):
     return reduced(jnp.count_nonzero, x, dim)
 
 
+@in_float32
 def _spread(x, dim, correction, keepdim):
     """Variance and mean over dimensions; the degrees of freedom are n - correction."""
     mean = reduced(jnp.mean, x, dim, True)
@@ -212,6 +216,7 @@ def norm(x, p=2, dim=None, keepdim=False, dtype=None):
 
 
 @lowers("aten.linalg_vector_norm.default")
+@in_float32
 def vector_norm(x, order, dim, keepdim, dtype=None):
     """The norm of that order over dimensions; its gradient at zero is zero."""
     del dtype
@@ -236,16 +241,19 @@ def vector_norm(x, order, dim, keepdim, dtype=None):
 @lowers("aten.cumsum.default")
 def cumsum(x, dim, dtype=None):
     """Running sum."""
-    return jnp.cumsum(x, axis=dim, dtype=_wide(x, dtype)) if x.ndim else x
+    x = widened(as_type(x, dtype))
+    return jnp.cumsum(x, axis=dim, dtype=_wide(x)) if x.ndim else x
 
 
 @lowers("aten.cumprod.default")
 def cumprod(x, dim, dtype=None):
     """Running product."""
-    return jnp.cumprod(x, axis=dim, dtype=_wide(x, dtype)) if x.ndim else x
+    x = widened(as_type(x, dtype))
+    return jnp.cumprod(x, axis=dim, dtype=_wide(x)) if x.ndim else x
 
 
 @lowers("aten.logcumsumexp.default")
+@in_float32
 def logcumsumexp(x, dim):
     """Running logarithm of the sum of exponentials."""
     return lax.cumlogsumexp(x, axis=dim % x.ndim) if x.ndim else x

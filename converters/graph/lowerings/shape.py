@@ -12,11 +12,9 @@ from converters.graph.registry import OWN, Restricted, lowers
     "aten._unsafe_view.default",
     "aten.reshape.default",
     "aten.view_copy.default",
-    "aten._reshape_alias.default",
 )
-def reshape(x, shape, strides=None):
+def reshape(x, shape):
     """x in another shape; -1 is what is left."""
-    del strides
     return jnp.reshape(x, shape)
 
 
