@@ -16,6 +16,12 @@ from torch.export.graph_signature import InputKind, OutputKind
 from converters.errors import ConversionError, ConverterError, safe_repr
 from converters.graph import registry
 from converters.graph.aten_calls import UNWRITTEN, WHOLE, refuse_random
+from converters.graph.export_inputs import (
+    check_inputs,
+    example_inputs_of,
+    placeholders,
+    same_shapes,
+)
 from converters.graph.graph import Ref
 from converters.graph.guard import SizeGuard, WorkLimits, bounded
 from converters.graph.kernels import KernelGuard, require_known
@@ -53,8 +59,8 @@ def from_exported(
     """
     require_known(_called(program))
     refuse_layouts(program)
-    inputs = _example_inputs(program) if example_inputs is None else list(example_inputs)
-    _check_inputs(program, inputs)
+    inputs = example_inputs_of(program) if example_inputs is None else list(example_inputs)
+    check_inputs(program, inputs)
     try:
         with ResultGuard(WorkLimits().calls), KernelGuard():
             functional = program.run_decompositions(_decompositions())
@@ -62,7 +68,7 @@ def from_exported(
         _refuse_mutation(functional)
         refuse_layouts(functional)
         with SizeGuard(WorkLimits(), _weight_bytes(functional)) as guard, KernelGuard():
-            if _is_plain(functional) and _same_shapes(functional, inputs):
+            if _is_plain(functional) and same_shapes(functional, inputs):
                 captured = _Reader(functional, guard).captured()
             else:
                 captured = _on_tape(program, inputs)
@@ -112,50 +118,6 @@ def _refuse_mutation(program: ExportedProgram) -> None:
         )
 
 
-def _placeholders(program: ExportedProgram):
-    """Pairs of placeholder and what it stands for."""
-    nodes = [node for node in program.graph.nodes if node.op == "placeholder"]
-    return list(zip(nodes, program.graph_signature.input_specs, strict=True))
-
-
-def _user_inputs(program: ExportedProgram) -> list[Any]:
-    return [n for n, spec in _placeholders(program) if spec.kind == InputKind.USER_INPUT]
-
-
-def _example_inputs(program: ExportedProgram) -> list[torch.Tensor]:
-    """Zeros of the shapes that the program takes, 1 for what is a symbol."""
-    inputs = []
-    for node in _user_inputs(program):
-        value = node.meta.get("val")
-        if not isinstance(value, torch.Tensor):
-            raise ConversionError(f"input {node.name} of the exported program is no tensor")
-        shape = [n if isinstance(n, int) else 1 for n in value.shape]
-        inputs.append(torch.zeros(shape, dtype=value.dtype))
-    return inputs
-
-
-def _check_inputs(program: ExportedProgram, inputs: list[torch.Tensor]) -> None:
-    expected = [node.meta["val"].shape for node in _user_inputs(program)]
-    got = [tuple(value.shape) for value in inputs]
-    fits = len(got) == len(expected) and all(
-        len(g) == len(e)
-        and all(not isinstance(m, int) or n == m for n, m in zip(g, e, strict=True))
-        for g, e in zip(got, expected, strict=True)
-    )
-    if not fits:
-        raise ConversionError(
-            f"got {_in_words(got)}, the program was exported for {_in_words(expected)}; export it "
-            "for inputs of this shape: for one image or an open number of images (dynamic_shapes "
-            "of torch.export.export), and pictures of this size"
-        )
-
-
-def _in_words(shapes: Sequence[Sequence[Any]]) -> str:
-    """Shapes of inputs, such as "1 x 3 x 16 x 16"; "any" for a size that is a symbol."""
-    words = (" x ".join(str(n) if isinstance(n, int) else "any" for n in s) for s in shapes)
-    return " and ".join(words) or "no input"
-
-
 def _is_plain(program: ExportedProgram) -> bool:
     """Whether every call is an ATen operator on static shapes."""
     for node in program.graph.nodes:
@@ -176,13 +138,6 @@ def _is_symbolic(value: Any) -> bool:
     return isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool))
 
 
-def _same_shapes(program: ExportedProgram, inputs: list[torch.Tensor]) -> bool:
-    return all(
-        tuple(node.meta["val"].shape) == tuple(value.shape)
-        for node, value in zip(_user_inputs(program), inputs, strict=True)
-    )
-
-
 def _tensor(program: ExportedProgram, name: str) -> torch.Tensor:
     found = program.state_dict.get(name, program.constants.get(name))
     if not isinstance(found, torch.Tensor):
@@ -194,13 +149,13 @@ def _on_tape(program: ExportedProgram, inputs: list[torch.Tensor]) -> Captured:
     """The graph of a program that has to be run to be known."""
     state = {
         str(spec.target): _tensor(program, str(spec.target)).detach()
-        for _, spec in _placeholders(program)
+        for _, spec in placeholders(program)
         if spec.kind in STATE
     }
 
     def function(*given):
         rest = iter(given)
-        kinds = [spec for _, spec in _placeholders(program)]
+        kinds = [spec for _, spec in placeholders(program)]
         values = [state[str(s.target)] if s.kind in STATE else next(rest) for s in kinds]
         return _Run(program.graph_module).run(*values)
 
@@ -231,7 +186,7 @@ class _Reader:
 
     def captured(self) -> Captured:
         """The graph."""
-        for node, spec in _placeholders(self._program):
+        for node, spec in placeholders(self._program):
             self._placeholder(node, spec)
         outputs: list[Ref] = []
         for node in self._program.graph.nodes:
