@@ -20,6 +20,7 @@ from converters.graph.counting import (
     suspicions,
 )
 from converters.graph.onnx.built import DATA, Value
+from converters.graph.onnx.described import refuse
 from converters.graph.onnx.operators import Call
 from converters.graph.onnx.types import numpy_from
 from converters.graph.onnx.values import axes_of, ints
@@ -76,11 +77,24 @@ class BatchUse:
         self._alone: Mapping[str, Value] | None = None
         self._told: dict[str, _Told] = {}
         self._lost = False
+        self._counts = False
+        self._misdescribed: list[str] = []
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """The first of `found`, each named a possible backdoor."""
-        return suspicions(self.found)
+        """The first of `found`, each named a possible backdoor.
+
+        Shapes that are false for several images only stand in files whose batch was opened by hand.
+        onnxruntime folds by them what is made of the number of images; where nothing is made of
+        it, they decide nothing.
+        """
+        return suspicions([*self.found, *(self._misdescribed if self._counts else ())])
+
+    def misdescribed(self, text: str) -> None:
+        """Refuse another shape than the file says for one image; remember it for several."""
+        if self._alone is None:
+            refuse(text)
+        self._misdescribed.append(f"for {self.images} images {text}")
 
     def built(self, values: Mapping[str, Value]) -> None:
         """Remember the values of the first build, the one for one image."""
@@ -97,6 +111,7 @@ class BatchUse:
             self.found.append(f"{place} is reached for some numbers of images only")
             return
         told = [_Told() if value is None else self._of(value) for value in inputs]
+        self._counts |= any(one.counts for one in told)
         if any(one.counts for one in told) and not self._is_linear(call, inputs, told):
             self.found.append(f"{place} computes with the number of images")
         elif _mixes(call, inputs, told):

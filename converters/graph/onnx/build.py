@@ -39,10 +39,10 @@ from converters.graph.onnx.built import (
     Scope,
     Step,
     Value,
-    check_described,
     lookup,
 )
 from converters.graph.onnx.check import check_signature, check_tensor
+from converters.graph.onnx.described import Descriptions, infos_of
 from converters.graph.onnx.extensions.quantisation import quantise_by_own_range
 from converters.graph.onnx.functions import FunctionTable, body_of
 from converters.graph.onnx.limits import OnnxLimits
@@ -79,6 +79,7 @@ class Builder:
         functions: those that the file defines itself.
         batch: what stands for the batch in shapes of the file, where it is built for one example.
         watch: told of every call before it is built: the call, its inputs, the node in words.
+        described: compares values with what the file says of them.
         steps: what was built so far.
         values: every value by its unique name.
     """
@@ -89,6 +90,7 @@ class Builder:
     functions: FunctionTable = field(default_factory=dict)
     batch: int = 1
     watch: Callable[[Call, Sequence[Value | None], str], None] | None = None
+    described: Descriptions = Descriptions()
     steps: list[Step] = field(default_factory=list)
     values: dict[str, Value] = field(default_factory=dict)
     nodes: int = 0
@@ -120,8 +122,7 @@ class Builder:
                 self._by_own_range(found, scope)
             for name in spent:
                 self._release(name, scope)
-        for info in (*graph.value_info, *graph.output):
-            check_described(info, scope.get(info.name))
+        self.described.check(infos_of(graph, self.depth > 0), scope)
         return [lookup(output.name, scope) for output in graph.output]
 
     @staticmethod
@@ -162,6 +163,7 @@ class Builder:
         for tensor in graph.initializer:
             check_tensor(tensor, self.limits)
             own[tensor.name] = self.fresh(tensor.name, tensor_from(array_of(tensor)), CONSTANT)
+        self.described.check(graph.input, own)
         with self._deeper():
             return self.graph(graph, ChainMap(own, scope))
 
@@ -256,6 +258,7 @@ class Builder:
             with self._deeper():
                 for inner in body_of(function, node):
                     self.node(inner, scope)
+                self.described.check(function.value_info, scope)
         finally:
             self.opsets = outer
         return [lookup(name, scope) for name in function.output]

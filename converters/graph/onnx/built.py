@@ -5,10 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from onnx import ValueInfoProto
 
-from converters.errors import ConversionError, CorruptFileError, safe_repr
-from converters.graph.onnx.types import TORCH_TYPES
+from converters.errors import ConversionError, safe_repr
 
 CONSTANT, WEIGHT, DATA = range(3)
 
@@ -50,14 +48,3 @@ def lookup(name: str, scope: Scope) -> Value | None:
             f"value {safe_repr(name)} is used and never made: a weight is missing or the nodes "
             "form a cycle"
         ) from None
-
-
-def check_described(info: ValueInfoProto, value: Value | None) -> None:
-    """Refuse a value of another type than the file says, as onnxruntime does."""
-    said = info.type.tensor_type.elem_type if info.type.HasField("tensor_type") else 0
-    data = None if value is None else value.data
-    if said and isinstance(data, torch.Tensor) and TORCH_TYPES.get(said) != data.dtype:
-        raise CorruptFileError(
-            f"the file says that value {safe_repr(info.name)} is of type {safe_repr(said)}, and it "
-            f"is {data.dtype}; export the model again"
-        )

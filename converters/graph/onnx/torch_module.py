@@ -14,6 +14,7 @@ from converters.graph.onnx.batch_use import BatchUse
 from converters.graph.onnx.build import Builder, opsets_of
 from converters.graph.onnx.built import CONSTANT, DATA, WEIGHT, Scope, Step, Value
 from converters.graph.onnx.check import check_model
+from converters.graph.onnx.described import Descriptions, refuse, takes_from_sequences
 from converters.graph.onnx.functions import functions_of
 from converters.graph.onnx.limits import OnnxLimits
 from converters.graph.onnx.types import array_of, tensor_from, torch_type
@@ -176,6 +177,8 @@ def build(
     `images` is as `SizeGuard` takes it.
     """
     check_model(model, limits, outside=frozenset(weights or ()))
+    # Built for one image of a batch, the shapes of the file are others.
+    tell = use.misdescribed if use is not None else refuse if batch == 1 else None
     builder = Builder(
         opsets_of(model.opset_import),
         strict,
@@ -183,6 +186,7 @@ def build(
         functions=functions_of(model),
         batch=batch,
         watch=None if use is None else use.look,
+        described=Descriptions(tell, takes_from_sequences(model)),
     )
     scope: Scope = {name: builder.fresh(name, data, DATA) for name, data in examples.items()}
     for tensor in model.graph.initializer:
