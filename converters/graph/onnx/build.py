@@ -38,8 +38,11 @@ from converters.graph.onnx.built import (
     DATA,
     Scope,
     Step,
+    Units,
     Value,
+    is_moved,
     lookup,
+    units_of,
 )
 from converters.graph.onnx.check import check_signature, check_tensor
 from converters.graph.onnx.described import Descriptions, infos_of
@@ -80,6 +83,7 @@ class Builder:
         batch: what stands for the batch in shapes of the file, where it is built for one example.
         watch: told of every call before it is built: the call, its inputs, the node in words.
         described: compares values with what the file says of them.
+        units: of constants that the file holds as whole numbers, by their unique names.
         steps: what was built so far.
         values: every value by its unique name.
     """
@@ -91,6 +95,7 @@ class Builder:
     batch: int = 1
     watch: Callable[[Call, Sequence[Value | None], str], None] | None = None
     described: Descriptions = Descriptions()
+    units: dict[str, Units] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     values: dict[str, Value] = field(default_factory=dict)
     nodes: int = 0
@@ -305,8 +310,18 @@ class Builder:
             # Quantised weights become floating ones, once, under the name of the quantised ones.
             constants = [None if v is None else replace(v, kind=CONSTANT) for v in dynamic]
             (made,) = self.step(place, module, constants, [f"{node.input[0]}"])
+            self.units[made.name] = units_of(constants)
             return [made]
-        return self.step(place, module, dynamic, node.output)
+        made = self.step(place, module, dynamic, node.output)
+        self._carry(dynamic, made)
+        return made
+
+    def _carry(self, inputs: Sequence[Value | None], made: Sequence[Value]) -> None:
+        """Constants that are moved keep their units."""
+        for value in inputs:
+            if value is not None and value.name in self.units and len(made) == 1:
+                if is_moved(value.data, made[0]):
+                    self.units[made[0].name] = self.units[value.name]
 
     def known(self, value: Value | None, call: Call) -> np.ndarray:
         """The array of a value that decides shapes or branches."""

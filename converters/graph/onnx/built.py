@@ -1,6 +1,6 @@
 """Values and steps: what a graph becomes while it is built."""
 
-from collections.abc import MutableMapping
+from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +34,34 @@ class Step:
     module: torch.nn.Module
     inputs: tuple[str | None, ...]
     outputs: tuple[str | None, ...]
+
+
+@dataclass(frozen=True)
+class Units:
+    """In what a tensor of whole numbers is measured.
+
+    Attributes:
+        kind: type of the whole numbers.
+        scale, zero: as `DequantizeLinear` takes them; `zero` may be absent.
+    """
+
+    kind: torch.dtype
+    scale: torch.Tensor
+    zero: torch.Tensor | None = None
+
+
+def units_of(inputs: Sequence[Value | None]) -> Units:
+    """Those of the inputs of a `DequantizeLinear`."""
+    data: list[Any] = [None if value is None else value.data for value in inputs]
+    return Units(data[0].dtype, data[1], data[2] if len(data) > 2 else None)
+
+
+def is_moved(data: torch.Tensor, made: Value) -> bool:
+    """Whether a constant was made of another by moving its elements, or by nothing at all."""
+    if made.kind == DATA or not isinstance(made.data, torch.Tensor):
+        return False
+    one, other = data.reshape(-1), made.data.reshape(-1)
+    return one.shape == other.shape and one.sort().values.equal(other.sort().values)
 
 
 Scope = MutableMapping[str, Value | None]

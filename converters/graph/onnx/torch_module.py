@@ -12,7 +12,7 @@ from converters.errors import ConversionError, TooLargeError, safe_repr
 from converters.graph.guard import SizeGuard, WorkLimits
 from converters.graph.onnx.batch_use import BatchUse
 from converters.graph.onnx.build import Builder, opsets_of
-from converters.graph.onnx.built import CONSTANT, DATA, WEIGHT, Scope, Step, Value
+from converters.graph.onnx.built import CONSTANT, DATA, WEIGHT, Scope, Step, Units, Value
 from converters.graph.onnx.check import check_model
 from converters.graph.onnx.described import Descriptions, refuse, takes_from_sequences
 from converters.graph.onnx.functions import functions_of
@@ -32,6 +32,7 @@ class OnnxModule(torch.nn.Module):
         input_shapes, input_types: the shapes and element types it was built for.
         weight_bytes: of the weights in the file, as they lie there.
         weight_names: parameter name -> name in the file; torch does not allow every one of those.
+        units: of constants that the file holds as whole numbers, by their names in `steps`.
         steps: the calls in order.
     """
 
@@ -50,6 +51,7 @@ class OnnxModule(torch.nn.Module):
         self.output_names = tuple(outputs)
         self.weight_bytes = weight_bytes
         self.weight_names: dict[str, str] = {}
+        self.units: dict[str, Units] = {}
         self.steps = tuple(steps)
         self._results = tuple(outputs.values())
         # Named after the nodes, because whoever walks the modules names them in errors.
@@ -230,6 +232,7 @@ def _assembled(
     results = {name: value.name for name, value in outputs.items()}
     steps = _needed(builder.steps, set(results.values()))
     module = OnnxModule(steps, inputs, results, weight_bytes)
+    module.units = dict(builder.units)
     made = {name for step in steps for name in step.outputs} | set(inputs)
     read = {name for step in steps for name in step.inputs if name is not None}
     for name in builder.values:
