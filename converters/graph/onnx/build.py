@@ -69,6 +69,9 @@ _TORCH_FAULTS = (
     struct.error,
 )
 
+Made = Callable[[Sequence[Value | None]], None]
+Watch = Callable[[Call, Sequence[Value | None], str], Made | None]
+
 
 @dataclass
 class Builder:
@@ -81,7 +84,8 @@ class Builder:
         limits: caps.
         functions: those that the file defines itself.
         batch: what stands for the batch in shapes of the file, where it is built for one example.
-        watch: told of every call before it is built: the call, its inputs, the node in words.
+        watch: told of every call before it is built: the call, its inputs, the node in words. What
+            it gives back is told of the outputs then.
         described: compares values with what the file says of them.
         units: of constants that the file holds as whole numbers, by their unique names.
         steps: what was built so far.
@@ -93,7 +97,7 @@ class Builder:
     limits: OnnxLimits = OnnxLimits()
     functions: FunctionTable = field(default_factory=dict)
     batch: int = 1
-    watch: Callable[[Call, Sequence[Value | None], str], None] | None = None
+    watch: Watch | None = None
     described: Descriptions = Descriptions()
     units: dict[str, Units] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
@@ -242,12 +246,15 @@ class Builder:
             )
         check_signature(node, domain, opset)
         call = call_of(node, schema_version(domain, node.op_type, opset))
-        if self.watch is not None:
-            self.watch(call, inputs, place)
+        made = self.watch(call, inputs, place) if self.watch is not None else None
         special = extensions.SPECIAL.get((domain, node.op_type, call.version))
         if special is not None:
-            return special(self, call, inputs, scope)
-        return self._ordinary(node, call, inputs, place)
+            outputs = special(self, call, inputs, scope)
+        else:
+            outputs = self._ordinary(node, call, inputs, place)
+        if made is not None:
+            made(outputs)
+        return outputs
 
     def _function(
         self, function: FunctionProto, node: NodeProto, inputs: list[Value | None]
