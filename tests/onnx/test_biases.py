@@ -1,10 +1,14 @@
-"""Biases of whole numbers in units that onnxruntime 1.32.0 does not read, and in those it reads."""
+"""Biases of whole numbers in units that onnxruntime 1.32.0 does not read, and in those it reads.
+
+It answers the hostile networks otherwise, by 7 to 170 % of the largest logit, but for two: where
+the scale is nearly the product, and where the operands are moved, it may join them and does not.
+"""
 
 from typing import Any
 
 import numpy as np
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper
 
 from converters.errors import ConversionError
 from converters.graph.onnx import load_onnx
@@ -29,6 +33,7 @@ def _weights(scale, zero=None, columns: Any = _SW, bias: Any = _BIAS, **more) ->
         "xz": np.uint8(0),
         "w": _INT8,
         "ws": columns,
+        "wz": np.zeros(np.shape(columns), np.int8),
         "b": bias,
         "bs": np.asarray(scale, np.float32),
         "bz": np.int32(0 if zero is None else zero),
@@ -44,7 +49,7 @@ def _nodes(layer=_GEMM, after: Any = _OUTPUT, axis=1, bias_axis=0):
         N("Flatten", ["p"], ["f"]),
         N("QuantizeLinear", ["f", "xs", "xz"], ["xq"]),
         N("DequantizeLinear", ["xq", "xs", "xz"], ["xd"]),
-        N("DequantizeLinear", ["w", "ws"], ["wd"], axis=axis),
+        N("DequantizeLinear", ["w", "ws", "wz"], ["wd"], axis=axis),
         N("DequantizeLinear", ["b", "bs", "bz"], ["bd"], axis=bias_axis),
         *layer,
         *after,
@@ -61,6 +66,14 @@ _MOVED = [
     N("Gemm", ["x2", "wt", "b3"], ["g"], transB=1),
 ]
 _FIRST = {"first": np.array([0])}
+_COMPUTED = [
+    N("Gather", ["f", "five"], ["f5"], axis=1),
+    N("Mul", ["f5", "large"], ["l5"]),
+    N("Cast", ["l5"], ["i5"], to=TensorProto.INT32),
+    N("DequantizeLinear", ["i5", "bs", "bz"], ["bd5"]),
+    N("Gemm", ["xd", "wd", "bd5"], ["g"]),
+]
+_FIVE = {"five": np.array([0, 1, 2, 0, 1]), "large": np.float32(2e4)}
 HOSTILE = {
     "another scale": (_nodes(), _weights(5 * _SX * _SW)),
     "a scale that is nearly the product": (_nodes(), _weights(1.0001 * _SX * _SW)),
@@ -69,6 +82,7 @@ HOSTILE = {
     "many scales beside one": (_nodes(), _weights(_SX * _COLUMNS)),
     "no quantisation behind it": (_nodes(_PLAIN, ()), _weights(5 * _SX * _SW)),
     "a product and a sum": (_nodes(_MATMUL), _weights(5 * _SX * _SW)),
+    "a bias that is computed": (_nodes(_COMPUTED), _weights(5 * _SX * _SW, **_FIVE)),
     "operands that are moved": (_nodes(_MOVED), _weights(5 * _SX * _SW, **_FIRST)),
 }
 _SMALL = np.array([9, -30, 40, -90, 100], np.int8)
@@ -80,6 +94,7 @@ HONEST = {
     "no quantisation behind it": (_nodes(_PLAIN, ()), _weights(_SX * _SW)),
     "a product and a sum": (_nodes(_MATMUL), _weights(_SX * _SW)),
     "operands that are moved": (_nodes(_MOVED), _weights(_SX * _SW, **_FIRST)),
+    "a bias that is computed": (_nodes(_COMPUTED), _weights(_SX * _SW, **_FIVE)),
     # onnxruntime does not join these.
     "half of the product": (_nodes(_HALF), _weights(5 * _SX * _SW)),
     "a bias of 8 bits": (_nodes(), _weights(0.02, bias=_SMALL, bz=np.int8(0))),

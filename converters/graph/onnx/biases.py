@@ -24,7 +24,7 @@ def check_biases(steps: Sequence[Step], constant: Constant, units: Mapping[str, 
     Args:
       steps: of the network, in order.
       constant: gives weights and constants.
-      units: of constants that the file holds as whole numbers.
+      units: of what was dequantised.
     """
     found = _Units(Makers(steps, constant), units)
     for step in steps:
@@ -58,7 +58,7 @@ class _Units:
         return None, None
 
     def _bias(self, name: str | None) -> Units | None:
-        found = self._units.get(name or "")
+        found = self._units.get(self._known.origin(name) or "") or self._units.get(name or "")
         return found if found is not None and found.kind == torch.int32 else None
 
     def _product(self, step: Step) -> torch.Tensor | None:
@@ -68,14 +68,11 @@ class _Units:
     def _scale(self, name: str | None) -> torch.Tensor | None:
         """The scale of an operand, which may have been moved since; None where it has none."""
         while name is not None and name not in self._units:
-            made = self._known.maker(name, "DequantizeLinear", *_MOVES)
-            if made is None or operator_of(made) == "DequantizeLinear":
-                return (
-                    None
-                    if made is None
-                    else self._known.constant(self._known.origin(made.inputs[1]))
-                )
-            name = made.inputs[0]
+            origin = self._known.origin(name)
+            made = self._known.maker(name, *_MOVES)
+            if origin == name and made is None:
+                return None
+            name = made.inputs[0] if made is not None else origin
         return self._units[name].scale if name is not None else None
 
 

@@ -87,7 +87,7 @@ class Builder:
         watch: told of every call before it is built: the call, its inputs, the node in words. What
             it gives back is told of the outputs then.
         described: compares values with what the file says of them.
-        units: of constants that the file holds as whole numbers, by their unique names.
+        units: of what was dequantised, by its unique names.
         steps: what was built so far.
         values: every value by its unique name.
     """
@@ -320,6 +320,8 @@ class Builder:
             self.units[made.name] = units_of(constants)
             return [made]
         made = self.step(place, module, dynamic, node.output)
+        if node.op_type == "DequantizeLinear":
+            self.units[made[0].name] = units_of(dynamic)
         self._carry(dynamic, made)
         return made
 

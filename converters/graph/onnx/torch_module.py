@@ -32,7 +32,7 @@ class OnnxModule(torch.nn.Module):
         input_shapes, input_types: the shapes and element types it was built for.
         weight_bytes: of the weights in the file, as they lie there.
         weight_names: parameter name -> name in the file; torch does not allow every one of those.
-        units: of constants that the file holds as whole numbers, by their names in `steps`.
+        units: of what was dequantised, by its names in `steps`.
         steps: the calls in order.
     """
 
