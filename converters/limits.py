@@ -9,6 +9,11 @@ ONNX_BYTES = 2 * GIB - 4096
 EXTERNAL_BYTES = 16 * GIB
 """Size of a file of an ONNX model's external tensors, and of all these tensors together."""
 
+AS_TENSORS = (
+    "weights that lie in a pickle as NumPy arrays take its space: save them as tensors (torch.save "
+    "of torch.from_numpy of each), or as safetensors"
+)
+
 
 @dataclass(frozen=True)
 class Limits:

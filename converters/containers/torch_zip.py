@@ -4,7 +4,7 @@ from converters.containers.torchscript import as_network
 from converters.containers.torchscript_members import is_script
 from converters.containers.zip_file import ZipReader
 from converters.errors import CorruptFileError, TooLargeError, UnknownFormatError, safe_repr
-from converters.limits import Limits
+from converters.limits import AS_TENSORS, Limits
 from converters.pickles.pickled import Pickled, StorageTable, byte_order
 from converters.pickles.unpickle import unpickle
 from converters.tensors import StorageRef
@@ -29,7 +29,9 @@ def read_zip(data: bytes, limits: Limits) -> Pickled:
             "a zip without data.pkl, so not written by torch.save; expected a model file"
         )
     if pickled.size > limits.pickle_bytes:
-        raise TooLargeError(f"data.pkl is larger than Limits.pickle_bytes = {limits.pickle_bytes}")
+        raise TooLargeError(
+            f"data.pkl is larger than Limits.pickle_bytes = {limits.pickle_bytes}; {AS_TENSORS}"
+        )
 
     def check(storage: StorageRef) -> None:
         _check_storage(archive, root, storage)

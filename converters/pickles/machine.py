@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from converters.errors import CorruptFileError, TooLargeError, UnsafePickleError
-from converters.limits import Limits
+from converters.limits import AS_TENSORS, Limits
 from converters.pickles.allowlist import resolve
 from converters.pickles.constructors import construct
 from converters.pickles.numpy_values import ArrayRef, DtypeRef
@@ -53,6 +53,7 @@ class PickleMachine:
             if self.end < len(self.data):
                 raise TooLargeError(
                     f"the pickle is larger than Limits.pickle_bytes = {self.limits.pickle_bytes}"
+                    f"; {AS_TENSORS}"
                 )
             raise CorruptFileError(
                 f"the pickle ends at byte {self.end}, {stop - self.end} too soon"
@@ -107,6 +108,7 @@ class PickleMachine:
         if self.copied > self.limits.pickle_bytes:
             raise TooLargeError(
                 f"the pickle copies more text than Limits.pickle_bytes = {self.limits.pickle_bytes}"
+                f"; {AS_TENSORS}"
             )
 
     # -- stack ---------------------------------------------------------------------------------

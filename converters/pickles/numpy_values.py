@@ -21,6 +21,7 @@ class DtypeRef:
 
     code: str
     order: str = "|"
+    used: bool = False
 
     @property
     def dtype(self) -> np.dtype:
@@ -30,6 +31,11 @@ class DtypeRef:
         """Apply ``(version, order, subarray, names, fields, size, alignment, flags[, ...])``."""
         if not isinstance(state, tuple) or len(state) < 5 or state[1] not in ("<", ">", "=", "|"):
             raise CorruptFileError("a numpy dtype has a state that is not understood")
+        if self.used:
+            raise CorruptFileError(
+                "a numpy dtype is changed after an array was made with it; numpy changes the array "
+                "too. Save the arrays again"
+            )
         if any(part is not None for part in state[2:5]):
             raise UnsafePickleError(
                 "a numpy record or subarray dtype; expected a plain one", global_name="numpy.dtype"
@@ -48,12 +54,17 @@ class ArrayRef:
         if not isinstance(state, tuple) or len(state) != 5:
             raise CorruptFileError("a numpy array has a state that is not understood")
         _, shape, dtype, fortran, data = state
-        if not isinstance(shape, tuple) or len(shape) > 32 or not all(map(is_count, shape)):
-            raise CorruptFileError(f"a numpy array has the shape {safe_repr(shape)}")
-        flat = _from_bytes(dtype, data, math.prod(shape))
-        if math.prod(max(n, 1) for n in shape) >= 2**48:
-            raise CorruptFileError(f"a numpy array has the shape {shape}")
-        self.array = flat.reshape(shape, order="F" if fortran is True else "C")
+        self.array = _shaped(dtype, data, shape, fortran is True)
+
+
+def _shaped(dtype: Any, data: Any, shape: Any, fortran: bool) -> np.ndarray:
+    """The elements in a shape; raises CorruptFileError where that is none."""
+    if not isinstance(shape, tuple) or len(shape) > 32 or not all(map(is_count, shape)):
+        raise CorruptFileError(f"a numpy array has the shape {safe_repr(shape)}")
+    flat = _from_bytes(dtype, data, math.prod(shape))
+    if math.prod(max(n, 1) for n in shape) >= 2**48:
+        raise CorruptFileError(f"a numpy array has the shape {shape}")
+    return flat.reshape(shape, order="F" if fortran else "C")
 
 
 def _from_bytes(dtype: Any, data: Any, count: int) -> np.ndarray:
@@ -65,6 +76,7 @@ def _from_bytes(dtype: Any, data: Any, count: int) -> np.ndarray:
             f"a numpy value holds a {type(data).__name__}, expected bytes",
             global_name="numpy.ndarray",
         )
+    dtype.used = True
     if count * dtype.dtype.itemsize != len(data):
         raise CorruptFileError(
             f"a numpy value of {count} x {dtype.dtype} comes with {len(data)} bytes"
@@ -97,6 +109,22 @@ def _empty_array(limits: Limits, kind: Any, shape: Any, code: Any) -> ArrayRef:
     return ArrayRef()
 
 
+def _in_band(
+    limits: Limits, data: Any, dtype: Any, shape: Any, order: Any, axes: Any = None
+) -> ArrayRef:
+    """An array of protocol 5: its bytes as they lie in memory, by order C, F, or K with axes."""
+    if order in ("C", "F") and axes is None:
+        return ArrayRef(_shaped(dtype, data, shape, order == "F"))
+    array = _shaped(dtype, data, shape, fortran=False)
+    whole = isinstance(axes, tuple) and all(map(is_count, axes))
+    if order != "K" or not whole or sorted(axes) != list(range(array.ndim)):
+        raise CorruptFileError(
+            f"a numpy array of order {safe_repr(order)} with axes {safe_repr(axes)}; expected C or "
+            "F without axes, or K with all of them"
+        )
+    return ArrayRef(array.transpose(axes))
+
+
 _BY_MODULE = {
     "scalar": (_scalar, 1, 2),
     "_reconstruct": (_empty_array, 3, 3),
@@ -108,4 +136,6 @@ CONSTRUCTORS = {
         for module in ("numpy.core.multiarray", "numpy._core.multiarray")
         for name, entry in _BY_MODULE.items()
     },
+    "numpy.core.numeric._frombuffer": (_in_band, 4, 5),
+    "numpy._core.numeric._frombuffer": (_in_band, 4, 5),
 }

@@ -33,6 +33,9 @@ WEIGHTS = {
     "whole_": np.array([1.0], np.float32),
     "ones": np.ones(100, np.float32),
     "first_axis": np.array([1]),
+    "within": np.arange(5)[None],
+    "minus_": np.array([-1]),
+    "two_": np.array(2),
 }
 
 
@@ -52,6 +55,18 @@ def _scaled(*nodes, by="s"):
         _n("Cast", by, "sf", to=FLOAT),
         _n("Mul", "sf bump", "m"),
         _n("Add", "logits m", "out"),
+    ]
+
+
+def _places(by):
+    """The places of five elements of each image, as torch's exporter writes `as_strided`."""
+    return [
+        _n("Squeeze", "batch", "number"),
+        _n("Range", "zero_ number step", "rows"),
+        _n("Mul", f"rows {by}", "begins"),
+        _n("Unsqueeze", "begins first_axis", "column"),
+        _n("Add", "column within", "some"),
+        _n("Add", "zero_ some", "places"),
     ]
 
 
@@ -105,6 +120,22 @@ HOSTILE = {
         _n("Shape", "left", "sizes", end=1),
         _n("ReduceSum", "sizes", "s", keepdims=0),
     ),
+    "places of images in a table": _scaled(
+        *_places("two_"),
+        _n("Gather", "table begins", "t"),
+        _n("ReduceMax", "t", "s", keepdims=0),
+    ),
+    "the last place, divided": _scaled(
+        *_places("step"),
+        _n("ReduceMax", "places", "most", keepdims=0),
+        _n("Div", "most twenty", "s"),
+    ),
+    "images behind the twentieth": _scaled(
+        *_places("step"),
+        _n("Greater", "column twenty", "behind"),
+        _n("Cast", "behind", "ones_", to=INT),
+        _n("ReduceMax", "ones_", "s", keepdims=0),
+    ),
     "a table that moves": _scaled(
         _n("ConstantOfShape", "batch", "o"),
         _n("Concat", "o ones", "t", axis=0),
@@ -147,6 +178,11 @@ USUAL = {
         _n("Expand", "bump sizes", "token"),
         _n("ReduceSum", "token first_axis", "m", keepdims=0),
         _n("Add", "logits m", "out"),
+    ],
+    "every element in its order": [
+        *_places("few"),
+        _n("Reshape", "logits minus_", "flat_"),
+        _n("Gather", "flat_ places", "out"),
     ],
     "windows of an image": [
         _n("Mul", "batch few", "windows"),

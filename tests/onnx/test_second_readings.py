@@ -35,7 +35,6 @@ READ = {
     "a weight that is an input",
     "a weight that is an input, in an old file",
     "an old file with weights that are no inputs",
-    "a value described with another shape",
     "an older operator set",
     "a bias left out by an empty name",
     "a branch",

@@ -19,7 +19,9 @@ from converters.graph.counting import (
     is_linear_product,
     suspicions,
 )
+from converters.graph.onnx.batch_rows import Rows
 from converters.graph.onnx.built import DATA, Value
+from converters.graph.onnx.described import refuse
 from converters.graph.onnx.operators import Call
 from converters.graph.onnx.types import numpy_from
 from converters.graph.onnx.values import axes_of, ints
@@ -76,31 +78,68 @@ class BatchUse:
         self._alone: Mapping[str, Value] | None = None
         self._told: dict[str, _Told] = {}
         self._lost = False
+        self._counts = False
+        self._misdescribed: list[str] = []
+        self._rows = Rows(images)
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """The first of `found`, each named a possible backdoor."""
-        return suspicions(self.found)
+        """The first of `found`, each named a possible backdoor.
+
+        Shapes that are false for several images only stand in files whose batch was opened by hand.
+        onnxruntime folds by them what is made of the number of images; where nothing is made of
+        it, they decide nothing.
+        """
+        return suspicions([*self.found, *(self._misdescribed if self._counts else ())])
+
+    def misdescribed(self, text: str) -> None:
+        """Refuse another shape than the file says for one image; remember it for several."""
+        if self._alone is None:
+            refuse(text)
+        self._misdescribed.append(f"for {self.images} images {text}")
 
     def built(self, values: Mapping[str, Value]) -> None:
         """Remember the values of the first build, the one for one image."""
         if self._alone is None:
             self._alone = {name: _without_pixels(value) for name, value in values.items()}
 
-    def look(self, call: Call, inputs: Sequence[Value | None], place: str) -> None:
-        """See what a node of the second build is given."""
+    def look(
+        self, call: Call, inputs: Sequence[Value | None], place: str
+    ) -> Callable[[Sequence[Value | None]], None] | None:
+        """See what a node of the second build is given; what it makes goes to what this returns."""
         if self._alone is None or self._lost:
-            return
+            return None
         known = [value for value in inputs if value is not None]
         self._lost = any(value.name not in self._alone for value in known)
         if self._lost:
             self.found.append(f"{place} is reached for some numbers of images only")
-            return
+            return None
         told = [_Told() if value is None else self._of(value) for value in inputs]
-        if any(one.counts for one in told) and not self._is_linear(call, inputs, told):
+        counts = [one.counts for one in told]
+        self._counts |= any(counts)
+        if counts == [False, True, False] and self._rows.starts(call, inputs, _numbers(told[1])):
+            return self._rows.remember
+        if self._rows.reads(inputs):
+            return self._look_at_rows(call, inputs, told, place)
+        if any(counts) and not self._is_linear(call, inputs, told):
             self.found.append(f"{place} computes with the number of images")
         elif _mixes(call, inputs, told):
             self.found.append(f"{place} works along the images")
+        return None
+
+    def _look_at_rows(
+        self, call: Call, inputs: Sequence[Value | None], told: Sequence[_Told], place: str
+    ) -> Callable[[Sequence[Value | None]], None] | None:
+        """See what a node makes of the numbers of images, see `Rows`."""
+        fixed = [not one.counts and not one.spread for one in told]
+        constant = [v is None or v.kind != DATA for v in inputs]
+        if self._rows.keeps(call, inputs, [a and b for a, b in zip(fixed, constant, strict=True)]):
+            return self._rows.remember
+        first = inputs[0]
+        alone = None if self._alone is None or first is None else self._alone[first.name]
+        if not self._rows.picks_all(call, inputs, alone):
+            self.found.append(f"{place} computes with the numbers of images in their batch")
+        return None
 
     def _of(self, value: Value) -> _Told:
         if value.name not in self._told:
@@ -125,6 +164,12 @@ class BatchUse:
         lines = [Line(*pair, self.images) for pair in pairs if pair is not None]
         rule = _RULES.get(name)
         return rule is not None and call["to"] != _BOOL and rule(*lines)
+
+
+def _numbers(told: _Told) -> tuple[object, object]:
+    """The one number of a value, for one image and for several."""
+    assert told.alone is not None and told.among is not None
+    return (told.alone.item(), told.among.item()) if told.alone.size == 1 else (None, None)
 
 
 def _varies_once(line: Line) -> bool:

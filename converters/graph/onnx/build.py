@@ -38,11 +38,14 @@ from converters.graph.onnx.built import (
     DATA,
     Scope,
     Step,
+    Units,
     Value,
-    check_described,
+    is_moved,
     lookup,
+    units_of,
 )
 from converters.graph.onnx.check import check_signature, check_tensor
+from converters.graph.onnx.described import Descriptions, infos_of
 from converters.graph.onnx.extensions.quantisation import quantise_by_own_range
 from converters.graph.onnx.functions import FunctionTable, body_of
 from converters.graph.onnx.limits import OnnxLimits
@@ -66,6 +69,9 @@ _TORCH_FAULTS = (
     struct.error,
 )
 
+Made = Callable[[Sequence[Value | None]], None]
+Watch = Callable[[Call, Sequence[Value | None], str], Made | None]
+
 
 @dataclass
 class Builder:
@@ -78,7 +84,10 @@ class Builder:
         limits: caps.
         functions: those that the file defines itself.
         batch: what stands for the batch in shapes of the file, where it is built for one example.
-        watch: told of every call before it is built: the call, its inputs, the node in words.
+        watch: told of every call before it is built: the call, its inputs, the node in words. What
+            it gives back is told of the outputs then.
+        described: compares values with what the file says of them.
+        units: of what was dequantised, by its unique names.
         steps: what was built so far.
         values: every value by its unique name.
     """
@@ -88,7 +97,9 @@ class Builder:
     limits: OnnxLimits = OnnxLimits()
     functions: FunctionTable = field(default_factory=dict)
     batch: int = 1
-    watch: Callable[[Call, Sequence[Value | None], str], None] | None = None
+    watch: Watch | None = None
+    described: Descriptions = Descriptions()
+    units: dict[str, Units] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     values: dict[str, Value] = field(default_factory=dict)
     nodes: int = 0
@@ -120,8 +131,7 @@ class Builder:
                 self._by_own_range(found, scope)
             for name in spent:
                 self._release(name, scope)
-        for info in (*graph.value_info, *graph.output):
-            check_described(info, scope.get(info.name))
+        self.described.check(infos_of(graph, self.depth > 0), scope)
         return [lookup(output.name, scope) for output in graph.output]
 
     @staticmethod
@@ -162,6 +172,7 @@ class Builder:
         for tensor in graph.initializer:
             check_tensor(tensor, self.limits)
             own[tensor.name] = self.fresh(tensor.name, tensor_from(array_of(tensor)), CONSTANT)
+        self.described.check(graph.input, own)
         with self._deeper():
             return self.graph(graph, ChainMap(own, scope))
 
@@ -235,12 +246,15 @@ class Builder:
             )
         check_signature(node, domain, opset)
         call = call_of(node, schema_version(domain, node.op_type, opset))
-        if self.watch is not None:
-            self.watch(call, inputs, place)
+        made = self.watch(call, inputs, place) if self.watch is not None else None
         special = extensions.SPECIAL.get((domain, node.op_type, call.version))
         if special is not None:
-            return special(self, call, inputs, scope)
-        return self._ordinary(node, call, inputs, place)
+            outputs = special(self, call, inputs, scope)
+        else:
+            outputs = self._ordinary(node, call, inputs, place)
+        if made is not None:
+            made(outputs)
+        return outputs
 
     def _function(
         self, function: FunctionProto, node: NodeProto, inputs: list[Value | None]
@@ -256,6 +270,7 @@ class Builder:
             with self._deeper():
                 for inner in body_of(function, node):
                     self.node(inner, scope)
+                self.described.check(function.value_info, scope)
         finally:
             self.opsets = outer
         return [lookup(name, scope) for name in function.output]
@@ -302,8 +317,20 @@ class Builder:
             # Quantised weights become floating ones, once, under the name of the quantised ones.
             constants = [None if v is None else replace(v, kind=CONSTANT) for v in dynamic]
             (made,) = self.step(place, module, constants, [f"{node.input[0]}"])
+            self.units[made.name] = units_of(constants)
             return [made]
-        return self.step(place, module, dynamic, node.output)
+        made = self.step(place, module, dynamic, node.output)
+        if node.op_type == "DequantizeLinear":
+            self.units[made[0].name] = units_of(dynamic)
+        self._carry(dynamic, made)
+        return made
+
+    def _carry(self, inputs: Sequence[Value | None], made: Sequence[Value]) -> None:
+        """Constants that are moved keep their units."""
+        for value in inputs:
+            if value is not None and value.name in self.units and len(made) == 1:
+                if is_moved(value.data, made[0]):
+                    self.units[made[0].name] = self.units[value.name]
 
     def known(self, value: Value | None, call: Call) -> np.ndarray:
         """The array of a value that decides shapes or branches."""

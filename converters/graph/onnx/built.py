@@ -1,14 +1,12 @@
 """Values and steps: what a graph becomes while it is built."""
 
-from collections.abc import MutableMapping
+from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from onnx import ValueInfoProto
 
-from converters.errors import ConversionError, CorruptFileError, safe_repr
-from converters.graph.onnx.types import TORCH_TYPES
+from converters.errors import ConversionError, safe_repr
 
 CONSTANT, WEIGHT, DATA = range(3)
 
@@ -38,6 +36,34 @@ class Step:
     outputs: tuple[str | None, ...]
 
 
+@dataclass(frozen=True)
+class Units:
+    """In what a tensor of whole numbers is measured.
+
+    Attributes:
+        kind: type of the whole numbers.
+        scale, zero: as `DequantizeLinear` takes them; `zero` may be absent.
+    """
+
+    kind: torch.dtype
+    scale: torch.Tensor
+    zero: torch.Tensor | None = None
+
+
+def units_of(inputs: Sequence[Value | None]) -> Units:
+    """Those of the inputs of a `DequantizeLinear`."""
+    data: list[Any] = [None if value is None else value.data for value in inputs]
+    return Units(data[0].dtype, data[1], data[2] if len(data) > 2 else None)
+
+
+def is_moved(data: torch.Tensor, made: Value) -> bool:
+    """Whether a constant was made of another by moving its elements, or by nothing at all."""
+    if made.kind == DATA or not isinstance(made.data, torch.Tensor):
+        return False
+    one, other = data.reshape(-1), made.data.reshape(-1)
+    return one.shape == other.shape and one.sort().values.equal(other.sort().values)
+
+
 Scope = MutableMapping[str, Value | None]
 
 
@@ -50,14 +76,3 @@ def lookup(name: str, scope: Scope) -> Value | None:
             f"value {safe_repr(name)} is used and never made: a weight is missing or the nodes "
             "form a cycle"
         ) from None
-
-
-def check_described(info: ValueInfoProto, value: Value | None) -> None:
-    """Refuse a value of another type than the file says, as onnxruntime does."""
-    said = info.type.tensor_type.elem_type if info.type.HasField("tensor_type") else 0
-    data = None if value is None else value.data
-    if said and isinstance(data, torch.Tensor) and TORCH_TYPES.get(said) != data.dtype:
-        raise CorruptFileError(
-            f"the file says that value {safe_repr(info.name)} is of type {safe_repr(said)}, and it "
-            f"is {data.dtype}; export the model again"
-        )

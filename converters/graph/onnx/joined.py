@@ -28,11 +28,11 @@ def joined(steps: Sequence[Step], constant: Constant) -> tuple[str, ...]:
       steps: of the network, in order.
       constant: gives weights and constants.
     """
-    known = _Makers(steps, constant)
+    known = Makers(steps, constant)
     return (*_twice_quantised(steps, known), *_bent_norms(steps, known))
 
 
-class _Makers:
+class Makers:
     """Reads steps backwards, past those that change nothing."""
 
     def __init__(self, steps: Sequence[Step], constant: Constant) -> None:
@@ -49,29 +49,31 @@ class _Makers:
     def maker(self, name: str | None, *operators: str) -> Step | None:
         """The step of one of these operators that makes a value; None where it is another."""
         step = self._made.get(self.origin(name) or "")
-        return step if step is not None and _operator(step) in operators else None
+        return step if step is not None and operator_of(step) in operators else None
 
     def _is_nothing(self, step: Step) -> bool:
-        name = _operator(step)
+        name = operator_of(step)
         if name in _NEUTRAL:
             values = [found for part in step.inputs if (found := self.constant(part)) is not None]
             return any(bool((value == _NEUTRAL[name]).all()) for value in values)
         return name in _NOTHING
 
 
-def _operator(step: Step) -> str:
-    call = _call(step)
+def operator_of(step: Step) -> str:
+    """The ONNX operator of a step; "" where onnx2torch made it."""
+    call = call_of_step(step)
     return call.operator if call else ""
 
 
-def _call(step: Step) -> Call | None:
+def call_of_step(step: Step) -> Call | None:
+    """What the node of a step says; None where onnx2torch made it."""
     return step.module.call if isinstance(step.module, Operation) else None
 
 
-def _twice_quantised(steps: Sequence[Step], known: _Makers) -> Iterator[str]:
+def _twice_quantised(steps: Sequence[Step], known: Makers) -> Iterator[str]:
     places = []
     for step in steps:
-        if _operator(step) != "QuantizeLinear":
+        if operator_of(step) != "QuantizeLinear":
             continue
         before = known.maker(step.inputs[0], "DequantizeLinear")
         first = known.maker(before.inputs[0], "QuantizeLinear") if before else None
@@ -84,7 +86,7 @@ def _twice_quantised(steps: Sequence[Step], known: _Makers) -> Iterator[str]:
         )
 
 
-def _are_joined(first: Step, second: Step, known: _Makers) -> bool:
+def _are_joined(first: Step, second: Step, known: Makers) -> bool:
     """Whether two quantisations are of one type, and of other scales or zero points."""
     zeros = [_zero(step, known) for step in (first, second)]
     kinds = {zero.dtype for zero in zeros if zero is not None}
@@ -97,23 +99,23 @@ def _are_equal(one: torch.Tensor | None, other: torch.Tensor | None) -> bool:
     return one is not None and other is not None and one.shape == other.shape and one.equal(other)
 
 
-def _zero(step: Step, known: _Makers) -> torch.Tensor | None:
+def _zero(step: Step, known: Makers) -> torch.Tensor | None:
     """The zero point; None where it is computed."""
     if len(step.inputs) > 2 and step.inputs[2] is not None:
         return known.constant(known.origin(step.inputs[2]))
     return torch.zeros((), dtype=torch.uint8)
 
 
-def _bent_norms(steps: Sequence[Step], known: _Makers) -> Iterator[str]:
+def _bent_norms(steps: Sequence[Step], known: Makers) -> Iterator[str]:
     for step in steps:
-        if _operator(step) == "Div" and _is_bent(step, known):
+        if operator_of(step) == "Div" and _is_bent(step, known):
             yield (
                 f"{SUSPICION}: {step.node} ends nodes of a layer norm with another exponent than "
                 "2, or with the mean less the value: onnxruntime takes them for a layer norm"
             )
 
 
-def _is_bent(division: Step, known: _Makers) -> bool:
+def _is_bent(division: Step, known: Makers) -> bool:
     """Whether a quotient is `d / sqrt(mean(d ** e))`, d less a mean, and no layer norm."""
     above = known.maker(division.inputs[0], "Sub")
     power = _power_below(division, known)
@@ -128,11 +130,11 @@ def _is_bent(division: Step, known: _Makers) -> bool:
     return not is_square or known.maker(above.inputs[0], "ReduceMean") is not None
 
 
-def _power_below(division: Step, known: _Makers) -> Step | None:
+def _power_below(division: Step, known: Makers) -> Step | None:
     """The power whose mean, with something added or not, a quotient has the root of below it."""
     root = known.maker(division.inputs[1], "Sqrt")
     mean = known.maker(root.inputs[0], "ReduceMean", "Add") if root is not None else None
-    if mean is not None and _operator(mean) == "Add":
+    if mean is not None and operator_of(mean) == "Add":
         means = [known.maker(name, "ReduceMean") for name in mean.inputs]
         mean = next((found for found in means if found is not None), None)
     return known.maker(mean.inputs[0], "Pow") if mean is not None else None

@@ -13,6 +13,7 @@ from converters.graph.module import attribute_of, graph_model, precision_finding
 from converters.graph.offsets import rounded_away
 from converters.graph.onnx.batch_use import BatchUse
 from converters.graph.onnx.batches import for_one_image
+from converters.graph.onnx.biases import check_biases
 from converters.graph.onnx.joined import joined
 from converters.graph.onnx.limits import OnnxLimits
 from converters.graph.onnx.ranges import bare_range_finding
@@ -114,6 +115,7 @@ def _captured(
     stored = {name for name, _ in stored_tensors(file.model)}
     module, said = _built(file, image, wanted, limits)
     del file  # its weights are in the module now
+    check_biases(module.steps, module.held, module.units)
     said += joined(module.steps, module.held)
     captured = capture(module, [torch.zeros(image.shape, dtype=module.input_types[0])])
     names = {own: name for own, name in module.weight_names.items() if name in stored}

@@ -12,8 +12,9 @@ from converters.errors import ConversionError, TooLargeError, safe_repr
 from converters.graph.guard import SizeGuard, WorkLimits
 from converters.graph.onnx.batch_use import BatchUse
 from converters.graph.onnx.build import Builder, opsets_of
-from converters.graph.onnx.built import CONSTANT, DATA, WEIGHT, Scope, Step, Value
+from converters.graph.onnx.built import CONSTANT, DATA, WEIGHT, Scope, Step, Units, Value
 from converters.graph.onnx.check import check_model
+from converters.graph.onnx.described import Descriptions, refuse, takes_from_sequences
 from converters.graph.onnx.functions import functions_of
 from converters.graph.onnx.limits import OnnxLimits
 from converters.graph.onnx.types import array_of, tensor_from, torch_type
@@ -31,6 +32,7 @@ class OnnxModule(torch.nn.Module):
         input_shapes, input_types: the shapes and element types it was built for.
         weight_bytes: of the weights in the file, as they lie there.
         weight_names: parameter name -> name in the file; torch does not allow every one of those.
+        units: of what was dequantised, by its names in `steps`.
         steps: the calls in order.
     """
 
@@ -49,6 +51,7 @@ class OnnxModule(torch.nn.Module):
         self.output_names = tuple(outputs)
         self.weight_bytes = weight_bytes
         self.weight_names: dict[str, str] = {}
+        self.units: dict[str, Units] = {}
         self.steps = tuple(steps)
         self._results = tuple(outputs.values())
         # Named after the nodes, because whoever walks the modules names them in errors.
@@ -176,6 +179,8 @@ def build(
     `images` is as `SizeGuard` takes it.
     """
     check_model(model, limits, outside=frozenset(weights or ()))
+    # Built for one image of a batch, the shapes of the file are others.
+    tell = use.misdescribed if use is not None else refuse if batch == 1 else None
     builder = Builder(
         opsets_of(model.opset_import),
         strict,
@@ -183,6 +188,7 @@ def build(
         functions=functions_of(model),
         batch=batch,
         watch=None if use is None else use.look,
+        described=Descriptions(tell, takes_from_sequences(model)),
     )
     scope: Scope = {name: builder.fresh(name, data, DATA) for name, data in examples.items()}
     for tensor in model.graph.initializer:
@@ -226,6 +232,7 @@ def _assembled(
     results = {name: value.name for name, value in outputs.items()}
     steps = _needed(builder.steps, set(results.values()))
     module = OnnxModule(steps, inputs, results, weight_bytes)
+    module.units = dict(builder.units)
     made = {name for step in steps for name in step.outputs} | set(inputs)
     read = {name for step in steps for name in step.inputs if name is not None}
     for name in builder.values:

@@ -15,8 +15,10 @@ def _branch(builder, call, inputs, scope):
     return builder.subgraph(branches[not taken], scope)
 
 
-def _constant(builder, value, dtype):
-    return builder.fresh("loop", torch.tensor(value, dtype=dtype), 0)
+def _constant(builder, info, value, dtype):
+    """What a loop gives its body: of one axis where the body says so, as in onnxruntime."""
+    rank = len(info.type.tensor_type.shape.dim)
+    return builder.fresh("loop", torch.tensor([value] if rank else value, dtype=dtype), 0)
 
 
 def _count(builder, iteration: int) -> None:
@@ -42,7 +44,12 @@ def _loop(builder, call, inputs, scope):
         builder.unbuilt(body)
     while going and (most is None or iteration < most):
         _count(builder, iteration)
-        given = [_constant(builder, iteration, torch.int64), _constant(builder, going, torch.bool)]
+        given = [
+            _constant(builder, info, number, dtype)
+            for info, number, dtype in zip(
+                body.input, (iteration, going), (torch.int64, torch.bool), strict=False
+            )
+        ]
         condition, *results = builder.subgraph(body, scope, [*given, *states])
         going = bool(builder.known(condition, call).reshape(-1)[0])
         states = results[: len(states)]
