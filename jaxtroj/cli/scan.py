@@ -112,7 +112,7 @@ def run(args: argparse.Namespace) -> int:
     """Scan the folder, print one line for each model; returns the exit status."""
     from jaxtroj.engine.progress import Tally
     from jaxtroj.record_text import summary
-    from jaxtroj.rounds import left_out
+    from jaxtroj.rounds import left_out, tables_aside
     from jaxtroj.store import RunStore, iter_records
 
     deadline = float("inf") if args.budget is None else time.monotonic() + args.budget
@@ -127,7 +127,7 @@ def run(args: argparse.Namespace) -> int:
         if len(store):
             options.message(f"{args.out} has {len(store)} records; going on from there")
         store.keep_accepted(accepted.source)
-        _tell(others, store)
+        _tell([*tables_aside(args.dataset), *others.lines()], store)
         tally = Tally(len(entries), accepted=accepted)
         _scan(entries, settings, store, tally, deadline, args)
     options.message(f"{summary(tally.kinds(), accepted)}; records in {args.out}")
@@ -142,8 +142,8 @@ def run(args: argparse.Namespace) -> int:
     return _status(options.exit_status(tally.kinds(), accepted), left, others)
 
 
-def _tell(others: "LeftOut", store: "RunStore") -> None:
-    for line in others.lines():
+def _tell(lines: list[str], store: "RunStore") -> None:
+    for line in lines:
         options.message(line)
         store.log(line)
 

@@ -5,6 +5,8 @@ from pathlib import Path
 
 from jaxtroj.errors import DatasetError
 from jaxtroj.rounds.layout import iter_models
+from jaxtroj.rounds.metadata import metadata_of
+from jaxtroj.rounds.places import model_places
 from jaxtroj.rounds.tables import LABEL_COLUMNS, is_manifest, read_pairs
 
 
@@ -48,9 +50,14 @@ def load_truth(path: str | os.PathLike[str], include_errata: bool = False) -> di
 def _found_truth(dataset: Path, include_errata: bool) -> tuple[dict[str, bool], list[str]]:
     truth: dict[str, bool] = {}
     problems: list[str] = []
+    unlabelled = 0
     for entry in iter_models(dataset, include_errata):
         if entry.poisoned is None and entry.problem:
             problems.append(f"{entry.model_id}: {entry.problem}")
-        elif entry.poisoned is not None and entry.skip_reason is None:
+        elif entry.poisoned is None:
+            unlabelled += 1
+        elif entry.skip_reason is None:
             truth[entry.model_id] = entry.poisoned
+    if unlabelled and dataset.is_dir():  # what cannot be read may hold their labels
+        problems += metadata_of(dataset, model_places(dataset)).unread
     return truth, problems
