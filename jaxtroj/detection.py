@@ -128,7 +128,7 @@ def scan_folder(
     """
     _check_path("the folder", folder)
     settings, limits = _checked_settings(settings), checked(limits)
-    return answer(iter_models(folder), settings, limits, pictures)
+    return answer(iter_models(folder, include_errata=True), settings, limits, pictures)
 
 
 def answer_with_panels(

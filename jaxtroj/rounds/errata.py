@@ -1,8 +1,9 @@
 """What NIST published about single models after a round came out.
 
-Round 1: models labelled poisoned whose trigger does nothing. They are skipped unless asked for,
-with this reason, because a wrong label harms calibration and scores silently. Round 0 came with no
-promise of convergence: the models that missed it are noted, not skipped. Round 5: models labelled
+Round 1: models labelled poisoned whose trigger does nothing. Labels are left out for this reason,
+because a wrong one harms calibration and scores silently; the models are scanned as all others,
+since names and labels are whatever who hands them in says. Round 0 came with no promise of
+convergence: the models that missed it are noted, and their labels count. Round 5: models labelled
 clean that got a trigger in packaging (`contaminated.py`). No list touches a dataset that merely
 uses the same ids: the round must be recognised, and the model be of its kind and have the label
 that the list says is wrong. One without a label is scanned.
@@ -56,7 +57,8 @@ def dataset_name(folder: Path, table: Table | None) -> str | None:
 
     Rounds 0 to 4: the round comes from the name of the folder (or of its METADATA file), else
     from the paths inside its first metadata row, in columns of paths; the split from those names,
-    else from the number of rows. Round 5: the master seed of its first model says it, else the names do.
+    else from the number of rows. Round 5: the master seed of its first model says it, else the
+    names do.
 
     >>> dataset_name(Path("round1-dataset-train"), None)
     'round1-train'

@@ -66,7 +66,9 @@ class ModelEntry:
     metadata: Mapping[str, str] = field(default_factory=dict)
     """The model's METADATA.csv cells by column name."""
     skip_reason: str | None = None
-    """Why the model should not be scanned (an erratum), or None."""
+    """Why the model should not be scanned, or None; of an erratum where its label is wanted."""
+    erratum: str | None = None
+    """Why its label is wrong by NIST's lists, or None; it is no reason not to look at the model."""
     problem: str | None = None
     """What is wrong with the model's folder, label or metadata row; other models stand."""
     is_refused: bool = False
@@ -101,7 +103,8 @@ def iter_models(
     where lines that name no model come last.
 
     Only label, metadata and config files are read. Models on NIST's errata lists carry a
-    `skip_reason`; with `include_errata` it becomes a note instead.
+    `skip_reason`, for who wants their labels; with `include_errata`, for who scans, it becomes a
+    note instead.
 
     Raises:
         DatasetError: at once, when the folder is missing, holds no model (NoModelsError), or its
@@ -242,8 +245,8 @@ def _with_erratum(entry: ModelEntry, source: _Source) -> ModelEntry:
     if reason is None:
         return entry
     if source.include_errata:
-        return replace(entry, notes=(*entry.notes, reason))
-    return replace(entry, skip_reason=reason)
+        return replace(entry, notes=(*entry.notes, reason), erratum=reason)
+    return replace(entry, skip_reason=reason, erratum=reason)
 
 
 def with_own_files(entry: ModelEntry) -> ModelEntry:
