@@ -69,8 +69,8 @@ class ModelFile:
     Attributes:
       path: where it is.
       format: "onnx", "exported program", "hub folder" or what `converters.Artifact` names.
-      sha256: hexadecimal digest of the file; of a folder, of the digests of all files that decide its
-        network, see `HubFolder`; of an ONNX file with external tensors, of those of all its files.
+      sha256: hexadecimal digest of the file; of a folder, of all files that decide its network, see
+        `HubFolder.sha256`; of an ONNX file with external tensors, of the digests of all its files.
       content: an `Artifact`, a `torch.export.ExportedProgram`, a `HubFolder`, or for ONNX the
         stamps of its files, since such files are parsed where they lie.
     """

@@ -134,7 +134,7 @@ def run(args: argparse.Namespace) -> int:
     options.message(f"{summary(tally.kinds(), accepted)}; records in {args.out}")
     left = len(entries) - tally.done
     if len(store):
-        is_whole = not (left or others.names or args.limit or args.smoke)
+        is_whole = not (left or others.is_partial or args.limit or args.smoke)
         accepting.complain(accepted, iter_records(args.out), is_whole)
     if left:
         options.message(f"the budget is spent: {left} models are left for the same command")
@@ -163,7 +163,7 @@ def _status(status: int, left: int, others: "LeftOut") -> int:
 
     Hidden files are said and change no status: hiding one is how people leave it out.
     """
-    if left or (others.names and status == EXIT_CLEAN):
+    if left or (others.is_partial and status == EXIT_CLEAN):
         return EXIT_INCOMPLETE
     return status
 

@@ -136,10 +136,10 @@ def test_the_digest_is_of_all_files_that_decide_the_network(folder):
     assert found == [hashlib.sha256("".join(lines).encode()).hexdigest()]
     (folder / "README.md").write_text("decides nothing")
     assert open_model(folder).sha256 == found[0]
-    for name, change in [("config.json", "hidden_act"), ("preprocessor_config.json", "image_mean")]:
+    for name, key in [("config.json", "hidden_act"), ("preprocessor_config.json", "image_mean")]:
         said = json.loads((folder / name).read_text())
-        value = "relu" if change == "hidden_act" else [0.4, 0.5, 0.5]
-        (folder / name).write_text(json.dumps(said | {change: value}))
+        value = "relu" if key == "hidden_act" else [0.4, 0.5, 0.5]
+        (folder / name).write_text(json.dumps(said | {key: value}))
         found.append(open_model(folder).sha256)
     assert len(set(found)) == 3
     record = scan_model(jaxtroj.ModelEntry("vit", folder, None, None), cheap("weights"))
