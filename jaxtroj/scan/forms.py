@@ -36,7 +36,8 @@ def form_for(attempt: Attempt, model: "Model", pictures: Pictures) -> FormChoice
             return choose_form(network, pictures, forms, said.has_front)
     sources = (("settings", attempt.settings.said_form()), ("folder", said), ("round", known))
     choice = FormChoice(forms[0], next(name for name, form in sources if form == known))
-    if choice.basis != "round" or len(usual) == 1:
+    is_its_own_word = attempt.entry.image_config is not None  # not that of what lies around it
+    if choice.basis != "round" or is_its_own_word or len(usual) == 1:
         return choice
     with attempt.step("form"):
         return _unless_contradicted(choice, network, pictures, usual, said.has_front)
