@@ -31,7 +31,7 @@ def form_for(attempt: Attempt, model: "Model", pictures: Pictures) -> FormChoice
     usual = possible_forms(said, model.channels, max(pictures.pixels.shape[1:3]))
     # Folded, as the evidence takes it: a plain form needs no program of its own then.
     network = Network(fold(model))
-    if len(forms) > 1:
+    if len(forms) != 1:
         with attempt.step("form"):
             return choose_form(network, pictures, forms, said.has_front)
     sources = (("settings", attempt.settings.said_form()), ("folder", said), ("round", known))
