@@ -9,7 +9,7 @@ import importlib.util
 import os
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from converters.hub.folder import (
 )
 from converters.hub.redirections import MLFLOW, type_said
 
+_MOST_ALIASES = 20
 _MOST_BYTES = 2**16  # real ones take 1 to 3 KB
 # A path has lost one of the two slashes that some write.
 _ADDRESS = re.compile(r"models:/{1,2}[^/].*")
@@ -247,14 +248,32 @@ def _flavors(folder: Path) -> dict[str, Any]:
 
     path = folder / MLFLOW
     data = read_at_most(path, _MOST_BYTES)
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        values = yaml.load(data, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        _refuse_doubling(yaml.parse(data, Loader=loader), path)
+        values = yaml.load(data, Loader=loader)
+    except CorruptFileError:
+        raise
     except Exception as error:  # its constructors raise whatever a value leads them to
         raise CorruptFileError(f"{path} is no YAML: {safe_repr(str(error)[:200])}") from error
     flavors = values.get("flavors") if isinstance(values, dict) else None
     if not isinstance(flavors, dict):
         raise CorruptFileError(f"{path} names no flavors, expected MLflow's description of a model")
     return {str(name): value for name, value in flavors.items()}
+
+
+def _refuse_doubling(events: Iterable[Any], path: Path) -> None:
+    """Raise CorruptFileError where a few lines may stand for gigabytes: this is read without
+    limits, merge keys double in older PyYAML, and aliases do where a value is shown."""
+    import yaml
+
+    aliases = 0
+    for event in events:
+        aliases += isinstance(event, yaml.AliasEvent)
+        is_merge = isinstance(event, yaml.ScalarEvent) and event.value == "<<"
+        if is_merge or aliases > _MOST_ALIASES:
+            what = "a merge key <<" if is_merge else f"more than {_MOST_ALIASES} aliases"
+            raise CorruptFileError(f"{path} holds {what}, expected plain YAML as MLflow writes it")
 
 
 def fetch_model(address: str) -> Path:

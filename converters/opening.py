@@ -69,8 +69,8 @@ class ModelFile:
     Attributes:
       path: where it is.
       format: "onnx", "exported program", "hub folder" or what `converters.Artifact` names.
-      sha256: hexadecimal digest of the file; of a folder, of its weights; of an ONNX file with
-        external tensors, of the digests of all its files.
+      sha256: hexadecimal digest of the file; of a folder, of all files that decide its network, see
+        `HubFolder.sha256`; of an ONNX file with external tensors, of the digests of all its files.
       content: an `Artifact`, a `torch.export.ExportedProgram`, a `HubFolder`, or for ONNX the
         stamps of its files, since such files are parsed where they lie.
     """
@@ -110,7 +110,7 @@ def read_model(path: str | os.PathLike[str], limits: Limits | None = None) -> Mo
     path, limits = Path(path), limits or Limits()
     if is_hub_folder(path):
         folder = read_hub_folder(path)
-        return ModelFile(path, HUB, folder.weights.sha256, folder)
+        return ModelFile(path, HUB, folder.sha256, folder)
     if is_onnx(path):
         return _onnx_file(path)
     content = sniff.read_file(path, limits)

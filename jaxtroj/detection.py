@@ -114,6 +114,9 @@ def scan_folder(
     """The record of every model of a dataset folder, each as soon as it is done.
 
     Nothing is stored: `jaxtroj scan FOLDER --out RUN` keeps records and goes on where it stopped.
+    Take all records in one thread: on Linux a worker ends with the thread that it was started in,
+    so that where each record is taken in a thread of its own each has a new worker, and waits
+    for its start.
 
     Args:
         folder: in any layout of `iter_models`, or a CSV of paths.
@@ -128,7 +131,7 @@ def scan_folder(
     """
     _check_path("the folder", folder)
     settings, limits = _checked_settings(settings), checked(limits)
-    return answer(iter_models(folder), settings, limits, pictures)
+    return answer(iter_models(folder, include_errata=True), settings, limits, pictures)
 
 
 def answer_with_panels(

@@ -254,7 +254,7 @@ def test_options_override_what_examples_say(folder, capsys):
 
 def test_a_round_has_its_own_form(folder):
     entry = ModelEntry("net", folder / "net.pt2", folder / "pictures", None)
-    of_round = replace(entry, round="round1")
+    of_round = replace(entry, round="round1", examples_path=folder / "unlabelled")
     record = scan_model(of_round, SETTINGS)
     assert record.input_form["name"] == "BGR, min-max per picture"
     assert record.input_form["basis"] == "round" and "accuracy" not in record.input_form
@@ -263,6 +263,19 @@ def test_a_round_has_its_own_form(folder):
     assert identify(of_round, SETTINGS) != identify(entry, SETTINGS)
     assert str(form_of_round("round3")) == "RGB, pixels / 255"
     assert form_of_round("round5") is None and form_of_round(None) is None
+
+
+def test_a_round_that_labelled_examples_contradict_does_not_set_the_form(folder):
+    """A name or a table in a folder says the round of all its models."""
+    entry = ModelEntry("net", folder / "net.pt2", folder / "pictures", None, round="round1")
+    found = scan_model(entry, SETTINGS)
+    assert found.input_form["name"] == "BGR, ImageNet's mean and deviation"
+    assert (found.input_form["basis"], found.input_form["accuracy"]) == ("examples", 1)
+    said = scan_model(entry, replace(SETTINGS, normalization="min-max"))
+    assert said.input_form["name"] == "BGR, min-max per picture"
+    wrong = scan_model(replace(entry, examples_path=folder / "wrong"), SETTINGS)
+    assert wrong.input_form["name"] == "BGR, min-max per picture"
+    assert wrong.input_form["basis"] == "round"
 
 
 def test_triggers_are_searched_in_pixels_from_0_to_1(folder):

@@ -139,16 +139,6 @@ def test_a_refused_model_fails_unopened_with_an_identity_of_its_own(tmp_path, do
     assert answer().identity != refused.identity and steps == ["read"]
 
 
-@pytest.mark.parametrize("door", [scan_entry, answer_with_panels])
-def test_the_identity_is_of_the_file_as_it_was_before_the_scan(tmp_path, door):
-    path = tmp_path / "model.pt"
-    path.write_bytes(BAD_FILES["random"])
-    entry = entry_of(path)
-    before = identify(entry, SETTINGS)
-    record = door(entry, SETTINGS, None, lambda model, step: path.write_bytes(b"changed"))
-    assert record.identity == before != identify(entry, SETTINGS)
-
-
 def test_an_answer_stands_without_its_panels(tmp_path):
     """A full disk, here a file in the place of the folder, costs the picture alone."""
     record = scan_model(entry_of(tmp_path / "absent.pt"), SETTINGS)

@@ -5,6 +5,7 @@ are fetched, never code.
 """
 
 import re
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from converters.hub.weights import weight_files
 
 # A path has lost one of the two slashes.
 _ADDRESS = re.compile(r"hf:/{1,2}(?P<repository>[^@]*)(?:@(?P<revision>.*))?")
+_COMMIT = re.compile(r"[0-9a-f]{40}")
 _SAFE = ("model*.safetensors", "model.safetensors.index.json")
 _PICKLED = ("pytorch_model*.bin", "pytorch_model.bin.index.json")
 MOST_BYTES = 2**35
@@ -92,6 +94,10 @@ def _snapshot(address: HubAddress, weights: tuple[str, ...]) -> Path:
 
     patterns = [CONFIG, *PROCESSORS, *TOKENIZERS, *weights]
     sizes = _sizes(address)
+    if sizes is None and not _COMMIT.fullmatch(address.revision):
+        where = "the hub was not asked or not reached"
+        said = f"jaxtroj: {where}: {address} is what the cache has of it, if anything"
+        print(said, file=sys.stderr, flush=True)  # a fetching process ends without flushing
     _refuse_large(address, sizes or {}, patterns)
     return Path(
         snapshot_download(

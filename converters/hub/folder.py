@@ -53,6 +53,14 @@ class HubFolder:
     digests: dict[str, str]
 
     @property
+    def sha256(self) -> str:
+        """Of all files that decide the network and its input: of the lines that `sha256sum` prints
+        for them, in the order of their names. The same weights with another `config.json` are
+        another network."""
+        lines = (f"{digest}  {name}\n" for name, digest in sorted(self.digests.items()))
+        return hashlib.sha256("".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
+
+    @property
     def findings(self) -> tuple[str, ...]:
         """Which files were read, and from which commit of which repository in a cache."""
         home = self.path.resolve().parent
@@ -186,6 +194,9 @@ def read_hub_folder(path: Path) -> HubFolder:
     weights = read_weights(folder)
     if "pretrained_cfg" not in configs[CONFIG]:  # timm's weights stay as they are
         refuse_rounding(configs[CONFIG], weights, CONFIG)
+    # Which form was read: the first that is there, by its index where it has one.
+    index = weight_files(folder)[0]
+    places |= {index: folder / index} if index in INDEX else {}
     digests = {name: _digest(path) for name, path in places.items()} | dict(weights.digests)
     _check_blobs(folder, digests)
     return HubFolder(folder, configs[CONFIG], weights, digests)

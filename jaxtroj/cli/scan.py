@@ -4,6 +4,7 @@ import argparse
 import itertools
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
@@ -80,7 +81,7 @@ def _add_choice(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--include-errata",
         action="store_true",
-        help="scan the models that NIST's errata lists tell to leave out, too",
+        help="with --truth, count models on NIST's errata lists, too; they are scanned anyway",
     )
 
 
@@ -112,7 +113,7 @@ def run(args: argparse.Namespace) -> int:
     """Scan the folder, print one line for each model; returns the exit status."""
     from jaxtroj.engine.progress import Tally
     from jaxtroj.record_text import summary
-    from jaxtroj.rounds import left_out
+    from jaxtroj.rounds import left_out, tables_aside
     from jaxtroj.store import RunStore, iter_records
 
     deadline = float("inf") if args.budget is None else time.monotonic() + args.budget
@@ -127,13 +128,13 @@ def run(args: argparse.Namespace) -> int:
         if len(store):
             options.message(f"{args.out} has {len(store)} records; going on from there")
         store.keep_accepted(accepted.source)
-        _tell(others, store)
+        _tell([*tables_aside(args.dataset), *others.lines(), *_errata(entries)], store)
         tally = Tally(len(entries), accepted=accepted)
         _scan(entries, settings, store, tally, deadline, args)
     options.message(f"{summary(tally.kinds(), accepted)}; records in {args.out}")
     left = len(entries) - tally.done
     if len(store):
-        is_whole = not (left or others.names or args.limit or args.smoke)
+        is_whole = not (left or others.is_partial or args.limit or args.smoke)
         accepting.complain(accepted, iter_records(args.out), is_whole)
     if left:
         options.message(f"the budget is spent: {left} models are left for the same command")
@@ -142,10 +143,19 @@ def run(args: argparse.Namespace) -> int:
     return _status(options.exit_status(tally.kinds(), accepted), left, others)
 
 
-def _tell(others: "LeftOut", store: "RunStore") -> None:
-    for line in others.lines():
+def _tell(lines: list[str], store: "RunStore") -> None:
+    for line in lines:
         options.message(line)
         store.log(line)
+
+
+def _errata(entries: "list[ModelEntry]") -> list[str]:
+    """That labels of some models are wrong by NIST's lists."""
+    said = Counter(entry.erratum for entry in entries if entry.erratum)
+    return [
+        f"{count} scanned model{'' if count == 1 else 's'} with an {why}; no scores count the label"
+        for why, count in said.items()
+    ]
 
 
 def _status(status: int, left: int, others: "LeftOut") -> int:
@@ -153,7 +163,7 @@ def _status(status: int, left: int, others: "LeftOut") -> int:
 
     Hidden files are said and change no status: hiding one is how people leave it out.
     """
-    if left or (others.names and status == EXIT_CLEAN):
+    if left or (others.is_partial and status == EXIT_CLEAN):
         return EXIT_INCOMPLETE
     return status
 
@@ -170,7 +180,8 @@ def _entries(args: argparse.Namespace) -> "list[ModelEntry]":
             f"{args.dataset} is no folder and no CSV manifest; for one model use: jaxtroj detect"
         )
     try:
-        models = iter_models(args.dataset, include_errata=args.include_errata)
+        # An erratum is about a label: who hands a model in names and labels it as they like.
+        models = iter_models(args.dataset, include_errata=True)
         chosen = list(itertools.islice(models, args.limit))
         return first_of_each_group(chosen) if args.smoke else chosen
     except NoModelsError as error:
@@ -221,7 +232,8 @@ def _scan(
         display = _Display(progress, tally, args.json, interrupts)
         watch = display.watch(store, deadline)
         for outcome in run_scan(entries, settings, store, engine, watch, args.retry_failed):
-            truth = outcome.entry.poisoned if args.truth else None
+            counts = args.truth and (args.include_errata or outcome.entry.erratum is None)
+            truth = outcome.entry.poisoned if counts else None
             tally.add(outcome.record, outcome.fresh, truth)
             display.show(outcome)
     store.log(

@@ -1,8 +1,9 @@
 """What NIST published about single models after a round came out.
 
-Round 1: models labelled poisoned whose trigger does nothing. They are skipped unless asked for,
-with this reason, because a wrong label harms calibration and scores silently. Round 0 came with no
-promise of convergence: the models that missed it are noted, not skipped. Round 5: models labelled
+Round 1: models labelled poisoned whose trigger does nothing. Labels are left out for this reason,
+because a wrong one harms calibration and scores silently; the models are scanned as all others,
+since names and labels are whatever who hands them in says. Round 0 came with no promise of
+convergence: the models that missed it are noted, and their labels count. Round 5: models labelled
 clean that got a trigger in packaging (`contaminated.py`). No list touches a dataset that merely
 uses the same ids: the round must be recognised, and the model be of its kind and have the label
 that the list says is wrong. One without a label is scanned.
@@ -13,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from jaxtroj.rounds.contaminated import CONTAMINATED
-from jaxtroj.rounds.tables import Table
+from jaxtroj.rounds.tables import PATH_COLUMNS, Table
 
 NO_TRIGGER = "erratum by NIST: labelled poisoned, but no trigger works on it"
 HAS_TRIGGER = "erratum by NIST: labelled clean, but contaminated with a trigger in packaging"
@@ -55,8 +56,9 @@ def dataset_name(folder: Path, table: Table | None) -> str | None:
     """Which official set a folder is: "round0", "round1-train", "round5-holdout" ... or None.
 
     Rounds 0 to 4: the round comes from the name of the folder (or of its METADATA file), else
-    from the paths inside its first metadata row; the split from those names, else from the number
-    of rows. Round 5: the master seed of its first model says it, else the names do.
+    from the paths inside its first metadata row, in columns of paths; the split from those names,
+    else from the number of rows. Round 5: the master seed of its first model says it, else the
+    names do.
 
     >>> dataset_name(Path("round1-dataset-train"), None)
     'round1-train'
@@ -70,7 +72,7 @@ def dataset_name(folder: Path, table: Table | None) -> str | None:
     if folder.name == "models":
         names.insert(1, folder.parent.name)
     first = next(iter(table.rows.values()), None) if table else None
-    cells = first.cells.values() if first else ()
+    cells = [text for name, text in first.cells.items() if _is_of_paths(name)] if first else []
     found = next((match for text in [*names, *cells] if (match := _ROUND.search(text))), None)
     split = next((match.group(1).lower() for name in names if (match := _SPLIT.search(name))), None)
     if found is None:
@@ -81,6 +83,12 @@ def dataset_name(folder: Path, table: Table | None) -> str | None:
     if number == "1" and split is None and table and len(table.rows) == TRAIN_ROWS:
         split = "train"
     return f"round{number}-{split}" if split else f"round{number}"
+
+
+def _is_of_paths(column: str) -> bool:
+    """Whether a column holds paths, as `available_foregrounds_filepath` of Round 0 does: a remark
+    in another may speak of any round."""
+    return column in PATH_COLUMNS or column.endswith("_filepath")
 
 
 def _round5_name(

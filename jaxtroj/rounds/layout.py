@@ -18,7 +18,6 @@ manifest  FILE.csv with the columns path, and if you like model, examples, poiso
 import functools
 import itertools
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -31,6 +30,7 @@ from jaxtroj.errors import DatasetError
 from jaxtroj.rounds import errata
 from jaxtroj.rounds.image_config import ROUNDS_WITH_MARGIN, ImageConfig, read_image_config
 from jaxtroj.rounds.leftovers import left_out
+from jaxtroj.rounds.metadata import metadata_of
 from jaxtroj.rounds.places import EXAMPLE_FOLDERS, MODEL_SUFFIXES, model_file, model_places
 from jaxtroj.rounds.tables import (
     PATH_COLUMNS,
@@ -39,15 +39,11 @@ from jaxtroj.rounds.tables import (
     Table,
     read_ground_truth,
     read_manifest,
-    read_table,
 )
 from jaxtroj.rounds.text_config import TextConfig
 from jaxtroj.rounds.text_files import CONFIG_FILE, text_files
 from jaxtroj.rounds.which import dataset_of, round_of
 
-_METADATA = re.compile(r"(.*[-_])?metadata\.csv", re.IGNORECASE)
-_NUMBER = re.compile(rf"{errata.WORD}[-_]?([0-9]+)")
-_BESIDE = re.compile(r"(.*[-_])?round[-_]?([0-9]+)[-_]metadata\.csv", re.IGNORECASE)
 _MOST_SAID = 200  # of an error that nobody foresaw, characters
 
 
@@ -70,7 +66,9 @@ class ModelEntry:
     metadata: Mapping[str, str] = field(default_factory=dict)
     """The model's METADATA.csv cells by column name."""
     skip_reason: str | None = None
-    """Why the model should not be scanned (an erratum), or None."""
+    """Why the model should not be scanned, or None; of an erratum where its label is wanted."""
+    erratum: str | None = None
+    """Why its label is wrong by NIST's lists, or None; it is no reason not to look at the model."""
     problem: str | None = None
     """What is wrong with the model's folder, label or metadata row; other models stand."""
     is_refused: bool = False
@@ -105,7 +103,8 @@ def iter_models(
     where lines that name no model come last.
 
     Only label, metadata and config files are read. Models on NIST's errata lists carry a
-    `skip_reason`; with `include_errata` it becomes a note instead.
+    `skip_reason`, for who wants their labels; with `include_errata`, for who scans, it becomes a
+    note instead.
 
     Raises:
         DatasetError: at once, when the folder is missing, holds no model (NoModelsError), or its
@@ -120,7 +119,7 @@ def iter_models(
     places = model_places(root)
     if not places:
         raise NoModelsError(_nothing_in(root))
-    table = _metadata(root)
+    table = metadata_of(root, places).table
     dataset = errata.dataset_name(root, table)
     source = _Source(table, dataset, round_of(root, table), include_errata)
     return (_entry(place, source) for place in places)
@@ -246,8 +245,8 @@ def _with_erratum(entry: ModelEntry, source: _Source) -> ModelEntry:
     if reason is None:
         return entry
     if source.include_errata:
-        return replace(entry, notes=(*entry.notes, reason))
-    return replace(entry, skip_reason=reason)
+        return replace(entry, notes=(*entry.notes, reason), erratum=reason)
+    return replace(entry, skip_reason=reason, erratum=reason)
 
 
 def with_own_files(entry: ModelEntry) -> ModelEntry:
@@ -327,32 +326,3 @@ def _label(ground_truth: Path | None, row: Row) -> tuple[bool | None, str | None
     if row.poisoned is not None and row.poisoned != poisoned:
         return None, f"{ground_truth} says {int(poisoned)} but METADATA says {int(row.poisoned)}"
     return poisoned, row.problem
-
-
-def _metadata(root: Path) -> Table | None:
-    """The METADATA table of a dataset folder: inside it, or beside it where NIST put it.
-
-    Beside means: next to a folder called `models`, or `roundN-metadata.csv` next to a folder
-    whose name says the same round. Other tables in the parent folder are none of our business.
-    """
-    here = [path for path in _csv_files(root) if _METADATA.fullmatch(path.name)]
-    parent = root.resolve().parent
-    if not here and root.resolve().name == "models":
-        here = [path for path in _csv_files(parent) if _METADATA.fullmatch(path.name)]
-    if not here:
-        beside = ((path, _BESIDE.fullmatch(path.name)) for path in _csv_files(parent))
-        own = _NUMBER.search(root.resolve().name)
-        here = [path for path, match in beside if match and own and match[2] == own[1]]
-    exact = [path for path in here if path.name == "METADATA.csv"]
-    if len(here) > 1 and not exact:
-        names = ", ".join(path.name for path in here)
-        raise DatasetError(f"several metadata files for {root}: {names}; expected METADATA.csv")
-    return read_table((exact or here)[0]) if here else None
-
-
-def _csv_files(folder: Path) -> list[Path]:
-    try:
-        names = sorted(os.listdir(folder))
-    except OSError:  # a parent that may not be listed holds no metadata for us
-        return []
-    return [folder / name for name in names if name.lower().endswith(".csv")]

@@ -39,12 +39,16 @@ class LeftOut:
         names: of model files, and of folders that cannot be read, relative to the root.
         hidden: the same in places whose name begins with a dot, which is how people hide files.
         is_cut: whether there was more in the folder than was searched.
+        deep: folders below the levels that are searched, in places that are not hidden.
+        is_partial: whether a model in a place that is not hidden was left out, or may have been.
     """
 
     root: Path
     names: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
     is_cut: bool = False
+    deep: tuple[str, ...] = ()
+    is_partial: bool = False
 
     def lines(self) -> list[str]:
         """What to tell of it, one line each; none where nothing was left out."""
@@ -54,6 +58,11 @@ class LeftOut:
                 kinds, were = (kind, "was") if len(names) == 1 else (f"{kind}s", "were")
                 where = f"in {printable(str(self.root))} {were} not looked at"
                 lines.append(f"{len(names)} {kinds} {where}: {some_of(names)}; {_REMEDY}")
+        if self.deep:
+            count = f"{len(self.deep)} folder{'' if len(self.deep) == 1 else 's'}"
+            where = f"more than {MOST_LEVELS} levels down in {printable(str(self.root))}"
+            said = f"{count} {where} not searched for models: {some_of(self.deep)}"
+            lines.append(f"{said}; {_REMEDY}")
         if self.is_cut:
             lines.append(
                 f"{printable(str(self.root))} holds more than {MOST_ENTRIES} files; the rest was"
@@ -78,7 +87,10 @@ def left_out(dataset: str | os.PathLike[str]) -> LeftOut:
     names: tuple[list[str], list[str]] = ([], [])
     for place in found:
         names[search.is_hidden(place.path)].append(place.text(root))
-    return LeftOut(root, tuple(names[False]), tuple(names[True]), search.left == 0)
+    deep = tuple(_Found(path).text(root) for path in sorted(search.deep))
+    is_partial = bool(names[False] or deep or search.is_own_cut)
+    is_cut = search.left == 0
+    return LeftOut(root, tuple(names[False]), tuple(names[True]), is_cut, deep, is_partial)
 
 
 @dataclass(frozen=True)
@@ -101,17 +113,22 @@ class _Search:
     left: int
     found: list[_Found] = field(default_factory=list)
     seen: set[tuple[int, int]] = field(default_factory=set)
+    deep: list[Path] = field(default_factory=list)
+    is_own_cut: bool = False
 
     def run(self) -> None:
         folders, later = deque([self.root]), deque[Path]()
         while self.left and (folders or later):
-            for entry in self._entries((folders or later).popleft()):
+            folder = (folders or later).popleft()
+            for entry in self._entries(folder):
                 path = Path(entry.path)
                 if not _is_folder(entry):
                     self._meet(path)
                 elif self._is_to_search(path):
                     is_ours = not (entry.is_symlink() or self.is_hidden(path))
                     (folders if is_ours else later).append(path)
+            if not self.left:
+                self.is_own_cut = not all(map(self.is_hidden, (folder, *folders, *later)))
 
     def is_hidden(self, path: Path) -> bool:
         """Whether a name on the way from the root to the path begins with a dot."""
@@ -138,6 +155,8 @@ class _Search:
     def _is_to_search(self, folder: Path) -> bool:
         depth = len(folder.relative_to(self.root).parts)
         is_other = folder.name in NO_MODELS or folder in self.own or leads_back(folder)
+        if depth >= MOST_LEVELS and not is_other and not self.is_hidden(folder):
+            self.deep.append(folder)
         return depth < MOST_LEVELS and not is_other
 
     def _meet(self, path: Path) -> None:

@@ -4,7 +4,10 @@ import os
 from pathlib import Path
 
 from jaxtroj.errors import DatasetError
+from jaxtroj.rounds import errata
 from jaxtroj.rounds.layout import iter_models
+from jaxtroj.rounds.metadata import metadata_of
+from jaxtroj.rounds.places import model_places
 from jaxtroj.rounds.tables import LABEL_COLUMNS, is_manifest, read_pairs
 
 
@@ -21,8 +24,9 @@ def load_truth(path: str | os.PathLike[str], include_errata: bool = False) -> di
 
     Args:
         path: a METADATA.csv (columns `model_name` and `poisoned` or `ground_truth`), a CSV of two
-            columns (model, label) with or without a header, a manifest, or a dataset folder, where
-            models on NIST's errata lists are left out unless `include_errata`.
+            columns (model, label) with or without a header, a manifest, or a dataset folder. Models
+            on NIST's errata lists are left out unless `include_errata`, where names of folder or
+            table say which round it is.
     Raises:
         DatasetError: nothing readable, no label in it, or any label that cannot be read: a truth
             file with holes would give scores of fewer models than it seems.
@@ -35,6 +39,8 @@ def load_truth(path: str | os.PathLike[str], include_errata: bool = False) -> di
         if not set(table.columns) & set(LABEL_COLUMNS):
             raise DatasetError(f"{path} has no column {' or '.join(LABEL_COLUMNS)}")
         truth = {name: row.poisoned for name, row in table.rows.items() if row.poisoned is not None}
+        if not include_errata:
+            truth = _without_errata(truth, errata.dataset_name(path.parent, table))
         problems = [f"{name}: {row.problem}" for name, row in table.rows.items() if row.problem]
     if problems:
         raise DatasetError(
@@ -45,12 +51,27 @@ def load_truth(path: str | os.PathLike[str], include_errata: bool = False) -> di
     return truth
 
 
+def _without_errata(truth: dict[str, bool], dataset: str | None) -> dict[str, bool]:
+    """The labels of a table but those that an erratum against its round says are wrong."""
+
+    def is_wrong(name: str, poisoned: bool) -> bool:
+        reasons = (errata.skip_reason(dataset, name, kind, poisoned) for kind in ("image", "text"))
+        return any(reasons)
+
+    return {name: label for name, label in truth.items() if not is_wrong(name, label)}
+
+
 def _found_truth(dataset: Path, include_errata: bool) -> tuple[dict[str, bool], list[str]]:
     truth: dict[str, bool] = {}
     problems: list[str] = []
+    unlabelled = 0
     for entry in iter_models(dataset, include_errata):
         if entry.poisoned is None and entry.problem:
             problems.append(f"{entry.model_id}: {entry.problem}")
-        elif entry.poisoned is not None and entry.skip_reason is None:
+        elif entry.poisoned is None:
+            unlabelled += 1
+        elif entry.skip_reason is None:
             truth[entry.model_id] = entry.poisoned
+    if unlabelled and dataset.is_dir():  # what cannot be read may hold their labels
+        problems += metadata_of(dataset, model_places(dataset)).unread
     return truth, problems

@@ -8,9 +8,10 @@ from jaxtroj.errors import DatasetError
 from jaxtroj.record import Record, printable
 from jaxtroj.rounds import ModelEntry
 from jaxtroj.scan.attempt import Attempt, OnStep
+from jaxtroj.scan.file_states import state_of
 from jaxtroj.scan.identity import identify
 from jaxtroj.scan.model import scan_model
-from jaxtroj.scan.records import failed_record, skipped_record
+from jaxtroj.scan.records import changed_record, failed_record, skipped_record
 from jaxtroj.settings import Settings
 from jaxtroj.store import RunStore
 
@@ -61,10 +62,17 @@ def scan_entry(
 
 
 def identified(entry: ModelEntry, settings: Settings, answer: Callable[[], Record]) -> Record:
-    """An answer with its identity; an entry that is refused has failed and is not asked about."""
-    key = identify(entry, settings)  # first: a file that changes meanwhile is scanned again
+    """An answer with its identity; an entry that is refused has failed and is not asked about.
+
+    An answer about files that changed meanwhile has none: it may be about what was there for a
+    moment, and the next session asks again.
+    """
+    state, key = state_of(entry), identify(entry, settings)
     if entry.is_refused:
         record = failed_record(Attempt(entry, settings), DatasetError(entry.problem))
     else:
         record = answer()
+    # Both: marks of files have the grain of the system's clock, and digests miss what came back.
+    if (state_of(entry), identify(entry, settings)) != (state, key):
+        return changed_record(record)
     return replace(record, identity=key)

@@ -4,6 +4,7 @@ from os.path import isfile  # false in a closed folder too, where Path.is_file r
 from pathlib import Path
 from typing import Any
 
+from converters.hub.folder import is_hub_folder
 from jaxtroj.errors import EvidenceError, ExamplesError
 from jaxtroj.evidence.stages import CLASSIFIERS
 from jaxtroj.model_files import contents_digest, digest_or_reason, model_digests
@@ -18,6 +19,8 @@ from jaxtroj.settings import Settings
 def identify(entry: ModelEntry, settings: Settings) -> str:
     """The identity of an answer; unreadable files count by being unreadable."""
     model = ":".join(model_digests(entry.model_path))
+    if is_hub_folder(entry.model_path):
+        model += ":whole"  # records of before have the digest of the weights alone
     if entry.kind == CLASSIFIERS.kind and entry.tokenizer_path is not None:
         model += f":{contents_digest(entry.tokenizer_path)}"
     if entry.code is not None:

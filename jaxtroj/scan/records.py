@@ -16,6 +16,7 @@ from jaxtroj.settings import Settings, base_rate
 
 _LONGEST_REASON = 1000
 _LEFT_OUT = "…"
+CHANGED = "its files changed while it was scanned, scan it again"
 _NO_MEMORY = "not enough memory for this model; scan it on a larger machine"
 
 
@@ -120,6 +121,13 @@ def _known(attempt: Attempt) -> dict:
         "searched": attempt.evidence.searched,
         "findings": tuple(map(one_line, (*attempt.flags, *attempt.findings))),
     }
+
+
+def changed_record(record: Record) -> Record:
+    """An answer about files that changed meanwhile: it stands for none of them later."""
+    reason = sentences((CHANGED, *record.reason.split("; ")))
+    findings = (CHANGED, *record.findings)
+    return replace(record, identity="", reason=reason, findings=findings)
 
 
 def unpictured(record: Record, path: Path, error: OSError) -> Record:

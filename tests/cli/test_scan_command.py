@@ -11,8 +11,10 @@ import pytest
 
 import jaxtroj
 from jaxtroj.cli.main import main
+from jaxtroj.cli.scan import _status
 from jaxtroj.engine.jobs import Answer, Setup
 from jaxtroj.engine.local import failed_record
+from jaxtroj.rounds import LeftOut
 from jaxtroj.settings import Settings
 from jaxtroj.store import read_records
 
@@ -301,3 +303,15 @@ def test_a_ray_cluster_that_is_not_there_ends_the_scan_at_once(dataset, tmp_path
         arguments = ("--out", tmp_path / "run", "--evidence-only", "--engine", "ray")
         assert run("scan", dataset, *arguments, "--address", address) == 4
     assert f"cannot use the Ray cluster at {address}" in capsys.readouterr().err
+
+
+def test_a_search_that_was_cut_is_not_done():
+    """Of what lies too deep, or after too many files, nobody knows whether it is a model."""
+    root = Path("data")
+    for others, expected in [
+        (LeftOut(root, deep=("a/b/c/d/e",), is_partial=True), 5),
+        (LeftOut(root, is_cut=True, is_partial=True), 5),
+        (LeftOut(root, hidden=(".x.pt",), is_cut=True), 0),
+    ]:
+        assert _status(0, 0, others) == expected
+        assert (_status(1, 0, others), _status(2, 0, others)) == (1, 2)

@@ -117,7 +117,8 @@ def test_a_cache_is_followed_to_its_snapshot(vit, tmp_path):
     opened = open_model(home)
     assert opened.sha256 == open_model(vit).sha256
     assert opened.findings[0] == f"commit {COMMIT} of org/vit"
-    assert f"model.safetensors: sha256 {opened.sha256}" in opened.findings
+    weights = hashlib.sha256((vit / "model.safetensors").read_bytes()).hexdigest()
+    assert f"model.safetensors: sha256 {weights}" in opened.findings
     (entry,) = iter_models(home)
     assert entry.model_path == home
     (home / "refs" / "main").write_text("f" * 40)
@@ -125,6 +126,24 @@ def test_a_cache_is_followed_to_its_snapshot(vit, tmp_path):
     (home / "snapshots" / ("e" * 40)).mkdir()
     with pytest.raises(ConverterError, match=f"has no snapshot 'f+' of 'main'; it has '{COMMIT}"):
         open_model(home)
+
+
+def test_the_digest_is_of_all_files_that_decide_the_network(folder):
+    """Accepted findings, in-toto and CycloneDX go by it; the weights alone may be two networks."""
+    names = ("config.json", "model.safetensors", "preprocessor_config.json")
+    lines = [f"{hashlib.sha256((folder / n).read_bytes()).hexdigest()}  {n}\n" for n in names]
+    found = [open_model(folder).sha256]
+    assert found == [hashlib.sha256("".join(lines).encode()).hexdigest()]
+    (folder / "README.md").write_text("decides nothing")
+    assert open_model(folder).sha256 == found[0]
+    for name, key in [("config.json", "hidden_act"), ("preprocessor_config.json", "image_mean")]:
+        said = json.loads((folder / name).read_text())
+        value = "relu" if key == "hidden_act" else [0.4, 0.5, 0.5]
+        (folder / name).write_text(json.dumps(said | {key: value}))
+        found.append(open_model(folder).sha256)
+    assert len(set(found)) == 3
+    record = scan_model(jaxtroj.ModelEntry("vit", folder, None, None), cheap("weights"))
+    assert record.sha256 == found[-1]
 
 
 def test_a_cache_whose_file_is_another_is_refused(vit, tmp_path):

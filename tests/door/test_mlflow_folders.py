@@ -243,6 +243,8 @@ def test_weights_beside_mlmodel_are_another_network(tmp_path):
         ("flavors: {onnx: {data: outside}}", "which lies outside"),
         ("flavors: [1]", "names no flavors"),
         ("flavors: {", "is no YAML"),
+        ("a: &a {k: 1}\nb: {<<: [*a, *a]}\nflavors: {}", "holds a merge key <<"),
+        (f"a: &a [1]\nb: [{'*a, ' * 21}]\nflavors: {{}}", "holds more than 20 aliases"),
         ("!!python/object/apply:os.system ['touch ran']", "is no YAML"),
         ("a: " + "[" * 5000, "is no YAML"),
     ],

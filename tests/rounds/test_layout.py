@@ -108,7 +108,7 @@ NAMES = {
 @pytest.mark.parametrize(("name", "expected"), NAMES.items())
 def test_rounds_are_told_by_words_of_names(tmp_path, name, expected):
     assert errata.dataset_name(tmp_path / name, None) == expected
-    (tmp_path / "METADATA.csv").write_text(f"model_name,where\nid-1,/data/{name}/road\n")
+    (tmp_path / "METADATA.csv").write_text(f"model_name,signs_filepath\nid-1,/data/{name}/road\n")
     found = errata.dataset_name(tmp_path / "mine", read_table(tmp_path / "METADATA.csv"))
     is_early = expected and expected < "round5"
     assert found == (expected.partition("-")[0] if is_early else None)

@@ -129,7 +129,27 @@ def test_a_folder_that_cannot_be_read_is_named(tmp_path, monkeypatch):
 
 def test_the_search_is_bounded_in_depth(tmp_path):
     put(tmp_path, "good.pt", "1/2/3/4/seen.pt", "1/2/3/4/5/deeper.pt")
-    assert left_out(tmp_path).names == ("1/2/3/4/seen.pt",)
+    found = left_out(tmp_path)
+    assert found.names == ("1/2/3/4/seen.pt",) and found.deep == ("1/2/3/4/5",)
+    assert found.lines()[1].startswith("1 folder more than 5 levels down in ")
+
+
+def test_what_lies_too_deep_makes_a_search_partial_unless_it_is_hidden(tmp_path):
+    """A model six levels down was neither scanned nor mentioned, with status 0."""
+    put(tmp_path, "good.pt", ".git/1/2/3/4/5/deeper.pt", "net/model.pt", "net/example_data/1/2/3/4")
+    found = left_out(tmp_path)
+    assert not found.deep and not found.is_partial and not found.lines()
+    put(tmp_path, "net/a/b/c/d/e/f/model.onnx")
+    found = left_out(tmp_path)
+    assert found.deep == ("net/a/b/c/d",) and found.is_partial and not found.names
+
+
+def test_a_search_that_ends_among_hidden_files_is_whole(tmp_path, monkeypatch):
+    put(tmp_path, "good.pt", *(f".git/{number}" for number in range(9)))
+    monkeypatch.setattr("jaxtroj.rounds.leftovers.MOST_ENTRIES", 5)
+    assert left_out(tmp_path).is_cut and not left_out(tmp_path).is_partial
+    put(tmp_path, *(f"z/{number}" for number in range(9)))
+    assert left_out(tmp_path).is_cut and left_out(tmp_path).is_partial
 
 
 def test_a_huge_folder_is_said_to_be_searched_in_part(tmp_path, monkeypatch):

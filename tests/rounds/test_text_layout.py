@@ -192,7 +192,7 @@ def test_generated_and_other_rounds_are_left_alone(tmp_path):
     assert next(iter_models(mine)).skip_reason is None
     renamed = tmp_path / "r5-train"
     add_head(renamed, 7)
-    (renamed / "METADATA.csv").write_text("model_name,master_seed\nid-00000000,5\n")
+    (renamed / "METADATA.csv").write_text("model_name,master_seed\nid-00000000,5\nid-00000007,6\n")
     assert next(iter_models(renamed)).skip_reason is None
 
 
