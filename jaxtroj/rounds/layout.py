@@ -119,9 +119,11 @@ def iter_models(
     places = model_places(root)
     if not places:
         raise NoModelsError(_nothing_in(root))
-    table = metadata_of(root, places).table
-    dataset = errata.dataset_name(root, table)
-    source = _Source(table, dataset, round_of(root, table), include_errata)
+    metadata = metadata_of(root, places)
+    # What one model's row says of a round does not hold for the others.
+    speaking = metadata.table if metadata.names_most_of(places) else None
+    dataset = errata.dataset_name(root, speaking)
+    source = _Source(metadata.table, dataset, round_of(root, speaking), include_errata)
     return (_entry(place, source) for place in places)
 
 

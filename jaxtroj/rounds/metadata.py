@@ -36,6 +36,12 @@ class Metadata:
     unread: tuple[str, ...] = ()
     strange: tuple[str, ...] = ()
 
+    def names_most_of(self, places: Sequence[Path]) -> bool:
+        """Whether the table names at least half of the models, and so speaks of the folder."""
+        rows = {} if self.table is None else self.table.rows
+        named = sum(any(name in rows for name in _names(place)) for place in places)
+        return 2 * named >= len(places)
+
 
 def metadata_of(root: Path, places: Sequence[Path]) -> Metadata:
     """The METADATA table of a dataset folder: inside it, or beside it where NIST put it.

@@ -49,6 +49,15 @@ def test_a_table_that_names_one_is_taken(root, name, model):
     ]
 
 
+def test_a_table_of_few_models_gives_labels_and_no_round(root):
+    """One row of a stranger's set the calibrator of all other models."""
+    add(root, "third.pt", "never opened")
+    add(root, "round1-metadata.csv")
+    assert told(root) == [(True, None), (None, None), (None, None)]
+    add(root, "round1-metadata.csv", "model_name,poisoned\nnet,True\nthird,False\n")
+    assert told(root) == [(True, "round1"), (None, "round1"), (False, "round1")]
+
+
 def test_a_remark_in_a_table_is_no_path(root):
     for column, expected in [("note", None), ("path", "round2"), ("signs_filepath", "round2")]:
         add(root, "METADATA.csv", f"model_name,{column}\nnet,/data/round2/signs\n")
