@@ -17,6 +17,7 @@ from jaxtroj.leaderboard.cases import (
     Case,
     Matched,
     architecture_of,
+    at_base_rate,
     groups,
     labels,
     match,
@@ -48,6 +49,7 @@ class Scored:
     Attributes:
         matched: the cases, and how many models fell out.
         scores: of all cases, then of each value of the columns asked for; by name.
+        at_base_rate: by the same names, how many of these cases have a record and no answer.
         bins: stated against observed probability of the models that have an answer.
         nist, exact: the two ROC curves; None when the models are of one kind.
         sweep: the trojan percentage sweep; empty likewise.
@@ -57,6 +59,7 @@ class Scored:
 
     matched: Matched
     scores: Mapping[str, Scores]
+    at_base_rate: Mapping[str, int]
     bins: tuple[ReliabilityBin, ...]
     nist: NistRoc | None
     exact: ExactRoc | None
@@ -197,14 +200,15 @@ def score(matched: Matched, by: Sequence[str] = (), seed: int = 0) -> Scored:
     cases = matched.cases
     said, truth = probabilities(cases), labels(cases)
     is_mixed = bool(truth.any() and not truth.all())
-    scores = {ALL: score_cases(cases)}
+    named: dict[str, Sequence[Case]] = {ALL: cases}
     for column in dict.fromkeys((ARCHITECTURE, *by)):
         parts = groups(cases, column)
         if len(parts) > 1 or column in by:
-            scores |= {f"{column} {name}": score_cases(part) for name, part in parts.items()}
+            named |= {f"{column} {name}": part for name, part in parts.items()}
     return Scored(
         matched=matched,
-        scores=scores,
+        scores={name: score_cases(part) for name, part in named.items()},
+        at_base_rate={name: at_base_rate(part) for name, part in named.items()},
         bins=reliability_of(cases),
         nist=roc_nist(said, truth) if is_mixed else None,
         exact=roc_exact(said, truth) if is_mixed else None,

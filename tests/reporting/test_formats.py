@@ -14,8 +14,8 @@ from PIL import Image
 
 from jaxtroj.cli.main import main
 from jaxtroj.csv_text import csv_text
-from jaxtroj.record import Record
-from jaxtroj.reporting import cyclonedx, intoto, markdown, sarif, tables
+from jaxtroj.record import EVIDENCE_ONLY, Record
+from jaxtroj.reporting import cyclonedx, intoto, markdown, page, sarif, tables
 from jaxtroj.reporting.content import read_content
 from jaxtroj.reporting.plots import write_plots
 from jaxtroj.rounds import iter_models
@@ -258,6 +258,29 @@ def test_json_is_strict_and_complete(hostile):
     assert len(values["models"]) == 24
     assert values["counts"] == {"clean": 8, "poisoned": 8, "failed": 4, "skipped": 4}
     assert values["scores"]["all"]["models"] == 20 and len(values["sweep"]) == 990
+
+
+def test_reports_count_the_models_that_have_no_answer(tmp_path, capsys):
+    """As `evaluate` does: failed ones and evidence without a verdict, in each group."""
+    said = [("ok", "because"), ("failed", "boom"), ("ok", EVIDENCE_ONLY), ("skipped", "erratum")]
+    with RunStore(tmp_path / "run", {}) as store:
+        for place, (status, reason) in enumerate(said):
+            rate = 0.1 if reason == "because" else 0.5
+            store.append(Record(f"m{place}", "", rate, False, None, (), status, reason))
+    truth = tmp_path / "truth.csv"
+    truth.write_text("model,poisoned,part\nm0,0,a\nm1,1,b\nm2,0,b\nm3,1,b\nabsent,1,b\n")
+    content = read_content(tmp_path / "run", truth, ["part"])
+    scores = json.loads(tables.render_json(content))["scores"]
+    counted = {name: row["at_base_rate"] for name, row in scores.items()}
+    assert counted == {"all": 2, "part a": 0, "part b": 2}
+    assert main(["evaluate", str(tmp_path / "run"), "--truth", str(truth), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["at_base_rate"] == counted["all"]
+    text = markdown.render(content)
+    assert "| models | n | poisoned | no answer |" in text
+    assert "| all | 4 | 2 | 2 |" in text and "| part a | 1 | 0 | 0 |" in text
+    shown = page.render(content)
+    assert "2 of the scored models have no answer, as they failed or have no verdict" in shown
+    assert "<td>4</td><td>2</td><td>2</td>" in shown
 
 
 def test_plots_are_files(run_and_truth, tmp_path):
