@@ -31,8 +31,9 @@ from jaxtroj.leaderboard.cases import (
 from jaxtroj.leaderboard.curves import ExactRoc, roc_exact
 from jaxtroj.leaderboard.predictions import Predictions
 from jaxtroj.leaderboard.sweep import SweepPoint, sweep
-from jaxtroj.record import Record, printable
+from jaxtroj.record import Record, printable, shown
 from jaxtroj.record_text import word_of
+from jaxtroj.record_values import has_whole_texts
 from jaxtroj.rounds import ModelEntry, iter_models
 from jaxtroj.rounds.truth import names_places
 from jaxtroj.scoring import NistRoc, ReliabilityBin, Scores, roc_nist
@@ -162,7 +163,7 @@ def read_content(
         entries=entries,
         checkout=None if here is None or not is_below(dataset, here) else here,
         problems=(
-            *filter(None, (first, second, _missing(models, entries, records))),
+            *map(shown, filter(None, (first, second, _missing(models, entries, records)))),
             *accepted.warnings(records, is_whole),
         ),
         accepted=accepted,
@@ -260,4 +261,6 @@ def _json_file(run: Path, name: str) -> tuple[dict[str, Any], str]:
         return {}, str(error)
     except ValueError:
         return {}, f"{path} is not read: it holds a number too large for a float"
+    if not has_whole_texts(value):
+        return {}, f"{path} is not read: it holds half of a surrogate pair, expected characters"
     return value, ""

@@ -5,6 +5,7 @@ import io
 import json
 import pickle
 import re
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -14,7 +15,7 @@ from PIL import Image
 
 from jaxtroj.cli.main import main
 from jaxtroj.csv_text import csv_text
-from jaxtroj.record import EVIDENCE_ONLY, Record
+from jaxtroj.record import EVIDENCE_ONLY, Record, parse_record, printable
 from jaxtroj.reporting import cyclonedx, intoto, markdown, page, sarif, tables
 from jaxtroj.reporting.content import read_content
 from jaxtroj.reporting.plots import write_plots
@@ -222,13 +223,21 @@ def test_no_text_moves_the_cursor_of_a_terminal(tmp_path, render):
     nasty = "a\x1b]0;x\x07\x9b31m\u202eb\udc1bé"
     folder = tmp_path / "run\x1b[2J"
     known = {"architecture": nasty, "recovered": {"text": nasty}, "evidence": {nasty: 1.0}}
+    # No scan writes half of a surrogate pair, and a record with one is refused.
+    name = nasty.replace("\udc1b", "")
+    records = (
+        Record(name, "", 0.9, True, None, (), "ok", nasty, **known),
+        Record("id-2", "", 0.5, False, None, (), "failed", nasty),
+    )
     with RunStore(folder, {}) as store:
-        # No scan writes half of a surrogate pair into a name, and a record with one is refused.
-        name = nasty.replace("\udc1b", "")
-        store.append(Record(name, "", 0.9, True, None, (), "ok", nasty, **known))
-        store.append(Record("id-2", "", 0.5, False, None, (), "failed", nasty))
+        for record in records:
+            whole = record.to_json().replace("\\udc1b", "")
+            store.append(parse_record(whole))
     (tmp_path / "truth.csv").write_text("model_name,poisoned,by\nid-2,1,\x1b[2J")
-    text = render(read_content(folder, tmp_path / "truth.csv", by=("by",)))
+    content = read_content(folder, tmp_path / "truth.csv", by=("by",))
+    text = render(content)
+    assert all(c.isprintable() for c in text.replace("\n", "")), ascii(text)
+    text = render(replace(content, records=records))  # not even one that nobody read
     assert all(c.isprintable() for c in text.replace("\n", "")), ascii(text)
     assert "x1b" in text or "u001b" in text
 
@@ -242,6 +251,8 @@ FORMATS = [sarif.render, intoto.render, cyclonedx.render, tables.render_json]
         ('{"a": NaN}', "holds NaN, expected finite numbers"),
         ('{"a": [-1e999]}', "holds a number too large for a float"),
         ('{"a": 1, "a": 2}', "stands twice"),
+        (r'{"a": [{"b": "\ud800"}]}', "holds half of a surrogate pair, expected characters"),
+        (r'{"a": {"\udfff": 1}}', "holds half of a surrogate pair, expected characters"),
     ],
 )
 @pytest.mark.parametrize("render", FORMATS)
@@ -251,6 +262,23 @@ def test_settings_that_json_lacks_are_a_problem(run_and_truth, render, written, 
     content = read_content(run)
     assert not content.settings and said in content.problems[0]
     assert render(content)
+
+
+@pytest.mark.parametrize("render", FORMATS)
+def test_every_reader_of_json_takes_the_reports_of_names_without_utf8(tmp_path, render):
+    """Bytes that are no UTF-8 are spelled in names; pairs of surrogates are one character."""
+    names = [printable("a\udcff"), "\U0001f600", "é\u2028"]
+    folder = tmp_path / "run\udcff"
+    with RunStore(folder, {"note": "\U0001f600"}) as store:
+        for name in names:
+            store.append(Record(name, "ab" * 32, 0.9, True, 1, (), "ok", name, identity="ab" * 16))
+    content = read_content(folder)
+    assert [record.model for record in content.records] == names
+    assert content.settings == {"note": "\U0001f600"}
+    (folder / "settings.json").write_text('{"a": 1e999}')
+    for shown in (content, read_content(folder)):
+        for line in render(shown).splitlines() if render is intoto.render else [render(shown)]:
+            json.dumps(json.loads(line), ensure_ascii=False).encode("utf-8")
 
 
 def test_json_is_strict_and_complete(hostile):
