@@ -70,6 +70,8 @@ def _odd_numbers(name: str, found: Any, within: Range) -> Iterator[Odd]:
     elif not _all_within(found.values(), low, high):
         key = next(key for key, one in found.items() if not _all_within([one], low, high))
         yield f"{name} of {safe_repr(key)}", found[key], expected
+    elif not is_unicode("".join(found)):
+        yield f"a name in {name}", next(key for key in found if not is_unicode(key)), "a text"
 
 
 def _odd_object(name: str, found: Any, rules: Mapping[str, Rule]) -> Iterator[Odd]:
@@ -80,6 +82,8 @@ def _odd_object(name: str, found: Any, rules: Mapping[str, Rule]) -> Iterator[Od
     for key, (fits, expected) in rules.items():
         if key in found and not fits(found[key]):
             yield f"{name} of {safe_repr(key)}", found[key], expected
+    if not has_whole_texts(found):
+        yield name, found, "no half of a surrogate pair in it, as"
     if not _is_plain(found, _DEEPEST):
         yield name, found, f"finite numbers in it, and at most {_DEEPEST} objects in one another,"
 
@@ -94,12 +98,33 @@ def _incomplete(recovered: Mapping[str, Any], form: Mapping[str, Any]) -> Iterat
         yield "input_form", form, "the name of a form"
 
 
+def is_unicode(text: str) -> bool:
+    """Whether a text holds characters only: UTF-8, and so strict JSON, has no half of a pair."""
+    return text.isascii() or not any("\ud800" <= c <= "\udfff" for c in text)
+
+
+def has_whole_texts(value: Any) -> bool:
+    r"""Whether all texts and names in a value of JSON are `is_unicode`, at any depth.
+
+    >>> has_whole_texts({"a": ["b", {"\U0001f600": 1}]}), has_whole_texts([{"\ud83d": 1}])
+    (True, False)
+    """
+    layer = [value]
+    while layer:
+        names = [name for one in layer if type(one) is dict for name in one]
+        if not is_unicode("".join([*names, *(one for one in layer if type(one) is str)])):
+            return False
+        nests = [one.values() if type(one) is dict else one for one in layer if type(one) in _NESTS]
+        layer = [part for parts in nests for part in parts]
+    return True
+
+
 def _is_text(value: object) -> bool:
-    return isinstance(value, str)
+    return isinstance(value, str) and is_unicode(value)
 
 
 def _is_text_or_none(value: object) -> bool:
-    return value is None or isinstance(value, str)
+    return value is None or _is_text(value)
 
 
 def _is_plain(value: Any, depth: int) -> bool:
@@ -121,11 +146,6 @@ def _is_plain(value: Any, depth: int) -> bool:
 def _is_digest(value: object) -> bool:
     """Whether it is a sha256 in hex digits, or nothing of a file that could not be read."""
     return value == "" or (isinstance(value, str) and _DIGEST.fullmatch(value) is not None)
-
-
-def _is_name(value: object) -> bool:
-    """A text that files can be named by: UTF-8 has no halves of surrogate pairs."""
-    return isinstance(value, str) and not any("\ud800" <= c <= "\udfff" for c in value)
 
 
 def _is_number(value: Any) -> bool:
@@ -165,7 +185,6 @@ _CLASS: Rule = (_is_class, f"a class, a whole number from 0 to {_MOST_CLASSES - 
 _RATES = ("attack_success_rate", "harmless_text")
 
 _PLAIN: dict[str, Rule] = {
-    "model": (_is_name, "a text"),
     "probability": _SHARE,
     "poisoned": (_is_verdict, "true or false"),
     "target_class": (_is_class_or_none, f"null or {_CLASS[1]}"),
@@ -174,7 +193,7 @@ _PLAIN: dict[str, Rule] = {
     "architecture": _TEXT_OR_NONE,
     "trigger": _TEXT_OR_NONE,
     "sha256": (_is_digest, "64 hex digits or nothing"),
-    **dict.fromkeys(("reason", "calibrator", "identity"), _TEXT),
+    **dict.fromkeys(("model", "reason", "calibrator", "identity"), _TEXT),
 }
 _LISTS: dict[str, Rule] = {
     "source_classes": _CLASS,

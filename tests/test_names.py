@@ -3,12 +3,17 @@
 import csv
 import io
 import os
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from jaxtroj.cli.main import main
 from jaxtroj.file_names import file_stem
-from jaxtroj.record import printable
+from jaxtroj.populations import Asked
+from jaxtroj.record import Record, parse_record, printable
+from jaxtroj.scan.attempt import Attempt
+from jaxtroj.settings import DEFAULT_CALIBRATOR, Settings
 from jaxtroj.store import read_records
 
 FILES = (
@@ -101,3 +106,14 @@ def test_links_to_folders_of_one_name_are_different_models(tmp_path):
     run("scan", tmp_path / "round", "--out", tmp_path / "run", "--evidence-only")
     found = [record.model for record in read_records(tmp_path / "run")]
     assert found == ["id-00000000", "id-00000001"]
+
+
+def test_a_calibrator_whose_name_is_no_utf8_is_named_in_records_that_can_be_read(tmp_path):
+    path = tmp_path / os.fsdecode(b"cal\xff.json")
+    path.write_bytes(DEFAULT_CALIBRATOR.read_bytes())
+    settings = Settings(calibrator=path)
+    attempt: Any = SimpleNamespace(settings=settings, asked=Asked("image"))
+    words = Attempt.calibrator_in_words.__get__(attempt)
+    assert words.startswith(r"cal\xff.json (")
+    record = Record("a", "", 0.1, False, None, (), "ok", "because", calibrator=words)
+    assert parse_record(record.to_json()) == record

@@ -8,6 +8,7 @@ import numpy as np
 
 from jaxtroj.calibration import files
 from jaxtroj.calibration.caveats import caveats_of
+from jaxtroj.calibration.deciding import what_decides
 from jaxtroj.calibration.few_classes import fit_few_classes
 from jaxtroj.calibration.fitted import Fitted, Provenance, StageReport, provenance_of
 from jaxtroj.calibration.judge import Judge
@@ -45,7 +46,8 @@ class Verdict:
     source_classes: tuple[int, ...]
     """Classes that the trigger works from."""
     reasons: tuple[str, ...]
-    """Sentences: the caveats, then what pulls to the answer's side, strongest first."""
+    """Sentences: what decides where the evidence does not, the caveats, then what the evidence
+    speaks for, strongest first."""
     caveats: tuple[str, ...] = ()
     """What of the network the calibrator has not met; empty where it has met all."""
 
@@ -288,7 +290,10 @@ class Calibrator:
             poisoned=poisoned,
             target_class=target_class if poisoned else None,
             source_classes=tuple(source_classes) if poisoned else (),
-            reasons=self.explain(fields, traits),
+            reasons=(
+                *self._decisive(fields, traits, base_rate, threshold),
+                *self.explain(fields, traits),
+            ),
             caveats=self.caveats(traits),
         )
 
@@ -338,6 +343,16 @@ class Calibrator:
     def caveats(self, traits: Traits) -> tuple[str, ...]:
         """What must be said first of a network that no calibration model resembles."""
         return tuple(caveats_of(self._fitted(), traits))
+
+    def _decisive(
+        self, fields: Mapping[str, float | None], traits: Traits, base_rate: float, threshold: float
+    ) -> tuple[str, ...]:
+        """Why the verdict is not the side of the reasons, where that is so."""
+        if self.last_complete(fields) is None:  # the reason is the base rate already
+            return ()
+        at_even_odds = self.probability(fields, traits)
+        probability = self.probability(fields, traits, base_rate)
+        return what_decides(probability, at_even_odds, base_rate, threshold)
 
     def _fitted(self) -> Fitted:
         """All of it, as its file holds it."""

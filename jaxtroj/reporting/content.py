@@ -17,6 +17,7 @@ from jaxtroj.leaderboard.cases import (
     Case,
     Matched,
     architecture_of,
+    at_base_rate,
     groups,
     labels,
     match,
@@ -30,8 +31,9 @@ from jaxtroj.leaderboard.cases import (
 from jaxtroj.leaderboard.curves import ExactRoc, roc_exact
 from jaxtroj.leaderboard.predictions import Predictions
 from jaxtroj.leaderboard.sweep import SweepPoint, sweep
-from jaxtroj.record import Record, printable
+from jaxtroj.record import Record, printable, shown
 from jaxtroj.record_text import word_of
+from jaxtroj.record_values import has_whole_texts
 from jaxtroj.rounds import ModelEntry, iter_models
 from jaxtroj.rounds.truth import names_places
 from jaxtroj.scoring import NistRoc, ReliabilityBin, Scores, roc_nist
@@ -48,6 +50,7 @@ class Scored:
     Attributes:
         matched: the cases, and how many models fell out.
         scores: of all cases, then of each value of the columns asked for; by name.
+        at_base_rate: by the same names, how many of these cases have a record and no answer.
         bins: stated against observed probability of the models that have an answer.
         nist, exact: the two ROC curves; None when the models are of one kind.
         sweep: the trojan percentage sweep; empty likewise.
@@ -57,6 +60,7 @@ class Scored:
 
     matched: Matched
     scores: Mapping[str, Scores]
+    at_base_rate: Mapping[str, int]
     bins: tuple[ReliabilityBin, ...]
     nist: NistRoc | None
     exact: ExactRoc | None
@@ -159,7 +163,7 @@ def read_content(
         entries=entries,
         checkout=None if here is None or not is_below(dataset, here) else here,
         problems=(
-            *filter(None, (first, second, _missing(models, entries, records))),
+            *map(shown, filter(None, (first, second, _missing(models, entries, records)))),
             *accepted.warnings(records, is_whole),
         ),
         accepted=accepted,
@@ -197,14 +201,15 @@ def score(matched: Matched, by: Sequence[str] = (), seed: int = 0) -> Scored:
     cases = matched.cases
     said, truth = probabilities(cases), labels(cases)
     is_mixed = bool(truth.any() and not truth.all())
-    scores = {ALL: score_cases(cases)}
+    named: dict[str, Sequence[Case]] = {ALL: cases}
     for column in dict.fromkeys((ARCHITECTURE, *by)):
         parts = groups(cases, column)
         if len(parts) > 1 or column in by:
-            scores |= {f"{column} {name}": score_cases(part) for name, part in parts.items()}
+            named |= {f"{column} {name}": part for name, part in parts.items()}
     return Scored(
         matched=matched,
-        scores=scores,
+        scores={name: score_cases(part) for name, part in named.items()},
+        at_base_rate={name: at_base_rate(part) for name, part in named.items()},
         bins=reliability_of(cases),
         nist=roc_nist(said, truth) if is_mixed else None,
         exact=roc_exact(said, truth) if is_mixed else None,
@@ -256,4 +261,6 @@ def _json_file(run: Path, name: str) -> tuple[dict[str, Any], str]:
         return {}, str(error)
     except ValueError:
         return {}, f"{path} is not read: it holds a number too large for a float"
+    if not has_whole_texts(value):
+        return {}, f"{path} is not read: it holds half of a surrogate pair, expected characters"
     return value, ""

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 from jaxtroj.flags import in_doubt
 from jaxtroj.record import Record, shown
 from jaxtroj.record_text import summary
-from jaxtroj.reporting.content import Content, architecture, kind_of_trigger
-from jaxtroj.scoring import Scores
+from jaxtroj.reporting.content import Content, Scored, architecture, kind_of_trigger
 
 _SIGNS = re.compile(r"([\\`*_{}\[\]#!|~$@:]|(?<=www)\.)", re.IGNORECASE)
 
@@ -21,7 +20,7 @@ def render(content: Content) -> str:
     ]
     lines += [f"\n{escape(problem)}" for problem in content.problems]
     if content.scored is not None:
-        lines += ["", "## Scores", "", *_scores(content.scored.scores.items())]
+        lines += ["", "## Scores", "", *_scores(content.scored)]
     flagged = [r for r in content.records if content.word(r) in ("poisoned", "gathered")]
     flagged.sort(key=lambda record: -record.probability)
     if flagged:
@@ -56,14 +55,15 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     return ["| " + " | ".join(cells) + " |" for cells in lines]
 
 
-def _scores(scores: Iterable[tuple[str, Scores]]) -> list[str]:
-    columns = ("models", "n", "poisoned", "log score", "95 % interval", "bar for success")
-    columns += ("ROC AUC", "Brier", "accuracy")
+def _scores(scored: Scored) -> list[str]:
+    columns = ("models", "n", "poisoned", "no answer", "log score", "95 % interval")
+    columns += ("bar for success", "ROC AUC", "Brier", "accuracy")
     rows = [
         (
             escape(name),
             str(row.models),
             str(row.poisoned),
+            str(scored.at_base_rate[name]),
             f"{row.log_score:.4f}",
             f"{row.log_score_low:.4f} to {row.log_score_high:.4f}",
             f"{row.success_log_score:.4f}",
@@ -71,9 +71,10 @@ def _scores(scores: Iterable[tuple[str, Scores]]) -> list[str]:
             f"{row.brier_score:.4f}",
             f"{row.accuracy:.4f}",
         )
-        for name, row in scores
+        for name, row in scored.scores.items()
     ]
-    return _table(columns, rows)
+    note = "No answer: models that failed or have no verdict; they count with the base rate."
+    return [*_table(columns, rows), "", note]
 
 
 def _flagged(content: Content, records: Sequence[Record]) -> list[str]:

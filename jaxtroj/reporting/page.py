@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxtroj import __version__
-from jaxtroj.numerics import is_above
 from jaxtroj.record import Record
 from jaxtroj.reporting import charts
 from jaxtroj.reporting.beside import Beside
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
 
 _TEMPLATES = Path(__file__).parent / "templates"
 WORDS = ("poisoned", "accepted", "clean", "gathered", "failed", "skipped")
+_VERDICTS = ("poisoned", "accepted", "clean")
 _DIGITS = 6  # significant ones, of numbers in the page
 
 
@@ -131,7 +131,7 @@ def _model(
         "acceptance": None if acceptance is None else str(acceptance),
         "probability": _short(record.probability),
         "label": None if label is None else ("poisoned" if label else "clean"),
-        "wrong": label is not None and is_above(record.probability) != label,
+        "wrong": label is not None and _is_wrong(content, record, label),
         "cost": _short(scored.parts.get(record.model)) if scored else None,
         "cells": dict(scored.cells.get(record.model, {})) if scored else {},
         "target": record.target_class,
@@ -149,6 +149,11 @@ def _model(
         "sha256": record.sha256,
         "identity": record.identity,
     }
+
+
+def _is_wrong(content: Content, record: Record, label: bool) -> bool:
+    """Whether a verdict, at the threshold of its scan, is not the label; False without one."""
+    return content.word(record) in _VERDICTS and record.poisoned != label
 
 
 def _coverage(record: Record) -> list[list[Any]]:

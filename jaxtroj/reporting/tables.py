@@ -112,7 +112,10 @@ def _scored(scored: Scored) -> dict[str, Any]:
             "true_positive_rates": scored.exact.true_positive_rates.tolist(),
         }
     return {
-        "scores": {name: row.as_dict() for name, row in scored.scores.items()},
+        "scores": {
+            name: {**row.as_dict(), "at_base_rate": scored.at_base_rate[name]}
+            for name, row in scored.scores.items()
+        },
         "unlabelled": scored.matched.unlabelled,
         "errata": len(scored.matched.errata),
         "not_predicted": scored.matched.not_predicted,

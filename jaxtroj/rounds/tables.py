@@ -16,13 +16,18 @@ from pathlib import Path
 
 from converters.files import read_plain, what_is
 from jaxtroj.errors import DatasetError
+from jaxtroj.rounds.table_columns import (
+    ID_COLUMNS,
+    LABEL_COLUMNS,
+    LABELS,
+    label_of,
+    short,
+    two_names,
+)
 
 MAX_TABLE_BYTES = 64 * 2**20
 MAX_DAMAGED = 100  # lines that are no CSV; each may be looked at for 128 KiB
-ID_COLUMNS = ("model_name", "model_id", "model", "id")
 PATH_COLUMNS = ("path", "model_path")
-LABEL_COLUMNS = ("poisoned", "ground_truth")
-_LABELS = {"true": True, "1": True, "false": False, "0": False}
 _MODEL_ID = re.compile(r"id-[0-9]+")
 _ANSWERS = ("t", "f", "y", "n", "yes", "no", "clean")
 """Words that are no column's name; see `_is_mistyped`."""
@@ -62,18 +67,6 @@ class Table:
     nameless: tuple[Line, ...] = ()
 
 
-def parse_label(text: str) -> bool:
-    """ "1", "TRUE" (any case) is poisoned, "0", "FALSE" is clean; anything else ValueError.
-
-    >>> parse_label(" TRUE "), parse_label("0")
-    (True, False)
-    """
-    label = _LABELS.get(text.strip().lower())
-    if label is None:
-        raise ValueError(f"label {_short(text)}, expected TRUE, FALSE, 1 or 0")
-    return label
-
-
 def read_ground_truth(path: Path) -> bool:
     """The label in a `ground_truth.csv`: one character 0 or 1, no header, newline or not.
 
@@ -81,7 +74,7 @@ def read_ground_truth(path: Path) -> bool:
     """
     text = read_text(path, limit=64).strip()
     if text not in ("0", "1"):
-        raise DatasetError(f"{path} holds {_short(text)}, expected the one character 0 or 1")
+        raise DatasetError(f"{path} holds {short(text)}, expected the one character 0 or 1")
     return text == "1"
 
 
@@ -89,8 +82,10 @@ def read_table(path: Path, id_columns: Sequence[str] = ID_COLUMNS) -> Table:
     """Reads a CSV with a header that names a model column (the first of `id_columns` in it).
 
     A label column (`LABEL_COLUMNS`) may be absent: labels are then None. Rows whose number of
-    cells or label is wrong, and ids on several lines that differ, become rows with a `problem`.
-    Raises DatasetError for a table that is not one, and for a line without a model id.
+    cells or label is wrong, whose two label columns differ, and ids on several lines that differ,
+    become rows with a `problem`.
+    Raises DatasetError for a table that is not one, for a line without a model id, and where two
+    columns name the models otherwise.
     """
     return _all_named(_headed(path, _parse(path), id_columns))
 
@@ -120,15 +115,18 @@ def _headed(
     columns = _columns(lines[0].cells, id_columns)
     if len(set(columns)) != len(columns):
         twice = sorted({name for name in columns if columns.count(name) > 1})
-        raise DatasetError(f"{path} names a column twice: {_short(', '.join(twice))}")
+        raise DatasetError(f"{path} names a column twice: {short(', '.join(twice))}")
     id_column = next((name for name in id_columns if name in columns), None)
     if id_column is None:
         raise DatasetError(
             f"{path} has no model column: expected one of {', '.join(id_columns)}, got "
-            f"{_short(', '.join(columns))}"
+            f"{short(', '.join(columns))}"
         )
     read = partial(_row, columns=columns, needs_label=not instead)
-    return _table(path, lines[1:], columns, (id_column, *instead), read)
+    table = _table(path, lines[1:], columns, (id_column, *instead), read)
+    if said := two_names({name: row.cells for name, row in table.rows.items()}, id_column):
+        raise DatasetError(f"{path} {said}")
+    return table
 
 
 def _columns(header: Sequence[str], id_columns: Sequence[str]) -> tuple[str, ...]:
@@ -162,7 +160,7 @@ def read_pairs(path: Path) -> Table:
     if _is_header(*lines[0].cells):
         if _is_mistyped(lines[0].cells[1]):
             raise DatasetError(
-                f"{path}, line {lines[0].number}: {_short(','.join(lines[0].cells))} is neither a"
+                f"{path}, line {lines[0].number}: {short(','.join(lines[0].cells))} is neither a"
                 " header nor a model with a label; expected TRUE, FALSE, 1 or 0, or model,poisoned"
             )
         lines = lines[1:]
@@ -178,7 +176,7 @@ def _is_header(name: str, label: str) -> bool:
     (True, False, False)
     """
     label = label.strip().lower()
-    is_word = label[:1].isalpha() and label not in _LABELS
+    is_word = label[:1].isalpha() and label not in LABELS
     return is_word and not _MODEL_ID.fullmatch(name.strip())
 
 
@@ -189,14 +187,14 @@ def _is_mistyped(label: str) -> bool:
     [True, True, True, False, False, False]
     """
     word = label.strip().lower()
-    words = [known for known in _LABELS if known.isalpha()]
+    words = [known for known in LABELS if known.isalpha()]
     return word in _ANSWERS or (word != "truth" and bool(get_close_matches(word, words, 1, 0.65)))
 
 
 def _all_named(table: Table) -> Table:
     if not table.nameless:
         return table
-    line = _short(",".join(table.nameless[0].cells))
+    line = short(",".join(table.nameless[0].cells))
     raise DatasetError(f"{table.path} has a line without a model id: {line}")
 
 
@@ -236,13 +234,10 @@ def _row(
     count = len(line.cells)
     if count != len(columns):
         return Row(cells, None, f"{count} cells in the line, expected {len(columns)}")
-    label_column = next((name for name in LABEL_COLUMNS if name in columns), None)
-    if label_column is None or not (cells[label_column] or needs_label):
-        return Row(cells, None)
     try:
-        return Row(cells, parse_label(cells[label_column]))
+        return Row(cells, label_of(cells, needs_label, place))
     except ValueError as error:
-        return Row(cells, None, f"{error} ({place or f'column {label_column}'})")
+        return Row(cells, None, str(error))
 
 
 def _parse(path: Path) -> list[Line]:
@@ -310,7 +305,3 @@ def read_text(path: Path, limit: int) -> str:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DatasetError(f"{path} is not UTF-8 text ({error.reason})") from error
-
-
-def _short(text: str) -> str:
-    return ascii(text if len(text) <= 60 else f"{text[:57]}...")

@@ -118,7 +118,7 @@ class Attempt:
         choice = choice_of(self.settings, self.asked)
         if choice is None:
             return ""
-        return f"{choice.path.name} ({digest_or_reason(choice.path)[:12]}), {choice.why}"
+        return f"{printable(choice.path.name)} ({digest_or_reason(choice.path)[:12]}), {choice.why}"
 
     @property
     def traits(self) -> Traits:

@@ -5,6 +5,7 @@ import io
 import json
 import pickle
 import re
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -14,8 +15,8 @@ from PIL import Image
 
 from jaxtroj.cli.main import main
 from jaxtroj.csv_text import csv_text
-from jaxtroj.record import Record
-from jaxtroj.reporting import cyclonedx, intoto, markdown, sarif, tables
+from jaxtroj.record import EVIDENCE_ONLY, Record, parse_record, printable
+from jaxtroj.reporting import cyclonedx, intoto, markdown, page, sarif, tables
 from jaxtroj.reporting.content import read_content
 from jaxtroj.reporting.plots import write_plots
 from jaxtroj.rounds import iter_models
@@ -222,13 +223,21 @@ def test_no_text_moves_the_cursor_of_a_terminal(tmp_path, render):
     nasty = "a\x1b]0;x\x07\x9b31m\u202eb\udc1bé"
     folder = tmp_path / "run\x1b[2J"
     known = {"architecture": nasty, "recovered": {"text": nasty}, "evidence": {nasty: 1.0}}
+    # No scan writes half of a surrogate pair, and a record with one is refused.
+    name = nasty.replace("\udc1b", "")
+    records = (
+        Record(name, "", 0.9, True, None, (), "ok", nasty, **known),
+        Record("id-2", "", 0.5, False, None, (), "failed", nasty),
+    )
     with RunStore(folder, {}) as store:
-        # No scan writes half of a surrogate pair into a name, and a record with one is refused.
-        name = nasty.replace("\udc1b", "")
-        store.append(Record(name, "", 0.9, True, None, (), "ok", nasty, **known))
-        store.append(Record("id-2", "", 0.5, False, None, (), "failed", nasty))
+        for record in records:
+            whole = record.to_json().replace("\\udc1b", "")
+            store.append(parse_record(whole))
     (tmp_path / "truth.csv").write_text("model_name,poisoned,by\nid-2,1,\x1b[2J")
-    text = render(read_content(folder, tmp_path / "truth.csv", by=("by",)))
+    content = read_content(folder, tmp_path / "truth.csv", by=("by",))
+    text = render(content)
+    assert all(c.isprintable() for c in text.replace("\n", "")), ascii(text)
+    text = render(replace(content, records=records))  # not even one that nobody read
     assert all(c.isprintable() for c in text.replace("\n", "")), ascii(text)
     assert "x1b" in text or "u001b" in text
 
@@ -242,6 +251,8 @@ FORMATS = [sarif.render, intoto.render, cyclonedx.render, tables.render_json]
         ('{"a": NaN}', "holds NaN, expected finite numbers"),
         ('{"a": [-1e999]}', "holds a number too large for a float"),
         ('{"a": 1, "a": 2}', "stands twice"),
+        (r'{"a": [{"b": "\ud800"}]}', "holds half of a surrogate pair, expected characters"),
+        (r'{"a": {"\udfff": 1}}', "holds half of a surrogate pair, expected characters"),
     ],
 )
 @pytest.mark.parametrize("render", FORMATS)
@@ -253,11 +264,51 @@ def test_settings_that_json_lacks_are_a_problem(run_and_truth, render, written, 
     assert render(content)
 
 
+@pytest.mark.parametrize("render", FORMATS)
+def test_every_reader_of_json_takes_the_reports_of_names_without_utf8(tmp_path, render):
+    """Bytes that are no UTF-8 are spelled in names; pairs of surrogates are one character."""
+    names = [printable("a\udcff"), "\U0001f600", "é\u2028"]
+    folder = tmp_path / "run\udcff"
+    with RunStore(folder, {"note": "\U0001f600"}) as store:
+        for name in names:
+            store.append(Record(name, "ab" * 32, 0.9, True, 1, (), "ok", name, identity="ab" * 16))
+    content = read_content(folder)
+    assert [record.model for record in content.records] == names
+    assert content.settings == {"note": "\U0001f600"}
+    (folder / "settings.json").write_text('{"a": 1e999}')
+    for shown in (content, read_content(folder)):
+        for line in render(shown).splitlines() if render is intoto.render else [render(shown)]:
+            json.dumps(json.loads(line), ensure_ascii=False).encode("utf-8")
+
+
 def test_json_is_strict_and_complete(hostile):
     values = json.loads(tables.render_json(read_content(*hostile)), parse_constant=pytest.fail)
     assert len(values["models"]) == 24
     assert values["counts"] == {"clean": 8, "poisoned": 8, "failed": 4, "skipped": 4}
     assert values["scores"]["all"]["models"] == 20 and len(values["sweep"]) == 990
+
+
+def test_reports_count_the_models_that_have_no_answer(tmp_path, capsys):
+    """As `evaluate` does: failed ones and evidence without a verdict, in each group."""
+    said = [("ok", "because"), ("failed", "boom"), ("ok", EVIDENCE_ONLY), ("skipped", "erratum")]
+    with RunStore(tmp_path / "run", {}) as store:
+        for place, (status, reason) in enumerate(said):
+            rate = 0.1 if reason == "because" else 0.5
+            store.append(Record(f"m{place}", "", rate, False, None, (), status, reason))
+    truth = tmp_path / "truth.csv"
+    truth.write_text("model,poisoned,part\nm0,0,a\nm1,1,b\nm2,0,b\nm3,1,b\nabsent,1,b\n")
+    content = read_content(tmp_path / "run", truth, ["part"])
+    scores = json.loads(tables.render_json(content))["scores"]
+    counted = {name: row["at_base_rate"] for name, row in scores.items()}
+    assert counted == {"all": 2, "part a": 0, "part b": 2}
+    assert main(["evaluate", str(tmp_path / "run"), "--truth", str(truth), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["at_base_rate"] == counted["all"]
+    text = markdown.render(content)
+    assert "| models | n | poisoned | no answer |" in text
+    assert "| all | 4 | 2 | 2 |" in text and "| part a | 1 | 0 | 0 |" in text
+    shown = page.render(content)
+    assert "2 of the scored models have no answer, as they failed or have no verdict" in shown
+    assert "<td>4</td><td>2</td><td>2</td>" in shown
 
 
 def test_plots_are_files(run_and_truth, tmp_path):

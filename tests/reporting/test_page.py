@@ -93,6 +93,34 @@ def test_the_page_calls_wrong_what_evaluate_counts_as_wrong(
     assert unlabelled["wrong"] is False
 
 
+@pytest.mark.parametrize(
+    ("probability", "called", "status", "reason", "wrong"),
+    [
+        (0.7, False, "ok", "because", {"True"}),  # a threshold of 0.9
+        (0.2, True, "ok", "because", {"False"}),  # one of 0.1
+        (0.95, True, "ok", "because", {"False"}),
+        (0.6, False, "failed", "boom", set()),
+        (0.6, False, "skipped", "erratum", set()),
+        (0.6, False, "ok", EVIDENCE_ONLY, set()),
+    ],
+)
+@pytest.mark.parametrize("label", ["True", "False"])
+def test_a_verdict_is_wrong_at_the_threshold_of_its_scan(
+    tmp_path, label, probability, called, status, reason, wrong
+):
+    """A verdict and what is said of it cannot contradict each other; without one nothing is."""
+    records = [Record("a", "", probability, called, None, (), status, reason)]
+    records.append(Record("other", "", 0.1, False, None, (), "ok", "because"))
+    with RunStore(tmp_path / "run", {}) as store:
+        for record in records:
+            store.append(record)
+    (tmp_path / "truth.csv").write_text(f"a,{label}\nother,False\n")
+    content = read_content(tmp_path / "run", tmp_path / "truth.csv")
+    model = page_data(content)["models"][0]
+    assert model["wrong"] == (label in wrong)
+    assert '<th scope="colgroup" colspan="5">at 0.5</th></tr>' in render(content)
+
+
 def test_evidence_near_the_largest_float_has_quantiles(run_and_truth):
     run, _ = run_and_truth
     content = read_content(run)

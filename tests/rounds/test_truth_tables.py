@@ -82,3 +82,61 @@ def test_a_bad_label_says_where_it_stands(tmp_path):
         path.write_text(text)
         with pytest.raises(DatasetError, match=rf"b: label 'x', .* \({place}"):
             load_truth(path)
+
+
+@pytest.mark.parametrize("header", ["poisoned,ground_truth", "Poisoned,ground_truth"])
+def test_two_label_columns_must_agree(tmp_path, header):
+    path = tmp_path / "truth.csv"
+    path.write_text(f"model,{header}\na,1,TRUE\nb,0,\nc,,False\n")
+    assert load_truth(path) == {"a": True, "b": False, "c": False}
+    for cells, said in (
+        ("1,0", "label columns that differ .*oisoned' '1', 'ground_truth' '0'.*, expected one"),
+        ("1,maybe", r"label 'maybe', .* \(column ground_truth\)"),
+        (",", "label '', "),
+    ):
+        path.write_text(f"model,{header}\na,1,TRUE\nb,{cells}\n")
+        with pytest.raises(DatasetError, match=f"1 unreadable label.*b: {said}"):
+            load_truth(path)
+
+
+def test_two_label_columns_of_a_manifest_must_agree(tmp_path):
+    path = tmp_path / "models.csv"
+    path.write_text("path,poisoned,ground_truth\na.pt,1,1\nb.pt,,\nc.pt,,0\n")
+    assert load_truth(path) == {"a.pt": True, "c.pt": False}
+    path.write_text("path,poisoned,ground_truth\na.pt,1,0\n")
+    with pytest.raises(DatasetError, match=r"a\.pt: label columns that differ"):
+        load_truth(path)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "model_name,model,poisoned\nm0,m1,1\nm1,m0,0\n",
+        "model_name,model,poisoned\nm0,m1,1\nm1,m0,0\nm2,m0,0\n",
+        "poisoned,Model,model_id\n1,m5,m0\n0,m6,m1\n",
+        "id,model,poisoned\nm0,m5,1\nm5,m1,0\n",
+        "model,id,poisoned\n0,1,1\n1,2,0\n",
+        "model_id,model_name,path,poisoned\nm0,m1,a.pt,1\nm1,m0,b.pt,0\n",
+    ],
+)
+def test_two_columns_that_name_models_otherwise_are_refused(tmp_path, lines):
+    path = tmp_path / "truth.csv"
+    path.write_text(lines)
+    with pytest.raises(DatasetError, match="in column .*: expected one name; remove the column"):
+        load_truth(path)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "model_name,model,poisoned\na,a,1\nb,b,0\n",
+        "model_name,model,poisoned\na,,1\nb,b,0\n",
+        "model_name,model,poisoned\na,resnet50,1\nb,resnet50,0\n",
+        "id,model_name,poisoned\n0,a,1\n1,b,0\n",
+        "model_id,path,poisoned\na,nets/a.pt,1\nb,nets/b.pt,0\n",
+    ],
+)
+def test_a_column_that_names_no_models_is_a_cell_as_any_other(tmp_path, lines):
+    path = tmp_path / "truth.csv"
+    path.write_text(lines)
+    assert load_truth(path) == TWO
