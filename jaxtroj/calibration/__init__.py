@@ -1,18 +1,14 @@
 """Evidence to probability: fit on labelled models, shift to a base rate, explain, save and load.
 
 `labelled` holds what is fitted on, `linear` the model, `stage` adds penalty and clip, `training`
-fits all stages and scores them out of fold, `calibrator` answers, `files` reads and writes JSON.
+fits all stages and scores them out of fold, `cross_validation` gives each row its answer by those,
+`calibrator` answers, `files` reads and writes JSON.
 """
 
 from jaxtroj.calibration.calibrator import Calibrator, Verdict
+from jaxtroj.calibration.cross_validation import cross_validate, leave_out, scores_left_out
 from jaxtroj.calibration.labelled import Labelled, Origin, Scheme
-from jaxtroj.calibration.training import (
-    OutOfFold,
-    cross_validate,
-    leave_out,
-    out_of_fold,
-    scores_left_out,
-)
+from jaxtroj.calibration.training import OutOfFold, out_of_fold
 
 __all__ = [
     "Calibrator",

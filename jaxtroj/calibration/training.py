@@ -13,7 +13,7 @@ import numpy as np
 from converters.errors import safe_repr
 from jaxtroj import scoring
 from jaxtroj.calibration.folds import assign_folds
-from jaxtroj.calibration.groups import LeftOut, assign_groups, score_left_out
+from jaxtroj.calibration.groups import assign_groups
 from jaxtroj.calibration.judge import Judge
 from jaxtroj.calibration.labelled import Labelled, Population, Scheme, make_population, matrix
 from jaxtroj.calibration.linear import Task
@@ -28,7 +28,7 @@ from jaxtroj.calibration.stage import (
 )
 from jaxtroj.calibration.transfer import Temperature, Transfer, learn_temperature
 from jaxtroj.errors import CalibrationError
-from jaxtroj.numerics import logit, sigmoid
+from jaxtroj.numerics import sigmoid
 
 MIN_MODELS = 10
 MIN_OF_A_KIND = 3
@@ -165,7 +165,7 @@ def out_of_fold(
         prepared = stage_task(population, scheme, stage)
         if prepared is not None:
             task, keys, complete = prepared
-            folds = _folds(population, complete, seed, groups)
+            folds = outer_folds(population, complete, seed, groups)
             answers = _hold_out(task, keys, folds, f"{seed}:{stage}", groups is not None)
             found[stage] = _placed(answers, population.places[complete], len(population.keys))
     return found
@@ -177,7 +177,7 @@ def _pooled_out_of_fold(
     if not _is_enough(population.poisoned):
         return {}
     rows, everyone = len(population.keys), np.arange(len(population.keys))
-    folds = _folds(population, everyone, seed, groups)
+    folds = outer_folds(population, everyone, seed, groups)
     found: dict[str, OutOfFold] = {}
     for fold in np.unique(folds):
         held, kept = np.flatnonzero(folds == fold), np.flatnonzero(folds != fold)
@@ -248,10 +248,10 @@ def _temperature(
     return learn_temperature(answers[answered], truth[answered], names[answered].tolist())
 
 
-def _folds(
+def outer_folds(
     population: Population, complete: np.ndarray, seed: int, groups: Sequence[str] | None
 ) -> np.ndarray:
-    """Fold of each complete row: its group, or a stratified one."""
+    """Fold of each complete row (positions in canonical order): its group, or a stratified one."""
     keys = [population.keys[i] for i in complete]
     if groups is not None:
         return group_folds(population, groups, seed)[complete]
@@ -301,37 +301,6 @@ def _placed(answers: OutOfFold, places: np.ndarray, rows: int) -> OutOfFold:
     log_odds, at_clip = np.full(rows, np.nan), np.zeros(rows, dtype=int)
     log_odds[places], at_clip[places] = answers.log_odds, answers.at_clip
     return OutOfFold(log_odds, at_clip)
-
-
-def cross_validate(
-    labelled: Labelled, scheme: Scheme, seed: int = 0, groups: Sequence[str] | None = None
-) -> np.ndarray:
-    """Out-of-fold P(poisoned) of each row, [n], at the population's own base rate.
-
-    Each row is answered by its last complete stage, as in use; a row without one gets the base
-    rate. See `out_of_fold` for what is nested, and for `groups`. Raises CalibrationError.
-    """
-    held_out = out_of_fold(labelled, scheme, seed, groups)
-    if not held_out:
-        raise too_few(make_population(labelled), scheme)
-    answers = last_answers(held_out).log_odds
-    return sigmoid(np.where(np.isnan(answers), logit(labelled.truth.mean()), answers))
-
-
-def leave_out(labelled: Labelled, scheme: Scheme, groups: Sequence[str], seed: int = 0) -> LeftOut:
-    """Scores where every group in turn is judged by a fit on the others; see `cross_validate`."""
-    return scores_left_out(labelled, cross_validate(labelled, scheme, seed, groups), groups, seed)
-
-
-def scores_left_out(
-    labelled: Labelled, probabilities: np.ndarray, groups: Sequence[str], seed: int = 0
-) -> LeftOut:
-    """Scores of what `cross_validate` said with the same groups and seed, [n]."""
-    population = make_population(labelled)
-    folds = np.empty(len(population.keys), dtype=int)
-    folds[population.places] = group_folds(population, groups, seed)
-    names = sorted({group for group in groups if group})
-    return score_left_out(probabilities, labelled.truth, folds, names)
 
 
 @dataclass(frozen=True)
