@@ -6,7 +6,12 @@ fits all stages and scores them out of fold, `cross_validation` gives each row i
 """
 
 from jaxtroj.calibration.calibrator import Calibrator, Verdict
-from jaxtroj.calibration.cross_validation import cross_validate, leave_out, scores_left_out
+from jaxtroj.calibration.cross_validation import (
+    cross_validate,
+    leave_out,
+    scores_left_out,
+    scores_of_cuts,
+)
 from jaxtroj.calibration.labelled import Labelled, Origin, Scheme
 from jaxtroj.calibration.training import OutOfFold, out_of_fold
 
@@ -21,4 +26,5 @@ __all__ = [
     "leave_out",
     "out_of_fold",
     "scores_left_out",
+    "scores_of_cuts",
 ]

@@ -1,12 +1,14 @@
 """Out-of-fold probabilities of labelled models, and scores where whole groups are left out."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from jaxtroj import scoring
 from jaxtroj.calibration.groups import LeftOut, score_left_out
 from jaxtroj.calibration.labelled import Labelled, Population, Scheme, make_population
 from jaxtroj.calibration.training import (
+    OutOfFold,
     group_folds,
     last_answers,
     out_of_fold,
@@ -28,7 +30,28 @@ def cross_validate(
     held_out, population = out_of_fold(labelled, scheme, seed, groups), make_population(labelled)
     if not held_out:
         raise too_few(population, scheme)
-    answers, base = last_answers(held_out).log_odds, _base_outside(population, seed, groups)
+    return _probabilities(held_out, _base_outside(population, seed, groups))
+
+
+def scores_of_cuts(labelled: Labelled, scheme: Scheme, seed: int = 0) -> dict[str, float]:
+    """Out-of-fold log score, in nats, of all rows where evidence ends with each fitted stage.
+
+    A stage's own report covers the rows that have its fields; those of two stages are of different
+    models, which may be harder. Here each row is answered by its last complete stage up to the cut,
+    as in `cross_validate`. Raises CalibrationError where no stage has enough rows.
+    """
+    held_out, population = out_of_fold(labelled, scheme, seed), make_population(labelled)
+    if not held_out:
+        raise too_few(population, scheme)
+    base, stages = _base_outside(population, seed, None), list(held_out)
+    cuts = {stage: stages[: place + 1] for place, stage in enumerate(stages)}
+    said = {s: _probabilities({k: held_out[k] for k in cut}, base) for s, cut in cuts.items()}
+    return {stage: scoring.log_score(p, labelled.truth) for stage, p in said.items()}
+
+
+def _probabilities(held_out: Mapping[str, OutOfFold], base: np.ndarray) -> np.ndarray:
+    """P(poisoned) by each row's last answer, [n]; by `base` (log-odds [n]) where it has none."""
+    answers = last_answers(held_out).log_odds
     return sigmoid(np.where(np.isnan(answers), base, answers))
 
 

@@ -86,6 +86,20 @@ def test_copies_of_a_file_count_once(tmp_path, capsys):
     assert learned.provenance.models == COUNT
 
 
+def test_the_best_stage_is_chosen_on_all_models(monkeypatch, tmp_path, capsys):
+    """Of stages that only some models have, the scores were of these alone."""
+    words = gathered(tmp_path, "image", lambda number: WHOLE[:1] if number < 6 else WHOLE)
+    asked = []
+    monkeypatch.setattr(
+        "jaxtroj.calibration.scores_of_cuts",
+        lambda labelled, scheme, seed: asked.append(len(labelled.rows)) or {WHOLE[0]: 0.4},
+    )
+    assert main([*words, "--automatic_configuration"]) == 0
+    said = f"evidence up to {WHOLE[0]} has the best out-of-fold log score of all {COUNT} models"
+    assert asked == [COUNT] and said in capsys.readouterr().err
+    assert list(Calibrator.load(tmp_path / "learned" / "calibrator.json").stages) == [WHOLE[0]]
+
+
 def test_sentiment_heads_have_a_file_of_their_own(tmp_path, capsys):
     (tmp_path / "learned").mkdir()
     pictures = tmp_path / "learned" / "calibrator.json"
