@@ -227,6 +227,7 @@ def _fit(
         stages = stages[: stages.index(best) + 1]
     calibrator = Calibrator.fit(labelled, chosen(stages), origin)
     fitting.say_judged_early(labelled, chosen(stages))
+    fitting.say_unfitted(labelled, chosen(stages), calibrator.unfitted)
     return calibrator
 
 
