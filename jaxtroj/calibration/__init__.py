@@ -1,18 +1,19 @@
 """Evidence to probability: fit on labelled models, shift to a base rate, explain, save and load.
 
 `labelled` holds what is fitted on, `linear` the model, `stage` adds penalty and clip, `training`
-fits all stages and scores them out of fold, `calibrator` answers, `files` reads and writes JSON.
+fits all stages and scores them out of fold, `cross_validation` gives each row its answer by those,
+`calibrator` answers, `files` reads and writes JSON.
 """
 
 from jaxtroj.calibration.calibrator import Calibrator, Verdict
-from jaxtroj.calibration.labelled import Labelled, Origin, Scheme
-from jaxtroj.calibration.training import (
-    OutOfFold,
+from jaxtroj.calibration.cross_validation import (
     cross_validate,
     leave_out,
-    out_of_fold,
     scores_left_out,
+    scores_of_cuts,
 )
+from jaxtroj.calibration.labelled import Labelled, Origin, Scheme
+from jaxtroj.calibration.training import OutOfFold, out_of_fold
 
 __all__ = [
     "Calibrator",
@@ -25,4 +26,5 @@ __all__ = [
     "leave_out",
     "out_of_fold",
     "scores_left_out",
+    "scores_of_cuts",
 ]

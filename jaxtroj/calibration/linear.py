@@ -20,16 +20,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from jaxtroj.errors import CalibrationError
-from jaxtroj.numerics import LARGEST_STEP, logit, safe_mad, sigmoid, softplus
+from jaxtroj.calibration.solver import minimise
+from jaxtroj.numerics import LARGEST_STEP, logit, safe_mad
 
 ARCHITECTURE_PENALTY = 0.5
 NEGLIGIBLE = 0.05  # of the largest weight
 FREE_DISTANCE = 1.0  # spreads beyond the training range that cost no trust
-MOST_STEPS = 200
-TOLERANCE = 1e-7  # of the gradient, in nats a unit of z
-NEAR_BOUND = 1e-3  # coordinates this close to 0 that push outwards step apart from the others
-JITTER = 1e-9  # keeps the curvature of the free intercept invertible
 TRUST_LENGTH = 2.0  # spreads over which trust falls by e
 
 
@@ -244,56 +240,3 @@ def _linear(
 
 def _replace(field: FittedField, **changes: float) -> FittedField:
     return FittedField(**{**field.__dict__, **changes})
-
-
-def minimise(
-    design: np.ndarray,
-    poisoned: np.ndarray,
-    ridge: np.ndarray,
-    signs: np.ndarray,
-    start: np.ndarray,
-) -> np.ndarray:
-    """Projected Newton on the penalised log loss; sign +1 keeps a coordinate >= 0, -1 <= 0.
-
-    Far quicker here than L-BFGS-B (a nested fit solves thousands of problems of ten unknowns); the
-    tests compare the two. Reference: Bertsekas, Projected Newton methods for optimization problems
-    with simple constraints, SIAM J. Control and Optimization 20, 1982.
-    """
-    label = poisoned.astype(np.float64)
-
-    def loss(solution: np.ndarray) -> float:
-        eta = design @ solution
-        return float((softplus(eta) - label * eta).sum() + 0.5 * (ridge * solution**2).sum())
-
-    solution, value = start, loss(start)
-    for _ in range(MOST_STEPS):
-        chance = sigmoid(design @ solution)
-        gradient = design.T @ (chance - label) + ridge * solution
-        residual = float(np.abs(solution - _projected(solution - gradient, signs)).max())
-        if residual < TOLERANCE:
-            return solution
-        near = np.abs(solution) <= min(NEAR_BOUND, residual)
-        held = (signs != 0) & near & (gradient * signs > 0)
-        part = design[:, ~held]
-        curvature = (part.T * (chance * (1 - chance))) @ part + np.diag(ridge[~held] + JITTER)
-        step = -gradient
-        step[~held] = np.linalg.solve(curvature, step[~held])
-        tried, found = _search(loss, solution, value, gradient, step, signs)
-        if found >= value:  # no descent left in float64
-            return solution
-        solution, value = tried, found
-    raise CalibrationError(f"the regression did not converge in {MOST_STEPS} steps")
-
-
-def _projected(solution: np.ndarray, signs: np.ndarray) -> np.ndarray:
-    return np.where(solution * signs < 0, 0.0, solution)
-
-
-def _search(loss, solution, value, gradient, step, signs) -> tuple[np.ndarray, float]:
-    """Halves a step until the projected point is lower by Armijo's rule; the start if none is."""
-    for halvings in range(40):
-        moved = _projected(solution + step * 0.5**halvings, signs)
-        found = loss(moved)
-        if found <= value + 1e-4 * float(gradient @ (moved - solution)):
-            return moved, found
-    return solution, value

@@ -12,9 +12,9 @@ from jaxtroj.calibration import summing
 from jaxtroj.calibration.folds import assign_folds
 from jaxtroj.calibration.groups import assign_groups
 from jaxtroj.calibration.labelled import Population, Scheme, matrix
-from jaxtroj.calibration.linear import minimise
 from jaxtroj.calibration.pooled import PooledModel
 from jaxtroj.calibration.searches import WAYS, field_scores, made_searches, pool_scores
+from jaxtroj.calibration.solver import minimise
 from jaxtroj.calibration.stage import choose_clip
 from jaxtroj.calibration.summing import fit_sum
 from jaxtroj.calibration.tails import Searched, Tail, fit_tail, power_of

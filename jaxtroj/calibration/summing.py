@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from jaxtroj.calibration.linear import minimise
 from jaxtroj.calibration.searches import summed
+from jaxtroj.calibration.solver import minimise
 from jaxtroj.calibration.tails import PIECES, Tail
 
 PENALTIES = (1.0, 3.0, 10.0, 30.0)

@@ -13,10 +13,10 @@ import numpy as np
 from converters.errors import safe_repr
 from jaxtroj import scoring
 from jaxtroj.calibration.folds import assign_folds
-from jaxtroj.calibration.groups import LeftOut, assign_groups, score_left_out
+from jaxtroj.calibration.groups import assign_groups
 from jaxtroj.calibration.judge import Judge
 from jaxtroj.calibration.labelled import Labelled, Population, Scheme, make_population, matrix
-from jaxtroj.calibration.linear import Task
+from jaxtroj.calibration.linear import Few, Task
 from jaxtroj.calibration.pooled import PooledModel, PooledStage
 from jaxtroj.calibration.pooling import fit_pooled
 from jaxtroj.calibration.stage import (
@@ -28,7 +28,7 @@ from jaxtroj.calibration.stage import (
 )
 from jaxtroj.calibration.transfer import Temperature, Transfer, learn_temperature
 from jaxtroj.errors import CalibrationError
-from jaxtroj.numerics import logit, sigmoid
+from jaxtroj.numerics import sigmoid
 
 MIN_MODELS = 10
 MIN_OF_A_KIND = 3
@@ -55,20 +55,15 @@ def stage_task(
 
     Raises CalibrationError where one population holds all models of a kind.
     """
-    names, few = scheme.names(stage), scheme.few
-    if few is not None and len(population.keys) > few.models:
-        few = None
+    names, few = scheme.names(stage), few_for(scheme, len(population.keys))
     if few is not None:
-        if not any(name in few.fields for own in scheme.stages.values() for name in own):
-            few = None  # none of them is there
-        elif not any(name in few.fields for name in scheme.stages[stage]):
+        if not any(name in few.fields for name in scheme.stages[stage]):
             return None
-        else:
-            names = tuple(name for name in names if name in few.fields)
+        names = tuple(name for name in names if name in few.fields)
     values = matrix(population.models.rows, names)
     complete = np.flatnonzero(np.all(np.isfinite(values), axis=1))
     labels = population.poisoned[complete]
-    if not _is_enough(labels):
+    if not is_enough(labels):
         return None
     datasets = population.models.datasets
     task = Task(
@@ -92,6 +87,16 @@ def stage_task(
     return task, tuple(population.keys[i] for i in complete), complete
 
 
+def few_for(scheme: Scheme, models: int) -> Few | None:
+    """How so few models are fitted; None for more, and where no field for few is there."""
+    few = scheme.few
+    if few is None or models > few.models:
+        return None
+    return (
+        few if any(name in few.fields for own in scheme.stages.values() for name in own) else None
+    )
+
+
 def fit_stages(population: Population, scheme: Scheme, seed: int) -> dict[str, StageModel]:
     """Every stage that has enough complete rows. Raises CalibrationError when none has."""
     found: dict[str, StageModel] = {}
@@ -105,7 +110,7 @@ def fit_stages(population: Population, scheme: Scheme, seed: int) -> dict[str, S
     return found
 
 
-def _is_enough(poisoned: np.ndarray) -> bool:
+def is_enough(poisoned: np.ndarray) -> bool:
     """Whether models with these labels, booleans [n], can be fitted on."""
     rarest = min(poisoned.sum(), (~poisoned).sum())
     return len(poisoned) >= MIN_MODELS and bool(rarest >= MIN_OF_A_KIND)
@@ -131,7 +136,7 @@ def fit_judges(population: Population, scheme: Scheme, seed: int) -> Mapping[str
     """
     if not scheme.is_pooled:
         return fit_stages(population, scheme, seed)
-    if not _is_enough(population.poisoned):
+    if not is_enough(population.poisoned):
         raise too_few(population, scheme)
     return _pooled_stages(fit_pooled(population, scheme, seed))
 
@@ -165,7 +170,7 @@ def out_of_fold(
         prepared = stage_task(population, scheme, stage)
         if prepared is not None:
             task, keys, complete = prepared
-            folds = _folds(population, complete, seed, groups)
+            folds = outer_folds(population, complete, seed, groups)
             answers = _hold_out(task, keys, folds, f"{seed}:{stage}", groups is not None)
             found[stage] = _placed(answers, population.places[complete], len(population.keys))
     return found
@@ -174,10 +179,10 @@ def out_of_fold(
 def _pooled_out_of_fold(
     population: Population, scheme: Scheme, seed: int, groups: Sequence[str] | None
 ) -> dict[str, OutOfFold]:
-    if not _is_enough(population.poisoned):
+    if not is_enough(population.poisoned):
         return {}
     rows, everyone = len(population.keys), np.arange(len(population.keys))
-    folds = _folds(population, everyone, seed, groups)
+    folds = outer_folds(population, everyone, seed, groups)
     found: dict[str, OutOfFold] = {}
     for fold in np.unique(folds):
         held, kept = np.flatnonzero(folds == fold), np.flatnonzero(folds != fold)
@@ -243,15 +248,15 @@ def _temperature(
         return None
     answers = last_answers(held_out).log_odds
     answered = np.isfinite(answers)
-    if not _is_enough(truth[answered]):
+    if not is_enough(truth[answered]):
         return None
     return learn_temperature(answers[answered], truth[answered], names[answered].tolist())
 
 
-def _folds(
+def outer_folds(
     population: Population, complete: np.ndarray, seed: int, groups: Sequence[str] | None
 ) -> np.ndarray:
-    """Fold of each complete row: its group, or a stratified one."""
+    """Fold of each complete row (positions in canonical order): its group, or a stratified one."""
     keys = [population.keys[i] for i in complete]
     if groups is not None:
         return group_folds(population, groups, seed)[complete]
@@ -272,7 +277,7 @@ def _check_groups(population: Population, groups: Sequence[str], seed: int) -> N
     folds = group_folds(population, groups, seed)
     for number, name in enumerate(sorted({group for group in groups if group})):
         left = population.poisoned[folds != number]
-        if not _is_enough(left):
+        if not is_enough(left):
             raise CalibrationError(
                 f"without the group {safe_repr(name)} {_counted(left)} are left to fit on; expected"
                 f" at least {MIN_MODELS}, {MIN_OF_A_KIND} of each kind: choose groups that hold"
@@ -287,7 +292,7 @@ def _hold_out(
     log_odds, at_clip = np.full(len(keys), np.nan), np.zeros(len(keys), dtype=int)
     for fold in np.unique(folds):
         held, kept = np.flatnonzero(folds == fold), np.flatnonzero(folds != fold)
-        if grouped and not _is_enough(task.poisoned[kept]):
+        if grouped and not is_enough(task.poisoned[kept]):
             continue
         model = fit_stage(task.take(kept), [keys[i] for i in kept], seed)
         test = task.take(held)
@@ -301,37 +306,6 @@ def _placed(answers: OutOfFold, places: np.ndarray, rows: int) -> OutOfFold:
     log_odds, at_clip = np.full(rows, np.nan), np.zeros(rows, dtype=int)
     log_odds[places], at_clip[places] = answers.log_odds, answers.at_clip
     return OutOfFold(log_odds, at_clip)
-
-
-def cross_validate(
-    labelled: Labelled, scheme: Scheme, seed: int = 0, groups: Sequence[str] | None = None
-) -> np.ndarray:
-    """Out-of-fold P(poisoned) of each row, [n], at the population's own base rate.
-
-    Each row is answered by its last complete stage, as in use; a row without one gets the base
-    rate. See `out_of_fold` for what is nested, and for `groups`. Raises CalibrationError.
-    """
-    held_out = out_of_fold(labelled, scheme, seed, groups)
-    if not held_out:
-        raise too_few(make_population(labelled), scheme)
-    answers = last_answers(held_out).log_odds
-    return sigmoid(np.where(np.isnan(answers), logit(labelled.truth.mean()), answers))
-
-
-def leave_out(labelled: Labelled, scheme: Scheme, groups: Sequence[str], seed: int = 0) -> LeftOut:
-    """Scores where every group in turn is judged by a fit on the others; see `cross_validate`."""
-    return scores_left_out(labelled, cross_validate(labelled, scheme, seed, groups), groups, seed)
-
-
-def scores_left_out(
-    labelled: Labelled, probabilities: np.ndarray, groups: Sequence[str], seed: int = 0
-) -> LeftOut:
-    """Scores of what `cross_validate` said with the same groups and seed, [n]."""
-    population = make_population(labelled)
-    folds = np.empty(len(population.keys), dtype=int)
-    folds[population.places] = group_folds(population, groups, seed)
-    names = sorted({group for group in groups if group})
-    return score_left_out(probabilities, labelled.truth, folds, names)
 
 
 @dataclass(frozen=True)

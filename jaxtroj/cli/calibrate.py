@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from jaxtroj.calibration import Calibrator
     from jaxtroj.calibration.groups import LeftOut
     from jaxtroj.calibration.training import StageScore
+    from jaxtroj.calibration.unfitted import Unfitted
     from jaxtroj.cli.fitting import Pair
     from jaxtroj.leaderboard.cases import Truth
 
@@ -79,6 +80,7 @@ def run(args: argparse.Namespace) -> int:
             file cannot be written.
     """
     from jaxtroj.calibration import Calibrator, Labelled, Origin, leave_out
+    from jaxtroj.calibration.unfitted import unfitted_stages
     from jaxtroj.evidence.versions import check_gathered
     from jaxtroj.leaderboard.cases import apart, read_truth
     from jaxtroj.schemas import kind_of, scheme_of
@@ -115,7 +117,7 @@ def run(args: argparse.Namespace) -> int:
         options.message(f"{unused} models that failed, or have no evidence or label, are left out")
     if len(pairs) < _ADVISED:
         options.message(f"{len(pairs)} models are few; {_ADVISED} or more are advised")
-    print(_text(calibrator, args.out))
+    print(_text(calibrator, unfitted_stages(labelled, scheme, calibrator.unfitted), args.out))
     for column, found in left_out.items():
         print(_left_out_text(column, found))
     return EXIT_CLEAN
@@ -161,14 +163,14 @@ def _sides(text: str) -> tuple[int, int]:
     return sides
 
 
-def _text(calibrator: "Calibrator", path: Path) -> str:
+def _text(calibrator: "Calibrator", unfitted: "Sequence[Unfitted]", path: Path) -> str:
     """Out-of-fold scores by stage and architecture; log scores in nats, lower is better."""
     origin = calibrator.provenance
     lines = [f"fitted on {origin.models} models, {origin.poisoned} poisoned; out of fold:"]
     for stage, report in calibrator.reports.items():
         lines.append(_row(f"up to {stage}", report.score))
         lines += [_row(f"  {name}", score) for name, score in report.by_architecture.items()]
-    lines += [f"with so few models {stage} is not fitted" for stage in calibrator.unfitted]
+    lines += map(str, unfitted)
     return "\n".join([*lines, f"written to {path}"])
 
 

@@ -201,7 +201,7 @@ def _with_evidence(records: "Sequence[Record]", entries: "Sequence[ModelEntry]")
 def _fit(
     pairs: "Sequence[Pair]", kind: str, parameters: "Metaparameters", automatic: bool
 ) -> "Calibrator":
-    from jaxtroj.calibration import Calibrator, Labelled, Origin
+    from jaxtroj.calibration import Calibrator, Labelled, Origin, scores_of_cuts
     from jaxtroj.schemas import scheme_of
 
     gathered = [record for record, _ in pairs]
@@ -217,14 +217,17 @@ def _fit(
         return replace(scheme, stages={stage: scheme.stages[stage] for stage in stages})
 
     stages = _stages(scheme, kind, parameters)
-    calibrator = Calibrator.fit(labelled, chosen(stages), origin)
     if automatic:
-        scores = {stage: report.score.log_score for stage, report in calibrator.reports.items()}
+        scores = scores_of_cuts(labelled, chosen(stages), origin.seed)
         best = min(scores, key=scores.__getitem__)
-        options.message(f"evidence up to {best} has the best out-of-fold log score")
+        options.message(
+            f"evidence up to {best} has the best out-of-fold log score of all {len(pairs)} models,"
+            f" {scores[best]:.4f}"
+        )
         stages = stages[: stages.index(best) + 1]
-        calibrator = Calibrator.fit(labelled, chosen(stages), origin)
+    calibrator = Calibrator.fit(labelled, chosen(stages), origin)
     fitting.say_judged_early(labelled, chosen(stages))
+    fitting.say_unfitted(labelled, chosen(stages), calibrator.unfitted)
     return calibrator
 
 

@@ -53,3 +53,12 @@ def say_judged_early(labelled: "Labelled", scheme: "Scheme") -> None:
 
     for some in judged_early(labelled, scheme):
         options.message(str(some))
+
+
+def say_unfitted(labelled: "Labelled", scheme: "Scheme", stages: "Sequence[str]") -> None:
+    """Say why a fit left out stages that enough models have evidence of."""
+    from jaxtroj.calibration.unfitted import unfitted_stages
+
+    for one in unfitted_stages(labelled, scheme, stages):
+        if one.lacks:
+            options.message(str(one))

@@ -17,7 +17,8 @@ from jaxtroj.calibration import (
     cross_validate,
     out_of_fold,
 )
-from jaxtroj.calibration.linear import Few, FittedField, Linear, Task, fit_mean, fit_path, minimise
+from jaxtroj.calibration.linear import Few, FittedField, Linear, Task, fit_mean, fit_path
+from jaxtroj.calibration.solver import minimise
 from jaxtroj.calibration.stage import choose_clip
 from jaxtroj.calibration.stopping import MARGIN, WITNESSES, StopRule
 from jaxtroj.calibration.transfer import NOTHING_KNOWN, Traits

@@ -51,6 +51,28 @@ def test_a_left_out_group_has_no_say_in_its_own_answers():
     assert before.shape == (40,)
 
 
+@pytest.mark.parametrize("is_pooled", [False, True])
+def test_labels_of_a_group_have_no_say_where_one_of_it_lacks_evidence(is_pooled):
+    """Such a model gets the base rate of the 32 others, 16 of them poisoned."""
+    labelled, scheme = two_kinds(), replace(SCHEME, is_pooled=is_pooled)
+    groups = [str(i % 5) for i in range(40)]
+    rows = [{} if i == 1 else row for i, row in enumerate(labelled.rows)]
+    for label in (False, True):
+        labels = [
+            label if own == "1" else other
+            for own, other in zip(groups, labelled.poisoned, strict=True)
+        ]
+        models = replace(labelled, rows=rows, poisoned=labels)
+        assert cross_validate(models, scheme, groups=groups)[1] == pytest.approx(0.5, abs=1e-12)
+
+
+def test_without_groups_a_model_without_evidence_gets_the_base_rate_outside_its_fold():
+    labelled = two_kinds()
+    rows = [{} if i in (0, 1) else row for i, row in enumerate(labelled.rows)]
+    answers = cross_validate(replace(labelled, rows=rows), SCHEME)
+    assert answers[:2] == pytest.approx(0.5, abs=0.03)
+
+
 def test_a_group_without_which_one_label_is_left_is_refused():
     labelled = two_kinds()
     by_label = ["bad" if label else "good" for label in labelled.poisoned]

@@ -86,6 +86,37 @@ def test_copies_of_a_file_count_once(tmp_path, capsys):
     assert learned.provenance.models == COUNT
 
 
+def test_stages_that_exclude_each_other_are_told(tmp_path, capsys):
+    """Half of the models lack `memory`, the others `statistics`: no later stage is fitted."""
+
+    def stages(number):
+        return [name for name in WHOLE if name != ("statistics", "memory")[number // 2 % 2]]
+
+    assert main(gathered(tmp_path, "image", stages)) == 0
+    said = "whole is not fitted: 16 models have its fields, but none of them has those of all"
+    assert said in capsys.readouterr().err
+    words = ["calibrate", str(tmp_path / "scratch" / "configure"), "--out", str(tmp_path / "c")]
+    table = [f"id-{number:08d},{number % 2}\n" for number in range(COUNT)]
+    (tmp_path / "truth.csv").write_text("model,poisoned\n" + "".join(table))
+    assert main([*words, "--truth", str(tmp_path / "truth.csv")]) == 0
+    captured = capsys.readouterr().out
+    assert said in captured and "so few models whole" not in captured
+
+
+def test_the_best_stage_is_chosen_on_all_models(monkeypatch, tmp_path, capsys):
+    """Of stages that only some models have, the scores were of these alone."""
+    words = gathered(tmp_path, "image", lambda number: WHOLE[:1] if number < 6 else WHOLE)
+    asked = []
+    monkeypatch.setattr(
+        "jaxtroj.calibration.scores_of_cuts",
+        lambda labelled, scheme, seed: asked.append(len(labelled.rows)) or {WHOLE[0]: 0.4},
+    )
+    assert main([*words, "--automatic_configuration"]) == 0
+    said = f"evidence up to {WHOLE[0]} has the best out-of-fold log score of all {COUNT} models"
+    assert asked == [COUNT] and said in capsys.readouterr().err
+    assert list(Calibrator.load(tmp_path / "learned" / "calibrator.json").stages) == [WHOLE[0]]
+
+
 def test_sentiment_heads_have_a_file_of_their_own(tmp_path, capsys):
     (tmp_path / "learned").mkdir()
     pictures = tmp_path / "learned" / "calibrator.json"
