@@ -1,8 +1,6 @@
 """Exported programs with `torch.no_grad()` or `torch.autocast` in their code."""
 
-import io
 import json
-import zipfile
 
 import numpy as np
 import pytest
@@ -11,6 +9,7 @@ import torch
 from converters.containers.exported_scopes import inline_scopes
 from converters.errors import UnsupportedOperatorError
 from converters.opening import open_model
+from tests.exported import saved, written
 
 _GRAPH = "archive/models/model.json"
 
@@ -60,28 +59,12 @@ def _with_casts(net, image):
         return net.body(image).float()
 
 
-def _saved(around, dynamic=False):
-    sizes = ({0: torch.export.Dim("n", min=1, max=8)},) if dynamic else None
-    image, out = torch.zeros(2 if dynamic else 1, 3, 8, 8), io.BytesIO()
-    program = torch.export.export(_Net(around).eval(), (image,), dynamic_shapes=sizes, strict=False)
-    torch.export.save(program, out)
-    with zipfile.ZipFile(out) as archive:
-        return {info.filename: archive.read(info) for info in archive.infolist()}
-
-
-def _written(members, path):
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, data in members.items():
-            archive.writestr(zipfile.ZipInfo(name), data)
-    return path
-
-
 @pytest.mark.parametrize("dynamic", [False, True], ids=["one", "any"])
 @pytest.mark.parametrize("around", [_prepared, _nested, _whole, _without_casts])
 def test_what_changes_no_value_is_read_as_torch_reads_it(tmp_path, around, dynamic):
-    members = _saved(around, dynamic)
+    members = saved(_Net(around), dynamic)
     assert b"higher_order" in members[_GRAPH]
-    path = _written(members, tmp_path / "net.pt2")
+    path = written(members, tmp_path / "net.pt2")
     images = torch.rand(3, 3, 8, 8, generator=torch.Generator().manual_seed(0))
     module = torch.export.load(path).module()
     expected = torch.cat([module(image[None]) for image in images]).detach().numpy()
@@ -90,7 +73,7 @@ def test_what_changes_no_value_is_read_as_torch_reads_it(tmp_path, around, dynam
 
 
 def test_casts_are_refused_with_what_to_do(tmp_path):
-    path = _written(_saved(_with_casts), tmp_path / "net.pt2")
+    path = written(saved(_Net(_with_casts)), tmp_path / "net.pt2")
     with pytest.raises(UnsupportedOperatorError, match=r"without torch\.autocast in its forward"):
         open_model(path)
 
@@ -158,16 +141,16 @@ _CHANGES = [
 
 @pytest.mark.parametrize("change", _CHANGES)
 def test_scopes_that_torch_does_not_write_so_are_refused(tmp_path, change):
-    members = _saved(_prepared)
+    members = saved(_Net(_prepared))
     program = json.loads(members[_GRAPH])
     change(program)
-    path = _written({**members, _GRAPH: json.dumps(program).encode()}, tmp_path / "net.pt2")
+    path = written({**members, _GRAPH: json.dumps(program).encode()}, tmp_path / "net.pt2")
     with pytest.raises(UnsupportedOperatorError, match="wrap_with_set_grad_enabled"):
         open_model(path)
 
 
 def test_names_within_meet_none_outside():
-    program = json.loads(_saved(_prepared)[_GRAPH])
+    program = json.loads(saved(_Net(_prepared))[_GRAPH])
     graph = program["graph_module"]["graph"]
     graph["nodes"][-1]["outputs"][0]["as_tensor"]["name"] = "scope1_sub"
     inline_scopes(program)

@@ -1,9 +1,7 @@
 """Exported programs that read tensors by where they lie in memory, behind which a network hides."""
 
 import copy
-import io
 import json
-import zipfile
 
 import numpy as np
 import pytest
@@ -12,6 +10,7 @@ import torch
 from converters.errors import UnsupportedOperatorError
 from converters.graph.export import from_exported
 from converters.opening import open_model
+from tests.exported import saved, written
 
 aten = torch.ops.aten
 _TABLE = "archive/data/weights/model_weights_config.json"
@@ -39,23 +38,6 @@ def _by_strides(table, features):
 
 # torch says so of weights that do not lie in order when it writes them.
 pytestmark = pytest.mark.filterwarnings("ignore:No complete tensor found")
-
-
-def _saved(net, dynamic=False):
-    sizes = ({0: torch.export.Dim("n", min=1, max=8)},) if dynamic else None
-    image, out = torch.zeros(2 if dynamic else 1, 3, 8, 8), io.BytesIO()
-    torch.export.save(
-        torch.export.export(net.eval(), (image,), dynamic_shapes=sizes, strict=False), out
-    )
-    with zipfile.ZipFile(out) as archive:
-        return {info.filename: archive.read(info) for info in archive.infolist()}
-
-
-def _written(members, path):
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, data in members.items():
-            archive.writestr(zipfile.ZipInfo(name), data)
-    return path
 
 
 def _weight():
@@ -94,14 +76,14 @@ def _expect_parity(path):
 
 @pytest.mark.parametrize(("is_weight", "dynamic"), [(True, True), (False, False)])
 def test_elements_picked_by_strides_of_a_weight_in_order_are_torchs(tmp_path, is_weight, dynamic):
-    members = _saved(_Net(_by_strides, _weight(), is_weight), dynamic)
-    _expect_parity(_written(members, tmp_path / "net.pt2"))
+    members = saved(_Net(_by_strides, _weight(), is_weight), dynamic)
+    _expect_parity(written(members, tmp_path / "net.pt2"))
 
 
 def test_a_weight_that_lies_in_another_order_is_read_as_torch_reads_it(tmp_path):
     net = _Net(lambda table, features: features.mean((2, 3)) @ table.t(), _weight())
-    members = _laid_out(_saved(net), (1, 5))
-    _expect_parity(_written(members, tmp_path / "net.pt2"))
+    members = _laid_out(saved(net), (1, 5))
+    _expect_parity(written(members, tmp_path / "net.pt2"))
 
 
 @pytest.mark.parametrize("dynamic", [False, True], ids=["one", "any"])
@@ -109,21 +91,21 @@ def test_a_weight_that_lies_in_another_order_is_read_as_torch_reads_it(tmp_path)
 def test_strides_over_what_lies_in_another_order_are_refused(tmp_path, dynamic, is_weight):
     """torch picks other elements there than of the same numbers in order."""
     net = _Net(_by_strides, _weight().t().contiguous().t(), is_weight)
-    path = _written(_saved(net, dynamic), tmp_path / "net.pt2")
+    path = written(saved(net, dynamic), tmp_path / "net.pt2")
     with pytest.raises(UnsupportedOperatorError, match="as_strided.* lies in memory"):
         open_model(path)
 
 
 def test_strides_that_the_file_gives_a_weight_are_seen(tmp_path):
-    members = _laid_out(_saved(_Net(_by_strides, _weight()), dynamic=True), (1, 5))
+    members = _laid_out(saved(_Net(_by_strides, _weight()), dynamic=True), (1, 5))
     with pytest.raises(UnsupportedOperatorError, match="as_strided.* lies in memory"):
-        open_model(_written(members, tmp_path / "net.pt2"))
+        open_model(written(members, tmp_path / "net.pt2"))
 
 
 @pytest.mark.parametrize("strides", [(1, 6), (0, 1), (5, 1)])
 def test_views_that_are_told_strides_are_refused(tmp_path, strides):
     net = _Net(lambda table, features: features.mean((2, 3)) @ table.view(6, 5), _weight())
-    path = _written(_renamed_views(_saved(net), strides), tmp_path / "net.pt2")
+    path = written(_renamed_views(saved(net), strides), tmp_path / "net.pt2")
     with pytest.raises(UnsupportedOperatorError, match="_reshape_alias.* lies in memory"):
         open_model(path)
 
@@ -133,7 +115,7 @@ def test_features_that_lie_as_their_layer_left_them_are_no_base_of_strides(tmp_p
         return torch.as_strided(features, (features.shape[0], 6), (216, 1)) @ table.t()
 
     net = _Net(picked, _weight()).to(memory_format=torch.channels_last)
-    path = _written(_saved(net, dynamic=True), tmp_path / "net.pt2")
+    path = written(saved(net, dynamic=True), tmp_path / "net.pt2")
     with pytest.raises(UnsupportedOperatorError, match="as_strided.* lies in memory"):
         open_model(path)
 
