@@ -19,7 +19,8 @@ from converters.errors import safe_repr
 from jaxtroj.errors import DatasetError, UsageError
 from jaxtroj.leaderboard.result_files import RESULT_SUFFIX, read_names
 from jaxtroj.record import Record, printable
-from jaxtroj.rounds.tables import ID_COLUMNS, MAX_TABLE_BYTES, read_text
+from jaxtroj.rounds.table_columns import ID_COLUMNS, two_names
+from jaxtroj.rounds.tables import MAX_TABLE_BYTES, read_text
 from jaxtroj.store import read_records
 
 PROBABILITY_COLUMNS = (
@@ -180,6 +181,7 @@ def _model_and_probability(
     if model and len(probability) == 1:
         if 1 < max(header.count(header[place]) for place in (model[0], probability[0])):
             raise DatasetError(f"{path} has two columns of one name; keep the one that counts")
+        _refuse_two_names(path, header, model, lines[1:])
         return (model[0], probability[0]), lines[1:]
     if not model and len(header) == 2 and _is_number(header[1]):
         return (0, 1), lines
@@ -193,6 +195,19 @@ def _model_and_probability(
         f" {' | '.join(PROBABILITY_COLUMNS)}, or two bare columns (model, probability); got"
         f" {safe_repr(', '.join(header))}"
     )
+
+
+def _refuse_two_names(
+    path: Path, header: list[str], places: list[int], lines: list[tuple[int, list[str]]]
+) -> None:
+    """Refuse a table of which two columns call the models otherwise: either gives scores."""
+    rows = {
+        cells[places[0]].strip(): {header[place]: cells[place].strip() for place in places}
+        for _, cells in lines
+        if len(cells) == len(header)
+    }
+    if said := two_names(rows, header[places[0]]):
+        raise DatasetError(f"{path} {said}")
 
 
 def _is_number(text: str) -> bool:

@@ -133,6 +133,7 @@ def test_tables_of_another_team(tmp_path, text):
         (b"model_name,probability,note\na,0.1\n", "line 2: 2 cells, expected 3"),
         (b"a,0.1\nb,0.2,0.9\n", "line 2: 3 cells, expected 2"),
         (b"model_name,probability,probability\na,0.1,0.9\n", "two columns of one name"),
+        (b"model_name,model,probability\na,b,0.1\nb,a,0.9\n", "'a' in column model_name and 'b'"),
         ("a,０.５\n".encode(), "no table of predictions"),
         (b'model_name,probability\n"a,0.1\n', "not a CSV table"),
         (b"model_name,probability\na,\xff\n", "not UTF-8"),
