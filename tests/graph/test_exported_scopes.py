@@ -157,3 +157,11 @@ def test_names_within_meet_none_outside():
     made = [node["outputs"][0]["as_tensor"]["name"] for node in graph["nodes"]]
     assert len(set(made)) == len(made)
     assert sum(name.startswith("scope1_") for name in made) == 1
+
+
+def test_a_long_text_makes_no_long_names():
+    """Names longer than any text cost gigabytes for a file of megabytes."""
+    program = json.loads(saved(_Net(_prepared))[_GRAPH])
+    program["remark"] = "scope" + "s" * 10**6
+    inline_scopes(program)
+    assert max(map(len, program["graph_module"]["graph"]["tensor_values"])) < 100

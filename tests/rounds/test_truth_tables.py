@@ -9,6 +9,13 @@ from jaxtroj.rounds import load_truth
 TWO = {"a": True, "b": False}
 
 
+def truth_of(folder, text):
+    """What a table says, or DatasetError."""
+    path = folder / "truth.csv"
+    path.write_text(text)
+    return load_truth(path)
+
+
 @pytest.mark.parametrize(
     "header",
     [
@@ -22,9 +29,7 @@ TWO = {"a": True, "b": False}
     ],
 )
 def test_headers_in_any_case_and_other_words_are_headers(tmp_path, header):
-    path = tmp_path / "truth.csv"
-    path.write_text(f"{header}a,1\nb,FALSE\n")
-    assert load_truth(path) == TWO
+    assert truth_of(tmp_path, f"{header}a,1\nb,FALSE\n") == TWO
 
 
 def test_only_columns_that_are_needed_are_renamed(tmp_path):
@@ -120,10 +125,8 @@ def test_two_label_columns_of_a_manifest_must_agree(tmp_path):
     ],
 )
 def test_two_columns_that_name_models_otherwise_are_refused(tmp_path, lines):
-    path = tmp_path / "truth.csv"
-    path.write_text(lines)
     with pytest.raises(DatasetError, match="in column .*: expected one name; remove the column"):
-        load_truth(path)
+        truth_of(tmp_path, lines)
 
 
 @pytest.mark.parametrize(
@@ -137,6 +140,4 @@ def test_two_columns_that_name_models_otherwise_are_refused(tmp_path, lines):
     ],
 )
 def test_a_column_that_names_no_models_is_a_cell_as_any_other(tmp_path, lines):
-    path = tmp_path / "truth.csv"
-    path.write_text(lines)
-    assert load_truth(path) == TWO
+    assert truth_of(tmp_path, lines) == TWO
