@@ -4,13 +4,14 @@
 graph of its own. It computes what its graph computes, so its calls are put in its place.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from itertools import count
 from typing import Any
 
 _GRADIENTS = "torch.ops.higher_order.wrap_with_set_grad_enabled"
 _CASTS = "torch.ops.higher_order.wrap_with_autocast"
-_WORD = "scope"
+_BEGINNING = re.compile(r"scope\d+_")
 _DEEPEST = 8
 _VALUES = ("tensor_values", "sym_int_values", "sym_bool_values", "sym_float_values")
 
@@ -26,8 +27,8 @@ def inline_scopes(program: Mapping[str, Any]) -> None:
     graph_module = program.get("graph_module")
     graph = graph_module.get("graph") if isinstance(graph_module, dict) else None
     if isinstance(graph, dict):
-        longest = max((len(t) for t in _texts(program) if t.startswith(_WORD)), default=0)
-        _inline(graph, map((_WORD.ljust(longest + 1, "s") + "{}_").format, count()), 0)
+        taken = {found[0] for text in _texts(program) if (found := _BEGINNING.match(text))}
+        _inline(graph, (one for one in map("scope{}_".format, count()) if one not in taken), 0)
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -26,6 +26,7 @@ from converters.graph.counting import (
     is_linear_product,
     suspicions,
 )
+from converters.graph.export_inputs import placeholders
 from converters.graph.guard import SizeGuard, WorkLimits
 from converters.graph.kernels import KernelGuard
 
@@ -94,7 +95,7 @@ def batch_findings(
         ConversionError: an image beside others is answered otherwise than alone.
         TooLargeError: it takes no fewer than `_MOST_IMAGES` images.
     """
-    (image,) = [node for node, spec in _placeholders(program) if spec.kind == InputKind.USER_INPUT]
+    (image,) = [node for node, spec in placeholders(program) if spec.kind == InputKind.USER_INPUT]
     count = _images(program, image.meta["val"].shape[axis])
     if count == 1:
         return ()
@@ -137,18 +138,13 @@ def _images(program: ExportedProgram, size: Any) -> int:
     return least if upper > least else int(upper)
 
 
-def _placeholders(program: ExportedProgram) -> Iterator[tuple[torch.fx.Node, Any]]:
-    nodes = (node for node in program.graph.nodes if node.op == "placeholder")
-    return zip(nodes, program.graph_signature.input_specs, strict=True)
-
-
 def _answer(
     program: ExportedProgram, images: torch.Tensor, output: int
 ) -> tuple[torch.Tensor, dict[str, Any]]:
     state = {**program.state_dict, **program.constants}
     given = [
         images if spec.kind == InputKind.USER_INPUT else state[str(spec.target)]
-        for _, spec in _placeholders(program)
+        for _, spec in placeholders(program)
     ]
     run = _Run(program)
     weights = sum(t.numel() * t.element_size() for t in state.values() if torch.is_tensor(t))
@@ -169,7 +165,7 @@ class _Reader:
 
     def found(self) -> Iterator[str]:
         """What reads the number of images, a sentence each."""
-        for node, spec in _placeholders(self._program):
+        for node, spec in placeholders(self._program):
             if spec.kind == InputKind.USER_INPUT:
                 self._pictured.add(node)
         for node in self._program.graph.nodes:

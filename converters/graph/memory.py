@@ -10,6 +10,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
 from converters.errors import UnsupportedOperatorError
+from converters.graph.export_inputs import placeholders
 
 STATE = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 _PICKS = "aten.as_strided.default"
@@ -47,11 +48,10 @@ def refuse_layouts(program: ExportedProgram) -> None:
 
 def _ordered(program: ExportedProgram) -> set[torch.fx.Node]:
     """Placeholders of weights and constants that fill their memory, in order."""
-    nodes = (node for node in program.graph.nodes if node.op == "placeholder")
     tensors = {**program.constants, **program.state_dict}
     return {
         node
-        for node, spec in zip(nodes, program.graph_signature.input_specs, strict=True)
+        for node, spec in placeholders(program)
         if spec.kind in STATE and _lies_in_order(tensors.get(str(spec.target)))
     }
 

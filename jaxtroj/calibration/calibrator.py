@@ -285,15 +285,16 @@ class Calibrator:
         """Probability, side of the threshold and reasons; a clean verdict names no target."""
         probability = self.probability(fields, traits, base_rate)
         poisoned = is_above(probability, threshold)
+        decisive: tuple[str, ...] = ()
+        if self.last_complete(fields) is not None:  # else the reason is the base rate already
+            at_even_odds = self.probability(fields, traits)
+            decisive = what_decides(probability, at_even_odds, base_rate, threshold)
         return Verdict(
             probability=probability,
             poisoned=poisoned,
             target_class=target_class if poisoned else None,
             source_classes=tuple(source_classes) if poisoned else (),
-            reasons=(
-                *self._decisive(fields, traits, base_rate, threshold),
-                *self.explain(fields, traits),
-            ),
+            reasons=(*decisive, *self.explain(fields, traits)),
             caveats=self.caveats(traits),
         )
 
@@ -343,16 +344,6 @@ class Calibrator:
     def caveats(self, traits: Traits) -> tuple[str, ...]:
         """What must be said first of a network that no calibration model resembles."""
         return tuple(caveats_of(self._fitted(), traits))
-
-    def _decisive(
-        self, fields: Mapping[str, float | None], traits: Traits, base_rate: float, threshold: float
-    ) -> tuple[str, ...]:
-        """Why the verdict is not the side of the reasons, where that is so."""
-        if self.last_complete(fields) is None:  # the reason is the base rate already
-            return ()
-        at_even_odds = self.probability(fields, traits)
-        probability = self.probability(fields, traits, base_rate)
-        return what_decides(probability, at_even_odds, base_rate, threshold)
 
     def _fitted(self) -> Fitted:
         """All of it, as its file holds it."""

@@ -92,6 +92,11 @@ class _Seat:
         """What the worker is doing."""
         return list(self.worker.flights.values()) if self.worker else []
 
+    @property
+    def running(self) -> list[Flight]:
+        """Those that wait for no other; if all say that they wait, none can be believed."""
+        return [flight for flight in self.flights if not flight.waits] or self.flights
+
 
 class LocalEngine:
     """Runs jobs in worker processes, ends those that exceed their limits, and goes on.
@@ -178,10 +183,7 @@ class LocalEngine:
             if seat.worker is not None and not seat.worker.ready:
                 seat.worker.starting += seconds
                 continue
-            flights = seat.flights
-            # One waits for another; if all say that they wait, none can be believed.
-            running = [flight for flight in flights if not flight.waits] or flights
-            for flight in running:
+            for flight in seat.running:
                 flight.seconds += seconds
 
     def _hear(self, seat: _Seat) -> Iterator[Answer]:
@@ -253,8 +255,7 @@ class LocalEngine:
             reason = self._guard.too_long(slow.seconds, f", in the step {slow.step}")
             if reason is not None:
                 worker.dump()
-                running = [one for one in seat.flights if not one.waits]
-                yield from self._bury(seat, reason, slow if running == [slow] else None)
+                yield from self._bury(seat, reason, slow if seat.running == [slow] else None)
                 return
 
     def _bury(self, seat: _Seat, reason: str, guilty: Flight | None = None) -> Iterator[Answer]:
