@@ -12,7 +12,7 @@ from jaxtroj import populations
 from jaxtroj.calibration import Calibrator
 from jaxtroj.errors import CalibrationError, UsageError
 from jaxtroj.evidence.stages import TABLES
-from jaxtroj.evidence.versions import as_settings
+from jaxtroj.evidence.versions import as_settings, check_fitted
 from jaxtroj.input_forms import SaidForm
 from jaxtroj.model_files import contents_digest, digest_or_reason, model_digests
 from jaxtroj.populations import Asked, Candidates, Choice, choose
@@ -271,9 +271,20 @@ def choice_of(settings: Settings, asked: Asked = ANY_MODEL) -> Choice | None:
 
 
 def load_calibrator(settings: Settings, asked: Asked = ANY_MODEL) -> Calibrator | None:
-    """The calibrator of `choice_of`; raises as that."""
+    """The calibrator of `choice_of`.
+
+    Raises:
+        CalibrationError: as that, or it was fitted on evidence of another kind or version.
+    """
     choice = choice_of(settings, asked)
-    return None if choice is None else _cached_calibrator(choice.path)
+    if choice is None:
+        return None
+    calibrator = _cached_calibrator(choice.path)
+    try:
+        check_fitted(asked.kind, calibrator.provenance.evidence)
+    except CalibrationError as error:
+        raise CalibrationError(f"{choice.path}: {error}") from error
+    return calibrator
 
 
 def base_rate(settings: Settings, asked: Asked = ANY_MODEL) -> float:

@@ -20,6 +20,7 @@ from jaxtroj.calibration.stopping import StopRule
 from jaxtroj.calibration.training import StageScore
 from jaxtroj.calibration.transfer import Transfer
 from jaxtroj.errors import CalibrationError
+from jaxtroj.evidence.stage import Measured
 
 FORMAT = "jaxtroj calibrator"
 SCHEMA_VERSION = 7
@@ -265,6 +266,7 @@ def _provenance(node: Node) -> Provenance:
         models=models,
         poisoned=poisoned,
         sides=_sides(node),
+        evidence=_measured(node),
     )
 
 
@@ -276,3 +278,11 @@ def _sides(node: Node) -> tuple[int, int] | None:
     if len(items) != 2 or items[0].count(1) > items[1].count(1):
         raise CalibrationError(f"{node.place}.sides must be the shortest and the longest side")
     return items[0].count(1), items[1].count(1)
+
+
+def _measured(node: Node) -> Measured | None:
+    """Files from before the version of evidence was noted have none."""
+    if node.value.get("evidence") is None:
+        return None
+    found = node["evidence"]
+    return Measured(found["kind"].text(), found["version"].count(1), found["revision"].count())

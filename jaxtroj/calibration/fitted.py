@@ -10,6 +10,7 @@ from jaxtroj.calibration.signs import Sign
 from jaxtroj.calibration.stopping import StopRule
 from jaxtroj.calibration.training import StageScore
 from jaxtroj.calibration.transfer import Met, Transfer
+from jaxtroj.evidence.stage import Measured
 
 
 @dataclass(frozen=True)
@@ -34,13 +35,23 @@ class Provenance:
     poisoned: int
     sides: tuple[int, int] | None = None
     """Shortest and longest side in pixels of the pictures it is for; None where nobody said."""
+    evidence: Measured | None = None
+    """By which version its evidence was measured; None of several, and where nobody said."""
 
 
 def provenance_of(labelled: Labelled, origin: Origin) -> Provenance:
     """What is kept of the models that a fit was given."""
     poisoned = int(labelled.truth.sum())
     models = len(labelled.rows)
-    return Provenance(origin.population, origin.seed, origin.commit, models, poisoned, origin.sides)
+    return Provenance(
+        origin.population,
+        origin.seed,
+        origin.commit,
+        models,
+        poisoned,
+        origin.sides,
+        origin.evidence,
+    )
 
 
 @dataclass(frozen=True)

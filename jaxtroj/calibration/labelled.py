@@ -9,7 +9,7 @@ import numpy as np
 from jaxtroj.calibration.folds import row_key
 from jaxtroj.calibration.linear import Few
 from jaxtroj.errors import CalibrationError
-from jaxtroj.evidence.stage import SUPPORT
+from jaxtroj.evidence.stage import SUPPORT, Measured
 
 LARGEST_VALUE = 1e100
 OPTIONAL = ("kinds", "datasets", "families", "sides", "classes", "pairs")
@@ -144,6 +144,8 @@ class Origin:
     """Commit of jaxtroj that fitted it."""
     sides: tuple[int, int] | None = None
     """Shortest and longest side, pixels, of the pictures that the calibrator is for."""
+    evidence: Measured | None = None
+    """By which version the models' evidence was measured; None where it is of several."""
 
 
 UNKNOWN = Origin()

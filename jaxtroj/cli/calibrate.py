@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
     """
     from jaxtroj.calibration import Calibrator, Labelled, Origin, leave_out
     from jaxtroj.calibration.unfitted import unfitted_stages
-    from jaxtroj.evidence.versions import check_gathered
+    from jaxtroj.evidence.versions import check_gathered, gathered_by
     from jaxtroj.leaderboard.cases import apart, read_truth
     from jaxtroj.schemas import kind_of, scheme_of
     from jaxtroj.store import read_records, read_settings
@@ -97,7 +97,8 @@ def run(args: argparse.Namespace) -> int:
         )
     whole, pairs = len(pairs), fitting.without_copies(pairs)
     kind = kind_of(record for record, _ in pairs)
-    if doubt := check_gathered(kind, read_settings(args.run_folder)):
+    settings = read_settings(args.run_folder)
+    if doubt := check_gathered(kind, settings):
         options.message(f"{args.run_folder}: {doubt}")
     labelled = Labelled(
         [record.whole_evidence for record, _ in pairs],
@@ -108,7 +109,7 @@ def run(args: argparse.Namespace) -> int:
     scheme = scheme_of(record for record, _ in pairs)
     groups = {column: _groups(pairs, truth, column) for column in args.groups}
     left_out = {c: leave_out(labelled, scheme, g, args.seed) for c, g in groups.items()}
-    origin = Origin(args.seed, population, _commit(), args.sides)
+    origin = Origin(args.seed, population, _commit(), args.sides, gathered_by(kind, settings))
     calibrator = Calibrator.fit(labelled, scheme, origin)
     calibrator.save(args.out)
     fitting.say_judged_early(labelled, scheme)

@@ -202,6 +202,7 @@ def _fit(
     pairs: "Sequence[Pair]", kind: str, parameters: "Metaparameters", automatic: bool
 ) -> "Calibrator":
     from jaxtroj.calibration import Calibrator, Labelled, Origin, scores_of_cuts
+    from jaxtroj.evidence.stages import TABLES
     from jaxtroj.schemas import scheme_of
 
     gathered = [record for record, _ in pairs]
@@ -211,7 +212,8 @@ def _fit(
         [label for _, label in pairs],
         [record.architecture for record in gathered],
     )
-    origin = Origin(parameters.seed, f"{len(pairs)} models given to `jaxtroj configure`")
+    population = f"{len(pairs)} models given to `jaxtroj configure`"
+    origin = Origin(parameters.seed, population, evidence=TABLES[kind].measured)
 
     def chosen(stages: Sequence[str]) -> "Scheme":
         return replace(scheme, stages={stage: scheme.stages[stage] for stage in stages})

@@ -173,6 +173,21 @@ class Stage:
 
 
 @dataclass(frozen=True)
+class Measured:
+    """By which table of stages some evidence was measured.
+
+    Attributes:
+      kind: of the models.
+      version: of the table.
+      revision: of the table.
+    """
+
+    kind: str
+    version: int
+    revision: int
+
+
+@dataclass(frozen=True)
 class StageTable:
     """The stages of one kind of model in order, and what is made from them.
 
@@ -189,6 +204,11 @@ class StageTable:
     version: int
     stages: tuple[Stage, ...]
     revision: int = 0
+
+    @property
+    def measured(self) -> Measured:
+        """What evidence that is gathered now is measured by."""
+        return Measured(self.kind, self.version, self.revision)
 
     @cached_property
     def names(self) -> tuple[str, ...]:

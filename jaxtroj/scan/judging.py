@@ -1,11 +1,13 @@
 """Evidence to verdict: by the calibrator, with what must be said before its reasons."""
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from jaxtroj.calibration import Calibrator, Verdict
 from jaxtroj.errors import CalibrationError, EvidenceError
 from jaxtroj.evidence.gather import Stop
 from jaxtroj.evidence.stage import Stage
+from jaxtroj.evidence.versions import check_fitted
 from jaxtroj.numerics import is_above
 from jaxtroj.record import EVIDENCE_ONLY, finite
 from jaxtroj.scan.attempt import Attempt
@@ -97,4 +99,8 @@ def judge(
             " with the same version and stages"
         )
     threshold = attempt.settings.threshold
-    return calibrator.verdict(fields, traits, attempt.base_rate, threshold, target, sources)
+    found = calibrator.verdict(fields, traits, attempt.base_rate, threshold, target, sources)
+    doubt = check_fitted(attempt.kind, calibrator.provenance.evidence)
+    if not doubt:
+        return found
+    return replace(found, reasons=(*found.reasons, doubt), caveats=(*found.caveats, doubt))

@@ -87,6 +87,10 @@ HOSTILE = [
     (("provenance", "models"), 2**63),
     (("provenance", "seed"), 2**63),
     (("provenance", "seed"), -(2**63) - 1),
+    (("provenance", "evidence"), "image"),
+    (("provenance", "evidence"), {"kind": "image", "version": 3}),
+    (("provenance", "evidence"), {"kind": "image", "version": 0, "revision": 0}),
+    (("provenance", "evidence"), {"kind": ["image"], "version": 3, "revision": 0}),
     (("unfitted",), "no list"),
 ]
 

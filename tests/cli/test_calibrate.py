@@ -2,16 +2,20 @@
 
 import json
 import shutil
-from dataclasses import replace
+from dataclasses import asdict, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import jaxtroj
 from jaxtroj.cli.main import main
 from jaxtroj.errors import CalibrationError
 from jaxtroj.evidence.stages import CLASSIFIERS, IMAGES, TEXTS
 from jaxtroj.evidence.versions import as_settings, check_gathered
 from jaxtroj.record import Record
+from jaxtroj.rounds import iter_models
+from jaxtroj.scan import scan_model
 from jaxtroj.settings import Settings
 from jaxtroj.store import RunStore, read_records
 
@@ -188,3 +192,57 @@ def test_every_kind_of_evidence_has_its_own_version():
         assert check_gathered(kind, now) == ""
         with pytest.raises(CalibrationError, match=f"{kind} evidence of version 9, expected"):
             check_gathered(kind, now | {name: 9})
+
+
+@pytest.fixture(scope="module")
+def dated(run, tmp_path_factory) -> Path:
+    """A calibrator of the run, whose settings say by which version its evidence was gathered."""
+    folder = tmp_path_factory.mktemp("dated")
+    with RunStore(folder / "run", Settings().as_json()) as store:
+        for record in read_records(run / "run"):
+            store.append(record)
+    (folder / "truth.csv").write_text((run / "truth.csv").read_text())
+    assert calibrate(folder) == 0
+    return folder / "c.json"
+
+
+def test_a_calibrator_keeps_the_version_of_its_evidence(run, dated):
+    kept = json.loads(dated.read_text())["provenance"]["evidence"]
+    assert kept == asdict(IMAGES.measured)
+    assert calibrate(run) == 0  # the settings of this run say nothing
+    assert json.loads((run / "c.json").read_text())["provenance"]["evidence"] is None
+
+
+JUDGED_BY = [
+    # evidence that the calibrator was fitted on, how a model is answered, what is said
+    (None, "ok", ""),
+    (asdict(IMAGES.measured), "ok", ""),
+    (
+        asdict(IMAGES.measured) | {"revision": 1},
+        "ok",
+        f"evidence of revision 1, this is of revision {IMAGES.revision}: the probability may",
+    ),
+    (
+        asdict(IMAGES.measured) | {"version": 2},
+        "failed",
+        f"'image' evidence of version 2, expected image evidence of version {IMAGES.version};",
+    ),
+    (
+        {"kind": "\x1b[2J", "version": 1, "revision": 0},
+        "failed",
+        r"fitted on '\x1b[2J' evidence of version 1, expected image evidence",
+    ),
+]
+
+
+@pytest.mark.parametrize(("evidence", "status", "said"), JUDGED_BY)
+def test_a_calibrator_of_another_version_judges_nothing(dated, tmp_path, evidence, status, said):
+    document = json.loads(dated.read_text())
+    document["provenance"]["evidence"] = evidence
+    (tmp_path / "c.json").write_text(json.dumps(document))
+    settings = Settings(calibrator=tmp_path / "c.json", stages=("weights",))
+    examples = Path(jaxtroj.__file__).parent / "data" / "examples"
+    record = scan_model(next(iter_models(examples / "clean")), settings)
+    assert record.status == status and said in record.reason
+    assert ("evidence of" in record.reason) == bool(said)
+    assert any("revision 1" in caveat for caveat in record.caveats) == ("revision 1" in said)
