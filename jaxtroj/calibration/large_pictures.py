@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from scipy.optimize import minimize
 
 from jaxtroj.calibration.labelled import Labelled, matrix
 from jaxtroj.calibration.pooled import LargePictures, PooledModel
@@ -73,6 +72,8 @@ def left_out(
 
 
 def _fitted(model: PooledModel, labelled: Labelled, above: int) -> LargePictures:
+    from scipy.optimize import minimize  # loads half a second that no scan needs
+
     sign = np.where(labelled.truth, -1.0, 1.0)
 
     def loss(solution: np.ndarray) -> float:

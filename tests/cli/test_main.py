@@ -63,6 +63,14 @@ def test_importing_the_packages_loads_nothing_heavy():
     assert result.stdout == "[]\n"
 
 
+def test_a_process_that_waits_for_others_is_light():
+    """Only those that convert and search load these; every command waits for its own start."""
+    heavy = ("jax", "flax", "torch", "scipy")
+    code = f"import sys, jaxtroj.engine.local; print([n for n in {heavy} if n in sys.modules])"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.stdout == "[]\n"
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
