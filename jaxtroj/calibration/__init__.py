@@ -2,10 +2,10 @@
 
 `labelled` holds what is fitted on, `linear` the model, `stage` adds penalty and clip, `training`
 fits all stages and scores them out of fold, `cross_validation` gives each row its answer by those,
-`calibrator` answers, `files` reads and writes JSON.
+`fitting` makes a calibrator of them, which answers with a `verdict`, `files` reads and writes JSON.
 """
 
-from jaxtroj.calibration.calibrator import Calibrator, Verdict
+from jaxtroj.calibration.calibrator import Calibrator
 from jaxtroj.calibration.cross_validation import (
     cross_validate,
     leave_out,
@@ -14,6 +14,7 @@ from jaxtroj.calibration.cross_validation import (
 )
 from jaxtroj.calibration.labelled import Labelled, Origin, Scheme
 from jaxtroj.calibration.training import OutOfFold, out_of_fold
+from jaxtroj.calibration.verdict import Verdict
 
 __all__ = [
     "Calibrator",

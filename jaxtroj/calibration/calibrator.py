@@ -10,46 +10,20 @@ from jaxtroj.calibration import files
 from jaxtroj.calibration.caveats import caveats_of
 from jaxtroj.calibration.deciding import what_decides
 from jaxtroj.calibration.few_classes import fit_few_classes
-from jaxtroj.calibration.fitted import Fitted, Provenance, StageReport, provenance_of
+from jaxtroj.calibration.fitted import Fitted, Provenance, StageReport
+from jaxtroj.calibration.fitting import fit_stages
 from jaxtroj.calibration.judge import Judge
-from jaxtroj.calibration.kinds import KindFound, found_by_kind, shares_of
-from jaxtroj.calibration.labelled import UNKNOWN, Labelled, Origin, Scheme, make_population, matrix
+from jaxtroj.calibration.kinds import KindFound, shares_of
+from jaxtroj.calibration.labelled import UNKNOWN, Labelled, Origin, Scheme, matrix
 from jaxtroj.calibration.large_pictures import fit_large_pictures
 from jaxtroj.calibration.pooled import PooledModel, PooledStage
 from jaxtroj.calibration.pooled_files import pooled_of
 from jaxtroj.calibration.signs import Sign, seen, with_signs
-from jaxtroj.calibration.stopping import stop_rule
-from jaxtroj.calibration.training import (
-    OutOfFold,
-    fit_judges,
-    last_answers,
-    learn_transfer,
-    out_of_fold,
-    stage_score,
-)
-from jaxtroj.calibration.transfer import NOTHING_KNOWN, Met, Traits, Transfer, met_by
+from jaxtroj.calibration.transfer import NOTHING_KNOWN, Met, Traits, Transfer
+from jaxtroj.calibration.verdict import Verdict
 from jaxtroj.errors import CalibrationError
 from jaxtroj.numerics import clip_probability, is_above, logit, sigmoid
 from jaxtroj.populations import LARGE_ABOVE
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """The answer for one model."""
-
-    probability: float
-    """P(poisoned), from 1e-12 to 1 - 1e-12, where log scores are cut off too."""
-    poisoned: bool
-    """Whether the probability exceeds the threshold."""
-    target_class: int | None
-    """Class that the recovered trigger forces, None when there is none."""
-    source_classes: tuple[int, ...]
-    """Classes that the trigger works from."""
-    reasons: tuple[str, ...]
-    """Sentences: what decides where the evidence does not, the caveats, then what the evidence
-    speaks for, strongest first."""
-    caveats: tuple[str, ...] = ()
-    """What of the network the calibrator has not met; empty where it has met all."""
 
 
 @dataclass(frozen=True)
@@ -109,25 +83,7 @@ class Calibrator:
         Raises:
             CalibrationError: fewer than 10 models (3 of each kind) with the first stage's fields.
         """
-        fitted = fit_judges(make_population(labelled), scheme, origin.seed)
-        held_out = out_of_fold(labelled, scheme, origin.seed)
-        truth, last = labelled.truth, last_answers(held_out)
-        names = labelled.families or labelled.architectures
-        reports = {
-            stage: _report(held_out[stage], last, truth, names)
-            for stage in fitted
-            if stage in held_out
-        }
-        unfitted = tuple(stage for stage in scheme.stages if stage not in reports)
-        return cls(
-            {stage: fitted[stage] for stage in reports},
-            reports,
-            provenance_of(labelled, origin),
-            unfitted,
-            met_by(labelled.architectures, labelled.sides, labelled.classes),
-            learn_transfer(labelled, scheme, origin.seed),
-            found_by_kind(_probabilities(last, truth), truth, labelled.kinds),
-        )
+        return cls(**vars(fit_stages(labelled, scheme, origin)))
 
     def for_few_classes(self, labelled: Labelled | None) -> "Calibrator":
         """The same with what labelled networks of few classes show; with None, without it.
@@ -360,24 +316,3 @@ def _checked_rate(base_rate: float) -> float:
     if not 0 < base_rate < 1:
         raise CalibrationError(f"the base rate must lie in (0, 1), got {base_rate}")
     return float(base_rate)
-
-
-def _probabilities(last: OutOfFold, truth: np.ndarray) -> np.ndarray:
-    """Out of fold, [n]; the base rate where no stage answered."""
-    return sigmoid(np.where(np.isnan(last.log_odds), logit(truth.mean()), last.log_odds))
-
-
-def _report(
-    held_out: OutOfFold, last: OutOfFold, truth: np.ndarray, architectures: Sequence[str | None]
-) -> StageReport:
-    names = np.array([name or "" for name in architectures])
-    answered = ~np.isnan(held_out.log_odds)
-    return StageReport(
-        score=stage_score(held_out, truth, np.ones(len(truth), dtype=bool)),
-        by_architecture={
-            str(name): stage_score(held_out, truth, names == name)
-            for name in np.unique(names[answered])
-            if name
-        },
-        stop=stop_rule(held_out, last),
-    )
