@@ -38,12 +38,9 @@ if TYPE_CHECKING:
 
 # Of the way from guessing to being always right: what a network classifies at the least.
 _LEAST = 0.25
-_SUM_TOLERANCE = 1e-3
 _MOST_LEFT_OUT = 0.5
 # Of the examples; a rounding below the 1 in 20 that the flag names.
 _LEAST_LAG = 0.05 - 1e-9
-# How near outputs from 0 to 1 come to both ends where a sigmoid makes them.
-_NEAR = 0.05
 
 
 @dataclass(frozen=True)
@@ -64,6 +61,7 @@ def diagnose(
     form: "FormChoice | None" = None,
     fitted: Mapping[str, int] | None = None,
     answered: Answered | None = None,
+    outputs: str = "",
 ) -> tuple[Raised, ...]:
     """The flags of one model, the gravest first.
 
@@ -74,11 +72,12 @@ def diagnose(
       form: how its input form was settled, and the accuracy that it was settled by.
       fitted: searches that ran, and to how many examples each fits triggers.
       answered: what a stage asked the network about where no stage needed `examples`.
+      outputs: what its own outputs look like that are no logits, see `outputs.as_probabilities`.
     """
     answers = _answers(examples or answered, form)
     raised = [_misclassified(model.num_classes, answers)]
     if examples is not None:
-        raised += [_probabilities(examples), _no_gradient(examples)]
+        raised += [Raised(PROBABILITIES, outputs) if outputs else None, _no_gradient(examples)]
         raised.append(_guessed(examples, answers, findings))
         raised.append(_one_output(examples, answers, findings))
         raised.append(_none_held_out(examples, fitted or {}))
@@ -237,25 +236,6 @@ def _misclassified(classes: int, answers: _Answers) -> Raised | None:
         better = f"none of {answers.forms} usual input forms has a clearly better log score"
         return Raised(MISCLASSIFIED, f"{seen}; {better}{answers.other}")
     return Raised(MISCLASSIFIED, f"{seen}; wrong channel order or normalisation likely")
-
-
-def _probabilities(examples: AnchoredExamples) -> Raised | None:
-    rows = np.asarray(examples.logits, np.float64)
-    if _are_probabilities(rows):
-        return Raised(PROBABILITIES, "the outputs are probabilities, not logits; see --output")
-    if rows.max(initial=-1.0) <= 0 and _are_probabilities(np.exp(rows)):
-        return Raised(PROBABILITIES, "the outputs are log-probabilities, not logits; see --output")
-    if 0 <= rows.min(initial=1.0) < _NEAR and 1 - _NEAR < rows.max(initial=0.0) <= 1:
-        return Raised(PROBABILITIES, "the outputs are from 0 to 1, as of a sigmoid; see --output")
-    no, *yes = rows.T
-    if len(yes) == 1 and not no.any() and (yes[0] >= 0).all() and (yes[0] <= 1).all():
-        return Raised(PROBABILITIES, "the one output is from 0 to 1 on every example; see --output")
-    return None
-
-
-def _are_probabilities(rows: np.ndarray) -> bool:
-    inside = bool((rows >= 0).all() and (rows <= 1 + _SUM_TOLERANCE).all())
-    return inside and bool(np.allclose(rows.sum(axis=1), 1, rtol=0, atol=_SUM_TOLERANCE))
 
 
 def _no_gradient(examples: AnchoredExamples) -> Raised | None:

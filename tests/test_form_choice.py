@@ -11,6 +11,7 @@ import pytest
 import torch
 from PIL import Image
 
+from converters.adjusted_logits import unadjusted
 from converters.graph.module import graph_model
 from converters.graph.tape import capture
 from converters.opening import open_model
@@ -282,7 +283,9 @@ def test_triggers_are_searched_in_pixels_from_0_to_1(folder):
     entry = ModelEntry("net", folder / "net.pt2", folder / "pictures", None)
     scan = ImageScan(Attempt(entry, SETTINGS), open_model(entry.model_path).model, None)
     context = scan.prepare().context
-    assert isinstance(context, ImageContext) and isinstance(context.model.config, PreparedConfig)
+    assert isinstance(context, ImageContext) and isinstance(
+        unadjusted(context.model).config, PreparedConfig
+    )
     images, pictures = context.examples.images, load_pictures(folder / "pictures")
     np.testing.assert_allclose(images, pictures.pixels[..., ::-1] / 255, atol=1e-6)
     answers = np.asarray(context.network.logits(images)).argmax(axis=1)

@@ -54,7 +54,8 @@ CLASSIFIER_STAGES = (INSERTIONS, TOKENS)
 # Revision 11: examples unlike the training pictures in light or sharpness are made like them.
 # Revision 12: pushes of whole pictures to a class are told beside those to the second best.
 # Revision 13: examples are also made like the training pictures in gamma, black level and colours.
-IMAGES = StageTable("image", 3, IMAGE_STAGES, revision=13)
+# Revision 14: logits far smaller or larger than those of trained networks are scaled.
+IMAGES = StageTable("image", 3, IMAGE_STAGES, revision=14)
 TEXTS = StageTable("text", 1, TEXT_STAGES)
 # Version 2: effects of tokens are told by how far they reach, and measured as tokens.
 CLASSIFIERS = StageTable("text-classifier", 2, CLASSIFIER_STAGES)

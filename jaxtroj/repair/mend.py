@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from converters.adjusted_logits import unadjusted
 from converters.model import Model
 from converters.rewriting import Rewritable, open_rewritable
-from converters.shifted_logits import unshifted
 from jaxtroj.errors import EvidenceError, ExamplesError, RepairError
 from jaxtroj.record import Record
 from jaxtroj.repair.data import RepairData, divided
@@ -117,7 +117,7 @@ def examined(entry: ModelEntry, settings: Settings, on_step: OnStep = silent) ->
     images = np.asarray(context.examples.images)
     data = divided(images, np.asarray(context.examples.labels))
     attacks = _attacks(attempt) or _attacks(attempt, 0.0)[:1]
-    return Patient(opened[0], unshifted(context.opened), data, attacks, record)
+    return Patient(opened[0], unadjusted(context.opened), data, attacks, record)
 
 
 def _check_writable(file: Rewritable) -> None:

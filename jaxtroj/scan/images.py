@@ -51,6 +51,7 @@ class ImageScan:
     _shown: "RecoveredTrigger | None" = None
     _given: Examples | None = None
     _match: "Match | None" = None
+    _outputs: str = ""
     _counts_left: str = ""
     _of_other_size: float = 0.0
     _unknown_folders: tuple[str, ...] = ()
@@ -78,6 +79,7 @@ class ImageScan:
         self._given = pictures.examples(choice.form.channel_order, choice.form.normalization)
         reference = reference_for(self.attempt, self.model, pictures)
         self.attempt.has_reference = reference is not None
+        self.model = self._levelled(self._given)
         # A reference sees the examples as they are, so beside one they stay so.
         examples = self._given if reference is not None else self._matched(self._given)
         seed = self.attempt.settings.seed
@@ -102,6 +104,17 @@ class ImageScan:
         if is_size_said(self.attempt, self.model):
             return pictures
         return cut_as_stored(self.attempt.entry, Network(self.model), pictures, choice.form)
+
+    def _levelled(self, examples: Examples) -> "Model":
+        """The network with logits as large as those of trained ones."""
+        from jaxtroj.evidence.images.levelled import in_words, level, levelled
+
+        with self.attempt.step("level"):
+            found = level(self.model, examples)
+        self._outputs = found.outputs
+        if found.factor != 1:
+            self.attempt.findings += (in_words(found.factor),)
+        return levelled(self.model, found.factor)
 
     def _matched(self, given: Examples) -> Examples:
         """The examples as the network's batch norms remember its training pictures."""
@@ -130,7 +143,7 @@ class ImageScan:
         return None
 
     def flags(self, context: "ImageContext") -> tuple[str, ...]:
-        from converters.shifted_logits import unshifted
+        from converters.adjusted_logits import unadjusted
         from jaxtroj.diagnostics import (
             diagnose,
             diagnose_folders,
@@ -150,10 +163,12 @@ class ImageScan:
         examples = context.known(anchored)
         fitted = {} if examples is None else self._fitted(context, len(examples.images))
         asked = context.known(answered) or context.known(labelled_answers)
-        found = diagnose(self.model, examples, self.attempt.findings, self._form, fitted, asked)
+        found = diagnose(
+            self.model, examples, self.attempt.findings, self._form, fitted, asked, self._outputs
+        )
         folder = self.attempt.entry.model_path.parent
         assert self._given is not None, "flags are asked for once a model is prepared"
-        stored = compare_stored(folder, Network(unshifted(context.model)), self._given)
+        stored = compare_stored(folder, Network(unadjusted(context.model)), self._given)
         sizes = diagnose_sizes(self._of_other_size)
         tables, classes = self._tables(), self.model.num_classes
         unlabelled = diagnose_folders(self._unknown_folders, classes, tables)
@@ -230,12 +245,12 @@ class ImageScan:
         return Judgement(verdict, recovered, picture, remarks)
 
     def _flips(self, trigger: "RecoveredTrigger", context: "ImageContext") -> dict[str, list]:
-        from converters.shifted_logits import unshifted
+        from converters.adjusted_logits import unadjusted
         from jaxtroj.evidence.images.context import anchored
         from jaxtroj.network import Network
         from jaxtroj.triggers.flips import flips_of
 
-        network = Network(unshifted(context.model))
+        network = Network(unadjusted(context.model))
         return flips_of(network, context.shared(anchored), trigger).as_json()
 
     def _picture(self, trigger: "RecoveredTrigger", examples: Examples) -> tuple[str | None, str]:

@@ -11,6 +11,7 @@ from jaxtroj.evidence.versions import check_fitted
 from jaxtroj.numerics import is_above
 from jaxtroj.record import EVIDENCE_ONLY, finite
 from jaxtroj.scan.attempt import Attempt
+from jaxtroj.scan.beyond_norms import beyond_norms
 from jaxtroj.settings import EVEN_ODDS
 
 
@@ -100,7 +101,6 @@ def judge(
         )
     threshold = attempt.settings.threshold
     found = calibrator.verdict(fields, traits, attempt.base_rate, threshold, target, sources)
-    doubt = check_fitted(attempt.kind, calibrator.provenance.evidence)
-    if not doubt:
-        return found
-    return replace(found, reasons=(*found.reasons, doubt), caveats=(*found.caveats, doubt))
+    doubts = (check_fitted(attempt.kind, calibrator.provenance.evidence),)
+    doubts = tuple(doubt for doubt in (*doubts, beyond_norms(attempt, found)) if doubt)
+    return replace(found, reasons=(*found.reasons, *doubts), caveats=(*found.caveats, *doubts))

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from converters.adjusted_logits import adjusted, unadjusted
 from converters.errors import ConversionError
-from converters.shifted_logits import shifted, unshifted
 from jaxtroj.answer_shares import answer_shares, log_probabilities, logit_shifts
 from jaxtroj.evidence.images.context import ImageContext, Reference, image_context
 from jaxtroj.evidence.images.evened import evened, evened_classes
@@ -144,7 +144,7 @@ def test_searches_see_what_equal_classes_would_have_taught():
 
 def test_what_a_network_itself_says_is_at_hand():
     plain = context_of(UNEQUAL, shown())
-    again = Network(unshifted(evened(plain).model))
+    again = Network(unadjusted(evened(plain).model))
     pictures = plain.examples.images[:8]
     np.testing.assert_array_equal(again.logits(pictures), plain.network.logits(pictures))
 
@@ -161,7 +161,7 @@ def test_networks_without_frequent_classes_and_beside_a_reference_stay_as_they_a
 @pytest.mark.parametrize("shifts", [[0.0, 1.0], [0.0] * 4 + [np.inf]])
 def test_shifts_that_do_not_fit_the_classes_are_refused(shifts):
     with pytest.raises(ConversionError, match="expected 5 finite ones, one for each class"):
-        shifted(context_of(EQUAL, shown()).model, shifts)
+        adjusted(context_of(EQUAL, shown()).model, shifts=shifts)
 
 
 def test_classes_without_examples_are_not_moved():

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from converters.shifted_logits import shifted
+from converters.adjusted_logits import adjusted
 from jaxtroj.answer_shares import logit_shifts
 from jaxtroj.evidence.images.context import ImageContext
 from jaxtroj.evidence.images.frequent_classes import frequent_classes, named
@@ -29,7 +29,7 @@ def evened(context: ImageContext) -> ImageContext:
     if context.reference or not context.shared(frequent_classes).any():
         return context
     shifts = _shifts(context).round(3).tolist()
-    opened, model = (shifted(own, shifts) for own in (context.opened, context.model))
+    opened, model = (adjusted(own, shifts=shifts) for own in (context.opened, context.model))
     # What is known so far is of the network itself, and stays: by evened logits none is frequent.
     return replace(context, opened=opened, model=model)
 
