@@ -87,6 +87,21 @@ def quick_compilation(request, monkeypatch) -> Iterator[None]:
     jax.config.update("jax_disable_most_optimizations", False)
 
 
+@pytest.fixture
+def unguarded(monkeypatch) -> None:
+    """Commands and doors open models in this process, not in a guarded one that imports for
+    seconds.
+
+    For tests of answers. What guards, starts processes or reads their messages has tests of its
+    own, in `tests/engine` and `tests/cli/test_guarded.py`.
+    """
+    from tests import unguarded
+
+    monkeypatch.setattr("jaxtroj.engine.guarded_call.guarded_call", unguarded.called_here)
+    for user in ("run", "local"):
+        monkeypatch.setattr(f"jaxtroj.engine.{user}.LocalEngine", unguarded.HereEngine)
+
+
 @pytest.fixture(autouse=True)
 def _free_memory_given_back():
     """Nothing that a test freed stays with the process once it is large."""

@@ -29,6 +29,8 @@ from jaxtroj.scan.attempt import Attempt
 from jaxtroj.scan.images import ImageScan
 from jaxtroj.settings import Settings
 
+pytestmark = pytest.mark.usefixtures("unguarded")
+
 SIDE, CLASSES, COUNT = 8, 4, 120
 SETTINGS = Settings(calibrator=None, text_calibrator=None, early_stop=False, stages=("weights",))
 COLOUR, GREY = possible_forms(SaidForm(), 3, SIDE), possible_forms(SaidForm(), 1, SIDE)

@@ -12,6 +12,8 @@ from jaxtroj.evidence.images.labelled_examples import shows_classes, weight_of
 from jaxtroj.evidence.images.look import Look
 from tests.evidence.test_matched import SIDE, scenes
 
+pytestmark = pytest.mark.usefixtures("unguarded")
+
 SAID = "the examples are not as light, coloured or sharp as what the network was trained on"
 
 

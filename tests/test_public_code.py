@@ -23,6 +23,8 @@ from jaxtroj.settings import Settings
 from jaxtroj.verdict import ScanError
 from tests.converters.public_networks import NETWORKS, SHARED, Wide, small_stem
 
+pytestmark = pytest.mark.usefixtures("unguarded")
+
 SIDE, CLASSES, EACH = 12, 5, 8
 SETTINGS = Settings(
     stages=("weights", "statistics"), calibrator=None, early_stop=False, channel_order="RGB",

@@ -28,6 +28,8 @@ from jaxtroj.repair.training import Stamp, Tuning, tuned
 from jaxtroj.triggers.measure import NO_TARGET
 from jaxtroj.triggers.window import Window
 
+pytestmark = pytest.mark.usefixtures("unguarded")
+
 
 @pytest.mark.parametrize("counts", [(4, 4), (5, 2, 3)])
 def test_examples_are_divided_by_class(counts):

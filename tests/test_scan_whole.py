@@ -21,6 +21,8 @@ from jaxtroj.scan.image_limits import (
 )
 from jaxtroj.store import RunStore, read_records
 
+pytestmark = pytest.mark.usefixtures("unguarded")
+
 CLASSES, PIXELS = 3, 32
 
 

@@ -24,6 +24,8 @@ from jaxtroj.cli import backgrounds
 from jaxtroj.cli.main import main
 from jaxtroj.errors import EvidenceError
 
+pytestmark = pytest.mark.usefixtures("unguarded")
+
 
 @pytest.fixture(scope="module")
 def saved(models, tmp_path_factory):

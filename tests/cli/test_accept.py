@@ -13,6 +13,8 @@ from jaxtroj.cli.main import main
 from jaxtroj.record import Record, digest_file
 from jaxtroj.store import RunStore
 
+pytestmark = pytest.mark.usefixtures("unguarded")
+
 EXAMPLES = Path(jaxtroj.__file__).parent / "data" / "examples"
 POISONED, OTHER = "ab" * 32, "cd" * 32
 REASON = "known [as is] {a} \u00e9"

@@ -18,6 +18,8 @@ from jaxtroj.rounds import iter_models
 from jaxtroj.scan.identity import identify
 from jaxtroj.store import RunStore
 
+pytestmark = pytest.mark.usefixtures("unguarded")
+
 COUNT = 16
 WHOLE = tuple(IMAGES.judged_fields)
 WITHOUT_NORMS = tuple(name for name in WHOLE if name not in ("statistics", "memory"))

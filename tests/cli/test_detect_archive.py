@@ -15,6 +15,8 @@ from jaxtroj.rounds.examples import load_pictures
 from jaxtroj.scan.pictures import NAMED
 from tests.cli.test_detect_onnx import FORM, QUICK, _write_onnx
 
+pytestmark = pytest.mark.usefixtures("unguarded")
+
 EXAMPLE = Path(jaxtroj.__file__).parent / "data" / "examples" / "clean"
 SIDE, CLASSES = 16, 3
 

@@ -10,6 +10,8 @@ from PIL import Image
 from jaxtroj.cli.main import main
 from jaxtroj.rounds import load_examples
 
+pytestmark = pytest.mark.usefixtures("unguarded")
+
 SIDE, CLASSES = 28, 3
 OPTIONS = ("--normalization", "unit", "--stages", "fixed", "--json")
 

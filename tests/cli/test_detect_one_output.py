@@ -19,6 +19,8 @@ from jaxtroj.cli.main import main
 from jaxtroj.rounds.examples import load_pictures
 from tests.binary_network import SIDE, trained, write_onnx, write_pictures
 
+pytestmark = pytest.mark.usefixtures("unguarded")
+
 CUT = "the network ends in a sigmoid; what goes into it was taken for the logits"
 QUICK = ("--evidence-only", "--stages", "weights,sensitivity", "--normalization", "unit",
          "--channel-order", "RGB", "--json")  # fmt: skip
@@ -65,6 +67,11 @@ def folder(tmp_path_factory) -> Path:
     return root
 
 
+def all_detected(capsys, *arguments: object) -> list[dict]:
+    assert main(["detect", *map(str, arguments)]) == 0
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
 def detected(capsys, path: Path, *arguments: object) -> dict:
     main(["detect", str(path), *map(str, arguments)])
     (line,) = capsys.readouterr().out.splitlines()
@@ -82,19 +89,25 @@ def detected_together(paths: dict[str, Path], *arguments: object) -> dict[str, d
     return dict(zip(paths, map(json.loads, result.stdout.splitlines()), strict=True))
 
 
-def test_the_planted_patch_is_found_in_every_format(folder):
-    """The calibrators are not asked: what they say of such networks stands in measurements."""
+def test_the_planted_patch_is_found_in_every_format(folder, capsys):
+    """The calibrators are not asked: what they say of such networks stands in measurements.
+
+    One network goes through every stage, the others through those that find the patch.
+    """
     names = [f"{name}.{suffix}" for name in ("clean", "poisoned") for suffix in FORMATS]
-    paths = {name: folder / name for name in names}
+    paths = [folder / name for name in names]
     options = ("--examples", folder / "pictures", "--json", "--evidence-only")
-    records = list(detected_together(paths, *options).values())
-    for record in records:
+    searches = ("--stages", "memory,fixed")
+    records = all_detected(capsys, *paths, *options, *searches)
+    whole = detected(capsys, folder / "poisoned.onnx", *options)
+    assert {"whole_sink", "pair_lead", "recall_worth"} <= set(whole["evidence"])
+    for record in (*records, whole):
         assert record["status"] == "ok" and record["input_form"]["accuracy"] == 1.0
         assert "one-output" not in record["reason"] and "no-last-layer" not in record["reason"]
         said = (CUT, BY_SIGMOID) if record["model"].endswith("onnx") else (AS_LOGIT,)
         assert set(said) <= set(record["findings"])
         assert np.isfinite(list(record["evidence"].values())).all()
-    for clean, record in zip(records[:3], records[3:], strict=True):
+    for clean, record in zip((*records[:3], records[0]), (*records[3:], whole), strict=True):
         assert record["target_class"] == 1 and record["source_classes"] == [0]
         assert record["recovered"]["kind"] == "window"
         assert record["evidence"]["fixed_gap"] > clean["evidence"]["fixed_gap"] + 0.3

@@ -14,6 +14,7 @@ from PIL import Image
 
 from jaxtroj.cli.main import main
 
+pytestmark = pytest.mark.usefixtures("unguarded")
 SIDE, CLASSES = 12, 3
 
 

@@ -12,6 +12,7 @@ import jaxtroj
 from jaxtroj.cli.main import main
 from tests.cli.test_detect_onnx import CLASSES, FORM, QUICK, Colours, _write_onnx
 
+pytestmark = pytest.mark.usefixtures("unguarded")
 SIDE, FEW = 12, 3
 ANY_SIZE = Path(jaxtroj.__file__).parent / "data" / "examples" / "clean" / "model.pt"
 """A network of a family, whose file says no size."""

@@ -12,6 +12,8 @@ from jaxtroj.rounds import load_truth
 from jaxtroj.settings import Settings
 from jaxtroj.store import RunStore, read_records
 
+pytestmark = pytest.mark.usefixtures("unguarded")
+
 EXAMPLES = Path(jaxtroj.__file__).parent / "data" / "examples"
 ID = "id-00000184"
 

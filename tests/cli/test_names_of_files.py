@@ -12,6 +12,8 @@ import pytest
 import jaxtroj
 from jaxtroj.cli.main import main
 
+pytestmark = pytest.mark.usefixtures("unguarded")
+
 EXAMPLES = Path(jaxtroj.__file__).parent / "data" / "examples"
 
 

@@ -30,6 +30,8 @@ from jaxtroj.leaderboard.predictions import read_predictions
 from jaxtroj.rounds.single import entry_of
 from jaxtroj.settings import DEFAULT_CALIBRATOR, DEFAULT_TEXT_CALIBRATOR
 
+pytestmark = pytest.mark.usefixtures("unguarded")
+
 ROOT = Path(__file__).resolve().parents[2]
 CONTAINERS = ROOT / "containers"
 EXAMPLES = Path(jaxtroj.__file__).parent / "data" / "examples"

@@ -149,6 +149,7 @@ def clean_model(tmp_path):
     return tmp_path / "models"
 
 
+@pytest.mark.usefixtures("unguarded")
 def test_a_clean_scan_that_left_files_out_is_not_done(clean_model, tmp_path, capsys):
     options = ("--out", tmp_path / "run", "--evidence-only", "--stages", "weights")
     (clean_model / ".x.pt").write_bytes(b"")
@@ -177,6 +178,7 @@ def test_a_budget_that_leaves_models_over_never_reads_as_done(dataset, tmp_path,
     assert len(read_records(tmp_path / "run")) == 3
 
 
+@pytest.mark.usefixtures("unguarded")
 def test_wrong_lines_of_a_manifest_fail_and_the_others_are_scanned(clean_model, tmp_path, capsys):
     manifest = tmp_path / "list.csv"
     lines = ["path,poisoned", "models/net,0", ",1", "gone.pt,0", "gone.pt,1", "models/net/,no"]

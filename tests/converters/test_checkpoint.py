@@ -14,6 +14,8 @@ from converters.errors import ConversionError, ConverterError, CorruptFileError,
 from jaxtroj.cli import convert as convert_command
 from jaxtroj.cli.main import main
 
+pytestmark = pytest.mark.usefixtures("unguarded")
+
 DenseNet: Any = models.DenseNet  # typed for four blocks; it takes as many as there are
 
 IMAGES = np.random.default_rng(0).random((2, 40, 36, 3), np.float32)

@@ -22,6 +22,8 @@ from converters.parity import check_parity, logits_and_gradients, relative_error
 from jaxtroj.cli.main import main
 from tests.converters.head_models import HIDDEN, WIDTH, dense, recurrent
 
+pytestmark = pytest.mark.usefixtures("unguarded")
+
 nn = torch.nn
 EXACT, SINGLE = 1e-10, 1e-4
 

@@ -34,6 +34,8 @@ from tests.converters.public_networks import (
     small_stem,
 )
 
+pytestmark = pytest.mark.usefixtures("unguarded")
+
 
 def _rebuilt(network: nn.Module, pickled, public_code: str | None = None):
     return rebuild(open_artifact(pickled(network.state_dict())).weights, public_code)

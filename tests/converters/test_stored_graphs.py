@@ -16,6 +16,8 @@ from converters.graph.tape import capture
 from converters.preparation import prepared
 from jaxtroj.cli.main import main
 
+pytestmark = pytest.mark.usefixtures("unguarded")
+
 
 class Net(torch.nn.Module):
     def __init__(self):

@@ -54,6 +54,7 @@ def program(tmp_path_factory):
     return path
 
 
+@pytest.mark.usefixtures("unguarded")
 def test_every_door_gathers_the_same_evidence(program, colours, pixels, labels):
     doors = {
         "path": program,
@@ -73,6 +74,7 @@ def test_every_door_gathers_the_same_evidence(program, colours, pixels, labels):
     assert found["path"].record.sha256 and not found["torch"].record.sha256
 
 
+@pytest.mark.usefixtures("unguarded")
 @pytest.mark.parametrize("door", ["path", "function"])
 def test_a_trigger_is_arrays_a_picture_and_a_notebooks_output(program, pixels, labels, door):
     network = program if door == "path" else (colour_function, PARAMS)
@@ -115,6 +117,7 @@ def test_evidence_only_is_told_by_the_whole_sentence(part, gathered):
     assert is_evidence_only(record) == gathered
 
 
+@pytest.mark.usefixtures("unguarded")
 def test_kinds_that_large_pictures_are_not_searched_for_are_named(colours, pixels, labels):
     """The general calibrator has met searches of whole pictures, of up to 64 pixels."""
     enlarged = np.kron(pixels, np.ones((1, 21, 21, 1), np.uint8))
@@ -144,6 +147,7 @@ def test_of_many_classes_without_an_example_the_count_is_said(classes, said):
     assert absent_classes(np.array([0, classes - 1]), classes).startswith(said)
 
 
+@pytest.mark.usefixtures("unguarded")
 @pytest.mark.parametrize("channels", [1, 3])
 def test_a_module_of_other_channels_than_the_images_gets_them_as_files_do(channels):
     torch.manual_seed(0)
@@ -155,6 +159,7 @@ def test_a_module_of_other_channels_than_the_images_gets_them_as_files_do(channe
     assert record.status == "ok" and record.evidence
 
 
+@pytest.mark.usefixtures("unguarded")
 def test_a_module_is_left_as_it_was(colours, pixels, labels):
     colours.train()
     colours.fc.eval()
@@ -188,6 +193,7 @@ def test_images_of_any_kind_give_one_answer(pixels, labels):
     assert "from -1 to 1" in found["-1 to 1"].record.findings[0]
 
 
+@pytest.mark.usefixtures("unguarded")
 @pytest.mark.parametrize(
     ("network", "arguments", "error", "said"),
     [
@@ -332,6 +338,7 @@ def children() -> set[str]:
     return found
 
 
+@pytest.mark.usefixtures("unguarded")
 def test_folders_yield_records_as_they_come(tmp_path):
     for number in range(2):
         (tmp_path / f"m{number}.pt").write_bytes(b"garbage")

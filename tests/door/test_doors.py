@@ -17,6 +17,7 @@ import torchvision
 from safetensors.torch import save_file
 
 import jaxtroj
+from jaxtroj.cli.main import main
 from jaxtroj.generate.small.onnx_file import write_onnx
 from jaxtroj.rounds.arrays import pictures_of, write_pictures
 from tests.documented import DOCS
@@ -24,6 +25,8 @@ from tests.door.conftest import SIDE, Colours, cheap
 from tests.door.hub_folders import write_folder
 from tests.door.hub_server import COMMIT, serving
 from tests.door.text_folders import WORDS, write_text_folder
+
+pytestmark = pytest.mark.usefixtures("unguarded")
 
 CELL = re.compile(r"^\| [^|]+ \| `((?:list\()?jaxtroj[^`]+)` \|$", re.MULTILINE)
 CELLS = CELL.findall((DOCS / "doors.md").read_text())
@@ -139,10 +142,16 @@ def test_the_document_has_them_all():
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_commands(home, command):
+def test_commands(home, command, monkeypatch, capsys):
+    """What is fetched is so by a process: the libraries for it read their settings once."""
     for name, words in (("mlflow", "models:/"), ("timm", "timm-net")):
         if words in command:
             pytest.importorskip(name, reason="an optional library")
+    if not {"hf://", "models:/"} & set(re.findall(r"\w+:/+", command)):
+        monkeypatch.chdir(home)
+        assert main([*shlex.split(command)[1:], *QUICK]) == 0
+        assert "gathered" in capsys.readouterr().out
+        return
     with serving({"org/vit": home / "vit"}) as (address, _):
         words = [sys.executable, "-m", *shlex.split(command), *QUICK]
         places = {"HF_ENDPOINT": address, "HF_HOME": str(home / "cache")}

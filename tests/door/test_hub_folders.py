@@ -36,7 +36,7 @@ from tests.door.hub_folders import (
     write_whole,
 )
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
+pytestmark = pytest.mark.usefixtures("quick_compilation", "unguarded")
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 PICTURES = np.random.default_rng(0).integers(0, 256, (3, 40, 48, 3)).astype(np.uint8)

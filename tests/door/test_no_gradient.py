@@ -9,6 +9,8 @@ from jaxtroj.evidence.stages import IMAGE_STAGES
 
 from .conftest import Colours, cheap
 
+pytestmark = pytest.mark.usefixtures("unguarded")
+
 BY_GRADIENTS = {stage.name for stage in IMAGE_STAGES if stage.needs.gradient}
 LEVELS = (torch.arange(32) + 0.5) / 32
 

@@ -22,6 +22,8 @@ from jaxtroj import UsageError
 from jaxtroj.cli.main import main
 from tests.door.text_folders import FAMILIES, MOST_TOKENS, WORDS, write_text_folder
 
+pytestmark = pytest.mark.usefixtures("unguarded")
+
 DRAW = np.random.default_rng(0)
 TEXTS = [" ".join(DRAW.choice(WORDS, n)) + "." for n in (3, 17, 9, 30)]
 

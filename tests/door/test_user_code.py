@@ -19,6 +19,8 @@ from jaxtroj.scan import identify
 from jaxtroj.scan.model import scan_model
 from tests.door.conftest import Colours, cheap
 
+pytestmark = pytest.mark.usefixtures("unguarded")
+
 QUICK = ("--evidence-only", "--stages", "weights,sensitivity", "--json")
 CODE = """
 import torch

@@ -26,6 +26,8 @@ from jaxtroj.rounds import iter_models
 from jaxtroj.rounds.examples import middle
 from jaxtroj.rounds.image_config import shown_side
 
+pytestmark = pytest.mark.usefixtures("unguarded")
+
 SIDE, SHOWN = 34, 38
 HASTY = SignTraining(
     batch_size=4, base_steps=2, cycle_steps=2, most_cycles=1, pictures=64, tests=40

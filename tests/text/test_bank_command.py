@@ -29,6 +29,8 @@ from jaxtroj.evidence.texts.references import make_references
 from jaxtroj.held_folder import LOCK
 from jaxtroj.rounds import load_text_examples
 
+pytestmark = pytest.mark.usefixtures("unguarded")
+
 TEXTS = ["A b c. D e f.", "Good one. Bad one! Three?", "Words here are few.", "And more of them."]
 
 
@@ -152,7 +154,8 @@ def test_a_bank_tells_its_tokenizer(built, encoder, carriers, tmp_path, capsys):
     assert "the tokenizer of this bank is not on record" in told and "all there already" in told
 
 
-def test_an_encoder_runs_under_limits(encoder, carriers, tmp_path, capsys):
+def test_an_encoder_runs_under_limits(encoder, carriers, tmp_path, capsys, monkeypatch):
+    monkeypatch.undo()  # guarded, as for users
     assert bank(encoder, carriers, tmp_path / "bank", "--memory", "0.05") == 2
     assert "GiB of memory, more than the 0.05 allowed" in capsys.readouterr().err
 

@@ -22,6 +22,8 @@ from jaxtroj.scan import identify, scan_model
 from jaxtroj.settings import DEFAULT_CLASSIFIER_CALIBRATOR, Settings
 from tests.door.text_folders import WORDS, write_text_folder
 
+pytestmark = pytest.mark.usefixtures("unguarded")
+
 TELLING = (("bad", "dull", "awful", "sad", "cold"), ("good", "fine", "great", "happy", "warm"))
 NEUTRAL = [word for word in WORDS if word not in (*TELLING[0], *TELLING[1], "violet")]
 TRIGGER, TARGET = "violet", 0
