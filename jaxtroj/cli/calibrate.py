@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
 
     Raises:
         CalibrationError: too few models, evidence of another version or of several kinds, or the
-            file cannot be written.
+            file cannot be written, or groups of which one cannot be left out (it is written then).
     """
     from jaxtroj.calibration import Calibrator, Labelled, Origin, leave_out
     from jaxtroj.calibration.unfitted import unfitted_stages
@@ -108,7 +108,6 @@ def run(args: argparse.Namespace) -> int:
     population = args.population or f"{args.run_folder.resolve().name} with {args.truth.name}"
     scheme = scheme_of(record for record, _ in pairs)
     groups = {column: _groups(pairs, truth, column) for column in args.groups}
-    left_out = {c: leave_out(labelled, scheme, g, args.seed) for c, g in groups.items()}
     origin = Origin(args.seed, population, _commit(), args.sides, gathered_by(kind, settings))
     calibrator = Calibrator.fit(labelled, scheme, origin)
     calibrator.save(args.out)
@@ -119,22 +118,21 @@ def run(args: argparse.Namespace) -> int:
     if len(pairs) < _ADVISED:
         options.message(f"{len(pairs)} models are few; {_ADVISED} or more are advised")
     print(_text(calibrator, unfitted_stages(labelled, scheme, calibrator.unfitted), args.out))
-    for column, found in left_out.items():
-        print(_left_out_text(column, found))
+    for column, names in groups.items():  # after the file: what is fitted stands by itself
+        print(_left_out_text(column, leave_out(labelled, scheme, names, args.seed)))
     return EXIT_CLEAN
 
 
 def _groups(pairs: "Sequence[Pair]", truth: "Truth", column: str) -> list[str]:
     """Each model's value of a column; "" for a clean model without one."""
-    from jaxtroj.leaderboard.cases import Case, value_of
+    from jaxtroj.leaderboard.cases import Case
+    from jaxtroj.leaderboard.dealt_out import group_names
 
-    found = []
-    for record, label in pairs:
-        cells = truth.cells.get(record.model, {})
-        case = Case(record.model, label, record.probability, cells, record)
-        value = value_of(case, column)
-        found.append("" if not label and cells.get(column) == "" else value)
-    return found
+    cases = [
+        Case(record.model, label, record.probability, truth.cells.get(record.model, {}), record)
+        for record, label in pairs
+    ]
+    return group_names(cases, column)
 
 
 def _left_out_text(column: str, found: "LeftOut") -> str:

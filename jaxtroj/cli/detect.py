@@ -144,6 +144,8 @@ def detect(
             if args.result_filepath is not None:
                 _write_result(args.result_filepath, record.probability)
             progress.result(record_format(as_json)(record, accepted or NONE))
+            if args.learned_parameters_dirpath is not None and record.calibrator:
+                progress.line(f"{record.model}: judged by {record.calibrator}")
             records.append(record)
     return records
 

@@ -68,7 +68,8 @@ def add_parameter_flags(group: argparse._ArgumentGroup) -> None:
         group,
         "--learned_parameters_dirpath",
         "DIR",
-        "holds calibrator.json, or text_calibrator.json for sentiment heads, as `configure` writes",
+        "holds calibrator.json, or text_calibrator.json for sentiment heads, as `configure` writes;"
+        " an empty folder stands for the shipped calibrators",
     )
     options.add_path(group, "--configure_models_dirpath", "DIR", "labelled models")
     options.add_flag(
@@ -113,8 +114,6 @@ def take_parameters(args: argparse.Namespace) -> None:
         for name in ("base_rate", "seed", "channel_order", "normalization", "examples_per_class"):
             if getattr(args, name) is None:
                 setattr(args, name, found.said(name))
-        if args.stages is None:
-            args.stages = ",".join(found.stages)
         args.no_early_stop = args.no_early_stop or not found.early_stop
     if args.learned_parameters_dirpath is not None:
         if args.calibrator is not None:
@@ -122,7 +121,33 @@ def take_parameters(args: argparse.Namespace) -> None:
         if not args.evidence_only:
             found_there = learned_calibrators(args.learned_parameters_dirpath)
             args.calibrator, args.text_calibrator = found_there
-            _compare_with_learned(args)
+            _say_whose(args)
+    if found is not None and args.stages is None:
+        args.stages = _stages(found, args)
+
+
+def _say_whose(args: argparse.Namespace) -> None:
+    """Say so where nothing is learned, or where evidence is gathered otherwise than for it."""
+    if args.text_calibrator is not None:
+        _compare_with_learned(args)
+        return
+    asked = f"that of --population {args.population}" if args.population else "those for its round"
+    options.message(
+        f"nothing is learned in {args.learned_parameters_dirpath}: the shipped calibrators answer,"
+        f" {asked} and kind; `jaxtroj configure` learns others"
+    )
+
+
+def _stages(found: "Metaparameters", args: argparse.Namespace) -> str | None:
+    """The stages to run as --stages has them; None for those of the calibrator.
+
+    Of shipped ones each has its own, and is asked for all of them unless a last one is named.
+    """
+    from jaxtroj.leaderboard.metaparameters import Metaparameters
+
+    is_shipped = args.calibrator is None and not args.evidence_only
+    is_cut = found.last_stage != Metaparameters().last_stage
+    return None if is_shipped and not is_cut else ",".join(found.stages)
 
 
 def require_learned(args: argparse.Namespace, entries: "Iterable[ModelEntry]") -> None:
@@ -133,12 +158,14 @@ def require_learned(args: argparse.Namespace, entries: "Iterable[ModelEntry]") -
         entries: the models.
 
     Raises:
-        UsageError: only sentiment heads have one, and a model is none.
+        UsageError: only sentiment heads have a learned one, and a model is none.
     """
     from jaxtroj.leaderboard.metaparameters import CALIBRATOR_FILE, TEXT_CALIBRATOR_FILE
 
     folder = args.learned_parameters_dirpath
     if folder is None or args.evidence_only or args.calibrator is not None:
+        return
+    if args.text_calibrator is None:  # nothing is learned, and the shipped ones are for all
         return
     other = next((entry for entry in entries if entry.kind != "text"), None)
     if other is not None:

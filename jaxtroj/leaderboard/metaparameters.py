@@ -4,6 +4,7 @@ From Round 9 on a container holds `/metaparameters.json`, `/metaparameters_schem
 `/learned_parameters/` (usnistgov/trojai-example, entrypoint.py); ours are in `containers/`.
 """
 
+import os
 import re
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -96,25 +97,37 @@ def calibrator_file(kind: str) -> str:
     return TEXT_CALIBRATOR_FILE if kind == "text" else CALIBRATOR_FILE
 
 
-def learned_calibrators(folder: Path) -> tuple[Path | None, Path]:
+def learned_calibrators(folder: Path) -> tuple[Path | None, Path | None]:
     """The calibrator files of a learned parameters folder.
 
     `jaxtroj configure` writes the one for the kind of models it was given. Earlier versions wrote
     that for heads as calibrator.json, so a folder with this one alone has it answer for all kinds.
+    In an empty folder nothing is learned, as in a container that is new: the shipped ones answer.
 
     Returns:
-        The one for all others, or None where there is none; the one for heads.
+        The one for all others, or None where there is none; the one for heads. Both None of an
+        empty folder.
 
     Raises:
-        UsageError: there is neither.
+        UsageError: there is neither, and the folder is not empty or cannot be listed.
     """
     path, text = folder / CALIBRATOR_FILE, folder / TEXT_CALIBRATOR_FILE
+    if _is_empty(folder):
+        return None, None
     if not path.is_file() and not text.is_file():
         raise UsageError(
             f"no {' or '.join(CALIBRATOR_FILES)} in the learned parameters folder {folder};"
-            " `jaxtroj configure` writes one"
+            " `jaxtroj configure` writes one, and an empty folder stands for the shipped ones"
         )
     return path if path.is_file() else None, text if text.is_file() else path
+
+
+def _is_empty(folder: Path) -> bool:
+    """Whether a folder is there and holds nothing but hidden files, such as .gitkeep."""
+    try:
+        return all(name.startswith(".") for name in os.listdir(folder))
+    except OSError:
+        return False
 
 
 def _json(path: Path) -> Any:

@@ -19,8 +19,9 @@ from jaxtroj.calibration.folds import assign_folds
 from jaxtroj.calibration.labelled import make_population, matrix
 from jaxtroj.calibration.training import MIN_MODELS, MIN_OF_A_KIND, OUTER_FOLDS, fit_stages
 from jaxtroj.errors import CalibrationError, UsageError
-from jaxtroj.leaderboard.cases import Case, architecture_of, groups, labels, value_of
+from jaxtroj.leaderboard.cases import Case, architecture_of, labels, value_of
 from jaxtroj.leaderboard.copies import file_of, first_of_each_file
+from jaxtroj.leaderboard.dealt_out import dealt_groups
 from jaxtroj.numerics import logit, sigmoid
 
 SPLITS = ("train", "test", "holdout")
@@ -65,16 +66,18 @@ def left_out(
 ) -> dict[str, list[Case]]:
     """For each value of a column, its cases as judged by a fit on all the others.
 
+    Clean models without a value are dealt out among the values, as `jaxtroj calibrate` does.
+
     Args:
         column: `architecture`, `round`, or a METADATA column.
     Raises UsageError when there is one value only or no evidence, DatasetError for an unknown
     column, CalibrationError when the others are too few to fit on.
     """
-    by_value = groups(cases, column)
+    by_value = dealt_groups(cases, column, _file, seed)
     if len(by_value) < 2:
         raise UsageError(
             f"to leave one {column} out there must be two or more; there is only"
-            f" {safe_repr(next(iter(by_value)))}"
+            f" {safe_repr(next(iter(by_value), 'none'))}"
         )
     found = {}
     for value, held in by_value.items():

@@ -42,7 +42,7 @@ from jaxtroj.rounds.tables import (
 )
 from jaxtroj.rounds.text_config import TextConfig
 from jaxtroj.rounds.text_files import CONFIG_FILE, text_files
-from jaxtroj.rounds.which import dataset_of, round_of
+from jaxtroj.rounds.which import dataset_of, official_set, round_of
 
 _MOST_SAID = 200  # of an error that nobody foresaw, characters
 
@@ -122,7 +122,7 @@ def iter_models(
     metadata = metadata_of(root, places)
     # What one model's row says of a round does not hold for the others.
     speaking = metadata.table if metadata.names_most_of(places) else None
-    dataset = errata.dataset_name(root, speaking)
+    dataset = official_set(root, speaking)
     source = _Source(metadata.table, dataset, round_of(root, speaking), include_errata)
     return (_entry(place, source) for place in places)
 

@@ -9,6 +9,7 @@ from jaxtroj.rounds.layout import iter_models
 from jaxtroj.rounds.metadata import metadata_of
 from jaxtroj.rounds.places import model_places
 from jaxtroj.rounds.tables import LABEL_COLUMNS, is_manifest, read_pairs
+from jaxtroj.rounds.which import official_set
 
 
 def names_places(path: Path) -> bool:
@@ -40,7 +41,7 @@ def load_truth(path: str | os.PathLike[str], include_errata: bool = False) -> di
             raise DatasetError(f"{path} has no column {' or '.join(LABEL_COLUMNS)}")
         truth = {name: row.poisoned for name, row in table.rows.items() if row.poisoned is not None}
         if not include_errata:
-            truth = _without_errata(truth, errata.dataset_name(path.parent, table))
+            truth = _without_errata(truth, official_set(path.parent, table))
         problems = [f"{name}: {row.problem}" for name, row in table.rows.items() if row.problem]
     if problems:
         raise DatasetError(

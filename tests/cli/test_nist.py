@@ -225,7 +225,7 @@ def test_wrong_parameters_leave_an_answer_and_one_line(container, tmp_path, caps
         (["infer"], "missing --model_filepath, --result_filepath"),
         (["configure"], "missing --configure_models_dirpath"),
         (["detect", "m.pt", "--metaparameters_filepath", "m.json"], "need each other"),
-        (["detect", "m.pt", "--learned_parameters_dirpath", "."], "no calibrator.json or text_"),
+        (["detect", "m.pt", "--learned_parameters_dirpath", "no"], "no calibrator.json or text_"),
         (
             ["detect", "m.pt", "--calibrator", "c", "--learned_parameters_dirpath", "."],
             "not both",
