@@ -19,9 +19,10 @@ LARGE_OFFSET = 1e5
 """Beside it float32 has steps of 1/128: of values around 1, to which norms bring them, 7 bits are
 left. Trained networks add hundreds at most."""
 TWICE_QUANTISED = "the network quantises values twice in a row, by other scales or zero points,"
+HOT_CHANNEL = "a batch norm has a channel that varies"
 _DOUBTS = (
     *(SUSPICION, PRECISION, ONE_ONLY, NOT_TOGETHER, COMMON_RANGE, BARE_RANGE),
-    TWICE_QUANTISED,
+    *(TWICE_QUANTISED, HOT_CHANNEL),
 )
 
 

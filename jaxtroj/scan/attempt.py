@@ -167,12 +167,14 @@ def taken(attempt: Attempt, model: "Model") -> "Model":
     from converters.graph.logits import with_logits
     from converters.graph.straight_through import passing_gradients
     from converters.graph.structure import outline_in
+    from converters.hot_channels import hot_channels
     from converters.one_output import two_classes
 
     model, cut = with_logits(model)
     model, rounded = passing_gradients(model)
     model, taken_for = two_classes(model, by_sigmoid=bool(cut))
-    attempt.findings = (*model.findings, *cut, *taken_for, *rounded)
+    hot = hot_channels(model) if model.input_kind == "image" else ()
+    attempt.findings = (*model.findings, *cut, *taken_for, *rounded, *hot)
     attempt.architecture, attempt.classes = model.architecture, model.num_classes
     attempt.outline = outline_in(attempt.findings, model.architecture)
     # What the network takes outranks what the folder looks like.

@@ -37,6 +37,7 @@ import numpy as np
 
 from converters.batch_norms import by_batch
 from converters.model import Model
+from converters.norm_moments import least_variance
 from jaxtroj.anchors import Answered
 from jaxtroj.evidence.images.class_shares import class_shares, drawn_by
 from jaxtroj.evidence.images.context import ImageContext
@@ -46,7 +47,6 @@ from jaxtroj.network import usual_count
 from jaxtroj.rounds.examples import Examples
 from jaxtroj.rounds.turns import in_turn
 
-_FLOOR = 1e-3  # of a layer's mean variance: no channel counts as steadier
 _MOST = 3.0  # deviations or logs that one channel may differ by: a dead one would outweigh all
 _LARGE = 0.9  # quantile of the channels of a layer
 _SPREAD = 0.01  # clean margins: lifts of the other classes are not taken for closer than that
@@ -199,7 +199,7 @@ def _layer(pair: Sequence) -> Layer:
     means, variances, running, usual = (
         np.stack([np.asarray(norm[part], np.float64) for norm in pair]) for part in range(4)
     )
-    least = _FLOOR * usual.mean() + np.finfo(np.float32).tiny
+    least = least_variance(usual, np)
     shifts = (means - running) / np.sqrt(np.maximum(usual, least))
     spreads = np.log(np.maximum(variances, least) / np.maximum(usual, least))
     return Layer(*(np.clip(np.nan_to_num(x), -_MOST, _MOST) for x in (shifts, spreads)))
