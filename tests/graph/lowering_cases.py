@@ -134,6 +134,8 @@ CASES = {
         "hardsigmoid": (F.hardsigmoid, ((3, 4), 4.0, 6.0)),
         "relu at zero": (F.relu, np.array([-1.0, 0, 1])),
         "hardtanh at its bounds": (F.hardtanh, np.array([-1.0, 0, 1])),
+        "hardswish at its bounds": (F.hardswish, np.array([-4.0, -3, 0, 3, 4])),
+        "deviation of what hardswish ends": (lambda x: F.hardswish(x).std(), -3.0 - np.arange(4)),
         "gelu tanh": (lambda x: F.gelu(x, approximate="tanh"), (3, 4)),
         # 1 + erf is 0 there, erfc is not.
         "gelu far below 0": (lambda x: F.gelu(x) * 1e20, ((3, 4), -12.0, -9.0)),
@@ -199,6 +201,7 @@ CASES = {
         "var": (lambda x: (x.var(), x.std(1), x.var((0, 2), correction=0)), (2, 3, 4)),
         "var_mean": (lambda x: torch.var_mean(x, 1, keepdim=True), (3, 4)),
         "norms": (lambda x: [x.norm(p=p, dim=1) for p in (0, 1, 2, 3, 2.5, torch.inf)], (3, 4)),
+        "deviation of equals": (lambda x: (x.std(1), *torch.std_mean(x, (0, 1))), np.ones((3, 4))),
         "norm at zero": (lambda x: torch.linalg.vector_norm(x), np.zeros(3)),
         "cumsum": (lambda x: (x.cumsum(1), x.cumprod(0), x.logcumsumexp(1)), (3, 4)),
         "cummax": (lambda x: (*x.cummax(1), *x.cummin(0)), (3, 4)),

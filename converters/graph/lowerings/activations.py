@@ -99,9 +99,10 @@ def mish(x):
 
 @lowers("aten.hardswish.default", layout=ELEMENTWISE)
 def hardswish(x):
-    """x relu6(x + 3) / 6."""
-    # Of minus infinity the product is not a number, as in torch.
-    return jnp.where(x < -3, x * 0.0, jnp.where(x <= 3, x * (x + 3) / 6, x)).astype(x.dtype)
+    """x relu6(x + 3) / 6; its gradient is 0 at -3 and 1 at 3."""
+    # Of minus infinity the product is not a number, as in torch; nothing goes back through it.
+    low = lax.stop_gradient(x) * 0.0
+    return jnp.where(x <= -3, low, jnp.where(x < 3, x * (x + 3) / 6, x)).astype(x.dtype)
 
 
 @lowers("aten.hardsigmoid.default", layout=ELEMENTWISE)

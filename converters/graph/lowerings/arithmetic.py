@@ -43,7 +43,6 @@ _UNARY = {
     "sin": jnp.sin,
     "sinc": jnp.sinc,
     "sinh": jnp.sinh,
-    "sqrt": jnp.sqrt,
     "square": jnp.square,
     "tan": jnp.tan,
     "tanh": jnp.tanh,
@@ -65,8 +64,28 @@ _BINARY = {
     "nextafter": jnp.nextafter,
 }
 
+_AT_0 = "gradient 0 at 0, where torch's is infinite"
+
 for _name, _function in {**_UNARY, **_BINARY}.items():
     lowers(f"aten.{_name}.default", layout=ELEMENTWISE)(_function)
+
+
+@lowers("aten.sqrt.default", layout=ELEMENTWISE, restriction=_AT_0)
+def square_root(x):
+    """The square root, see `rooted`."""
+    return rooted(jnp.sqrt, x, x)
+
+
+def rooted(root, x, zero):
+    """`root(x)`, and `zero` where x is 0; the gradient there is 0, where torch's is infinite.
+
+    Steps back through it are 0 times infinity, no number, of all that is constant (the deviation
+    of a blank picture, the norm of a black pixel): torch knows these as one operator and gives
+    them 0, but exports write their parts.
+    """
+    is_zero = x == 0
+    found = root(jnp.where(is_zero, 1, x))
+    return jnp.where(is_zero, lax.stop_gradient(zero), found).astype(found.dtype)
 
 
 @lowers("aten.sign.default", "aten.sgn.default", layout=ELEMENTWISE)
@@ -166,7 +185,9 @@ def fmod(x, y):
 def power(x, y):
     """x to the power y."""
     if isinstance(y, float) and y == 0.5:
-        return jnp.sqrt(x)
+        return square_root(x)
+    if isinstance(y, float) and 0 < y < 1:
+        return rooted(lambda base: jnp.power(base, y), x, 0.0)
     # A whole exponent becomes multiplications, and has a gradient at zero and below.
     whole = isinstance(y, float) and y.is_integer() and abs(y) < 64
     if whole:

@@ -9,6 +9,7 @@ import numpy as np
 from jax import lax
 
 from converters.graph.layout import ChannelsLast, axis_of, logical
+from converters.graph.lowerings.arithmetic import square_root
 from converters.graph.precision import as_type, in_float32, widened
 from converters.graph.registry import OWN, Restricted, lowers
 
@@ -192,8 +193,8 @@ def variance(x, dim, correction, keepdim):
 
 @lowers("aten.std.correction")
 def deviation(x, dim, correction, keepdim):
-    """Standard deviation."""
-    return jnp.sqrt(_spread(x, dim, correction, keepdim)[0])
+    """Standard deviation; its gradient is 0 where it is 0, as torch has it."""
+    return square_root(_spread(x, dim, correction, keepdim)[0])
 
 
 @lowers("aten.var_mean.correction")
@@ -206,7 +207,7 @@ def variance_and_mean(x, dim, correction, keepdim):
 def deviation_and_mean(x, dim, correction, keepdim):
     """Standard deviation and mean."""
     spread, mean = _spread(x, dim, correction, keepdim)
-    return jnp.sqrt(spread), mean
+    return square_root(spread), mean
 
 
 @lowers("aten.norm.ScalarOpt_dim", "aten.norm.Scalar", "aten.norm.ScalarOpt_dim_dtype")
