@@ -80,6 +80,6 @@ def test_poisoned_verdicts_and_own_calibrators_say_nothing_of_them(tmp_path):
     attempt = quiet(next(attempts()))
     assert beyond_norms(attempt, replace(verdict_of(attempt), poisoned=True)) == ""
     own = tmp_path / "own.json"
-    own.write_bytes(BY_NAME["general"].path.read_bytes())
+    Calibrator.load(BY_NAME["general"].path).for_large_pictures(None).save(own)
     attempt.settings = Settings(calibrator=own, round_calibrators=(), special_calibrators=())
     assert beyond_norms(attempt, verdict_of(attempt)) == ""

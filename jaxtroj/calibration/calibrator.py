@@ -11,7 +11,7 @@ from jaxtroj.calibration.caveats import caveats_of
 from jaxtroj.calibration.deciding import what_decides
 from jaxtroj.calibration.few_classes import fit_few_classes
 from jaxtroj.calibration.fitted import Fitted, Provenance, StageReport
-from jaxtroj.calibration.fitting import fit_stages
+from jaxtroj.calibration.fitting import fit_calibrator
 from jaxtroj.calibration.judge import Judge
 from jaxtroj.calibration.kinds import KindFound, shares_of
 from jaxtroj.calibration.labelled import UNKNOWN, Labelled, Origin, Scheme, matrix
@@ -83,7 +83,7 @@ class Calibrator:
         Raises:
             CalibrationError: fewer than 10 models (3 of each kind) with the first stage's fields.
         """
-        return cls(**vars(fit_stages(labelled, scheme, origin)))
+        return cls(**vars(fit_calibrator(labelled, scheme, origin)))
 
     def for_few_classes(self, labelled: Labelled | None) -> "Calibrator":
         """The same with what labelled networks of few classes show; with None, without it.

@@ -20,7 +20,7 @@ from jaxtroj.calibration.transfer import met_by
 from jaxtroj.numerics import logit, sigmoid
 
 
-def fit_stages(labelled: Labelled, scheme: Scheme, origin: Origin) -> Fitted:
+def fit_calibrator(labelled: Labelled, scheme: Scheme, origin: Origin) -> Fitted:
     """See `Calibrator.fit`."""
     fitted = fit_judges(make_population(labelled), scheme, origin.seed)
     held_out = out_of_fold(labelled, scheme, origin.seed)
