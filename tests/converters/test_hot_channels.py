@@ -68,7 +68,10 @@ def test_moments_of_the_other_channels_are_as_before():
     values = DRAW.normal(size=(4, 9, CHANNELS)).astype(np.float32)
     grown = var.copy()
     grown[5] *= 2.0**28
-    own, scaled = (moments_of(jnp.asarray(values), jnp.zeros(CHANNELS), v, 1) for v in (var, grown))
+    own, scaled = (
+        moments_of(jnp.asarray(values), jnp.zeros(CHANNELS), jnp.asarray(v), 1)
+        for v in (var, grown)
+    )
     rest = np.delete(np.arange(CHANNELS), 5)
     for before, after in zip(own, scaled, strict=True):
         np.testing.assert_allclose(after[:, rest], before[:, rest], rtol=1e-5)
