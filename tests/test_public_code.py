@@ -23,7 +23,7 @@ from jaxtroj.settings import Settings
 from jaxtroj.verdict import ScanError
 from tests.converters.public_networks import NETWORKS, SHARED, Wide, small_stem
 
-pytestmark = pytest.mark.usefixtures("unguarded")
+pytestmark = pytest.mark.usefixtures("unguarded", "quick_compilation")
 
 SIDE, CLASSES, EACH = 12, 5, 8
 SETTINGS = Settings(

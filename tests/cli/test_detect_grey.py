@@ -10,7 +10,7 @@ from PIL import Image
 from jaxtroj.cli.main import main
 from jaxtroj.rounds import load_examples
 
-pytestmark = pytest.mark.usefixtures("unguarded")
+pytestmark = pytest.mark.usefixtures("unguarded", "quick_compilation")
 
 SIDE, CLASSES = 28, 3
 OPTIONS = ("--normalization", "unit", "--stages", "fixed", "--json")
