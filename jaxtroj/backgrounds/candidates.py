@@ -1,5 +1,6 @@
 """Model files as classifiers: loaded, their heads checked, their normalization settled."""
 
+import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from jaxtroj.backgrounds.head import IMAGENET, Mapping, head_for
 from jaxtroj.backgrounds.normalization import PUBLISHED, Normalization
 from jaxtroj.errors import UsageError
 from jaxtroj.record import digest_file, printable
+from jaxtroj.rounds.places import has_model_name
 
 
 @dataclass(frozen=True)
@@ -97,10 +99,29 @@ def _opened(path: Path, request: Request, size: tuple[int, int] | None) -> tuple
     from converters.opening import InputForm, open_model
 
     if path.is_dir():
+        _check_checkpoint(path, PARAMS)
         return load_checkpoint(path), digest_file(path / PARAMS)
     form = InputForm(bounds=(0.0, 1.0), public_code=request.public_code)
     opened = open_model(path, form, usual_size=size)
     return opened.model, opened.sha256
+
+
+def _check_checkpoint(folder: Path, params: str) -> None:
+    """Refuses another folder than a Flax checkpoint, whose config.json means something else.
+
+    Raises UsageError with the model file in it, if there is one.
+    """
+    if os.path.lexists(folder / params):
+        return
+    try:
+        files = sorted(filter(has_model_name, folder.iterdir()))
+    except OSError as error:
+        raise UsageError(f"cannot read {folder}: {error.strerror or error}") from error
+    remedy = f"name the model file, such as {files[0]}" if files else "name a model file"
+    raise UsageError(
+        f"{folder} is no Flax checkpoint that `jaxtroj convert` wrote (it has no {params});"
+        f" {remedy}"
+    )
 
 
 def _candidate(path: Path, name: str, request: Request, size: tuple[int, int] | None) -> Candidate:

@@ -72,6 +72,7 @@ def run(args: argparse.Namespace) -> int:
         UsageError: an option that `infer` and `detect` read and this does not, or no model with
             evidence and a label, or a file with two labels.
         CalibrationError: too few models with evidence, or the file cannot be written.
+            Where labels alone are too few it is a UsageError, before any model is scanned.
     """
     from jaxtroj.leaderboard.metaparameters import Metaparameters, calibrator_file
     from jaxtroj.schemas import kind_of
@@ -84,6 +85,7 @@ def run(args: argparse.Namespace) -> int:
     parameters = nist.metaparameters(args) or Metaparameters()
     entries = _labelled(args)
     _make_folder(args.learned_parameters_dirpath)
+    _check_enough(entries)
     records = _scan(entries, _settings(parameters, args.bank), args)
     pairs = _with_evidence(records, entries)
     kind = kind_of(record for record, _ in pairs)
@@ -143,6 +145,21 @@ def _labelled(args: argparse.Namespace) -> "list[ModelEntry]":
     if len(labelled) < len(found):
         options.message(f"{len(found) - len(labelled)} models have no label and are left out")
     return labelled
+
+
+def _check_enough(labelled: "Sequence[ModelEntry]") -> None:
+    """Before hours of scanning: labels alone tell that no fit can follow."""
+    import numpy as np
+
+    from jaxtroj.calibration.training import MIN_MODELS, MIN_OF_A_KIND, is_enough
+
+    poisoned = np.array([bool(entry.poisoned) for entry in labelled])
+    if not is_enough(poisoned):
+        raise UsageError(
+            f"too little to calibrate on: {poisoned.sum()} poisoned and {(~poisoned).sum()} clean"
+            f" models have a label; expected at least {MIN_MODELS} models, {MIN_OF_A_KIND} of each"
+            " kind: label more; nothing was scanned"
+        )
 
 
 def _settings(parameters: "Metaparameters", bank: Path | None = None) -> "Settings":

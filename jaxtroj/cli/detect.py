@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from jaxtroj.cli import accepting, configure, nist, options, outputs
 from jaxtroj.cli import argument_types as types
 from jaxtroj.cli.main import COMMANDS, EXIT_NOTHING
+from jaxtroj.cli.statuses import exit_status
 from jaxtroj.errors import UsageError
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def run(args: argparse.Namespace) -> int:
     if len(records) > 1:
         options.message(summary(records, accepted))
     accepting.complain(accepted, records, is_whole=False)
-    return options.exit_status(records, accepted)
+    return exit_status(records, accepted, args.evidence_only)
 
 
 def detect(

@@ -10,6 +10,7 @@ import argparse
 from jaxtroj.cli import argument_types as types
 from jaxtroj.cli import configure, detect, nist, options
 from jaxtroj.cli.main import COMMANDS, EXIT_CLEAN, EXIT_FAILED
+from jaxtroj.cli.statuses import say_unjudged
 
 before_parsing = detect.before_parsing
 
@@ -38,8 +39,12 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Answer for one model; returns the exit status."""
+    from jaxtroj.record import is_evidence_only
+
     if args.configure_mode:
         return configure.run(args)
     nist.require(args, "model_filepath", "result_filepath")
     records = detect.detect(args, [args.model_filepath], as_json=False, out=None)
+    if not args.evidence_only:
+        say_unjudged(sum(map(is_evidence_only, records)))
     return EXIT_CLEAN if records[0].status == "ok" else EXIT_FAILED

@@ -1,9 +1,9 @@
-"""Options and exit codes that several commands share. Imports nothing heavy."""
+"""Options that several commands share. Imports nothing heavy."""
 
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,10 +12,6 @@ from converters.files import what_is
 from jaxtroj import runtime
 from jaxtroj.cli import argument_types as types
 from jaxtroj.cli.main import (
-    EXIT_CLEAN,
-    EXIT_FAILED,
-    EXIT_NOTHING,
-    EXIT_POISONED,
     answered,
     say,
     telling_what_is_kept,
@@ -26,10 +22,8 @@ from jaxtroj.populations import BY_NAME, shipped
 
 if TYPE_CHECKING:
     from converters.user_code import NetworkCode
-    from jaxtroj.accepted import Accepted
     from jaxtroj.engine.guard import Guard
     from jaxtroj.poolings import Pooling
-    from jaxtroj.record import Record
     from jaxtroj.settings import Settings
 
 _GIB = 2**30
@@ -315,20 +309,6 @@ def keep_compiled() -> None:
     """Let jax keep compiled programs, and memory, between calls; call before jax is imported."""
     os.environ.update(runtime.compiled_programs(os.environ))
     runtime.prepare()
-
-
-def exit_status(records: "Iterable[Record]", accepted: "Accepted") -> int:
-    """The exit status that tells of these records; a failure outranks a poisoned model."""
-
-    def status(record: "Record") -> str:
-        return "poisoned" if record.poisoned and not accepted.of(record) else record.status
-
-    statuses = set(map(status, records))
-    if "failed" in statuses:
-        return EXIT_FAILED
-    if "poisoned" in statuses:
-        return EXIT_POISONED
-    return EXIT_CLEAN if "ok" in statuses else EXIT_NOTHING
 
 
 message = say

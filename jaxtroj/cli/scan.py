@@ -15,6 +15,7 @@ from jaxtroj.cli import accepting, options
 from jaxtroj.cli import argument_types as types
 from jaxtroj.cli.interrupt import Interrupts
 from jaxtroj.cli.main import COMMANDS, EXIT_CLEAN, EXIT_INCOMPLETE, EXIT_NOTHING
+from jaxtroj.cli.statuses import exit_status
 from jaxtroj.cli.streams import OutputError
 from jaxtroj.errors import UsageError
 
@@ -140,7 +141,7 @@ def run(args: argparse.Namespace) -> int:
         options.message(f"the budget is spent: {left} models are left for the same command")
     if args.truth:
         _score(tally, options.message if args.json else print)
-    return _status(options.exit_status(tally.kinds(), accepted), left, others)
+    return _status(exit_status(tally.kinds(), accepted, args.evidence_only), left, others)
 
 
 def _tell(lines: list[str], store: "RunStore") -> None:

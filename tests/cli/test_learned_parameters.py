@@ -142,10 +142,10 @@ def test_a_copy_of_one_that_has_no_other_answers_itself(name, tmp_path):
         assert found is not None and (found.path == copy) != has_other
 
 
-def test_a_copy_of_the_one_for_heads_leaves_heads_apart_theirs(learned):
+def test_a_copy_of_the_one_for_heads_answers_for_all_heads(learned):
     shutil.copy(BY_NAME["round5"].path, learned / "text_calibrator.json")
     found = choice_of(settings(*container(learned)), Asked("text", is_apart=True))
-    assert found is not None and found.path == BY_NAME["round5"].apart_path
+    assert found is not None and found.path == learned / "text_calibrator.json"
 
 
 def test_infer_says_which_calibrator_answered(learned, tmp_path, capsys):
