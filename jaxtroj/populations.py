@@ -1,6 +1,5 @@
 """The calibrators that ship with the package, and which of them answers for which model."""
 
-import filecmp
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,10 +98,8 @@ def _general_is_shipped() -> bool:
 
 
 def apart_from(calibrator: Path) -> Path:
-    """The calibrator for heads whose clean heads come from another dataset, instead of one that
-    ships; a copy that somebody names for heads answers for all of them."""
-    own = next((one for one in shipped() if one.path == calibrator), None)
-    return own.apart_path if own is not None and own.apart_path.is_file() else calibrator
+    """The calibrator for heads whose clean heads come from another dataset, instead of one."""
+    return _instead_of(calibrator, lambda one: one.apart_path)
 
 
 def beside_from(calibrator: Path) -> Path:
@@ -122,20 +119,8 @@ def large_from(calibrator: Path) -> Path:
 
 def _instead_of(calibrator: Path, other: Callable[[Population], Path]) -> Path:
     """Another calibrator of the same population; the one itself if it does not ship or has none."""
-    own = next((one for one in shipped() if _is_copy(one.path, calibrator)), None)
-    found = None if own is None or other(own) == own.path else other(own)
-    return found if found is not None and found.is_file() else calibrator
-
-
-def _is_copy(shipped_file: Path, calibrator: Path) -> bool:
-    """Whether a calibrator is one that ships or has its contents, as in containers of earlier
-    versions; sizes are compared first, so that no large file is read."""
-    if shipped_file == calibrator:
-        return True
-    try:
-        return filecmp.cmp(shipped_file, calibrator, shallow=False)
-    except OSError:  # it is not there: who reads it says so
-        return False
+    own = next((other(one) for one in shipped() if one.path == calibrator), None)
+    return own if own is not None and own.is_file() else calibrator
 
 
 def default_calibrator() -> Path:

@@ -52,4 +52,4 @@ def say_unjudged(count: int) -> None:
     """Say how many models have no verdict though one was asked for, if any."""
     if count:
         have = "1 model has" if count == 1 else f"{count} models have"
-        say(f"{have} evidence and no verdict (gathered): its record says what would give one")
+        say(f"{have} evidence and no verdict (gathered): the reason in the record says why")
