@@ -15,7 +15,7 @@ import numpy as np
 from jaxtroj.errors import EvidenceError
 from jaxtroj.label_shift import LabelShift, label_shift
 from jaxtroj.margins import all_margins
-from jaxtroj.network import Network
+from jaxtroj.network import Network, finite_or_zero
 from jaxtroj.rounds.examples import Examples
 from jaxtroj.rounds.turns import MANY_CLASSES, in_turn
 from jaxtroj.rows import taken
@@ -77,6 +77,8 @@ class AnchoredExamples:
       led: share of the examples whose margin is larger after a small step along its gradient than
         after one against it; NaN where fewer than 5 have a gradient to take it along.
       shift: by how much all labels are off; None where they are not.
+      not_finite: share of the examples whose gradient is infinite or no number somewhere; it counts
+        0 there, in `gradient` and `led` and in every search.
     """
 
     images: jax.Array
@@ -88,6 +90,7 @@ class AnchoredExamples:
     gradient: float = math.nan
     led: float = math.nan
     shift: LabelShift | None = None
+    not_finite: float = 0.0
 
     @property
     def is_led(self) -> bool:
@@ -193,7 +196,8 @@ def anchor(network: Network, examples: Examples, limit: int) -> AnchoredExamples
     """
     chosen = in_turn(examples.labels, limit)
     images, labels = jnp.asarray(examples.images[chosen]), examples.labels[chosen]
-    gradients, logits = network.margin_gradients(images)
+    given, logits = network.margin_gradients(images)
+    gradients = finite_or_zero(given)
     if not bool(jnp.isfinite(logits).all()):
         raise EvidenceError(
             "the model's logits are not finite on its own clean examples;"
@@ -210,6 +214,7 @@ def anchor(network: Network, examples: Examples, limit: int) -> AnchoredExamples
         gradient=float(jnp.abs(gradients).max()),
         led=_led(network, images[:_STEPPED], gradients[:_STEPPED], np.asarray(sources)[:_STEPPED]),
         shift=label_shift(np.asarray(sources), labels),
+        not_finite=float((~jnp.isfinite(given)).any(axis=(1, 2, 3)).mean()),
     )
 
 

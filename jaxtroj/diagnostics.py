@@ -24,6 +24,7 @@ from jaxtroj.flags import (
     NO_GRADIENT,
     NO_LAST_LAYER,
     NONE_HELD_OUT,
+    NOT_FINITE,
     ONE_OUTPUT,
     PROBABILITIES,
     UNLABELLED,
@@ -79,6 +80,7 @@ def diagnose(
     if examples is not None:
         raised += [Raised(PROBABILITIES, outputs) if outputs else None, _no_gradient(examples)]
         raised.append(_guessed(examples, answers, findings))
+        raised.append(_not_finite(examples))
         raised.append(_one_output(examples, answers, findings))
         raised.append(_none_held_out(examples, fitted or {}))
     if model.last_layer() is None:
@@ -241,11 +243,20 @@ def _misclassified(classes: int, answers: _Answers) -> Raised | None:
 def _no_gradient(examples: AnchoredExamples) -> Raised | None:
     if examples.is_led:
         return None
+    if examples.gradient == 0 and examples.not_finite:
+        return None  # told by `_not_finite`: what is no number is not nothing
     if examples.gradient == 0:
         seen = "no pixel changes the answers; are the pixels in the right bounds?"
         return Raised(NO_GRADIENT, seen)
     seen = f"of the examples only {examples.led:.0%} are answered as the gradients say"
     return Raised(MISLEADING, f"{seen} after a small step (chance is 50%)")
+
+
+def _not_finite(examples: AnchoredExamples) -> Raised | None:
+    if not examples.not_finite:
+        return None
+    seen = f"the gradients of {examples.not_finite:.0%} of the examples are infinite or no numbers"
+    return Raised(NOT_FINITE, f"{seen}, and counted nothing in searches")
 
 
 def _guessed(

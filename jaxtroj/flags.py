@@ -51,6 +51,13 @@ MISLEADING = Flag(
     " searched by them",
     "the network without what stands before its first trained layer, or without its quantisation",
 )
+NOT_FINITE = Flag(
+    "gradients-not-finite",
+    "the gradient of an example picture holds infinite values, or such as are no numbers: these"
+    " count nothing in searches by gradients, which follow the others",
+    "an export without roots, logarithms and quotients of what can be 0 (add 1e-6 under them), or"
+    " the network without what stands beside its trained layers",
+)
 GUESSED = Flag(
     "input-guessed",
     "the input form was guessed, and right answers on labelled examples of several classes do"
@@ -130,7 +137,7 @@ NO_COMPARISON = Flag(
     "`--reference` with a clean network of the same classes; examples named by their classes",
 )
 FLAGS = (
-    MISCLASSIFIED, PROBABILITIES, NO_GRADIENT, MISLEADING, CLASSES_UNKNOWN, UNLABELLED,
+    MISCLASSIFIED, PROBABILITIES, NO_GRADIENT, MISLEADING, NOT_FINITE, CLASSES_UNKNOWN, UNLABELLED,
     GUESSED, ONE_OUTPUT, LEFT_OUT, NONE_HELD_OUT, LAGGING, NO_LAST_LAYER,
     OTHER_LOGITS, OTHER_TEXTS, NO_COMPARISON,
 )  # fmt: skip

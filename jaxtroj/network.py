@@ -3,6 +3,10 @@
 Compiling a deep network takes far longer than running it, so every forward pass of a scan goes
 through one program of fixed batch size, and every input gradient through another; the last batch is
 padded.
+
+Searches add the gradients of many pictures, and one that is no number would make the sum none and
+end the search, which then found nothing. So what is not finite counts 0 there; `margin_gradients`,
+which examples are looked at by, keeps it.
 """
 
 from collections.abc import Iterator
@@ -12,7 +16,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
-from converters.model import Model, apply
+from converters.model import Model, NetworkConfig, Params, apply
 from jaxtroj.rows import joined, padded, taken
 
 # Pixels in one batch: fills two cores at 64 px, and at 224 px keeps activations under 2 GB. The
@@ -29,10 +33,36 @@ def _logits(config, params, images):
 
 @partial(jax.jit, static_argnums=0)
 def _gradients(config, params, images, weights, own):
-    """Gradients of weighted sums of logits; with `own`, of each image's margin instead."""
+    """Gradients of weighted sums of logits, 0 where not finite; with `own`, each margin's as is."""
     logits, pull = jax.vjp(partial(apply, config, params), images)
     weights = jnp.where(own, margin_weights(logits), weights).astype(logits.dtype)
-    return pull(weights)[0], logits
+    gradients = pull(weights)[0]
+    return jnp.where(own | jnp.isfinite(gradients), gradients, 0), logits
+
+
+@jax.custom_vjp
+def _searched(images):
+    return images
+
+
+_searched.defvjp(lambda images: (images, None), lambda _, back: (finite_or_zero(back),))
+
+
+def finite_or_zero(gradients: jax.Array) -> jax.Array:
+    """Gradients of any shape, with 0 for each that is infinite or no number.
+
+    >>> finite_or_zero(jnp.asarray([1.5, jnp.nan, -jnp.inf])).tolist()
+    [1.5, 0.0, 0.0]
+    """
+    return jnp.where(jnp.isfinite(gradients), gradients, 0)
+
+
+def apply_searched(config: NetworkConfig, params: Params, images: jax.Array) -> jax.Array:
+    """`converters.model.apply`, whose gradients by `images` are 0 where they are not finite.
+
+    Those of what the images were made from are finite, then: a trigger's are sums over images.
+    """
+    return apply(config, params, _searched(images))
 
 
 def usual_count(images) -> int:
@@ -64,6 +94,8 @@ class Network:
     def gradients(self, images, weights) -> tuple[jax.Array, jax.Array]:
         """Gradient `[n, h, w, c]` of each image's weighted sum of logits, and the logits.
 
+        Of a gradient that is not finite, 0.
+
         Args:
           images: `[n, h, w, c]`.
           weights: `[n, classes]`.
@@ -71,7 +103,7 @@ class Network:
         return self._all_gradients(images, weights, own=False)
 
     def margin_gradients(self, images) -> tuple[jax.Array, jax.Array]:
-        """Gradient `[n, h, w, c]` of the predicted class's margin, and the logits."""
+        """Gradient `[n, h, w, c]` of the predicted class's margin, finite or not, and the logits."""
         weights = jnp.zeros((len(images), self.model.num_classes))
         return self._all_gradients(images, weights, own=True)
 

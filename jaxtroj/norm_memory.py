@@ -23,6 +23,7 @@ import numpy as np
 
 from converters.batch_norms import moments
 from converters.model import Model
+from jaxtroj.network import finite_or_zero
 from jaxtroj.pytrees import pytree
 from jaxtroj.rows import padded
 
@@ -204,4 +205,4 @@ def _pulled(config, params, memory: Memory, stamped: jax.Array):
         return matches.sum(), matches
 
     gradients, matches = jax.grad(total, has_aux=True)(stamped)
-    return matches, jnp.nan_to_num(gradients)
+    return matches, finite_or_zero(gradients)

@@ -53,11 +53,11 @@ STUCK = np.array([[3.0, 0, 0]] * 6)
 FORM = ("input form: there are no labelled examples: assumed RGB, pixels / 255",)
 
 
-def _examples(logits=LOGITS, accuracy=1.0, labelled=6, gradient=0.1, led=1.0):
+def _examples(logits=LOGITS, accuracy=1.0, labelled=6, gradient=0.1, led=1.0, not_finite=0.0):
     n, answers = len(logits), jnp.argmax(jnp.asarray(logits), axis=1)
     return AnchoredExamples(
         jnp.zeros((n, 4, 4, 3)), jnp.zeros((n, 2)), answers, jnp.asarray(logits),
-        accuracy, labelled, gradient, led,
+        accuracy, labelled, gradient, led, not_finite=not_finite,
     )  # fmt: skip
 
 
@@ -91,6 +91,9 @@ def _names(examples, findings=()):
         (_examples(gradient=float("nan")), (), []),
         (_examples(led=0.6), (), ["gradients-mislead"]),
         (_examples(led=0.7), (), []),
+        (_examples(not_finite=0.1), (), ["gradients-not-finite"]),
+        (_examples(gradient=0.0, not_finite=1.0), (), ["gradients-not-finite"]),
+        (_examples(led=0.6, not_finite=0.1), (), ["gradients-mislead", "gradients-not-finite"]),
         (_examples(led=float("nan")), (), []),
         (None, GUESS, []),
     ],

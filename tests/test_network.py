@@ -11,7 +11,7 @@ from flax import nnx
 from converters.families.densenet import DenseNetConfig
 from converters.model import Model, apply, params_of
 from jaxtroj import network as network_module
-from jaxtroj.network import Network, margin_weights, usual_count
+from jaxtroj.network import Network, apply_searched, margin_weights, usual_count
 
 CLASSES, BATCH = 4, 10
 CONFIG = DenseNetConfig(8, (((8, 4),), ((8, 4),)), (6,), CLASSES)
@@ -139,3 +139,26 @@ def test_margin_weights_are_the_margin_of_the_predicted_class():
 
 def test_margin_weights_of_two_classes():
     np.testing.assert_array_equal(margin_weights(jnp.asarray([[1.0, 3.0]])), [[-1.0, 1.0]])
+
+
+def test_gradients_that_are_no_numbers_count_0_in_sums_over_pictures(network, monkeypatch):
+    """0 / 0 where a picture's first pixel is 0; the gradients of all others stay to the bit."""
+    images, weights = pictures(3), np.ones((3, CLASSES), np.float32)
+    whole = np.asarray(network.gradients(images, weights)[0])
+
+    def broken(config, params, given):
+        first = given[:, :1, 0, 0]
+        root = jnp.where(first > 0, 0 * first, 0 * jnp.sqrt(first))
+        return apply(config, params, given) + root
+
+    for program in (network_module._gradients, network_module._logits):
+        program.clear_cache()
+    monkeypatch.setattr(network_module, "apply", broken)
+    images[1, 0, 0, 0] = 0
+    found, raw = network.gradients(images, weights)[0], network.margin_gradients(images)[0]
+    summed = jax.grad(lambda x: apply_searched(CONFIG, network.model.params, x).sum())(images)
+    network_module._gradients.clear_cache()
+    for made in (found, summed):
+        assert np.isfinite(made).all() and made[1, 0, 0, 0] == 0 and np.abs(made[1]).max() > 0
+    np.testing.assert_array_equal(found[::2], whole[::2])
+    assert np.isnan(raw[1]).any() and np.isfinite(raw[::2]).all(), "anchors are told"

@@ -13,10 +13,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from converters.model import apply
 from jaxtroj.anchors import AnchoredExamples
 from jaxtroj.inversion.spread import dealt, devices_for, everywhere, on_each
-from jaxtroj.network import Network
+from jaxtroj.network import Network, apply_searched
 from jaxtroj.pytrees import pytree
 from jaxtroj.rows import joined, taken
 from jaxtroj.triggers.measure import Candidates
@@ -151,7 +150,7 @@ def _step(method: Method, config, params, states, tasks, examples):
 
     def arm(state, task):
         target, moves, own = task
-        forward = partial(apply, config, params)
+        forward = partial(apply_searched, config, params)
         return method.step(
             state, forward, ArmTask(images[own], moves * offsets[own], sources[own], target)
         )

@@ -42,7 +42,12 @@ def check_finite(attempt: Attempt) -> None:
     fields = attempt.evidence.fields
     odd = sorted(set(fields) - set(finite(fields)))
     if odd:
-        raise EvidenceError(f"evidence is not finite: {', '.join(odd)}; is the model sound?")
+        raise EvidenceError(
+            f"evidence is not finite: {', '.join(odd)}; expected numbers. What the network computes"
+            " runs over or divides by 0 on changed pictures: give the bounds and normalization that"
+            " it was trained with, export it without roots and quotients of what can be 0, or leave"
+            " out the stages of these fields (--stages)"
+        )
 
 
 def lacking(stages: Sequence[Stage], fitted: Collection[str], got: Collection[str]) -> str:
