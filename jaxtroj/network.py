@@ -103,7 +103,7 @@ class Network:
         return self._all_gradients(images, weights, own=False)
 
     def margin_gradients(self, images) -> tuple[jax.Array, jax.Array]:
-        """Gradient `[n, h, w, c]` of the predicted class's margin, finite or not, and the logits."""
+        """Gradient `[n, h, w, c]` of the predicted class's margin, finite or not; and logits."""
         weights = jnp.zeros((len(images), self.model.num_classes))
         return self._all_gradients(images, weights, own=True)
 
