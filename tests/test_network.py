@@ -151,13 +151,14 @@ def test_gradients_that_are_no_numbers_count_0_in_sums_over_pictures(network, mo
         root = jnp.where(first > 0, 0 * first, 0 * jnp.sqrt(first))
         return apply(config, params, given) + root
 
-    for program in (network_module._gradients, network_module._logits):
+    programs: tuple[Any, Any] = network_module._gradients, network_module._logits
+    for program in programs:
         program.clear_cache()
     monkeypatch.setattr(network_module, "apply", broken)
     images[1, 0, 0, 0] = 0
     found, raw = network.gradients(images, weights)[0], network.margin_gradients(images)[0]
     summed = jax.grad(lambda x: apply_searched(CONFIG, network.model.params, x).sum())(images)
-    network_module._gradients.clear_cache()
+    programs[0].clear_cache()
     for made in (found, summed):
         assert np.isfinite(made).all() and made[1, 0, 0, 0] == 0 and np.abs(made[1]).max() > 0
     np.testing.assert_array_equal(found[::2], whole[::2])
