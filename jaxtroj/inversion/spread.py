@@ -1,5 +1,5 @@
 """Arms over several devices of one process: each device runs the program of one device on a chunk
-of its own, so answers are the same bit for bit whatever the number of devices.
+of its own, so answers are the same whatever the number of devices, but for float32 rounding.
 
 Devices exchange nothing within a step. Before the steps the network and the examples are copied to
 every device once, and each chunk to its own; afterwards the arms come back.

@@ -29,7 +29,8 @@ def test_margins_come_to_those_of_trained_networks(power):
     found = level(network, EXAMPLES)
     assert found.outputs == ""
     usual = float(np.clip(4 * 2.0**power, LEAST, MOST))
-    assert margin(levelled(network, found.factor)) == pytest.approx(usual, rel=1e-4)
+    assert margin(levelled(network, found.factor)) == pytest.approx(usual, rel=0.45)
+    assert np.log2(found.factor).is_integer(), "no logit is rounded"
     assert (found.factor == 1) == (power == 0)
 
 
@@ -76,9 +77,9 @@ def detected(factor: float) -> jaxtroj.Record:
 
 def test_scaled_logits_hide_nothing():
     """All below the least give the same evidence; a finding says that they were scaled."""
-    usual, least, small, tiny = (detected(LEAST * part) for part in (4, 0.99, 1 / 64, 2.0**-20))
+    usual, least, small, tiny = (detected(LEAST * part) for part in (4, 0.5, 1 / 64, 2.0**-20))
     assert not any("logits are" in finding for finding in usual.findings)
     assert any("times smaller than those of trained" in finding for finding in small.findings)
     for record in (small, tiny):
         assert record.status == "ok" and record.evidence["probe_score"] > 0
-        assert record.evidence == pytest.approx(least.evidence, rel=1e-3, abs=1e-4)
+        assert record.evidence == pytest.approx(least.evidence, rel=1e-4, abs=1e-5)
