@@ -75,7 +75,8 @@ class AnchoredExamples:
       labelled: number of labelled examples.
       gradient: largest size of a pixel's gradient; NaN where none was taken.
       led: share of the examples whose margin is larger after a small step along its gradient than
-        after one against it; NaN where fewer than 5 have a gradient to take it along.
+        after one against it; where fewer than 5 have a gradient that is not 0, of all whose
+        gradient is finite; NaN of fewer than 5 of them.
       shift: by how much all labels are off; None where they are not.
       not_finite: share of the examples whose gradient is infinite or no number somewhere; it counts
         0 there, in `gradient` and `led` and in every search.
@@ -212,23 +213,30 @@ def anchor(network: Network, examples: Examples, limit: int) -> AnchoredExamples
         _accuracy(np.asarray(sources), labels),
         labelled=int((labels >= 0).sum()),
         gradient=float(jnp.abs(gradients).max()),
-        led=_led(network, images[:_STEPPED], gradients[:_STEPPED], np.asarray(sources)[:_STEPPED]),
+        led=_led(network, images[:_STEPPED], given[:_STEPPED], np.asarray(sources)[:_STEPPED]),
         shift=label_shift(np.asarray(sources), labels),
         not_finite=float((~jnp.isfinite(given)).any(axis=(1, 2, 3)).mean()),
     )
 
 
 def _led(network: Network, images: jax.Array, gradients: jax.Array, sources: np.ndarray) -> float:
-    """See `AnchoredExamples.led`; `gradients` are those of the margins of `sources`."""
-    step = _STEP * np.sign(np.asarray(gradients))
+    """See `AnchoredExamples.led`; `gradients` are those of the margins of `sources`.
+
+    An example whose gradient is 0 counts where most have none: a saturated network moves by none.
+    """
+    is_number = np.isfinite(np.asarray(gradients)).all(axis=(1, 2, 3))
+    step = _STEP * np.sign(np.asarray(finite_or_zero(gradients)))
     can_step = step.any(axis=(1, 2, 3))
-    if can_step.sum() < _LEAST_STEPPED:
+    told = int((can_step if can_step.sum() >= _LEAST_STEPPED else is_number).sum())
+    if told < _LEAST_STEPPED:
         return math.nan
-    given, step, own = np.asarray(images)[can_step], step[can_step], sources[can_step]
-    stepped = np.concatenate([given + step, given - step]).clip(0, 1).astype(np.float32)
+    shown, step, own = np.asarray(images)[can_step], step[can_step], sources[can_step]
+    if not can_step.any():
+        return 0.0
+    stepped = np.concatenate([shown + step, shown - step]).clip(0, 1).astype(np.float32)
     margins = np.asarray(all_margins(network.logits(stepped)))
     along, against = np.split(margins[np.arange(len(margins)), np.tile(own, 2)], 2)
-    return float((along > against).mean())
+    return float((along > against).sum() / told)
 
 
 def _accuracy(said: np.ndarray, labels: np.ndarray) -> float:

@@ -2,7 +2,8 @@
 
 Where a network is sure its probabilities hardly move, so their gradients say nothing; those of the
 logits do. The order of the classes is the same: of several sigmoids that are 1 in float32, or next
-to it, the first wins in torch, so logits stay as far apart as these can tell.
+to it, the first wins in torch, so logits stay as far apart as these can tell. One positive factor
+of all classes behind it, or one number added to all, is cut off too (`converters.graph.affine`).
 """
 
 import math
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from converters.graph.affine import affine_of, keeps_apart
 from converters.graph.cuts import cut_by
 from converters.graph.graph import CONSTANT, INPUT, Graph, Node, Ref, TensorSpec, pruned
 from converters.graph.module import GraphConfig
@@ -105,7 +107,8 @@ def _before_softmax(network: GraphConfig, params: Mapping[str, Any]) -> tuple[Gr
         node = makers.get(source.name)
     if node is None or not (node.op in _SIGMOID or _is_softmax(graph, node, classes)):
         return graph, ""
-    if not _keep_places(graph, node, after):
+    is_exact = node.op in _SIGMOID
+    if not (_keep_places(graph, node, after) and keeps_apart(graph, params, after, is_exact)):
         return graph, ""
     cut = (_SOFTMAX | _SIGMOID)[node.op]
     if classes > 1 and node.op in _SIGMOID:
@@ -130,10 +133,12 @@ def _kept(network: GraphConfig, params: Mapping[str, Any], node: Node) -> Ref | 
     is_one = network.num_classes == 1
     if is_one and (source := cut_by(network.graph, params, node)) is not None:
         return source
+    is_float = all(spec is not None and "float" in spec.dtype for spec in node.specs)
+    if not is_one and (step := affine_of(network.graph, params, node)) is not None:
+        return step.source if is_float else None
     tensors = [name for name in node.refs() if not name.startswith(CONSTANT)]
     if node.op not in _VALUES | _PLACES or len(tensors) != 1 or (is_one and node.op == _LOG):
         return None
-    is_float = all(spec is not None and "float" in spec.dtype for spec in node.specs)
     return _first(node) if is_float else None
 
 

@@ -17,7 +17,7 @@ from converters.graph import registry
 from converters.graph.extremes import refuse_extreme_factors
 from converters.graph.graph import HALF, INPUT, Graph
 from converters.graph.inspection import inspect
-from converters.graph.last_layer import nearest_weight, rows_of
+from converters.graph.last_layer import joined_rows, linear_tail, nearest_weight, rows_of
 from converters.graph.recorder import Captured
 from converters.graph.replay import Replace, run
 from converters.graph.structure import architecture_of, described
@@ -55,6 +55,10 @@ class GraphConfig(ImageConfig):
 
     def last_layer(self, params: Mapping[str, Any]) -> np.ndarray | None:
         """Rows of the weight nearest to the logits; see `converters.graph.last_layer`."""
+        factors = linear_tail(self.graph)
+        if len(factors) > 1:
+            weights = tuple(params[attribute_of(factor.name)] for factor in factors)
+            return joined_rows(factors, weights)
         name = nearest_weight(self.graph, self.num_classes)
         return None if name is None else rows_of(params[attribute_of(name)], self.num_classes)
 

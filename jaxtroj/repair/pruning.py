@@ -11,6 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from converters.graph.last_layer import linear_tail
+from converters.graph.module import GraphConfig, attribute_of
 from converters.model import Model, apply
 from jaxtroj.errors import EvidenceError
 from jaxtroj.repair.data import Labelled
@@ -44,6 +46,10 @@ def _with(model: Model, name: str, value: jax.Array) -> Model:
 
 def _last_weight(model: Model) -> tuple[str, int]:
     """Flat path of the last layer's weight, and the axis of its features."""
+    network = model.config.core
+    if isinstance(network, GraphConfig) and len(factors := linear_tail(network.graph)) > 1:
+        first = factors[-1]  # the layers behind it only mix what it gives
+        return attribute_of(first.name), int(first.has_outputs_first)
     rows = model.last_layer()
     if rows is not None:
         rows = rows[rows.any(axis=1)]  # beside a network's one output there is a row of zeros

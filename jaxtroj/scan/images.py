@@ -152,12 +152,15 @@ class ImageScan:
             diagnose_sizes,
         )
         from jaxtroj.evidence.images.context import anchored
+        from jaxtroj.evidence.images.head_rows import head_rows
         from jaxtroj.evidence.images.reference import labelled_answers
         from jaxtroj.evidence.images.statistics import answered
         from jaxtroj.network import Network
         from jaxtroj.scan.reference import comparison
         from jaxtroj.scan.stored_logits import compare_stored
 
+        if (head := context.known(head_rows)) is not None:
+            self.attempt.findings += head.findings
         if context.reference is not None:
             self.attempt.findings += (comparison(self.attempt),)
         examples = context.known(anchored)

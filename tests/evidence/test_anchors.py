@@ -55,6 +55,37 @@ def test_examples_follow_true_gradients_and_not_false_ones(colours, make_picture
     assert np.isnan(few.led) and few.is_led, "four examples tell nothing"
 
 
+@pytest.mark.parametrize("moved", range(10))
+def test_examples_without_a_gradient_are_not_led_where_most_have_none(
+    moved, colours, make_pictures, monkeypatch
+):
+    """A softmax is saturated for all but a few examples: searches see hardly anything."""
+    true = Network.margin_gradients
+
+    def saturated(self, images):
+        gradients, logits = true(self, images)
+        return gradients.at[moved:].set(0), logits
+
+    monkeypatch.setattr(Network, "margin_gradients", saturated)
+    found = anchor(Network(colours), make_pictures([0, 1, 2] * 4), 12)
+    assert found.is_led == (moved >= 5)
+    assert found.led == (1 if moved >= 5 else moved / 10)
+
+
+def test_gradients_that_are_no_numbers_tell_nothing_of_the_others(
+    colours, make_pictures, monkeypatch
+):
+    true = Network.margin_gradients
+
+    def broken(self, images):
+        gradients, logits = true(self, images)
+        return gradients.at[4:].set(jnp.nan), logits
+
+    monkeypatch.setattr(Network, "margin_gradients", broken)
+    found = anchor(Network(colours), make_pictures([0, 1, 2] * 4), 12)
+    assert np.isnan(found.led) and found.is_led
+
+
 def test_offsets_lead_from_the_centre_to_the_anchor(colours, make_pictures):
     found = anchor(Network(colours), make_pictures([0, 1, 2], 14, 10), 3)
     assert found.offsets().dtype == jnp.int32

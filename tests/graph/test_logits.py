@@ -10,6 +10,7 @@ from converters.graph.module import graph_model
 from converters.graph.tape import capture
 
 SIDE, CLASSES = 6, 5
+SEVENS = torch.full((CLASSES,), 7.0)
 
 
 class Network(torch.nn.Module):
@@ -36,6 +37,17 @@ class Logarithm(torch.nn.Module):
         return torch.log(torch.softmax(x, 1))
 
 
+class Then(torch.nn.Module):
+    """A softmax or the like, and what is made of its values."""
+
+    def __init__(self, after, squash=None):
+        super().__init__()
+        self.after, self.squash = after, squash or torch.nn.Softmax(1)
+
+    def forward(self, x):
+        return self.after(self.squash(x))
+
+
 def model_of(tail, **form):
     captured = capture(Network(tail).eval(), [torch.zeros(1, 3, SIDE, SIDE)])
     return graph_model(captured, **form)
@@ -58,13 +70,20 @@ def images():
         (Wide(), "a softmax"),
         (Logarithm(), "a softmax"),
         (torch.nn.Sigmoid(), "a sigmoid"),
+        (Then(lambda p: p * 2), "a softmax"),
+        (Then(lambda p: 1 + 0.5 * p / 3 - 0.25), "a softmax"),
+        (Then(lambda p: torch.log(p + 1e-7)), "a softmax"),
+        (Then(lambda p: torch.log(p * 4 + 1) * 3), "a softmax"),
+        (Then(lambda p: (p * SEVENS).unsqueeze(1).flatten(1)), "a softmax"),
+        (Then(lambda p: 100 * p - 250, torch.nn.LogSoftmax(1)), "a log-softmax"),
+        (Then(lambda p: p * 4, torch.nn.Sigmoid()), "a sigmoid"),
     ],
 )
 def test_the_logits_are_those_before_the_softmax(images, tail, cut, form):
     wanted = model_of(torch.nn.Identity(), **form)(images)
     model, findings = with_logits(model_of(tail, **form))
     assert findings == (f"the network ends in {cut}; what goes into it was taken for the logits",)
-    if isinstance(tail, torch.nn.Sigmoid):
+    if cut == "a sigmoid":
         wanted = np.minimum(wanted, 17.5)  # from there on it is 1
     np.testing.assert_allclose(model(images), wanted, rtol=1e-5, atol=1e-5)
     assert with_logits(model) == (model, ())
@@ -144,6 +163,19 @@ def test_classes_that_move_and_come_back_are_cut(images):
         torch.nn.Sequential(torch.nn.Sigmoid(), torch.nn.ReLU()),
         torch.nn.Sequential(torch.nn.Softmax(1), torch.nn.Linear(CLASSES, CLASSES)),
         Halves(),
+        Then(lambda p: p * -1),
+        Then(lambda p: p * 0),
+        Then(lambda p: 1 - p),
+        Then(lambda p: 2 / p),
+        Then(lambda p: p + 1e6),  # all equal in float32, and the first class wins
+        Then(lambda p: p * 1e-6 + 1),
+        Then(lambda p: p * 1e-30 * 1e-30),
+        Then(lambda p: torch.log(p - 0.5)),
+        Then(lambda p: p * torch.arange(1.0, CLASSES + 1)),
+        Then(lambda p: p + torch.arange(1.0, CLASSES + 1)),
+        Then(lambda p: p * p),
+        Then(lambda p: p + 1, torch.nn.Sigmoid()),  # those next to 1 become equal
+        Then(lambda p: p * 1.5, torch.nn.Sigmoid()),
     ],
 )
 def test_anything_else_stays_as_it_is(tail):

@@ -54,12 +54,3 @@ def compared_classes(count: int, frequent: np.ndarray | None) -> np.ndarray:
     every = np.arange(count)
     rest = every if frequent is None or len(frequent) != count else every[~frequent]
     return rest if len(rest) >= _FEWEST else every
-
-
-def compared_head(context: ImageContext) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """Rows `[classes, features]` of the last layer, and which of them are of frequent classes.
-
-    Without a last layer that was recognised nothing is asked: both are None.
-    """
-    head = context.model.last_layer()
-    return head, None if head is None else context.shared(frequent_classes)

@@ -45,7 +45,7 @@ def bank_trigger(context: "ImageContext") -> "TriggerCandidate":
 
 
 def _run(context: "ImageContext") -> StageResult:
-    from jaxtroj.evidence.images.frequent_classes import compared_head
+    from jaxtroj.evidence.images.head_rows import compared_head
     from jaxtroj.evidence.images.probes import probe_fields
 
     fields = probe_fields(context.shared(bank), *compared_head(context))

@@ -39,7 +39,7 @@ FIELDS = (
 def _run(context: "ImageContext") -> StageResult:
     import numpy as np
 
-    from jaxtroj.evidence.images.frequent_classes import compared_head
+    from jaxtroj.evidence.images.head_rows import compared_head
     from jaxtroj.evidence.images.weights import weight_fields
 
     params = {name: np.asarray(value) for name, value in context.model.params.items()}

@@ -1,0 +1,177 @@
+"""Rows of the last layer as evidence takes them: without what no answer depends on.
+
+A file can hold a vector in all rows, which no class gains by, or columns of features that are the
+same on every picture, which are a bias. Neither changes an answer, and both drown the rows or make
+one stand out. What they hold of the rows is small in trained networks, and is left out only where
+it is large, so that rows of these stay as they are to the bit.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from converters.graph.last_layer import linear_tail, nearest_weight
+from converters.graph.module import GraphConfig, attribute_of
+from converters.model import Model, NetworkConfig, apply
+from jaxtroj.evidence.images.frequent_classes import frequent_classes
+from jaxtroj.evidence.images.weights import weight_fields
+from jaxtroj.rounds.turns import in_turn
+
+if TYPE_CHECKING:
+    from jaxtroj.evidence.images.context import ImageContext
+
+_COMMON = 2.0  # times the rows' deviation from their mean; of 137 networks at hand up to 0.63
+# Of the rows' squares, and of a constant column's beside another's, on average. Trained networks
+# hold up to 0.71 in such columns, small VGGs have 115 of 128; but none of these is larger than 1.4.
+_CONSTANT, _HEAVY = 0.5, 4.0
+_LARGE, _MOST = (
+    10.0,
+    0.5,
+)  # times the median column; columns as large hold up to 0.38 of the squares
+# Beyond what clean networks at hand show: only then a look at the features is worth a program.
+_SEEN = {"head_lead": 0.2, "head_mean_outlier": 4.0, "head_norm_outlier": 4.0}
+_SHOWN = 32
+_SAME = 1e-5  # of the largest size of a feature
+
+
+@dataclass(frozen=True)
+class HeadRows:
+    """What is known of a last layer.
+
+    Attributes:
+      rows: float64 `[classes, features]`; None without one that was recognised.
+      findings: what was left out of them, in words.
+    """
+
+    rows: np.ndarray | None
+    findings: tuple[str, ...] = ()
+
+
+def head_rows(context: "ImageContext") -> HeadRows:
+    """The rows of a model: `context.shared(head_rows)`."""
+    model = context.model
+    if (rows := model.last_layer()) is None:
+        return HeadRows(None)
+    found = [_joined(model)]
+    if stands_out(rows):
+        images = context.examples.images[in_turn(context.examples.labels, _SHOWN)]
+        rows, said = without_constant(rows, constant_features(model, images))
+        found.append(said)
+    rows, said = without_common(rows)
+    return HeadRows(rows, tuple(filter(None, (*found, said))))
+
+
+def compared_head(context: "ImageContext") -> tuple[np.ndarray | None, np.ndarray | None]:
+    """Rows `[classes, features]` of the last layer, and which of them are of frequent classes.
+
+    Without a last layer that was recognised nothing is asked: both are None.
+    """
+    head = context.shared(head_rows).rows
+    return head, None if head is None else context.shared(frequent_classes)
+
+
+def _joined(model: Model) -> str:
+    network = model.config.core
+    count = len(linear_tail(network.graph)) if isinstance(network, GraphConfig) else 1
+    if count < 2:
+        return ""
+    return (
+        f"the network ends in {count} linear layers with nothing between them; their product is"
+        " taken for the last layer"
+    )
+
+
+def stands_out(rows: np.ndarray) -> bool:
+    """Whether rows `[classes, features]` show what those of clean networks at hand do not."""
+    sizes = np.square(rows).sum(axis=0)
+    if not sizes.any():
+        return False
+    large = sizes > _LARGE**2 * np.median(sizes[sizes > 0])
+    fields = weight_fields({}, rows)
+    return bool(sizes[large].sum() > _MOST * sizes.sum()) or any(
+        fields[name] > most for name, most in _SEEN.items()
+    )
+
+
+def without_constant(rows: np.ndarray, is_constant: np.ndarray) -> tuple[np.ndarray, str]:
+    """Rows without the columns bool `[features]`, and a finding.
+
+    Only where these hold most of the rows and are larger than others: features that wait for a
+    trigger are constant on clean pictures too, and their columns say which class it is for.
+    """
+    sizes = np.square(rows).sum(axis=0)
+    of_them, of_others = sizes[is_constant], sizes[~is_constant]
+    if not of_them.size or not of_others.size or not sizes.any():
+        return rows, ""
+    share = of_them.sum() / sizes.sum()
+    if share <= _CONSTANT or of_them.mean() <= _HEAVY * of_others.mean():
+        return rows, ""
+    return rows[:, ~is_constant], (
+        f"{share:.0%} of the last layer's weights are of {is_constant.sum()} features that are the"
+        " same on every example, so they only shift its logits: they are left out of evidence"
+    )
+
+
+def without_common(rows: np.ndarray) -> tuple[np.ndarray, str]:
+    """Rows without their mean, where it is larger than what they differ by; and a finding."""
+    mean = rows.mean(axis=0)
+    deviation = np.sqrt(np.square(rows - mean).sum(axis=1).mean())
+    if not np.linalg.norm(mean) > _COMMON * deviation or not deviation:
+        return rows, ""
+    return rows - mean, (
+        "the rows of the last layer have more in common than they differ by, which changes no"
+        " answer: it is left out of evidence"
+    )
+
+
+def constant_features(model: Model, images: np.ndarray) -> np.ndarray:
+    """Bool `[features]`, whether each feature of the last layer is the same on all pictures.
+
+    What a layer reads of a feature is the derivative of a logit by its weight, so no layer has to
+    be hooked. None counts as constant where the weight is no parameter, or of one picture.
+
+    Args:
+        model: with a last layer.
+        images: `[n, h, w, c]`.
+    """
+    (name, axis), count = _weight(model), len(images)
+    if name is None or count < 2:
+        rows = model.last_layer()
+        return np.zeros(0 if rows is None else rows.shape[1], bool)
+    read = np.asarray(_features(model.config, name, axis, model.params, jnp.asarray(images)))
+    spread = read.max(axis=0) - read.min(axis=0)
+    return spread <= _SAME * np.abs(read).max()
+
+
+def _weight(model: Model) -> tuple[str | None, int]:
+    """Flat path of the weight that reads the features, and the axis of these."""
+    network = model.config.core
+    if not isinstance(network, GraphConfig):
+        path = f"{network.last_path}.kernel"
+        return (path if path in model.params else None), 0
+    if len(factors := linear_tail(network.graph)) > 1:
+        return attribute_of(factors[-1].name), int(factors[-1].has_outputs_first)
+    name = nearest_weight(network.graph, network.num_classes)
+    if name is None:
+        return None, 0
+    path = attribute_of(name)
+    return path, int(model.params[path].shape[0] == network.num_classes)
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def _features(config: NetworkConfig, name: str, axis: int, params: Any, images: jax.Array):
+    """What the weight reads of each image, `[n, features]`, up to one factor."""
+    weights = 1 + jnp.arange(config.num_classes) / config.num_classes
+
+    def logit(weight, image):
+        return (apply(config, {**params, name: weight}, image[None])[0] * weights).sum()
+
+    def one(image):
+        slope = jax.grad(logit)(params[name], image)
+        return jnp.moveaxis(slope, axis, 0).reshape(slope.shape[axis], -1).sum(axis=1)
+
+    return jax.lax.map(one, images)
