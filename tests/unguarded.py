@@ -7,7 +7,6 @@ from pathlib import Path
 from jaxtroj.engine.jobs import Answer, ScanJob, Setup, Watch
 from jaxtroj.engine.messages import read_answer, read_identity
 from jaxtroj.engine.worker import load_detector
-from jaxtroj.file_names import picture_file
 from jaxtroj.record import Record
 from jaxtroj.scan import identify
 
@@ -43,8 +42,6 @@ class HereEngine:
         """Nothing was started."""
 
     def _answer(self, job: ScanJob, watch: Watch) -> Record:
-        pictures = self._setup.pictures
-        picture_of = None if pictures is None else lambda model: picture_file(pictures, model)
-        detector = load_detector(self._setup.detector)
-        record = detector(job.entry, self._setup.settings, picture_of, watch.on_step)
-        return read_answer(record.to_json(), job, pictures)
+        setup, detector = self._setup, load_detector(self._setup.detector)
+        record = detector(job.entry, setup.settings, setup.picture_of, watch.on_step)
+        return read_answer(record.to_json(), job, setup.pictures)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from jaxtroj.file_names import picture_file
 from jaxtroj.record import Record
 from jaxtroj.rounds import ModelEntry
 from jaxtroj.scan.attempt import OnStep, silent
@@ -34,6 +35,12 @@ class Setup:
     settings: Settings
     pictures: Path | None = None
     detector: str = DETECTOR
+
+    @property
+    def picture_of(self) -> PictureOf | None:
+        """Where a model's picture goes; None for none."""
+        folder = self.pictures
+        return None if folder is None else lambda model: picture_file(folder, model)
 
 
 @dataclass(frozen=True)

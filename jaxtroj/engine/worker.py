@@ -36,7 +36,6 @@ from jaxtroj import runtime
 from jaxtroj.engine.jobs import DETECTOR, START_STEP, Detector, ScanJob, Setup
 from jaxtroj.engine.programs import Programs
 from jaxtroj.errors import EngineError
-from jaxtroj.file_names import picture_file
 from jaxtroj.record import printable
 from jaxtroj.scan import identify
 
@@ -153,7 +152,7 @@ class _Child:
             self.say(ticket=ticket, identity=key)
             return
         self._import(ticket, printable(job.entry.model_id))
-        record = self._detector(job.entry, settings, self._picture_of(), gate.step)
+        record = self._detector(job.entry, settings, self._setup.picture_of, gate.step)
         gate.leave()  # or the lane whose turn it is would wait for the device for ever
         self._await_turn(ticket)
         self.say(ticket=ticket, record=record.to_json())
@@ -175,10 +174,6 @@ class _Child:
             if self._now_serving != ticket:
                 self.say(ticket=ticket, waits=True)
                 self._turn.wait_for(lambda: self._now_serving == ticket)
-
-    def _picture_of(self):
-        folder = self._setup.pictures
-        return None if folder is None else lambda model: picture_file(folder, model)
 
 
 class _DeviceGate:

@@ -11,10 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from converters.graph.last_layer import linear_tail
-from converters.graph.module import GraphConfig, attribute_of
 from converters.model import Model, apply
 from jaxtroj.errors import EvidenceError
+from jaxtroj.last_weight import last_weight
 from jaxtroj.repair.data import Labelled
 from jaxtroj.repair.outcome import accuracy
 
@@ -45,24 +44,9 @@ def _with(model: Model, name: str, value: jax.Array) -> Model:
 
 
 def _last_weight(model: Model) -> tuple[str, int]:
-    """Flat path of the last layer's weight, and the axis of its features."""
-    network = model.config.core
-    if isinstance(network, GraphConfig) and len(factors := linear_tail(network.graph)) > 1:
-        first = factors[-1]  # the layers behind it only mix what it gives
-        return attribute_of(first.name), int(first.has_outputs_first)
-    rows = model.last_layer()
-    if rows is not None:
-        rows = rows[rows.any(axis=1)]  # beside a network's one output there is a row of zeros
-        for name, value in model.params.items():
-            array = np.asarray(value, np.float64)
-            if array.size != rows.size or array.ndim < 2:
-                continue
-            if len(rows) == 1 and np.array_equal(array.ravel(), rows[0]):
-                return name, int(np.argmax(array.shape))
-            flat = array.reshape([s for s in array.shape if s != 1] or [1])
-            for turned, axis in ((flat, 1), (flat.T, 0)):
-                if turned.shape == rows.shape and np.array_equal(turned, rows):
-                    return name, [k for k, s in enumerate(array.shape) if s != 1][axis]
+    """See `last_weight`; raises EvidenceError where there is none."""
+    if (found := last_weight(model)) is not None:
+        return found
     raise EvidenceError(
         "the network has no last layer with a row of weights for each class; it cannot be pruned"
     )

@@ -106,6 +106,6 @@ def judge(
         )
     threshold = attempt.settings.threshold
     found = calibrator.verdict(fields, traits, attempt.base_rate, threshold, target, sources)
-    doubts = (check_fitted(attempt.kind, calibrator.provenance.evidence),)
-    doubts = tuple(doubt for doubt in (*doubts, beyond_norms(attempt, found)) if doubt)
+    outdated = check_fitted(attempt.kind, calibrator.provenance.evidence)
+    doubts = tuple(filter(None, (outdated, beyond_norms(attempt, found))))
     return replace(found, reasons=(*found.reasons, *doubts), caveats=(*found.caveats, *doubts))

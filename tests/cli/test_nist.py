@@ -9,9 +9,7 @@ import sys
 from pathlib import Path
 
 import jsonschema
-import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 import jaxtroj
@@ -29,6 +27,7 @@ from jaxtroj.leaderboard.metaparameters import (
 from jaxtroj.leaderboard.predictions import read_predictions
 from jaxtroj.rounds.single import entry_of
 from jaxtroj.settings import DEFAULT_CALIBRATOR, DEFAULT_TEXT_CALIBRATOR
+from tests.sentiment_head import text_head
 
 pytestmark = pytest.mark.usefixtures("unguarded")
 
@@ -133,23 +132,6 @@ def test_the_containers_entry_point_takes_bare_flags_of_old_rounds(dataset, cont
     assert result.returncode == 0, result.stderr
     assert 0.5 < float((active / "result.txt").read_text()) < 1
     assert "taking" in result.stderr and "clean_example_data" in result.stderr
-
-
-def text_head(folder: Path) -> Path:
-    """A head that parts its 20 examples by their first coordinate."""
-    (folder / "clean_example_data").mkdir(parents=True)
-    vectors = np.random.default_rng(0).normal(size=(20, 16)).astype(np.float32)
-    vectors[:, 0] = np.where(np.arange(20) % 2, 3, -3)
-    rows = ["Example, CLS Embedding"]
-    for row, vector in enumerate(vectors):
-        name = f"class_{row % 2}_example_{row // 2 + 1}.txt"
-        (folder / "clean_example_data" / name).write_text(f"review {row}")
-        rows.append(f"{name}, " + ",".join(map(str, map(float, vector))))
-    (folder / "clean-example-cls-embedding.csv").write_text("\n".join(rows) + "\n")
-    kernel = torch.zeros(2, 16)
-    kernel[1, 0], kernel[0, 1] = 2.0, 0.1
-    torch.save({"linear.weight": kernel, "linear.bias": torch.zeros(2)}, folder / "model.pt")
-    return folder
 
 
 def test_the_container_answers_for_text_heads_too(container, tmp_path):

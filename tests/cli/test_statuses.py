@@ -1,15 +1,12 @@
 """A model that nobody judged is not one below the threshold."""
 
-from pathlib import Path
-
-import numpy as np
 import pytest
-import torch
 
 from jaxtroj.accepted import NONE
 from jaxtroj.cli.main import main
 from jaxtroj.cli.statuses import exit_status
 from jaxtroj.record import EVIDENCE_ONLY, Record
+from tests.sentiment_head import text_head
 
 LACKS = f"{EVIDENCE_ONLY}, the probability is the base rate: the calibrator judges by beside"
 
@@ -43,23 +40,6 @@ def test_what_decides_the_status(records, asked, expected, capsys):
     assert exit_status(records, NONE, evidence_only=not asked) == expected
     said = "evidence and no verdict (gathered)" in capsys.readouterr().err
     assert said == (asked and GATHERED in records)
-
-
-def text_head(folder: Path) -> Path:
-    """A sentiment head with examples; without a probe bank its calibrator cannot judge it."""
-    (folder / "clean_example_data").mkdir(parents=True)
-    vectors = np.random.default_rng(0).normal(size=(20, 16)).astype(np.float32)
-    vectors[:, 0] = np.where(np.arange(20) % 2, 3, -3)
-    rows = ["Example, CLS Embedding"]
-    for row, vector in enumerate(vectors):
-        name = f"class_{row % 2}_example_{row // 2 + 1}.txt"
-        (folder / "clean_example_data" / name).write_text(f"review {row}")
-        rows.append(f"{name}, " + ",".join(map(str, map(float, vector))))
-    (folder / "clean-example-cls-embedding.csv").write_text("\n".join(rows) + "\n")
-    kernel = torch.zeros(2, 16)
-    kernel[1, 0], kernel[0, 1] = 2.0, 0.1
-    torch.save({"linear.weight": kernel, "linear.bias": torch.zeros(2)}, folder / "model.pt")
-    return folder
 
 
 def test_a_head_without_a_bank_fails_a_build(tmp_path, capsys):

@@ -14,11 +14,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from converters.graph.last_layer import linear_tail, nearest_weight
-from converters.graph.module import GraphConfig, attribute_of
+from converters.graph.last_layer import linear_tail
+from converters.graph.module import GraphConfig
 from converters.model import Model, NetworkConfig, apply
 from jaxtroj.evidence.images.frequent_classes import frequent_classes
 from jaxtroj.evidence.images.weights import weight_fields
+from jaxtroj.last_weight import last_weight
 from jaxtroj.rounds.turns import in_turn
 
 if TYPE_CHECKING:
@@ -28,10 +29,8 @@ _COMMON = 2.0  # times the rows' deviation from their mean; of 137 networks at h
 # Of the rows' squares, and of a constant column's beside another's, on average. Trained networks
 # hold up to 0.71 in such columns, small VGGs have 115 of 128; but none of these is larger than 1.4.
 _CONSTANT, _HEAVY = 0.5, 4.0
-_LARGE, _MOST = (
-    10.0,
-    0.5,
-)  # times the median column; columns as large hold up to 0.38 of the squares
+# Times the median column; columns as large hold up to 0.38 of the squares.
+_LARGE, _MOST = 10.0, 0.5
 # Beyond what clean networks at hand show: only then a look at the features is worth a program.
 _SEEN = {"head_lead": 0.2, "head_mean_outlier": 4.0, "head_norm_outlier": 4.0}
 _SHOWN = 32
@@ -138,28 +137,13 @@ def constant_features(model: Model, images: np.ndarray) -> np.ndarray:
         model: with a last layer.
         images: `[n, h, w, c]`.
     """
-    (name, axis), count = _weight(model), len(images)
-    if name is None or count < 2:
-        rows = model.last_layer()
+    weight, rows = last_weight(model), model.last_layer()
+    if weight is None or len(images) < 2:
         return np.zeros(0 if rows is None else rows.shape[1], bool)
+    name, axis = weight
     read = np.asarray(_features(model.config, name, axis, model.params, jnp.asarray(images)))
     spread = read.max(axis=0) - read.min(axis=0)
     return spread <= _SAME * np.abs(read).max()
-
-
-def _weight(model: Model) -> tuple[str | None, int]:
-    """Flat path of the weight that reads the features, and the axis of these."""
-    network = model.config.core
-    if not isinstance(network, GraphConfig):
-        path = f"{network.last_path}.kernel"
-        return (path if path in model.params else None), 0
-    if len(factors := linear_tail(network.graph)) > 1:
-        return attribute_of(factors[-1].name), int(factors[-1].has_outputs_first)
-    name = nearest_weight(network.graph, network.num_classes)
-    if name is None:
-        return None, 0
-    path = attribute_of(name)
-    return path, int(model.params[path].shape[0] == network.num_classes)
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
