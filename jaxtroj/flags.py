@@ -47,8 +47,8 @@ NO_GRADIENT = Flag(
 MISLEADING = Flag(
     "gradients-mislead",
     "of ten examples six at most are answered more surely after a small step along their gradient"
-    " than after one against it: the network masks its gradients, on purpose or not, and is not"
-    " searched by them",
+    " than after one against it (examples without a gradient do not count, unless fewer than five"
+    " have one): the network masks its gradients, on purpose or not, and is not searched by them",
     "the network without what stands before its first trained layer, or without its quantisation",
 )
 NOT_FINITE = Flag(
