@@ -6,31 +6,17 @@ are, too) is folded away; values that decide shapes or branches must be known, s
 resolve while building. What would depend on the pixels of an image is refused instead of frozen.
 """
 
-import re
-import struct
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import torch
-from onnx import (
-    FunctionProto,
-    GraphProto,
-    NodeProto,
-    OperatorSetIdProto,
-)
+from onnx import FunctionProto, GraphProto, NodeProto
 
-from converters.errors import (
-    ConversionError,
-    ConverterError,
-    CorruptFileError,
-    TooLargeError,
-    UnsupportedOperatorError,
-    safe_repr,
-)
+from converters.errors import TooLargeError, UnsupportedOperatorError, safe_repr
 from converters.graph.onnx import extensions, foreign
 from converters.graph.onnx.attributes import check_types, domain_of
 from converters.graph.onnx.built import (
@@ -51,23 +37,10 @@ from converters.graph.onnx.functions import FunctionTable, body_of
 from converters.graph.onnx.limits import OnnxLimits
 from converters.graph.onnx.liveness import spent_after
 from converters.graph.onnx.operators import Call, Operation, call_of, find, schema_version
+from converters.graph.onnx.opsets import agreed_opset, opsets_of
 from converters.graph.onnx.own_range import BEFORE_OWN_OPERATOR, OwnRange, own_ranges
+from converters.graph.onnx.places import built_at, check_names, checked_at, place_of
 from converters.graph.onnx.types import array_of, numpy_from, tensor_from
-
-_NAME = re.compile(r"[\w.:-]{1,200}", re.ASCII)
-# What torch raises on arguments that make no sense; the graph is to blame, not this program.
-_TORCH_FAULTS = (
-    RuntimeError,
-    ValueError,
-    TypeError,
-    IndexError,
-    KeyError,
-    AttributeError,
-    AssertionError,
-    ArithmeticError,
-    RecursionError,
-    struct.error,
-)
 
 Made = Callable[[Sequence[Value | None]], None]
 Watch = Callable[[Call, Sequence[Value | None], str], Made | None]
@@ -185,14 +158,11 @@ class Builder:
             domain = domain_of(node.domain)
             if (domain, node.op_type, node.overload) in self.functions:
                 continue
-            try:
-                _check_names(node)
+            with checked_at(f"{safe_repr(node.op_type)} node {safe_repr(node.name)}"):
+                check_names(node)
                 opset = self._opset(node)
                 check_signature(node, domain, opset)
                 check_types(node, domain, schema_version(domain, node.op_type, opset))
-            except ConverterError as error:
-                _add_place(error, f"{safe_repr(node.op_type)} node {safe_repr(node.name)}")
-                raise
             for attribute in node.attribute:
                 if attribute.HasField("g"):
                     self.unbuilt(attribute.g)
@@ -214,20 +184,11 @@ class Builder:
         self.nodes += 1
         if self.nodes > self.limits.nodes:
             raise TooLargeError(f"more than OnnxLimits.nodes = {self.limits.nodes} nodes")
-        _check_names(node)
-        place = (
-            f"{node.op_type} node {safe_repr(node.name or (node.output[0] if node.output else ''))}"
-        )
+        check_names(node)
+        place = place_of(node)
         inputs = [lookup(name, scope) if name else None for name in node.input]
-        try:
+        with built_at(place):
             outputs = self._outputs(node, inputs, scope, place)
-        except ConverterError as error:
-            _add_place(error, place)
-            raise
-        except MemoryError as error:
-            raise TooLargeError(f"{place}: it takes more memory than there is") from error
-        except _TORCH_FAULTS as error:
-            raise ConversionError(f"{place}: {safe_repr(str(error))}") from error
         for name, value in zip(node.output, outputs, strict=False):
             if name:
                 scope[name] = value
@@ -276,25 +237,7 @@ class Builder:
         return [lookup(name, scope) for name in function.output]
 
     def _opset(self, node: NodeProto) -> int:
-        """The version of the node's domain, where a function and the model agree on the operator.
-
-        Raises UnsupportedOperatorError where one does not import it, or means another operator.
-        """
-        domain = domain_of(node.domain)
-        try:
-            own, models = self.opsets[domain], self.model_opsets[domain]
-        except KeyError:
-            raise UnsupportedOperatorError(
-                f"the file imports no opset of domain {safe_repr(domain)}; its operators are "
-                "unknown"
-            ) from None
-        versions = [schema_version(domain, node.op_type, opset) for opset in (own, models)]
-        if own != models and versions[0] != versions[1]:
-            raise UnsupportedOperatorError(
-                f"a function uses it as of opset {safe_repr(own)}, the model imports "
-                f"{safe_repr(models)}, in which it is another; export both with one opset"
-            )
-        return own
+        return agreed_opset(node, self.opsets, self.model_opsets)
 
     def _ordinary(
         self, node: NodeProto, call: Call, inputs: list[Value | None], place: str
@@ -371,26 +314,3 @@ class Builder:
         """One torch function of values as a step of its own."""
         module = Operation(lambda _, *tensors: function(*tensors), Call(name, 0, {}), {})
         return self.step(name, module, inputs, [name])[0]
-
-
-def opsets_of(imports: Iterable[OperatorSetIdProto]) -> dict[str, int]:
-    """Domain -> version; ONNX's own domain is the empty one, by either of its names."""
-    return {domain_of(o.domain): o.version for o in imports}
-
-
-def _check_names(node: NodeProto) -> None:
-    """Refuse names that no operator and no domain has; others stand in errors as they are."""
-    for name in (node.op_type, node.domain or "ai.onnx"):
-        # protobuf gives names that are no text as bytes.
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise CorruptFileError(f"a node names {safe_repr(name)}, which no operator is called")
-
-
-def _add_place(error: ConverterError, place: str) -> None:
-    """Say once in which node an error arose."""
-    if isinstance(error, UnsupportedOperatorError) and error.node:
-        return
-    if isinstance(error, UnsupportedOperatorError):
-        error.node = place
-    if error.args and place not in str(error.args[0]):
-        error.args = (f"{place}: {error.args[0]}", *error.args[1:])

@@ -11,12 +11,13 @@ from onnx import ModelProto, ValueInfoProto
 from converters.errors import ConversionError, TooLargeError, safe_repr
 from converters.graph.guard import SizeGuard, WorkLimits
 from converters.graph.onnx.batch_use import BatchUse
-from converters.graph.onnx.build import Builder, opsets_of
+from converters.graph.onnx.build import Builder
 from converters.graph.onnx.built import CONSTANT, DATA, WEIGHT, Scope, Step, Units, Value
 from converters.graph.onnx.check import check_model
 from converters.graph.onnx.described import Descriptions, refuse, takes_from_sequences
 from converters.graph.onnx.functions import functions_of
 from converters.graph.onnx.limits import OnnxLimits
+from converters.graph.onnx.opsets import opsets_of
 from converters.graph.onnx.types import array_of, tensor_from, torch_type
 
 _WORK = WorkLimits()
