@@ -15,11 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from converters.artifact import Artifact
-from converters.conversion import first_name, without
 from converters.errors import ParityError
 from converters.families import family_of
 from converters.families.folding import fold, single_step
 from converters.families.reference import filled_module
+from converters.inner_network import inner_network
 from converters.model import Model, apply
 from converters.weights import Weights
 
@@ -118,8 +118,7 @@ def check_parity(
       ValueError: the model is folded or reduced.
     """
     read = artifact.weights
-    first = first_name(read.tensors, read.modules)
-    bare = replace(read, tensors=without(first, read.tensors))
+    bare = replace(read, tensors=inner_network(read.tensors, read.modules).of(read.tensors))
     module = torch_module(model, bare, public_code)
     comparisons = []
     for shape in _default_shapes(model) if shapes is None else shapes:
