@@ -58,6 +58,11 @@ def convert(
         `form` does not fit.
     """
     weights = artifact.weights
+    inner = inner_network(weights.tensors, weights.modules)
+    if inner.findings:
+        findings = (*artifact.findings, *inner.findings)
+        bare = replace(artifact, weights=inner.weights(weights), findings=findings)
+        return convert(bare, form, usual_size)
     tensors = families.current_names(weights.tensors)
     weights = replace(weights, tensors=tensors)
     shapes = _shapes(tensors)
@@ -66,11 +71,6 @@ def convert(
         from converters.rebuilt.model import rebuilt_model
 
         return rebuilt_model(artifact.weights, artifact.findings, form, usual_size)
-    named = (artifact.weights.tensors, weights.modules)
-    if found is None and (inner := inner_network(*named)).findings:
-        bare = replace(artifact.weights, tensors=inner.of(artifact.weights.tensors))
-        known = replace(artifact, weights=bare, findings=(*artifact.findings, *inner.findings))
-        return convert(known, form, usual_size)
     family, config = found or _refuse_unknown(artifact.weights.tensors, shapes)
     config = family.with_hyperparameters(config, weights.modules)
     params = _params(family, config, tensors)

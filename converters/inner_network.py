@@ -1,4 +1,4 @@
-"""The network of a state dict whose tensors have the first names of code around it.
+"""The network of a file whose tensors have the first names of what is around it.
 
 Training code keeps its network under a name of its own (`model.`, `encoder.`, `net.backbone.`), and
 some of it has a counter or the weights of a loss beside the network. Such names are left out only
@@ -7,15 +7,17 @@ where exactly one network is known without them, and all that stands beside it b
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import NoReturn, TypeVar
 
 import numpy as np
 
 from converters import families
 from converters.errors import UnsupportedArchitectureError, first_names
+from converters.rebuilt.nested import is_network
+from converters.rebuilt.sequential import CLASS_NAME
 from converters.rebuilt.table import known_network
-from converters.weights import ModuleInfo, Weights
+from converters.weights import ModuleInfo, Weights, children_of
 
 # The largest supported network has about 1,600 tensors; a file of far more is built to stall us.
 MAX_TENSORS = 10_000
@@ -38,16 +40,22 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class InnerNetwork:
-    """What of a state dict is its network.
+    """What of a file is its network.
 
     Attributes:
         names: name of a tensor in the file -> its name in the network, in the file's order; those
             that belong to no network are lacking.
         findings: what was left out of names and beside the network; empty where nothing was.
+        modules: the network's, by its own paths; empty for a state dict.
     """
 
     names: Mapping[str, str]
     findings: tuple[str, ...] = ()
+    modules: Mapping[str, ModuleInfo] = field(default_factory=dict)
+
+    def weights(self, given: Weights) -> Weights:
+        """The network alone, out of what the file holds."""
+        return replace(given, tensors=self.of(given.tensors), modules=self.modules)
 
     def of(self, tensors: Mapping[str, T]) -> dict[str, T]:
         """The network's values by its own names, out of those by the file's."""
@@ -57,16 +65,19 @@ class InnerNetwork:
 def inner_network(
     tensors: Mapping[str, np.ndarray], modules: Mapping[str, ModuleInfo]
 ) -> InnerNetwork:
-    """The one known network of a state dict, without first names that code around it gave.
+    """The one known network of a file, without first names that what is around it gave.
 
-    All names as they are, if the tensors are a known network already, if no known network is seen
-    without at most four first names, and for whole networks, whose modules say what they are.
+    All names as they are, if the tensors are a known network already, and if no known network is
+    seen without at most four first names. Of whole networks, whose modules say what they are, only
+    a `Sequential` is left out that has one part.
 
     Raises:
         UnsupportedArchitectureError: a variant of a family that is not converted.
     """
-    as_they_are = InnerNetwork({name: name for name in tensors})
-    if modules or len(tensors) > MAX_TENSORS or is_known(tensors):
+    as_they_are = InnerNetwork({name: name for name in tensors}, (), modules)
+    if modules:
+        return _only_part(as_they_are)
+    if len(tensors) > MAX_TENSORS or is_known(tensors):
         return as_they_are
     first, inside = "", list(tensors)
     for _ in range(_MOST_FIRST_NAMES):
@@ -82,6 +93,29 @@ def inner_network(
         if head:
             break
     return as_they_are
+
+
+def _only_part(whole: InnerNetwork) -> InnerNetwork:
+    """A network of torchvision without each `Sequential` around it that has no other part."""
+    path = _path_within(whole.modules)
+    if not path or not is_network(whole.modules[path].class_name):
+        return whole
+    first = f"{path}."
+    inside = {p.removeprefix(first): m for p, m in whole.modules.items() if p.startswith(first)}
+    names = {name: name.removeprefix(first) for name in whole.names}
+    finding = f"a Sequential whose only part is the network, {first}, was left out"
+    return InnerNetwork(names, (finding,), {"": whole.modules[path], **inside})
+
+
+def _path_within(modules: Mapping[str, ModuleInfo]) -> str:
+    """Path of what stands in containers of one part each; "" for the root."""
+    parts, path = children_of(modules), ""
+    for _ in range(_MOST_FIRST_NAMES):
+        inner = parts.get(path, ())
+        if modules[path].class_name != CLASS_NAME or len(inner) != 1:
+            break
+        path = f"{path}.{inner[0]}" if path else inner[0]
+    return path
 
 
 def is_known(tensors: Mapping[str, np.ndarray]) -> bool:

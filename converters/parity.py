@@ -6,7 +6,7 @@ torchvision, or torch.nn for heads, in float64, so float32 errors are those of t
 """
 
 import importlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -118,7 +118,7 @@ def check_parity(
       ValueError: the model is folded or reduced.
     """
     read = artifact.weights
-    bare = replace(read, tensors=inner_network(read.tensors, read.modules).of(read.tensors))
+    bare = inner_network(read.tensors, read.modules).weights(read)
     module = torch_module(model, bare, public_code)
     comparisons = []
     for shape in _default_shapes(model) if shapes is None else shapes:

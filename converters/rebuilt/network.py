@@ -85,7 +85,7 @@ def rebuild(weights: Weights, public_code: str | None = None) -> Rebuilt:
         modules, findings = _standard_modules(family, shapes)
         findings += (*family.unsaid, *_taken_as(code))
     build = family.build if code is None else dict(family.codes)[code]
-    module = _built(build, family, Description(shapes, modules))
+    module = built(build, family, Description(shapes, modules))
     found = differences(module, shapes)
     refuse_mismatch(found.missing, found.unused, found.misshapen)
     _check_modules(module, weights.modules)
@@ -97,8 +97,12 @@ def rebuild(weights: Weights, public_code: str | None = None) -> Rebuilt:
     return Rebuilt(module, family, size, findings)
 
 
-def _built(build: Build, family: KnownNetwork, described: Description) -> Any:
-    """A network without memory for weights, of the widths of the file."""
+def built(build: Build, family: KnownNetwork, described: Description) -> Any:
+    """A network without memory for weights, of the widths of the file.
+
+    Raises:
+      MismatchError: its constructor does not take what the file says.
+    """
     import torch
 
     with torch.device("meta"), warnings.catch_warnings():
@@ -235,4 +239,6 @@ def _image_size(module: Any) -> tuple[int, int] | None:
     if hasattr(module, "partition_size"):  # MaxViT's grids are those of its image size
         height, width = module.blocks[0].grid_size
         return 4 * height, 4 * width
+    if type(module).__name__ == "Sequential":
+        return next(filter(None, map(_image_size, module)), None)
     return None

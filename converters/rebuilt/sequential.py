@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from converters.errors import EXPORT, MismatchError, UnsupportedArchitectureError, safe_repr
+from converters.rebuilt import nested
 from converters.rebuilt.description import Description
 from converters.weights import ModuleInfo, Plain, children_of
 
@@ -114,8 +115,16 @@ def _container(path: str, d: Description, parts: Mapping[str, tuple[str, ...]]) 
             raise MismatchError(f"a layer is named {safe_repr(key)}, as a part of every module is")
         inner = f"{path}.{key}" if path else key
         is_container = d.modules[inner].class_name == CLASS_NAME
-        made.add_module(key, _container(inner, d, parts) if is_container else _layer(inner, d))
+        made.add_module(key, _container(inner, d, parts) if is_container else _part(inner, d))
     return made
+
+
+def _part(path: str, d: Description) -> Any:
+    """One of torch's layers, a network of torchvision, or what prepares pictures for it."""
+    if d.modules[path].class_name == nested.NORMALIZE:
+        return nested.normalize(path, d)
+    found = nested.network(path, d)
+    return _layer(path, d) if found is None else found
 
 
 def _layer(path: str, d: Description) -> Any:
