@@ -11,7 +11,10 @@ from typing import Any
 from converters import families
 from converters.errors import MismatchError, safe_repr
 from converters.families.hyperparameters import check_modules
+from converters.families.reference import empty_module
 from converters.rebuilt.description import Description
+from converters.rebuilt.making import built
+from converters.rebuilt.table import class_entry, known_of
 from converters.weights import Plain
 
 NORMALIZE = "torchvision.transforms.transforms.Normalize"
@@ -21,6 +24,13 @@ _MOST_CHANNELS = 64
 _OF_FAMILIES = ("torchvision.models.densenet.DenseNet", "torchvision.models.inception.Inception3")
 
 
+def part(path: str, d: Description) -> Any | None:
+    """What stands at `path`, if it is none of torch's layers; raises as `network`, `normalize`."""
+    if d.modules[path].class_name == NORMALIZE:
+        return normalize(path, d)
+    return network(path, d)
+
+
 def network(path: str, d: Description) -> Any | None:
     """The network at `path`, on torch's current device; None where its class is none of the table.
 
@@ -28,9 +38,6 @@ def network(path: str, d: Description) -> Any | None:
       MismatchError: it differs from the network that its class makes.
       UnsupportedArchitectureError: a variant of a family that is not converted.
     """
-    from converters.rebuilt.network import built
-    from converters.rebuilt.table import known_of
-
     if not is_network(d.modules[path].class_name):
         return None
     own = d.within(path)
@@ -41,15 +48,11 @@ def network(path: str, d: Description) -> Any | None:
     family, config = found
     config = family.with_hyperparameters(config, own.modules)
     check_modules(family, config, own.modules)
-    from converters.families.reference import empty_module
-
     return empty_module(config, own.shapes)
 
 
 def is_network(class_name: str) -> bool:
     """Whether whole networks of a class are read, other than a `Sequential`."""
-    from converters.rebuilt.table import class_entry
-
     found = class_entry(class_name)
     return class_name in _OF_FAMILIES or found is not None and bool(found.tensors)
 
