@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import NoReturn, TypeVar
+from typing import NoReturn
 
 import jax
 import numpy as np
@@ -13,31 +13,28 @@ from converters.errors import (
     EXPORT,
     MismatchError,
     UnsupportedArchitectureError,
-    first_names,
     safe_repr,
 )
 from converters.families.family import Family
 from converters.families.hyperparameters import check_modules
 from converters.families.names import assign
 from converters.families.offsets import large_offsets
+from converters.inner_network import (
+    MAX_TENSORS,
+    common_first_names,
+    inner_network,
+    layer_shapes,
+    refuse_beside,
+)
 from converters.input_form import NOTHING_SAID, InputForm
 from converters.model import Model, NetworkConfig, param_shapes
 from converters.preparation import prepared
 from converters.rebuilt.table import KNOWN, known_network, refuse_replaced
-from converters.weights import ModuleInfo, Weights, single_precision
+from converters.weights import Weights, single_precision
 
-# The largest supported network has about 1,600 tensors; a file of far more is built to stall us.
-MAX_TENSORS = 10_000
-# What training code calls its network, such as Lightning's modules.
-_FIRST_NAMES = ("model.", "net.", "network.", "backbone.")
-# What torch puts around it within that code.
-_WRAPPERS = ("_orig_mod.", "module.")
-_MOST_FIRST_NAMES = 4
 _UNSAID = "a state dict does not say strides and pools; taken as in torchvision's"
 # Of BERT and its kin; of GPT-2.
 _TABLES_OF_WORDS = (".word_embeddings.weight", ".wte.weight")
-
-T = TypeVar("T")
 
 
 def convert(
@@ -61,6 +58,11 @@ def convert(
         `form` does not fit.
     """
     weights = artifact.weights
+    inner = inner_network(weights.tensors, weights.modules)
+    if inner.findings:
+        findings = (*artifact.findings, *inner.findings)
+        bare = replace(artifact, weights=inner.weights(weights), findings=findings)
+        return convert(bare, form, usual_size)
     tensors = families.current_names(weights.tensors)
     weights = replace(weights, tensors=tensors)
     shapes = _shapes(tensors)
@@ -69,11 +71,6 @@ def convert(
         from converters.rebuilt.model import rebuilt_model
 
         return rebuilt_model(artifact.weights, artifact.findings, form, usual_size)
-    if found is None and (first := first_name(weights.tensors, weights.modules)):
-        finding = f"the weights' names begin with {first}, which was left out"
-        bare = replace(artifact.weights, tensors=without(first, artifact.weights.tensors))
-        known = replace(artifact, weights=bare, findings=(*artifact.findings, finding))
-        return convert(known, form, usual_size)
     family, config = found or _refuse_unknown(artifact.weights.tensors, shapes)
     config = family.with_hyperparameters(config, weights.modules)
     params = _params(family, config, tensors)
@@ -88,55 +85,26 @@ def convert(
     return prepared(model, form.bounds, form.mean, form.std)
 
 
-def first_name(tensors: Mapping[str, np.ndarray], modules: Mapping[str, ModuleInfo]) -> str:
-    """First names with their dots that all weights have, if only without they are a known network.
-
-    Such as `model.` of Lightning, or `model._orig_mod.` where it holds a compiled network; the
-    fewest that do. Empty for others, and for whole networks, whose modules say what they are.
-    """
-    if modules or _is_known(tensors):
-        return ""
-    first = ""
-    for _ in range(_MOST_FIRST_NAMES):
-        name = next(iter(tensors), "").removeprefix(first).partition(".")[0] + "."
-        first += name
-        common = all(n.startswith(first) and n != first for n in tensors)
-        if name not in (*_FIRST_NAMES, *_WRAPPERS) or not common:
-            return ""
-        if _is_known(without(first, tensors)):
-            return first
-    return ""
-
-
-def without(first: str, tensors: Mapping[str, T]) -> dict[str, T]:
-    """Tensors by their names without the first one."""
-    return {name.removeprefix(first): value for name, value in tensors.items()}
-
-
-def _is_known(tensors: Mapping[str, np.ndarray]) -> bool:
-    found = families.recognise(_shapes(families.current_names(tensors)))
-    return found is not None or known_network(Weights(dict(tensors), {}, {})) is not None
-
-
 def _shapes(tensors: Mapping[str, np.ndarray]) -> dict[str, tuple[int, ...]]:
     if len(tensors) > MAX_TENSORS:
         raise UnsupportedArchitectureError(
             f"the file holds {len(tensors)} tensors, expected at most {MAX_TENSORS}"
         )
-    # A convolution has four dimensions, a matrix two; other weights cannot name a family's layer.
-    return {
-        name: tuple(tensor.shape)
-        for name, tensor in tensors.items()
-        if tensor.size and (tensor.ndim in (2, 4) or name.rpartition(".")[2].startswith("bias"))
-    }
+    return layer_shapes(tensors)
+
+
+def _without_first_names(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    first = common_first_names(tensors)
+    return {name.removeprefix(first): value for name, value in tensors.items()}
 
 
 def _refuse_unknown(
     tensors: Mapping[str, np.ndarray], shapes: Mapping[str, tuple[int, ...]]
 ) -> NoReturn:
     _refuse_texts(tensors)
-    _refuse_beside(tensors)
+    refuse_beside(tensors)
     families.refuse_like(shapes)
+    families.refuse_like(_shapes(_without_first_names(tensors)))
     refuse_replaced(tensors)
     sample = ", ".join(f"{n[:60]} {tuple(t.shape)}" for n, t in list(tensors.items())[:2])
     raise UnsupportedArchitectureError(
@@ -145,19 +113,6 @@ def _refuse_unknown(
         "--network FILE.py:CLASS. Weights alone are read for "
         f"{', '.join(dict.fromkeys([*families.FAMILIES, *(f.name for f in KNOWN if f.tensors)]))}"
     )
-
-
-def _refuse_beside(tensors: Mapping[str, np.ndarray]) -> None:
-    """Raise where a known network's tensors have others beside them, such as a metric's."""
-    for first in _FIRST_NAMES:
-        inside = {name: value for name, value in tensors.items() if name.startswith(first)}
-        beside = [name for name in tensors if name not in inside]
-        if beside and inside and _is_known(without(first, inside)):
-            raise UnsupportedArchitectureError(
-                f"the tensors under {first} are a known network's, and {len(beside)} others stand"
-                f" beside them: {first_names(beside)}. Expected the network alone: save"
-                f" {first[:-1]}.state_dict()"
-            )
 
 
 def _refuse_texts(names: Collection[str]) -> None:

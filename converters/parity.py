@@ -6,7 +6,7 @@ torchvision, or torch.nn for heads, in float64, so float32 errors are those of t
 """
 
 import importlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -15,11 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from converters.artifact import Artifact
-from converters.conversion import first_name, without
 from converters.errors import ParityError
 from converters.families import family_of
 from converters.families.folding import fold, single_step
 from converters.families.reference import filled_module
+from converters.inner_network import inner_network
 from converters.model import Model, apply
 from converters.weights import Weights
 
@@ -118,8 +118,7 @@ def check_parity(
       ValueError: the model is folded or reduced.
     """
     read = artifact.weights
-    first = first_name(read.tensors, read.modules)
-    bare = replace(read, tensors=without(first, read.tensors))
+    bare = inner_network(read.tensors, read.modules).weights(read)
     module = torch_module(model, bare, public_code)
     comparisons = []
     for shape in _default_shapes(model) if shapes is None else shapes:

@@ -14,12 +14,12 @@ from converters import families
 from converters.artifact import Artifact
 from converters.batch_norms import norm_paths
 from converters.containers.onnx_wire import is_onnx
-from converters.conversion import first_name, without
 from converters.errors import ConversionError
 from converters.families.names import to_torch
 from converters.graph.module import GraphConfig, attribute_of
 from converters.graph.trainable import weights_of
 from converters.hub.folder import is_hub_folder
+from converters.inner_network import inner_network
 from converters.input_form import NOTHING_SAID, InputForm
 from converters.model import Model, Params
 from converters.opening import ONNX, convert_file, read_model
@@ -135,8 +135,9 @@ def _torch_tensors(tensors: Values, model: Model, values: Values) -> dict[str, n
     family = families.family_of(config)
     if family is None:
         raise ConversionError(f"{model.architecture} is of no family; save it as ONNX")
-    current = families.current_names(without(first_name(tensors, {}), tensors))
-    names = dict(zip(current, tensors, strict=True))
+    inner = inner_network(tensors, {})
+    current = families.current_names(inner.of(tensors))
+    names = dict(zip(current, inner.names, strict=True))
     shapes = {name: tuple(value.shape) for name, value in current.items()}
     found = to_torch(family.table, shapes, values)
     return {names[name]: _alike(value, tensors[names[name]]) for name, value in found.items()}
@@ -162,12 +163,12 @@ def _places(tensors: Values, params: Container[str]) -> dict[str, str]:
     """
     first = next(iter(tensors), "").partition(".")[0] + "."
     shared = first if all(name.startswith(first) for name in tensors) else ""
-    common = first_name(tensors, {}) or shared
+    inner = inner_network(tensors, {}).names
     names = zip(tensors, families.current_names(tensors), strict=True)
     return {
         name: place
         for name, current in names
-        for own in (name, name.removeprefix(common), current)
+        for own in (name, name.removeprefix(shared), inner.get(name, name), current)
         if (place := attribute_of(own)) in params
     }
 

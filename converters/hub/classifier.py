@@ -25,18 +25,39 @@ from converters.weights import single_precision
 CLASSIFIERS = {
     "BeitForImageClassification": "beit",
     "ConvNextForImageClassification": "convnext",
+    "ConvNextV2ForImageClassification": "convnextv2",
+    "CvtForImageClassification": "cvt",
     "DeiTForImageClassification": "deit",
     "DeiTForImageClassificationWithTeacher": "deit",
+    "Dinov2ForImageClassification": "dinov2",
+    "Dinov2WithRegistersForImageClassification": "dinov2_with_registers",
+    "EfficientNetForImageClassification": "efficientnet",
+    "FocalNetForImageClassification": "focalnet",
+    "LevitForImageClassification": "levit",
+    "LevitForImageClassificationWithTeacher": "levit",
     "MobileNetV1ForImageClassification": "mobilenet_v1",
     "MobileNetV2ForImageClassification": "mobilenet_v2",
+    "MobileViTForImageClassification": "mobilevit",
+    "PoolFormerForImageClassification": "poolformer",
+    "PvtV2ForImageClassification": "pvt_v2",
+    "RegNetForImageClassification": "regnet",
     "ResNetForImageClassification": "resnet",
+    "SegformerForImageClassification": "segformer",
     "SwinForImageClassification": "swin",
+    "Swinv2ForImageClassification": "swinv2",
     "ViTForImageClassification": "vit",
 }
 """Class in transformers -> its type of model: those that are rebuilt."""
 # What every config has besides the fields of its type; all else in it is left out.
 _COMMON = ("id2label", "label2id", "problem_type")
 _LONGEST, _LARGEST = 64, 2**20
+# Entries that say how often something with weights is made.
+_LAYERS = (
+    *("num_hidden_layers", "num_stages", "depths", "depth", "focal_levels", "num_encoder_blocks"),
+    "num_block_repeats",
+)
+# EfficientNet's b7 multiplies its repeats by 3.1.
+_DEEPEST = 8
 _MOST_NAMES = 5
 
 
@@ -147,13 +168,19 @@ def _check(config: Mapping[str, Any], tensors: Mapping[str, Any]) -> None:
         large = [n for n in numbers if isinstance(n, int | float) and abs(n) > _LARGEST]
         if large or (isinstance(value, list) and len(value) > _LONGEST):
             raise MismatchError(f"{CONFIG}: {safe_repr(key)} is larger than any network's")
-    for key in ("num_hidden_layers", "num_stages", "depths"):
+    for key in _LAYERS:
         layers = config.get(key, 0)
         layers = layers if isinstance(layers, list) else [layers]
         if not all(isinstance(n, int) for n in layers) or sum(layers) > len(tensors):
             raise MismatchError(
                 f"{CONFIG} says {key} {first_names(layers)}, the files hold {len(tensors)} tensors"
             )
+    deeper = config.get("depth_coefficient", 1)
+    if not isinstance(deeper, int | float) or not 0 < deeper <= _DEEPEST:
+        raise MismatchError(
+            f"{CONFIG} says depth_coefficient {safe_repr(deeper)}, expected a number from 0 to"
+            f" {_DEEPEST}"
+        )
 
 
 def _fields(config_class: Any) -> set[str]:

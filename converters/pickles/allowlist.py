@@ -24,6 +24,8 @@ _MODULE_PACKAGES = re.compile(
     r"(\.[A-Za-z_]\w*)*",
     re.ASCII,
 )
+# A module in a package of functions and of modules that draw random numbers.
+_MODULE_CLASSES = frozenset({"torchvision.transforms.transforms.Normalize"})
 _LONGEST_NAME = 200
 _CLASS_NAME = re.compile(r"_*[A-Z]\w*", re.ASCII)
 
@@ -109,4 +111,5 @@ def is_module_class(module: str, name: str) -> bool:
     """Whether the name is that of a class in a package of network modules."""
     if len(module) + len(name) > _LONGEST_NAME:
         return False
-    return bool(_MODULE_PACKAGES.fullmatch(module) and _CLASS_NAME.fullmatch(name))
+    is_of_package = _MODULE_PACKAGES.fullmatch(module) and _CLASS_NAME.fullmatch(name)
+    return bool(is_of_package) or f"{module}.{name}" in _MODULE_CLASSES

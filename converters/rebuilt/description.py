@@ -25,6 +25,13 @@ class Description:
     shapes: Mapping[str, Shape]
     modules: Mapping[str, ModuleInfo]
 
+    def within(self, path: str) -> "Description":
+        """What the file says of the part at `path`, by the names that it has as a whole network."""
+        first = f"{path}."
+        shapes = {n.removeprefix(first): s for n, s in self.shapes.items() if n.startswith(first)}
+        modules = {n.removeprefix(first): m for n, m in self.modules.items() if n.startswith(first)}
+        return Description(shapes, {"": self.modules[path], **modules})
+
     def shape(self, name: str, ndim: int) -> Shape:
         """Shape of a tensor that the network cannot do without."""
         shape = self.shapes.get(name)

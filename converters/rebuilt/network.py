@@ -5,23 +5,22 @@ attributes the arguments. The network is made without memory for weights; only i
 and every recorded module is the one that was made, the weights are put in.
 """
 
-import re
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from converters import families
 from converters.errors import MismatchError, SharedNamesError, UnsupportedArchitectureError
 from converters.families.hyperparameters import as_pair
 from converters.families.names import refuse_mismatch
-from converters.families.torch_layers import resize
 from converters.pickles.plain import NotPlainError
 from converters.pickles.plain import plain as plain_value
 from converters.public_codes import PublicCode
+from converters.rebuilt import nested, sequential
 from converters.rebuilt.description import Description, Shape
+from converters.rebuilt.making import built
 from converters.rebuilt.table import (
-    Build,
     KnownNetwork,
     code_of,
     current_class,
@@ -35,11 +34,6 @@ from converters.weights import ModuleInfo, Weights, children_of
 # Without effect on logits: training only, or stale once a head was replaced.
 _NEEDLESS = frozenset(
     "training inplace p dropout attention_dropout momentum num_classes alpha last_channel".split()
-)
-# What constructors of torchvision raise for numbers that make no network.
-_REFUSALS = (
-    *(ValueError, TypeError, ZeroDivisionError, OverflowError, IndexError),
-    *(RuntimeError, AssertionError),
 )
 
 
@@ -85,7 +79,9 @@ def rebuild(weights: Weights, public_code: str | None = None) -> Rebuilt:
         modules, findings = _standard_modules(family, shapes)
         findings += (*family.unsaid, *_taken_as(code))
     build = family.build if code is None else dict(family.codes)[code]
-    module = _built(build, family, Description(shapes, modules))
+    if family.class_name == sequential.CLASS_NAME:
+        build = partial(sequential.sequential, made_otherwise=nested.part)
+    module = built(build, family, Description(shapes, modules))
     found = differences(module, shapes)
     refuse_mismatch(found.missing, found.unused, found.misshapen)
     _check_modules(module, weights.modules)
@@ -95,22 +91,6 @@ def rebuild(weights: Weights, public_code: str | None = None) -> Rebuilt:
     size = _image_size(module)
     check_script(weights, module, size or (224, 224))
     return Rebuilt(module, family, size, findings)
-
-
-def _built(build: Build, family: KnownNetwork, described: Description) -> Any:
-    """A network without memory for weights, of the widths of the file."""
-    import torch
-
-    with torch.device("meta"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            module = build(described).eval()
-        except _REFUSALS as error:
-            raise MismatchError(
-                f"{family.name} cannot be made of these weights: {error}"
-            ) from error
-        _fit(module, described.shapes, family.free)
-    return module
 
 
 def _taken_as(code: PublicCode | None) -> tuple[str, ...]:
@@ -170,18 +150,6 @@ def _same(standard: Mapping[str, Shape], shapes: Mapping[str, Shape], exact: boo
     return not exact or all(standard[name] == shapes[name] for name in compared)
 
 
-def _fit(module: Any, shapes: Mapping[str, Shape], free: str) -> None:
-    """Layers whose width torchvision fixes take that of the file; kernels and groups stay."""
-    for path, layer in module.named_modules():
-        shape = shapes.get(f"{path}.weight")
-        weight = getattr(layer, "weight", None)
-        if shape is None or weight is None or not re.fullmatch(free, path):
-            continue
-        same = len(shape) == weight.ndim and shape[2:] == tuple(weight.shape[2:])
-        if same and 0 not in shape and getattr(layer, "groups", 1) == 1:
-            resize(layer, shape)
-
-
 def _check_modules(module: Any, recorded: Mapping[str, ModuleInfo]) -> None:
     """A pickled network must be the one that was made, module by module."""
     if not recorded:
@@ -235,4 +203,6 @@ def _image_size(module: Any) -> tuple[int, int] | None:
     if hasattr(module, "partition_size"):  # MaxViT's grids are those of its image size
         height, width = module.blocks[0].grid_size
         return 4 * height, 4 * width
+    if type(module).__name__ == "Sequential":
+        return next(filter(None, map(_image_size, module)), None)
     return None

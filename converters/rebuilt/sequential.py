@@ -10,7 +10,7 @@ References:
   torch 2.14, torch/nn/modules.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from converters.errors import EXPORT, MismatchError, UnsupportedArchitectureError, safe_repr
@@ -77,6 +77,8 @@ _LAYERS: Mapping[str, tuple[str, ...]] = {
     "activation.Softmax": ("dim",),
     "activation.LogSoftmax": ("dim",),
 }
+Part = Callable[[str, Description], Any]
+"""What stands at a path of a file, or None."""
 _LAYER_NORM = "normalization.LayerNorm"
 _BIASED = ("conv.Conv2d", "conv.ConvTranspose2d", "linear.Linear")
 # What `__setstate__` sets where an older torch did not record it, if it is not the default.
@@ -92,8 +94,16 @@ _WORDS = {
 }
 
 
-def sequential(d: Description) -> Any:
+def _no_part(path: str, d: Description) -> None:
+    """Every part is one of torch's layers."""
+
+
+def sequential(d: Description, made_otherwise: Part = _no_part) -> Any:
     """The network of a file whose root is a `Sequential`.
+
+    Args:
+      d: what the file says of it.
+      made_otherwise: what stands at a path that is none of torch's layers; None for these.
 
     Raises:
       UnsupportedArchitectureError: a layer's class is not in the table.
@@ -101,10 +111,12 @@ def sequential(d: Description) -> Any:
     """
     if len(d.modules) > _MOST_LAYERS:
         raise MismatchError(f"{len(d.modules)} layers, expected at most {_MOST_LAYERS}")
-    return _container("", d, children_of(d.modules))
+    return _container("", d, children_of(d.modules), made_otherwise)
 
 
-def _container(path: str, d: Description, parts: Mapping[str, tuple[str, ...]]) -> Any:
+def _container(
+    path: str, d: Description, parts: Mapping[str, tuple[str, ...]], made_otherwise: Part
+) -> Any:
     """A `Sequential` with its parts in the file's order, in which torch runs them."""
     from torch import nn
 
@@ -113,8 +125,11 @@ def _container(path: str, d: Description, parts: Mapping[str, tuple[str, ...]]) 
         if hasattr(made, key):
             raise MismatchError(f"a layer is named {safe_repr(key)}, as a part of every module is")
         inner = f"{path}.{key}" if path else key
-        is_container = d.modules[inner].class_name == CLASS_NAME
-        made.add_module(key, _container(inner, d, parts) if is_container else _layer(inner, d))
+        if d.modules[inner].class_name == CLASS_NAME:
+            layer = _container(inner, d, parts, made_otherwise)
+        else:
+            layer = made_otherwise(inner, d)
+        made.add_module(key, _layer(inner, d) if layer is None else layer)
     return made
 
 

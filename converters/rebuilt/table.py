@@ -1,7 +1,7 @@
 """Which networks are rebuilt: an explicit table by class name and by names of tensors."""
 
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -10,7 +10,7 @@ from converters.errors import EXPORT, UnsupportedArchitectureError
 from converters.public_codes import HUYVNPHAN, MIXMATCH, NO_FIRST_POOL, XTERNALZ, PublicCode
 from converters.rebuilt import mobile, plain, residual, sequential, small_pictures, transformers
 from converters.rebuilt.description import Description
-from converters.weights import Weights
+from converters.weights import ModuleInfo, Weights
 
 # Renamed since; older files say the old names.
 _RENAMED = {
@@ -222,13 +222,22 @@ def current_class(name: str) -> str:
 
 def known_network(weights: Weights) -> KnownNetwork | None:
     """The family of a file: by the class of a whole network, by tensor names of a state dict."""
-    root = weights.modules.get("")
-    if root is not None:
-        name = current_class(root.class_name)
-        found = next((f for f in KNOWN if f.class_name and f.class_name == name), None)
-        fits = found is None or not found.of_family or _has(weights.tensors, found.tensors)
+    return known_of(weights.tensors, weights.modules)
+
+
+def known_of(names: Collection[str], modules: Mapping[str, ModuleInfo]) -> KnownNetwork | None:
+    """The same by names of tensors and description of modules."""
+    if "" in modules:
+        found = class_entry(modules[""].class_name)
+        fits = found is None or not found.of_family or _has(names, found.tensors)
         return found if fits else None
-    return next((f for f in KNOWN if f.tensors and _has(weights.tensors, f.tensors)), None)
+    return next((f for f in KNOWN if f.tensors and _has(names, f.tensors)), None)
+
+
+def class_entry(class_name: str) -> KnownNetwork | None:
+    """The entry of a whole network's class, whether it is rebuilt or mostly a family's."""
+    name = current_class(class_name)
+    return next((f for f in KNOWN if f.class_name and f.class_name == name), None)
 
 
 def code_of(

@@ -36,6 +36,20 @@ RESIZING = {
         )
         for mode in ("bilinear", "bicubic")
     },
+    **{
+        f"{mode} antialiased {size} {corners}": (
+            lambda x, m=mode, s=size, c=corners: F.interpolate(
+                x, s, mode=m, align_corners=c, antialias=True
+            ),
+            IMAGE,
+        )
+        for mode in ("bilinear", "bicubic")
+        for size, corners in (((3, 4), False), ((14, 2), False), ((7, 1), True), ((2, 9), True))
+    },
+    "antialiased by factors": (
+        lambda x: F.interpolate(x, scale_factor=(0.4, 1.7), mode="bicubic", antialias=True),
+        IMAGE,
+    ),
     "linear": (lambda x: F.interpolate(x, 7, mode="linear"), (2, 3, 5)),
     "trilinear": (lambda x: F.interpolate(x, (3, 5, 2), mode="trilinear"), (1, 2, 2, 3, 4)),
     "nearest 1d": (lambda x: F.interpolate(x, 7), (2, 3, 5)),

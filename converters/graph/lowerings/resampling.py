@@ -1,7 +1,7 @@
 """Resizing of feature maps, and sampling them at given places."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +10,7 @@ import numpy as np
 from converters.graph.registry import Restricted, lowers
 
 _CUBIC = -0.75
+_ANTIALIASED_CUBIC = -0.5
 
 
 def _ratio(size: int, out: int, scale: float | None) -> np.float32:
@@ -79,6 +80,41 @@ def _cubic_weights(size: int, out: int, scale: float | None, align_corners: bool
     return weights
 
 
+def _near(distance: np.ndarray) -> np.ndarray:
+    """Weights of a triangle of width 2, by distance from its middle."""
+    return np.maximum(1.0 - np.abs(distance), 0.0)
+
+
+def _cubic(distance: np.ndarray) -> np.ndarray:
+    """Weights of a cubic of width 4, with Pillow's coefficient as torch has it here."""
+    x, a = np.abs(distance), _ANTIALIASED_CUBIC
+    inner = ((a + 2) * x - (a + 3)) * x * x + 1
+    outer = (((x - 5) * x + 8) * x - 4) * a
+    return np.where(x < 1, inner, np.where(x < 2, outer, 0.0))
+
+
+def _antialiased(
+    kernel: Callable[[np.ndarray], np.ndarray], width: int
+) -> Callable[[int, int, float | None, bool], np.ndarray]:
+    """Weights by a kernel that is as much wider as the picture gets smaller."""
+
+    def weights(size: int, out: int, scale: float | None, align_corners: bool) -> np.ndarray:
+        if align_corners:
+            step = (size - 1) / (out - 1) if out > 1 else 0.0
+        else:
+            step = 1.0 / scale if scale is not None and scale > 0 else size / out
+        stretch = max(step, 1.0)
+        centres = step * (np.arange(out)[:, None] + 0.5)
+        support = width / 2 * stretch
+        low = np.maximum(np.trunc(centres - support + 0.5), 0)
+        high = np.minimum(np.trunc(centres + support + 0.5), size)
+        places = np.arange(size)
+        taken = kernel((places + 0.5 - centres) / stretch) * ((places >= low) & (places < high))
+        return taken / taken.sum(1, keepdims=True)
+
+    return weights
+
+
 def _weighted(x, axis: int, weights: np.ndarray):
     y = jnp.tensordot(x, jnp.asarray(weights.T, x.dtype), ((axis,), (0,)))
     return jnp.moveaxis(y, -1, axis)
@@ -129,7 +165,7 @@ def _register_nearest(space: int) -> None:
         lowers(f"aten.{name}.default", restriction=limit)(by_size)
 
 
-def _register_weighted(name: str, weights) -> None:
+def _register_weighted(name: str, weights, restriction: str = "without antialiasing") -> None:
     def by_factors(x, output_size, align_corners, factors):
         """Weighted sums of neighbours."""
         return _resize_weighted(x, output_size, align_corners, factors, weights)
@@ -138,8 +174,8 @@ def _register_weighted(name: str, weights) -> None:
         """Weighted sums of neighbours."""
         return _resize_weighted(x, output_size, align_corners, factors, weights)
 
-    lowers(f"aten.{name}.vec", restriction="without antialiasing")(by_factors)
-    lowers(f"aten.{name}.default", restriction="without antialiasing")(by_size)
+    lowers(f"aten.{name}.vec", restriction=restriction)(by_factors)
+    lowers(f"aten.{name}.default", restriction=restriction)(by_size)
 
 
 for _space in (1, 2, 3):
@@ -147,6 +183,8 @@ for _space in (1, 2, 3):
 for _name in ("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d"):
     _register_weighted(_name, _linear_weights)
 _register_weighted("upsample_bicubic2d", _cubic_weights)
+_register_weighted("_upsample_bilinear2d_aa", _antialiased(_near, 2), "")
+_register_weighted("_upsample_bicubic2d_aa", _antialiased(_cubic, 4), "")
 
 
 def _unnormalised(places, size: int, align_corners: bool):
