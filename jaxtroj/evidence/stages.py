@@ -56,7 +56,9 @@ CLASSIFIER_STAGES = (INSERTIONS, TOKENS)
 # Revision 13: examples are also made like the training pictures in gamma, black level and colours.
 # Revision 14: logits far smaller or larger than those of trained networks are scaled.
 IMAGES = StageTable("image", 3, IMAGE_STAGES, revision=14)
-TEXTS = StageTable("text", 1, TEXT_STAGES)
+# Revision 1: what is told beside clean heads, and how steep a head is, does not depend on how large
+# its logits are.
+TEXTS = StageTable("text", 1, TEXT_STAGES, revision=1)
 # Version 2: effects of tokens are told by how far they reach, and measured as tokens.
 CLASSIFIERS = StageTable("text-classifier", 2, CLASSIFIER_STAGES)
 TABLES = {table.kind: table for table in (IMAGES, TEXTS, CLASSIFIERS)}

@@ -78,6 +78,7 @@ class HeadScan:
 
     def prepare(self) -> Prepared:
         from converters.families.folding import single_step
+        from jaxtroj.evidence.images.levelled import in_words
         from jaxtroj.evidence.texts.context import text_context
 
         if self.model.num_classes < 2:
@@ -94,6 +95,8 @@ class HeadScan:
             single_step(self.model), examples, embeddings, probes, is_apart
         )
         context = text_context(ready.model, embeddings, probes, self.attempt.settings.seed)
+        if context.factor != 1:
+            self.attempt.findings += (in_words(context.factor),)
         return Prepared(context, _subject(context, ready.are_foreign))
 
     def _examples(self) -> tuple[TextExamples, np.ndarray]:

@@ -11,24 +11,28 @@ from jaxtroj.evidence.gather import gather
 from jaxtroj.evidence.stage import Subject, stages_for
 from jaxtroj.evidence.stages import TEXT_STAGES
 from jaxtroj.evidence.texts.bank.kept_standard import STANDARD, keep_standard, kept_standard
-from jaxtroj.evidence.texts.comparison import STEEPNESS
+from jaxtroj.evidence.texts.comparison import SIZE, STEEPNESS
 from jaxtroj.evidence.texts.context import text_context
 from jaxtroj.evidence.texts.encoder_probes import make_probes
 from jaxtroj.evidence.texts.references import head_key
 from jaxtroj.evidence.texts.stages import beside
 from jaxtroj.evidence.texts.stages.against import COMPARED, COMPARISON, identity_of
 from jaxtroj.evidence.texts.standard import FEWEST, Standard, make_standard
+from jaxtroj.settings import DEFAULT_TEXT_CALIBRATOR
 
 KEYS = tuple("abcdefghijk")
 
 
 def standard(values, steep=None) -> Standard:
     rows = zip(KEYS, values, np.zeros(11) if steep is None else steep, strict=True)
-    return make_standard(((key, {"x": x, "steep": s}) for key, x, s in rows), "steep")
+    found = ((key, {"x": x, "steep": s, "size": 1.0}) for key, x, s in rows)
+    return make_standard(found, "steep", "size")
 
 
-def told(known: Standard, value: float, key: str = "nobody", steep: float = 0.0) -> float:
-    return known.deviations({"x": value, "steep": steep}, key)["x"]
+def told(
+    known: Standard, value: float, key: str = "nobody", steep: float = 0.0, size: float = 1.0
+) -> float:
+    return known.deviations({"x": value, "steep": steep, "size": size}, key)["x"]
 
 
 def test_a_value_is_told_in_deviations_of_the_others():
@@ -55,9 +59,25 @@ def test_what_steepness_explains_is_taken_off():
     draw = np.random.default_rng(3)
     steep, noise = np.linspace(-2, 2, 11), 0.1 * draw.normal(size=11)
     known = standard(3 * steep + noise, steep)
-    assert abs(told(known, 6.0, steep=2.0)) < told(known, 6.0, steep=0.0) / 2
+    assert abs(told(known, 3.6, steep=1.2)) < told(known, 3.6, steep=0.0) / 2
     flat = standard(noise, steep)
     assert told(flat, 0.5, steep=2.0) == pytest.approx(told(flat, 0.5), rel=0.4)
+
+
+def test_larger_logits_are_steeper_and_nothing_else():
+    draw = np.random.default_rng(4)
+    steep = np.linspace(-2, 2, 11)
+    known = standard(3 * steep + 0.1 * draw.normal(size=11), steep)
+    usual = told(known, 4.0, steep=0.5)
+    for factor in (1e-6, 0.1, 3.0, 1e6):
+        scaled = told(known, 4.0, steep=0.5 + np.log(factor), size=factor)
+        assert scaled == pytest.approx(usual)
+
+
+def test_steepness_beyond_that_of_clean_heads_explains_no_more():
+    known = standard(3 * np.linspace(-2, 2, 11), np.linspace(-2, 2, 11))
+    beyond = told(known, 9.0, steep=50.0)
+    assert told(known, 9.0, steep=1.2) == pytest.approx(beyond) and beyond > 3
 
 
 def test_heads_that_agree_by_chance_do_not_make_the_scale_tiny():
@@ -67,7 +87,8 @@ def test_heads_that_agree_by_chance_do_not_make_the_scale_tiny():
 
 
 def test_too_few_clean_heads_are_refused():
-    few = make_standard(((key, {"x": 0.0, "steep": 0.0}) for key in KEYS[:FEWEST]), "steep")
+    rows = ((key, {"x": 0.0, "steep": 0.0, "size": 1.0}) for key in KEYS[:FEWEST])
+    few = make_standard(rows, "steep", "size")
     assert told(few, 0.0) == 0
     with pytest.raises(EvidenceError, match="too few to compare with"):
         told(few, 0.0, "a")
@@ -96,6 +117,19 @@ def test_a_reference_that_is_scanned_is_judged_by_the_others_alone(probes, toy_c
     context = text_context(own.model, own.examples, probes)
     assert context.identity == head_key(own.model)
     assert context.bank_probes.references.count == len(others)
+
+
+@pytest.mark.parametrize("factor", [1e-6, 0.1, 3.0, 1e6])
+def test_the_size_of_logits_is_no_evidence_of_the_calibrator_that_ships(toy, probes, factor):
+    head, examples = toy.head(50, poisoned=True), toy.embed(toy.texts(20, seed=306))
+    params = {n: v * factor if n.startswith("linear.") else v for n, v in head.params.items()}
+    usual, scaled = (fields(one, examples, probes) for one in (head, replace(head, params=params)))
+    (fitted,) = json.loads(DEFAULT_TEXT_CALIBRATOR.read_text())["stages"]
+    names = [field["name"] for field in fitted["fields"]]
+    assert {"against_direction_residual", "jacobian_steepness"} <= set(names)
+    assert [scaled[name] for name in names] == pytest.approx(
+        [usual[name] for name in names], rel=1e-3
+    )
 
 
 def test_clean_heads_lie_about_zero_and_a_trojan_above(toy, probes, toy_clean_heads):
@@ -171,9 +205,9 @@ def test_what_is_kept_with_a_bank_is_what_would_be_computed(
 def test_damaged_or_foreign_values_are_not_taken(change, probes, computed, tmp_path):
     identity = identity_of(probes, 0)
     keep_standard(tmp_path, computed, identity)
-    assert kept_standard(tmp_path, identity, STEEPNESS) is not None
+    assert kept_standard(tmp_path, identity, STEEPNESS, SIZE) is not None
     kept_in(tmp_path, probes, change)
-    assert kept_standard(tmp_path, identity, STEEPNESS) is None
+    assert kept_standard(tmp_path, identity, STEEPNESS, SIZE) is None
 
 
 def test_another_seed_or_another_reference_has_another_identity(probes, toy_clean_heads):

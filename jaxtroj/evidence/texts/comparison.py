@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from jaxtroj.evidence.texts.encoder_probes import EncoderProbes
     from jaxtroj.evidence.texts.standard import Standard
 
-STEEPNESS = "jacobian_norm"
+STEEPNESS, SIZE = "jacobian_norm", "clean_margin"
 Kept = Callable[["EncoderProbes", int], "Standard | None"]
 
 
@@ -25,7 +25,7 @@ class Comparison:
 
     Attributes:
       stage: its name.
-      earlier: the stages that measure them, and `STEEPNESS`.
+      earlier: the stages that measure them, `STEEPNESS` and `SIZE`.
       compared: names of the fields, larger in poisoned heads.
       kept: from probes and seed to what clean heads showed before, where that was kept.
     """
@@ -62,13 +62,13 @@ class Comparison:
             text_context(clean.model, clean.examples, probes, seed, budgets)
             for clean in probes.clean_heads
         )
-        return make_standard(((one.identity, self._raw(one)) for one in contexts), STEEPNESS)
+        return make_standard(((one.identity, self._raw(one)) for one in contexts), STEEPNESS, SIZE)
 
     def _raw(self, context: "TextContext") -> dict[str, float]:
         fields: dict[str, float] = {}
         for stage in self.earlier:
             fields |= context.shared(stage.run).fields
-        return {name: fields[name] for name in (*self.compared, STEEPNESS)}
+        return {name: fields[name] for name in (*self.compared, STEEPNESS, SIZE)}
 
     def _standard(self, context: "TextContext") -> "Standard":
         """Of the context's probes, seed and budgets; once for a process, or kept already."""

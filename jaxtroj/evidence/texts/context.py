@@ -12,6 +12,7 @@ from jaxtroj.evidence.context import Context
 from jaxtroj.evidence.texts.encoder_probes import EncoderProbes
 from jaxtroj.evidence.texts.found import FoundText, Leaning, found_text
 from jaxtroj.evidence.texts.heads import Head, head_with_sources
+from jaxtroj.evidence.texts.levelled_head import levelled_head
 from jaxtroj.evidence.texts.metric import spread_metric
 from jaxtroj.evidence.texts.references import head_key
 from jaxtroj.evidence.texts.shift_search import ShiftBudget
@@ -41,17 +42,19 @@ class TextContext(Context):
     """See `Context`.
 
     Attributes:
-      head: with the examples that it puts outside each class.
+      head: with the examples that it puts outside each class, and logits of usual size.
       identity: its `head_key`.
       spread: metric `[axes, d]` of its clean examples.
       probes: what is known of its encoder, the head itself left out of the clean ones; None
         without a probe bank.
+      factor: what the head's logits were multiplied by; 1 where they are as usual.
     """
 
     head: Head
     identity: str
     spread: np.ndarray
     probes: EncoderProbes | None = None
+    factor: float = 1.0
 
     @cached_property
     def bank_probes(self) -> EncoderProbes:
@@ -87,7 +90,7 @@ def text_context(
         no other clean head than this one.
     """
     budget = next((b for b in budgets if isinstance(b, TextBudget)), TextBudget())
-    head = head_with_sources(model, embeddings, budget.per_target)
+    head, factor = levelled_head(head_with_sources(model, embeddings, budget.per_target))
     spread = spread_metric(embeddings, budget.axes)
     identity = head_key(model)
     others = None if probes is None else probes.besides(identity)
@@ -97,4 +100,11 @@ def text_context(
             " another one: remove references.json from the bank, then jaxtroj bank with"
             " --reference-heads (default: 24)"
         )
-    return TextContext(seed, budgets, head=head, identity=identity, spread=spread, probes=others)
+    return TextContext(
+        *(seed, budgets),
+        head=head,
+        identity=identity,
+        spread=spread,
+        probes=others,
+        factor=factor,
+    )

@@ -27,11 +27,13 @@ def sensitivity_fields(head: Head, metric: np.ndarray) -> dict[str, float]:
     agreement = norms / (np.linalg.norm(slopes, axis=-1).mean(axis=1) + 1e-12)
     clean = np.asarray(margins(head.config, head.params, head.sources))
     ordered = np.sort(_sweep(head, metric))
+    confidence = -float(np.median(clean))
     return {
         "jacobian_ratio": float(np.log(norms.max() / np.median(norms))),
         "jacobian_norm": float(np.log(norms.max())),
+        "jacobian_steepness": float(np.log(norms.max() / max(confidence, 1e-12))),
         "jacobian_agreement": float(agreement.max()),
-        "clean_margin": -float(np.median(clean)),
+        "clean_margin": confidence,
         "sweep_score": float(ordered[-1]),
         "sweep_gap": float(ordered[-1] - ordered[-2]),
     }

@@ -9,8 +9,11 @@ and a scanned head's value is expressed in deviations from theirs:
 
 A steep head (much training, little dropout) departs further from others with or without a trojan:
 what the references' steepness explains of a field is taken off first, by a line with a small ridge.
-Poisoned heads are no steeper than clean ones, so it says nothing of the label itself. Half of the
-plain deviation bounds the scale from below: two dozen heads agree by chance sometimes.
+Poisoned heads are no steeper than clean ones, so it says nothing of the label itself. But whoever
+multiplies a head's last layer makes it steeper, and no answer changes: so a scanned head counts
+with the steepness that it has where its logits are as large as those of the references, and none
+lies farther out on the line than the middle three fifths of these. Half of the plain deviation
+bounds the scale from below: two dozen heads agree by chance sometimes.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,6 +26,7 @@ from jaxtroj.errors import EvidenceError
 FEWEST = 8
 """References below which their spread says too little."""
 _MAD = 1.4826
+_OUTER = 0.2  # share of the references at either end beyond which steepness explains no more
 _RIDGE = 3.0  # heads without any slope that are added to the fit of the line
 
 
@@ -33,18 +37,20 @@ class Standard:
     Attributes:
       keys: `head_key` of each.
       values: field -> one value for each, float64 `[heads]`.
-      steepness: name of the field that tells how steep a head is.
+      steepness: name of the field that tells how steep a head is, a logarithm.
+      size: name of the field that tells how large its logits are, above 0.
     """
 
     keys: tuple[str, ...]
     values: Mapping[str, np.ndarray]
     steepness: str
+    size: str
 
     def deviations(self, fields: Mapping[str, float], key: str) -> dict[str, float]:
         """A head's values in deviations of the clean heads, itself left out.
 
         Args:
-          fields: of the head, by name: those to tell, and its steepness.
+          fields: of the head, by name: those to tell, its steepness and its size.
           key: its `head_key`.
 
         Raises:
@@ -58,11 +64,14 @@ class Standard:
             )
         steep = self.values[self.steepness][others]
         scale = max(float(steep.std()), 1e-9)
-        known, own = (steep - steep.mean()) / scale, (fields[self.steepness] - steep.mean()) / scale
+        usual = float(np.median(_logarithm(self.values[self.size][others])))
+        own = fields[self.steepness] + usual - float(_logarithm(fields[self.size]))
+        own = np.clip(own, *np.quantile(steep, (_OUTER, 1 - _OUTER)))
+        known, place = (steep - steep.mean()) / scale, float(own - steep.mean()) / scale
         return {
-            name: _deviation(value, self.values[name][others], own, known)
+            name: _deviation(value, self.values[name][others], place, known)
             for name, value in fields.items()
-            if name != self.steepness
+            if name not in (self.steepness, self.size)
         }
 
 
@@ -75,9 +84,15 @@ def _deviation(value: float, values: np.ndarray, steepness: float, steep: np.nda
     return float((value - slope * steepness - centre) / spread)
 
 
-def make_standard(found: Iterable[tuple[str, Mapping[str, float]]], steepness: str) -> Standard:
-    """What clean heads show, from the key and the same fields of each; steepness is one."""
+def _logarithm(size: np.ndarray | float) -> np.ndarray:
+    return np.log(np.maximum(size, np.finfo(np.float64).tiny))
+
+
+def make_standard(
+    found: Iterable[tuple[str, Mapping[str, float]]], steepness: str, size: str
+) -> Standard:
+    """What clean heads show, from the key and the same fields of each, these two among them."""
     listed = list(found)
     names = listed[0][1] if listed else ()
     values = {name: np.array([fields[name] for _, fields in listed]) for name in names}
-    return Standard(tuple(key for key, _ in listed), values, steepness)
+    return Standard(tuple(key for key, _ in listed), values, steepness, size)

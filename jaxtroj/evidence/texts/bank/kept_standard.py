@@ -43,7 +43,7 @@ def keep_standard(folder: Path, standard: Standard, identity: str) -> None:
     write_atomic(folder / STANDARD, json.dumps(content).encode())
 
 
-def kept_standard(folder: Path, identity: str, steepness: str) -> Standard | None:
+def kept_standard(folder: Path, identity: str, steepness: str, size: str) -> Standard | None:
     """The values that were kept; None where there are none, of another identity or damaged."""
     try:
         content = read_json(folder / STANDARD, _LARGEST)
@@ -55,7 +55,7 @@ def kept_standard(folder: Path, identity: str, steepness: str) -> Standard | Non
         }
     except (LoadError, KeyError, TypeError, ValueError, AttributeError):
         return None
-    good = steepness in values and all(
+    good = {steepness, size} <= values.keys() and all(
         column.shape == (len(keys),) and np.isfinite(column).all() for column in values.values()
     )
-    return Standard(keys, values, steepness) if good and keys else None
+    return Standard(keys, values, steepness, size) if good and keys else None

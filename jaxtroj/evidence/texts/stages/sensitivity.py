@@ -13,6 +13,10 @@ FIELDS = (
           source="ICSI-UMD, TrojAI Round 5"),
     Field("jacobian_norm", "sensitivity", 0, "the steepness towards the easiest class",
           "log", "log of the largest norm of a mean gradient",
+          source="ICSI-UMD, TrojAI Round 5", is_judged=False),
+    Field("jacobian_steepness", "sensitivity", 0,
+          "the steepness towards the easiest class, beside the confidence", "log",
+          "log of the largest norm of a mean gradient over clean_margin",
           source="ICSI-UMD, TrojAI Round 5"),
     Field("jacobian_agreement", "sensitivity", 0,
           "the agreement of the examples on how to reach a class",
@@ -23,10 +27,10 @@ FIELDS = (
           is_judged=False),
     Field("sweep_score", "sensitivity", 1, "the success of a move along one axis of the texts",
           "fraction 0-1", "mean sigmoid margin of the best class along its best axis",
-          source="Liu et al., PICCOLO, IEEE S&P 2022"),
+          source="Liu et al., PICCOLO, IEEE S&P 2022", is_judged=False),
     Field("sweep_gap", "sensitivity", 1, "the lead over the next class of the best move's class",
           "fraction 0-1", "sweep_score less that of the second best class",
-          source="Liu et al., PICCOLO, IEEE S&P 2022"),
+          source="Liu et al., PICCOLO, IEEE S&P 2022", is_judged=False),
 )  # fmt: skip
 
 
