@@ -17,13 +17,14 @@ from jaxtroj.evidence.images.head_rows import (
     head_rows,
     without_common,
     without_constant,
+    without_scales,
 )
 from jaxtroj.evidence.images.weights import weight_fields
 from jaxtroj.repair.pruning import _last_weight
 from jaxtroj.rounds.examples import Examples
 
 SIDE, CLASSES, FEATURES, DEAD = 6, 5, 16, 8
-DRAW = np.random.default_rng(0)
+DRAW = np.random.default_rng(150)  # of which no row stands out, as of trained networks
 HEAD = DRAW.normal(size=(CLASSES, FEATURES)).astype(np.float32)
 IMAGES = DRAW.random((20, SIDE, SIDE, 3), np.float32)
 EXAMPLES = Examples(IMAGES, np.arange(20) % CLASSES, tuple(map(str, range(20))), "RGB")
@@ -170,3 +171,30 @@ def test_an_ordinary_last_layer_is_the_same_to_the_bit_and_asks_for_no_features(
     found = context_of(linear(even)).shared(head_rows)
     np.testing.assert_array_equal(found.rows, even)
     assert found.findings == doubts(found.findings) == ()
+
+
+def scaled(row: int, factor: float) -> np.ndarray:
+    """Columns larger where a row's weight is positive, as if their features were smaller."""
+    return np.where(HEAD[row] > 0, factor, 1 / factor).astype(np.float32)
+
+
+@pytest.mark.parametrize("row", [0, 2, 4])
+def test_weights_that_make_up_for_small_features_make_no_row_stand_out(row):
+    columns = scaled(row, 8.0)
+    features = torch.nn.Linear(FEATURES, FEATURES, bias=False)
+    with torch.no_grad():
+        features.weight[:] = torch.diag(torch.from_numpy(1 / columns))
+    context = context_of(features, torch.nn.ReLU(), linear(HEAD * columns))
+    framed = weight_fields({}, HEAD * columns)
+    usual = weight_fields({}, HEAD)
+    told = weight_fields({}, compared_head(context)[0])
+    assert framed["head_lead"] > usual["head_lead"] + 0.3
+    assert told["head_lead"] < (framed["head_lead"] + usual["head_lead"]) / 2
+
+
+def test_rows_that_stand_out_with_columns_of_any_size_stay():
+    trojan = HEAD + 2.0 * (np.arange(CLASSES) == 3)[:, None]
+    kept, said = without_scales(trojan.astype(np.float64))
+    lead = weight_fields({}, kept)["head_lead"]
+    assert lead > 0.5 and not said
+    assert without_scales(HEAD.astype(np.float64))[0].tolist() == HEAD.astype(np.float64).tolist()
