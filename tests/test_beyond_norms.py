@@ -1,4 +1,4 @@
-"""What a clean answer says of itself, where batch norms may have been set anew."""
+"""What an answer says of itself, where batch norms may have been set anew."""
 
 import json
 from dataclasses import replace
@@ -76,9 +76,20 @@ def test_networks_without_norms_say_nothing_of_them(known):
     assert beyond_norms(attempt, replace(verdict_of(attempt), poisoned=False)) == ""
 
 
-def test_poisoned_verdicts_and_own_calibrators_say_nothing_of_them(tmp_path):
+def test_poisoned_verdicts_that_rest_on_norms_say_so():
+    """Whoever frames a clean network sets its norms; the others that are called so say nothing."""
+    calibrator = Calibrator.load(BY_NAME["general"].without_norms_path)
+    called = [attempt for attempt in attempts() if verdict_of(attempt).poisoned]
+    told = {TOLD in beyond_norms(attempt, verdict_of(attempt)) for attempt in called}
+    assert told == {True, False}
+    for attempt in called:
+        fields = {f: v for f, v in attempt.evidence.fields.items() if f not in BY_NORMS}
+        rests_on_them = calibrator.probability(fields, attempt.traits) <= 0.5
+        assert bool(beyond_norms(attempt, verdict_of(attempt))) == rests_on_them
+
+
+def test_own_calibrators_say_nothing_of_them(tmp_path):
     attempt = quiet(next(attempts()))
-    assert beyond_norms(attempt, replace(verdict_of(attempt), poisoned=True)) == ""
     own = tmp_path / "own.json"
     Calibrator.load(BY_NAME["general"].path).for_large_pictures(None).save(own)
     attempt.settings = Settings(calibrator=own, round_calibrators=(), special_calibrators=())

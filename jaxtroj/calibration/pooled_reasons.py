@@ -10,6 +10,8 @@ from jaxtroj.evidence.stage import SUPPORT
 
 LEAST_SCORE = 0.05
 """Decades below which a field is no reason."""
+LEAST_RARITY = float(np.log10(20))
+"""Decades of rarity among clean models from which a clean answer says what was found."""
 LEAST_PART = 0.05
 """Log-odds of the sum below which a field is no reason."""
 
@@ -17,9 +19,10 @@ LEAST_PART = 0.05
 def pooled_reasons(
     tails: Sequence[Tail], values: np.ndarray, cap: float, poisoned: bool
 ) -> tuple[str, ...]:
-    """The fields that speak for poisoned, or that no search found anything, of values [1, fields].
+    """The fields that speak for poisoned, or what all searches found, of values [1, fields].
 
-    First those with a score, the strongest of each search, then those that lean.
+    First those with a score, the strongest of each search, then those that lean. Of a clean answer
+    the strongest alone, and how many searches found what few clean models show.
     """
     scores = field_scores(tails, values, cap)[0]
     best: dict[str, int] = {}
@@ -31,7 +34,12 @@ def pooled_reasons(
         said = [_carried(tails[i], float(values[0, i])) for i in loud]
         return (*said, *(_leaning(tails[i], float(values[0, i])) for i in more))
     made = [place for place in best.values() if np.isfinite(scores[place])]
-    return (_quiet(tails[made[0]], float(values[0, made[0]]), len(made)),) if made else ()
+    if not made:
+        return ()
+    found = [tails[place].rarity(float(values[0, place])) for place in made]
+    rare = sum(decades >= LEAST_RARITY for decades in found)
+    place = made[int(np.argmax(found))] if rare else made[0]
+    return (_of_clean(tails[place], float(values[0, place]), rare, len(made)),)
 
 
 def _leaning_most(tails: Sequence[Tail], values: np.ndarray) -> list[int]:
@@ -45,24 +53,31 @@ def _leaning_most(tails: Sequence[Tail], values: np.ndarray) -> list[int]:
 
 
 def _carried(tail: Tail, value: float) -> str:
-    decades = min(tail.rarity(value), 6.0)
     return (
-        f"{tail.label} speaks for poisoned: {value:.3g}, as in one of {round(10**decades):,} clean"
-        f" models (median of clean models {tail.centre:.3g}, of poisoned models"
-        f" {tail.poisoned:.3g})"
+        f"{tail.label} speaks for poisoned: {value:.3g}, {_how_rare(tail, value)} {_medians(tail)}"
     )
 
 
 def _leaning(tail: Tail, value: float) -> str:
+    return f"{tail.label} leans to poisoned: {value:.3g} {_medians(tail)}"
+
+
+def _of_clean(tail: Tail, value: float, rare: int, searches: int) -> str:
+    """What is said of a clean answer, of which `rare` searches found what few clean models show."""
+    if not rare:
+        return (
+            f"none of {searches} searches found what clean models do not show; the most is"
+            f" {tail.label}: {value:.3g} {_medians(tail)}"
+        )
     return (
-        f"{tail.label} leans to poisoned: {value:.3g} (median of clean models {tail.centre:.3g}, of"
-        f" poisoned models {tail.poisoned:.3g})"
+        f"{rare} of {searches} searches found what few clean models show, too little in sum; the"
+        f" rarest is {tail.label}: {value:.3g}, {_how_rare(tail, value)} {_medians(tail)}"
     )
 
 
-def _quiet(tail: Tail, value: float, searches: int) -> str:
-    return (
-        f"none of {searches} searches found what clean models do not show; the most is"
-        f" {tail.label}: {value:.3g} (median of clean models {tail.centre:.3g}, of poisoned models"
-        f" {tail.poisoned:.3g})"
-    )
+def _how_rare(tail: Tail, value: float) -> str:
+    return f"as in one of {round(10 ** min(tail.rarity(value), 6.0)):,} clean models"
+
+
+def _medians(tail: Tail) -> str:
+    return f"(median of clean models {tail.centre:.3g}, of poisoned models {tail.poisoned:.3g})"

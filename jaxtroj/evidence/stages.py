@@ -55,7 +55,8 @@ CLASSIFIER_STAGES = (INSERTIONS, TOKENS)
 # Revision 12: pushes of whole pictures to a class are told beside those to the second best.
 # Revision 13: examples are also made like the training pictures in gamma, black level and colours.
 # Revision 14: logits far smaller or larger than those of trained networks are scaled.
-IMAGES = StageTable("image", 3, IMAGE_STAGES, revision=14)
+# Revision 15: rows of the last layer that stand out are compared with columns of one size, too.
+IMAGES = StageTable("image", 3, IMAGE_STAGES, revision=15)
 # Revision 1: what is told beside clean heads, and how steep a head is, does not depend on how large
 # its logits are.
 TEXTS = StageTable("text", 1, TEXT_STAGES, revision=1)

@@ -12,6 +12,7 @@ from jaxtroj.calibration.folds import assign_folds
 from jaxtroj.calibration.labelled import make_population, matrix
 from jaxtroj.calibration.pooled import PooledModel, PooledStage
 from jaxtroj.calibration.pooled_files import pooled_of
+from jaxtroj.calibration.pooled_reasons import pooled_reasons
 from jaxtroj.calibration.pooling import fit_pooled, missing_by_side
 from jaxtroj.calibration.searches import missing_share, pool_scores
 from jaxtroj.calibration.tails import Searched, fit_tail, power_of
@@ -215,6 +216,11 @@ def test_reasons_name_what_carried_the_pool(general, fresh):
     assert "median of clean models" in found[0]
     (quiet,) = general.explain(clean, Traits("a"))
     assert quiet.startswith("none of 5 searches found what clean models do not show")
+    model = general.stages["window"].model
+    loud_one = np.array([[9.0 if name == "window_score" else 0.0 for name in model.names]])
+    (loud,) = pooled_reasons(model.tails, loud_one, model.cap, poisoned=False)
+    assert loud.startswith("1 of 5 searches found what few clean models show, too little in sum; ")
+    assert "the rarest is the success of a window: 9, as in one of " in loud
 
 
 def test_what_was_found_of_each_kind(general):

@@ -58,6 +58,7 @@ def test_sums_name_every_row_plus_every_move():
 def test_what_is_judged_by_is_what_is_gathered_less_what_is_only_shown():
     judged = {name for names in TEXTS.judged_fields.values() for name in names}
     shown = {field.name for field in TEXTS.fields} - judged
-    assert shown == {"clean_margin"} and tuple(TEXTS.judged_fields) == TEXTS.names
+    by_size = {"clean_margin", "jacobian_norm", "sweep_score", "sweep_gap"}  # of the logits
+    assert shown == by_size and tuple(TEXTS.judged_fields) == TEXTS.names
     assert set(FEW_HEADS.fields) < judged and all(TEXTS.judged_fields.values())
     assert len(FEW_HEADS.fields) == 11
