@@ -40,6 +40,7 @@ class ClassifierScan:
         from jaxtroj.evidence.classifiers.carriers import MOST_WORDS
         from jaxtroj.evidence.classifiers.context import classifier_context
         from jaxtroj.evidence.classifiers.tokens import token_network
+        from jaxtroj.evidence.classifiers.vocabulary import odd_words
 
         attempt = self.attempt
         with attempt.step("examples"):
@@ -49,6 +50,7 @@ class ClassifierScan:
             tokenizer = load_tokenizer(attempt.settings.tokenizer or own)
         texts = [" ".join(one.text.split()[:MOST_WORDS]) for one in self._examples]
         network = token_network(self.model, tokenizer, texts)
+        attempt.findings += odd_words(network)
         return Prepared(classifier_context(network, texts, attempt.settings.seed), Subject())
 
     def _read(self) -> "tuple[tuple[LabelledText, ...], tuple[str, ...]]":

@@ -10,8 +10,9 @@ from jaxtroj.evidence.classifiers.context import classifier_context
 from jaxtroj.evidence.classifiers.effects import Effect, held_out_of
 from jaxtroj.evidence.classifiers.found import FoundWords, Placed
 from jaxtroj.evidence.classifiers.found_tokens import _of_class, search_tokens
-from jaxtroj.evidence.classifiers.search import TokenBudget, TokenSearch, allowed_tokens
+from jaxtroj.evidence.classifiers.search import TokenBudget, TokenSearch
 from jaxtroj.evidence.classifiers.tokens import INSERTED, token_network
+from jaxtroj.evidence.classifiers.vocabulary import searched_tokens
 from jaxtroj.evidence.stages import CLASSIFIER_STAGES as STAGES
 from jaxtroj.evidence.texts.recovery import RecoveredText
 from tests.door.text_folders import FAMILIES, WORDS, write_text_folder
@@ -116,11 +117,11 @@ def test_a_search_finds_the_token_that_does_most_among_all(network):
     target = int(np.unique(carriers.classes)[0])
     texts = carriers.outside(target, 6)
     rows = open_rows(network, texts, [1] * len(texts.texts))
-    allowed = allowed_tokens(network)
-    search = TokenSearch(network, rows, target, allowed, TokenBudget(rounds=4, ranked=24))
+    tokens = searched_tokens(network)
+    search = TokenSearch(network, rows, target, tokens, TokenBudget(rounds=4, ranked=24))
     search.run([], np.random.default_rng(0))
     best = search.gains[search.best(1, 1)[0]]
-    search._measure([(int(token),) for token in np.flatnonzero(allowed)])
+    search._measure([(int(token),) for token in np.flatnonzero(tokens.allowed)])
     assert best >= 0.9 * search.gains[search.best(1, 1)[0]]
 
 
