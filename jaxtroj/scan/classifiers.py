@@ -41,6 +41,7 @@ class ClassifierScan:
         from jaxtroj.evidence.classifiers.context import classifier_context
         from jaxtroj.evidence.classifiers.tokens import token_network
         from jaxtroj.evidence.classifiers.vocabulary import odd_words
+        from jaxtroj.evidence.images.levelled import in_words
 
         attempt = self.attempt
         with attempt.step("examples"):
@@ -51,7 +52,10 @@ class ClassifierScan:
         texts = [" ".join(one.text.split()[:MOST_WORDS]) for one in self._examples]
         network = token_network(self.model, tokenizer, texts)
         attempt.findings += odd_words(network)
-        return Prepared(classifier_context(network, texts, attempt.settings.seed), Subject())
+        context = classifier_context(network, texts, attempt.settings.seed)
+        if context.factor != 1:
+            attempt.findings += (in_words(context.factor),)
+        return Prepared(context, Subject())
 
     def _read(self) -> "tuple[tuple[LabelledText, ...], tuple[str, ...]]":
         """The example texts that are used, and what is to be said of the others."""

@@ -10,6 +10,7 @@ from jaxtroj.evidence.classifiers.context import classifier_context
 from jaxtroj.evidence.classifiers.effects import Effect, held_out_of
 from jaxtroj.evidence.classifiers.found import FoundWords, Placed
 from jaxtroj.evidence.classifiers.found_tokens import _of_class, search_tokens
+from jaxtroj.evidence.classifiers.levelled import factor_of
 from jaxtroj.evidence.classifiers.search import TokenBudget, TokenSearch
 from jaxtroj.evidence.classifiers.tokens import INSERTED, token_network
 from jaxtroj.evidence.classifiers.vocabulary import searched_tokens
@@ -213,3 +214,12 @@ def test_networks_of_too_few_tokens_are_refused(tmp_path, positions):
     model, tokenizer = open_model(folder).model, load_tokenizer(folder)
     with pytest.raises(EvidenceError, match=f"the network takes {positions} tokens, expected 18"):
         token_network(model, tokenizer, TEXTS)
+
+
+@pytest.mark.parametrize(
+    ("margin", "factor"),
+    [(0.3, 1), (1.2, 1), (16, 1), (0.15, 8), (1.5e-9, 2**30), (96, 2**-6), (0, 1), (np.inf, 1)],
+)
+def test_logits_far_from_those_of_trained_networks_are_scaled(margin, factor):
+    texts = Carriers(("a", "b"), ((0, 0, 1),) * 2, np.array([[margin, -margin], [-margin, margin]]))
+    assert factor_of(texts) == factor

@@ -4,9 +4,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from jaxtroj.errors import EvidenceError
 from jaxtroj.evidence.classifiers.carriers import Carriers, carriers_of
 from jaxtroj.evidence.classifiers.found import FoundWords
+from jaxtroj.evidence.classifiers.levelled import factor_of, levelled
 from jaxtroj.evidence.classifiers.tokens import TokenNetwork
 from jaxtroj.evidence.context import Context
 
@@ -23,12 +26,14 @@ class ClassifierContext(Context):
       carriers: all of its clean texts.
       searched: the half of them that searches see.
       held_out: the other half, which found words are measured on.
+      factor: what the network's logits were multiplied by; 1 where they are as usual.
     """
 
     network: TokenNetwork
     carriers: Carriers
     searched: Carriers
     held_out: Carriers
+    factor: float = 1.0
 
     def recover(self, candidates: Sequence[FoundWords]) -> tuple[FoundWords, ...]:
         """What was found for each class, the strongest first, with what all searches asked."""
@@ -46,6 +51,10 @@ def classifier_context(
       EvidenceError: the network gives no finite answers, or one class to nearly all texts.
     """
     carriers = carriers_of(network, texts)
+    factor = factor_of(carriers)
+    if factor != 1:
+        network = levelled(network, factor)
+        carriers = replace(carriers, margins=carriers.margins * np.float32(factor))
     searched, held_out = carriers.split()
     for half in (searched, held_out):
         given = set(half.classes.tolist())
@@ -57,7 +66,13 @@ def classifier_context(
                 " to another"
             )
     return ClassifierContext(
-        seed, budgets, network=network, carriers=carriers, searched=searched, held_out=held_out
+        seed,
+        budgets,
+        network=network,
+        carriers=carriers,
+        searched=searched,
+        held_out=held_out,
+        factor=factor,
     )
 
 
