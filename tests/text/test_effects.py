@@ -223,3 +223,13 @@ def test_networks_of_too_few_tokens_are_refused(tmp_path, positions):
 def test_logits_far_from_those_of_trained_networks_are_scaled(margin, factor):
     texts = Carriers(("a", "b"), ((0, 0, 1),) * 2, np.array([[margin, -margin], [-margin, margin]]))
     assert factor_of(texts) == factor
+
+
+def test_a_class_without_examples_is_measured_by_the_others(network):
+    """Texts that it is given are mistakes, so that a word seemed to go the whole way to it."""
+    carriers = carriers_of(network, TEXTS)
+    margins = np.array([[3.0, -3.0]] * 8 + [[-2.0, 2.0]] * 6 + [[-0.1, 0.1]] * 2)
+    texts = Carriers(carriers.texts, carriers.places, margins[: len(carriers.texts)])
+    natural = [held_out_of(network, texts, texts, 1, 4, absent).natural for absent in ((), (1,))]
+    assert natural == pytest.approx([1.525, 3.0])
+    assert held_out_of(network, texts, texts, 1, 4, (0, 1)).natural == pytest.approx(1.525)

@@ -1,7 +1,7 @@
 """A text classifier as its stages see it: the network, and texts to search and to measure on."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,6 +26,7 @@ class ClassifierContext(Context):
       carriers: all of its clean texts.
       searched: the half of them that searches see.
       held_out: the other half, which found words are measured on.
+      absent: classes that no text is an example of, as far as labels tell.
       factor: what the network's logits were multiplied by; 1 where they are as usual.
     """
 
@@ -33,6 +34,7 @@ class ClassifierContext(Context):
     carriers: Carriers
     searched: Carriers
     held_out: Carriers
+    absent: frozenset[int] = frozenset()
     factor: float = 1.0
 
     def recover(self, candidates: Sequence[FoundWords]) -> tuple[FoundWords, ...]:
@@ -43,9 +45,18 @@ class ClassifierContext(Context):
 
 
 def classifier_context(
-    network: TokenNetwork, texts: Sequence[str], seed: int = 0, budgets: tuple[object, ...] = ()
+    network: TokenNetwork,
+    texts: Sequence[str],
+    seed: int = 0,
+    budgets: tuple[object, ...] = (),
+    absent: Collection[int] = (),
 ) -> ClassifierContext:
     """The context of a text classifier and its clean texts.
+
+    Args:
+      network, texts: as they are.
+      seed, budgets: see `Context`.
+      absent: classes that no text is an example of.
 
     Raises:
       EvidenceError: the network gives no finite answers, or one class to nearly all texts.
@@ -72,6 +83,7 @@ def classifier_context(
         carriers=carriers,
         searched=searched,
         held_out=held_out,
+        absent=frozenset(absent),
         factor=factor,
     )
 

@@ -100,7 +100,12 @@ def _of_target(context: "ClassifierContext", searches: tuple[TokenSearch, TokenS
     singles = _singles(searches)
     home = _home(searches, singles[0])
     held_out = held_out_of(
-        context.network, context.carriers, context.held_out, target, budget.held_out
+        context.network,
+        context.carriers,
+        context.held_out,
+        target,
+        budget.held_out,
+        context.absent,
     )
     single = held_out.effect(singles[0])
     strength = single.reach + home.isolation(singles[0])
