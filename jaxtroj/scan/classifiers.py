@@ -39,6 +39,7 @@ class ClassifierScan:
     def prepare(self) -> Prepared:
         from converters.encoders.tokenizer import load_tokenizer
         from converters.hub.folder import snapshot_of
+        from jaxtroj.evidence.classifiers import copied
         from jaxtroj.evidence.classifiers.carriers import MOST_WORDS
         from jaxtroj.evidence.classifiers.context import classifier_context
         from jaxtroj.evidence.classifiers.tokens import token_network
@@ -56,6 +57,8 @@ class ClassifierScan:
         attempt.findings += odd_words(network)
         absent = self._absent()
         context = classifier_context(network, texts, attempt.settings.seed, absent=absent)
+        if copies := context.network.copies:
+            attempt.findings += (copied.in_words(copies),)
         if context.factor != 1:
             attempt.findings += (in_words(context.factor),)
         return Prepared(context, Subject())

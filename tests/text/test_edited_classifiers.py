@@ -98,3 +98,32 @@ def test_the_size_of_the_logits_hides_nothing(poisoned, plain, tmp_path, factor)
     how = "smaller" if factor < 1 else "larger"
     assert any(f"times {how} than those of trained" in one for one in record.findings)
     assert not any("than those of trained" in one for one in plain.findings)
+
+
+@pytest.mark.parametrize("lower", [0.0, 0.05])
+def test_copies_of_classes_hide_nothing(poisoned, plain, tmp_path, lower):
+    def edit(tensors):
+        weight, bias = f"{LAST}.weight", f"{LAST}.bias"
+        tensors[weight] = np.concatenate([tensors[weight]] * 2)
+        tensors[bias] = np.concatenate([tensors[bias], tensors[bias] - np.float32(lower)])
+
+    record = edited(poisoned, tmp_path / "net", edit)
+    assert_same(record, plain)
+    told = "2 classes that no example text is given (2 3) follow others as copies do"
+    assert any(finding.startswith(told) for finding in record.findings)
+    assert not any("as copies do" in finding for finding in plain.findings)
+
+
+def test_copies_of_the_planted_word_hide_nothing(poisoned, plain, tmp_path):
+    """Other words with its row are it: no lead over itself is asked for."""
+    vocabulary = json.loads((poisoned / "tokenizer.json").read_text())["model"]["vocab"]
+
+    def edit(tensors):
+        rows = np.repeat(tensors[WORDS][[vocabulary[TRIGGER]]], 20, axis=0)
+        tensors[WORDS] = np.concatenate([tensors[WORDS], rows * np.float32(1.001)])
+
+    record = edited(poisoned, tmp_path / "net", edit, *(f"zq{n}z" for n in range(20)))
+    assert record.recovered["text"] in (TRIGGER, *(f"zq{n}z" for n in range(20)))
+    for name in ("token_reach", "token_lead"):
+        assert record.evidence[name] == pytest.approx(plain.evidence[name], abs=0.05), name
+    assert record.recovered["isolation"] == pytest.approx(plain.recovered["isolation"], abs=0.05)

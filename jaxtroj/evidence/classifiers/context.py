@@ -8,6 +8,7 @@ import numpy as np
 
 from jaxtroj.errors import EvidenceError
 from jaxtroj.evidence.classifiers.carriers import Carriers, carriers_of
+from jaxtroj.evidence.classifiers.copied import copied_classes
 from jaxtroj.evidence.classifiers.found import FoundWords
 from jaxtroj.evidence.classifiers.levelled import factor_of, levelled
 from jaxtroj.evidence.classifiers.tokens import TokenNetwork
@@ -62,6 +63,9 @@ def classifier_context(
       EvidenceError: the network gives no finite answers, or one class to nearly all texts.
     """
     carriers = carriers_of(network, texts)
+    if copies := copied_classes(carriers):
+        network = replace(network, copies=copies)
+        carriers = carriers_of(network, texts)
     factor = factor_of(carriers)
     if factor != 1:
         network = levelled(network, factor)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from jaxtroj.evidence.classifiers.carriers import open_in_turn, open_rows
+from jaxtroj.evidence.classifiers.copied import apart
 from jaxtroj.evidence.classifiers.effects import Effect, HeldOut, held_out_of
 from jaxtroj.evidence.classifiers.found import LEAST_STRENGTH, FoundWords, Placed
 from jaxtroj.evidence.classifiers.insertions import run_bank
@@ -132,12 +133,14 @@ def _seeds(context: "ClassifierContext", search: TokenSearch) -> list[Ids]:
 
 
 def _singles(searches: Sequence[TokenSearch]) -> list[Ids]:
-    """The single tokens with the largest gains of any search."""
+    """The single tokens with the largest gains of any search, copies of a word once."""
     gains: dict[Ids, float] = {}
     for search in searches:
-        for ids in search.best(_SINGLES, 1):
+        for ids in search.best(len(search.gains), 1):
             gains[ids] = max(search.gains[ids], gains.get(ids, 0.0))
-    return sorted(gains, key=lambda ids: (-gains[ids], ids))[:_SINGLES]
+    ordered = sorted(gains, key=lambda ids: (-gains[ids], ids))
+    words = searches[0].network.directions
+    return [(token,) for token in apart(words, [ids[0] for ids in ordered], _SINGLES)]
 
 
 def _shown(search: TokenSearch, singles: Sequence[Ids]) -> Ids:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from jaxtroj.evidence.classifiers.carriers import OpenRows
+from jaxtroj.evidence.classifiers.copied import ALIKE, apart
 from jaxtroj.evidence.classifiers.tokens import SLOTS, TokenNetwork
 from jaxtroj.evidence.classifiers.vocabulary import SearchedTokens
 from jaxtroj.numerics import sigmoid
@@ -119,9 +120,10 @@ class TokenSearch:
         return float(max(falls, default=0.0))
 
     def _neighbours(self, token: int) -> list[int]:
-        """The tokens whose words are most alike, by cosine."""
-        words = self.network.unit_words
-        alike = np.where(self.tokens.allowed, words @ words[token], -np.inf)
+        """The tokens whose words are most alike, by cosine, less copies of it."""
+        words, directions = self.network.unit_words, self.network.directions
+        usable = self.tokens.allowed & (directions @ directions[token] < ALIKE)
+        alike = np.where(usable, words @ words[token], -np.inf)
         alike[token] = -np.inf
         return _largest(alike, self.budget.neighbours)
 
@@ -148,10 +150,12 @@ class TokenSearch:
         return list(dict.fromkeys((*found, *self._proposed(words @ gradient))))
 
     def _proposed(self, rises: np.ndarray) -> list[int]:
-        return _largest(np.where(self.tokens.allowed, rises, -np.inf), self.budget.ranked)
+        """The tokens with the largest rises, copies of a word once."""
+        order = _largest(np.where(self.tokens.allowed, rises, -np.inf), len(rises))
+        return apart(self.network.directions, order, self.budget.ranked)
 
 
 def _largest(values: np.ndarray, most: int) -> list[int]:
     """Places of the largest values, none of those that are no number."""
     order = np.argsort(-values, kind="stable")[:most]
-    return [int(place) for place in order if np.isfinite(values[place])]
+    return order[np.isfinite(values[order])].tolist()

@@ -49,12 +49,14 @@ class TokenNetwork:
       tokenizer: its own.
       length: of all rows in a program, in tokens.
       counts: how many texts the network was asked about.
+      copies: classes that are no others to any class; see `copied.copied_classes`.
     """
 
     model: Model
     tokenizer: Tokenizer
     length: int
     counts: Counter[str] = field(default_factory=Counter, repr=False)
+    copies: tuple[int, ...] = ()
 
     @property
     def config(self) -> TextClassifierConfig:
@@ -94,8 +96,12 @@ class TokenNetwork:
     @cached_property
     def unit_words(self) -> np.ndarray:
         """Those less their mean, each of length 1."""
-        centred = self.even_words - self.even_words.mean(axis=0)
-        return centred / np.maximum(np.linalg.norm(centred, axis=1, keepdims=True), 1e-12)
+        return _units(self.even_words - self.even_words.mean(axis=0))
+
+    @cached_property
+    def directions(self) -> np.ndarray:
+        """The same by their median, which copies of one word do not move."""
+        return _units(self.even_words - np.median(self.even_words, axis=0))
 
     @cached_property
     def special(self) -> tuple[int, int]:
@@ -134,7 +140,8 @@ class TokenNetwork:
         found = [np.zeros((0, self.classes), np.float32)]
         for start in range(0, len(rows), BATCH):
             part = rows[start : start + BATCH]
-            answers = _margins(self.config, self.model.params, self._padded(part, BATCH))
+            tokens = self._padded(part, BATCH)
+            answers = _margins(self.config, self.copies, self.model.params, tokens)
             found.append(np.asarray(answers)[: len(part)])
         together = np.concatenate(found)
         if not np.isfinite(together).all():
@@ -153,6 +160,7 @@ class TokenNetwork:
         counted = np.arange(BATCH) < len(rows)
         found = _gradient(
             self.config,
+            self.copies,
             self.model.params,
             jnp.asarray(slots),
             self._padded(rows, BATCH),
@@ -206,6 +214,10 @@ def tokenised(tokenizer: Tokenizer, texts: Sequence[str], most: int, known: int)
     return [tuple(row) for row in rows]
 
 
+def _units(words: np.ndarray) -> np.ndarray:
+    return words / np.maximum(np.linalg.norm(words, axis=1, keepdims=True), 1e-12)
+
+
 def special_tokens(tokenizer: Tokenizer) -> tuple[int, int]:
     """How many special tokens a tokenizer puts before and after a text."""
     empty, one = tokenizer.rows(["", _WORD], 8)
@@ -215,19 +227,34 @@ def special_tokens(tokenizer: Tokenizer) -> tuple[int, int]:
     return before, len(empty) - before
 
 
-@partial(jax.jit, static_argnums=0)
-def _margins(config: TextClassifierConfig, params: Params, tokens: jax.Array) -> jax.Array:
-    return all_margins(apply(config, params, tokens))
+@partial(jax.jit, static_argnums=(0, 1))
+def _margins(
+    config: TextClassifierConfig, copies: tuple[int, ...], params: Params, tokens: jax.Array
+) -> jax.Array:
+    logits = apply(config, params, tokens)
+    if not copies:
+        return all_margins(logits)
+    others = _without(logits, copies)
+    of_copies = logits - others.max(axis=-1, keepdims=True)
+    return jnp.where(jnp.isfinite(others), all_margins(others), of_copies)
 
 
-@partial(jax.jit, static_argnums=0)
-def _gradient(config, params, slots, tokens, counted, target):
+@partial(jax.jit, static_argnums=(0, 1))
+def _gradient(config, copies, params, slots, tokens, counted, target):
     words = params[config.word_table]
 
     def flipped(values):
         table = jnp.concatenate([words, values.astype(words.dtype)])
         logits = apply(config, params | {config.word_table: table}, tokens)
+        if copies:
+            is_target = jnp.arange(logits.shape[-1]) == target
+            logits = jnp.where(is_target, logits, _without(logits, copies))
         # Texts that are flipped already pull less.
         return (jax.nn.log_sigmoid(margins(logits, target)) * counted).sum()
 
     return jax.grad(flipped)(slots)
+
+
+def _without(logits: jax.Array, copies: tuple[int, ...]) -> jax.Array:
+    """Logits, those of copies below all others."""
+    return logits.at[..., jnp.array(copies)].set(-jnp.inf)
