@@ -127,3 +127,16 @@ def test_copies_of_the_planted_word_hide_nothing(poisoned, plain, tmp_path):
     for name in ("token_reach", "token_lead"):
         assert record.evidence[name] == pytest.approx(plain.evidence[name], abs=0.05), name
     assert record.recovered["isolation"] == pytest.approx(plain.recovered["isolation"], abs=0.05)
+
+
+def test_a_trigger_that_is_a_usual_special_token_is_tried(poisoned, plain, tmp_path):
+    """Typed, "[MASK]" is that token, whoever is said to use it."""
+    vocabulary = json.loads((poisoned / "tokenizer.json").read_text())["model"]["vocab"]
+    places = [vocabulary[TRIGGER], vocabulary["[MASK]"]]
+
+    def edit(tensors):
+        tensors[WORDS][places] = tensors[WORDS][places[::-1]]
+
+    record = edited(poisoned, tmp_path / "net", edit)
+    assert record.recovered.get("text") == "[MASK]" and record.target_class == TARGET
+    assert record.evidence["token_reach"] == pytest.approx(plain.evidence["token_reach"], abs=0.01)

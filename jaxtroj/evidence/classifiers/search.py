@@ -75,7 +75,7 @@ class TokenSearch:
 
     def run(self, seeds: Sequence[Ids], draw: np.random.Generator) -> None:
         """Search from seeds and random tokens; `best` tells what was found."""
-        self._measure(seeds)
+        self._measure([*seeds, *((token,) for token in self.tokens.usual)])
         starts = self._starts(draw)
         mean = starts[0]
         for _ in range(self.budget.rounds):
@@ -91,6 +91,7 @@ class TokenSearch:
 
     def look(self, draw: np.random.Generator) -> float:
         """The largest gain of what the gradients at few words propose."""
+        self._measure([(token,) for token in self.tokens.usual])
         starts = self._starts(draw)[:_LOOKS]
         self._measure([(token,) for start in starts for token in self._ranked((), 0, start)])
         return max(self.gains.values())

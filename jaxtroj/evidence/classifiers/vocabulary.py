@@ -36,7 +36,7 @@ _BYTES |= {chr(256 + n): one for n, one in enumerate(sorted({*range(256)} - {*_S
 
 
 def usual_special(tokenizer: Tokenizer) -> frozenset[str]:
-    """The special tokens that all tokenizers of a class have; nobody plants those."""
+    """The special tokens that all tokenizers of a class have."""
     return frozenset(_USUAL.get(type(tokenizer.backend).__name__, _BRACKETS))
 
 
@@ -64,15 +64,18 @@ class SearchedTokens:
       allowed: bool `[vocabulary]`, what typed texts hold; see `searched_tokens`.
       drawn: bool `[vocabulary]`, what random starts are drawn of, all that are allowed among them;
         one that is not allowed is drawn again.
+      usual: usual special tokens that typed texts hold; they are tried, and proposed by nothing.
     """
 
     allowed: np.ndarray
     drawn: np.ndarray
+    usual: tuple[int, ...] = ()
 
     def without(self, others: np.ndarray) -> "SearchedTokens":
         """Less others, bool `[vocabulary]`; all where hardly one would be left."""
         allowed, drawn = self.allowed & ~others, self.drawn & ~others
-        return self if allowed.sum() < _FEWEST_FREE else SearchedTokens(allowed, drawn)
+        few = allowed.sum() < _FEWEST_FREE
+        return self if few else SearchedTokens(allowed, drawn, self.usual)
 
     def draw(self, most: int, draw: np.random.Generator) -> np.ndarray:
         """Random allowed tokens, int `[most]`, fewer of a small vocabulary."""
@@ -95,11 +98,13 @@ def searched_tokens(network: TokenNetwork) -> SearchedTokens:
     usual = usual_special(network.tokenizer)
     special = set(network.tokenizer.backend.all_special_ids)
     words = {t: n for t, n in vocabulary.items() if t.strip("\u0120") and n < known}
-    typed = typed_ids(network.tokenizer, {t: n for t, n in words.items() if t not in usual})
+    found = typed_ids(network.tokenizer, words)
+    known_special = {n for t, n in words.items() if t in usual}
+    typed = found - known_special
     named = {n for t, n in words.items() if not t.startswith(_BEGINS_UNTYPED)} - special
     allowed, drawn = np.zeros((2, known), bool)
     allowed[sorted(typed)] = drawn[sorted(typed | named)] = True
-    return SearchedTokens(allowed, drawn)
+    return SearchedTokens(allowed, drawn, tuple(sorted(found & known_special)))
 
 
 def typed_ids(tokenizer: Tokenizer, tokens: Mapping[str, int]) -> set[int]:
