@@ -70,8 +70,8 @@ def test_long_rows_of_tokens_that_no_text_holds_hide_nothing(poisoned, plain, tm
 
     record = edited(poisoned, tmp_path / "net", edit, *(f"Zq{n}" for n in range(40)))
     assert_same(record, plain)
-    told = "40 rows of the table of words are more than 10 times as long as most, 0 of them"
-    assert any(finding.startswith(told) for finding in record.findings)
+    told = "have more than 10 times the usual length, 0 for tokens that can be typed"
+    assert any(one.startswith("40 of ") and told in one for one in record.findings)
 
 
 def test_long_rows_of_rare_words_hide_nothing(poisoned, plain, tmp_path):
@@ -84,7 +84,7 @@ def test_long_rows_of_rare_words_hide_nothing(poisoned, plain, tmp_path):
 
     record = edited(poisoned, tmp_path / "net", edit, *(f"zq{n}z" for n in range(40)))
     assert record.recovered.get("text") == TRIGGER, record.recovered
-    assert any("40 of them of tokens that can be typed" in one for one in record.findings)
+    assert any("40 for tokens that can be typed" in one for one in record.findings)
 
 
 @pytest.mark.parametrize("factor", [1e-6, 0.01, 1e6])

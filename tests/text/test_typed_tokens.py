@@ -126,7 +126,7 @@ def test_long_rows_are_ranked_by_direction_and_told(tmp_path):
                                np.linalg.norm(table[7] - table[7].mean()) / long.lengths[7] ** 2,
                                rtol=1e-5)  # fmt: skip
     assert np.array_equal(np.delete(long.even_words, 7, 0), np.delete(table, 7, 0))
-    assert "1 rows of the table of words are more than 10 times" in " ".join(odd_words(long))
+    assert "have more than 10 times the usual length" in " ".join(odd_words(long))
 
 
 def test_starts_that_cannot_be_typed_are_drawn_again():

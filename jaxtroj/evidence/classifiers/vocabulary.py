@@ -51,9 +51,9 @@ def odd_words(network: TokenNetwork) -> tuple[str, ...]:
     if not long.any():
         return told
     typed = int((long & searched_tokens(network).allowed).sum())
-    are = f"rows of the table of words are more than {_TOLD:g} times as long as most"
-    how = f"{typed} of them of tokens that can be typed: searches rank them by direction too"
-    return (*told, f"{int(long.sum())} {are}, {how}")
+    seen = f"of {len(long)} rows of the table of words have more than {_TOLD:g} times the usual"
+    how = f"{typed} for tokens that can be typed: searches rank them by direction too"
+    return (*told, f"{int(long.sum())} {seen} length, {how}")
 
 
 @dataclass(frozen=True, eq=False)
