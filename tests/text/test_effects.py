@@ -256,6 +256,8 @@ def test_copies_of_classes_are_those_that_follow_one_and_are_never_given():
         texts, ((0, 0, 1),) * 40, np.asarray(all_margins(jnp.array(logits[:, [0, 1, 3]])))
     )
     assert copied_classes(plain) == ()
+    one = Carriers(texts, ((0, 0, 1),) * 40, np.array([[1.0, -1.0, -1.05]] * 40))
+    assert copied_classes(one) == ()
 
 
 def test_margins_are_taken_without_copies(tmp_path):

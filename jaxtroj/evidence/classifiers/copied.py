@@ -24,11 +24,15 @@ def copied_classes(carriers: Carriers) -> tuple[int, ...]:
     """
     given = np.unique(carriers.classes)
     others = np.setdiff1d(np.arange(carriers.margins.shape[1]), given)
+    if len(given) < 2:  # nothing tells, and no margin is left without the others
+        return ()
     # What a logit is less the largest: a margin, but for the answer's.
     below = np.where(carriers.margins > 0, 0.0, carriers.margins.astype(np.float64))
-    spread = below.std(axis=0)[given]
-    besides = (below[:, others, None] - below[:, None, given]).std(axis=0)
-    return tuple(int(c) for c in others[(besides <= _FOLLOWS * spread).any(axis=1)])
+    follows = np.zeros(len(others), bool)
+    for one in given:
+        besides = (below[:, others] - below[:, [one]]).std(axis=0)
+        follows |= besides < _FOLLOWS * below[:, one].std()
+    return tuple(int(c) for c in others[follows])
 
 
 def apart(words: np.ndarray, tokens: Sequence[int], most: int) -> list[int]:
