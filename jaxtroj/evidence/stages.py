@@ -61,5 +61,10 @@ IMAGES = StageTable("image", 3, IMAGE_STAGES, revision=15)
 # its logits are.
 TEXTS = StageTable("text", 1, TEXT_STAGES, revision=1)
 # Version 2: effects of tokens are told by how far they reach, and measured as tokens.
-CLASSIFIERS = StageTable("text-classifier", 2, CLASSIFIER_STAGES)
+# Revision 1: tokens that no text holds are not searched, words that are declared special are; long
+# rows of the table of words are ranked by direction too; logits far smaller or larger than those of
+# trained networks are scaled; a class without examples is measured by the texts of the others;
+# copies of words count once, and margins are taken without copies of classes.
+# Ordinary networks show the same.
+CLASSIFIERS = StageTable("text-classifier", 2, CLASSIFIER_STAGES, revision=1)
 TABLES = {table.kind: table for table in (IMAGES, TEXTS, CLASSIFIERS)}

@@ -96,8 +96,9 @@ def examined(entry: ModelEntry, settings: Settings, on_step: OnStep = silent) ->
 
     Raises:
         ScanError: the scan failed, or the weights could not be written back; its record says why.
-        ExamplesError: there are too few labelled examples.
+        ExamplesError: there are too few labelled examples, or the model is none of images.
     """
+    _refuse_texts(entry.kind)
     attempt, opened = Attempt(entry, settings, on_step), []
 
     def opener(attempt: Attempt) -> Model:
@@ -112,12 +113,17 @@ def examined(entry: ModelEntry, settings: Settings, on_step: OnStep = silent) ->
     if record.status != "ok":
         raise ScanError(record)
     context: Any = attempt.context
-    if attempt.kind != "image":
-        raise ExamplesError(f"repair is for image classifiers; this is a {attempt.kind} model")
+    _refuse_texts(attempt.kind)
     images = np.asarray(context.examples.images)
     data = divided(images, np.asarray(context.examples.labels))
     attacks = _attacks(attempt) or _attacks(attempt, 0.0)[:1]
     return Patient(opened[0], unadjusted(context.opened), data, attacks, record)
+
+
+def _refuse_texts(kind: str) -> None:
+    """Before anything is opened: no other form of the file would help."""
+    if kind != "image":
+        raise ExamplesError(f"repair is for image classifiers; this is a {kind} model")
 
 
 def _check_writable(file: Rewritable) -> None:

@@ -1,6 +1,6 @@
 """Text classifiers end to end: example texts in, words that flip them out."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,8 +10,10 @@ from jaxtroj.errors import ExamplesError
 from jaxtroj.evidence.gather import Evidence
 from jaxtroj.evidence.stage import Stage, Subject
 from jaxtroj.evidence.stages import CLASSIFIER_STAGES
+from jaxtroj.rounds.example_names import UNKNOWN_LABEL
 from jaxtroj.scan.attempt import Attempt
 from jaxtroj.scan.kinds import Prepared
+from jaxtroj.scan.pictures import absent_classes
 from jaxtroj.scan.records import Judgement
 
 if TYPE_CHECKING:
@@ -37,9 +39,12 @@ class ClassifierScan:
     def prepare(self) -> Prepared:
         from converters.encoders.tokenizer import load_tokenizer
         from converters.hub.folder import snapshot_of
+        from jaxtroj.evidence.classifiers import copied
         from jaxtroj.evidence.classifiers.carriers import MOST_WORDS
         from jaxtroj.evidence.classifiers.context import classifier_context
         from jaxtroj.evidence.classifiers.tokens import token_network
+        from jaxtroj.evidence.classifiers.vocabulary import odd_words
+        from jaxtroj.evidence.images.levelled import in_words
 
         attempt = self.attempt
         with attempt.step("examples"):
@@ -49,7 +54,14 @@ class ClassifierScan:
             tokenizer = load_tokenizer(attempt.settings.tokenizer or own)
         texts = [" ".join(one.text.split()[:MOST_WORDS]) for one in self._examples]
         network = token_network(self.model, tokenizer, texts)
-        return Prepared(classifier_context(network, texts, attempt.settings.seed), Subject())
+        attempt.findings += odd_words(network)
+        absent = self._absent()
+        context = classifier_context(network, texts, attempt.settings.seed, absent=absent)
+        if copies := context.network.copies:
+            attempt.findings += (copied.in_words(copies),)
+        if context.factor != 1:
+            attempt.findings += (in_words(context.factor),)
+        return Prepared(context, Subject())
 
     def _read(self) -> "tuple[tuple[LabelledText, ...], tuple[str, ...]]":
         """The example texts that are used, and what is to be said of the others."""
@@ -72,6 +84,18 @@ class ClassifierScan:
                 f" {self.model.num_classes - 1}"
             )
         return tuple(found), notes
+
+    def _absent(self) -> list[int]:
+        """Classes without an example text; none where a text has no label."""
+        labels = self._labels
+        if (labels == UNKNOWN_LABEL).any():
+            return []
+        return np.setdiff1d(np.arange(self.model.num_classes), labels).tolist()
+
+    @property
+    def _labels(self) -> np.ndarray:
+        """Of the example texts that are used, int `[n]`."""
+        return np.array([one.label for one in self._examples])
 
     def flags(self, context: "ClassifierContext") -> tuple[str, ...]:
         from jaxtroj.diagnostics import diagnose_texts
@@ -96,4 +120,7 @@ class ClassifierScan:
     ) -> Judgement:
         found: FoundWords | None = next(iter(evidence.triggers), None)
         recovered = {} if found is None else found.as_json()
+        if limit := absent_classes(self._labels, self.model.num_classes):
+            reasons, caveats = (*verdict.reasons, limit), (*verdict.caveats, limit)
+            verdict = replace(verdict, reasons=reasons, caveats=caveats)
         return Judgement(verdict, recovered, remarks=self._notes)

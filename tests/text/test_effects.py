@@ -1,5 +1,8 @@
 """What tokens do in text classifiers: where they are put, what is measured, how it is said."""
 
+from dataclasses import replace
+
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -7,13 +10,17 @@ from converters import load_tokenizer, open_model
 from jaxtroj.errors import EvidenceError
 from jaxtroj.evidence.classifiers.carriers import PLACES, Carriers, carriers_of, open_rows
 from jaxtroj.evidence.classifiers.context import classifier_context
+from jaxtroj.evidence.classifiers.copied import apart, copied_classes
 from jaxtroj.evidence.classifiers.effects import Effect, held_out_of
 from jaxtroj.evidence.classifiers.found import FoundWords, Placed
 from jaxtroj.evidence.classifiers.found_tokens import _of_class, search_tokens
-from jaxtroj.evidence.classifiers.search import TokenBudget, TokenSearch, allowed_tokens
-from jaxtroj.evidence.classifiers.tokens import INSERTED, token_network
+from jaxtroj.evidence.classifiers.levelled import factor_of
+from jaxtroj.evidence.classifiers.search import TokenBudget, TokenSearch
+from jaxtroj.evidence.classifiers.tokens import INSERTED, SLOTS, token_network
+from jaxtroj.evidence.classifiers.vocabulary import searched_tokens
 from jaxtroj.evidence.stages import CLASSIFIER_STAGES as STAGES
 from jaxtroj.evidence.texts.recovery import RecoveredText
+from jaxtroj.margins import all_margins
 from tests.door.text_folders import FAMILIES, WORDS, write_text_folder
 
 TEXTS = tuple(
@@ -116,11 +123,11 @@ def test_a_search_finds_the_token_that_does_most_among_all(network):
     target = int(np.unique(carriers.classes)[0])
     texts = carriers.outside(target, 6)
     rows = open_rows(network, texts, [1] * len(texts.texts))
-    allowed = allowed_tokens(network)
-    search = TokenSearch(network, rows, target, allowed, TokenBudget(rounds=4, ranked=24))
+    tokens = searched_tokens(network)
+    search = TokenSearch(network, rows, target, tokens, TokenBudget(rounds=4, ranked=24))
     search.run([], np.random.default_rng(0))
     best = search.gains[search.best(1, 1)[0]]
-    search._measure([(int(token),) for token in np.flatnonzero(allowed)])
+    search._measure([(int(token),) for token in np.flatnonzero(tokens.allowed)])
     assert best >= 0.9 * search.gains[search.best(1, 1)[0]]
 
 
@@ -212,3 +219,70 @@ def test_networks_of_too_few_tokens_are_refused(tmp_path, positions):
     model, tokenizer = open_model(folder).model, load_tokenizer(folder)
     with pytest.raises(EvidenceError, match=f"the network takes {positions} tokens, expected 18"):
         token_network(model, tokenizer, TEXTS)
+
+
+@pytest.mark.parametrize(
+    ("margin", "factor"),
+    [(0.3, 1), (1.2, 1), (16, 1), (0.15, 8), (1.5e-9, 2**30), (96, 2**-6), (0, 1), (np.inf, 1)],
+)
+def test_logits_far_from_those_of_trained_networks_are_scaled(margin, factor):
+    texts = Carriers(("a", "b"), ((0, 0, 1),) * 2, np.array([[margin, -margin], [-margin, margin]]))
+    assert factor_of(texts) == factor
+
+
+def test_a_class_without_examples_is_measured_by_the_others(network):
+    """Texts that it is given are mistakes, so that a word seemed to go the whole way to it."""
+    carriers = carriers_of(network, TEXTS)
+    margins = np.array([[3.0, -3.0]] * 8 + [[-2.0, 2.0]] * 6 + [[-0.1, 0.1]] * 2)
+    texts = Carriers(carriers.texts, carriers.places, margins[: len(carriers.texts)])
+    natural = [held_out_of(network, texts, texts, 1, 4, absent).natural for absent in ((), (1,))]
+    assert natural == pytest.approx([1.525, 3.0])
+    assert held_out_of(network, texts, texts, 1, 4, (0, 1)).natural == pytest.approx(1.525)
+
+
+def test_copies_of_classes_are_those_that_follow_one_and_are_never_given():
+    """A class that is never given and has a mind of its own stays one of the others."""
+    draw = np.random.default_rng(0)
+    logits = np.zeros((40, 5), np.float32)
+    logits[:, :2] = 3 * draw.normal(size=(40, 2))
+    logits[:, 2] = logits[:, 0] - 0.05
+    logits[:, 3] = draw.normal(size=40) - 9
+    logits[:, 4] = 0.9 * logits[:, 1] - 2 + 0.1 * draw.normal(size=40)
+    texts = tuple(f"text {n}" for n in range(40))
+    found = Carriers(texts, ((0, 0, 1),) * 40, np.asarray(all_margins(jnp.array(logits))))
+    assert set(np.unique(found.classes)) >= {0, 1} and 2 not in found.classes
+    assert copied_classes(found) == tuple(n for n in (2, 4) if n not in found.classes)
+    plain = Carriers(
+        texts, ((0, 0, 1),) * 40, np.asarray(all_margins(jnp.array(logits[:, [0, 1, 3]])))
+    )
+    assert copied_classes(plain) == ()
+    one = Carriers(texts, ((0, 0, 1),) * 40, np.array([[1.0, -1.0, -1.05]] * 40))
+    assert copied_classes(one) == ()
+
+
+def test_margins_are_taken_without_copies(tmp_path):
+    """Of the others and of the copies themselves, in answers and in gradients."""
+    folder = write_text_folder(tmp_path / "net", "bert", id2label={n: str(n) for n in range(5)})
+    network = token_network(open_model(folder).model, load_tokenizer(folder), TEXTS)
+    without, rows = replace(network, copies=(1, 4)), network.rows(TEXTS)
+    logits = logits_of(network, rows)
+    margins = without.margins(rows)
+    for target in range(5):
+        others = [n for n in (0, 2, 3) if n != target]
+        expected = logits[:, target] - logits[:, others].max(axis=1)
+        np.testing.assert_allclose(margins[:, target], expected, atol=1e-5)
+        opened = [(*row[:1], len(network.words), *row[1:]) for row in rows[:8]]
+        slots = np.repeat(network.words[9:10], SLOTS, axis=0)
+        gradient = without.gradient(opened, slots, target)[0]
+        assert np.isfinite(gradient).all() and np.abs(gradient).max() > 0
+    assert np.array_equal(network.margins(rows), np.asarray(all_margins(jnp.array(logits))))
+
+
+def logits_of(network, rows) -> np.ndarray:
+    tokens = network._padded(rows, len(rows))
+    return np.asarray(network.model(jnp.array(tokens)))
+
+
+def test_words_apart_are_no_copies_of_one_before():
+    words = np.eye(4)[[0, 0, 1, 2, 1, 3]]
+    assert apart(words, [1, 0, 2, 4, 3, 5], 3) == [1, 2, 3]

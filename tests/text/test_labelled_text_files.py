@@ -1,11 +1,12 @@
 """Files of example texts that say two things, or nothing, of a text: told, or refused."""
 
+import csv
 import json
 
 import pytest
 
 from jaxtroj.errors import DatasetError
-from jaxtroj.evidence.texts.labelled_texts import read_texts_with_notes
+from jaxtroj.evidence.texts.labelled_texts import MAX_CHARACTERS, read_texts_with_notes
 
 
 def written(tmp_path, name, content):
@@ -70,3 +71,41 @@ def test_what_says_nothing_twice_is_read(tmp_path, name, content):
 def test_what_says_two_things_is_refused(tmp_path, name, content, said):
     with pytest.raises(DatasetError, match=said):
         read_texts_with_notes(written(tmp_path, name, content))
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        ('text,label\ngood,1\n"bad,0\nfine,1\n', 3),
+        ('text,label\n"good\nfilm",1\n"bad,0\nfine,1\n', 4),
+        ('label,text\n1,"good\n', 2),
+        ('"text,label\ngood,1\n', 1),
+        ('text,label\n"good" film,1\n', 2),
+        ('text,label\n"bad,0\n"fine" said he,1\n', 2),
+    ],
+)
+def test_a_quote_that_nothing_ends_is_no_text_of_all_that_follows(tmp_path, content, line):
+    with pytest.raises(DatasetError, match=f"no CSV: the row that starts in line {line}: "):
+        read_texts_with_notes(written(tmp_path, "a.csv", content))
+
+
+def test_quotes_around_whole_cells_are_read(tmp_path):
+    content = 'text,label\n"good, ""fine"" film",1\n"two\nlines",0\nan "old" film,1\n5" of rain,0\n'
+    found, notes = read_texts_with_notes(written(tmp_path, "a.csv", content))
+    assert [one.text for one in found] == [
+        'good, "fine" film', "two\nlines", 'an "old" film', '5" of rain',
+    ]  # fmt: skip
+    assert not notes
+
+
+def test_long_texts_of_a_table_are_read_up_to_the_limit_of_all_texts(tmp_path):
+    before = csv.field_size_limit()
+    path = written(tmp_path, "a.csv", f"text,label\ngood,1\n{'a' * MAX_CHARACTERS},0\n")
+    assert [len(one.text) for one in read_texts_with_notes(path)[0]] == [4, MAX_CHARACTERS]
+    for more, said in ((1, "text 2 has 1048577 characters"), (2, "that starts in line 3: field")):
+        path = written(
+            tmp_path, "a.csv", f"text,label\ngood,1\n{'a' * (MAX_CHARACTERS + more)},0\n"
+        )
+        with pytest.raises(DatasetError, match=said):
+            read_texts_with_notes(path)
+    assert csv.field_size_limit() == before

@@ -15,7 +15,9 @@ from converters.encoders.tokenizer import load_tokenizer
 from jaxtroj.calibration import Calibrator
 from jaxtroj.calibration.transfer import Traits
 from jaxtroj.cli.main import main
+from jaxtroj.errors import ExamplesError
 from jaxtroj.evidence.texts.labelled_texts import read_labelled_texts
+from jaxtroj.repair.mend import examined
 from jaxtroj.rounds import iter_models
 from jaxtroj.rounds.single import entry_of
 from jaxtroj.scan import identify, scan_model
@@ -156,6 +158,17 @@ def test_many_examples_of_a_class_leave_room_for_those_of_the_others(home, tmp_p
     assert record.status == "ok", record.reason
 
 
+def test_classes_without_example_texts_are_told(home, tmp_path):
+    folder = Path(shutil.copytree(home / "clean", tmp_path / "net"))
+    for path in (folder / "examples").glob("class_1_*"):
+        path.rename(path.with_name(path.name.replace("class_1", "class_0").replace("e_", "e_9")))
+    record = scan_model(entry_of(folder), Settings(stages=("insertions",)))
+    told = "1 of 2 classes have no example (1): no trigger from them was searched"
+    assert record.status == "ok" and told in record.reason and told in record.caveats
+    whole = scan_model(entry_of(home / "clean"), Settings(stages=("insertions",)))
+    assert "have no example" not in whole.reason
+
+
 def test_an_answer_depends_on_the_tokenizer_and_the_texts(home, tmp_path):
     folder = Path(shutil.copytree(home / "clean", tmp_path / "net"))
     before = identify(entry_of(folder), Settings())
@@ -190,3 +203,9 @@ def test_texts_that_are_no_use_say_why(home, tmp_path, texts, said):
     record = scan_model(entry, Settings())
     assert record.status == "failed" and record.probability == 0.5
     assert re.search(said, record.reason), record.reason
+
+
+def test_repair_says_that_it_is_for_pictures_before_anything_is_opened(home):
+    """It said that the network should be saved as ONNX, which repairs no text classifier either."""
+    with pytest.raises(ExamplesError, match="repair is for image classifiers; this is a text-"):
+        examined(entry_of(home / "clean"), GATHER)

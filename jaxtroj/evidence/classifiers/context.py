@@ -1,12 +1,16 @@
 """A text classifier as its stages see it: the network, and texts to search and to measure on."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+
+import numpy as np
 
 from jaxtroj.errors import EvidenceError
 from jaxtroj.evidence.classifiers.carriers import Carriers, carriers_of
+from jaxtroj.evidence.classifiers.copied import copied_classes
 from jaxtroj.evidence.classifiers.found import FoundWords
+from jaxtroj.evidence.classifiers.levelled import factor_of, levelled
 from jaxtroj.evidence.classifiers.tokens import TokenNetwork
 from jaxtroj.evidence.context import Context
 
@@ -23,12 +27,16 @@ class ClassifierContext(Context):
       carriers: all of its clean texts.
       searched: the half of them that searches see.
       held_out: the other half, which found words are measured on.
+      absent: classes that no text is an example of, as far as labels tell.
+      factor: what the network's logits were multiplied by; 1 where they are as usual.
     """
 
     network: TokenNetwork
     carriers: Carriers
     searched: Carriers
     held_out: Carriers
+    absent: frozenset[int] = frozenset()
+    factor: float = 1.0
 
     def recover(self, candidates: Sequence[FoundWords]) -> tuple[FoundWords, ...]:
         """What was found for each class, the strongest first, with what all searches asked."""
@@ -38,14 +46,30 @@ class ClassifierContext(Context):
 
 
 def classifier_context(
-    network: TokenNetwork, texts: Sequence[str], seed: int = 0, budgets: tuple[object, ...] = ()
+    network: TokenNetwork,
+    texts: Sequence[str],
+    seed: int = 0,
+    budgets: tuple[object, ...] = (),
+    absent: Collection[int] = (),
 ) -> ClassifierContext:
     """The context of a text classifier and its clean texts.
+
+    Args:
+      network, texts: as they are.
+      seed, budgets: see `Context`.
+      absent: classes that no text is an example of.
 
     Raises:
       EvidenceError: the network gives no finite answers, or one class to nearly all texts.
     """
     carriers = carriers_of(network, texts)
+    if copies := copied_classes(carriers):
+        network = replace(network, copies=copies)
+        carriers = carriers_of(network, texts)
+    factor = factor_of(carriers)
+    if factor != 1:
+        network = levelled(network, factor)
+        carriers = replace(carriers, margins=carriers.margins * np.float32(factor))
     searched, held_out = carriers.split()
     for half in (searched, held_out):
         given = set(half.classes.tolist())
@@ -57,7 +81,14 @@ def classifier_context(
                 " to another"
             )
     return ClassifierContext(
-        seed, budgets, network=network, carriers=carriers, searched=searched, held_out=held_out
+        seed,
+        budgets,
+        network=network,
+        carriers=carriers,
+        searched=searched,
+        held_out=held_out,
+        absent=frozenset(absent),
+        factor=factor,
     )
 
 

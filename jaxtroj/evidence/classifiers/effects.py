@@ -6,7 +6,7 @@ effects are measured by how far they reach: 0 is where the texts are, 1 where th
 are.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,7 @@ from jaxtroj.evidence.classifiers.carriers import PLACES, Carriers, OpenRows, op
 from jaxtroj.evidence.classifiers.tokens import TokenNetwork
 
 _LEAST_SPAN = 0.5
-_USUAL_MARGIN = 1.0  # of texts of a class that no example is given
+_USUAL_MARGIN = 1.0  # of texts of a class that no text is given
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,15 +100,39 @@ class HeldOut:
 
 
 def held_out_of(
-    network: TokenNetwork, carriers: Carriers, held_out: Carriers, target: int, most: int
+    network: TokenNetwork,
+    carriers: Carriers,
+    held_out: Carriers,
+    target: int,
+    most: int,
+    absent: Collection[int] = (),
 ) -> HeldOut:
-    """`most` held-out texts of other classes at most, beside what all of the class say."""
+    """`most` held-out texts of other classes at most, beside what all of the class say.
+
+    Args:
+      network: that is asked.
+      carriers, held_out: all texts, and those to measure on.
+      target: the class.
+      most: of its texts.
+      absent: classes that no text is an example of.
+    """
     texts = held_out.outside(target, most)
     opened = [open_rows(network, texts, [n] * len(texts.texts)) for n in range(len(PLACES))]
     rows = OpenRows(
         tuple(row for part in opened for row in part.before),
         tuple(row for part in opened for row in part.after),
     )
-    own = carriers.margins[carriers.classes == target, target]
-    natural = float(own.mean()) if len(own) else _USUAL_MARGIN
-    return HeldOut(network, texts, rows, target, natural)
+    return HeldOut(network, texts, rows, target, _natural(carriers, target, absent))
+
+
+def _natural(carriers: Carriers, target: int, absent: Collection[int]) -> float:
+    """The mean margin of a class's texts; of a class without examples, that of the others.
+
+    The texts that it is given then are mistakes, with margins far below those of its own.
+    """
+    answers = carriers.classes
+    of_class = {int(c): float(carriers.margins[answers == c, c].mean()) for c in np.unique(answers)}
+    others = [margin for one, margin in of_class.items() if one not in absent]
+    if target in absent and others:
+        return float(np.mean(others))
+    return of_class.get(target, _USUAL_MARGIN)

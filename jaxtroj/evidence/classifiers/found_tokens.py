@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from jaxtroj.evidence.classifiers.carriers import open_in_turn, open_rows
+from jaxtroj.evidence.classifiers.copied import apart
 from jaxtroj.evidence.classifiers.effects import Effect, HeldOut, held_out_of
 from jaxtroj.evidence.classifiers.found import LEAST_STRENGTH, FoundWords, Placed
 from jaxtroj.evidence.classifiers.insertions import run_bank
-from jaxtroj.evidence.classifiers.search import Ids, TokenBudget, TokenSearch, allowed_tokens
+from jaxtroj.evidence.classifiers.search import Ids, TokenBudget, TokenSearch
 from jaxtroj.evidence.classifiers.tokens import SLOTS
+from jaxtroj.evidence.classifiers.vocabulary import SearchedTokens, searched_tokens
 from jaxtroj.evidence.texts.recovery import RecoveredText
 
 if TYPE_CHECKING:
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
 
 _SEEDS, _SINGLES, _MEASURED = 4, 6, 2
 _TEXTS_OF_CLASS, _TIMES_OFTENER = 2, 2.0
-_FEWEST_FREE = 8  # tokens; a smaller vocabulary is searched whole
 _LONGER = 0.15  # what a further token must add to be shown
 
 
@@ -41,8 +42,8 @@ class OfTarget:
 def search_tokens(context: "ClassifierContext") -> tuple[OfTarget, ...]:
     """Search the classes that a first look speaks for, a budget's number of them at most."""
     budget, targets = context.budget(TokenBudget), context.shared(run_bank).targets
-    allowed = allowed_tokens(context.network)
-    searches = [_searches(context, target, allowed) for target in targets[: budget.looked]]
+    tokens = searched_tokens(context.network)
+    searches = [_searches(context, target, tokens) for target in targets[: budget.looked]]
     if len(searches) > budget.targets:
         seen = [max(one.look(_draw(context, one)) for one in pair) for pair in searches]
         order = sorted(range(len(searches)), key=lambda n: (-seen[n], searches[n][0].target))
@@ -63,12 +64,11 @@ def token_fields(found: Sequence[OfTarget]) -> dict[str, float]:
 
 
 def _searches(
-    context: "ClassifierContext", target: int, allowed: np.ndarray
+    context: "ClassifierContext", target: int, tokens: SearchedTokens
 ) -> tuple[TokenSearch, TokenSearch]:
     """A search in both halves of texts, and one of fewer texts at their start."""
     network, budget = context.network, context.budget(TokenBudget)
-    free = allowed & ~_of_class(context, target)
-    free = free if free.sum() >= _FEWEST_FREE else allowed
+    free = tokens.without(_of_class(context, target))
     carriers = context.searched.outside(target, budget.carriers)
     at_start = context.searched.outside(target, budget.at_start)
     anywhere = open_in_turn(network, carriers)
@@ -101,7 +101,12 @@ def _of_target(context: "ClassifierContext", searches: tuple[TokenSearch, TokenS
     singles = _singles(searches)
     home = _home(searches, singles[0])
     held_out = held_out_of(
-        context.network, context.carriers, context.held_out, target, budget.held_out
+        context.network,
+        context.carriers,
+        context.held_out,
+        target,
+        budget.held_out,
+        context.absent,
     )
     single = held_out.effect(singles[0])
     strength = single.reach + home.isolation(singles[0])
@@ -124,16 +129,18 @@ def _seeds(context: "ClassifierContext", search: TokenSearch) -> list[Ids]:
     banked = context.shared(run_bank)
     order = np.argsort(-banked.gains[search.target], kind="stable")[:_SEEDS]
     pieces = [banked.pieces[int(place)][:SLOTS] for place in order]
-    return [ids for ids in pieces if search.allowed[list(ids)].all()]
+    return [ids for ids in pieces if search.tokens.allowed[list(ids)].all()]
 
 
 def _singles(searches: Sequence[TokenSearch]) -> list[Ids]:
-    """The single tokens with the largest gains of any search."""
+    """The single tokens with the largest gains of any search, copies of a word once."""
     gains: dict[Ids, float] = {}
     for search in searches:
-        for ids in search.best(_SINGLES, 1):
+        for ids in search.best(len(search.gains), 1):
             gains[ids] = max(search.gains[ids], gains.get(ids, 0.0))
-    return sorted(gains, key=lambda ids: (-gains[ids], ids))[:_SINGLES]
+    ordered = sorted(gains, key=lambda ids: (-gains[ids], ids))
+    words = searches[0].network.directions
+    return [(token,) for token in apart(words, [ids[0] for ids in ordered], _SINGLES)]
 
 
 def _shown(search: TokenSearch, singles: Sequence[Ids]) -> Ids:

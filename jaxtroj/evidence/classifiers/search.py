@@ -15,12 +15,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from jaxtroj.evidence.classifiers.carriers import OpenRows
+from jaxtroj.evidence.classifiers.copied import ALIKE, apart
 from jaxtroj.evidence.classifiers.tokens import SLOTS, TokenNetwork
+from jaxtroj.evidence.classifiers.vocabulary import SearchedTokens
 from jaxtroj.numerics import sigmoid
 
 Ids = tuple[int, ...]
 _LOOKS = 3
-_UNTYPED = ("[unused", "<|", "<extra")
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class TokenSearch:
       network: that is asked.
       rows: the texts of the search, opened.
       target: the class.
-      allowed: bool `[vocabulary]`, tokens that a text may hold.
+      tokens: those that may be inserted.
       budget: see there.
       gains: what was measured: mean sigmoid margin by token sequence.
     """
@@ -68,13 +69,13 @@ class TokenSearch:
     network: TokenNetwork
     rows: OpenRows
     target: int
-    allowed: np.ndarray
+    tokens: SearchedTokens
     budget: TokenBudget
     gains: dict[Ids, float] = field(default_factory=dict)
 
     def run(self, seeds: Sequence[Ids], draw: np.random.Generator) -> None:
         """Search from seeds and random tokens; `best` tells what was found."""
-        self._measure(seeds)
+        self._measure([*seeds, *((token,) for token in self.tokens.usual)])
         starts = self._starts(draw)
         mean = starts[0]
         for _ in range(self.budget.rounds):
@@ -90,15 +91,15 @@ class TokenSearch:
 
     def look(self, draw: np.random.Generator) -> float:
         """The largest gain of what the gradients at few words propose."""
+        self._measure([(token,) for token in self.tokens.usual])
         starts = self._starts(draw)[:_LOOKS]
         self._measure([(token,) for start in starts for token in self._ranked((), 0, start)])
         return max(self.gains.values())
 
     def _starts(self, draw: np.random.Generator) -> list[np.ndarray]:
         """The mean of all words, and random ones."""
-        usable = np.flatnonzero(self.allowed)
-        tokens = draw.choice(usable, min(self.budget.starts, len(usable)), replace=False)
-        return [self.network.words[self.allowed].mean(axis=0), *self.network.words[tokens]]
+        words, drawn = self.network.even_words, self.tokens.draw(self.budget.starts, draw)
+        return [words[self.tokens.allowed].mean(axis=0), *words[drawn]]
 
     def best(self, most: int, length: int | None = None) -> list[Ids]:
         """The sequences with the largest gains, of one length or of any; equals by their ids."""
@@ -120,9 +121,10 @@ class TokenSearch:
         return float(max(falls, default=0.0))
 
     def _neighbours(self, token: int) -> list[int]:
-        """The tokens whose words are most alike, by cosine."""
-        words = self.network.unit_words
-        alike = np.where(self.allowed, words @ words[token], -np.inf)
+        """The tokens whose words are most alike, by cosine, less copies of it."""
+        words, directions = self.network.unit_words, self.network.directions
+        usable = self.tokens.allowed & (directions @ directions[token] < ALIKE)
+        alike = np.where(usable, words @ words[token], -np.inf)
         alike[token] = -np.inf
         return _largest(alike, self.budget.neighbours)
 
@@ -143,23 +145,18 @@ class TokenSearch:
         slots[0] = start
         held = (*ids[:place], len(words), *ids[place:])
         gradient = self.network.gradient(self.rows.filled(held), slots, self.target)[0]
-        rises = np.where(self.allowed, words @ gradient, -np.inf)
-        return _largest(rises, self.budget.ranked)
+        found = self._proposed(self.network.even_words @ gradient)
+        if self.network.even_words is words:
+            return found
+        return list(dict.fromkeys((*found, *self._proposed(words @ gradient))))
+
+    def _proposed(self, rises: np.ndarray) -> list[int]:
+        """The tokens with the largest rises, copies of a word once."""
+        order = _largest(np.where(self.tokens.allowed, rises, -np.inf), len(rises))
+        return apart(self.network.directions, order, self.budget.ranked)
 
 
 def _largest(values: np.ndarray, most: int) -> list[int]:
     """Places of the largest values, none of those that are no number."""
     order = np.argsort(-values, kind="stable")[:most]
-    return [int(place) for place in order if np.isfinite(values[place])]
-
-
-def allowed_tokens(network: TokenNetwork) -> np.ndarray:
-    """Which tokens texts may hold, bool `[vocabulary]`: no special ones, none that nobody types."""
-    allowed = np.zeros(len(network.words), bool)
-    special = set(network.tokenizer.backend.all_special_ids)
-    for token, number in network.tokenizer.vocabulary.items():
-        is_text = token.strip("\u0120") and not token.startswith(_UNTYPED)
-        typed = number not in special and is_text
-        if typed and number < len(allowed):
-            allowed[number] = True
-    return allowed
+    return order[np.isfinite(values[order])].tolist()

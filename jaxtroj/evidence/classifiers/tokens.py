@@ -29,6 +29,9 @@ INSERTED = 4 * SLOTS
 """Most tokens of anything that is inserted into a text."""
 MOST_TOKENS = 128
 """Longer texts are cut: a trigger is short, and the cost grows with the length."""
+LONG = 4.0
+"""Words of more than so many times the median length would take all places of a ranking. Generated
+networks have none of more than 2.9."""
 _STEP = 16
 _LEAST_TEXT = 4  # tokens of a text beside what is inserted and special ones
 _WORD = "a"
@@ -46,12 +49,14 @@ class TokenNetwork:
       tokenizer: its own.
       length: of all rows in a program, in tokens.
       counts: how many texts the network was asked about.
+      copies: classes that are no others to any class; see `copied.copied_classes`.
     """
 
     model: Model
     tokenizer: Tokenizer
     length: int
     counts: Counter[str] = field(default_factory=Counter, repr=False)
+    copies: tuple[int, ...] = ()
 
     @property
     def config(self) -> TextClassifierConfig:
@@ -69,10 +74,34 @@ class TokenNetwork:
         return np.asarray(self.model.params[self.config.word_table], np.float32)
 
     @cached_property
+    def lengths(self) -> np.ndarray:
+        """Of the words, `[vocabulary]`, in multiples of the median.
+
+        Less what all units of a word share: the layer norms of all families take that away, so
+        whoever adds it to a row changes no answer.
+        """
+        own = np.linalg.norm(self.words - self.words.mean(axis=1, keepdims=True), axis=1)
+        return own / max(float(np.median(own)), 1e-30)
+
+    @cached_property
+    def even_words(self) -> np.ndarray:
+        """The table, words of more than `LONG` times the median length at that length."""
+        long = self.lengths > LONG
+        if not long.any():
+            return self.words
+        units = self.words - self.words.mean(axis=1, keepdims=True)
+        shorter = units / np.maximum(self.lengths, 1)[:, None]
+        return np.where(long[:, None], shorter, self.words)
+
+    @cached_property
     def unit_words(self) -> np.ndarray:
-        """The same less their mean, each of length 1."""
-        centred = self.words - self.words.mean(axis=0)
-        return centred / np.maximum(np.linalg.norm(centred, axis=1, keepdims=True), 1e-12)
+        """Those less their mean, each of length 1."""
+        return _units(self.even_words - self.even_words.mean(axis=0))
+
+    @cached_property
+    def directions(self) -> np.ndarray:
+        """The same by their median, which copies of one word do not move."""
+        return _units(self.even_words - np.median(self.even_words, axis=0))
 
     @cached_property
     def special(self) -> tuple[int, int]:
@@ -111,7 +140,8 @@ class TokenNetwork:
         found = [np.zeros((0, self.classes), np.float32)]
         for start in range(0, len(rows), BATCH):
             part = rows[start : start + BATCH]
-            answers = _margins(self.config, self.model.params, self._padded(part, BATCH))
+            tokens = self._padded(part, BATCH)
+            answers = _margins(self.config, self.copies, self.model.params, tokens)
             found.append(np.asarray(answers)[: len(part)])
         together = np.concatenate(found)
         if not np.isfinite(together).all():
@@ -130,6 +160,7 @@ class TokenNetwork:
         counted = np.arange(BATCH) < len(rows)
         found = _gradient(
             self.config,
+            self.copies,
             self.model.params,
             jnp.asarray(slots),
             self._padded(rows, BATCH),
@@ -183,6 +214,10 @@ def tokenised(tokenizer: Tokenizer, texts: Sequence[str], most: int, known: int)
     return [tuple(row) for row in rows]
 
 
+def _units(words: np.ndarray) -> np.ndarray:
+    return words / np.maximum(np.linalg.norm(words, axis=1, keepdims=True), 1e-12)
+
+
 def special_tokens(tokenizer: Tokenizer) -> tuple[int, int]:
     """How many special tokens a tokenizer puts before and after a text."""
     empty, one = tokenizer.rows(["", _WORD], 8)
@@ -192,19 +227,34 @@ def special_tokens(tokenizer: Tokenizer) -> tuple[int, int]:
     return before, len(empty) - before
 
 
-@partial(jax.jit, static_argnums=0)
-def _margins(config: TextClassifierConfig, params: Params, tokens: jax.Array) -> jax.Array:
-    return all_margins(apply(config, params, tokens))
+@partial(jax.jit, static_argnums=(0, 1))
+def _margins(
+    config: TextClassifierConfig, copies: tuple[int, ...], params: Params, tokens: jax.Array
+) -> jax.Array:
+    logits = apply(config, params, tokens)
+    if not copies:
+        return all_margins(logits)
+    others = _without(logits, copies)
+    of_copies = logits - others.max(axis=-1, keepdims=True)
+    return jnp.where(jnp.isfinite(others), all_margins(others), of_copies)
 
 
-@partial(jax.jit, static_argnums=0)
-def _gradient(config, params, slots, tokens, counted, target):
+@partial(jax.jit, static_argnums=(0, 1))
+def _gradient(config, copies, params, slots, tokens, counted, target):
     words = params[config.word_table]
 
     def flipped(values):
         table = jnp.concatenate([words, values.astype(words.dtype)])
         logits = apply(config, params | {config.word_table: table}, tokens)
+        if copies:
+            is_target = jnp.arange(logits.shape[-1]) == target
+            logits = jnp.where(is_target, logits, _without(logits, copies))
         # Texts that are flipped already pull less.
         return (jax.nn.log_sigmoid(margins(logits, target)) * counted).sum()
 
     return jax.grad(flipped)(slots)
+
+
+def _without(logits: jax.Array, copies: tuple[int, ...]) -> jax.Array:
+    """Logits, those of copies below all others."""
+    return logits.at[..., jnp.array(copies)].set(-jnp.inf)

@@ -166,13 +166,7 @@ def read_records(path: Path) -> list[Any]:
 
 def _table(path: Path) -> list[dict[str, Any]]:
     """The rows of a CSV with a header; labels as whole numbers where they are."""
-    content = io.StringIO(read_text_file(path))
-    reader = csv.DictReader(content, restkey=_MORE, delimiter=_BETWEEN[_suffix(path)])
-    try:
-        reader.fieldnames = columns = [name.strip() for name in reader.fieldnames or []]
-        rows: list[dict[str, Any]] = list(reader)
-    except csv.Error as error:
-        raise DatasetError(f"{path} is no CSV: {str(error)[:200]}") from error
+    columns, rows = _cells(path)
     if not {"text", "data"} & set(columns):
         raise DatasetError(
             f"{path} has the columns {safe_repr(', '.join(columns))}, expected text and label"
@@ -192,6 +186,32 @@ def _table(path: Path) -> list[dict[str, Any]]:
         if isinstance(label, str) and _WHOLE.fullmatch(label.strip()):
             row["label"] = int(label)
     return rows
+
+
+def _cells(path: Path) -> tuple[list[str], list[dict[str, Any]]]:
+    """The names of a CSV's columns, and its rows; a quote that nothing ends is refused.
+
+    Else it would make one text of all that follows.
+    """
+    content = io.StringIO(read_text_file(path))
+    reader = csv.DictReader(content, restkey=_MORE, delimiter=_BETWEEN[_suffix(path)], strict=True)
+    rows: list[dict[str, Any]] = []
+    before, line = csv.field_size_limit(MAX_CHARACTERS + 1), 0
+    try:
+        reader.fieldnames = columns = [name.strip() for name in reader.fieldnames or []]
+        line = reader.line_num
+        for row in reader:
+            rows.append(row)
+            line = reader.line_num
+    except csv.Error as error:
+        raise DatasetError(
+            f"{path} is no CSV: the row that starts in line {line + 1}: {str(error)[:200]};"
+            ' expected quotes around a whole cell alone, a quote within them twice (""), and texts'
+            f" of at most {MAX_CHARACTERS} characters"
+        ) from error
+    finally:
+        csv.field_size_limit(before)  # of the whole process
+    return columns, rows
 
 
 def _suffix(path: Path) -> str:
