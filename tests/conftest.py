@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 
@@ -79,9 +80,22 @@ def quick_compilation(request, monkeypatch) -> Iterator[None]:
     if "slow" in request.keywords:
         yield
         return
+    with _compiled_quickly(monkeypatch):
+        yield
+
+
+@pytest.fixture(scope="module")
+def quick_module() -> Iterator[None]:
+    """The same for all of a file, its own fixtures of that scope included."""
+    with pytest.MonkeyPatch.context() as patch, _compiled_quickly(patch):
+        yield
+
+
+@contextmanager
+def _compiled_quickly(patch: pytest.MonkeyPatch) -> Iterator[None]:
     import jax
 
-    monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+    patch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
     jax.config.update("jax_disable_most_optimizations", True)
     yield
     jax.config.update("jax_disable_most_optimizations", False)

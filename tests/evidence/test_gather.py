@@ -45,7 +45,7 @@ LABELS = [0, 0, 0, 1, 1, 1, 2, 2, 2, 0, 1, 2]
 
 
 @pytest.fixture(scope="module", autouse=True)
-def small_batches():
+def small_batches(quick_module):
     """Batches of 32 small pictures: the usual ones hold 1820, nearly all of them padding here."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(network, "_CPU_PIXELS", 32 * 12 * 12)
