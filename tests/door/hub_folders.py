@@ -28,6 +28,14 @@ _CROPPED = {
     "crop_size": {"height": SIDE, "width": SIDE},
     "do_center_crop": True,
 }
+_SWIN = {
+    "image_size": SIDE,
+    "patch_size": 2,
+    "embed_dim": 8,
+    "depths": [1, 2],
+    "num_heads": [2, 2],
+    "window_size": 4,
+}
 FAMILIES: dict[str, tuple[str, dict[str, Any], str, dict[str, Any]]] = {
     "vit": ("ViT", _ATTENTION, "ViTImageProcessor", _EXACT),
     "deit": ("DeiT", _ATTENTION, "DeiTImageProcessor", _CROPPED),
@@ -40,14 +48,7 @@ FAMILIES: dict[str, tuple[str, dict[str, Any], str, dict[str, Any]]] = {
     ),
     "swin": (
         "Swin",
-        {
-            "image_size": SIDE,
-            "patch_size": 2,
-            "embed_dim": 8,
-            "depths": [1, 2],
-            "num_heads": [2, 2],
-            "window_size": 4,
-        },
+        _SWIN,
         "ViTImageProcessor",
         _EXACT,
     ),
@@ -71,14 +72,7 @@ FAMILIES: dict[str, tuple[str, dict[str, Any], str, dict[str, Any]]] = {
     ),
     "swinv2": (
         "Swinv2",
-        {
-            "image_size": SIDE,
-            "patch_size": 2,
-            "embed_dim": 8,
-            "depths": [1, 2],
-            "num_heads": [2, 2],
-            "window_size": 4,
-        },
+        _SWIN,
         "ViTImageProcessor",
         _EXACT,
     ),
