@@ -24,7 +24,7 @@ from jaxtroj.repair.pruning import _last_weight
 from jaxtroj.rounds.examples import Examples
 
 SIDE, CLASSES, FEATURES, DEAD = 6, 5, 16, 8
-DRAW = np.random.default_rng(150)  # of which no row stands out, as of trained networks
+DRAW = np.random.default_rng(150)  # of which no row stands out, as of most trained networks
 HEAD = DRAW.normal(size=(CLASSES, FEATURES)).astype(np.float32)
 IMAGES = DRAW.random((20, SIDE, SIDE, 3), np.float32)
 EXAMPLES = Examples(IMAGES, np.arange(20) % CLASSES, tuple(map(str, range(20))), "RGB")

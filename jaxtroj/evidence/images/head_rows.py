@@ -4,8 +4,8 @@ A file can hold a vector in all rows, which no class gains by, or columns of fea
 same on every picture, which are a bias. It can make a feature smaller and its column larger. None
 of this changes an answer, and all of it drowns the rows or makes one stand out. What common vectors
 and constant features hold of the rows is small in trained networks, and is left out only where it
-is large; features are taken as equally large only where a row stands out less then. So rows of
-other networks stay as they are to the bit.
+is large; features are taken as equally large only where a row stands out half as far then. So rows
+of other networks stay as they are to the bit.
 """
 
 from dataclasses import dataclass
@@ -35,6 +35,7 @@ _CONSTANT, _HEAVY = 0.5, 4.0
 _LARGE, _MOST = 10.0, 0.5
 # Beyond what clean networks at hand show: only then a look at the features is worth a program.
 _SEEN = {"head_lead": 0.2, "head_mean_outlier": 4.0, "head_norm_outlier": 4.0}
+_HALF = 0.5  # of 64 networks at hand none stands out by less than 0.52 of it with equal columns
 _SHOWN = 32
 _SAME = 1e-5  # of the largest size of a feature
 
@@ -135,22 +136,20 @@ def without_common(rows: np.ndarray) -> tuple[np.ndarray, str]:
 
 
 def without_scales(rows: np.ndarray) -> tuple[np.ndarray, str]:
-    """Rows with all columns of one size, where they stand out less then; and a finding.
+    """Rows with all columns of one size, where they stand out half as far then; and a finding.
 
     What a layer multiplies a feature by the next one can divide its column by. A trojan that
-    training left in the rows does not depend on it: of 9 poisoned networks whose rows stand out
-    each does so with columns of one size.
+    training left in the rows does not depend on it.
     """
     sizes = np.linalg.norm(rows, axis=0)
     equal = rows / np.where(sizes > 0, sizes, 1.0)
-    before, after = _beyond(rows), _beyond(equal)
-    if before <= 1 or after >= before:
+    before = _beyond(rows)
+    if before <= 1 or _beyond(equal) >= _HALF * before:
         return rows, ""
-    said = (
-        "a row of the last layer stands out by large weights for small features, and with all"
-        " features as large it does not: it is compared so"
+    return equal, (
+        "a row of the last layer stands out by large weights for small features, with all features"
+        " as large half as far or less: it is compared so"
     )
-    return equal, said if after <= 1 else ""
 
 
 def constant_features(model: Model, images: np.ndarray) -> np.ndarray:
