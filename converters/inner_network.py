@@ -138,15 +138,8 @@ def _is_inner(names: Mapping[str, str], first: str, tensors: Mapping[str, np.nda
 
 
 def layer_shapes(tensors: Mapping[str, np.ndarray]) -> dict[str, tuple[int, ...]]:
-    """Shapes of the tensors that can name a family's layer.
-
-    A convolution has four dimensions, a matrix two; others cannot.
-    """
-    return {
-        name: tuple(tensor.shape)
-        for name, tensor in tensors.items()
-        if tensor.size and (tensor.ndim in (2, 4) or name.rpartition(".")[2].startswith("bias"))
-    }
+    """Shapes of the tensors that can name a family's layer."""
+    return families.of_layers({name: tensor.shape for name, tensor in tensors.items()})
 
 
 def _is_head(names: Sequence[str], within: str) -> bool:

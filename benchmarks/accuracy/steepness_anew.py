@@ -16,12 +16,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
 from benchmarks.accuracy.round5_accuracy import HeadRow
 from benchmarks.accuracy.text_transfer import BETWEEN, read_rows
 from converters.files import write_atomic
 from jaxtroj.evidence.texts.comparison import SIZE, STEEPNESS, Comparison
+from jaxtroj.evidence.texts.sensitivity import steepness
 from jaxtroj.evidence.texts.stages import against, beside
 from jaxtroj.evidence.texts.standard import FEWEST, Standard, make_standard
 
@@ -64,8 +63,8 @@ def _beside(row: HeadRow, clean: Sequence[HeadRow]) -> dict[str, Mapping[str, fl
 
 
 def _fields(row: HeadRow, clean: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    steepness = row.evidence[STEEPNESS] - np.log(max(row.evidence[SIZE], 1e-12))
-    found = dict(row.evidence) | {"jacobian_steepness": float(steepness)}
+    told = steepness(row.evidence[STEEPNESS], row.evidence[SIZE])
+    found = dict(row.evidence) | {"jacobian_steepness": told}
     key = "" if BETWEEN in row.population else row.model
     for comparison in COMPARISONS:
         standard = _standard(comparison, clean)

@@ -24,12 +24,12 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.accuracy.round0_accuracy import origin
 from benchmarks.accuracy.round5_accuracy import HeadRow
 from benchmarks.accuracy.text_transfer import (
     fit_arguments,
     labelled,
     left_out,
+    origin_of_heads,
     read_rows,
     scheme,
     scores,
@@ -61,7 +61,7 @@ def main() -> int:
         for population, part in parts.items():
             print(f"{name:23} {population:55} {json.dumps(part)}")
     if args.calibrator is not None:
-        where = origin(args.seed, args.population)
+        where = origin_of_heads(args.seed, args.population)
         fitted = Calibrator.fit(labelled(fits["both"]), scheme(own, AGAINST), where)
         changed = replace(fitted.transfer, dataset=learnt)
         replace(fitted, transfer=changed).save(args.calibrator)

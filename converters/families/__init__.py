@@ -78,6 +78,15 @@ def refuse_like(shapes: Shapes) -> None:
     refuse_nearly_fitting(FAMILIES.values(), shapes)
 
 
+def of_layers(shapes: Shapes) -> dict[str, tuple[int, ...]]:
+    """Shapes that can name a family's layer: convolutions have four dimensions, matrices two."""
+    return {
+        name: tuple(shape)
+        for name, shape in shapes.items()
+        if 0 not in shape and (len(shape) in (2, 4) or name.rpartition(".")[2].startswith("bias"))
+    }
+
+
 def current_names(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Tensors under the names that torchvision writes today.
 

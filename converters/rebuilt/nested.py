@@ -41,7 +41,7 @@ def network(path: str, d: Description) -> Any | None:
     if not is_network(d.modules[path].class_name):
         return None
     own = d.within(path)
-    found = families.recognise(_of_layers(own))
+    found = families.recognise(families.of_layers(own.shapes))
     if found is None:
         known = known_of(own.shapes, own.modules)
         return None if known is None else built(known.build, known, own)
@@ -80,12 +80,3 @@ def _numbers(path: str, key: str, value: Plain) -> list[float]:
             " channel"
         )
     return [float(n) for n in usable]
-
-
-def _of_layers(d: Description) -> dict[str, tuple[int, ...]]:
-    """Shapes that can name a family's layer."""
-    return {
-        name: shape
-        for name, shape in d.shapes.items()
-        if 0 not in shape and (len(shape) in (2, 4) or name.rpartition(".")[2].startswith("bias"))
-    }

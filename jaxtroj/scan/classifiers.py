@@ -44,7 +44,7 @@ class ClassifierScan:
         from jaxtroj.evidence.classifiers.context import classifier_context
         from jaxtroj.evidence.classifiers.tokens import token_network
         from jaxtroj.evidence.classifiers.vocabulary import odd_words
-        from jaxtroj.evidence.images.levelled import in_words
+        from jaxtroj.evidence.logit_size import in_words
 
         attempt = self.attempt
         with attempt.step("examples"):

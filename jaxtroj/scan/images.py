@@ -107,7 +107,8 @@ class ImageScan:
 
     def _levelled(self, examples: Examples) -> "Model":
         """The network with logits as large as those of trained ones."""
-        from jaxtroj.evidence.images.levelled import in_words, level, levelled
+        from jaxtroj.evidence.images.levelled import level, levelled
+        from jaxtroj.evidence.logit_size import in_words
 
         with self.attempt.step("level"):
             found = level(self.model, examples)

@@ -78,7 +78,7 @@ class HeadScan:
 
     def prepare(self) -> Prepared:
         from converters.families.folding import single_step
-        from jaxtroj.evidence.images.levelled import in_words
+        from jaxtroj.evidence.logit_size import in_words
         from jaxtroj.evidence.texts.context import text_context
 
         if self.model.num_classes < 2:

@@ -5,6 +5,8 @@ import dataclasses
 import numpy as np
 import torch
 
+from converters import open_model
+from converters.input_form import InputForm
 from converters.model import Model
 
 
@@ -35,3 +37,16 @@ def check_graph(
         got = [np.asarray(v) for v in program(model.config, model.params, *given)]
     errors = [relative_error(g, e) for g, e in zip(got, expected, strict=True)]
     assert all(error is not None and error <= tolerance for error in errors), errors
+
+
+def opened_at(path, side: int):
+    """What a file for pictures of `side` pixels is opened as."""
+    return open_model(path, InputForm(image_size=(side, side), bounds=(0, 1)))
+
+
+def check_sequential(network: torch.nn.Module, path, side: int, tolerance: float) -> None:
+    """A pickled `Sequential` is captured as one, and answers as torch does; see `check_graph`."""
+    model = opened_at(path, side).model
+    assert model.architecture == "sequential"
+    images = torch.rand(3, model.channels, side, side, dtype=torch.float64)
+    check_graph(model, network, images, tolerance)

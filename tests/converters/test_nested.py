@@ -1,6 +1,7 @@
 """Whole pickled networks of torchvision inside a `Sequential`: read as torch runs them."""
 
 from collections import OrderedDict
+from functools import partial
 
 import pytest
 import torch
@@ -8,11 +9,10 @@ from torch import nn
 from torchvision import models
 from torchvision.transforms import ColorJitter, Normalize
 
-from converters import convert, open_artifact, open_model
+from converters import convert, open_artifact
 from converters.errors import ConverterError
-from converters.input_form import InputForm
 from converters.parity import check_parity
-from tests.converters.graph_parity import check_graph
+from tests.converters.graph_parity import check_graph, check_sequential, opened_at
 
 SIDE = 32
 # Numbers that float32 has, as which a captured network keeps them.
@@ -53,17 +53,13 @@ NETWORKS = {
 }
 
 
-def opened(path):
-    return open_model(path, InputForm(image_size=(SIDE, SIDE), bounds=(0, 1)))
+opened = partial(opened_at, side=SIDE)
 
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_logits_and_gradients_are_torchs(name, fill, pickled):
     network = fill(NETWORKS[name]).requires_grad_(False)
-    model = opened(pickled(network)).model
-    assert model.architecture == "sequential"
-    images = torch.rand(2, 3, SIDE, SIDE, dtype=torch.float64)
-    check_graph(model, network, images, 1e-9)
+    check_sequential(network, pickled(network), SIDE, 1e-9)
 
 
 @pytest.mark.parametrize("first", ["0.", "0.model."])

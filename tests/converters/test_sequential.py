@@ -1,17 +1,17 @@
 """Whole networks that are a `Sequential` of torch's own layers, made layer by layer."""
 
 from collections import OrderedDict
+from functools import partial
 
 import pytest
 import torch
 from torch import nn
 
-from converters import open_artifact, open_model
+from converters import open_artifact
 from converters.conversion import convert
 from converters.errors import ConverterError
-from converters.input_form import InputForm
 from converters.rebuilt.sequential import _LAYERS
-from tests.converters.graph_parity import check_graph
+from tests.converters.graph_parity import check_graph, check_sequential, opened_at
 
 SIDE = 12
 
@@ -95,17 +95,13 @@ NETWORKS = {
 TOLERANCES = {"a hard sigmoid": 1e-7}
 
 
-def opened(path):
-    return open_model(path, InputForm(image_size=(SIDE, SIDE), bounds=(0, 1)))
+opened = partial(opened_at, side=SIDE)
 
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_logits_and_gradients_are_torchs(name, fill, pickled):
     network = fill(NETWORKS[name]).requires_grad_(False)
-    model = opened(pickled(network)).model
-    assert model.architecture == "sequential"
-    images = torch.rand(3, model.channels, SIDE, SIDE, dtype=torch.float64)
-    check_graph(model, network, images, TOLERANCES.get(name, 1e-10))
+    check_sequential(network, pickled(network), SIDE, TOLERANCES.get(name, 1e-10))
 
 
 def test_every_layer_of_the_table_is_among_them():

@@ -8,31 +8,24 @@ of trained networks are brought to the middle of these; all others stay as they 
 
 from dataclasses import replace
 
-import numpy as np
-
 from jaxtroj.evidence.classifiers.carriers import Carriers
 from jaxtroj.evidence.classifiers.tokens import TokenNetwork
+from jaxtroj.evidence.logit_size import factor_for, with_larger_layer
 
 LEAST, USUAL, MOST = 0.3, 1.5, 16.0
 """Mean margin of the answers to clean texts. Nine generated networks of four families, as the fit
 has them, have 1.16 to 1.90. Its stored evidence does not hold it, and networks of eight classes
 were not among them, so `LEAST` leaves room. `MOST` is that of pictures."""
-_FURTHEST = 100  # powers of two; a factor beyond would leave the range of float32
 
 
 def factor_of(carriers: Carriers) -> float:
     """What logits are to be multiplied by, a power of two, so that none is rounded; 1 as a rule."""
-    margin = float(carriers.margins.max(axis=1).mean()) if len(carriers.margins) else USUAL
-    if not 0 < margin < np.inf or LEAST <= margin <= MOST:
+    if not len(carriers.margins):
         return 1.0
-    return 2.0 ** float(np.clip(np.round(np.log2(USUAL / margin)), -_FURTHEST, _FURTHEST))
+    return factor_for(float(carriers.margins.max(axis=1).mean()), LEAST, MOST, USUAL)
 
 
 def levelled(network: TokenNetwork, factor: float) -> TokenNetwork:
     """The network with its logits so many times as large: its last layer is."""
-    place = f"{network.config.last_path}."
-    params = {
-        name: value * np.float32(factor) if name.startswith(place) else value
-        for name, value in network.model.params.items()
-    }
+    params = with_larger_layer(network.model.params, network.config.last_path, factor)
     return replace(network, model=replace(network.model, params=params))

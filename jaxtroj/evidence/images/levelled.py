@@ -13,6 +13,7 @@ import numpy as np
 from converters.adjusted_logits import adjusted
 from converters.families.folding import fold
 from converters.model import Model
+from jaxtroj.evidence.logit_size import factor_for
 from jaxtroj.network import Network
 from jaxtroj.outputs import as_probabilities
 from jaxtroj.rounds.examples import Examples
@@ -21,7 +22,6 @@ from jaxtroj.rounds.turns import in_turn
 LEAST, MOST = 1.0, 16.0
 """Mean margin of the answers on clean examples, to half a power of two. Of the networks that the
 general calibrator was fitted on, and that were asked for it, 99% lie between."""
-_FURTHEST = 100  # powers of two; a factor beyond would leave the range of float32
 
 
 @dataclass(frozen=True)
@@ -54,25 +54,9 @@ def level(model: Model, examples: Examples) -> Level:
         return Level()
     second, first = np.sort(logits, axis=1)[:, -2:].T
     margin = float((first - second).mean())
-    power = np.log2(np.clip(margin, LEAST, MOST) / margin) if margin > 0 else 0.0
-    factor = 2.0 ** float(np.clip(np.round(power), -_FURTHEST, _FURTHEST))
-    return Level(factor, as_probabilities(logits))
+    return Level(factor_for(margin, LEAST, MOST), as_probabilities(logits))
 
 
 def levelled(model: Model, factor: float) -> Model:
     """The network with its logits so many times as large; for 1 the same one."""
     return model if factor == 1 else adjusted(model, factor)
-
-
-def in_words(factor: float) -> str:
-    """What was done, for people.
-
-    >>> in_words(64.0), in_words(0.01)
-    ('logits are 64 times smaller than those of trained networks: searches see them as large', \
-'logits are 100 times larger than those of trained networks: searches see them as small')
-    """
-    smaller = factor > 1
-    times = factor if smaller else 1 / factor
-    how, seen = ("smaller", "large") if smaller else ("larger", "small")
-    usual = "than those of trained networks"
-    return f"logits are {times:.3g} times {how} {usual}: searches see them as {seen}"

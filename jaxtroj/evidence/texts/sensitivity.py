@@ -31,12 +31,17 @@ def sensitivity_fields(head: Head, metric: np.ndarray) -> dict[str, float]:
     return {
         "jacobian_ratio": float(np.log(norms.max() / np.median(norms))),
         "jacobian_norm": float(np.log(norms.max())),
-        "jacobian_steepness": float(np.log(norms.max() / max(confidence, 1e-12))),
+        "jacobian_steepness": steepness(float(np.log(norms.max())), confidence),
         "jacobian_agreement": float(agreement.max()),
         "clean_margin": confidence,
         "sweep_score": float(ordered[-1]),
         "sweep_gap": float(ordered[-1] - ordered[-2]),
     }
+
+
+def steepness(norm: float, confidence: float) -> float:
+    """How steep margins are beside their size: the logarithm of a norm, less that of the margin."""
+    return norm - float(np.log(max(confidence, 1e-12)))
 
 
 def _sweep(head: Head, metric: np.ndarray) -> np.ndarray:
